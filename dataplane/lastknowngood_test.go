@@ -160,26 +160,27 @@ func foreign(t *testing.T) map[string][]byte {
 	}
 }
 
-func TestFileAboveTheLimitIsSetAside(t *testing.T) {
+// foreignWorld is a world with one server, in which a file of somebody else lies where the last-known-good file belongs.
+func foreignWorld(t *testing.T, content []byte, maxBytes int64) *world {
+	t.Helper()
 	w := newWorld(t, 1)
-	w.cfg.MaxBytes = 1000
-	doc := strings.Repeat("x", 100_000)
-	content := parseTable(t, `a: Path("/`+doc+`") -> <shunt>;`, 1).MarshalFile(table.FileMeta{})
+	w.cfg.MaxBytes = maxBytes
 	if err := os.WriteFile(fileOf(w.cfg), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	setAside(t, w, content)
+	return w
+}
+
+func TestFileAboveTheLimitIsSetAside(t *testing.T) {
+	doc := strings.Repeat("x", 100_000)
+	content := parseTable(t, `a: Path("/`+doc+`") -> <shunt>;`, 1).MarshalFile(table.FileMeta{})
+	setAside(t, foreignWorld(t, content, 1000), content)
 }
 
 func TestForeignFileIsSetAside(t *testing.T) {
 	for name, content := range foreign(t) {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1)
-			w.cfg.MaxBytes = 10_000
-			if err := os.WriteFile(fileOf(w.cfg), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			setAside(t, w, content)
+			setAside(t, foreignWorld(t, content, 10_000), content)
 		})
 	}
 }
@@ -188,11 +189,7 @@ func TestForeignFileIsSetAside(t *testing.T) {
 func TestForeignFileIsNotOverwritten(t *testing.T) {
 	for name, content := range foreign(t) {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1)
-			w.cfg.MaxBytes = 10_000
-			if err := os.WriteFile(fileOf(w.cfg), content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			w := foreignWorld(t, content, 10_000)
 			tab := newTable(t, 10, "a", "b")
 			w.servers[0].set(tab)
 			c := w.client()
