@@ -1,6 +1,4 @@
-# The image with both binaries: no shell, no packages, no root. "make image" writes the same image without a daemon, from
-# the last stage and the binaries of a release; a test holds the two together. No more instructions than those that
-# package internal/image knows, and no shell in RUN.
+# The image with both programs: no shell, no packages, no root.
 #
 #   docker build --build-arg VERSION=v0.1.0 -t routesrv .
 
@@ -11,9 +9,11 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN ["go", "mod", "download"]
 COPY . .
+RUN ["go", "run", "./hack/licenses", "-out", "/out/THIRD_PARTY_LICENSES"]
 ARG TARGETARCH
 ARG VERSION=devel
-RUN ["go", "run", "-trimpath", "./hack/release", "-binaries", "-out=/out"]
+ENV CGO_ENABLED=0 GOOS=linux GOARCH=${TARGETARCH} GOFLAGS="-trimpath -ldflags=-X=main.version=${VERSION}"
+RUN ["go", "build", "-o", "/out/", "./cmd/routesrv", "./cmd/dataplane-client"]
 
 FROM scratch
 ARG VERSION=devel
@@ -26,6 +26,6 @@ LABEL org.opencontainers.image.title="routesrv" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}"
 COPY --from=build --chmod=0555 /out/routesrv /out/dataplane-client /usr/bin/
-COPY --from=build --chmod=0444 /out/LICENSE /out/THIRD_PARTY_LICENSES /usr/share/doc/routesrv/
+COPY --from=build --chmod=0444 /src/LICENSE /out/THIRD_PARTY_LICENSES /usr/share/doc/routesrv/
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/routesrv"]

@@ -31,14 +31,18 @@ site: ## build the documents as a site with search and versions (SITE=dist/site;
 	go run ./hack/site -out "$(SITE)" -version "$(VERSION)"
 	@echo "To read it: python3 -m http.server -d $(SITE) 8000, then http://127.0.0.1:8000"
 
+# With buildah, which needs no daemon. The time of the commit instead of that of the build gives the same image again.
+IMAGE ?= localhost/routesrv
 .PHONY: image
-image: ## write the container image into dist/image, an OCI layout for amd64 and arm64; needs no Docker
-	@rm -rf dist/image
-	VERSION=$(VERSION) go run ./hack/release -image -out dist/image
-	@echo "dist/image has the image $(VERSION). To a registry: skopeo copy --all oci:dist/image:$(VERSION) docker://NAME:$(VERSION)"
-	@echo "To this machine: podman pull oci:dist/image:$(VERSION)"
+image: ## build the container image IMAGE:VERSION for amd64 and arm64 (needs buildah; to push it: buildah manifest push --all NAME docker://NAME)
+	buildah build --platform linux/amd64,linux/arm64 --timestamp "$$(git log -1 --format=%ct)" --manifest "$(IMAGE):$(VERSION)" \
+		--build-arg VERSION="$(VERSION)" --build-arg REVISION="$$(git rev-parse HEAD)" --build-arg CREATED="$$(git log -1 --format=%cI)" .
 
 ##@ Check
+
+# Without the race detector everything is compiled as for a release: once for vet, lint and the tests.
+vet lint docs-check test: export CGO_ENABLED = 0
+vet lint docs-check test: export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
 .PHONY: check
 check: format vet lint docs-check test ## what CI runs
@@ -64,21 +68,33 @@ docs-check: ## fail if a generated reference or picture is not what the code say
 
 # Packages that start no goroutine, neither in their code nor in their tests, are tested without the race detector, which makes them
 # six times as slow and has nothing to find there. Package internal/arch holds the list.
-SEQUENTIAL = ./compile ./conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./robustness/validate \
+SEQUENTIAL = ./compile ./compile/rules ./conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./internal/hostile ./robustness/validate \
 	./robustness/timeline ./internal/source/cluster/internal/decode
 
-# Four packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. What takes longest
-# begins first.
+# Plants run the programs with planted faults. The package that runs them without faults is tested with the race detector.
+PLANTS = ./robustness/plants
+
+# The programs are built first, once for all packages that run them (internal/programs). make vet looks at everything that go test
+# would look at again.
+#
+# Several packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. What takes longest
+# begins first, and what runs without the race detector beside what runs with it.
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	{ KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race -shuffle=on -timeout 30m -p 4 -json ./e2e ./e2e/manifests ./internal/release \
-		./robustness/plants ./internal/server ./dataplane ./robustness ./robustness/found ./internal/migrate ./deploy ./etagcache \
-		$$(go list ./... | grep -vxF -e "$$(go list $(SEQUENTIAL))") || echo '{"Action":"fail","Package":"go test -race"}'; \
-	go test -shuffle=on -timeout 30m -json $(SEQUENTIAL) || echo '{"Action":"fail","Package":"go test"}'; } | go run ./hack/testcount
+	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && export ROUTESRV_PROGRAMS="$$dir" KUBEBUILDER_ASSETS=$(ENVTEST_DIR) && \
+	go build -o "$$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$$dir/race/" ./cmd/... && \
+	{ { go test -vet=off -shuffle=on -timeout 30m -p 1 -json $(PLANTS) $(SEQUENTIAL) || echo '{"Action":"fail","Package":"go test"}'; \
+		go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./internal/sidecar || echo '{"Action":"fail","Package":"go test"}'; \
+		go test -vet=off -timeout 30m -json -run TestTreeNeverGoesBack ./dataplane || echo '{"Action":"fail","Package":"go test"}'; \
+	} > "$$dir/without-race.json" & \
+	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -json ./e2e ./e2e/manifests ./dataplane ./internal/server ./robustness \
+		./etagcache ./robustness/found ./deploy ./internal/migrate $$(go list ./... | grep -vxF -e "$$(go list $(SEQUENTIAL) $(PLANTS))") \
+		|| echo '{"Action":"fail","Package":"go test -race"}'; \
+	wait; cat "$$dir/without-race.json"; } | go run ./hack/testcount
 
 .PHONY: unit
-unit: ## run the tests that need no API server and build no release
-	go test -shuffle=on $$(go list ./... | grep -v -e '/e2e$$' -e /e2e/ -e /internal/release)
+unit: ## run the tests that need no API server
+	go test -shuffle=on $$(go list ./... | grep -v -e '/e2e$$' -e /e2e/)
 
 .PHONY: e2e
 e2e: assets ## run the end-to-end tests only
@@ -171,33 +187,6 @@ mutate: ## change the code and see whether the tests notice (MUTATE='-packages g
 
 ##@ Release (docs/release.md)
 
-# KEY signs the release: a file, or NAME://KEY, which a program sigstore-kms-NAME serves. IMAGE is the repository that the image will
-# be pushed to.
-SIGN = case "$(KEY)" in awskms://*|azurekms://*|gcpkms://*|hashivault://*) $(MAKE) --no-print-directory kms || exit 1;; esac; \
-	PATH="$(CURDIR)/bin/kms:$$PATH" go run ./hack/publish -sign -key "$(KEY)" -image "$(IMAGE)" dist
-
 .PHONY: release
-release: ## write a release into dist/ (VERSION=v0.1.0), signed with KEY=cosign.key IMAGE=registry.example.org/routesrv
-	@if [ -n "$(KEY)" ] && [ -z "$(IMAGE)" ]; then echo "make release: KEY needs IMAGE, the repository of the image: it is part of what is signed" >&2; exit 2; fi
-	@rm -rf dist
-	VERSION=$(VERSION) go run ./hack/release -out dist
-	@if [ -n "$(KEY)" ]; then $(SIGN); fi
-	@cat dist/SHA256SUMS
-
-.PHONY: sign
-sign: ## sign the release in dist/ (KEY=cosign.key IMAGE=registry.example.org/routesrv)
-	@$(SIGN)
-
-.PHONY: kms
-kms: ## build the programs that lend keys of AWS, Azure, Google Cloud and Vault into bin/kms (make release calls it for such a KEY)
-	go build -C hack/kms -o "$(CURDIR)/bin/kms/sigstore-kms-awskms" .
-	@cd bin/kms && for name in azurekms gcpkms hashivault; do ln -f sigstore-kms-awskms sigstore-kms-$$name; done
-
-.PHONY: publish
-publish: ## push image, manifests and signatures of dist/ to a registry (IMAGE=registry.example.org/routesrv)
-	go run ./hack/publish -push -image "$(IMAGE)" dist
-
-.PHONY: release-check
-release-check: ## build a release twice, the second time from nothing, and compare; run the image; build the Dockerfile (needs buildah); test the keys of services
-	go vet -C hack/kms ./... && go test -C hack/kms ./... -count 1
-	go test ./internal/release -count 1 -timeout 60m -v -args -full
+release: ## make the files of a release in dist, and publish nothing (needs goreleaser and syft)
+	goreleaser release --snapshot --clean

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/scale"
@@ -56,7 +57,7 @@ func newPipeline(b *testing.B, zones int) *pipeline {
 	cluster := scale.New(1)
 	w := &pipeline{cluster: cluster, snapshot: cluster.Snapshot()}
 	var err error
-	if w.compiler, err = compile.New(compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}); err != nil {
+	if w.compiler, err = compile.New(rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}); err != nil {
 		b.Fatal(err)
 	}
 	if w.cache, err = etagcache.New(etagcache.Config{}); err != nil {

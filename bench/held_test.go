@@ -11,29 +11,31 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 )
 
-// BenchmarkHeld measures the cost of a change of one EndpointSlice: without a hold; while an intent is held that has one Ingress
-// more than the served one; and while it is held and the state is requested at each read. The two intents differ so little that
-// nearly everything would exist twice if it were not shared. The loop, the guard and the cache are those of the route server, and
+// BenchmarkHeld measures the cost of a change of one EndpointSlice: while nothing is kept; while one Ingress is kept, because the table
+// would grow past a ceiling; the same while the state is requested at each read; and while all Ingresses and RouteGroups are kept, because
+// they were deleted. With one kept object nearly everything would exist twice if it were not shared. The loop, the guard and the cache are those of the route server, and
 // a client with the previous table requests each table. MiB is the heap afterwards.
 func BenchmarkHeld(b *testing.B) {
 	for _, tt := range []struct {
-		name         string
-		holds, asked bool
-	}{{"1x/nothing", false, false}, {"1x/intent", true, false}, {"1x/intent-asked", true, true}} {
+		name  string
+		kept  int
+		asked bool
+	}{{"1x/nothing", 0, false}, {"1x/one", 1, false}, {"1x/one-asked", 1, true}, {"1x/all", 20_000, false}} {
 		b.Run(tt.name, func(b *testing.B) {
-			h := newHeld(b, tt.holds)
+			h := newHeld(b, tt.kept)
 			before := processorTime(b)
 			for n := 1; b.Loop(); n++ {
 				h.replacePod(n)
-				if tt.asked && !h.gate.State().Held {
+				if tt.asked && !h.publisher.State().Held {
 					b.Fatal("nothing is held")
 				}
 			}
@@ -43,8 +45,8 @@ func BenchmarkHeld(b *testing.B) {
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
 			b.ReportMetric(float64(m.HeapAlloc)/(1<<20), "MiB")
-			if s := h.gate.State(); s.Held != tt.holds || tt.holds && s.Half != guard.HeldIntent {
-				b.Fatalf("held %v, half %q", s.Held, s.Half)
+			if n := len(h.publisher.Kept()); n != tt.kept {
+				b.Fatalf("%d objects are kept, want %d", n, tt.kept)
 			}
 		})
 	}
@@ -52,25 +54,28 @@ func BenchmarkHeld(b *testing.B) {
 
 // held is a poller that reads the given snapshots.
 type held struct {
-	b        *testing.B
-	gate     *gate.Gate
-	cache    *etagcache.Cache
-	snapshot *kube.Snapshot
-	tag      string // of the previous table
+	b         *testing.B
+	publisher *publish.Publisher
+	cache     *etagcache.Cache
+	snapshot  *kube.Snapshot
+	tag       string // of the previous table
 
 	given chan *kube.Snapshot
 	asked chan struct{} // a read begins, so the previous one has ended
 }
 
-// newHeld returns a poller whose gate holds an intent if holds is set.
-func newHeld(b *testing.B, holds bool) *held {
+// newHeld returns a poller whose publisher keeps so many objects: none, one that was added, or all, which were deleted.
+func newHeld(b *testing.B, kept int) *held {
 	h := &held{b: b, snapshot: scale.New(1).Snapshot(), given: make(chan *kube.Snapshot), asked: make(chan struct{})}
-	options := compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
-	less := *h.snapshot
-	less.Ingresses = slices.Delete(slices.Clone(less.Ingresses), 8, 9)
+	options := rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
+	served, newest := *h.snapshot, *h.snapshot
 	limits := guard.Config{Hold: 24 * time.Hour}
-	if holds {
-		limits.MaxRoutes = routesOf(b, options, &less)
+	switch kept {
+	case 1:
+		served.Ingresses = slices.Delete(slices.Clone(served.Ingresses), 8, 9)
+		limits.MaxRoutes = routesOf(b, options, &served)
+	case len(served.Ingresses) + len(served.RouteGroups):
+		newest.Ingresses, newest.RouteGroups = nil, nil
 	}
 	var err error
 	if h.cache, err = etagcache.New(etagcache.Config{}); err != nil {
@@ -80,10 +85,10 @@ func newHeld(b *testing.B, holds bool) *held {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if h.gate, err = gate.New(gate.Config{Sink: h.cache, Guard: limits, Halves: compiler}); err != nil {
+	if h.publisher, err = publish.New(publish.Config{Sink: h.cache, Guard: limits, Builder: compiler}); err != nil {
 		b.Fatal(err)
 	}
-	loop, err := poller.New(poller.Config{Source: h, Compile: compiler.Compile, Gate: h.gate, Interval: time.Millisecond})
+	loop, err := poller.New(poller.Config{Source: h, Compile: compiler.Compile, Publisher: h.publisher, Interval: time.Millisecond})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -96,16 +101,15 @@ func newHeld(b *testing.B, holds bool) *held {
 			b.Error(err)
 		}
 	})
-	all := h.snapshot
 	<-h.asked
-	h.read(&less)
-	h.read(all)
+	h.read(&served)
+	h.read(&newest)
 	h.replacePod(0)
 	return h
 }
 
 // routesOf returns how many routes a snapshot has.
-func routesOf(b *testing.B, o compile.Options, s *kube.Snapshot) int {
+func routesOf(b *testing.B, o rules.Options, s *kube.Snapshot) int {
 	c, err := compile.New(o)
 	if err != nil {
 		b.Fatal(err)

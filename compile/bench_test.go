@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/scale"
 )
 
 // scaleOptions are the options of a typical route server.
-var scaleOptions = compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
+var scaleOptions = rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
 
 // BenchmarkCompile compiles generated clusters: completely, and after a change of one Ingress.
 func BenchmarkCompile(b *testing.B) {

@@ -2,29 +2,30 @@
 //
 // A [Compiler] is a pure function of options and snapshot: the same input gives the same bytes, on every replica and after every
 // restart. It does no I/O, has no clock and logs nothing; it returns findings as [Problem]s, with the text that the reference
-// logs. Where the reference has a random order, this package has a fixed one: it processes host groups in sorted order.
+// logs. Where the reference has a random order, this package has a fixed one: hosts are in sorted order.
 //
 // The reference is Skipper's route server, and comments in all packages use the word in this sense. For the same objects and
 // options this package compiles the same routes as the reference; docs/differences.md lists the exceptions.
+//
+// # Rules and build
+//
+// The rules are package [rules]: they compile one object, with what it looks up (services with their endpoints, secrets, default
+// filters), into a unit: its routes, printed, and its problems.
+//
+// The build, this package, assembles the units of a snapshot into one list of routes:
+//
+//   - memo.go has the unit of each object. It is compiled again only if the object or a result of its lookups is another one;
+//   - assemble.go puts the units in the order of the reference, with the catch-alls of their hosts;
+//   - claims.go gives each id to one route;
+//   - conflicts.go reports the routes that want or match the same;
+//   - list.go changes the previous list into the new one, so that both share what is equal.
+//
+// Only the memo and the previous list are kept from one build to the next, and they affect the cost of a result, never the result.
 //
 // # Isolation
 //
 // Every route is printed and parsed back on its own. A route that fails is left out and reported as a problem of its object, so
 // no object can make the table unreadable for the fleet. A broken object loses only its own routes.
-//
-// # Cost
-//
-// A snapshot costs as much as its difference from the previous one. Each object is compiled on its own into a unit, which is
-// cached with the results of its lookups: services, their endpoints, secrets. As long as all these pointers are the same (see
-// package kube), the unit is reused. The users of each service are known, so a changed EndpointSlice affects only its users. A
-// host is rebuilt if one of its objects is recompiled, an id is reassigned if a route begins or stops to want it, and the sorted
-// list of routes is edited in these places. A full compilation is the same with an empty cache: the cache affects the cost of a
-// result, never the result.
-//
-// The table has the only copy of most texts, packed; the compiler keeps ids and hashes. A first compilation goes portion by portion,
-// so that the texts are never all in memory.
-//
-// A [Lane] compiles another intent or other backends beside the latest ones. Common parts are stored once.
 //
 // # Order
 //
@@ -36,6 +37,7 @@ package compile
 import (
 	"slices"
 
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -45,66 +47,96 @@ type Result struct {
 	// Routes share unchanged parts with the previous result. The list is packed.
 	Routes table.List
 	// Problems are sorted by owner. The slice must not be changed.
-	Problems []Problem
+	Problems []rules.Problem
 }
 
 // Compiler compiles snapshots with one set of options. It is not safe for concurrent use, and must not be used after a panic.
 type Compiler struct {
-	set    *settings
-	memory *memory // of the latest snapshot; nil before the first one
-	lanes  []*Lane
+	memo   *memo
+	latest *build // of the last Compile
+	beside *build // of the last CompileBeside; nil after Forget
+}
 
-	minPortion int // see begin
+// build is a snapshot with what was made of it.
+type build struct {
+	snapshot *kube.Snapshot
+	all      *assembly
+	routes   table.List
+	result   *Result // nil beside the latest snapshot
 }
 
 // New returns a Compiler. The error names an invalid option.
-func New(o Options) (*Compiler, error) {
-	set, err := newSettings(o)
+func New(o rules.Options) (*Compiler, error) {
+	set, err := rules.New(o)
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{set: set, minPortion: minPortion}, nil
+	return &Compiler{memo: newMemo(set)}, nil
 }
 
 // Compile compiles the snapshot. A snapshot with the same objects as the previous one returns the same *Result.
 func (c *Compiler) Compile(s *kube.Snapshot) *Result {
-	m := c.memory
-	if m == nil || m.snapshot.DefaultFilters != s.DefaultFilters {
-		// Every unit may have used default filters, and they hardly ever change.
-		m = newMemory(c.set, s.DefaultFilters, table.List{})
-		m.candidates.watchMatches()
-		c.begin(m, s)
-	} else if s.SameObjects(m.snapshot) {
-		return m.result
+	if c.latest != nil && s.SameObjects(c.latest.snapshot) {
+		return c.latest.result
 	}
-	m.update(s, c.memories(), nil, len(c.lanes) == 0)
-	m.result = &Result{Routes: m.routes, Problems: m.problems()}
-	c.memory = m
-	return m.result
+	next := c.build(s, c.latest)
+	problems := next.problems()
+	if c.latest != nil && slices.Equal(problems, c.latest.result.Problems) {
+		problems = c.latest.result.Problems // the same slice, by which callers see that nothing has changed
+	}
+	next.result = &Result{Routes: next.routes, Problems: problems}
+	c.latest = next
+	return next.result
 }
 
-// portion is how many objects a first compilation adds at once: at least minPortion, and not more than maxPortions times, because
-// each step costs O(objects).
-const (
-	minPortion  = 3000
-	maxPortions = 8
-)
+// CompileBeside returns the routes of another snapshot than the latest one, such as one in which some objects have earlier versions. It
+// costs as much as the differences from the latest snapshot, and from that of the previous call. It reports no problems: those are
+// reported for the latest snapshot.
+func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
+	if c.beside != nil && s.SameObjects(c.beside.snapshot) {
+		return c.beside.routes
+	}
+	before := c.beside // lists beside the latest are a sequence of their own, because they are alike
+	if before == nil {
+		before = c.latest
+	}
+	c.beside = c.build(s, before)
+	return c.beside.routes
+}
 
-// begin compiles most of a snapshot into an empty memory, portion by portion. The result is the same, and the texts of a portion are
-// packed before those of the next one exist. Portions are in the order of names, which most ids have as well, so nearly every block
-// of the table is packed once.
-func (c *Compiler) begin(m *memory, s *kube.Snapshot) {
-	count, ingresses := len(s.Ingresses)+len(s.RouteGroups), len(s.Ingresses)
-	portion := max(c.minPortion, (count+maxPortions-1)/maxPortions)
-	if count <= portion {
-		return
+// Forget frees what CompileBeside keeps for its next call.
+func (c *Compiler) Forget() { c.beside = nil }
+
+// build builds a snapshot. The list of routes is made from that of a build before, if there is one.
+func (c *Compiler) build(s *kube.Snapshot, before *build) *build {
+	next := &build{snapshot: s, all: c.memo.assemble(s)}
+	if before == nil {
+		before = &build{}
 	}
-	some := *s
-	some.Ingresses = slices.SortedStableFunc(slices.Values(s.Ingresses), func(a, b *kube.Ingress) int { return compareNames(&a.Meta, &b.Meta) })
-	some.RouteGroups = slices.SortedStableFunc(slices.Values(s.RouteGroups), func(a, b *kube.RouteGroup) int { return compareNames(&a.Meta, &b.Meta) })
-	for n := portion; n < count; n += portion {
-		step := some
-		step.Ingresses, step.RouteGroups = some.Ingresses[:min(n, ingresses)], some.RouteGroups[:max(0, n-ingresses)]
-		m.update(&step, c.memories(), nil, len(c.lanes) == 0)
+	next.routes = changed(before.routes, before.all, next.all)
+	c.memo.tidy()
+	return next
+}
+
+// Latest returns the snapshot and the result of the last call of Compile, or nil before the first one.
+func (c *Compiler) Latest() (*kube.Snapshot, *Result) {
+	if c.latest == nil {
+		return nil, nil
 	}
+	return c.latest.snapshot, c.latest.result
+}
+
+// ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
+// problems).
+func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
+	compare := func(p rules.Problem, o kube.Ref) int { return p.Owner.Compare(o) }
+	from, found := slices.BinarySearchFunc(r.Problems, owner, compare)
+	if !found {
+		return nil
+	}
+	to := from
+	for to < len(r.Problems) && r.Problems[to].Owner == owner {
+		to++
+	}
+	return r.Problems[from:to:to]
 }

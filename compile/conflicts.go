@@ -6,68 +6,60 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/compile/rules"
 )
 
 // duplicates reports the routes that did not get their id, except those equal to the winner.
-func (c *candidates) duplicates(t texts) []Problem {
-	var problems []Problem
+func (c *claims) duplicates() []rules.Problem {
+	var problems []rules.Problem
+	var texts rules.Texts
 	for _, id := range slices.Sorted(maps.Keys(c.rivals)) {
-		all := oldest(slices.Clone(c.rivals[id]))
-		winner := all[0]
-		for _, p := range all[1:] {
-			if p.route().sameAs(winner.route(), t) {
-				continue
-			}
-			problems = append(problems, duplicate(p.route(), p.owner(), winner.route(), winner.owner(), t))
+		problems = appendDuplicates(problems, id, c.rivals[id], &texts)
+	}
+	return problems
+}
+
+// appendDuplicates appends the problems of the routes that want an id, the winner first.
+func appendDuplicates(problems []rules.Problem, id string, all []claim, texts *rules.Texts) []rules.Problem {
+	for _, loser := range all[1:] {
+		if !texts.Same(loser.section.unit, loser.route(), all[0].section.unit, all[0].route()) {
+			problems = append(problems, duplicate(id, loser, all[0], texts))
 		}
 	}
 	return problems
 }
 
-// shortened limits a text in a message, which may repeat for each of thousands of routes.
-func shortened(text string) string {
-	const most = 4 << 10
-	if len(text) <= most {
-		return text
-	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:most], ""), len(text))
-}
-
 // duplicate returns the problem of a route that did not get its id.
-func duplicate(r *made, owner kube.Ref, winner *made, keeper kube.Ref, t texts) Problem {
-	id := r.id()
-	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id, shortened(winner.text(t)), shortened(r.text(t)))
+func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem {
+	owner, keeper := loser.section.owner(), winner.section.owner()
+	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id,
+		rules.Shortened(texts.Expression(winner.section.unit, winner.route())), rules.Shortened(texts.Expression(loser.section.unit, loser.route())))
 	detail := fmt.Sprintf("two paths of the object make routes of one id (%s), so only the first of them is served", id)
 	if keeper != owner {
 		detail = fmt.Sprintf("%s has a route of the same id (%s) and was there first, so this one is left out", keeper, id)
 		message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
 	}
-	return Problem{Owner: owner, Route: id, Reason: DuplicateID, Severity: Error, Plain: true, Message: message, detail: detail, about: id}
+	return rules.Problem{Owner: owner, Route: id, Reason: rules.DuplicateID, Severity: rules.Error, Plain: true, Message: message, Detail: detail, About: id}
 }
 
 // shadows reports the routes of the table that match exactly the same as a route of an older object: proxies choose one of them
 // at random. It ignores matches within one object.
-func (c *candidates) shadows() []Problem {
-	var problems []Problem
-	for match := range c.matches.rivals {
-		all := slices.DeleteFunc(slices.Clone(c.matches.rivals[match]), func(p place) bool {
-			r := p.route()
-			return r.printed == nil || !c.wins(r) // not in the table
-		})
+func (c *claims) shadows() []rules.Problem {
+	var problems []rules.Problem
+	var texts rules.Texts
+	for _, match := range c.matches.several {
+		all := slices.DeleteFunc(c.with(c.matches, match), func(p claim) bool { return !c.wins(p.route()) })
 		if len(all) < 2 {
 			continue
 		}
 		first := oldest(all)[0]
 		for _, p := range all[1:] {
-			if p.asker() == first.asker() {
-				continue
+			if p.section.asker() != first.section.asker() {
+				problems = append(problems, shadow(p, first, &texts))
 			}
-			problems = append(problems, shadow(p.route(), p.owner(), first.route(), first.owner()))
 		}
 	}
-	// The matches come in random order.
-	slices.SortFunc(problems, func(a, b Problem) int {
+	slices.SortFunc(problems, func(a, b rules.Problem) int {
 		if order := a.Owner.Compare(b.Owner); order != 0 {
 			return order
 		}
@@ -77,10 +69,13 @@ func (c *candidates) shadows() []Problem {
 }
 
 // shadow returns the problem of a route that matches the same as another one.
-func shadow(r *made, owner kube.Ref, first *made, of kube.Ref) Problem {
-	return Problem{
-		Owner: owner, Route: r.id(), Reason: Shadows, Severity: Warning,
-		Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random", r.id(), first.id(), of),
-		detail:  fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random", of),
+func shadow(p, first claim, texts *rules.Texts) rules.Problem {
+	owner, of := p.section.owner(), first.section.owner()
+	id := texts.ID(p.section.unit, p.route())
+	return rules.Problem{
+		Owner: owner, Route: id, Reason: rules.Shadows, Severity: rules.Warning,
+		Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random",
+			id, texts.ID(first.section.unit, first.route()), of),
+		Detail: fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random", of),
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/kubetest"
@@ -24,7 +25,7 @@ var update = flag.Bool("update", false, "rewrite the golden cases")
 type goldenCase struct {
 	path     string
 	archive  *txtar.Archive
-	options  compile.Options
+	options  rules.Options
 	snapshot *kube.Snapshot
 }
 
@@ -116,7 +117,7 @@ func problemsText(r *compile.Result) string {
 	return b.String()
 }
 
-func mustCompiler(t testing.TB, o compile.Options) *compile.Compiler {
+func mustCompiler(t testing.TB, o rules.Options) *compile.Compiler {
 	t.Helper()
 	c, err := compile.New(o)
 	if err != nil {
@@ -166,11 +167,11 @@ func TestGoldenCasesHaveAReason(t *testing.T) {
 // Options that would break every proxy are rejected at once, so the table that is already published stays.
 func TestOptionsThatNoProxySurvivesAreRefused(t *testing.T) {
 	bad := eskip.MustParseFilters(`admissionControl("a", "active", "0s", 5, 10, 0.95, 0.9, 0.5)`)
-	for option, o := range map[string]compile.Options{
+	for option, o := range map[string]rules.Options{
 		"default filters to prepend":     {DefaultFilters: &eskip.DefaultFilters{Prepend: bad}},
 		"default filters to append":      {DefaultFilters: &eskip.DefaultFilters{Append: bad}},
-		"filters for the annotation k=v": {AnnotationFiltersAppend: []compile.AnnotationFilters{{Key: "k", Value: "v", Filters: bad}}},
-		"filters for the annotation x=y": {EastWestRangeAnnotationFilters: []compile.AnnotationFilters{{Key: "x", Value: "y", Filters: bad}}},
+		"filters for the annotation k=v": {AnnotationFiltersAppend: []rules.AnnotationFilters{{Key: "k", Value: "v", Filters: bad}}},
+		"filters for the annotation x=y": {EastWestRangeAnnotationFilters: []rules.AnnotationFilters{{Key: "x", Value: "y", Filters: bad}}},
 	} {
 		if _, err := compile.New(o); err == nil || !strings.Contains(err.Error(), option+": no proxy would survive it: ") {
 			t.Errorf("%s: got %v", option, err)
@@ -181,28 +182,28 @@ func TestOptionsThatNoProxySurvivesAreRefused(t *testing.T) {
 // A number that stands for no mode is rejected at once, and not only when the first object needs the mode. Every valid mode has a
 // name that parses back to it.
 func TestOptionsWithoutANameAreRefused(t *testing.T) {
-	mode := compile.PathMode(0)
+	mode := rules.PathMode(0)
 	for ; ; mode++ {
-		if _, err := compile.New(compile.Options{PathMode: mode}); err != nil {
+		if _, err := compile.New(rules.Options{PathMode: mode}); err != nil {
 			break
 		}
-		if back, err := compile.ParsePathMode(mode.String()); err != nil || back != mode {
+		if back, err := rules.ParsePathMode(mode.String()); err != nil || back != mode {
 			t.Errorf("path mode %d is %s, which is read as %d, error %v", mode, mode, back, err)
 		}
 	}
-	if mode != compile.PathModePathPrefix+1 {
+	if mode != rules.PathModePathPrefix+1 {
 		t.Errorf("%d path modes are accepted", mode)
 	}
-	algorithm := compile.TrafficAlgorithm(0)
+	algorithm := rules.TrafficAlgorithm(0)
 	for ; ; algorithm++ {
-		if _, err := compile.New(compile.Options{TrafficAlgorithm: algorithm}); err != nil {
+		if _, err := compile.New(rules.Options{TrafficAlgorithm: algorithm}); err != nil {
 			break
 		}
-		if back, err := compile.ParseTrafficAlgorithm(algorithm.String()); err != nil || back != algorithm {
+		if back, err := rules.ParseTrafficAlgorithm(algorithm.String()); err != nil || back != algorithm {
 			t.Errorf("traffic algorithm %d is %s, which is read as %d, error %v", algorithm, algorithm, back, err)
 		}
 	}
-	if algorithm != compile.TrafficSegmentPredicate+1 {
+	if algorithm != rules.TrafficSegmentPredicate+1 {
 		t.Errorf("%d traffic algorithms are accepted", algorithm)
 	}
 }

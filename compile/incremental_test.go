@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
@@ -146,9 +147,9 @@ func change[T any](r *rand.Rand, now, all []*T, edit func(*T)) []*T {
 }
 
 // compareSteps checks the law "full equals incremental" over a sequence of random changes.
-func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[compile.Reason]int) {
+func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[rules.Reason]int) {
 	t.Helper()
-	seen = make(map[compile.Reason]int)
+	seen = make(map[rules.Reason]int)
 	r := rand.New(rand.NewPCG(seed, 1))
 	options := p.cases[r.IntN(len(p.cases))].options
 	options.EndpointSlices = r.IntN(2) == 0
@@ -210,16 +211,16 @@ func checkTable(t *testing.T, result *compile.Result) {
 
 func TestIncrementalEqualsFull(t *testing.T) {
 	p := newPool(t)
-	seen := make(map[compile.Reason]int)
+	seen := make(map[rules.Reason]int)
 	for seed := range uint64(100) {
 		for reason, n := range compareSteps(t, p, seed, 100) { // 10,000 in total
 			seen[reason] += n
 		}
 	}
-	for _, reason := range []compile.Reason{
-		compile.DuplicateID, compile.Shadows, compile.WouldCrashProxy, compile.NotParsable, compile.InvalidExpression, compile.NullEntry,
-		compile.InvalidObject, compile.TLSSecret, compile.TLSCertificate, compile.ServiceNotFound, compile.PortNotFound, compile.NoEndpoints,
-		compile.NotSelected, compile.ZeroWeight, compile.WouldReject,
+	for _, reason := range []rules.Reason{
+		rules.DuplicateID, rules.Shadows, rules.WouldCrashProxy, rules.NotParsable, rules.InvalidExpression, rules.NullEntry,
+		rules.InvalidObject, rules.TLSSecret, rules.TLSCertificate, rules.ServiceNotFound, rules.PortNotFound, rules.NoEndpoints,
+		rules.NotSelected, rules.ZeroWeight, rules.WouldReject,
 	} {
 		if seen[reason] < 100 {
 			t.Errorf("the walk met %d problems %s: it says little about them", seen[reason], reason)
@@ -299,8 +300,8 @@ func FuzzAnnotations(f *testing.F) {
 		with := base
 		with.Ingresses = []*kube.Ingress{bad, good}
 		with.RouteGroups = []*kube.RouteGroup{group}
-		want := mustCompiler(t, compile.Options{}).Compile(&base)
-		got := mustCompiler(t, compile.Options{}).Compile(&with)
+		want := mustCompiler(t, rules.Options{}).Compile(&base)
+		got := mustCompiler(t, rules.Options{}).Compile(&with)
 		checkTable(t, got)
 		text := routesText(got)
 		for r := range want.Routes.All() {

@@ -3,6 +3,7 @@ package compile
 import (
 	"slices"
 
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -14,10 +15,10 @@ type Inspection struct {
 	// Compiled is false for an object without routes because of its class, or because validation refused it.
 	Compiled bool
 	// Problems are in the order of detection.
-	Problems []Problem
+	Problems []rules.Problem
 	Routes   []InspectedRoute
 	// Services are the services that the object references, including missing ones, in the order of the lookups.
-	Services []InspectedService
+	Services []rules.Service
 }
 
 // InspectedRoute is a route that an object requests.
@@ -34,121 +35,106 @@ type InspectedRoute struct {
 	Wins bool
 }
 
-// InspectedService is a service with its endpoints.
-type InspectedService struct {
-	Namespace, Name string
-	Service         *kube.Service // nil if it does not exist
-	Ready, NotReady int
-	// Zones counts the ready endpoints by zone, if zones are known: with EndpointSlices.
-	Zones map[string]int
-}
-
 // Inspect describes an Ingress or RouteGroup. ok is false if the latest snapshot has none with that name, and before the first
-// snapshot. It costs as much as the object.
+// snapshot. It searches all objects.
 func (c *Compiler) Inspect(ref kube.Ref) (Inspection, bool) {
-	if c.memory == nil {
+	if c.latest == nil {
 		return Inspection{}, false
 	}
-	m := c.memory
-	o := m.find(ref)
-	if o == nil {
+	a := c.latest.all
+	o := a.find(ref)
+	if o.object == nil {
 		return Inspection{}, false
 	}
-	found := Inspection{Object: o.Object, Meta: o.meta, Compiled: o.unit != nil, Problems: m.result.ProblemsOf(o.Ref())}
-	if o.unit == nil {
+	found := Inspection{Object: o.Object, Meta: o.meta, Compiled: o.unit != nil, Problems: c.latest.result.ProblemsOf(o.Ref())}
+	if !found.Compiled {
 		return found, true
 	}
-	texts := m.texts()
-	add := func(p place) {
-		r := p.route()
-		route := InspectedRoute{ID: r.id(), Main: r.match != 0, Wins: m.candidates.wins(r)}
-		if r.printed != nil {
-			route.Route = texts.of(r.printed)
-		}
-		if rivals := m.candidates.rivals[route.ID]; !route.Wins {
-			route.Keeper = oldest(slices.Clone(rivals))[0].owner()
-		}
-		found.Routes = append(found.Routes, route)
-	}
-	for _, s := range []*section{&o.global, o.companions} {
-		if s != nil {
-			for i := range s.routes {
-				add(place{s, i})
+	var texts rules.Texts
+	for i := range a.sections {
+		if s := &a.sections[i]; s.asker() == o.object {
+			for at := range s.routes {
+				found.Routes = append(found.Routes, a.claims.inspect(claim{s, at}, &texts))
 			}
 		}
 	}
-	for i := range o.unit.groups {
-		m.hostPlaces(o, o.unit.groups[i].host, add)
-	}
-	for i := range o.unit.lookups.services {
-		found.Services = append(found.Services, m.inspectService(&o.unit.lookups.services[i]))
-	}
+	found.Services = o.unit.Services()
 	return found, true
 }
 
-// find returns the object with a name; the first one of several.
-func (m *memory) find(ref kube.Ref) *object {
-	k := &m.ingresses
-	if ref.Kind == kube.KindRouteGroup {
-		k = &m.groups
-	} else if ref.Kind != kube.KindIngress {
-		return nil
+// inspect describes a route.
+func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
+	u, r := of.section.unit, of.route()
+	found := InspectedRoute{ID: texts.ID(u, r), Route: texts.Route(u, r), Main: r.Match != 0, Wins: c.has(r)}
+	if !found.Wins {
+		found.Keeper = c.rivals[found.ID][0].section.owner()
 	}
-	named := &object{meta: &kube.Meta{Namespace: ref.Namespace, Name: ref.Name}}
-	if i, ok := k.search(named); ok {
+	return found
+}
+
+// find returns the object with a name, the first one of several; without a unit if it is not compiled.
+func (a *assembly) find(ref kube.Ref) compiled {
+	var k *objects
+	switch ref.Kind {
+	case kube.KindIngress:
+		k = &a.ingresses
+	case kube.KindRouteGroup:
+		k = &a.groups
+	default:
+		return compiled{}
+	}
+	if i, found := k.search(&kube.Meta{Namespace: ref.Namespace, Name: ref.Name}); found {
 		return k.sorted[i]
 	}
-	for _, list := range [][]*object{k.skipped, k.refused} {
-		if i := slices.IndexFunc(list, func(o *object) bool { return compareObjects(o, named) == 0 }); i >= 0 {
-			return list[i]
+	for _, o := range k.refused {
+		if o.meta.Namespace == ref.Namespace && o.meta.Name == ref.Name {
+			return compiled{object: o}
 		}
+	}
+	return compiled{}
+}
+
+// search returns the place of a name among the compiled objects: that of the first object with it, if there is one.
+func (k *objects) search(name *kube.Meta) (at int, found bool) {
+	return slices.BinarySearchFunc(k.sorted, name, func(o compiled, name *kube.Meta) int { return compareMeta(o.meta, name) })
+}
+
+// RoutesOf returns the routes that an object of one of the last snapshots had, printed. The result is empty for an object that was not
+// compiled. It costs as much as the object.
+func (c *Compiler) RoutesOf(o kube.Object) []table.Route {
+	if u := c.memo.last(o); u != nil {
+		return u.Routes()
 	}
 	return nil
 }
 
-// hostPlaces calls add for the routes of an object within a host.
-func (m *memory) hostPlaces(o *object, name string, add func(place)) {
-	h := m.hosts[name]
-	if h == nil {
-		return
+// ServicesOf returns the services that an object of one of the last snapshots referenced, including missing ones.
+func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
+	u := c.memo.last(o)
+	if u == nil {
+		return nil
 	}
-	at := 0
-	for _, part := range h.parts {
-		for range part.group.routes {
-			if part.object == o {
-				add(place{&h.section, at})
-			}
-			at++
-		}
+	services := u.Services()
+	keys := make([]kube.ServiceKey, len(services))
+	for i := range services {
+		keys[i] = services[i].Key
 	}
-}
-
-func (m *memory) inspectService(l *serviceLookup) InspectedService {
-	s := InspectedService{Namespace: l.key.Namespace, Name: l.key.Name, Service: l.service}
-	look := lookups{cluster: m.cluster}
-	s.Ready, s.NotReady = look.readiness(l.key)
-	if l.slices != nil {
-		s.Zones = make(map[string]int)
-		for _, e := range l.slices.endpoints() {
-			s.Zones[e.zone]++
-		}
-	}
-	return s
+	return keys
 }
 
 // Claims returns the compiled objects of the latest snapshot that have the host, sorted. It searches all objects.
 func (c *Compiler) Claims(host string) []kube.Ref {
-	if c.memory == nil {
+	if c.latest == nil {
 		return nil
 	}
 	var owners []kube.Ref
-	for _, o := range c.memory.ingresses.sorted {
+	for _, o := range c.latest.all.ingresses.sorted {
 		ing := o.Object.(*kube.Ingress)
 		if ing.Spec != nil && slices.ContainsFunc(ing.Spec.Rules, func(r kube.IngressRule) bool { return r.Host == host }) {
 			owners = append(owners, ing.Ref())
 		}
 	}
-	for _, o := range c.memory.groups.sorted {
+	for _, o := range c.latest.all.groups.sorted {
 		rg := o.Object.(*kube.RouteGroup)
 		if slices.Contains(rg.Spec.Hosts, host) {
 			owners = append(owners, rg.Ref())
@@ -156,12 +142,4 @@ func (c *Compiler) Claims(host string) []kube.Ref {
 	}
 	slices.SortFunc(owners, kube.Ref.Compare)
 	return slices.Compact(owners)
-}
-
-// Latest returns the snapshot and the result of the last call of Compile, or nil before the first one.
-func (c *Compiler) Latest() (*kube.Snapshot, *Result) {
-	if c.memory == nil {
-		return nil, nil
-	}
-	return c.memory.snapshot, c.memory.result
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
@@ -19,8 +19,8 @@ type crashing struct{}
 
 func (crashing) MarshalText() ([]byte, error) { panic("planted defect") }
 
-func crashingOptions() compile.Options {
-	return compile.Options{AnnotationPredicates: []compile.AnnotationPredicates{
+func crashingOptions() rules.Options {
+	return rules.Options{AnnotationPredicates: []rules.AnnotationPredicates{
 		{Key: "crash", Value: "yes", Predicates: []*eskip.Predicate{{Name: "Weight", Args: []any{crashing{}}}}},
 	}}
 }
@@ -74,9 +74,9 @@ func TestPanicOfOneObjectCostsOnlyItself(t *testing.T) {
 			t.Errorf("%s: a route of an object that panics in\n%s", what, text)
 		}
 	}
-	lost := func(what string, problems []compile.Problem, kind kube.Kind) {
+	lost := func(what string, problems []rules.Problem, kind kube.Kind) {
 		t.Helper()
-		if len(problems) != 1 || problems[0].Reason != compile.InternalError || problems[0].Severity != compile.Error ||
+		if len(problems) != 1 || problems[0].Reason != rules.InternalError || problems[0].Severity != rules.Error ||
 			problems[0].Owner.Kind != kind || !strings.Contains(problems[0].Message, "planted defect (") {
 			t.Errorf("%s: the problems are %v, want one internal_error of the %s", what, problems, kind)
 		}
@@ -91,7 +91,7 @@ func TestPanicOfOneObjectCostsOnlyItself(t *testing.T) {
 		}
 		lost("trial", trial.Problems, o.Ref().Kind)
 	}
-	onlyGood("lane", c.NewLane(table.List{}).Compile(&s.Intent, &s.Backends))
+	onlyGood("beside", c.CompileBeside(s))
 
 	next := *s
 	next.Endpoints = []*kube.Endpoints{endpointsOf("10.2.0.3")}
@@ -117,7 +117,7 @@ func TestPanicOfOneObjectCostsOnlyItself(t *testing.T) {
 func TestOneObjectHasALimit(t *testing.T) {
 	long := `f("` + strings.Repeat("x", 40_000) + `")`
 	annotate := func(i *kube.Ingress, key, value string) { i.Annotations = kube.PairsOf(map[string]string{key: value}) }
-	rules := func(i *kube.Ingress, n int) {
+	manyRules := func(i *kube.Ingress, n int) {
 		first := i.Spec.Rules[0]
 		i.Spec.Rules = nil
 		for k := range n {
@@ -127,43 +127,43 @@ func TestOneObjectHasALimit(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		options compile.Options
+		options rules.Options
 		change  func(*kube.Snapshot, *kube.Ingress, *kube.RouteGroup)
 		group   bool // the RouteGroup is too large, not the Ingress
 	}{
-		"rules": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { rules(i, 5001) }},
+		"rules": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 5001) }},
 		"catch-alls": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			i.Spec.Rules[0].Paths[0].PathType = "" // a path expression: the host gets a catch-all
 			i.Spec.Rules[0].Paths[0].Path = "/x"
-			rules(i, 2600)
+			manyRules(i, 2600)
 		}},
-		"redirects": {options: compile.Options{HTTPSRedirect: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { rules(i, 2600) }},
-		"east-west": {options: compile.Options{EastWest: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { rules(i, 2600) }},
-		"clones": {options: compile.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`^PathSubtree`), "Path")}},
-			change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { rules(i, 2600) }},
+		"redirects": {options: rules.Options{HTTPSRedirect: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
+		"east-west": {options: rules.Options{EastWest: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
+		"clones": {options: rules.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`^PathSubtree`), "Path")}},
+			change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
 		"filters times rules": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			annotate(i, "zalando.org/skipper-filter", long)
-			rules(i, 300)
+			manyRules(i, 300)
 		}},
 		"predicates times rules": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			annotate(i, "zalando.org/skipper-predicate", long)
-			rules(i, 300)
+			manyRules(i, 300)
 		}},
 		"custom routes times paths": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			annotate(i, "zalando.org/skipper-routes", strings.Repeat("a: * -> <shunt>;", 100))
-			rules(i, 60)
+			manyRules(i, 60)
 		}},
 		"custom routes that are refused": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			annotate(i, "zalando.org/skipper-routes", strings.Repeat(`a: Path("/x") -> f("`+strings.Repeat("x", 5000)+`") -> <shunt>;`, 60))
-			rules(i, 60)
+			manyRules(i, 60)
 		}},
 		"default filters": {
-			options: compile.Options{DefaultFilters: &eskip.DefaultFilters{Prepend: eskip.MustParseFilters(long)}},
-			change:  func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { rules(i, 300) },
+			options: rules.Options{DefaultFilters: &eskip.DefaultFilters{Prepend: eskip.MustParseFilters(long)}},
+			change:  func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 300) },
 		},
 		"default filters of the service": {change: func(s *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			s.DefaultFilters = &kube.DefaultFilters{Texts: map[kube.ServiceKey]string{{Namespace: "shop", Name: "app-1"}: long}}
-			rules(i, 300)
+			manyRules(i, 300)
 		}},
 		"endpoints times rules": {change: func(s *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			var addresses []string
@@ -171,7 +171,7 @@ func TestOneObjectHasALimit(t *testing.T) {
 				addresses = append(addresses, fmt.Sprintf("10.2.%d.%d", k/250, k%250))
 			}
 			s.Endpoints = []*kube.Endpoints{endpointsOf(addresses...)}
-			rules(i, 300)
+			manyRules(i, 300)
 		}},
 		"one long route": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			annotate(i, "zalando.org/skipper-filter", strings.Repeat(long+" -> ", 26)+long)
@@ -220,7 +220,7 @@ func TestOneObjectHasALimit(t *testing.T) {
 			compiler := mustCompiler(t, c.options)
 			got := compiler.Compile(&next)
 			problems := got.ProblemsOf(large.Ref())
-			if len(problems) != 1 || problems[0].Reason != compile.TooLarge || problems[0].Severity != compile.Error {
+			if len(problems) != 1 || problems[0].Reason != rules.TooLarge || problems[0].Severity != rules.Error {
 				t.Fatalf("the problems are %.300v, want one error too_large", problems)
 			}
 			trial, err := compiler.Try(large)
@@ -252,11 +252,11 @@ func TestOneObjectHasALimit(t *testing.T) {
 func TestHalfOfTheLimitIsAWarning(t *testing.T) {
 	s := isolationSnapshot()
 	ing := s.Ingresses[1]
-	size := len(routesText(mustCompiler(t, compile.Options{}).Compile(&kube.Snapshot{
+	size := len(routesText(mustCompiler(t, rules.Options{}).Compile(&kube.Snapshot{
 		Intent: kube.Intent{Ingresses: []*kube.Ingress{ing}}, Backends: s.Backends,
 	})))
 	for limit, want := range map[int]string{2 * size: "[]", 2*size - 2: "warning", size: "warning", size - 1: "error"} {
-		c := mustCompiler(t, compile.Options{MaxObjectBytes: limit, DisableCatchAllRoutes: true})
+		c := mustCompiler(t, rules.Options{MaxObjectBytes: limit, DisableCatchAllRoutes: true})
 		got := fmt.Sprint(c.Compile(s).ProblemsOf(ing.Ref()))
 		if !strings.HasPrefix(strings.TrimPrefix(got, "["), strings.TrimPrefix(want, "[")) {
 			t.Errorf("limit %d of an object with %d bytes: %s, want %s", limit, size, got, want)

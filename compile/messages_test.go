@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -30,7 +30,7 @@ func TestPromisedMessages(t *testing.T) {
 	service := &kube.Service{Namespace: "ns", Name: "s", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
 	edit := func(from, to string) *eskip.Editor { return eskip.NewEditor(regexp.MustCompile(from), to) }
 	for _, c := range []struct {
-		options  compile.Options
+		options  rules.Options
 		snapshot kube.Snapshot
 		message  string // how it begins
 		ends     string // and how it ends
@@ -50,12 +50,12 @@ func TestPromisedMessages(t *testing.T) {
 			ends: "<shunt>", // one owner: no other owner is named
 		},
 		{
-			options:  compile.Options{EditRoutes: []*eskip.Editor{edit(`Path[(].*`, `broken(`)}},
+			options:  rules.Options{EditRoutes: []*eskip.Editor{edit(`Path[(].*`, `broken(`)}},
 			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress(nil, path("/a", "Exact"))}}},
 			message:  "Failed to parse predicate: parse failed after token (, position 7: syntax error",
 		},
 		{
-			options:  compile.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`status[(].*`), `broken(`)}},
+			options:  rules.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`status[(].*`), `broken(`)}},
 			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress(nil, path("/a", "Exact"))}}},
 			message:  "Failed to parse filter: parse failed after token (, position 7: syntax error",
 		},
@@ -68,7 +68,7 @@ func TestPromisedMessages(t *testing.T) {
 		{
 			// The numbers count routes before duplicates and edits: default backend, two routes of one id, two companions, and
 			// the catch-all of either host.
-			options:  compile.Options{EastWest: true, CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`status`), `x`)}},
+			options:  rules.Options{EastWest: true, CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`status`), `x`)}},
 			snapshot: kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress(nil, path("/x-y", ""), path("/x_y", ""))}}},
 			message:  "Enabled east west routes: 7 8 1 2",
 			ends:     "2",

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 	"weak"
 
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -53,7 +54,7 @@ func TestAnObjectThatIsGoneLeavesNothing(t *testing.T) {
 			Endpoints: []kube.SliceEndpoint{{Address: c.cut("10.0.0.1"), Ready: true}},
 		}, c.weak()
 	}
-	c, err := New(Options{EndpointSlices: true, HTTPSRedirect: true})
+	c, err := New(rules.Options{EndpointSlices: true, HTTPSRedirect: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,9 +63,9 @@ func TestAnObjectThatIsGoneLeavesNothing(t *testing.T) {
 	compile := func(round string) {
 		s := &kube.Snapshot{Intent: kube.Intent{DefaultFilters: filters}}
 		for i := range 2 { // another one stays in each round
-			if i == 1 && round == "second" {
-				s.Ingresses, s.RouteGroups = append(s.Ingresses, c.memory.snapshot.Ingresses[1]), append(s.RouteGroups, c.memory.snapshot.RouteGroups[1])
-				s.EndpointSlices = append(s.EndpointSlices, c.memory.snapshot.EndpointSlices[1])
+			if i == 1 && round != "first" {
+				s.Ingresses, s.RouteGroups = append(s.Ingresses, c.latest.snapshot.Ingresses[1]), append(s.RouteGroups, c.latest.snapshot.RouteGroups[1])
+				s.EndpointSlices = append(s.EndpointSlices, c.latest.snapshot.EndpointSlices[1])
 				continue
 			}
 			name := []string{"a", "b"}[i]
@@ -84,10 +85,13 @@ func TestAnObjectThatIsGoneLeavesNothing(t *testing.T) {
 		c.Compile(s)
 	}
 	compile("first")
-	if n := c.memory.routes.Len(); n < 4 {
+	if n := c.latest.routes.Len(); n < 4 {
 		t.Fatalf("%d routes", n)
 	}
 	compile("second")
+	for range remembered {
+		compile("third")
+	}
 	runtime.GC()
 	runtime.GC() // what pools have
 	for name, w := range seen {

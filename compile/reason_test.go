@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -14,8 +14,8 @@ import (
 func TestElsewhere(t *testing.T) {
 	p := newPool(t)
 	// These can be the fault of the object itself, or of the type, the default filters or the addresses of a Service.
-	mixed := []compile.Reason{compile.BackendRefused, compile.WouldCrashProxy, compile.NotParsable}
-	changed := make(map[compile.Reason]bool) // while the object was unchanged
+	mixed := []rules.Reason{rules.BackendRefused, rules.WouldCrashProxy, rules.NotParsable}
+	changed := make(map[rules.Reason]bool) // while the object was unchanged
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		options := p.cases[r.IntN(len(p.cases))].options
@@ -33,7 +33,7 @@ func TestElsewhere(t *testing.T) {
 						continue
 					}
 					changed[problem.Reason] = true
-					if problem.Severity == compile.Error && !problem.Reason.Info().Elsewhere && !slices.Contains(mixed, problem.Reason) {
+					if problem.Severity == rules.Error && !problem.Reason.Info().Elsewhere && !slices.Contains(mixed, problem.Reason) {
 						t.Errorf("seed %d, step %d: %s: %s has come or gone without a change of the object: %s", seed, step, o.Ref(), problem.Reason, problem)
 					}
 				}
@@ -41,10 +41,10 @@ func TestElsewhere(t *testing.T) {
 			s, before = next, after
 		}
 	}
-	for _, info := range compile.Reasons() {
+	for _, info := range rules.Reasons() {
 		// The first does not depend on objects, and the walk does not change options; no cluster is known that causes the second.
-		fromOptions := info.Reason == compile.ProcessingFailed || info.Reason == compile.InternalError
-		if info.Severity == compile.Error && info.Elsewhere != changed[info.Reason] && !fromOptions && !slices.Contains(mixed, info.Reason) {
+		fromOptions := info.Reason == rules.ProcessingFailed || info.Reason == rules.InternalError
+		if info.Severity == rules.Error && info.Elsewhere != changed[info.Reason] && !fromOptions && !slices.Contains(mixed, info.Reason) {
 			t.Errorf("%s: elsewhere is %t, seen to come or go %t", info.Reason, info.Elsewhere, changed[info.Reason])
 		}
 	}

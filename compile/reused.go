@@ -11,50 +11,66 @@ import (
 // back, and the next pod that gets it may belong to another tenant.
 type addressUse map[netip.Addr][]kube.ServiceKey
 
-// withoutReused removes from the kept endpoints of lost services the addresses that by now belong to another service. Services of one
-// namespace may share their pods: an address that both had before is no reused one.
-func withoutReused(kept, before, now *kube.Backends, lost map[kube.ServiceKey]struct{}) {
-	is, was := make(addressUse), make(addressUse)
-	eachAddress(kept, func(key kube.ServiceKey, a netip.Addr) {
-		if _, of := lost[key]; of {
-			is[a], was[a] = nil, nil
+func usersOf(kept map[kube.ServiceKey]*KeptService, b *kube.Backends) addressUse {
+	use := make(addressUse)
+	for _, k := range kept {
+		eachAddress(k.backends(), func(_ kube.ServiceKey, a netip.Addr) { use[a] = nil })
+	}
+	eachAddress(b, func(key kube.ServiceKey, a netip.Addr) {
+		if owners, asked := use[a]; asked && !slices.Contains(owners, key) {
+			use[a] = append(owners, key)
 		}
 	})
-	is.fill(now)
-	was.fill(before)
-	reused := func(key kube.ServiceKey, text string) bool {
-		a, err := netip.ParseAddr(text)
-		return err == nil && slices.ContainsFunc(is[a.Unmap()], func(owner kube.ServiceKey) bool {
-			return owner != key && (owner.Namespace != key.Namespace || !slices.Contains(was[a.Unmap()], owner))
-		})
-	}
-	for i, s := range kept.EndpointSlices {
-		key := sliceKey(s)
-		if _, of := lost[key]; !of {
-			continue
-		}
-		of := func(e kube.SliceEndpoint) bool { return reused(key, e.Address) }
-		if slices.ContainsFunc(s.Endpoints, of) {
-			changed := *s
-			changed.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), of)
-			kept.EndpointSlices[i] = &changed
-		}
-	}
-	for i, e := range kept.Endpoints {
-		key := serviceKey(e.Namespace, e.Name)
-		if _, of := lost[key]; of {
-			kept.Endpoints[i] = endpointsWithout(e, func(address string) bool { return reused(key, address) })
-		}
-	}
+	return use
 }
 
-// fill records which services have the addresses in question.
-func (u addressUse) fill(b *kube.Backends) {
-	eachAddress(b, func(key kube.ServiceKey, a netip.Addr) {
-		if owners, asked := u[a]; asked && !slices.Contains(owners, key) {
-			u[a] = append(owners, key)
+// withoutReused returns kept services without the addresses that by now belong to another service. Services of one namespace may share
+// their pods: an address that both had before is no reused one.
+func withoutReused(kept map[kube.ServiceKey]*KeptService, now *kube.Backends) map[kube.ServiceKey]*KeptService {
+	use := usersOf(kept, now)
+	next := make(map[kube.ServiceKey]*KeptService, len(kept))
+	for key, k := range kept {
+		reused := make(map[netip.Addr]bool)
+		eachAddress(k.backends(), func(_ kube.ServiceKey, a netip.Addr) {
+			if slices.ContainsFunc(use[a], func(owner kube.ServiceKey) bool { return owner != key && !slices.Contains(k.Sharing, owner) }) {
+				reused[a] = true
+			}
+		})
+		if next[key] = k; len(reused) > 0 {
+			next[key] = k.without(reused)
 		}
-	})
+	}
+	return next
+}
+
+// without returns a copy of the service without some addresses.
+func (k *KeptService) without(addresses map[netip.Addr]bool) *KeptService {
+	drop := func(text string) bool { a, err := netip.ParseAddr(text); return err == nil && addresses[a.Unmap()] }
+	changed := *k
+	if k.Endpoints != nil {
+		e := *k.Endpoints
+		e.Subsets = slices.Clone(e.Subsets)
+		for i := range e.Subsets {
+			e.Subsets[i].Addresses = slices.DeleteFunc(slices.Clone(e.Subsets[i].Addresses), drop)
+		}
+		changed.Endpoints = &e
+	}
+	changed.Slices = slices.Clone(k.Slices)
+	for i, s := range k.Slices {
+		e := *s
+		e.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), func(e kube.SliceEndpoint) bool { return drop(e.Address) })
+		changed.Slices[i] = &e
+	}
+	return &changed
+}
+
+// backends returns the endpoints of the service alone.
+func (k *KeptService) backends() *kube.Backends {
+	b := &kube.Backends{EndpointSlices: k.Slices}
+	if k.Endpoints != nil {
+		b.Endpoints = []*kube.Endpoints{k.Endpoints}
+	}
+	return b
 }
 
 // eachAddress calls yield for the IP addresses of all services, ready or not.
@@ -66,28 +82,14 @@ func eachAddress(b *kube.Backends, yield func(kube.ServiceKey, netip.Addr)) {
 	}
 	for _, s := range b.EndpointSlices {
 		for _, e := range s.Endpoints {
-			address(sliceKey(s), e.Address)
+			address(s.ServiceKey(), e.Address)
 		}
 	}
 	for _, e := range b.Endpoints {
 		for _, subset := range e.Subsets {
 			for _, a := range subset.Addresses {
-				address(serviceKey(e.Namespace, e.Name), a)
+				address(kube.ServiceKeyOf(e.Namespace, e.Name), a)
 			}
 		}
 	}
-}
-
-// endpointsWithout returns the Endpoints without some addresses, which are the same if there are none of these.
-func endpointsWithout(e *kube.Endpoints, drop func(string) bool) *kube.Endpoints {
-	some := slices.ContainsFunc(e.Subsets, func(s kube.Subset) bool { return slices.ContainsFunc(s.Addresses, drop) })
-	if !some {
-		return e
-	}
-	changed := *e
-	changed.Subsets = slices.Clone(e.Subsets)
-	for i := range changed.Subsets {
-		changed.Subsets[i].Addresses = slices.DeleteFunc(slices.Clone(changed.Subsets[i].Addresses), drop)
-	}
-	return &changed
 }

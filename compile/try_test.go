@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
 // compareTrials checks the law "a trial reports what is reported once the object is in the snapshot" over a sequence of random
 // changes.
-func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[compile.Reason]int) {
+func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[rules.Reason]int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
 	options := p.cases[r.IntN(len(p.cases))].options
@@ -40,14 +40,14 @@ func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[compi
 		if err != nil {
 			t.Fatal(err)
 		}
-		var want []compile.Problem
+		var want []rules.Problem
 		for _, problem := range mustCompiler(t, options).Compile(next).Problems {
-			if problem.Owner == changed.Ref() && problem.Severity > compile.Info {
+			if problem.Owner == changed.Ref() && problem.Severity > rules.Info {
 				want = append(want, problem)
 				seen[problem.Reason]++
 			}
 		}
-		if diff := cmp.Diff(want, got.Problems, cmpopts.EquateComparable(compile.Problem{})); diff != "" {
+		if diff := cmp.Diff(want, got.Problems, cmpopts.EquateComparable(rules.Problem{})); diff != "" {
 			t.Fatalf("seed %d, step %d, %s: problems (-reported +tried):\n%s", seed, step, changed.Ref(), diff)
 		}
 		again := compiler.Compile(s)
@@ -113,13 +113,13 @@ func firstOfName[T kube.Object](all []T) []T {
 
 func TestTrialSaysWhatIsReported(t *testing.T) {
 	p := newPool(t)
-	seen := make(map[compile.Reason]int)
+	seen := make(map[rules.Reason]int)
 	for seed := range uint64(120) {
 		compareTrials(t, p, seed, 60, seen)
 	}
-	for _, reason := range []compile.Reason{
-		compile.DuplicateID, compile.Shadows, compile.WouldCrashProxy, compile.NotParsable, compile.InvalidExpression, compile.NullEntry,
-		compile.InvalidObject, compile.TLSSecret, compile.ServiceNotFound,
+	for _, reason := range []rules.Reason{
+		rules.DuplicateID, rules.Shadows, rules.WouldCrashProxy, rules.NotParsable, rules.InvalidExpression, rules.NullEntry,
+		rules.InvalidObject, rules.TLSSecret, rules.ServiceNotFound,
 	} {
 		if seen[reason] < 5 {
 			t.Errorf("the trials met %d problems %s: they say little about them", seen[reason], reason)
@@ -132,12 +132,12 @@ func FuzzTrialSaysWhatIsReported(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, seed uint64) { compareTrials(t, p, seed, 20, map[compile.Reason]int{}) })
+	f.Fuzz(func(t *testing.T, seed uint64) { compareTrials(t, p, seed, 20, map[rules.Reason]int{}) })
 }
 
 // TestTrialOfAnotherKind: only objects that have routes can be tried.
 func TestTrialOfAnotherKind(t *testing.T) {
-	if _, err := mustCompiler(t, compile.Options{}).Try(&kube.Service{Namespace: "n", Name: "s"}); err == nil {
+	if _, err := mustCompiler(t, rules.Options{}).Try(&kube.Service{Namespace: "n", Name: "s"}); err == nil {
 		t.Error("a service was tried")
 	}
 }
@@ -157,7 +157,7 @@ func TestTrialsDoNotMeetEachOther(t *testing.T) {
 			Paths: []kube.IngressPath{{Path: "/", Backend: &kube.IngressBackend{Service: "s", PortNumber: port}}},
 		}}}}
 	}
-	compiler := mustCompiler(t, compile.Options{})
+	compiler := mustCompiler(t, rules.Options{})
 	// Served in any case, between the objects that are tried, and without backends.
 	middle := &kube.Ingress{Meta: kube.Meta{Namespace: "ns", Name: "k"}, Spec: &kube.IngressSpec{}}
 	m := []*kube.Ingress{ingress("m", 80)}
@@ -166,15 +166,15 @@ func TestTrialsDoNotMeetEachOther(t *testing.T) {
 		served []*kube.Ingress
 		name   string
 		port   int
-		want   []compile.Reason
+		want   []rules.Reason
 	}{
-		{nil, "a", 80, []compile.Reason{compile.NoEndpoints}},
+		{nil, "a", 80, []rules.Reason{rules.NoEndpoints}},
 		{nil, "a", 81, nil},
 		{nil, "z", 81, nil},
-		{nil, "a", 80, []compile.Reason{compile.NoEndpoints}},
+		{nil, "a", 80, []rules.Reason{rules.NoEndpoints}},
 		{m, "a", 81, nil}, // before the served object
 		{m, "m", 81, nil}, // in place of it
-		{m, "z", 81, []compile.Reason{compile.NoEndpoints}},
+		{m, "z", 81, []rules.Reason{rules.NoEndpoints}},
 	} {
 		if i == 0 || !slices.Equal(c.served, served) {
 			served = c.served
@@ -187,7 +187,7 @@ func TestTrialsDoNotMeetEachOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []compile.Reason
+		var got []rules.Reason
 		for _, p := range trial.Problems {
 			got = append(got, p.Reason)
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -26,10 +26,10 @@ func TestZonesOfOneServiceHaveALimit(t *testing.T) {
 		add("z-real")
 	}
 	s.EndpointSlices = []*kube.EndpointSlice{slice}
-	got := mustCompiler(t, compile.Options{EndpointSlices: true}).Compile(s)
+	got := mustCompiler(t, rules.Options{EndpointSlices: true}).Compile(s)
 	for _, o := range []kube.Object{s.Ingresses[1], s.RouteGroups[1]} {
 		problems := got.ProblemsOf(o.Ref())
-		if len(problems) != 1 || problems[0].Reason != compile.TooManyZones || !strings.Contains(problems[0].Message, "in 301 zones") {
+		if len(problems) != 1 || problems[0].Reason != rules.TooManyZones || !strings.Contains(problems[0].Message, "in 301 zones") {
 			t.Errorf("the problems of %s are %v", o.Ref(), problems)
 		}
 	}
@@ -39,7 +39,7 @@ func TestZonesOfOneServiceHaveALimit(t *testing.T) {
 	}
 	slice = &kube.EndpointSlice{Namespace: "shop", Name: "app-1-x", Service: "app-1", Ports: slice.Ports, Endpoints: slice.Endpoints[900:]}
 	s.EndpointSlices = []*kube.EndpointSlice{slice}
-	if got := mustCompiler(t, compile.Options{EndpointSlices: true}).Compile(s); len(got.ProblemsOf(s.Ingresses[1].Ref())) != 0 {
+	if got := mustCompiler(t, rules.Options{EndpointSlices: true}).Compile(s); len(got.ProblemsOf(s.Ingresses[1].Ref())) != 0 {
 		t.Errorf("problems with one zone: %v", got.Problems)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/kubetest"
@@ -349,7 +350,7 @@ func matchLines(t *testing.T, what, path, text string) {
 }
 
 // logText formats problems like the text log of the reference, at level info and above.
-func logText(problems []compile.Problem) string {
+func logText(problems []rules.Problem) string {
 	var b strings.Builder
 	for _, p := range problems {
 		fmt.Fprintf(&b, "time=%q level=%s msg=%s", "2026-01-01T00:00:00Z", p.Severity, quote(p.Message))

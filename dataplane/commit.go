@@ -8,17 +8,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
-// view is the state of the gate when a request is made.
-type view struct{ gate.View }
+// view is the state of the publisher when a request is made.
+type view struct{ publish.View }
 
-func (c *Client) view() view { return view{c.gate.View()} }
+func (c *Client) view() view { return view{c.publisher.View()} }
 
 // names returns the ETags for If-None-Match.
 func (v view) names() []string {
@@ -33,7 +33,7 @@ func (v view) names() []string {
 }
 
 // find returns the table with the digest, or nil if the client does not have it.
-func (v view) find(d table.Digest) *gate.Candidate {
+func (v view) find(d table.Digest) *publish.Candidate {
 	switch {
 	case v.Served != nil && v.Served.Sent == d:
 		return &v.Served.Candidate
@@ -54,14 +54,11 @@ func (c *Client) decoder(v view, limit int64) *table.Decoder {
 	}
 	d := table.NewDecoder(base, limit)
 	d.LeaveOut()
-	if c.cfg.Pack {
-		d.Pack()
-	}
 	return d
 }
 
 // named reports whether the ETag of a 304 names the candidate; sole means that the request named no other table.
-func named(c *gate.Candidate, e wire.Entity, sole bool) bool {
+func named(c *publish.Candidate, e wire.Entity, sole bool) bool {
 	switch {
 	case len(c.Names) == 0:
 		return false
@@ -77,7 +74,7 @@ func named(c *gate.Candidate, e wire.Entity, sole bool) bool {
 
 // handle decides about an answer and applies the decision. Everything before the offer is verification.
 func (c *Client) handle(s *server, seen view, a *answer) (result string, f *Error) {
-	var next *gate.Candidate
+	var next *publish.Candidate
 	if a.notModified {
 		next, f = meant(seen, a)
 	} else {
@@ -95,17 +92,17 @@ func (c *Client) handle(s *server, seen view, a *answer) (result string, f *Erro
 	return c.offer(seen, next), nil
 }
 
-// offer offers a candidate to the gate, unless an acceptance came after the request: then the answer refers to an old state.
-func (c *Client) offer(seen view, next *gate.Candidate) (result string) {
+// offer offers a candidate to the publisher, unless an acceptance came after the request: then the answer refers to an old state.
+func (c *Client) offer(seen view, next *publish.Candidate) (result string) {
 	next.Read = sourceReadOf(next)
-	switch o := c.gate.Begin().OfferSeen(seen.View, *next); o.Result {
-	case gate.Overtaken:
+	switch o := c.publisher.Begin().OfferSeen(seen.View, *next); o.Result {
+	case publish.Overtaken:
 		c.Recheck()
 		return resultOvertaken
-	case gate.Held:
+	case publish.Held:
 		return resultHeld
-	case gate.Unchanged:
-		c.cfg.Metrics.show(c.gate.Served())
+	case publish.Unchanged:
+		c.cfg.Metrics.show(c.publisher.Served())
 		if seen.Served.Stale {
 			c.log.Info(LogTableConfirmed, describe(o.Now)...)
 		}
@@ -118,14 +115,14 @@ func (c *Client) offer(seen view, next *gate.Candidate) (result string) {
 
 // applied logs that another table is served.
 func (c *Client) applied() {
-	s := c.gate.Served()
+	s := c.publisher.Served()
 	c.cfg.Metrics.show(s)
 	c.log.Info(LogTableApplied, append(describe(s.Table), "origin", s.Origin)...)
 }
 
 // sourceReadOf returns the read of the source that a server's answer reports. It is unknown up to which revision the table is
 // complete.
-func sourceReadOf(c *gate.Candidate) table.Read {
+func sourceReadOf(c *publish.Candidate) table.Read {
 	backends := c.State == wire.StateBackendsHeld
 	return table.Read{
 		Newest: c.Table.Revision(), Held: backends || c.State == wire.StateHeld, Backends: backends,
@@ -134,8 +131,8 @@ func sourceReadOf(c *gate.Candidate) table.Read {
 }
 
 // verify creates a candidate from an answer with a table or a delta. It does not parse a known text again.
-func (c *Client) verify(seen view, a *answer) (next *gate.Candidate, f *Error) {
-	next = &gate.Candidate{Sent: a.digest, Origin: a.origin, Read: table.Read{At: a.sourceRead}, State: a.state}
+func (c *Client) verify(seen view, a *answer) (next *publish.Candidate, f *Error) {
+	next = &publish.Candidate{Sent: a.digest, Origin: a.origin, Read: table.Read{At: a.sourceRead}, State: a.state}
 	if a.etag.Text != "" {
 		next.Names = []string{a.etag.Text}
 	}
@@ -196,15 +193,15 @@ func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error
 }
 
 // raise sets the candidate's revision to the one in a name of it, if that is higher: the table is that new.
-func raise(c *gate.Candidate, e wire.Entity) {
+func raise(c *publish.Candidate, e wire.Entity) {
 	if e.Known && e.Tag.Revision > c.Table.Revision() {
 		c.Table = c.Table.WithRevision(e.Tag.Revision)
 	}
 }
 
 // meant returns the candidate that a 304 names.
-func meant(seen view, a *answer) (*gate.Candidate, *Error) {
-	var of *gate.Candidate
+func meant(seen view, a *answer) (*publish.Candidate, *Error) {
+	var of *publish.Candidate
 	switch {
 	case seen.Served != nil && named(&seen.Served.Candidate, a.etag, seen.Held == nil || len(seen.Held.Names) == 0):
 		of = &seen.Served.Candidate
@@ -231,7 +228,7 @@ func meant(seen view, a *answer) (*gate.Candidate, *Error) {
 
 // confirming completes a candidate from an answer that shows the served table: the table's origin stays. Its names stay, too, and
 // are sent to servers, if this server does not know how new the table is, because another one may.
-func confirming(served *gate.Served, next *gate.Candidate) {
+func confirming(served *publish.Served, next *publish.Candidate) {
 	next.Origin = served.Origin
 	revision := max(served.Table.Revision(), next.Table.Revision())
 	if newest := wire.ParseEntity(firstOf(next.Names)); newest.Tag.Revision < revision {
@@ -240,7 +237,7 @@ func confirming(served *gate.Served, next *gate.Candidate) {
 }
 
 // olderThan reports whether a candidate is older than the client's table, and its server has not insisted yet.
-func (c *Client) olderThan(s *server, seen view, next *gate.Candidate) bool {
+func (c *Client) olderThan(s *server, seen view, next *publish.Candidate) bool {
 	if seen.Served == nil {
 		return false
 	}
@@ -284,9 +281,9 @@ func firstOf(names []string) string {
 	return names[0]
 }
 
-// Accept applies the held table at once; see [gate.Gate.Accept].
+// Accept applies the held table at once; see [publish.Publisher.Accept].
 func (c *Client) Accept(a guard.Acceptance) (*table.Table, error) {
-	t, err := c.gate.Accept(a)
+	t, err := c.publisher.Accept(a)
 	if err == nil {
 		c.applied()
 	}

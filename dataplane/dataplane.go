@@ -3,7 +3,8 @@
 //
 // A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, with deltas where possible
 // (docs/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it; a [DataClient] provides it to a
-// proxy that loads routes like Skipper. [Client.Boot] loads the table that an earlier process applied.
+// proxy that loads routes like Skipper. [Client.Boot] loads the table that an earlier process applied. A [Relay] passes the table on to
+// clients of its own, and [AskPeers] fetches what other replicas of a route server serve.
 //
 // # What it guarantees
 //
@@ -25,9 +26,9 @@
 // the result shares memory with that table. After a delta that does not verify, the client fetches the full table in the same
 // round, and does not ask the server for deltas for ten minutes.
 //
-// A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's gate publishes
-// it: memory, then disk, then the ETag that the next request names (package gate). The last-known-good file of that
-// gate contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
+// A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's publisher publishes
+// it: memory, then disk, then the ETag that the next request names (package publish). The last-known-good file of that
+// publisher contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
 //
 // # Held tables
 //
@@ -99,10 +100,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/pace"
 	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -155,24 +156,21 @@ type Config struct {
 	// Guard sets the limits beyond which a table is held back.
 	Guard guard.Config
 
-	// Decided is told about each hold and its release: see gate.Config.
-	Decided func(gate.Decision)
+	// Decided is told about each hold and its release: see publish.Config.
+	Decided func(publish.Decision)
 
-	// StateDir is the folder of the last-known-good file ([gate.LastKnownGoodFile]): a valid eskip document with its metadata in
+	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
 	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
 	StateDir string
 	// RoutesFile is a plain eskip document with the applied table, for a proxy that reads one (-routes-file). Empty means no
 	// file.
 	RoutesFile string
 
-	// Pack keeps tables packed ([table.List.Packed]), in a tenth of the memory: for a client whose table is rarely read.
-	Pack bool
-
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
 	Transport http.RoundTripper
 	// Sink serves the tables: first the one of the last-known-good file as stale, if Boot is called, then each applied one. It
 	// must not call the Client. It may be nil.
-	Sink gate.Sink
+	Sink publish.Sink
 
 	// Identity returns how the client identifies itself with each request: the value of the header Routesrv-Client. It is called
 	// concurrently, and must not call the Client. nil or an empty value sends none.
@@ -188,12 +186,12 @@ type Config struct {
 // Client fetches and keeps the table. All methods are safe for concurrent use.
 type Client struct {
 	// set by New, read only
-	cfg     Config
-	log     *slog.Logger
-	said    *said
-	gate    *gate.Gate
-	http    *http.Client
-	recheck chan struct{}
+	cfg       Config
+	log       *slog.Logger
+	said      *said
+	publisher *publish.Publisher
+	http      *http.Client
+	recheck   chan struct{}
 
 	// polling is held during a round, which owns the fields below.
 	polling    sync.Mutex
@@ -220,17 +218,16 @@ func New(cfg Config) (*Client, error) {
 	}
 	cfg.fill()
 	log := cfg.Logger.With("component", "dataplane")
-	lastKnownGood := gate.LastKnownGood(cfg.StateDir)
-	lastKnownGood.Pack = cfg.Pack
-	g, err := gate.New(gate.Config{
-		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.gate, Decided: cfg.Decided,
-		Files: []gate.FileConfig{lastKnownGood, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
+	lastKnownGood := publish.LastKnownGood(cfg.StateDir)
+	g, err := publish.New(publish.Config{
+		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.publisher, Decided: cfg.Decided,
+		Files: []publish.FileConfig{lastKnownGood, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dataplane: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, log: log, gate: g, servers: servers,
+		cfg: cfg, log: log, publisher: g, servers: servers,
 		recheck: make(chan struct{}, 1),
 		http: &http.Client{
 			Transport: cfg.Transport,
@@ -262,7 +259,7 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("no deltas with follow %v: a stream is made of them, want poll", cfg.Follow)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
 		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
-	case cfg.RoutesFile != "" && filepath.Clean(cfg.RoutesFile) == gate.LastKnownGood(cfg.StateDir).Path:
+	case cfg.RoutesFile != "" && filepath.Clean(cfg.RoutesFile) == publish.LastKnownGood(cfg.StateDir).Path:
 		return fmt.Errorf("%q is both last-known-good file and routes file", cfg.RoutesFile)
 	}
 	return nil
@@ -282,7 +279,7 @@ func (cfg *Config) fill() {
 		cfg.Transport = NewTransport()
 	}
 	if cfg.Sink == nil {
-		cfg.Sink = gate.Each(func(*table.Table) {})
+		cfg.Sink = publish.Each(func(*table.Table) {})
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -302,11 +299,11 @@ func (cfg *Config) fill() {
 const routesFile = "routes"
 
 // Boot loads the last-known-good file, applies its table, which is stale until a server confirms it, and returns it. It returns
-// nil without a usable file, which is not an error: see [gate.Gate.Boot]. Call it before Run.
+// nil without a usable file, which is not an error: see [publish.Publisher.Boot]. Call it before Run.
 func (c *Client) Boot() *table.Table {
-	if c.gate.Served() == nil && c.cfg.StateDir != "" {
-		c.gate.Boot(c.limit(), namesOf)
-		if s := c.gate.Served(); s != nil {
+	if c.publisher.Served() == nil && c.cfg.StateDir != "" {
+		c.publisher.Boot(c.limit(), namesOf)
+		if s := c.publisher.Served(); s != nil {
 			c.cfg.Metrics.show(s)
 		}
 	}

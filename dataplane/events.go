@@ -89,7 +89,7 @@ func (c *Client) onTable(st *subscription, e event) *ending {
 		etag: wire.ParseEntity(e.id), ofDelta: e.name == wire.EventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
 		origin: st.server.name,
 	}
-	if served := c.gate.Served(); a.sourceRead.IsZero() && served != nil {
+	if served := c.publisher.Served(); a.sourceRead.IsZero() && served != nil {
 		a.sourceRead = served.Read.At // the source was read since; "current" says when
 	}
 	result, f := c.handleEvent(st, a, func() *Error {

@@ -20,10 +20,10 @@ const (
 // held, which takes memory, too, the limit is lower.
 func (c *Client) limit() int64 {
 	var last, held int64
-	if t := c.gate.Table(); t != nil {
+	if t := c.publisher.Table(); t != nil {
 		last = int64(t.Bytes())
 	}
-	if h := c.gate.Held(); h != nil {
+	if h := c.publisher.Held(); h != nil {
 		held = int64(h.Table.Bytes())
 	}
 	limit := c.cfg.MaxBytes

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -24,7 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -252,7 +253,7 @@ func (w *world) client() *dataplane.Client {
 	if told.client, err = dataplane.New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(told.client.Gate().Flush) // a write may be in progress in the folder of the test
+	w.t.Cleanup(told.client.Publisher().Flush) // a write may be in progress in the folder of the test
 	return told.client
 }
 
@@ -335,7 +336,9 @@ func holds(t testing.TB, c *dataplane.Client, want *table.Table) {
 }
 
 // fileOf returns the path of the last-known-good file.
-func fileOf(cfg dataplane.Config) string { return filepath.Join(cfg.StateDir, gate.LastKnownGoodFile) }
+func fileOf(cfg dataplane.Config) string {
+	return filepath.Join(cfg.StateDir, publish.LastKnownGoodFile)
+}
 
 // fileHolds checks the content of the last-known-good file; nil means that there is none.
 func fileHolds(t testing.TB, path string, want *table.Table) {
@@ -432,4 +435,18 @@ func (r *recorder) lines() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.messages)
+}
+
+// randomScripts runs a model with so many random scripts of a length. Models with different streams get different scripts.
+func randomScripts(t *testing.T, scripts uint64, length int, stream uint64, run func(*testing.T, []byte)) {
+	for seed := range scripts {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			chance := rand.New(rand.NewPCG(seed, stream))
+			script := make([]byte, length)
+			for i := range script {
+				script[i] = byte(chance.UintN(256))
+			}
+			run(t, script)
+		})
+	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/publish"
 )
 
 // Results of an exchange, as label values.
@@ -38,7 +38,7 @@ type Metrics struct {
 	duration       prometheus.Histogram
 	failovers      prometheus.Counter
 	older          prometheus.Counter
-	gate           *gate.Metrics
+	publisher      *publish.Metrics
 	writes         *prometheus.CounterVec
 	routes         prometheus.Gauge
 	leftOut        prometheus.Gauge
@@ -101,7 +101,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, "+
 			"as far as known; now minus this is its age."),
 	}
-	m.gate = gate.NewMetrics(reg, "dataplane").CountWrites(func(file, result string) {
+	m.publisher = publish.NewMetrics(reg, "dataplane").CountWrites(func(file, result string) {
 		m.writes.WithLabelValues(file, result).Inc()
 	})
 	m.preset()
@@ -139,21 +139,22 @@ func (m *Metrics) preset() {
 	for _, r := range endReasons {
 		m.reconnects.WithLabelValues(string(r))
 	}
-	for _, file := range []string{gate.LastKnownGoodName, routesFile} {
+	for _, file := range []string{publish.LastKnownGoodName, routesFile} {
 		m.writes.WithLabelValues(file, "ok")
 		m.writes.WithLabelValues(file, "error")
 	}
 }
 
 // show sets the gauges that mirror the applied table.
-func (m *Metrics) show(s *gate.Served) {
+func (m *Metrics) show(s *publish.Served) {
 	m.routes.Set(float64(s.Table.Len()))
 	m.bytes.Set(float64(s.Table.Bytes()))
 	m.revision.Set(float64(s.Table.Revision()))
-	m.stale.Set(0)
+	stale := 0.0
 	if s.Stale {
-		m.stale.Set(1)
+		stale = 1
 	}
+	m.stale.Set(stale) // once: a scrape may come at any time
 	for gauge, at := range map[prometheus.Gauge]time.Time{
 		m.applied: s.Committed, m.confirmed: s.Confirmed, m.sourceRead: s.Read.At,
 	} {

@@ -3,7 +3,6 @@ package dataplane_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -389,16 +388,7 @@ func runModel(t *testing.T, script []byte) {
 
 // TestNeverHoldsATableThatNoServerPublished runs the model with random scripts.
 func TestNeverHoldsATableThatNoServerPublished(t *testing.T) {
-	for seed := range uint64(40) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			chance := rand.New(rand.NewPCG(seed, 1))
-			script := make([]byte, 160)
-			for i := range script {
-				script[i] = byte(chance.UintN(256))
-			}
-			runModel(t, script)
-		})
-	}
+	randomScripts(t, 40, 160, 1, runModel)
 }
 
 // FuzzModel runs the model with any script.

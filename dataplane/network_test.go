@@ -18,8 +18,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// wire is a TCP server that writes bytes and closes the connection.
-type wire struct {
+// rawServer is a TCP server that writes bytes and closes the connection.
+type rawServer struct {
 	net.Listener
 	done sync.WaitGroup
 
@@ -28,13 +28,13 @@ type wire struct {
 	request *http.Request // the last
 }
 
-func newWire(t *testing.T) *wire {
+func newWire(t *testing.T) *rawServer {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{Listener: listener}
+	w := &rawServer{Listener: listener}
 	w.done.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -51,7 +51,7 @@ func newWire(t *testing.T) *wire {
 	return w
 }
 
-func (w *wire) serve(conn net.Conn) {
+func (w *rawServer) serve(conn net.Conn) {
 	defer conn.Close()
 	request, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
@@ -64,23 +64,23 @@ func (w *wire) serve(conn net.Conn) {
 	respond(conn)
 }
 
-func (w *wire) answer(respond func(net.Conn)) {
+func (w *rawServer) answer(respond func(net.Conn)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.respond = respond
 }
 
-func (w *wire) bytes(b []byte) {
+func (w *rawServer) bytes(b []byte) {
 	w.answer(func(conn net.Conn) { _, _ = conn.Write(b) })
 }
 
-func (w *wire) named() string {
+func (w *rawServer) named() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.request.Header.Get("If-None-Match")
 }
 
-func (w *wire) client(t *testing.T, change func(*dataplane.Config)) (*world, *dataplane.Client) {
+func (w *rawServer) client(t *testing.T, change func(*dataplane.Config)) (*world, *dataplane.Client) {
 	t.Helper()
 	world := newWorld(t, 1)
 	world.cfg.URLs = []string{"http://" + w.Addr().String()}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -216,7 +216,7 @@ func TestHeldTableIsNamedAndReleased(t *testing.T) {
 		if got, want := s.last(t).Header.Get("If-None-Match"), etagOf(lost, "+zstd"); got != want {
 			t.Errorf("the request names %s, want %s", got, want)
 		}
-		if a, b := w.log.count(gate.LogTableHeld), w.log.count(gate.LogTableReleased); a != 1 || b != 1 {
+		if a, b := w.log.count(publish.LogTableHeld), w.log.count(publish.LogTableReleased); a != 1 || b != 1 {
 			t.Errorf("said %d times that a table is held, %d times that it is released", a, b)
 		}
 		if c.Status().Held != nil || w.metric("dataplane_guard_held") != 0 || w.metric("dataplane_guard_holds_total", "reason", "routes_lost") != 1 {
@@ -243,7 +243,7 @@ func TestHoldEndsWhenTheServerShowsTheAppliedTable(t *testing.T) {
 		synctest.Wait()
 		stop()
 		holds(t, c, full)
-		if n := w.log.count(gate.LogHoldEnded); n != 1 {
+		if n := w.log.count(publish.LogHoldEnded); n != 1 {
 			t.Errorf("said %d times that the hold ended", n)
 		}
 	})

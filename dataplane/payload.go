@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -111,7 +111,7 @@ func (p *deltaPayload) abort() {
 func (c *Client) newPayload(name string) payload {
 	switch name {
 	case wire.EventTable:
-		return &tablePayload{c.decoder(view{gate.View{Served: c.gate.Served(), Held: c.gate.Held()}}, c.limit()), sha256.New()}
+		return &tablePayload{c.decoder(view{publish.View{Served: c.publisher.Served(), Held: c.publisher.Held()}}, c.limit()), sha256.New()}
 	case wire.EventDelta:
 		return newDeltaPayload(c.limit())
 	}

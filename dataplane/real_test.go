@@ -2,7 +2,6 @@ package dataplane_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -169,8 +168,8 @@ func TestTooManyStreamsArePolled(t *testing.T) {
 	})
 }
 
-// fleet is a changing cluster, two replicas that read it through caches that lag, and a client that follows them.
-type fleet struct {
+// realFleet is a changing cluster, two replicas that read it through caches that lag, and a client that follows them.
+type realFleet struct {
 	t        *testing.T
 	s        *stage
 	replicas []*replica
@@ -186,8 +185,8 @@ type fleet struct {
 	bad  string
 }
 
-func newFleet(t *testing.T, follow dataplane.Follow) *fleet {
-	f := &fleet{t: t}
+func newFleet(t *testing.T, follow dataplane.Follow) *realFleet {
+	f := &realFleet{t: t}
 	f.s, f.replicas = realStage(t, 2, follow)
 	f.s.cfg.Guard.MaxLoss = 1 // this test is about order only
 	f.s.publish = func(tab *table.Table, _ dataplane.Applied) {
@@ -205,19 +204,19 @@ func newFleet(t *testing.T, follow dataplane.Follow) *fleet {
 	return f
 }
 
-func (f *fleet) start() {
+func (f *realFleet) start() {
 	f.c = f.s.client()
 	f.c.Boot()
 	f.stop = f.s.run(f.c)
 }
 
-func (f *fleet) change(revision uint64) {
+func (f *realFleet) change(revision uint64) {
 	ids := []string{"a", "b", fmt.Sprint("r", len(f.states)%7)}
 	f.states = append(f.states, newTable(f.t, revision, ids...))
 }
 
 // read makes a replica read the cluster as it was lag changes ago, but never older than what it has already read.
-func (f *fleet) read(i, lag int, consistent bool) {
+func (f *realFleet) read(i, lag int, consistent bool) {
 	at := max(len(f.states)-1-lag, f.seen[i])
 	if consistent {
 		at = len(f.states) - 1
@@ -231,7 +230,7 @@ func (f *fleet) read(i, lag int, consistent bool) {
 	f.replicas[i].Begin()(tab, table.Read{Oldest: oldest, Newest: tab.Revision(), Consistent: consistent, At: time.Now()})
 }
 
-func (f *fleet) step(op, arg byte) {
+func (f *realFleet) step(op, arg byte) {
 	i := int(arg & 1)
 	host := string(rune('a' + i))
 	switch op % 8 {
@@ -291,12 +290,12 @@ func (f *fleet) step(op, arg byte) {
 	}
 }
 
-func (f *fleet) note(format string, args ...any) {
+func (f *realFleet) note(format string, args ...any) {
 	f.trace = append(f.trace, fmt.Sprintf(format, args...))
 }
 
 // rechecks reads past all caches where a recheck was requested.
-func (f *fleet) rechecks() {
+func (f *realFleet) rechecks() {
 	for i, r := range f.replicas {
 		select {
 		case <-r.recheck:
@@ -338,16 +337,7 @@ func runFleet(t *testing.T, script []byte) {
 
 // TestStreamsNeverGoBack runs the model with random scripts.
 func TestStreamsNeverGoBack(t *testing.T) {
-	for seed := range uint64(20) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			chance := rand.New(rand.NewPCG(seed, 3))
-			script := make([]byte, 120)
-			for i := range script {
-				script[i] = byte(chance.UintN(256))
-			}
-			runFleet(t, script)
-		})
-	}
+	randomScripts(t, 20, 120, 3, runFleet)
 }
 
 // FuzzFleet runs the model with any script.

@@ -59,12 +59,12 @@ func (c *Client) Recheck() {
 // Wait returns the applied table as soon as there is one. The error wraps ErrNoTable if ctx ends before.
 func (c *Client) Wait(ctx context.Context) (*table.Table, error) {
 	select {
-	case <-c.gate.Ready():
+	case <-c.publisher.Ready():
 		return c.Current(), nil
 	default:
 	}
 	select {
-	case <-c.gate.Ready():
+	case <-c.publisher.Ready():
 		return c.Current(), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrNoTable, ctx.Err())
@@ -117,7 +117,7 @@ func (c *Client) ended(err error) {
 		c.said.say(slog.LevelInfo, LogReachable, "")
 	}
 	c.failing = err != nil
-	c.gate.Tend()
+	c.publisher.Tend()
 }
 
 func (c *Client) update(change func(*loopState)) {

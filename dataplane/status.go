@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -63,9 +63,9 @@ type Status struct {
 	// FailedTotal counts all such attempts.
 	FailedTotal uint64 `json:"failed_total"`
 
-	Servers       []ServerStatus   `json:"servers"` // in the order of Config.URLs
-	LastKnownGood *gate.FileStatus `json:"last_known_good,omitempty"`
-	RoutesFile    *gate.FileStatus `json:"routes_file,omitempty"`
+	Servers       []ServerStatus      `json:"servers"` // in the order of Config.URLs
+	LastKnownGood *publish.FileStatus `json:"last_known_good,omitempty"`
+	RoutesFile    *publish.FileStatus `json:"routes_file,omitempty"`
 }
 
 // Held describes a held table.
@@ -134,13 +134,13 @@ type loopState struct {
 }
 
 // Current returns the applied table, or nil.
-func (c *Client) Current() *table.Table { return c.gate.Table() }
+func (c *Client) Current() *table.Table { return c.publisher.Table() }
 
-// Gate returns the gate that judges and keeps the tables.
-func (c *Client) Gate() *gate.Gate { return c.gate }
+// Publisher returns the publisher that judges and keeps the tables.
+func (c *Client) Publisher() *publish.Publisher { return c.publisher }
 
 // appliedOf describes the applied table.
-func appliedOf(s *gate.Served) *Applied {
+func appliedOf(s *publish.Served) *Applied {
 	a := &Applied{
 		Digest: s.Table.Digest(), Revision: s.Table.Revision(), Routes: s.Table.Len(), Bytes: s.Table.Bytes(), Origin: s.Origin,
 		Committed: s.Committed, Confirmed: s.Confirmed, SourceRead: s.Read.At, Stale: s.Stale, ServerState: s.State,
@@ -154,9 +154,9 @@ func appliedOf(s *gate.Served) *Applied {
 // Status returns the state of the client.
 func (c *Client) Status() Status {
 	now := time.Now()
-	files := c.gate.Files()
+	files := c.publisher.Files()
 	s := Status{LastKnownGood: files[0], RoutesFile: files[1], Held: c.heldStatus()}
-	if served := c.gate.Served(); served != nil {
+	if served := c.publisher.Served(); served != nil {
 		s.Applied = appliedOf(served)
 		s.AgeSeconds = age(now, s.Applied.SourceRead)
 	}
@@ -178,9 +178,9 @@ func (c *Client) Status() Status {
 }
 
 // Progress returns the client's state in the form of a poller's.
-func (c *Client) Progress() gate.Progress {
+func (c *Client) Progress() publish.Progress {
 	s := c.Status()
-	p := gate.Progress{
+	p := publish.Progress{
 		LastAttempt: s.LastAttempt, LastSuccess: s.LastSuccess, Failures: s.Failures, FailedTotal: s.FailedTotal, NextAttempt: s.NextAttempt,
 	}
 	if s.Applied != nil {
@@ -191,7 +191,7 @@ func (c *Client) Progress() gate.Progress {
 			p.LastError = server.LastError
 		}
 	}
-	p.Initialized, p.Updated = c.gate.Times()
+	p.Initialized, p.Updated = c.publisher.Times()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.Started = c.loop.started
@@ -207,10 +207,10 @@ func age(now, at time.Time) float64 {
 }
 
 // Guard returns the state of the guard.
-func (c *Client) Guard() guard.State { return c.gate.State() }
+func (c *Client) Guard() guard.State { return c.publisher.State() }
 
 func (c *Client) heldStatus() *Held {
-	held, g := c.gate.Held(), c.gate.State()
+	held, g := c.publisher.Held(), c.publisher.State()
 	if held == nil || !g.Held {
 		return nil
 	}

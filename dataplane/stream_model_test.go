@@ -2,7 +2,6 @@ package dataplane_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"slices"
@@ -304,16 +303,7 @@ func runStreamModel(t *testing.T, script []byte) {
 
 // TestStreamsNeverGiveATableThatNoServerPublished runs the model with random scripts.
 func TestStreamsNeverGiveATableThatNoServerPublished(t *testing.T) {
-	for seed := range uint64(25) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			chance := rand.New(rand.NewPCG(seed, 2))
-			script := make([]byte, 160)
-			for i := range script {
-				script[i] = byte(chance.UintN(256))
-			}
-			runStreamModel(t, script)
-		})
-	}
+	randomScripts(t, 25, 160, 2, runStreamModel)
 }
 
 // FuzzStreamModel runs the model with any script.

@@ -53,7 +53,7 @@ func (c *Client) Run(ctx context.Context) error {
 	c.log.Info(LogStarted, "urls", len(c.servers), "transport", c.cfg.Follow.String(), "interval", c.cfg.Interval,
 		"timeout", c.cfg.Timeout)
 	defer c.log.Info(LogStopped)
-	defer c.gate.Flush()
+	defer c.publisher.Flush()
 	c.update(func(l *loopState) { l.started = time.Now() })
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -307,7 +307,7 @@ func (c *Client) chores(ctx context.Context, st *subscription, probe bool) *endi
 		return &ending{reason: endZone, wait: c.chance(250 * time.Millisecond)}
 	}
 	now := time.Now()
-	c.gate.Tend()
+	c.publisher.Tend()
 	if c.isFullDue(c.view(), now) {
 		_ = c.poll(ctx, "") // poll logs its errors itself
 	}

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/routesrv/routesrv/internal/programs"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -74,18 +76,13 @@ func run(m *testing.M) int {
 	if err != nil {
 		return withoutKubectl(m, err)
 	}
-	dir, err := os.MkdirTemp("", "routesrv-deploy")
+	dir, remove, err := programs.Build("..", programs.Plain, "routesrv", "dataplane-client")
+	defer remove()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
 	binaries = dir
-	build := exec.Command("go", "build", "-o", dir, "../cmd/routesrv", "../cmd/dataplane-client")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
-		return 1
-	}
 	if rendered, err = renderAll(kubectl); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -260,5 +260,5 @@ func TestSkewAloneIsNoDifference(t *testing.T) {
 			}
 		}
 	}
-	programs.Eventually(t, "the gate to open", func() bool { c := s.state(t).Cutover; return c != nil && c.Ready })
+	programs.Eventually(t, "the cutover check to be ready", func() bool { c := s.state(t).Cutover; return c != nil && c.Ready })
 }

@@ -43,7 +43,7 @@ func ingressesOf(objects string) string {
 type holding struct {
 	Held        bool   `json:"held"`
 	Reason      string `json:"reason"`
-	Half        string `json:"half"`
+	KeptCount   int    `json:"kept_count"`
 	Digest      string `json:"digest"`
 	ReleaseAt   string `json:"release_at"`
 	LastRelease *struct {
@@ -202,8 +202,8 @@ func TestHeldIntentIsLiveThroughTheTree(t *testing.T) {
 
 			api.atOnce(t, mode, ingressList, func() { remove(t, c, ingressesOf(objects)) })
 			first := server.holds(t, "routes_lost")
-			if first.Half != "intent" || first.ReleaseAt == "" {
-				t.Errorf("held is %+v, want the intent, with a time", first)
+			if first.KeptCount == 0 || first.ReleaseAt == "" {
+				t.Errorf("held is %+v, want kept objects, with a time", first)
 			}
 			shop := server.servedShop(t)
 			for n := range 3 {
@@ -287,8 +287,8 @@ func TestEmptiedEndpointSlicesAreHeldThroughTheTree(t *testing.T) {
 					apply(t, c, strings.Replace(podOf(i+1, "x"), "[{addresses: [x]}]", "[]", 1))
 				}
 			})
-			if h := server.holds(t, "backends_lost"); h.Half != "backends" {
-				t.Errorf("held is %+v, want backends", h)
+			if h := server.holds(t, "backends_lost"); h.KeptCount == 0 {
+				t.Errorf("held is %+v, want kept services", h)
 			}
 			for _, p := range []*process{server, relay} {
 				programs.Eventually(t, "the state in the header", func() bool {

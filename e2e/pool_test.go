@@ -1,10 +1,18 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // sideBySide is how many tests run at a time, each on its own API server: most of what they do is wait. An API server takes about
@@ -28,12 +36,18 @@ func newPool() *pool {
 	return p
 }
 
-// ownCluster makes a test parallel, and lends it an API server for itself until all its cleanups have run.
+// ownCluster makes a test parallel, and lends it an API server for itself until all its cleanups have run. A test that leaves objects
+// fails: they would be in the tables of whichever test has the API server next.
 func ownCluster(t *testing.T) *cluster {
 	t.Helper()
 	t.Parallel()
 	c := <-clusters.idle
 	t.Cleanup(func() {
+		if c != nil && !t.Failed() {
+			if left, err := c.left(cleanupContext(t)); err != nil || len(left) > 0 {
+				t.Errorf("objects left behind: %s, error %v", strings.Join(left, ", "), err)
+			}
+		}
 		if c != nil && t.Failed() {
 			// Nobody knows in what state it is: the next test gets another one.
 			if err := c.stop(); err != nil {
@@ -50,6 +64,25 @@ func ownCluster(t *testing.T) *cluster {
 		}
 	}
 	return c
+}
+
+// left lists the objects that a route server would read, except those that every API server has.
+func (c *cluster) left(ctx context.Context) (names []string, err error) {
+	for _, kind := range []schema.GroupVersionResource{
+		networkingv1.SchemeGroupVersion.WithResource("ingresses"), {Group: "zalando.org", Version: "v1", Resource: "routegroups"},
+		corev1.SchemeGroupVersion.WithResource("services"), discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
+	} {
+		all, err := c.dynamic.Resource(kind).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind.Resource, err)
+		}
+		for _, o := range all.Items {
+			if o.GetNamespace() != metav1.NamespaceDefault || o.GetName() != "kubernetes" {
+				names = append(names, fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName()))
+			}
+		}
+	}
+	return names, nil
 }
 
 func (p *pool) start() (*cluster, error) {

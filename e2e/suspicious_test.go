@@ -69,7 +69,7 @@ func TestEndpointsThatAreAllGoneAreHeld(t *testing.T) {
 			if err := c.apply(t.Context(), slices.String()); err != nil {
 				t.Fatal(err)
 			}
-			programs.Eventually(t, "the end of the hold", func() bool { return strings.Contains(p.Log(), "hold ended") })
+			programs.Eventually(t, "the end of the hold", func() bool { return strings.Contains(p.Log(), "kept objects are back") })
 			programs.Eventually(t, "the table from before", func() bool { return p.get(t, "/routes", "").Body == before })
 		})
 	}

@@ -11,24 +11,20 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/routesrv/routesrv/internal/image"
 	"github.com/routesrv/routesrv/internal/kubelet"
 	"github.com/routesrv/routesrv/internal/programs"
 )
@@ -74,14 +70,14 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 			strings.HasPrefix(report, "same: ") && strings.Contains(report, "0 confirmed, 0 pending")
 	})
 
-	// Exec: the manifests enforce the gate, which requires 15 minutes and 100 comparisons. It refuses, as it must.
+	// Exec: the manifests enforce the cutover check, which requires 15 minutes and 100 comparisons. It refuses, as it must.
 	w.apply(t, "exec")
-	programs.Eventually(t, "the refusal of the gate", func() bool { return w.state(t).Refused != "" })
+	programs.Eventually(t, "the refusal of the cutover check", func() bool { return w.state(t).Refused != "" })
 	if st := w.state(t); !strings.EqualFold(st.Mode, "Pre") || !strings.Contains(st.Refused, "Exec!") {
-		t.Errorf("mode %s, refused with %q: want Pre, and the way past the gate", st.Mode, st.Refused)
+		t.Errorf("mode %s, refused with %q: want Pre, and the way past the cutover check", st.Mode, st.Refused)
 	}
-	// No test waits that long. Operators bypass the gate with a mode with an exclamation mark, written as
-	// deploy/kustomize/components/sidecar/mode.yaml says; the flags of the gate stay as they are.
+	// No test waits that long. Operators bypass the cutover check with a mode with an exclamation mark, written as
+	// deploy/kustomize/components/sidecar/mode.yaml says; the flags of the cutover check stay as they are.
 	w.move(t, "Exec", "routeserver", func() { w.patchMode(t, "Exec!") })
 	w.rest(t)
 	for _, server := range servers {
@@ -103,7 +99,7 @@ func TestWalkThroughTheOverlays(t *testing.T) {
 // walk is the state that the steps share.
 type walk struct {
 	cluster   *cluster
-	image     v1.Image
+	image     kubelet.Image
 	changes   *changes
 	dataPlane *kubelet.Pod
 	proxy     *walkProxy
@@ -114,17 +110,12 @@ type walk struct {
 func newWalk(t *testing.T, c *cluster) *walk {
 	t.Helper()
 	w := &walk{cluster: c, changes: &changes{cluster: c}, nextIP: netip.MustParseAddr("192.0.2.1")}
-	layout := filepath.Join(t.TempDir(), "layout")
-	// As a command, without the race detector, which would make compression ten times slower.
-	made := exec.CommandContext(t.Context(), "go", "run", "./hack/release", "-image", "-arch", runtime.GOARCH, "-out", layout)
-	made.Dir, made.Env = "..", append(os.Environ(), "VERSION=walk", "REVISION=walk", "SOURCE_DATE_EPOCH=0")
-	out, err := made.CombinedOutput()
+	built, remove, err := programs.Build("..", programs.Plain, "routesrv", "dataplane-client")
+	t.Cleanup(remove)
 	if err != nil {
-		t.Fatalf("%v: %v: %s", made, err, out)
-	}
-	if w.image, err = image.Open(layout, runtime.GOARCH); err != nil {
 		t.Fatal(err)
 	}
+	w.image = kubelet.Routesrv(built)
 	withShop(t, c)
 	w.apply(t, "false")
 	t.Cleanup(func() { removeOverlay(t, c, "false") })
@@ -260,7 +251,7 @@ func (w *walk) startPod(t *testing.T, name string, template corev1.PodTemplateSp
 	})
 	c.Pod, c.IP, c.Dir = pod, w.nextIP, t.TempDir()
 	w.nextIP = w.nextIP.Next()
-	c.Images = map[string]v1.Image{"routesrv:devel": w.image}
+	c.Images = map[string]kubelet.Image{"routesrv:devel": w.image}
 	c.Client = w.cluster.typed
 	api, err := url.Parse(w.cluster.config.Host)
 	if err != nil {

@@ -55,7 +55,7 @@ func benchTableOf(n int) *table.Table {
 }
 
 func benchServer(b *testing.B, connections int) (*server, *http.Client) {
-	s := newServer(b, true, false)
+	s := newServer(b, false)
 	poll(s.cache, benchTable(), 7, start)
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: connections}
 	b.Cleanup(transport.CloseIdleConnections)

@@ -31,50 +31,51 @@ func numbered(t *testing.T, n int, version int, odd ...int) *table.Table {
 	return tab
 }
 
-func sorted(ids []string) []string {
-	slices.Sort(ids)
-	return ids
+// since returns the ids of the routes that differ between a version and the last one.
+func since(h *history, order uint64) (ids []string, ok bool) {
+	h.add(digestOf(int(order)), "", seen(order, 0))
+	return h.since(digestOf(int(order)), "", 1000)
 }
 
 // A delta goes back as far as changes are remembered, and names what has changed since, and nothing older.
 func TestChangesAreRememberedForSomeVersions(t *testing.T) {
 	const routes, last = 400, 300
-	var c changeLog
+	var c history
 	before := numbered(t, routes, 0)
 	c.record(nil, before, 1)
 	for order := uint64(2); order <= last; order++ {
 		now := numbered(t, routes, int(order), int(order)) // each version changes a different route, and reverts that of the previous version
 		c.record(before, now, order)
 		before = now
-		if len(c.last) > maxVersions+32 {
-			t.Fatalf("%d ids are remembered after %d versions", len(c.last), order)
+		if len(c.changed) > maxVersions+32 {
+			t.Fatalf("%d ids are remembered after %d versions", len(c.changed), order)
 		}
 	}
 	for back := range uint64(maxVersions + 1) {
-		ids, ok := c.since(last - back)
+		ids, ok := since(&c, last-back)
 		var want []string
 		if back > 0 {
 			for order := last - back; order <= last; order++ {
 				want = append(want, fmt.Sprintf("r%03d", order))
 			}
 		}
-		if !ok || !slices.Equal(sorted(ids), want) {
+		if !ok || !slices.Equal(ids, want) {
 			t.Fatalf("%d versions back: %v, %v, want %v", back, ids, ok, want)
 		}
 	}
-	if _, ok := c.since(last - maxVersions - 1); ok {
+	if _, ok := since(&c, last-maxVersions-1); ok {
 		t.Errorf("changes of more than %d versions are remembered", maxVersions)
 	}
 }
 
 // Added and removed routes count as changes; a version with an entirely different table ends the memory.
 func TestChangesEndWhereATableIsAnotherOne(t *testing.T) {
-	var c changeLog
+	var c history
 	small, large := numbered(t, 100, 0), numbered(t, 110, 0)
 	c.record(nil, small, 1)
 	c.record(small, large, 2)
 	c.record(large, small, 3)
-	if ids, ok := c.since(2); !ok || len(ids) != 10 || !slices.Contains(ids, "r109") {
+	if ids, ok := since(&c, 2); !ok || len(ids) != 10 || !slices.Contains(ids, "r109") {
 		t.Errorf("routes that went: %v, %v", ids, ok)
 	}
 	var half []int
@@ -83,27 +84,27 @@ func TestChangesEndWhereATableIsAnotherOne(t *testing.T) {
 	}
 	most := numbered(t, 100, 4, half...)
 	c.record(small, most, 4) // half of the routes and one more are the limit
-	if ids, ok := c.since(3); !ok || len(ids) != 51 {
+	if ids, ok := since(&c, 3); !ok || len(ids) != 51 {
 		t.Errorf("half of the routes: %d, %v", len(ids), ok)
 	}
 	all := numbered(t, 100, 5, append(half, 51)...)
 	c.record(most, all, 5)
-	if _, ok := c.since(4); ok {
+	if _, ok := since(&c, 4); ok {
 		t.Error("a delta may cross a version that changed more than half of the routes")
 	}
-	if ids, ok := c.since(5); !ok || len(ids) != 0 {
+	if ids, ok := since(&c, 5); !ok || len(ids) != 0 {
 		t.Errorf("since that version: %v, %v", ids, ok)
 	}
 	c.record(nil, small, 6) // the source has gone back: there is no earlier version
-	if _, ok := c.since(5); ok {
+	if _, ok := since(&c, 5); ok {
 		t.Error("a delta may cross what is no change")
 	}
 }
 
-func claimOf(n int) claimed {
+func claimOf(n int) Claim {
 	var d table.Digest
 	binary.BigEndian.PutUint64(d[:], uint64(n)+1)
-	return claimed{d, 100}
+	return Claim{d, 100}
 }
 
 func clientNo(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}) }
@@ -122,7 +123,7 @@ func TestAClientHasFewClaims(t *testing.T) {
 		t.Errorf("%d claims, want those of a client and that of another", c.len())
 	}
 	for n := range maxClaimsPerClient + 1 {
-		if _, known := c.byValue[claimOf(n)]; known != (n > 0) {
+		if _, known := c.known.byKey[claimOf(n)]; known != (n > 0) {
 			t.Errorf("claim %d is known: %v", n, known)
 		}
 	}
@@ -131,26 +132,19 @@ func TestAClientHasFewClaims(t *testing.T) {
 	}
 }
 
-// All clients together evict refuted claims first, and then the oldest.
+// All clients together evict the oldest claims first.
 func TestClaimsArePushedOutInOrder(t *testing.T) {
 	var c claims
 	for n := range maxClaims {
 		c.ask(claimOf(n), clientNo(n), uint64(n))
 	}
-	// A consistent read below the revision refutes what was claimed before it began. Of the two refuted claims, the older one is
-	// evicted first.
-	if refuted := c.judge(2, table.Read{Oldest: 50, Newest: 50, Consistent: true}); refuted != 2 {
-		t.Fatalf("%d claims are refuted, want those made before the read", refuted)
-	}
-	c.byValue[claimOf(0)].refuted = false // and the oldest of all is not one of them
-	c.byValue[claimOf(7)].refuted = true
-	want := maps.Clone(c.byValue)
-	for i, gone := range []int{1, 7, 0, 2, 3} {
-		n := maxClaims + i
+	want := maps.Clone(c.known.byKey)
+	for gone := range 5 {
+		n := maxClaims + gone
 		c.ask(claimOf(n), clientNo(n), 1000)
 		delete(want, claimOf(gone))
-		want[claimOf(n)] = c.byValue[claimOf(n)]
-		if !maps.Equal(c.byValue, want) {
+		want[claimOf(n)] = c.known.byKey[claimOf(n)]
+		if !maps.Equal(c.known.byKey, want) {
 			t.Fatalf("claim %d did not take the place of claim %d; %d claims", n, gone, c.len())
 		}
 	}

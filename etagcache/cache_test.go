@@ -191,18 +191,11 @@ func TestStatusAndCurrent(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for name, cfg := range map[string]etagcache.Config{
-		"retry after": {RetryAfter: -1}, "max streams": {MaxStreams: -1}, "max table sends": {MaxTableSends: -1},
+		"max streams": {MaxStreams: -1}, "shared max age": {SharedMaxAge: 1500e6},
 	} {
 		if c, err := etagcache.New(cfg); err == nil || c != nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v, want an error about %s", cfg, err, name)
 		}
-	}
-}
-
-func TestRetryAfterIsRoundedUp(t *testing.T) {
-	c := newCache(t, etagcache.Config{RetryAfter: 1500e6})
-	if got := ask(c.Handler(), "/routes", "", "192.0.2.1:1").Header().Get("Retry-After"); got != "2" {
-		t.Errorf("got %q, want 2", got)
 	}
 }
 

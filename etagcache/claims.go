@@ -2,6 +2,7 @@ package etagcache
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/routesrv/routesrv/table"
@@ -13,79 +14,49 @@ const (
 	maxClaimsPerClient = 4 // so that one client cannot displace the claims of others
 )
 
-// claims remembers the tables that clients have named and that may be newer than this replica's. Each is judged separately: a
-// table that one client names does not change the answer to a client that names another one.
-type claims struct {
-	mu      sync.Mutex
-	byValue map[claimed]*claim
-	order   uint64 // of the next claim
+// Claim is a table that a client named and that may be newer than this cache's table. The digest is part of it: after etcd was
+// restored, the same revisions are assigned to other tables.
+type Claim struct {
+	Digest   table.Digest
+	Revision uint64
 }
 
-// claimed is a table that a client says it has. The digest is part of it: after etcd was restored, the same revisions are
-// assigned to other tables.
-type claimed struct {
-	digest   table.Digest
-	revision uint64
+// claims remembers the tables that clients have named and that may be newer than this replica's. Each is judged separately: a
+// table that one client names does not change the answer to a client that names another one. A claim that is forgotten is made again
+// by the next request that names its table.
+type claims struct {
+	mu    sync.Mutex
+	known recent[Claim, *claim]
 }
 
 type claim struct {
-	claimed
 	client   netip.Addr // the client that made the claim
 	seq      uint64     // the last poll that had started at that time
-	order    uint64
 	refuted  bool
 	resolved bool   // by Cache.Resolve
 	as       uint64 // the revision of the table that resolved it
 }
 
 // ask records the claim unless it is known, and returns its entry and whether it is new. started is the number of the last poll
-// that has started.
-func (c *claims) ask(what claimed, client netip.Addr, started uint64) (known claim, isNew bool) {
+// that has started. It forgets the client's oldest claim if it has too many.
+func (c *claims) ask(what Claim, client netip.Addr, started uint64) (known claim, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.byValue[what]; ok {
+	if known, ok := c.known.byKey[what]; ok {
 		return *known, false
 	}
-	c.makeRoom(client)
-	if c.byValue == nil {
-		c.byValue = make(map[claimed]*claim)
+	var own []Claim
+	for _, one := range c.known.keys {
+		if c.known.byKey[one].client == client {
+			own = append(own, one)
+		}
 	}
-	made := &claim{claimed: what, client: client, seq: started, order: c.order}
-	c.byValue[what] = made
-	c.order++
+	if len(own) >= maxClaimsPerClient {
+		c.known.remove(own[0])
+	}
+	made := &claim{client: client, seq: started}
+	c.known.put(what, made, maxClaims)
 	return *made, true
-}
-
-// makeRoom forgets a claim if the client or all clients together have too many: the client's oldest, else the oldest refuted one,
-// else the oldest. A forgotten claim is made again by the next request that names its table.
-func (c *claims) makeRoom(client netip.Addr) {
-	var own, refuted, oldest *claim
-	count := 0
-	older := func(a, b *claim) *claim {
-		if a == nil || b.order < a.order {
-			return b
-		}
-		return a
-	}
-	for _, known := range c.byValue {
-		if known.client == client {
-			count++
-			own = older(own, known)
-		}
-		if known.refuted {
-			refuted = older(refuted, known)
-		}
-		oldest = older(oldest, known)
-	}
-	switch {
-	case count >= maxClaimsPerClient:
-		delete(c.byValue, own.claimed)
-	case len(c.byValue) < maxClaims:
-	case refuted != nil:
-		delete(c.byValue, refuted.claimed)
-	default:
-		delete(c.byValue, oldest.claimed)
-	}
 }
 
 // judge judges the claims by the poll seq, and forgets those that it answers: requests that name them then get the table. It
@@ -93,11 +64,11 @@ func (c *claims) makeRoom(client netip.Addr) {
 func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for what, known := range c.byValue {
-		reached := what.revision <= r.Oldest
+	for _, what := range slices.Clone(c.known.keys) {
+		known, reached := c.known.byKey[what], what.Revision <= r.Oldest
 		switch {
-		case reached && (!r.Held && !r.Waiting || r.Live && (r.Candidate == nil || what.digest != r.Candidate.Digest())):
-			delete(c.byValue, what)
+		case reached && (!r.Held && !r.Waiting || r.Live && (r.Candidate == nil || what.Digest != r.Candidate.Digest())):
+			c.known.remove(what)
 		case known.resolved:
 		case seq <= known.seq:
 			// A poll that was in progress may have read the source before the claimed table existed.
@@ -112,8 +83,48 @@ func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
 	return refuted
 }
 
+// resolve marks a claim as resolved, and reports whether it exists.
+func (c *claims) resolve(what Claim, as uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, ok := c.known.byKey[what]
+	if ok {
+		known.resolved, known.as = true, as
+	}
+	return ok
+}
+
 func (c *claims) len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.byValue)
+	return len(c.known.keys)
+}
+
+// Claims returns the undecided claims, in any order. A cache whose source is another route server cannot decide them from reads
+// of a cluster: its owner asks that server, and calls Resolve.
+func (c *Cache) Claims() []Claim {
+	c.claims.mu.Lock()
+	defer c.claims.mu.Unlock()
+	var open []Claim
+	for what, known := range c.claims.known.byKey {
+		if !known.refuted && !known.resolved {
+			open = append(open, what)
+		}
+	}
+	return open
+}
+
+// Resolve reports that the source would send its own table, which has the digest and the revision there, to a client that has the
+// claimed one. If that is the current table, requests and streams that name the claimed one get it from now on, with that
+// revision if its own is lower, and Resolve returns true.
+func (c *Cache) Resolve(what Claim, fit table.Digest, revision uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.state.Load()
+	if old.version == nil || old.version.table.Digest() != fit || !c.claims.resolve(what, revision) {
+		return false
+	}
+	next := *old
+	c.swap(&next) // wakes streams that wait for a decision
+	return true
 }

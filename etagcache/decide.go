@@ -2,51 +2,45 @@ package etagcache
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/delivery"
 	"github.com/routesrv/routesrv/internal/wire"
 )
 
-// decision is the result of a request's preconditions.
-type decision struct {
-	status int
-	etag   []string // of a 304 or 412
-	ranges bool     // a 200 is limited to the requested ranges
-}
-
-// decide evaluates the preconditions in the order of RFC 9110 §13.2.2.
-func (x *exchange) decide() decision {
+// decide evaluates the preconditions in the order of RFC 9110 §13.2.2. It returns the status, and the tag of a 304 or 412.
+func (x *exchange) decide() (status int, tag wire.Tag) {
 	h := x.r.Header
 	if v := h["If-Match"]; len(v) > 0 {
 		if !x.ifMatch(v) {
-			return decision{status: http.StatusPreconditionFailed, etag: x.etag(0)}
+			return http.StatusPreconditionFailed, x.tag(0)
 		}
 	} else if at, ok := httpDate(h["If-Unmodified-Since"]); ok && x.modifiedAfter(at) {
-		return decision{status: http.StatusPreconditionFailed, etag: x.etag(0)}
+		return http.StatusPreconditionFailed, x.tag(0)
 	}
-
+	same := false
 	if v := h[wire.HeaderIfNoneMatch]; len(v) > 0 {
-		if etag := x.ifNoneMatch(v); etag != nil {
-			return decision{status: http.StatusNotModified, etag: etag}
-		}
-	} else if at, ok := httpDate(h["If-Modified-Since"]); ok && x.state.version.lastModified != nil && !x.modifiedAfter(at) {
-		if etag := x.unnamed(); etag != nil {
-			return decision{status: http.StatusNotModified, etag: etag}
-		}
+		tag, same = x.ifNoneMatch(v)
+	} else if at, ok := httpDate(h["If-Modified-Since"]); ok && !x.state.version.modified.IsZero() && !x.modifiedAfter(at) {
+		tag, same = x.confirmUnnamed()
 	}
-	return decision{status: http.StatusOK, ranges: fewRanges(h["Range"]) && x.ifRange(h["If-Range"])}
+	if same {
+		return http.StatusNotModified, tag
+	}
+	return http.StatusOK, wire.Tag{}
 }
 
 // maxRanges is how many ranges of a table a request may ask for. Clients do not need many, and each one costs a part of the
 // answer: the whole table is cheaper (RFC 9110 §14.2 and §17.15).
 const maxRanges = 8
 
-// fewRanges reports whether a request asks for ranges, but not too many.
-func fewRanges(values []string) bool {
-	return len(values) > 0 && strings.Count(values[0], ",") < maxRanges
+// asksForRanges reports whether a request asks for ranges, but not too many, and may have them.
+func (x *exchange) asksForRanges() bool {
+	values := x.r.Header["Range"]
+	return len(values) > 0 && strings.Count(values[0], ",") < maxRanges && x.ifRange(x.r.Header["If-Range"])
 }
 
 // ifMatch reports whether one of the tags matches the selected body by strong comparison. It does not matter whether the body has
@@ -62,29 +56,43 @@ func (x *exchange) ifRange(values []string) bool {
 		return true
 	}
 	if at, ok := httpDate(values[:1]); ok {
-		return x.state.version.lastModified != nil && at.Equal(x.state.version.modified)
+		return !x.state.version.modified.IsZero() && at.Equal(x.state.version.modified)
 	}
 	n := wire.ParseTags(values[:1])
 	return len(n.List) == 1 && !n.List[0].Weak && x.sameBody(n.List[0].Tag)
 }
 
-// ifNoneMatch returns the ETag of a 304, or nil if the table must be sent.
-func (x *exchange) ifNoneMatch(values []string) []string {
-	n := wire.ParseTags(values)
-	if n.Any {
-		return x.unnamed()
+// ifNoneMatch returns the tag of a 304; ok is false if the table must be sent.
+func (x *exchange) ifNoneMatch(values []string) (tag wire.Tag, ok bool) {
+	named := wire.ParseTags(values)
+	if named.Any {
+		return x.confirmUnnamed()
 	}
+	return x.confirm(named.List)
+}
+
+// confirmUnnamed returns the tag of a 304 for a client that says it has the table without naming it. ok is false if the last body sent
+// to its address broke off.
+func (x *exchange) confirmUnnamed() (tag wire.Tag, ok bool) {
+	key := x.bodyKey()
+	return x.tag(x.cache.broken.rotation(key)), x.cache.broken.whole(key)
+}
+
+// confirm returns the tag of a 304 for a client that names its tables; ok is false if the table must be sent.
+func (x *exchange) confirm(named []wire.NamedTag) (tag wire.Tag, ok bool) {
 	var other, newer wire.Tag // with another digest: the highest of all, and the highest of those that may be newer
-	for _, t := range n.List {
+	for _, t := range named {
 		same := t.Digest == x.variant.table.Digest()
 		if same && t.Encoding != x.encoding && !x.deltas {
 			continue
 		}
-		if !x.deltas && !x.cache.bodies.Arrived(delivery.Key{Client: clientOf(x.r), Digest: t.Digest, Encoding: uint8(t.Encoding)}, t.Rotation) {
+		if !x.deltas && t.Rotation < x.cache.broken.rotation(bodyKey{clientOf(x.r), t.Digest, t.Encoding}) {
 			continue
 		}
 		if same {
-			return x.confirm(t.Tag)
+			// Never a lower revision than the client named: one that adopts the ETag of a 304 must not go back in time because of it.
+			t.Revision, t.Encoding = max(t.Revision, x.revision), x.encoding
+			return t.Tag, true
 		}
 		if t.Revision > other.Revision {
 			other = t.Tag
@@ -94,57 +102,38 @@ func (x *exchange) ifNoneMatch(values []string) []string {
 		}
 	}
 	if newer.Revision > 0 {
-		return x.keep(newer)
+		return newer, x.keep(newer)
 	}
-	if x.state.newest > 0 && x.stamp.revision < other.Revision {
+	if x.state.newest > 0 && x.revision < other.Revision {
 		// This content was served before and is current again. Under its old revision, a lagging replica would send the client
 		// back to the table that it has now.
-		x.stamp = x.variant.raise(max(other.Revision, x.state.newest))
+		x.revision = x.variant.raise(max(other.Revision, x.state.newest))
 	}
-	return nil
-}
-
-// unnamed returns the ETag of a 304 for a client that says it has the table without naming it, or nil if the last body sent to
-// its address broke off.
-func (x *exchange) unnamed() []string {
-	key := x.bodyKey()
-	if !x.cache.bodies.Whole(key) {
-		return nil
-	}
-	return x.etag(x.cache.bodies.Rotation(key))
-}
-
-// confirm returns the ETag of a 304 for a client that has this table. Its revision is never lower than the one that the client
-// named: a client that adopts the ETag of a 304 must not go back in time because of it.
-func (x *exchange) confirm(t wire.Tag) []string {
-	if t.Rotation == 0 && t.Revision <= x.stamp.revision {
-		return x.stamp.etags[x.encoding]
-	}
-	t.Revision = max(t.Revision, x.stamp.revision)
-	return []string{t.String()}
+	return wire.Tag{}, false
 }
 
 // notOlderThan reports whether the served table is certainly not older than the table that a client names: see the package
 // documentation. Without revisions there is no order, and no table is older.
 func (x *exchange) notOlderThan(t wire.Tag) bool {
 	st := x.state
-	if st.held && st.candidate != nil && x.cache.history.mayBe(t.Digest, st.candidate) && t.Digest == st.candidate.Digest() {
+	if st.held && st.candidate != nil && t.Digest == st.candidate.Digest() {
 		return false // another replica has already published this table: ours could send the client back in time
 	}
 	return st.newest == 0 || t.Revision <= st.oldest || x.cache.history.showed(t.Digest, t.Revision, st.version.readings.order)
 }
 
-// keep records a claim about a table that may be newer. It returns the ETag of a 304, or nil if the claim is refuted or resolved.
-func (x *exchange) keep(t wire.Tag) []string {
+// keep records a claim about a table that may be newer, and reports whether the client must keep it: not if the claim is refuted or
+// resolved.
+func (x *exchange) keep(t wire.Tag) bool {
 	metrics := x.cache.cfg.Metrics
-	known, isNew := x.cache.claims.ask(claimed{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())
+	known, isNew := x.cache.claims.ask(Claim{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())
 	switch {
 	case known.refuted:
 		metrics.OlderTables.Inc()
-		return nil
+		return false
 	case known.resolved:
-		x.stamp = x.variant.raise(known.as) // as where the claim was resolved, so that it does not look older than the table it replaces
-		return nil
+		x.revision = x.variant.raise(known.as) // as where the claim was resolved, so that it does not look older than the table it replaces
+		return false
 	}
 	if isNew {
 		metrics.Claims.Inc()
@@ -153,7 +142,7 @@ func (x *exchange) keep(t wire.Tag) []string {
 		x.cache.cfg.Recheck()
 	}
 	x.kept = true
-	return []string{t.String()}
+	return true
 }
 
 // sameBody reports whether t names the bytes that would be sent.
@@ -173,4 +162,90 @@ func httpDate(values []string) (time.Time, bool) {
 	}
 	at, err := http.ParseTime(values[0])
 	return at, err == nil
+}
+
+// takesDeltas reports whether the client has the text of the tables it names, and accepts deltas.
+func takesDeltas(h http.Header) bool {
+	for _, value := range h[wire.HeaderAcceptIM] {
+		for member := range strings.SplitSeq(value, ",") {
+			name, _, _ := strings.Cut(member, ";")
+			if strings.EqualFold(strings.TrimSpace(name), wire.DeltaForm) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// encoding is a content coding of bodies.
+type encoding = wire.Encoding
+
+const (
+	identity  = wire.Identity
+	gzipped   = wire.Gzip
+	zstandard = wire.Zstd
+	encodings = wire.Encodings
+)
+
+// preference orders encodings that a client accepts equally: the fewest bytes first. Streams have no zstd form.
+var (
+	preference       = []encoding{zstandard, gzipped, identity}
+	streamPreference = []encoding{gzipped, identity}
+)
+
+// weightImplicit is the weight of an identity that the client does not name: it is acceptable, but only if nothing else is
+// (RFC 9110 §12.5.3). It is less than every weight that a client can give.
+const weightImplicit = 0.0001
+
+// negotiate returns the encoding for the values of Accept-Encoding. It returns identity for a header that is malformed or
+// excludes everything: a larger table is better than none.
+func negotiate(values []string, among []encoding) encoding {
+	weights := make(map[string]float64)
+	for _, value := range values {
+		for member := range strings.SplitSeq(value, ",") {
+			coding, weight, ok := parseMember(member)
+			if !ok {
+				return identity
+			}
+			if coding == "x-gzip" {
+				coding = "gzip"
+			}
+			weights[coding] = weight
+		}
+	}
+	best, most := identity, 0.0
+	for _, e := range among {
+		weight, ok := weights[e.String()]
+		if !ok {
+			weight, ok = weights["*"]
+		}
+		if !ok && e == identity {
+			weight = weightImplicit
+		}
+		if weight > most {
+			best, most = e, weight
+		}
+	}
+	return best
+}
+
+// qvalue is the form of a weight (RFC 9110 §12.4.2).
+var qvalue = regexp.MustCompile(`^(0(\.[0-9]{0,3})?|1(\.0{0,3})?)$`)
+
+// parseMember parses one member of Accept-Encoding. The coding is in lower case, and empty for an empty member.
+func parseMember(member string) (coding string, weight float64, ok bool) {
+	coding, params, weighted := strings.Cut(member, ";")
+	coding = strings.ToLower(strings.Trim(coding, " \t"))
+	if strings.ContainsAny(coding, " \t\"=/") {
+		return "", 0, false
+	}
+	if !weighted {
+		return coding, 1, true
+	}
+	name, q, ok := strings.Cut(strings.Trim(params, " \t"), "=")
+	if !ok || coding == "" || !strings.EqualFold(name, "q") || !qvalue.MatchString(q) {
+		return "", 0, false
+	}
+	weight, err := strconv.ParseFloat(q, 64)
+	return coding, weight, err == nil
 }

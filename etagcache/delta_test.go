@@ -2,6 +2,7 @@ package etagcache_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -36,7 +37,7 @@ func applied(t testing.TB, held *table.Table, w *httptest.ResponseRecorder) stri
 	case http.StatusOK:
 		return decode(t, w.Header().Get("Content-Encoding"), w.Body.Bytes())
 	case http.StatusIMUsed:
-		d, err := table.ParseDelta([]byte(decode(t, w.Header().Get("Content-Encoding"), w.Body.Bytes())))
+		d, err := table.ReadDelta(strings.NewReader(decode(t, w.Header().Get("Content-Encoding"), w.Body.Bytes())), math.MaxInt64)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,11 +6,11 @@
 //
 // # What it guarantees
 //
-// Status, headers and body of one response come from one table. Readers never wait for Publish: the bodies (identity, gzip, zstd)
-// are built before one pointer is swapped. A zone table is built on its first request; only requests for that zone wait. Equal
+// Status, headers and body of one response come from one table. Readers never wait for Publish, which swaps one pointer. A zone
+// table or a compressed body is built on its first request; only requests for the same bytes wait. Equal
 // content has an equal digest, and a client that names it gets 304, at any revision, on any replica, before or after a restart. A
 // client that names a newer table than this replica has is not sent back to the older one, unless the source itself went back in
-// time. A client whose download broke off gets no 304 for that body.
+// time. A client whose download visibly broke off gets no 304 for that body.
 //
 // # The ETag
 //
@@ -63,18 +63,18 @@
 //
 // # Bodies that broke off
 //
-// Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table. With
-// [Cache.WrapListener] and [Cache.Track], package delivery detects which bodies have not arrived; it documents its limits. After
-// a body broke off, requests from the same address that name its ETag get 200 with an ETag of a higher rotation: the client with
-// half a body gets no 304 for it, and other clients behind the same address download at most once more. Only the replica that
-// sent the body knows this.
+// Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table.
+// Therefore the cache remembers bodies whose writing failed. Requests from the same address that name the ETag of such a body get
+// 200 with an ETag of a higher rotation: the client with half a body gets no 304 for it, and other clients behind the same address
+// download at most once more. Only the replica that sent the body knows this. A body counts as sent once the kernel has taken all
+// of it: if the connection ends before the last socket buffer has arrived, the cache does not notice. See [brokenBodies].
 //
 // # Cost
 //
-// A table is encoded block by block ([table.Block]), and the result is kept as long as a version has the block: a change of one
-// route costs one block in each encoding. Of the last 64 versions, only the ids of changed routes are remembered; a delta
-// contains the texts of its target table. So it may include a route that changed and changed back, and history costs next to
-// nothing. A delta is built once for all clients.
+// A table is encoded block by block ([table.Block]) when the first client asks for an encoding. The result is kept as long as
+// versions have the block: a change of one route costs one block in each encoding. Of the last 64 versions, only the ids
+// of changed routes are remembered; a delta contains the texts of its target table. So it may include a route that changed and
+// changed back, and history costs next to nothing. A delta is built once for all clients.
 //
 // # Streams
 //
@@ -90,24 +90,15 @@
 package etagcache
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/delivery"
 	"github.com/routesrv/routesrv/table"
-)
-
-// Defaults of Config.
-const (
-	DefaultRetryAfter    = 3 * time.Second
-	DefaultMaxTableSends = 8
 )
 
 // Config configures a Cache. The zero value is usable.
@@ -124,28 +115,16 @@ type Config struct {
 	// last-known-good file. It is called with the cache locked, one call at a time: it must not block or use the cache. It may
 	// be nil.
 	Published func(t *table.Table, stale bool)
-	// Now is the clock for measuring encoding; nil means time.Now. Times in headers are those of the tables and reads.
-	Now func() time.Time
-	// RetryAfter is the advice to clients before the first table, rounded up to seconds. 0 means DefaultRetryAfter.
-	RetryAfter time.Duration
 	// SharedMaxAge is how long an HTTP cache between server and clients may serve an answer without asking again (RFC 9111
 	// §5.2.2.10, in whole seconds), and then as long again while it asks (RFC 5861 §3). While no server answers, it may serve its
 	// copy for a day (RFC 5861 §4). 0 means that caches must ask for each request.
 	SharedMaxAge time.Duration
-	// EncodeOnDemand compresses each table only when somebody asks for it in an encoding: for a cache with one client, or few. The first
-	// who asks waits for it. Otherwise the cache compresses a table when it publishes it, in the encodings that clients asked for recently.
-	EncodeOnDemand bool
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
-	// MaxTableSends is how many streams may be sent a full table at the same time; the others wait for their turn. A turn lasts
-	// at most a second. 0 means DefaultMaxTableSends.
-	MaxTableSends int
 	// Observer is told about clients; it may be nil. ObserveSent makes a table that was sent completely count even for a client
 	// that has named another one.
 	Observer    Observer
 	ObserveSent bool
-	// Random is the source of jitter: [0, 1), called concurrently. nil means math/rand.
-	Random func() float64
 	// Answered is called after each answer with a table, for traces. It is called concurrently, in the goroutines of requests,
 	// and must not block. nil costs nothing.
 	Answered func(Answer)
@@ -153,22 +132,18 @@ type Config struct {
 
 // Cache serves the current table. All methods are safe for concurrent use.
 type Cache struct {
-	cfg        Config // set by New, read only
-	retryAfter []string
-	control    []string // the Cache-Control header of answers with a table
+	cfg     Config // set by New, read only
+	control string // the Cache-Control header of answers with a table
 
 	state   atomic.Pointer[state] // never nil
 	started atomic.Uint64         // sequence number of the last poll that started
 	claims  claims
 	history history
-	changes changeLog
 	streams streams
-	bodies  *delivery.Ledger
+	broken  brokenBodies
 	sends   sends
 
-	pieces   pieces
-	encoders lender
-	asked    [encodings]atomic.Uint64 // number of the last version that somebody asked for in the encoding; 0: none
+	encoders sync.Pool // of *encoder
 
 	mu       sync.Mutex // guards the fields below; held while state changes
 	ended    uint64     // sequence number of the last poll that ended
@@ -177,42 +152,23 @@ type Cache struct {
 
 // New checks cfg and fills in its defaults. The Cache has no table and starts no goroutine.
 func New(cfg Config) (*Cache, error) {
-	if cfg.RetryAfter < 0 {
-		return nil, errors.New("retry after: want no negative time")
-	}
-	if cfg.MaxStreams < 0 || cfg.MaxTableSends < 0 {
-		return nil, errors.New("max streams and max table sends: want no negative number")
+	if cfg.MaxStreams < 0 {
+		return nil, errors.New("max streams: want no negative number")
 	}
 	if cfg.SharedMaxAge < 0 || cfg.SharedMaxAge%time.Second != 0 {
 		return nil, errors.New("shared max age: want whole seconds")
 	}
-	if cfg.MaxTableSends == 0 {
-		cfg.MaxTableSends = DefaultMaxTableSends
-	}
-	if cfg.Random == nil {
-		cfg.Random = rand.Float64
-	}
-	if cfg.RetryAfter == 0 {
-		cfg.RetryAfter = DefaultRetryAfter
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	cfg.Logger = cfg.Logger.With("component", "etagcache")
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "etagcache")
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
 	if cfg.Recheck == nil {
 		cfg.Recheck = func() {}
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	seconds := (cfg.RetryAfter + time.Second - 1) / time.Second
-	c := &Cache{cfg: cfg, encoders: &collected{}, retryAfter: []string{strconv.Itoa(int(seconds))}, bodies: delivery.New(cfg.Metrics.BrokenBodies.Inc)}
-	c.control = cacheControl(int(cfg.SharedMaxAge / time.Second))
-	c.state.Store(&state{superseded: make(chan struct{}), outdated: make(chan struct{})})
-	c.streams.init(cfg.MaxStreams, cfg.MaxTableSends)
+	c := &Cache{cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second))}
+	c.encoders.New = func() any { return &encoder{} }
+	c.state.Store(&state{superseded: make(chan struct{})})
+	c.streams.init(cfg.MaxStreams)
 	return c, nil
 }
 
@@ -245,18 +201,10 @@ func (c *Cache) Status() Status {
 	}
 	if st.version != nil {
 		s.Digest = st.version.table.Digest()
-		s.Revision = st.version.full.stamp.Load().revision
+		s.Revision = st.version.full.revision.Load()
 	}
 	return s
 }
-
-// WrapListener prepares the connections of l for [Cache.Track]. Apply it below TLS: wrap the TCP listener, then call Serve or
-// ServeTLS.
-func (c *Cache) WrapListener(l net.Listener) net.Listener { return delivery.WrapListener(l) }
-
-// Track lets the cache detect which bodies arrived, on connections of [Cache.WrapListener]. Call it before srv serves. It keeps
-// existing hooks of srv.
-func (c *Cache) Track(srv *http.Server) { delivery.Track(srv) }
 
 // Handler returns the handler of /routes, /routes/{zone} and, if streams are allowed, /routes/watch. Other paths get 404.
 func (c *Cache) Handler() http.Handler {

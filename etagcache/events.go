@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -78,32 +77,20 @@ func (e *eventWriter) head(name string, id *wire.Tag) {
 		head += "id: " + id.String() + "\n"
 	}
 	e.text(head)
-	e.metrics.streamEvents[name].Inc()
+	e.metrics.StreamEvents.WithLabelValues(name).Inc()
 }
-
-// fits reports whether the delta is smaller than the compressed table.
-func (e *eventWriter) fits(d *delta, x *exchange) bool {
-	size := len(d.json)
-	if e.zipped {
-		size = min(size, len(d.body(x.cache, gzipped)))
-	}
-	return !x.variant.exceeds(size)
-}
-
-// maxPlainDelta is the maximum size of a delta that is sent uncompressed, because compression is not worthwhile.
-const maxPlainDelta = 2 << 10
 
 // delta adds a delta event.
-func (e *eventWriter) delta(c *Cache, d *delta, id wire.Tag) {
+func (e *eventWriter) delta(d *delta, id wire.Tag) {
 	e.head(wire.EventDelta, &id)
-	if e.zipped && len(d.json) > maxPlainDelta {
-		e.text("data: ")
-		body := d.body(c, gzipped)
-		e.buf = append(e.buf, body[len(gzipHeader):len(body)-gzipTrailer]...)
-		e.text("\n\n")
+	if !e.zipped {
+		e.text("data: " + string(d.json) + "\n\n")
 		return
 	}
-	e.text("data: " + string(d.json) + "\n\n")
+	e.text("data: ")
+	body := d.encodings[gzipped]()
+	e.buf = append(e.buf, body[len(gzipHeader):len(body)-gzipTrailer]...)
+	e.text("\n\n")
 }
 
 // table sends a table event, block by block.
@@ -117,7 +104,7 @@ func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 	}
 	for i, b := range blocks {
 		if e.zipped {
-			e.buf = append(e.buf, va.pieces[i].eventLines(c, b)...)
+			e.buf = append(e.buf, va.pieces[i].data(c, b, eventLines)...)
 		} else {
 			e.buf = appendEventLines(e.buf, b)
 		}
@@ -129,23 +116,6 @@ func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 	}
 	e.text("\n")
 	return e.flushBy(end)
-}
-
-// eventLines returns the lines of a block as data of an event, compressed.
-func (p *piece) eventLines(c *Cache, b *table.Block) []byte {
-	p.events.once.Do(func() {
-		enc := c.encoders.get()
-		defer c.encoders.put(enc)
-		enc.text = appendEventLines(enc.text[:0], b)
-		p.events.lines = enc.deflate(enc.text)
-	})
-	return p.events.lines
-}
-
-// eventPiece is created when a compressed stream needs a full table.
-type eventPiece struct {
-	once  sync.Once
-	lines []byte
 }
 
 func appendEventLines(dst []byte, b *table.Block) []byte {
@@ -182,5 +152,12 @@ func (e *eventWriter) flushBy(end time.Time) error {
 	return e.err
 }
 
-// isEventText reports whether a line can be part of an event.
-func isEventText(s string) bool { return !strings.Contains(s, "\r") && utf8.ValidString(s) }
+// isEventText reports whether the table can be the data of an event: its lines must be UTF-8 without carriage returns.
+func isEventText(t *table.Table) bool {
+	for r := range t.Routes().All() {
+		if strings.Contains(r.Text, "\r") || !utf8.ValidString(r.Text) {
+			return false
+		}
+	}
+	return true
+}

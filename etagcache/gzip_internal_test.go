@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"hash/crc32"
 	"io"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -30,58 +29,61 @@ func FuzzChecksumOfParts(f *testing.F) {
 
 // TestBodyOfPiecesIsOneStream reads bodies back with independent decoders, checksums included.
 func TestBodyOfPiecesIsOneStream(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	enc := &encoder{}
-	for n := range 6 {
-		var all []*piece
-		var want []byte
-		for i := range n {
-			text := make([]byte, rng.IntN(100_000))
-			for j := range text {
-				text[j] = "abcdefgh\n"[rng.IntN(9)]
-			}
-			p := &piece{size: len(text)}
-			p.gzip.Store(&deflated{enc.deflate(text), crc32.ChecksumIEEE(text)})
-			frame := enc.zstdOf(text)
-			p.zstd.Store(&frame)
-			all = append(all, p)
-			if i > 0 {
-				want = append(want, '\n')
-			}
-			want = append(want, text...)
+	for _, routes := range []int{0, 1, 300, 3000} {
+		tab := numbered(t, routes, 1)
+		c, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		zip, err := gzip.NewReader(bytes.NewReader(whole(t, gzipBody(all))))
+		c.Publish(tab)
+		va, want := c.state.Load().version.full, tab.Text()
+		if routes == 3000 && len(va.pieces) < 3 {
+			t.Fatalf("%d blocks", len(va.pieces))
+		}
+		zip, err := gzip.NewReader(bytes.NewReader(whole(t, va.body(gzipped))))
 		if err != nil {
 			t.Fatal(err)
 		}
 		zip.Multistream(false) // one member, for decoders that support no more
 		if got, err := io.ReadAll(zip); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d blocks: %d bytes of gzip, error %v, want %d", n, len(got), err, len(want))
+			t.Errorf("%d routes: %d bytes of gzip, error %v, want %d", routes, len(got), err, len(want))
 		}
 		dec, err := zstd.NewReader(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := dec.DecodeAll(whole(t, zstdBody(all)), nil); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d blocks: %d bytes of zstd, error %v, want %d", n, len(got), err, len(want))
+		if got, err := dec.DecodeAll(whole(t, va.body(zstandard)), nil); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d routes: %d bytes of zstd, error %v, want %d", routes, len(got), err, len(want))
 		}
 		dec.Close()
+		if got := whole(t, va.body(identity)); !bytes.Equal(got, want) {
+			t.Errorf("%d routes: %d bytes of text, want %d", routes, len(got), len(want))
+		}
 	}
 }
 
 // whole reads a body in both ways, which must agree with each other and with its size.
-func whole(t *testing.T, b body) []byte {
+func whole(t *testing.T, b *body) []byte {
 	t.Helper()
-	var joined []byte
-	for part := range b.parts {
-		joined = append(joined, part...)
+	var joined bytes.Buffer
+	if n, err := b.WriteTo(&joined); err != nil || n != int64(joined.Len()) || joined.Len() != b.size {
+		t.Errorf("%d bytes written, error %v, says %d, want %d", joined.Len(), err, n, b.size)
 	}
-	read, err := io.ReadAll(b.reader())
-	if err != nil {
-		t.Fatal(err)
+	end := 0
+	places := []int{0, b.size - 1, b.size, b.size + 1}
+	for _, p := range b.parts {
+		end += p.size()
+		places = append(places, end-1, end, end+1)
 	}
-	if len(joined) != b.size || !bytes.Equal(joined, read) {
-		t.Errorf("%d bytes in parts, %d bytes read, want %d and the same bytes", len(joined), len(read), b.size)
+	for _, off := range places {
+		for _, size := range []int{0, 1, 2, 100, b.size} {
+			got, want := make([]byte, size), make([]byte, size)
+			n, err := b.ReadAt(got, int64(max(0, off)))
+			wantN, wantErr := bytes.NewReader(joined.Bytes()).ReadAt(want, int64(max(0, off)))
+			if n != wantN || size > 0 && err != wantErr || !bytes.Equal(got, want) {
+				t.Fatalf("%d bytes at %d: %d, error %v, want %d, error %v", size, off, n, err, wantN, wantErr)
+			}
+		}
 	}
-	return joined
+	return joined.Bytes()
 }

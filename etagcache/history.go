@@ -2,30 +2,39 @@ package etagcache
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/routesrv/routesrv/table"
 )
 
-// maxHistory is how many digests are remembered, for full and zone tables together. With a change in every poll and four zones it
-// covers five minutes; clients are behind by seconds.
-const maxHistory = 512
+const (
+	// maxHistory is how many digests are remembered, for full and zone tables together. With a change in every poll and four zones
+	// it covers five minutes; clients are behind by seconds.
+	maxHistory = 512
+	// maxVersions is how many versions back deltas are possible. With a change in every poll that covers three minutes.
+	maxVersions = 64
+	// cutShare ends the deltas at a version that changes at least 1/cutShare of the routes: a delta across it would be about as
+	// large as the table.
+	cutShare = 2
+)
 
-// history remembers which tables this replica has served. A client that names one of them is certainly behind, however little is
-// known about the order of revisions.
+// history remembers which tables this replica has served: a client that names one of them is certainly behind, however little is known
+// about the order of revisions. It also remembers the ids of the routes that differ between the last versions, but not their old
+// texts: a delta only contains texts of its target table. Therefore a history of 64 versions is nearly free.
 type history struct {
-	mu    sync.Mutex
-	seen  map[table.Digest]remembered
-	ring  [maxHistory]table.Digest // the keys of seen, by number
-	added uint64                   // number of the next entry
+	mu     sync.Mutex
+	served recent[table.Digest, servedTable]
+	// changed is the number of the last version in which the route with the id was added, changed or removed. Entries up to floor
+	// may remain, and have no meaning.
+	changed map[string]uint64
+	floor   uint64 // the oldest version from which deltas are possible
 }
 
-type remembered struct {
+type servedTable struct {
 	*readings
-	checksum uint64 // of the table
-	number   uint64
-	zones    []string // zones that the table belongs to; "" means the full table
+	zones []string // zones that the table belongs to; "" means the full table
 }
 
 // readings are the revisions that reads showed for one version. All tables of the version share them.
@@ -35,26 +44,17 @@ type readings struct {
 }
 
 // add remembers a table of a version as the table of a zone.
-func (h *history) add(d table.Digest, checksum uint64, zone string, s *readings) {
+func (h *history) add(d table.Digest, zone string, s *readings) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if known, ok := h.seen[d]; ok && known.order >= s.order {
-		if known.order == s.order && !slices.Contains(known.zones, zone) {
-			known.zones = append(known.zones, zone)
-			h.seen[d] = known
-		}
-		return // or a zone of an old version was built late
-	}
-	if h.seen == nil {
-		h.seen = make(map[table.Digest]remembered)
-	}
-	slot := &h.ring[h.added%maxHistory]
-	if oldest, ok := h.seen[*slot]; ok && oldest.number+maxHistory == h.added {
-		delete(h.seen, *slot)
-	}
-	*slot = d
-	h.seen[d] = remembered{s, checksum, h.added, []string{zone}}
-	h.added++
+	known, ok := h.served.byKey[d]
+	switch {
+	case !ok || known.order < s.order:
+		h.served.put(d, servedTable{s, []string{zone}}, maxHistory)
+	case known.order == s.order && !slices.Contains(known.zones, zone):
+		known.zones = append(known.zones, zone)
+		h.served.byKey[d] = known
+	} // otherwise a zone of an old version was built late
 }
 
 // showed reports whether this replica served the table before the version with the given order, or beside it, and saw it in the
@@ -64,34 +64,94 @@ func (h *history) add(d table.Digest, checksum uint64, zone string, s *readings)
 func (h *history) showed(d table.Digest, revision, order uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	known, ok := h.seen[d]
+	known, ok := h.served.byKey[d]
 	return ok && known.order <= order && revision <= known.newest.Load()
 }
 
-// mayBe reports whether the table can have the digest, as far as that is known without computing it: clients name what they were
-// served before.
-func (h *history) mayBe(d table.Digest, t *table.Table) bool {
-	h.mu.Lock()
-	known, ok := h.seen[d]
-	h.mu.Unlock()
-	return !ok || known.checksum == t.Checksum()
-}
-
-// of returns the entry of a table, if it was served for the zone.
-func (h *history) of(d table.Digest, zone string) (remembered, bool) {
+// order returns the number of the last version with the table, full or for a zone; 0 if the table is not remembered.
+func (h *history) order(d table.Digest) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	known, ok := h.seen[d]
-	return known, ok && slices.Contains(known.zones, zone)
+	if known, ok := h.served.byKey[d]; ok {
+		return known.order
+	}
+	return 0
 }
 
-// forgetBefore forgets all versions before the one with the given order.
+// forgetBefore forgets all tables of versions before the one with the given order.
 func (h *history) forgetBefore(order uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for d, known := range h.seen {
-		if known.order < order {
-			delete(h.seen, d)
+	for _, d := range slices.Clone(h.served.keys) {
+		if h.served.byKey[d].order < order {
+			h.served.remove(d)
 		}
 	}
+}
+
+// record records the changes of the version with the number compared with the previous one, if any.
+func (h *history) record(before, now *table.Table, order uint64) {
+	var ids []string
+	cut := before == nil
+	if !cut {
+		limit := max(before.Len(), now.Len())/cutShare + 1
+		for was, is := range table.Changes(before.Routes(), now.Routes()) {
+			if cut = len(ids) == limit; cut {
+				break
+			}
+			if is == nil {
+				is = was
+			}
+			ids = append(ids, strings.Clone(is.ID)) // the id is part of the text, which would otherwise stay in memory
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cut {
+		h.changed, h.floor = make(map[string]uint64), order
+		return
+	}
+	for _, id := range ids {
+		h.changed[id] = order
+	}
+	if order > maxVersions {
+		h.floor = max(h.floor, order-maxVersions)
+	}
+	if order%16 == 0 {
+		for id, at := range h.changed {
+			if at <= h.floor {
+				delete(h.changed, id)
+			}
+		}
+	}
+}
+
+// lastChange returns the number of the last version in which one of the routes was added, changed or removed; if there is none, the
+// oldest version from which changes are remembered.
+func (h *history) lastChange(ids []string) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := h.floor
+	for _, id := range ids {
+		last = max(last, h.changed[id])
+	}
+	return last
+}
+
+// since returns the sorted ids of all routes that may differ between a table, which was served for the zone, and a version. ok is false
+// if the table is not remembered, or if it came after that version: then changes cannot lead to it.
+func (h *history) since(d table.Digest, zone string, version uint64) (ids []string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known, ok := h.served.byKey[d]
+	if !ok || known.order > version || known.order < h.floor || !slices.Contains(known.zones, zone) {
+		return nil, false
+	}
+	for id, at := range h.changed {
+		if at > known.order {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids, true
 }

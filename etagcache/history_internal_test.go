@@ -3,7 +3,6 @@ package etagcache
 import (
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -22,11 +21,11 @@ func seen(order, newest uint64) *readings {
 func TestHistoryForgetsTheOldestAndIsBounded(t *testing.T) {
 	var h history
 	for i := range 3 * maxHistory {
-		h.add(digestOf(i), 0, "", seen(uint64(i), 5))
-		h.add(digestOf(0), 0, "", seen(uint64(i), 5)) // every version has it
+		h.add(digestOf(i), "", seen(uint64(i), 5))
+		h.add(digestOf(0), "", seen(uint64(i), 5)) // every version has it
 	}
-	if len(h.seen) > maxHistory {
-		t.Errorf("%d digests remembered, want at most %d", len(h.seen), maxHistory)
+	if len(h.served.keys) > maxHistory {
+		t.Errorf("%d digests remembered, want at most %d", len(h.served.keys), maxHistory)
 	}
 	last := 3*maxHistory - 1
 	for _, n := range []int{0, last, last - maxHistory/2 + 1} {
@@ -44,15 +43,15 @@ func TestHistoryForgetsTheOldestAndIsBounded(t *testing.T) {
 // A request that came just before a table was published must not be told that the new table is older than the client's.
 func TestHistoryDoesNotKnowOfLaterVersions(t *testing.T) {
 	var h history
-	h.add(digestOf(1), 0, "", seen(1, 10))
-	h.add(digestOf(2), 0, "", seen(2, 20))
+	h.add(digestOf(1), "", seen(1, 10))
+	h.add(digestOf(2), "", seen(2, 20))
 	if h.showed(digestOf(2), 20, 1) {
 		t.Error("version 2 was before version 1")
 	}
 	if !h.showed(digestOf(1), 10, 2) || !h.showed(digestOf(2), 20, 2) || h.showed(digestOf(1), 11, 2) {
 		t.Error("version 2 does not follow version 1 of revision 10")
 	}
-	h.add(digestOf(2), 0, "", seen(1, 10)) // a zone of version 1 that is made late
+	h.add(digestOf(2), "", seen(1, 10)) // a zone of version 1 that is made late
 	if !h.showed(digestOf(2), 20, 2) {
 		t.Error("what was seen last is forgotten")
 	}
@@ -60,44 +59,16 @@ func TestHistoryDoesNotKnowOfLaterVersions(t *testing.T) {
 
 func TestHistoryEndsWhereTheSourceWentBack(t *testing.T) {
 	var h history
-	h.add(digestOf(1), 0, "", seen(1, 10))
-	h.add(digestOf(2), 0, "", seen(2, 20))
+	h.add(digestOf(1), "", seen(1, 10))
+	h.add(digestOf(2), "", seen(2, 20))
 	h.forgetBefore(2)
 	if h.showed(digestOf(1), 1, 2) || !h.showed(digestOf(2), 20, 2) {
 		t.Error("want version 2 only")
 	}
 	for i := range maxHistory {
-		h.add(digestOf(i+10), 0, "", seen(3, 5))
+		h.add(digestOf(i+10), "", seen(3, 5))
 	}
-	if len(h.seen) != maxHistory || h.showed(digestOf(2), 20, 3) {
-		t.Errorf("%d digests remembered, want the last %d", len(h.seen), maxHistory)
-	}
-}
-
-// Whether a client names the held table can be decided without its digest, if this server sent the client the table that it
-// names.
-func TestWhatWasServedIsToldFromAnotherTableWithoutADigest(t *testing.T) {
-	of := func(text string) *table.Table {
-		routes, err := table.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		tab, err := table.New(routes, 1, time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tab
-	}
-	served, candidate := of(`a: * -> "http://10.0.0.1";`), of(`a: * -> "http://10.0.0.2";`) // of the same length
-	var h history
-	h.add(served.Digest(), served.Checksum(), "", seen(1, 10))
-	if h.mayBe(served.Digest(), candidate) || candidate.Hashed() {
-		t.Error("another table may be the one that was served")
-	}
-	if !h.mayBe(served.Digest(), of(`a: * -> "http://10.0.0.1";`)) {
-		t.Error("the table that was served is taken for another one")
-	}
-	if !h.mayBe(candidate.Digest(), candidate) {
-		t.Error("a table that was never served here may be any")
+	if len(h.served.keys) != maxHistory || h.showed(digestOf(2), 20, 3) {
+		t.Errorf("%d digests remembered, want the last %d", len(h.served.keys), maxHistory)
 	}
 }

@@ -12,10 +12,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// encoders are shared by the caches of tests without a bubble of synctest: with the race detector, making one takes more time than most
-// tests. A zstd encoder has a channel, which belongs to the bubble that made it, so each bubble needs its own encoders.
-var encoders = etagcache.NewEncoders()
-
 // start is the time of the first table.
 var start = time.Date(2026, 11, 21, 4, 15, 45, 678_000_000, time.UTC)
 
@@ -25,7 +21,6 @@ func newCache(t testing.TB, cfg etagcache.Config) *etagcache.Cache {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Borrow(encoders)
 	return c
 }
 

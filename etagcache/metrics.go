@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/routesrv/routesrv/internal/wire"
 )
@@ -33,14 +34,6 @@ type Metrics struct {
 	BrokenBodies    prometheus.Counter
 	BodiesCut       *prometheus.CounterVec // by reason
 	ZonesRendered   prometheus.Counter
-
-	// The series of the vectors, resolved once: a 304 takes a few microseconds, of which a lookup by label would be a noticeable
-	// part.
-	responses    map[int]*[encodings]prometheus.Counter
-	sentBytes    [encodings]prometheus.Counter
-	tableBytes   [encodings]prometheus.Gauge
-	streamEvents map[string]prometheus.Counter
-	bodiesCut    map[string]prometheus.Counter
 }
 
 // statuses are all status codes of the handler.
@@ -58,22 +51,23 @@ var statuses = []int{
 
 // NewMetrics creates the metrics and registers them with reg; nil registers nowhere. It panics if they are already registered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	made := promauto.With(reg)
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		return made.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		return made.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &Metrics{
-		Responses: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Responses: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_table_responses_total",
 			Help: "Responses of /routes and /routes/{zone} by status code and negotiated encoding.",
 		}, []string{"code", "encoding"}),
-		SentBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+		SentBytes: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_table_sent_bytes_total",
 			Help: "Bytes of response bodies of /routes and /routes/{zone}, as encoded.",
 		}, []string{"encoding"}),
-		EncodeDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		EncodeDuration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "routesrv_table_encode_duration_seconds",
 			Help:    "Time to encode the new parts of one table, full or of a zone.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
@@ -88,12 +82,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		StreamsDropped: counter("routesrv_streams_dropped_total", "Streams that ended because their reader read nothing or "+
 			"broke the connection."),
 		StreamSentBytes: counter("routesrv_stream_sent_bytes_total", "Bytes sent on streams, as encoded."),
-		StreamEvents: prometheus.NewCounterVec(prometheus.CounterOpts{
+		StreamEvents: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_stream_events_total", Help: "Events sent on streams, by kind.",
 		}, []string{"event"}),
-		TableBytes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		TableBytes: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_table_bytes",
-			Help: "Size of the full table by encoding; 0 for one that nobody has asked for.",
+			Help: "Size of the last full table that was made in an encoding; 0 for one that nobody has asked for.",
 		}, []string{"encoding"}),
 		TableRoutes: gauge("routesrv_table_routes", "Routes in the served table."),
 		TableRevision: gauge("routesrv_table_revision", "Revision of the served table, as in its ETag: the highest list "+
@@ -108,73 +102,45 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"replica's; each got 304 and caused a read."),
 		OlderTables: counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, "+
 			"because the source went back."),
-		BrokenBodies: counter("routesrv_broken_bodies_total", "Bodies that did not arrive completely."),
-		BodiesCut: prometheus.NewCounterVec(prometheus.CounterOpts{
+		BrokenBodies: counter("routesrv_broken_bodies_total", "Bodies that could not be written completely."),
+		BodiesCut: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_bodies_cut_total",
 			Help: "Bodies of /routes that were cut off because their reader stalled: silent (it read nothing), slow (it " +
 				"exceeded its time), for_others (too many readers at its address).",
 		}, []string{"reason"}),
 		ZonesRendered: counter("routesrv_zone_tables_rendered_total", "Zone tables made at the request of clients."),
 	}
-	m.resolve()
-	if reg != nil {
-		reg.MustRegister(m.Responses, m.SentBytes, m.EncodeDuration, m.EncodedBlocks, m.DeltasMade, m.Streams, m.StreamsRefused, m.StreamsDropped, m.StreamEvents, m.StreamSentBytes, m.TableBytes, m.TableRoutes, m.TableRevision, m.TableStale,
-			m.ReadRevision, m.Complete, m.LastRead, m.Claims, m.OlderTables, m.BrokenBodies, m.BodiesCut, m.ZonesRendered)
-	}
+	m.begin()
 	return m
 }
 
-// resolve looks up the series, which also makes them appear with 0 before the first event.
-func (m *Metrics) resolve() {
-	m.responses = make(map[int]*[encodings]prometheus.Counter, len(statuses))
-	for _, status := range statuses {
-		series := new([encodings]prometheus.Counter)
-		for e := range encodings {
-			series[e] = m.Responses.WithLabelValues(strconv.Itoa(status), e.String())
-		}
-		m.responses[status] = series
-	}
-	m.bodiesCut = make(map[string]prometheus.Counter, len(cutReasons))
-	for _, reason := range cutReasons {
-		m.bodiesCut[reason] = m.BodiesCut.WithLabelValues(reason)
-	}
-	m.streamEvents = make(map[string]prometheus.Counter, len(wire.Events()))
-	for _, name := range wire.Events() {
-		m.streamEvents[name] = m.StreamEvents.WithLabelValues(name)
-	}
+// begin makes the series appear with 0 before the first event.
+func (m *Metrics) begin() {
 	for e := range encodings {
-		m.sentBytes[e] = m.SentBytes.WithLabelValues(e.String())
-		m.tableBytes[e] = m.TableBytes.WithLabelValues(e.String())
+		for _, status := range statuses {
+			m.Responses.WithLabelValues(strconv.Itoa(status), e.String())
+		}
+		m.SentBytes.WithLabelValues(e.String())
+		m.TableBytes.WithLabelValues(e.String())
+	}
+	for _, reason := range cutReasons {
+		m.BodiesCut.WithLabelValues(reason)
+	}
+	for _, name := range wire.Events() {
+		m.StreamEvents.WithLabelValues(name)
 	}
 }
 
 func (m *Metrics) observeResponse(status int, e encoding, bytes int) {
-	if series := m.responses[status]; series != nil {
-		series[e].Inc()
-	}
-	if bytes > 0 {
-		m.sentBytes[e].Add(float64(bytes))
-	}
-}
-
-func (m *Metrics) observeTable(v *version) {
-	m.TableRoutes.Set(float64(v.table.Len()))
-	for e := range encodings {
-		size := 0 // of what nobody has asked for yet
-		if b := v.full.bodies[e].made.Load(); b != nil {
-			size = b.size
-		} else if e == identity {
-			size = v.table.Bytes()
-		}
-		m.tableBytes[e].Set(float64(size))
-	}
+	m.Responses.WithLabelValues(strconv.Itoa(status), e.String()).Inc()
+	m.SentBytes.WithLabelValues(e.String()).Add(float64(bytes))
 }
 
 func (m *Metrics) observeState(st *state) {
 	m.ReadRevision.Set(float64(st.newest))
 	m.Complete.Set(float64(st.oldest))
 	if st.version != nil {
-		m.TableRevision.Set(float64(st.version.full.stamp.Load().revision))
+		m.TableRevision.Set(float64(st.version.full.revision.Load()))
 	}
 	stale := 0.0
 	if st.stale {

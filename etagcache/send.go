@@ -1,13 +1,13 @@
 package etagcache
 
 import (
+	"bufio"
 	"errors"
 	"net/http"
 	"net/netip"
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -34,13 +34,10 @@ const (
 
 var cutReasons = []string{cutSilent, cutSlow, cutForAnother}
 
-// sendBuffers holds buffers of [sendBuffer] bytes.
-var sendBuffers = sync.Pool{New: func() any { return new([sendBuffer]byte) }}
-
-// sends are the bodies being written, by the address of their reader.
+// sends are the bodies being written.
 type sends struct {
-	mu   sync.Mutex
-	open map[netip.Addr][]*send
+	mu   sync.Mutex // also guards fields of each send
+	open map[*send]struct{}
 }
 
 // send is a body being written: the [http.ResponseWriter] of its request, with deadlines that depend on the progress of its
@@ -52,16 +49,15 @@ type send struct {
 	version    *version // the version of the body
 	client     netip.Addr
 	control    *http.ResponseController
-	end        time.Time    // when it is cut in any case
-	superseded bool         // there is a newer version, and end takes that into account
-	progress   atomic.Int64 // unix nanoseconds when the last write ended
-	status     int          // as written; 0 before
-	n          int          // bytes written so far
-	err        error        // of the first failed write
+	end        time.Time // when it is cut in any case
+	superseded bool      // there is a newer version, and end takes that into account
+	status     int
+	n          int   // bytes written so far
+	err        error // of the first failed write
 
-	mu     sync.Mutex // held while a deadline is set
-	forced bool       // cut in favour of another reader
-	ended  bool
+	// guarded by sends.mu
+	progress time.Time // when the last write began
+	forced   bool      // cut in favour of another reader
 }
 
 // newSend begins a body of x; the caller must call finish after writing it.
@@ -69,9 +65,8 @@ func (x *exchange) newSend() *send {
 	now := time.Now()
 	s := &send{
 		ResponseWriter: x.w, cache: x.cache, version: x.state.version, client: clientOf(x.r),
-		control: http.NewResponseController(x.w), end: now.Add(maxBodyTime),
+		control: http.NewResponseController(x.w), end: now.Add(maxBodyTime), status: http.StatusOK, progress: now,
 	}
-	s.progress.Store(now.UnixNano())
 	x.cache.sends.begin(s)
 	return s
 }
@@ -84,48 +79,32 @@ func (s *send) WriteHeader(status int) {
 
 // Write writes p in parts, each with its own deadline.
 func (s *send) Write(p []byte) (n int, err error) {
-	for len(p) > 0 && s.err == nil {
-		part := p[:min(len(p), sendBuffer)]
+	for part := range slices.Chunk(p, sendBuffer) {
+		if s.err != nil {
+			break
+		}
 		s.allow()
 		var m int
 		m, s.err = s.ResponseWriter.Write(part)
-		s.progress.Store(time.Now().UnixNano())
 		n += m
-		p = p[m:]
 	}
 	s.n += n
 	return n, s.err
 }
 
-// parts writes a whole body, joining its parts to larger writes.
-func (s *send) parts(b *body) {
-	array := sendBuffers.Get().(*[sendBuffer]byte)
-	defer sendBuffers.Put(array)
-	buf := array[:0]
-	for part := range b.parts {
-		for len(part) > 0 {
-			m := copy(buf[len(buf):cap(buf)], part)
-			buf, part = buf[:len(buf)+m], part[m:]
-			if len(buf) < cap(buf) {
-				continue
-			}
-			if _, err := s.Write(buf); err != nil {
-				return
-			}
-			buf = buf[:0]
-		}
+// body writes a whole body, joining its parts to larger writes. It also writes out the server's buffers, so that a failure is
+// noticed before the handler ends.
+func (s *send) body(b *body) {
+	joined := bufio.NewWriterSize(s, sendBuffer)
+	if _, err := b.WriteTo(joined); err != nil {
+		return
 	}
-	s.Write(buf)
-}
-
-// flush writes out the server's buffers, so that a failure is noticed before the handler ends.
-func (s *send) flush() {
-	if s.err != nil {
+	if joined.Flush() != nil {
 		return
 	}
 	s.allow()
-	if s.err = s.control.Flush(); errors.Is(s.err, http.ErrNotSupported) {
-		s.err = nil
+	if err := s.control.Flush(); !errors.Is(err, http.ErrNotSupported) {
+		s.err = err
 	}
 }
 
@@ -133,54 +112,38 @@ func (s *send) flush() {
 func (s *send) finish(n int) bool {
 	s.cache.sends.finish(s)
 	if why := s.reason(); why != "" {
-		s.cache.cfg.Metrics.bodiesCut[why].Inc()
+		s.cache.cfg.Metrics.BodiesCut.WithLabelValues(why).Inc()
 	}
 	return s.err == nil && s.n == n
 }
 
-// begin registers a body. If its address has too many, it cuts the one without progress for longest.
+// begin registers a body. If its address has too many, it cuts the one without progress for longest: its writes fail from now on.
 func (s *sends) begin(one *send) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = make(map[netip.Addr][]*send)
-	}
-	all := s.open[one.client]
-	if len(all) >= maxSendsPerAddress {
-		slowest := slices.MinFunc(all, func(a, b *send) int { return int(a.progress.Load() - b.progress.Load()) })
-		if time.Since(time.Unix(0, slowest.progress.Load())) > stallTime {
-			slowest.cut()
+	count, slowest := 0, one
+	for other := range s.open {
+		if other.client != one.client {
+			continue
+		}
+		if count++; other.progress.Before(slowest.progress) {
+			slowest = other
 		}
 	}
-	s.open[one.client] = append(all, one)
+	if count >= maxSendsPerAddress && time.Since(slowest.progress) > stallTime && !slowest.forced {
+		slowest.forced = true
+		_ = slowest.control.SetWriteDeadline(time.Unix(1, 0)) // a connection without deadlines does not stall either
+	}
+	if s.open == nil {
+		s.open = make(map[*send]struct{})
+	}
+	s.open[one] = struct{}{}
 }
 
 func (s *sends) finish(one *send) {
-	one.mu.Lock()
-	one.ended = true
-	one.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.open[one.client]
-	if i := slices.Index(all, one); i >= 0 {
-		all = slices.Delete(all, i, i+1)
-	}
-	if len(all) == 0 {
-		delete(s.open, one.client)
-		return
-	}
-	s.open[one.client] = all
-}
-
-// cut makes the current write and all later ones fail.
-func (s *send) cut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended || s.forced {
-		return
-	}
-	s.forced = true
-	_ = s.control.SetWriteDeadline(time.Unix(1, 0)) // a connection without deadlines does not stall either
+	delete(s.open, one)
 }
 
 // allow sets the deadline of the next write.
@@ -196,17 +159,16 @@ func (s *send) allow() {
 	if limit.After(s.end) {
 		limit = s.end
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.cache.sends.mu.Lock()
+	defer s.cache.sends.mu.Unlock()
+	s.progress = now
 	if !s.forced {
-		_ = s.control.SetWriteDeadline(limit) // as in cut
+		_ = s.control.SetWriteDeadline(limit) // as in begin
 	}
 }
 
-// reason says why the body was cut; it returns "" if it was not, or if the reader left first.
+// reason says why the body was cut; it returns "" if it was not, or if the reader left first. Call it after the end.
 func (s *send) reason() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case s.err == nil:
 		return ""

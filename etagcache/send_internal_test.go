@@ -117,7 +117,7 @@ func TestStalledReadersAreCut(t *testing.T) {
 					if reason == tt.wantCut {
 						want = 1
 					}
-					if got := testutil.ToFloat64(c.cfg.Metrics.bodiesCut[reason]); got != want {
+					if got := testutil.ToFloat64(c.cfg.Metrics.BodiesCut.WithLabelValues(reason)); got != want {
 						t.Errorf("%v bodies cut because of %s, want %v", got, reason, want)
 					}
 				}
@@ -131,7 +131,7 @@ func TestStalledReadersAreCut(t *testing.T) {
 					t.Errorf("cut after %v, want %v", took, tt.wantAfter)
 				}
 				if len(c.sends.open) != 0 {
-					t.Errorf("%d addresses are still known", len(c.sends.open))
+					t.Errorf("%d bodies are still known", len(c.sends.open))
 				}
 			})
 		})
@@ -175,7 +175,7 @@ func TestStalledReaderMakesRoomForOthersAtItsAddress(t *testing.T) {
 		if !get(time.Millisecond) {
 			t.Error("a healthy reader beside those who stall has no table")
 		}
-		if got := testutil.ToFloat64(c.cfg.Metrics.bodiesCut[cutForAnother]); got != 1 {
+		if got := testutil.ToFloat64(c.cfg.Metrics.BodiesCut.WithLabelValues(cutForAnother)); got != 1 {
 			t.Errorf("%v readers made room, want 1", got)
 		}
 		readers.Wait()

@@ -2,28 +2,20 @@ package etagcache
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/delivery"
 	"github.com/routesrv/routesrv/internal/wire"
 )
 
-// Header values that never change. All responses share them, and they have no spare capacity, so that a filter that appends to
-// them gets a copy.
-var (
-	varyEncoding      = []string{"Accept-Encoding"}
-	varyDelta         = []string{"Accept-Encoding, A-IM"}
-	acceptBytes       = []string{"bytes"}
-	plainText         = []string{"text/plain; charset=utf-8"}
-	allowed           = []string{"GET, HEAD"}
-	zeroLength        = []string{"0"}
-	tableStale        = []string{wire.StateStale}
-	tableHeld         = []string{wire.StateHeld}
-	tableUnknown      = []string{wire.StateUnknown}
-	tableBackendsHeld = []string{wire.StateBackendsHeld}
-	noStore           = []string{"no-store"}
+const (
+	plainText = "text/plain; charset=utf-8"
+	noStore   = "no-store"
+	// firstTable is the advice, in seconds, when to come back for the first table.
+	firstTable = "3"
 )
 
 // staleIfError is how long a cache may serve its copy while no server answers: for a fleet, an old table is better than being
@@ -31,11 +23,11 @@ var (
 const staleIfError = 24 * time.Hour
 
 // cacheControl returns the Cache-Control of answers with a table. A polling proxy is not a cache, so s-maxage is only for caches.
-func cacheControl(seconds int) []string {
+func cacheControl(seconds int) string {
 	if seconds == 0 {
-		return []string{"no-cache"}
+		return "no-cache"
 	}
-	return []string{fmt.Sprintf("max-age=0, s-maxage=%d, stale-while-revalidate=%d, stale-if-error=%d", seconds, seconds, int(staleIfError.Seconds()))}
+	return fmt.Sprintf("max-age=0, s-maxage=%d, stale-while-revalidate=%d, stale-if-error=%d", seconds, seconds, int(staleIfError.Seconds()))
 }
 
 // exchange is one request with everything that its answer needs.
@@ -46,148 +38,174 @@ type exchange struct {
 	state    *state
 	zone     string
 	variant  *variant
-	deltas   bool // the client has the text of the tables it names, and accepts deltas
-	stamp    *stamp
+	deltas   bool   // the client has the text of the tables it names, and accepts deltas
+	revision uint64 // in the ETag
 	encoding encoding
-	kept     bool      // the client keeps a table other than the one of state
-	began    time.Time // zero unless answers are reported
+	kept     bool // the client keeps a table other than the one of state
+	began    time.Time
 }
 
 func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
-	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), deltas: takesDeltas(r.Header)}
-	x.begin()
+	x := exchange{cache: c, w: w, r: r, zone: zone, state: c.state.Load(), deltas: takesDeltas(r.Header), began: time.Now()}
 	h := w.Header()
-	h["Vary"] = varyEncoding
+	h.Set("Vary", "Accept-Encoding")
 	if x.deltas {
-		h["Vary"] = varyDelta
+		h.Set("Vary", "Accept-Encoding, A-IM")
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h["Allow"] = allowed
+		h.Set("Allow", "GET, HEAD")
 		x.empty(http.StatusMethodNotAllowed)
 		return
 	}
 	if x.state.version == nil {
-		h["Retry-After"] = c.retryAfter
+		h.Set("Retry-After", firstTable)
 		x.empty(http.StatusNotFound)
 		return
 	}
-	x.encoding = negotiate(r.Header["Accept-Encoding"])
-	x.variant = x.state.version.variant(zone)
-	x.stamp = x.variant.stamp.Load()
+	x.encoding = negotiate(r.Header["Accept-Encoding"], preference)
+	x.show(x.state)
 
-	switch d := x.decide(); d.status {
-	case http.StatusNotModified, http.StatusPreconditionFailed:
-		x.headers(d.etag)
-		if d.status == http.StatusPreconditionFailed {
-			h["Content-Length"] = zeroLength
+	status, tag := x.decide()
+	if status != http.StatusOK {
+		x.headers(tag.String())
+		if status == http.StatusPreconditionFailed {
+			h.Set("Content-Length", "0")
 		}
-		w.WriteHeader(d.status)
-		x.answered(d.status, 0, true)
+		w.WriteHeader(status)
+		x.answered(status, 0, true)
 		x.observe(false)
-	default:
-		if x.deltas && !d.ranges && x.serveDelta() {
-			x.observe(false)
-			return
-		}
-		x.observe(x.content(d.ranges))
+		return
 	}
+	ranges := x.asksForRanges()
+	if x.deltas && !ranges && x.serveDelta() {
+		x.observe(false)
+		return
+	}
+	x.observe(x.content(ranges))
+}
+
+// show makes the table of a state the one of the answer.
+func (x *exchange) show(st *state) {
+	x.state = st
+	x.variant = st.version.variant(x.zone)
+	x.revision = x.variant.revision.Load()
 }
 
 // empty answers without a table.
 func (x *exchange) empty(status int) {
-	x.w.Header()["Content-Length"] = zeroLength
-	x.w.Header()["Cache-Control"] = noStore
+	x.w.Header().Set("Content-Length", "0")
+	x.w.Header().Set("Cache-Control", noStore)
 	x.w.WriteHeader(status)
 	x.answered(status, 0, true)
 }
 
 // headers sets the headers of every answer with a table.
-func (x *exchange) headers(etag []string) {
+func (x *exchange) headers(etag string) {
 	h := x.w.Header()
-	h[wire.HeaderETag] = etag
-	h[wire.HeaderCount] = x.variant.count
-	h[wire.HeaderRevision] = x.stamp.header
-	h["Cache-Control"] = x.cache.control
-	if x.state.sourceRead != nil {
-		h[wire.HeaderSourceRead] = x.state.sourceRead
+	h.Set(wire.HeaderETag, etag)
+	h.Set(wire.HeaderCount, strconv.Itoa(x.variant.table.Len()))
+	h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))
+	h.Set("Cache-Control", x.cache.control)
+	if read := x.state.sourceRead(); read != "" {
+		h.Set(wire.HeaderSourceRead, read)
 	}
-	switch {
-	case x.kept:
-		h[wire.HeaderTableState] = tableUnknown
-	case x.state.tableState != nil:
-		h[wire.HeaderTableState] = x.state.tableState
+	if x.kept {
+		h.Set(wire.HeaderTableState, wire.StateUnknown)
+	} else if name := x.state.name(); name != "" {
+		h.Set(wire.HeaderTableState, name)
 	}
 }
 
-// content answers with the table, or ranges of it. It reports whether the table was sent completely, as far as is known.
+// bodyHeaders sets the headers of an answer with a body of the size.
+func (x *exchange) bodyHeaders(contentType string, size int) {
+	h := x.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(size))
+	if x.encoding != identity {
+		h.Set("Content-Encoding", x.encoding.String())
+	}
+	if v := x.state.version; !v.modified.IsZero() {
+		h.Set("Last-Modified", v.modified.Format(http.TimeFormat))
+	}
+}
+
+// content answers with the table, or ranges of it. It reports whether the table was written completely.
 func (x *exchange) content(ranges bool) (whole bool) {
 	key := x.bodyKey()
-	rotation := x.cache.bodies.Rotation(key)
+	rotation := x.cache.broken.rotation(key)
 	x.headers(x.etag(rotation))
-	h := x.w.Header()
-	h["Accept-Ranges"] = acceptBytes
-	h["Content-Type"] = plainText
-	x.cache.ask(x.encoding, x.state.version.readings.order)
-	h["Content-Length"] = x.variant.length(x.encoding)
-	if x.encoding != identity {
-		h["Content-Encoding"] = encodingHeader[x.encoding]
-	}
-	if lm := x.state.version.lastModified; lm != nil {
-		h["Last-Modified"] = lm
-	}
+	body := x.variant.body(x.encoding)
+	x.w.Header().Set("Accept-Ranges", "bytes")
+	x.bodyHeaders(plainText, body.size)
 	if x.r.Method == http.MethodHead && !ranges {
 		x.w.WriteHeader(http.StatusOK)
 		x.answered(http.StatusOK, 0, true)
 		return false
 	}
-	var status, n int
+	out := x.newSend()
 	if ranges {
-		if status, n, whole = x.serveRanges(); status == http.StatusOK && !whole {
-			x.cache.bodies.Break(key, rotation)
-		}
+		x.serveRanges(out, body)
+		whole = out.finish(out.n)
 	} else {
-		status = http.StatusOK
-		n, whole = x.serveWhole(key, rotation)
+		out.body(body)
+		whole = out.finish(body.size)
 	}
-	x.answered(status, n, whole)
+	switch {
+	case out.status == http.StatusOK && !whole:
+		x.cache.cfg.Metrics.BrokenBodies.Inc()
+		x.cache.broken.failed(key, rotation)
+	case !ranges:
+		x.cache.broken.written(key, rotation)
+	}
+	x.answered(out.status, out.n, whole)
 	return whole
 }
 
-// serveWhole writes the body. It returns the number of bytes written, and whether that is the whole body.
-func (x *exchange) serveWhole(key delivery.Key, rotation uint32) (n int, whole bool) {
-	delivered := x.cache.bodies.Begin(x.r, key, rotation)
-	out := x.newSend()
-	body := x.variant.body(x.encoding)
-	out.parts(body)
-	out.flush()
-	whole = out.finish(body.size)
-	delivered.End(x.r.Context(), whole)
-	return out.n, whole
+// serveDelta answers with a delta from one of the tables that the client names, if there is a useful one.
+func (x *exchange) serveDelta() bool {
+	for _, t := range wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List {
+		d := x.deltaFrom(t.Digest, x.encoding)
+		if d == nil {
+			continue
+		}
+		body := d.encodings[x.encoding]()
+		x.headers(x.etag(0))
+		x.bodyHeaders(wire.DeltaType, len(body))
+		h := x.w.Header()
+		h.Set("Cache-Control", noStore) // caches do not know that the answer depends on the client's table
+		h.Set(wire.HeaderIM, wire.DeltaForm)
+		h.Set(wire.HeaderDeltaBase, t.Tag.String())
+		x.w.WriteHeader(http.StatusIMUsed)
+		n, whole := 0, true
+		if x.r.Method != http.MethodHead {
+			out := x.newSend()
+			n, _ = out.Write(body) // clients check the digest
+			whole = out.finish(len(body))
+		}
+		x.answered(http.StatusIMUsed, n, whole)
+		return true
+	}
+	return false
 }
 
 // serveRanges lets net/http select the ranges. It does not pass on the preconditions, which have already been evaluated.
-func (x *exchange) serveRanges() (status, n int, ok bool) {
+func (x *exchange) serveRanges(out *send, body *body) {
 	r := x.r.WithContext(x.r.Context())
 	r.Header = http.Header{"Range": x.r.Header["Range"]}
-	out := x.newSend()
-	http.ServeContent(out, r, "", time.Time{}, x.variant.body(x.encoding).reader())
-	ok = out.finish(out.n)
-	return out.status, out.n, ok
+	http.ServeContent(out, r, "", time.Time{}, io.NewSectionReader(body, 0, int64(body.size)))
 }
 
 // bodyKey identifies the bytes that this client would be sent.
-func (x *exchange) bodyKey() delivery.Key {
-	return delivery.Key{Client: clientOf(x.r), Digest: x.variant.table.Digest(), Encoding: uint8(x.encoding)}
+func (x *exchange) bodyKey() bodyKey {
+	return bodyKey{clientOf(x.r), x.variant.table.Digest(), x.encoding}
 }
 
-// etag returns the header value of the variant's ETag with a rotation.
-func (x *exchange) etag(rotation uint32) []string {
-	if rotation == 0 {
-		return x.stamp.etags[x.encoding]
-	}
-	t := wire.Tag{Digest: x.variant.table.Digest(), Revision: x.stamp.revision, Rotation: rotation, Encoding: x.encoding}
-	return []string{t.String()}
+// tag returns the variant's ETag with a rotation.
+func (x *exchange) tag(rotation uint32) wire.Tag {
+	return wire.Tag{Digest: x.variant.table.Digest(), Revision: x.revision, Rotation: rotation, Encoding: x.encoding}
 }
+
+func (x *exchange) etag(rotation uint32) string { return x.tag(rotation).String() }
 
 // clientOf returns the address of the peer. Requests without a valid one share the zero address.
 func clientOf(r *http.Request) netip.Addr {

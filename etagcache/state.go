@@ -1,6 +1,9 @@
 package etagcache
 
 import (
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/wire"
@@ -19,16 +22,32 @@ type state struct {
 	// candidate is the held table, nil if unknown. A client that has it got it from a replica that no longer holds it.
 	candidate *table.Table
 
-	sourceRead []string // header values
-	tableState []string
-
 	superseded chan struct{} // closed when another state replaces this one
-	outdated   chan struct{} // closed when a state with another table, or other facts about it, replaces this one
 }
 
-// Publish makes t the current table outside of a read, after an acceptance. It returns when t is served: it first builds the
-// bodies, which takes about 100 ms for 40 MB. The revision of t is the Newest of the read that first produced it. A table with
-// the content of the current one does not change ETag and Last-Modified.
+// sourceRead returns the value of X-Source-Read, or "" if the source was never read.
+func (st *state) sourceRead() string {
+	if st.lastRead.IsZero() {
+		return ""
+	}
+	return wire.FormatTime(st.lastRead)
+}
+
+// name returns the value of X-Table-State, or "".
+func (st *state) name() string {
+	switch {
+	case st.stale:
+		return wire.StateStale
+	case st.held && st.backends:
+		return wire.StateBackendsHeld
+	case st.held:
+		return wire.StateHeld
+	}
+	return ""
+}
+
+// Publish makes t the current table outside of a read, after an acceptance. It returns when t is served. The revision of t is the
+// Newest of the read that first produced it. A table with the content of the current one does not change ETag and Last-Modified.
 //
 // Until a read has shown t, it is only known to be no older than the previous table.
 func (c *Cache) Publish(t *table.Table) {
@@ -38,7 +57,6 @@ func (c *Cache) Publish(t *table.Table) {
 	next := &state{version: old.version, oldest: old.oldest, newest: old.newest, lastRead: old.lastRead}
 	c.show(next, t)
 	c.swap(next)
-	c.published(old, next)
 }
 
 // show makes t the table of next, unless next already has it. The caller holds mu.
@@ -58,11 +76,9 @@ func (c *Cache) show(next *state, t *table.Table) {
 func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.state.Load()
 	next := &state{lastRead: lastRead, stale: true}
 	c.replace(next, t)
 	c.swap(next)
-	c.published(old, next)
 }
 
 // replace makes t the version of next. The caller holds mu.
@@ -76,21 +92,6 @@ func (c *Cache) replace(next *state, t *table.Table) {
 	next.version, next.newest = c.newVersion(t, before, c.versions), t.Revision()
 	if before == nil {
 		c.history.forgetBefore(c.versions)
-	}
-}
-
-// published reports that another table is served, if so.
-func (c *Cache) published(old, next *state) {
-	if next.version != old.version {
-		c.cfg.Metrics.observeTable(next.version)
-		t := next.version.table
-		if c.cfg.Observer != nil {
-			c.cfg.Observer.Published(next.version.readings.order, t.Digest(), t.Revision())
-		}
-		c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision(), "stale", next.stale)
-		if c.cfg.Published != nil {
-			c.cfg.Published(t, next.stale)
-		}
 	}
 }
 
@@ -141,7 +142,6 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 		}
 	}
 	c.swap(&next)
-	c.published(old, &next)
 	if late {
 		return
 	}
@@ -150,32 +150,128 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 	}
 }
 
-// swap makes next the state. The caller holds mu.
+// swap makes next the state, and reports its table if it is another one. The caller holds mu.
 func (c *Cache) swap(next *state) {
 	if !next.lastRead.IsZero() {
-		next.sourceRead = []string{wire.FormatTime(next.lastRead)}
 		c.cfg.Metrics.LastRead.Set(float64(next.lastRead.UnixMilli()) / 1000)
 	}
-	next.tableState = nil
-	switch {
-	case next.stale:
-		next.tableState = tableStale
-	case next.held && next.backends:
-		next.tableState = tableBackendsHeld
-	case next.held:
-		next.tableState = tableHeld
-	}
 	c.cfg.Metrics.observeState(next)
-	before := c.state.Load()
-	next.superseded, next.outdated = make(chan struct{}), before.outdated
-	news := next.version != before.version || next.stale != before.stale || next.held != before.held ||
-		next.backends != before.backends
-	if news {
-		next.outdated = make(chan struct{})
-	}
-	c.state.Store(next)
+	next.superseded = make(chan struct{})
+	before := c.state.Swap(next)
 	close(before.superseded)
-	if news {
-		close(before.outdated)
+	if next.version == before.version {
+		return
+	}
+	t := next.version.table
+	c.cfg.Metrics.TableRoutes.Set(float64(t.Len()))
+	c.cfg.Metrics.TableBytes.WithLabelValues(identity.String()).Set(float64(t.Bytes()))
+	if c.cfg.Observer != nil {
+		c.cfg.Observer.Published(next.version.readings.order, t.Digest(), t.Revision())
+	}
+	c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(),
+		"revision", t.Revision(), "stale", next.stale)
+	if c.cfg.Published != nil {
+		c.cfg.Published(t, next.stale)
+	}
+}
+
+// version is a table with everything that is sent of it. It is immutable, except for what is made on first demand and revisions.
+type version struct {
+	cache     *Cache
+	table     *table.Table
+	readings  *readings
+	published time.Time
+	modified  time.Time // time of the table, in whole seconds as on the wire; zero if it has none
+	full      *variant
+
+	mu     sync.Mutex
+	zones  map[string]func() *variant // that were requested; makes the variant once
+	made   map[string]*variant        // the zones that were made
+	before map[string]*variant        // those of the previous version that were not made yet
+}
+
+// newVersion makes t a version.
+func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
+	v := &version{
+		cache: c, table: t, readings: &readings{order: order}, published: time.Now(),
+		zones: make(map[string]func() *variant), made: make(map[string]*variant),
+	}
+	if !t.Time().IsZero() {
+		v.modified = t.Time().UTC().Truncate(time.Second)
+	}
+	c.history.add(t.Digest(), "", v.readings)
+	if previous == nil {
+		v.full = c.newVariant(t)
+		c.history.record(nil, t, order)
+		return v
+	}
+	v.full, v.before = c.newVariant(t, previous.full), previous.requested()
+	c.history.record(previous.table, t, order)
+	return v
+}
+
+// requested returns the tables of zones that were made.
+func (v *version) requested() map[string]*variant {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return maps.Clone(v.made)
+}
+
+// variant returns the table for a zone; the full one if the zone is empty or unknown, or if its table is the same. The first request for
+// a zone makes its table, and others wait only for this zone.
+func (v *version) variant(zone string) *variant {
+	if zone == "" {
+		return v.full
+	}
+	if _, known := slices.BinarySearch(v.table.Zones(), zone); !known {
+		return v.full
+	}
+	v.mu.Lock()
+	get := v.zones[zone]
+	if get == nil {
+		get = sync.OnceValue(func() *variant { return v.makeZone(zone) })
+		v.zones[zone] = get
+	}
+	v.mu.Unlock()
+	return get()
+}
+
+func (v *version) makeZone(zone string) *variant {
+	v.mu.Lock()
+	before := v.before[zone]
+	v.mu.Unlock()
+	va := v.zoneAfter(zone, before)
+	v.cache.history.add(va.table.Digest(), zone, v.readings)
+	v.mu.Lock()
+	delete(v.before, zone)
+	v.made[zone] = va
+	v.mu.Unlock()
+	va.lower(v.full.revision.Load()) // restampDown may have run before this zone existed
+	return va
+}
+
+// zoneAfter returns the variant of a zone, whose variant in the previous version was before; nil if it was not requested there.
+func (v *version) zoneAfter(zone string, before *variant) *variant {
+	var old *table.Table
+	if before != nil {
+		old = before.table
+	}
+	t := v.table.ZoneAfter(zone, old)
+	switch {
+	case t == v.table:
+		return v.full
+	case old != nil && old.Digest() == t.Digest():
+		return before // with its revision: an unchanged table keeps its name
+	}
+	v.cache.cfg.Metrics.ZonesRendered.Inc()
+	return v.cache.newVariant(t, v.full, before)
+}
+
+// restampDown lowers the revision of all variants to the source's, if it is higher: the source went back in time and has this
+// content again. Other replicas would take a table with the old, higher revision for a newer one.
+func (v *version) restampDown(source uint64) {
+	v.full.lower(source) // first, because zones being built read it
+	for _, va := range v.requested() {
+		va.lower(source)
 	}
 }

@@ -3,8 +3,12 @@ package etagcache
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +20,9 @@ const (
 	heartbeat = 15 * time.Second
 	// maxSilence is how long a reader may read nothing before it is dropped.
 	maxSilence = 30 * time.Second
+	// turnTime is the maximum duration of a turn to send a full table. Then the next stream gets it, and the rest of the table is
+	// sent without one, so that stalled or slow readers do not block others.
+	turnTime = time.Second
 	// maxTableTime is how long sending a full table to one reader may take.
 	maxTableTime = time.Minute
 	// wakeSpread is how much later a stream may send for each other open stream, up to maxWakeSpread: one change must not cause a
@@ -38,26 +45,38 @@ type stream struct {
 	since  time.Time
 	has    atomic.Pointer[wire.Tag] // the client's table; nil if none
 	order  atomic.Uint64            // number of the version of that table
-	wrote  atomic.Pointer[state]    // state of the last current event; only compared
-	ahead  bool                     // the client has a table that may be newer; owned by run
+
+	// owned by run
+	said  said // zero if another current event is due
+	ahead bool // the client has a table that may be newer
+}
+
+// said is what the last current event was about.
+type said struct {
+	order uint64 // of the version
+	has   wire.Tag
+	state string
 }
 
 // watch serves /routes/watch.
 func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
-	w.Header()["Vary"] = varyEncoding
+	h := w.Header()
+	h.Set("Vary", "Accept-Encoding")
 	switch {
 	case r.Method != http.MethodGet:
-		w.Header()["Allow"] = []string{http.MethodGet}
-		c.refuseStream(w, http.StatusMethodNotAllowed, 0)
+		h.Set("Allow", http.MethodGet)
+		c.refuseStream(w, http.StatusMethodNotAllowed)
 		return
 	case c.state.Load().version == nil:
-		c.refuseStream(w, http.StatusNotFound, c.cfg.RetryAfter)
+		h.Set("Retry-After", firstTable)
+		c.refuseStream(w, http.StatusNotFound)
 		return
 	}
 	s := c.newStream(w, r)
 	if !c.streams.add(s) {
 		c.cfg.Metrics.StreamsRefused.Inc()
-		c.refuseStream(w, http.StatusTooManyRequests, retryBase+c.spread(2*retrySpread))
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil((retryBase + spread(2*retrySpread)).Seconds()))))
+		c.refuseStream(w, http.StatusTooManyRequests)
 		return
 	}
 	defer c.streams.remove(s)
@@ -70,21 +89,17 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseStream answers without a body. A retry other than 0 is the advice when to come back.
-func (c *Cache) refuseStream(w http.ResponseWriter, status int, retry time.Duration) {
-	h := w.Header()
-	if retry > 0 {
-		h["Retry-After"] = []string{fmt.Sprint(int((retry + time.Second - 1) / time.Second))}
-	}
-	h["Content-Length"] = zeroLength
+// refuseStream answers without a body.
+func (c *Cache) refuseStream(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(status)
 	c.cfg.Metrics.observeResponse(status, identity, 0)
 }
 
 // newStream returns a stream for a request, which says what the client has. It sends nothing yet.
 func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
-	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone"), since: c.cfg.Now()}
-	s.out = newEventWriter(w, negotiateStream(r.Header["Accept-Encoding"]) == gzipped, c.cfg.Metrics)
+	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone"), since: time.Now()}
+	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], streamPreference) == gzipped, c.cfg.Metrics)
 	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // a client without a valid address is shown with the zero address
 	if named := wire.ParseTags(r.Header[wire.HeaderLastEventID]).List; len(named) > 0 {
 		s.has.Store(&named[0].Tag)
@@ -95,10 +110,10 @@ func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 // begin sends status and headers.
 func (s *stream) begin(w http.ResponseWriter) {
 	h := w.Header()
-	h["Content-Type"] = []string{wire.StreamType}
-	h["Cache-Control"] = []string{"no-store"}
+	h.Set("Content-Type", wire.StreamType)
+	h.Set("Cache-Control", noStore)
 	if s.out.zipped {
-		h["Content-Encoding"] = encodingHeader[gzipped]
+		h.Set("Content-Encoding", gzipped.String())
 	}
 	w.WriteHeader(http.StatusOK)
 	s.cache.cfg.Metrics.observeResponse(http.StatusOK, s.out.encoding(), 0)
@@ -107,20 +122,16 @@ func (s *stream) begin(w http.ResponseWriter) {
 // run sends events until the client leaves or the server is drained. It returns an error if the client stops reading.
 func (s *stream) run(ctx context.Context) error {
 	s.out.begin()
-	s.out.text(fmt.Sprintf("retry: %d\n\n", (retryBase + s.cache.spread(retrySpread)).Milliseconds()))
+	s.out.text(fmt.Sprintf("retry: %d\n\n", (retryBase + spread(retrySpread)).Milliseconds()))
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		st := s.cache.state.Load()
-		waiting, err := s.step(ctx, st)
-		if err != nil {
+		st, before := s.cache.state.Load(), s.out.bytes.Load()
+		if err := s.step(ctx, st); err != nil {
 			return err
 		}
-		s.ahead = waiting
-		s.observe(StreamWritten)
-		next := st.outdated
-		if waiting {
-			next = st.superseded // the next read may decide whether the client's table is newer
+		if s.out.bytes.Load() > before {
+			s.observe(StreamWritten)
 		}
 		select {
 		case <-ctx.Done():
@@ -128,57 +139,49 @@ func (s *stream) run(ctx context.Context) error {
 		case <-s.cache.streams.draining:
 			return s.handOver(ctx)
 		case <-beat.C:
-			s.wrote.Store(nil)
+			s.said = said{}
 			s.out.text(": heartbeat\n\n")
-		case <-next:
-			if !sleep(ctx, s.cache.spread(s.cache.streams.spread())) {
+		case <-st.superseded:
+			select {
+			case <-ctx.Done():
 				return nil
+			case <-time.After(spread(s.cache.streams.spread())):
 			}
 		}
 	}
 }
 
-// step brings the client to the table of the state, like the answer to a request that names the client's table. It reports
-// whether the client has a table that may be newer.
-func (s *stream) step(ctx context.Context, st *state) (waiting bool, err error) {
-	x := exchange{cache: s.cache, r: s.r, zone: s.zone, state: st, deltas: true, encoding: identity}
-	x.variant = st.version.variant(s.zone)
-	x.stamp = x.variant.stamp.Load()
+// step brings the client to the table of the state, like the answer to a request that names the client's table.
+func (s *stream) step(ctx context.Context, st *state) error {
+	x := exchange{cache: s.cache, r: s.r, zone: s.zone, deltas: true, encoding: identity}
+	x.show(st)
 	has := s.has.Load()
-	var keep []string
+	current := false
 	if has != nil {
-		keep = x.ifNoneMatch([]string{has.String()})
-	}
-	if keep == nil {
-		if err := s.update(ctx, &x, has); err != nil {
-			return false, err
-		}
-		st = x.state // a full table may have waited for its turn
-	} else {
-		kept := wire.ParseTags(keep).List[0].Tag
-		waiting = kept.Digest != x.variant.table.Digest()
-		if kept != *has {
+		var kept wire.Tag
+		if kept, current = x.confirm([]wire.NamedTag{{Tag: *has}}); current {
 			s.has.Store(&kept)
-			s.wrote.Store(nil)
 		}
 	}
-	if !waiting {
-		s.order.Store(st.version.readings.order)
+	if !current {
+		if err := s.update(ctx, &x, has); err != nil {
+			return err
+		}
 	}
-	if before := s.wrote.Load(); before == nil || before.version != st.version || before.stale != st.stale || before.held != st.held {
-		s.current(&x)
-		s.wrote.Store(st)
+	if s.ahead = x.kept; !s.ahead {
+		s.order.Store(x.state.version.readings.order) // x, because a full table may have waited for its turn
 	}
-	return waiting, s.out.flush()
+	s.current(&x)
+	return s.out.flush()
 }
 
 // update sends what leads to the table of x: a delta if there is one, else the table.
 func (s *stream) update(ctx context.Context, x *exchange, has *wire.Tag) error {
 	if has != nil {
-		if d := x.deltaFrom(has.Digest); d != nil && s.out.fits(d, x) {
+		if d := x.deltaFrom(has.Digest, s.out.encoding()); d != nil {
 			s.note(x)
-			x.begin()
-			s.out.delta(s.cache, d, *s.has.Load())
+			x.began = time.Now()
+			s.out.delta(d, *s.has.Load())
 			err := s.out.flush()
 			x.tell(http.StatusIMUsed, 0, err == nil, true)
 			return err
@@ -189,7 +192,7 @@ func (s *stream) update(ctx context.Context, x *exchange, has *wire.Tag) error {
 
 // note records that the client was brought to the table of x.
 func (s *stream) note(x *exchange) {
-	s.has.Store(&wire.Tag{Digest: x.variant.table.Digest(), Revision: x.stamp.revision})
+	s.has.Store(&wire.Tag{Digest: x.variant.table.Digest(), Revision: x.revision})
 }
 
 // fullTable waits for its turn and sends the table that is then current.
@@ -199,115 +202,65 @@ func (s *stream) fullTable(ctx context.Context, x *exchange) error {
 		return err
 	}
 	defer end()
-	x.state = s.cache.state.Load()
-	x.variant = x.state.version.variant(s.zone)
-	x.stamp = x.variant.stamp.Load()
+	x.show(s.cache.state.Load())
 	s.note(x)
 	if !x.variant.sendable() {
 		s.out.event(wire.EventFetch, s.has.Load(), "")
 		return s.out.flush()
 	}
-	x.begin()
+	x.began = time.Now()
 	err = s.out.table(s.cache, x.variant, *s.has.Load())
 	x.tell(http.StatusOK, 0, err == nil, true)
 	return err
 }
 
-// turn waits until one more full table may be sent, and sends heartbeats meanwhile. The returned function ends the turn.
+// turn waits until one more full table may be sent, and sends heartbeats meanwhile. The returned function ends the turn, unless
+// turnTime has already ended it.
 func (s *stream) turn(ctx context.Context) (end func(), err error) {
-	full := &s.cache.streams.full
-	if full.try() {
-		return full.begin(), nil
-	}
-	if err := s.out.flush(); err != nil { // show the client that the request was accepted
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	got := make(chan error, 1)
-	go func() { got <- full.take(ctx, s.client.Addr()) }()
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
+		if err := s.out.flush(); err != nil { // at first, to show the client that the request was accepted
+			return nil, err
+		}
 		select {
-		case err := <-got:
-			if err != nil {
-				return nil, err
-			}
-			return full.begin(), nil
+		case s.cache.streams.turns <- struct{}{}:
+			once := sync.OnceFunc(func() { <-s.cache.streams.turns })
+			timer := time.AfterFunc(turnTime, once)
+			return func() { timer.Stop(); once() }, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		case <-beat.C:
 			s.out.text(": waiting\n\n")
-			if err := s.out.flush(); err != nil {
-				cancel()
-				if <-got == nil {
-					full.pass()
-				}
-				return nil, err
-			}
 		}
 	}
 }
 
-// current says which table the stream has brought the client to, and how fresh that table is.
+// current says which table the stream has brought the client to, and how fresh that table is, unless only the time of the read
+// has changed since it last said so.
 func (s *stream) current(x *exchange) {
 	st := s.cache.state.Load() // the time of the last read advances without a new version
-	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len()}
-	if st.sourceRead != nil {
-		f.SourceRead = st.sourceRead[0]
-	}
-	switch {
-	case x.kept:
+	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len(), SourceRead: st.sourceRead(), State: st.name()}
+	if x.kept {
 		f.State = wire.StateUnknown
-	case st.tableState != nil:
-		f.State = st.tableState[0]
 	}
-	s.out.event(wire.EventCurrent, s.has.Load(), f.String())
+	if now := (said{x.state.version.readings.order, *s.has.Load(), f.State}); now != s.said {
+		s.said = now
+		s.out.event(wire.EventCurrent, s.has.Load(), f.String())
+	}
 }
 
 // handOver asks the client to reconnect, to any server, and ends the stream. The ends of the streams are spread over the window.
 func (s *stream) handOver(ctx context.Context) error {
-	timer := time.NewTimer(s.cache.spread(s.cache.streams.window()))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-timer.C:
+	case <-time.After(spread(s.cache.streams.handOver)):
 	case <-s.cache.streams.ending:
 	}
-	s.out.event(wire.EventReconnect, nil, wire.FormatReconnect(s.cache.spread(time.Second)))
+	s.out.event(wire.EventReconnect, nil, wire.FormatReconnect(spread(time.Second)))
 	return s.out.flush()
 }
 
-// sendable reports whether the table can be the data of an event: its lines must be UTF-8 without carriage returns.
-func (va *variant) sendable() bool {
-	va.sendableOnce.Do(func() {
-		va.isSendable = true
-		for r := range va.table.Routes().All() {
-			if !isEventText(r.Text) {
-				va.isSendable = false
-				return
-			}
-		}
-	})
-	return va.isSendable
-}
-
 // spread returns a random part of d.
-func (c *Cache) spread(d time.Duration) time.Duration {
-	return time.Duration(c.cfg.Random() * float64(d))
-}
-
-// sleep waits, and reports whether ctx is still active.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
+func spread(d time.Duration) time.Duration { return time.Duration(rand.Float64() * float64(d)) }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -98,7 +99,7 @@ func (l *listener) apply(e event) {
 			l.t.Fatalf("the data of a table event is not a text: %q", e.data)
 		}
 	case "delta":
-		d, err := table.ParseDelta([]byte(e.data))
+		d, err := table.ReadDelta(strings.NewReader(e.data), math.MaxInt64)
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -195,7 +196,6 @@ func streaming(t *testing.T, cfg etagcache.Config, test func(t *testing.T, ctx c
 			cfg.MaxStreams = 100
 		}
 		c := newCache(t, cfg)
-		c.Borrow(etagcache.NewEncoders()) // they belong to this bubble
 		ctx, cancel := context.WithCancel(t.Context())
 		tr := pipeTransport(t, c.Handler())
 		test(t, ctx, c, tr)
@@ -444,12 +444,15 @@ func TestStreamsAreLimited(t *testing.T) {
 	})
 }
 
-// TestAReaderThatTakesNothingKeepsItsTurnForASecond: one full table is sent at a time, and a waiting client is told so at once. A
+// TestAReaderThatTakesNothingKeepsItsTurnForASecond: eight full tables are sent at a time, and a waiting client is told so at once. A
 // reader that reads nothing loses its turn but not its stream.
 func TestAReaderThatTakesNothingKeepsItsTurnForASecond(t *testing.T) {
-	streaming(t, etagcache.Config{MaxTableSends: 1}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
+	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		poll(c, manyRoutes(t, 0, 1), 1, time.Now())
-		deaf := listen(t, ctx, tr, watchURL, "", "")
+		var deaf *listener
+		for range 8 {
+			deaf = listen(t, ctx, tr, watchURL, "", "")
+		}
 		synctest.Wait()
 		began := time.Now()
 		second := listen(t, ctx, tr, watchURL, "", "")
@@ -535,7 +538,7 @@ func TestTableThatIsNoEventIsToBeFetched(t *testing.T) {
 }
 
 func TestStatusOfStreams(t *testing.T) {
-	streaming(t, etagcache.Config{Random: func() float64 { return 0.5 }}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
+	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		tab := manyRoutes(t, 0, 1)
 		poll(c, tab, 1, time.Now())
 		l := listen(t, ctx, tr, watchURL+"?zone=a", "gzip", "")

@@ -9,37 +9,47 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
+// maxTableSends is how many streams may be sent a full table at the same time; the others wait for their turn.
+const maxTableSends = 8
+
 // streams holds all open streams.
 type streams struct {
-	max  int   // set by New, read only
-	full turns // for sending full tables
+	max   int           // set by New, read only
+	turns chan struct{} // full, while as many full tables are being sent as may be
 
 	mu       sync.Mutex
 	open     map[*stream]struct{}
-	handOver time.Duration // guarded by mu
-	drained  bool          // guarded by mu
-	hurried  bool          // guarded by mu
-	draining chan struct{} // closed when the streams must end
-	ending   chan struct{} // closed when they must end at once
-	ended    sync.Cond     // on mu: signalled when a stream has ended
+	handOver time.Duration  // the time over which the streams end
+	draining chan struct{}  // closed when the streams must end
+	ending   chan struct{}  // closed when they must end at once
+	running  sync.WaitGroup // of the open streams; no stream is added once draining is closed
 }
 
-func (s *streams) init(limit, full int) {
+func (s *streams) init(limit int) {
 	s.max = limit
-	s.full.init(full)
+	s.turns = make(chan struct{}, maxTableSends)
 	s.open = make(map[*stream]struct{})
 	s.draining, s.ending = make(chan struct{}), make(chan struct{})
-	s.ended.L = &s.mu
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // add registers a stream. It returns false when the limit is reached or the server is shutting down.
 func (s *streams) add(one *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drained || len(s.open) >= s.max {
+	if isClosed(s.draining) || len(s.open) >= s.max {
 		return false
 	}
 	s.open[one] = struct{}{}
+	s.running.Add(1)
 	one.cache.cfg.Metrics.Streams.Set(float64(len(s.open)))
 	return true
 }
@@ -49,7 +59,7 @@ func (s *streams) remove(one *stream) {
 	defer s.mu.Unlock()
 	delete(s.open, one)
 	one.cache.cfg.Metrics.Streams.Set(float64(len(s.open)))
-	s.ended.Broadcast()
+	s.running.Done()
 }
 
 // StreamStatus is the state of one stream.
@@ -72,31 +82,21 @@ func (s *streams) spread() time.Duration {
 	return min(time.Duration(len(s.open)-1)*wakeSpread, maxWakeSpread)
 }
 
-// window returns the time over which the streams end.
-func (s *streams) window() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.handOver
-}
-
 // DrainStreams ends all streams, spread over the window, each with an event that asks its client to reconnect to any server. It
 // accepts no new streams from now on, and returns when all have ended. A window of zero ends them at once, including those to
 // which another call gives more time.
 func (c *Cache) DrainStreams(window time.Duration) {
 	s := &c.streams
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.drained {
-		s.drained, s.handOver = true, window
+	if !isClosed(s.draining) {
+		s.handOver = window
 		close(s.draining)
 	}
-	if window == 0 && !s.hurried {
-		s.hurried = true
+	if window == 0 && !isClosed(s.ending) {
 		close(s.ending)
 	}
-	for len(s.open) > 0 {
-		s.ended.Wait()
-	}
+	s.mu.Unlock()
+	s.running.Wait()
 }
 
 // Streams lists the open streams, the oldest first.
@@ -115,7 +115,7 @@ func (c *Cache) Streams() []StreamStatus {
 			one.Digest, one.Revision = has.Digest, has.Revision
 		}
 		if v != nil && s.order.Load() < v.readings.order {
-			one.Lag = c.cfg.Now().Sub(v.published).Seconds()
+			one.Lag = time.Since(v.published).Seconds()
 		}
 		one.Bytes, one.Tables, one.Compressed = s.out.bytes.Load(), s.out.tables.Load(), s.out.zipped
 		statuses = append(statuses, one)

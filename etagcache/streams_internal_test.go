@@ -113,18 +113,10 @@ func TestADrainIsHurriedByOneWithoutTime(t *testing.T) {
 			go func() { c.DrainStreams(window); returned <- name }()
 			synctest.Wait()
 		}
-		isClosed := func(ch <-chan struct{}) bool {
-			select {
-			case <-ch:
-				return true
-			default:
-				return false
-			}
-		}
 		drain("first", time.Minute)
 		drain("second", time.Hour)
-		if got := c.streams.window(); got != time.Minute || !isClosed(c.streams.draining) || isClosed(c.streams.ending) {
-			t.Errorf("window %v, draining %v, ending %v", got, isClosed(c.streams.draining), isClosed(c.streams.ending))
+		if !isClosed(c.streams.draining) || isClosed(c.streams.ending) || c.streams.handOver != time.Minute {
+			t.Errorf("draining %v, ending %v, want the window of the first call", isClosed(c.streams.draining), isClosed(c.streams.ending))
 		}
 		drain("third", 0)
 		drain("fourth", 0)
@@ -143,9 +135,12 @@ func TestADrainIsHurriedByOneWithoutTime(t *testing.T) {
 }
 
 func TestStreamsAreListedByAgeWithWhatTheyLack(t *testing.T) {
-	now := time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
+	synctest.Test(t, streamsAreListed)
+}
+
+func streamsAreListed(t *testing.T) {
+	now := time.Now()
 	c := cacheOfStreams(t, 10)
-	c.cfg.Now = func() time.Time { return now }
 	behind, current := streamOf(c, "10.0.0.9:1", now.Add(-time.Hour)), streamOf(c, "10.0.0.2:1", now)
 	third := streamOf(c, "10.0.0.1:1", now)
 	for _, s := range []*stream{current, behind, third} {
@@ -162,7 +157,7 @@ func TestStreamsAreListedByAgeWithWhatTheyLack(t *testing.T) {
 	behind.out.tables.Store(2)
 	c.Publish(second)
 	current.order.Store(c.state.Load().version.readings.order)
-	now = now.Add(3 * time.Second)
+	time.Sleep(3 * time.Second)
 	got := c.Streams()
 	var clients []string
 	for _, s := range got {

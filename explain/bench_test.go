@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/internal/scale"
@@ -13,7 +14,7 @@ import (
 // BenchmarkExplain measures the cost of an answer at 1x, including parsing the routes of its hosts; "narrow" is the part of
 // /match that depends on the size of the table.
 func BenchmarkExplain(b *testing.B) {
-	c, err := compile.New(compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true})
+	c, err := compile.New(rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -30,31 +30,31 @@ const (
 type finding struct {
 	owner    kube.Ref
 	rank     rank
-	severity compile.Severity
+	severity rules.Severity
 	route    string
 	what, do string
 }
 
 // ofProblem converts a problem to a finding.
-func ofProblem(owner kube.Ref, p compile.Problem) finding {
+func ofProblem(owner kube.Ref, p rules.Problem) finding {
 	info := p.Reason.Info()
 	f := finding{owner: owner, severity: p.Severity, route: p.Route, what: p.What(), do: info.Do, rank: rankInfo}
 	switch {
-	case p.Reason == compile.Undecodable, p.Reason == compile.InvalidObject:
+	case p.Reason == rules.Undecodable, p.Reason == rules.InvalidObject:
 		f.rank = rankBroken
-	case p.Reason == compile.NotSelected:
-		f.rank, f.severity = rankBroken, compile.Error // an error to the user who asks, even if the fleet is not affected
-	case p.Reason == compile.TLSSecret && p.Severity == compile.Error:
+	case p.Reason == rules.NotSelected:
+		f.rank, f.severity = rankBroken, rules.Error // an error to the user who asks, even if the fleet is not affected
+	case p.Reason == rules.TLSSecret && p.Severity == rules.Error:
 		f.rank = rankWarning // requests are still answered
-	case p.Severity == compile.Error:
+	case p.Severity == rules.Error:
 		f.rank = rankError
-	case p.Reason == compile.WouldReject, p.Reason == compile.InvalidExpression:
+	case p.Reason == rules.WouldReject, p.Reason == rules.InvalidExpression:
 		f.rank = rankRefused
-	case p.Reason == compile.NoEndpoints:
+	case p.Reason == rules.NoEndpoints:
 		f.rank = rankNoPods
-	case p.Reason == compile.Shadows:
+	case p.Reason == rules.Shadows:
 		f.rank = rankShared
-	case p.Severity == compile.Warning:
+	case p.Severity == rules.Warning:
 		f.rank = rankWarning
 	}
 	return f

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/table"
@@ -175,13 +176,13 @@ func (o *Object) Served() []string {
 
 // Problem is a problem of the object, in words for its team.
 type Problem struct {
-	ID       string           `json:"id"`
-	Route    string           `json:"route,omitempty"`
-	Reason   compile.Reason   `json:"reason"`
-	Severity compile.Severity `json:"severity"`
-	What     string           `json:"what"`
-	Do       string           `json:"do,omitempty"`
-	Since    *time.Time       `json:"since,omitempty"`
+	ID       string         `json:"id"`
+	Route    string         `json:"route,omitempty"`
+	Reason   rules.Reason   `json:"reason"`
+	Severity rules.Severity `json:"severity"`
+	What     string         `json:"what"`
+	Do       string         `json:"do,omitempty"`
+	Since    *time.Time     `json:"since,omitempty"`
 }
 
 // Route is a route that the object requests.

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -69,7 +70,7 @@ func TestEverythingCanBeAskedAbout(t *testing.T) {
 			}
 			for _, o := range e.Objects {
 				for _, p := range o.Problems {
-					if p.Severity == compile.Error && e.Result != "error" {
+					if p.Severity == rules.Error && e.Result != "error" {
 						t.Errorf("%s: %s is %s with the error %s", path, q, e.Result, p.What)
 					}
 				}
@@ -87,7 +88,7 @@ func TestEverythingCanBeAskedAbout(t *testing.T) {
 
 // TestNothingWasReadYet: a compiler that has not compiled yet reports that nothing was read.
 func TestNothingWasReadYet(t *testing.T) {
-	c, err := compile.New(compile.Options{})
+	c, err := compile.New(rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			}}}},
 		})
 	}
-	c, err := compile.New(compile.Options{HTTPSRedirect: true})
+	c, err := compile.New(rules.Options{HTTPSRedirect: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func TestRequestsAreMadeUpOnce(t *testing.T) {
 		},
 		Backends: kube.Backends{Services: []*kube.Service{{Namespace: "shop", Name: "s", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}}},
 	}
-	c, err := compile.New(compile.Options{})
+	c, err := compile.New(rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +259,7 @@ func TestTheWorstIsTheCause(t *testing.T) {
 		return &kube.Service{Namespace: "shop", Name: name, Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
 	}
 	ask := func(q explain.Query) string {
-		c, err := compile.New(compile.Options{})
+		c, err := compile.New(rules.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -18,8 +19,8 @@ type Hold struct {
 	Since  time.Time  `json:"since"`
 	Until  *time.Time `json:"release_at,omitempty"` // the earliest end; nil if time does not end it
 	// Snapshot is what the served table is compiled from, with Options; nil if only the table is known, as after a restart.
-	Snapshot *kube.Snapshot  `json:"-"`
-	Options  compile.Options `json:"-"`
+	Snapshot *kube.Snapshot `json:"-"`
+	Options  rules.Options  `json:"-"`
 }
 
 // What the newest read shows of an object that is served in an earlier state, as in Object.Newest.
@@ -131,9 +132,10 @@ func (x *explainer) compare(o *Object, newest Compiler) {
 	case now.Object != was.Object:
 		o.Newest = NewestChanged
 	default:
-		for _, s := range now.Services {
-			if s.Ready == 0 && slices.ContainsFunc(o.Services, func(k Service) bool {
-				return k.Namespace == s.Namespace && k.Name == s.Name && k.Ready > 0
+		for i := range now.Services {
+			s := &now.Services[i]
+			if ready, _ := s.Readiness(); ready == 0 && slices.ContainsFunc(o.Services, func(k Service) bool {
+				return k.Namespace == s.Key.Namespace && k.Name == s.Key.Name && k.Ready > 0
 			}) {
 				o.Newest = NewestEndpoints
 			}
@@ -167,8 +169,8 @@ func (x *explainer) tellHold() {
 	}
 	x.out.Cause += " " + what + ": " + x.Hold.text() + "."
 	x.out.Advice = strings.TrimSpace(x.out.Advice + " " + advice + " " + x.Hold.advice())
-	if x.out.Result == "fine" || x.out.Result == compile.Info.String() {
-		x.out.Result = compile.Warning.String()
+	if x.out.Result == "fine" || x.out.Result == rules.Info.String() {
+		x.out.Result = rules.Warning.String()
 	}
 }
 
@@ -210,7 +212,7 @@ func (x *explainer) heldTable(q Query) bool {
 	if routes == 0 {
 		return false
 	}
-	x.out.Hold, x.out.Result = x.Hold, compile.Warning.String()
+	x.out.Hold, x.out.Result = x.Hold, rules.Warning.String()
 	x.out.Cause = fmt.Sprintf("%s is served by its ids (%s), and the newest read of the cluster does not show it: %s.", q.ref(), count(routes, "route"), x.Hold.text())
 	x.out.Advice = "Only the table is known, so nothing else can be said about the object. Apply it again if it was deleted by mistake. " + x.Hold.advice()
 	return true

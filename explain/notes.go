@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
@@ -40,8 +41,8 @@ func (x *explainer) notes(o *Object, in compile.Inspection) {
 			x.checkLost(o.Owner, route.Id, found, own)
 		}
 	}
-	read := slices.ContainsFunc(in.Problems, func(p compile.Problem) bool {
-		return p.Reason == compile.TLSSecret || p.Reason == compile.TLSCertificate
+	read := slices.ContainsFunc(in.Problems, func(p rules.Problem) bool {
+		return p.Reason == rules.TLSSecret || p.Reason == rules.TLSCertificate
 	})
 	if secrets := secretsOf(in.Object); len(secrets) > 0 && !read {
 		o.note("spec.tls names the Secret %s. The route server reads no Secrets, so it does not know whether it exists and fits: ask the operators of what ends TLS for the host.",
@@ -120,7 +121,7 @@ func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map
 		}
 	}
 	x.findings = append(x.findings, finding{
-		owner: owner, rank: rankOther, severity: compile.Warning, route: id,
+		owner: owner, rank: rankOther, severity: rules.Warning, route: id,
 		what: fmt.Sprintf("its route %s does not get the requests meant for it, such as %s: its own route %s takes them, because %s", id, url, first.Id, why),
 		do:   "In this object, give the route a path of the same kind, or write the expression as the predicate PathRegexp of a route with that path.",
 	})
@@ -166,14 +167,14 @@ func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
 		}
 	}
 	x.findings = append(x.findings, finding{
-		owner: owner, rank: rankWarning, severity: compile.Warning, route: r.Id,
+		owner: owner, rank: rankWarning, severity: rules.Warning, route: r.Id,
 		what: fmt.Sprintf("the path %q looks like an expression, and is taken as it is written", path), do: do,
 	})
 }
 
 // checkAnnotations reports annotations that are nearly spelt as those that have a meaning.
 func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
-	known := compile.Annotations()
+	known := rules.Annotations()
 	for _, a := range annotations {
 		if slices.Contains(known, a.Key) {
 			continue
@@ -191,7 +192,7 @@ func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
 				continue
 			}
 			x.findings = append(x.findings, finding{
-				owner: owner, rank: rankWarning, severity: compile.Warning,
+				owner: owner, rank: rankWarning, severity: rules.Warning,
 				what: fmt.Sprintf("the annotation %q means nothing here", a.Key),
 				do:   fmt.Sprintf("Is %s meant? Rename the annotation in this object.", k),
 			})

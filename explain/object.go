@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/kube"
@@ -49,15 +50,15 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	}
 	o.Selection = x.selection(in)
 	for _, p := range in.Problems {
-		if p.Reason == compile.NoEndpoints && x.WithoutPods {
+		if p.Reason == rules.NoEndpoints && x.WithoutPods {
 			continue
 		}
 		o.Problems = append(o.Problems, x.problem(p))
 		x.findings = append(x.findings, ofProblem(ref, p))
 	}
 	x.routes(&o, in)
-	for _, s := range in.Services {
-		o.Services = append(o.Services, serviceOf(s))
+	for i := range in.Services {
+		o.Services = append(o.Services, serviceOf(&in.Services[i]))
 	}
 	hosts := hostsOf(in.Object)
 	for _, h := range hosts[:min(maxHosts, len(hosts))] {
@@ -69,7 +70,7 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	x.out.Objects = append(x.out.Objects, o)
 }
 
-func (x *explainer) problem(p compile.Problem) Problem {
+func (x *explainer) problem(p rules.Problem) Problem {
 	out := Problem{
 		ID: p.ID(), Route: p.Route, Reason: p.Reason, Severity: p.Severity, What: p.What(), Do: p.Reason.Info().Do,
 	}
@@ -114,14 +115,14 @@ func (x *explainer) selection(in compile.Inspection) string {
 
 // restriction says which objects of a kind are read.
 func (x *explainer) restriction(kind kube.Kind) string {
-	var rules []string
+	var only []string
 	if x.Namespace != "" {
-		rules = append(rules, fmt.Sprintf("only the namespace %q is read", x.Namespace))
+		only = append(only, fmt.Sprintf("only the namespace %q is read", x.Namespace))
 	}
 	if labels := labelText(x.Selectors[kind]); labels != "" {
-		rules = append(rules, fmt.Sprintf("only objects of the kind %s with the label %s are read", kind, labels))
+		only = append(only, fmt.Sprintf("only objects of the kind %s with the label %s are read", kind, labels))
 	}
-	return strings.Join(rules, ", and ")
+	return strings.Join(only, ", and ")
 }
 
 func labelText(selector map[string]string) string {
@@ -176,12 +177,12 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 	if waiting > 0 && x.Hold != nil {
 		x.out.Hold = x.Hold
 		x.findings = append(x.findings, finding{
-			owner: o.Owner, rank: rankWaiting, severity: compile.Warning, do: x.Hold.advice(),
+			owner: o.Owner, rank: rankWaiting, severity: rules.Warning, do: x.Hold.advice(),
 			what: fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", count(waiting, "route"), x.Hold.text()),
 		})
 	} else if waiting > 0 {
 		x.findings = append(x.findings, finding{
-			owner: o.Owner, rank: rankWaiting, severity: compile.Warning,
+			owner: o.Owner, rank: rankWaiting, severity: rules.Warning,
 			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", count(waiting, "route")),
 			do:   "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.",
 		})
@@ -209,10 +210,9 @@ func parts(r *eskip.Route) (predicates, filters, backend string) {
 	return predicates, strings.Join(texts, " -> "), backend
 }
 
-func serviceOf(s compile.InspectedService) Service {
-	out := Service{
-		Namespace: s.Namespace, Name: s.Name, Exists: s.Service != nil, Ready: s.Ready, NotReady: s.NotReady, Zones: s.Zones, Ports: []string{},
-	}
+func serviceOf(s *rules.Service) Service {
+	out := Service{Namespace: s.Key.Namespace, Name: s.Key.Name, Exists: s.Service != nil, Zones: s.Zones(), Ports: []string{}}
+	out.Ready, out.NotReady = s.Readiness()
 	if s.Service == nil {
 		return out
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
@@ -245,7 +246,7 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 			q.Why = "it depends on chance or on a part of the request that nobody knows"
 		}
 		x.findings = append(x.findings, finding{
-			owner: owner, rank: rankShared, severity: compile.Warning,
+			owner: owner, rank: rankShared, severity: rules.Warning,
 			what: fmt.Sprintf("requests for %s are answered by %s as well, at random: %s", q.URL, q.Owner, q.Why),
 			do:   "Give this object another host or path, or make its path more specific: a path of type Prefix or Exact wins over an expression.",
 		})
@@ -253,7 +254,7 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 	}
 	q.Result, q.Why = "other", whyBehind(res, id)
 	x.findings = append(x.findings, finding{
-		owner: owner, rank: rankOther, severity: compile.Warning,
+		owner: owner, rank: rankOther, severity: rules.Warning,
 		what: fmt.Sprintf("requests for %s reach %s and not this object: %s", q.URL, q.Owner, q.Why),
 		do:   "Use another host or path, or agree with the owner of " + q.Owner.String() + " who is to have them.",
 	})
@@ -305,7 +306,7 @@ func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 		if slices.Contains(seen, s.url()) {
 			q.Result, q.Why = "loop", "redirected to "+strings.Join(append(seen[1:], s.url()), ", then to ")
 			x.findings = append(x.findings, finding{
-				owner: owner, rank: rankLoop, severity: compile.Error,
+				owner: owner, rank: rankLoop, severity: rules.Error,
 				what: fmt.Sprintf("requests for %s are redirected in a circle: %s -> %s", q.URL, strings.Join(seen, " -> "), s.url()),
 				do:   "Look at the redirect annotations and at filters such as redirectTo: one of them has to go, or needs another target.",
 			})

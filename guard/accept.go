@@ -3,8 +3,10 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -39,6 +41,16 @@ type Acceptance struct {
 	Digest table.Digest
 	// By and Why say who decided and for what reason, in the operator's words; both may be empty. The Guard only stores them.
 	By, Why string
+
+	// Namespaces and Objects limit an acceptance of kept objects to some of these. Both empty mean all. A Guard, which knows only
+	// tables, ignores them.
+	Namespaces []string
+	Objects    []kube.Ref
+}
+
+// Accepts reports whether an acceptance of kept objects concerns one of them.
+func (a *Acceptance) Accepts(ref kube.Ref) bool {
+	return len(a.Namespaces)+len(a.Objects) == 0 || slices.Contains(a.Namespaces, ref.Namespace) || slices.Contains(a.Objects, ref)
 }
 
 // Accept releases the held table at once, if the acceptance names it, and returns it for the caller to publish. If a read is

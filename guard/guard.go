@@ -94,7 +94,7 @@
 // past them: once a table above a ceiling is served, further growth is not held, because a hold would stop every change,
 // including necessary ones. Without a served table only an empty one is held.
 //
-// Whether a hold keeps the whole served table or updates its endpoints is up to the caller: see package gate. A process that
+// Whether a hold keeps the whole served table or updates its endpoints is up to the caller: see package publish. A process that
 // starts with a table that is far too small, and then reads the right one, compares with the small one until the window has
 // passed.
 package guard
@@ -113,7 +113,9 @@ const (
 	DefaultMaxLoss        = 0.5
 	DefaultMaxBackendLoss = 0.5
 	DefaultHold           = 10 * time.Minute
-	DefaultWindow         = 10 * time.Minute
+	// DefaultKeep is how long callers that know objects keep these: longer than a table, because nobody else waits.
+	DefaultKeep   = time.Hour
+	DefaultWindow = 10 * time.Minute
 )
 
 // Code is the reason why a table is suspicious. It is the same in logs, metrics, /status and the runbook.
@@ -196,18 +198,6 @@ type Release struct {
 	By, Why string
 }
 
-// Half is what a hold keeps. A held table is not served; a caller that knows the parts of the table decides what is served
-// meanwhile.
-type Half string
-
-// The halves, as spelled in /status and logs.
-const (
-	WholeTable   Half = "table"    // only tables are known: the served one stays
-	HeldIntent   Half = "intent"   // Ingresses, RouteGroups and default filters; endpoints are the newest
-	HeldBackends Half = "backends" // for services that lost all endpoints; all others have the newest
-	HeldBoth     Half = "both"
-)
-
 // State is the current hold. The zero value means that no table is or ever was held.
 type State struct {
 	Held     bool
@@ -218,11 +208,6 @@ type State struct {
 	Bytes    int          // of the newest held table; only if Held
 	Polls    int          // judgements in this hold so far; only if Held
 	Last     *Release     // the last release; nil if there was none
-
-	// Half is what the hold keeps. FirstDigest is the digest of the first table of the held intent, which is accepted like
-	// Digest. A Guard sets neither: it knows only tables.
-	Half        Half
-	FirstDigest table.Digest
 }
 
 // Guard judges tables. All methods are safe for concurrent use; call Judge from one loop.
@@ -233,6 +218,7 @@ type Guard struct {
 	mu       sync.Mutex
 	hold     *hold        // nil if no table is held
 	accepted table.Digest // accepted and not judged since
+	keeping  time.Time    // see Keeping
 	last     *Release
 	memo     measurement // the last comparison, because most reads repeat the previous one
 
@@ -307,15 +293,7 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 
 	accepted := g.accepted
 	g.accepted = table.Digest{}
-	g.follow(served)
-	g.judged = now
-	var since time.Time
-	if g.hold != nil {
-		since = g.hold.since
-	}
-	for _, w := range g.windows() {
-		w.expire(now, since)
-	}
+	g.begin(served, now)
 	f := g.inspect(candidate)
 	if !accepted.IsZero() && candidate.Digest() == accepted {
 		f = finding{}
@@ -333,18 +311,17 @@ func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
 	return verdict
 }
 
-// Inspect returns the reason why a table that was made from parts of the candidate and of the served table is suspicious; empty if
-// it is fine. served is the table that was the served one in the last judgement. No hold begins or ends, but a hold keeps from now
-// on what it finds lost: that must come back, too.
-func (g *Guard) Inspect(served, made *table.Table) Code {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// begin records which table is served, and forgets what is older than the window. The caller holds mu.
+func (g *Guard) begin(served *table.Table, now time.Time) {
 	g.follow(served)
-	f := g.inspect(made)
+	g.judged = now
+	since := g.keeping
 	if g.hold != nil {
-		g.hold.notes(f.reason)
+		since = g.hold.since
 	}
-	return f.reason
+	for _, w := range g.windows() {
+		w.expire(now, since)
+	}
 }
 
 // State returns the current hold, for /status and metrics.

@@ -291,8 +291,8 @@ func TestWindowGoesOnDuringAHold(t *testing.T) {
 			t.Fatalf("read %d: %+v", i, v)
 		}
 		next := backed(t, 100, 5*(i+1), noEndpoints)
-		if code := g.Inspect(served, next); code != "" {
-			t.Fatalf("%d of 100 have no endpoints: %s", 5*(i+1), code)
+		if l := g.Compare(served, next, now); l.Reason != "" {
+			t.Fatalf("%d of 100 have no endpoints: %s", 5*(i+1), l.Reason)
 		}
 		served = next
 	}

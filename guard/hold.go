@@ -123,7 +123,7 @@ func (g *Guard) releaseAt(f finding, shown Code, requests int) time.Time {
 	}
 	if endless(h.lost) {
 		within := f.returning || !f.reason.loses()
-		if !within || requests > 0 && (count{requests, len(g.census.requests)}).beyond(returnTolerance) {
+		if !within || requests > 0 && (count{requests, len(g.census.requests)}).beyond(ReturnTolerance) {
 			return time.Time{}
 		}
 	}

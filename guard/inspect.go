@@ -14,8 +14,8 @@ const (
 	kindLoss = 0.9
 )
 
-// onlyGenerated reports whether no route of t comes from an object. It is true for an empty table.
-func onlyGenerated(t *table.Table) bool {
+// Generated reports whether no route of t comes from an object. It is true for an empty table.
+func Generated(t *table.Table) bool {
 	for r := range t.Routes().All() {
 		if !routeid.Generated(r.ID) {
 			return false
@@ -30,12 +30,8 @@ type measurement struct {
 	difference    difference
 }
 
-// difference compares the base with another table, or returns the previous comparison of the same two. If every rule about losses
-// is off, it compares nothing. The caller holds mu.
+// difference compares the base with another table, or returns the previous comparison of the same two. The caller holds mu.
 func (g *Guard) difference(after *table.Table) *difference {
-	if g.cfg.MaxLoss >= 1 && g.cfg.MaxBackendLoss >= 1 && !g.cfg.Namespaces {
-		return &difference{}
-	}
 	was, is := g.base.Routes().Blocks(), after.Routes().Blocks()
 	if g.memo.before == nil || !slices.Equal(g.memo.before, was) || !slices.Equal(g.memo.after, is) {
 		g.memo = measurement{was, is, g.compare(after)}
@@ -85,7 +81,7 @@ func (g *Guard) inspect(candidate *table.Table) finding {
 	if served == nil || served.Len() == 0 {
 		return finding{}
 	}
-	if onlyGenerated(candidate) && !onlyGenerated(served) {
+	if Generated(candidate) && !Generated(served) {
 		return finding{reason: OnlyGenerated, detail: fmt.Sprintf("all %d routes are generated; %d are served", candidate.Len(), served.Len())}
 	}
 	if code, detail := g.inspectLoss(candidate); code != "" {
@@ -102,15 +98,19 @@ func (g *Guard) inspect(candidate *table.Table) finding {
 
 // inspectLoss applies the rules about losses.
 func (g *Guard) inspectLoss(candidate *table.Table) (Code, string) {
-	d, share := g.difference(candidate), over(g.cfg.MaxLoss)
+	d, limit := g.difference(candidate), g.cfg.MaxLoss
+	if !g.keeping.IsZero() && limit < 1 && d.lostObjects() > 1 {
+		limit = min(limit, ReturnTolerance)
+	}
+	share := over(limit)
 	if d.own {
 		share = func(count) bool { return false }
 	}
 	if detail := tooMuch(g, &g.requests, d.requests, func() int { return len(g.census.requests) }, share); detail.is {
-		return RoutesLost, detail.of("pairs of host and path", "are gone", g.cfg.MaxLoss)
+		return RoutesLost, detail.of("pairs of host and path", "are gone", limit)
 	}
 	if detail := tooMuch(g, &g.hosts, d.hosts, func() int { return len(g.base.Hosts()) }, share); detail.is {
-		return HostsLost, detail.of("hosts", "are gone", g.cfg.MaxLoss)
+		return HostsLost, detail.of("hosts", "are gone", limit)
 	}
 	if g.cfg.MaxLoss < 1 {
 		for k := range kinds {
@@ -120,13 +120,17 @@ func (g *Guard) inspectLoss(candidate *table.Table) (Code, string) {
 		}
 	}
 	if g.cfg.Namespaces {
-		if detail := g.lostNamespaces(g.base, d.ids); detail != "" {
-			return NamespaceLost, detail
+		if lost := g.lostNamespaces(g.base, d.ids); len(lost) > 0 {
+			return NamespaceLost, describeLost(lost)
 		}
 	}
 	if lost := g.backends.since(d.backends, 0); lost.missing >= minBackends {
-		if n := tooMuch(g, &g.backends, d.backends, func() int { return g.census.backends }, over(g.cfg.MaxBackendLoss)); n.is {
-			return BackendsLost, n.of("pairs of host and path with endpoints", "lost all endpoints", g.cfg.MaxBackendLoss)
+		limit := g.cfg.MaxBackendLoss
+		if !g.keeping.IsZero() && limit < 1 {
+			limit = min(limit, ReturnTolerance)
+		}
+		if n := tooMuch(g, &g.backends, d.backends, func() int { return g.census.backends }, over(limit)); n.is {
+			return BackendsLost, n.of("pairs of host and path with endpoints", "lost all endpoints", limit)
 		}
 	}
 	return "", ""

@@ -29,6 +29,14 @@ type difference struct {
 	missingRoutes int
 }
 
+// lostObjects returns how many objects have lost all their routes.
+func (d *difference) lostObjects() (n int) {
+	for k := range kinds {
+		n += len(d.objects[k].gone)
+	}
+	return n
+}
+
 // deltas are changes of counts, without zeros.
 type deltas struct {
 	requests map[request]answers
@@ -128,8 +136,8 @@ func (t *tally) difference(c *census) (d difference) {
 			if one = o; !removed {
 				return
 			}
-			hurt[named] = true
-			if !exists {
+			if !exists { // else named may only be a part of the name of a custom route
+				hurt[named] = true
 				missing[q] = true
 			}
 		})

@@ -296,6 +296,27 @@ func TestWhatAnObjectNoLongerWantsNeedNotComeBack(t *testing.T) {
 	}
 }
 
+// TestCustomRoutesAreNoObjects: the id of a custom route has its name and that of its Ingress in one. Two teams that drop custom routes
+// while objects are kept have lost no object, and what they drop is their decision up to the usual share.
+func TestCustomRoutesAreNoObjects(t *testing.T) {
+	full := ingresses("app", 0, 20, alive)
+	plain := len(full)
+	for i := range 10 {
+		for _, name := range []string{"app-1", "app-2"} {
+			path := fmt.Sprintf("/old-%d", i)
+			full.add(routeid.Custom("shop", name, "old-"+name, i, name+".example.org", path), name+"[.]example[.]org", `PathSubtree("`+path+`")`, alive)
+		}
+	}
+	g := newGuard(t, guard.Config{})
+	g.Keeping(start)
+	if l := g.Compare(full.table(t), full[:plain].table(t), start.Add(time.Second)); l.Reason != "" || l.Requests() < 20 {
+		t.Errorf("%d requests are lost: %s, %s", l.Requests(), l.Reason, l.Detail)
+	}
+	if l := g.Compare(full.table(t), full[12:plain].table(t), start.Add(2*time.Second)); l.Reason == "" {
+		t.Error("the loss of several objects is not noticed while objects are kept")
+	}
+}
+
 // TestEndpointsComeBackTogether: services that are restarted one after another are not published half way.
 func TestEndpointsComeBackTogether(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)

@@ -48,6 +48,8 @@ func (n *namespaces) apply(c change[string]) {
 	}
 }
 
+func namespaceOf(r *table.Route) string { return routeid.NamespaceOf(r.ID) }
+
 func (n *namespaces) add(id string, routes int) {
 	name := routeid.NamespaceOf(id)
 	if name == "" {
@@ -74,11 +76,11 @@ func (g *Guard) namespacesOf(served *table.Table) *namespaces {
 	return g.namespaces
 }
 
-// lostNamespaces returns a sentence about the namespaces that a change removes, or "" if it removes none or changes the rest too
+// lostNamespaces returns the namespaces that a change removes, with how many routes they had; none if it changes the rest too
 // much. It costs as much as the change; only for a lost namespace it searches the whole window. The caller holds mu.
-func (g *Guard) lostNamespaces(served *table.Table, c change[string]) string {
+func (g *Guard) lostNamespaces(served *table.Table, c change[string]) map[string]int {
 	if len(c.gone) == 0 {
-		return ""
+		return nil
 	}
 	gone, left := make(map[string]int), make(map[string]int) // left: by how many routes the namespace grew or shrank
 	for _, id := range c.gone {
@@ -100,7 +102,7 @@ func (g *Guard) lostNamespaces(served *table.Table, c change[string]) string {
 	counts := g.namespacesOf(served)
 	maps.DeleteFunc(left, func(name string, n int) bool { return gone[name] == 0 || counts.routes[name]+n > 0 })
 	if len(left) == 0 {
-		return ""
+		return nil
 	}
 	sizes := sizesOf(&g.ids, left, counts)
 	maps.DeleteFunc(sizes, func(_ string, size int) bool { return size < minNamespace })
@@ -112,10 +114,10 @@ func (g *Guard) lostNamespaces(served *table.Table, c change[string]) string {
 			rest.missing += n
 		}
 	}
-	if len(sizes) == 0 || rest.beyond(restTolerance) && g.hold == nil {
-		return ""
+	if len(sizes) == 0 || rest.beyond(restTolerance) && g.hold == nil && g.keeping.IsZero() {
+		return nil
 	}
-	return describeLost(sizes)
+	return sizes
 }
 
 // sizesOf counts the routes of namespaces that existed when the window began: the served ones and those lost since.

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// returnTolerance is the share of the older members that may be missing from a table that counts as a return to an earlier state:
+// ReturnTolerance is the share of the older members that may be missing from a table that counts as a return to an earlier state:
 // the cluster keeps changing during a repair.
-const returnTolerance = 0.05
+const ReturnTolerance = 0.05
 
 // window remembers which members of a set were recently gained and lost. Together with the set that is served now, this is
 // everything that was served within the window. Its size depends on the changes, not on the tables.
@@ -72,7 +72,7 @@ func (w *window[K]) older(c change[K], size int) count {
 // began is missing afterwards.
 func (w *window[K]) returns(c change[K], size int) bool {
 	old := w.older(c, size)
-	return old.all > 0 && !old.beyond(returnTolerance)
+	return old.all > 0 && !old.beyond(ReturnTolerance)
 }
 
 // apply records that the change was served at a time. size is the size of the set before it. Members that were added within the

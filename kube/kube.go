@@ -190,6 +190,16 @@ type DefaultFilters struct {
 // ServiceKey names a service.
 type ServiceKey struct{ Namespace, Name string }
 
+// ServiceKeyOf returns the key of a Service, Endpoints or Secret: an empty namespace counts as "default".
+func ServiceKeyOf(ns, name string) ServiceKey {
+	return ServiceKey{Namespace: NamespaceOrDefault(ns), Name: name}
+}
+
+// Compare orders keys by namespace and name.
+func (k ServiceKey) Compare(o ServiceKey) int {
+	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
+}
+
 // SameObjects reports whether both snapshots hold identical objects in the same order. Then they compile to the same table,
 // whatever their revisions. It compares pointers: O(objects), no allocation.
 func (s *Snapshot) SameObjects(o *Snapshot) bool {

@@ -84,6 +84,11 @@ type EndpointSlice struct {
 	Nulls     Nulls
 }
 
+// ServiceKey returns the key of the service that the slice belongs to. Its namespace does not default.
+func (s *EndpointSlice) ServiceKey() ServiceKey {
+	return ServiceKey{Namespace: s.Namespace, Name: s.Service}
+}
+
 // ServiceNameLabel is the label with which an EndpointSlice names its service.
 const ServiceNameLabel = "kubernetes.io/service-name"
 

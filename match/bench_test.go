@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/match"
@@ -15,7 +16,7 @@ import (
 // scaleRoutes are the routes of a generated cluster; factor 1 has about 124,000.
 func scaleRoutes(tb testing.TB, factor float64) []*eskip.Route {
 	tb.Helper()
-	compiler, err := compile.New(compile.Options{EndpointSlices: true, HTTPSRedirect: true, Healthcheck: true})
+	compiler, err := compile.New(rules.Options{EndpointSlices: true, HTTPSRedirect: true, Healthcheck: true})
 	if err != nil {
 		tb.Fatal(err)
 	}

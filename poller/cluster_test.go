@@ -12,11 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -65,20 +65,20 @@ ports: [{port: 8080, protocol: TCP}]
 
 // fixture is a poller that reads a cluster that the test changes.
 type fixture struct {
-	t        *testing.T
-	cluster  *kubetest.Server
-	read     func(context.Context, kube.ReadOptions) (*kube.Snapshot, error) // replaces the cluster; may be nil
-	registry *prometheus.Registry
-	log      *lineRecorder
-	compiler *poller.Compiler
-	gate     *gate.Gate
-	poller   *poller.Poller
+	t         *testing.T
+	cluster   *kubetest.Server
+	read      func(context.Context, kube.ReadOptions) (*kube.Snapshot, error) // replaces the cluster; may be nil
+	registry  *prometheus.Registry
+	log       *lineRecorder
+	compiler  *poller.Compiler
+	publisher *publish.Publisher
+	poller    *poller.Poller
 
 	mu        sync.Mutex
 	published []*table.Table // guarded by mu
 }
 
-func newFixture(t *testing.T, o compile.Options, objects ...string) *fixture {
+func newFixture(t *testing.T, o rules.Options, objects ...string) *fixture {
 	t.Helper()
 	cluster, err := kubetest.New([]byte(strings.Join(objects, "")), kubetest.API{})
 	if err != nil {
@@ -88,11 +88,11 @@ func newFixture(t *testing.T, o compile.Options, objects ...string) *fixture {
 	if f.compiler, err = poller.NewCompiler(o, slog.New(f.log), f.registry); err != nil {
 		t.Fatal(err)
 	}
-	if f.gate, err = gate.New(gate.Config{Sink: f, Halves: f.compiler}); err != nil {
+	if f.publisher, err = publish.New(publish.Config{Sink: f, Builder: f.compiler}); err != nil {
 		t.Fatal(err)
 	}
 	f.poller, err = poller.New(poller.Config{
-		Source: f, Compile: f.compiler.Compile, Gate: f.gate, Logger: slog.New(f.log), Metrics: poller.NewMetrics(f.registry),
+		Source: f, Compile: f.compiler.Compile, Publisher: f.publisher, Logger: slog.New(f.log), Metrics: poller.NewMetrics(f.registry),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -3,12 +3,12 @@ package poller
 import (
 	"testing"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
 func TestMemoryOfACompilerThatPanickedIsNotTrusted(t *testing.T) {
-	c, err := NewCompiler(compile.Options{}, nil, nil)
+	c, err := NewCompiler(rules.Options{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

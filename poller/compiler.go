@@ -10,25 +10,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
-// Compiler compiles snapshots for a [Poller], and halves of snapshots for a gate. Problems, Addresses and Look are safe for
+// Compiler compiles snapshots for a [Poller], and snapshots with kept objects for a publisher. Problems, Addresses and Look are safe for
 // concurrent use; only the goroutine that runs the Poller may call the others.
 type Compiler struct {
-	options  compile.Options // set by NewCompiler, read only
+	options  rules.Options // set by NewCompiler, read only
 	ledger   *ledger
 	snapshot atomic.Pointer[kube.Snapshot] // of the last Compile
 
-	mu     sync.Mutex // guards the fields below: any goroutine may call Look
+	mu     sync.Mutex // guards the field below: any goroutine may call Look
 	memory *compile.Compiler
-	lanes  map[gate.Lane]*compile.Lane // lanes of memory
 }
 
 // NewCompiler checks the options. A nil logger means no log, a nil registerer no metrics.
-func NewCompiler(o compile.Options, log *slog.Logger, reg prometheus.Registerer) (*Compiler, error) {
+func NewCompiler(o rules.Options, log *slog.Logger, reg prometheus.Registerer) (*Compiler, error) {
 	memory, err := compile.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("compile options: %w", err)
@@ -66,7 +65,7 @@ func (c *Compiler) survive(compiles func() table.List) table.List {
 			return
 		}
 		if fresh, err := compile.New(c.options); err == nil { // NewCompiler has already checked the options
-			c.memory, c.lanes = fresh, nil
+			c.memory = fresh
 		}
 	}()
 	routes := compiles()
@@ -74,33 +73,35 @@ func (c *Compiler) survive(compiles func() table.List) table.List {
 	return routes
 }
 
-// CompileHalves returns the routes of an intent with backends, without problems: see [gate.Halves].
-func (c *Compiler) CompileHalves(lane gate.Lane, i *kube.Intent, b *kube.Backends, base table.List) table.List {
-	return c.survive(func() table.List {
-		if c.lanes[lane] == nil {
-			if c.lanes == nil {
-				c.lanes = make(map[gate.Lane]*compile.Lane)
-			}
-			c.lanes[lane] = c.memory.NewLane(base)
-		}
-		return c.lanes[lane].Compile(i, b)
-	})
+// CompileBeside returns the routes of another snapshot than the latest one, without problems: see [publish.Builder].
+func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
+	return c.survive(func() table.List { return c.memory.CompileBeside(s) })
 }
 
-// Keep returns the newest backends, except that services that have lost all endpoints keep their previous ones: see
-// [gate.Halves].
-func (c *Compiler) Keep(before, now *kube.Backends) *kube.Backends {
-	return compile.KeepLost(before, now, c.options.EndpointSlices)
-}
-
-// Drop frees a lane: see [gate.Halves].
-func (c *Compiler) Drop(lane gate.Lane) {
+// RoutesOf returns the routes of an object of one of the last snapshots: see [publish.Builder].
+func (c *Compiler) RoutesOf(o kube.Object) []table.Route {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.lanes[lane]; l != nil {
-		c.memory.Drop(l)
-		delete(c.lanes, lane)
-	}
+	return c.memory.RoutesOf(o)
+}
+
+// ServicesOf returns the services that an object of one of the last snapshots referenced: see [publish.Builder].
+func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.memory.ServicesOf(o)
+}
+
+// LostServices returns the services that had endpoints and have lost them: see [publish.Builder].
+func (c *Compiler) LostServices(before, now *kube.Backends) []kube.ServiceKey {
+	return rules.LostServices(before, now, c.options.EndpointSlices)
+}
+
+// Forget frees what CompileBeside keeps for its next call.
+func (c *Compiler) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.memory.Forget()
 }
 
 // Look calls look with the compiler's state of the latest read. look must not change or keep it. Look waits for a running
@@ -121,5 +122,5 @@ func (c *Compiler) Addresses(namespace, name string) ([]string, bool) {
 	if s == nil {
 		return nil, false
 	}
-	return compile.Addresses(s, c.options.EndpointSlices, namespace, name), true
+	return rules.Addresses(s, c.options.EndpointSlices, namespace, name), true
 }

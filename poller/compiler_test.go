@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/kubetest"
@@ -18,7 +18,7 @@ import (
 )
 
 func TestNewCompilerRefusesWhatCannotWork(t *testing.T) {
-	_, err := poller.NewCompiler(compile.Options{IngressClass: "("}, nil, nil)
+	_, err := poller.NewCompiler(rules.Options{IngressClass: "("}, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "compile options: ") {
 		t.Errorf("error %v", err)
 	}
@@ -26,7 +26,7 @@ func TestNewCompilerRefusesWhatCannotWork(t *testing.T) {
 
 func TestPublishesWhatTheClusterCompilesTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, service, ingress("a"))
+		f := newFixture(t, rules.Options{}, service, ingress("a"))
 		stop := f.run()
 		f.apply(ingress("b"))
 		f.poll()
@@ -48,12 +48,12 @@ func TestPublishesWhatTheClusterCompilesTo(t *testing.T) {
 
 func TestHeldTableCanBeAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, service, ingress("a"), ingress("b"), ingress("c"))
+		f := newFixture(t, rules.Options{}, service, ingress("a"), ingress("b"), ingress("c"))
 		stop := f.run()
 		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "a"})
 		f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "b"})
 		f.poll()
-		state := f.gate.State()
+		state := f.publisher.State()
 		if !state.Held || len(f.published) != 1 {
 			t.Fatalf("guard %+v after %d tables, want the second one held", state, len(f.published))
 		}
@@ -67,11 +67,11 @@ func TestHeldTableCanBeAccepted(t *testing.T) {
 func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		o    compile.Options
+		o    rules.Options
 		want []string // sorted as strings; only ready ones
 	}{
-		{"endpoints", compile.Options{}, []string{"10.2.0.10", "10.2.0.9"}},
-		{"endpoint slices", compile.Options{EndpointSlices: true}, []string{"10.2.0.7", "10.2.0.9"}},
+		{"endpoints", rules.Options{}, []string{"10.2.0.10", "10.2.0.9"}},
+		{"endpoint slices", rules.Options{EndpointSlices: true}, []string{"10.2.0.7", "10.2.0.9"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 // A nil object stands for anything that makes the compiler panic.
 func TestCompilerThatPanicsIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, service, ingress("a"))
+		f := newFixture(t, rules.Options{}, service, ingress("a"))
 		stop := f.run()
 		want := f.published[0].Digest()
 		f.read = func(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
@@ -132,7 +132,7 @@ func TestCompilerThatPanicsIsReplaced(t *testing.T) {
 
 func TestRecheckReadsAClusterConsistently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, service, ingress("a"))
+		f := newFixture(t, rules.Options{}, service, ingress("a"))
 		var asked []bool
 		f.read = func(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 			asked = append(asked, o.Consistent)

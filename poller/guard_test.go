@@ -12,9 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -39,7 +39,7 @@ func TestSuspiciousTableIsHeldUntilEveryPollAgreedForTheTime(t *testing.T) {
 		if got := w.tables(); !slices.Equal(got, []string{"a b c", "a"}) {
 			t.Errorf("published %v after the hold, want the held table", got)
 		}
-		if got := w.log.find(gate.LogTableReleased); len(got) != 1 || got[0].texts("accepted", "reason") != "accepted=false reason=routes_lost" {
+		if got := w.log.find(publish.LogTableReleased); len(got) != 1 || got[0].texts("accepted", "reason") != "accepted=false reason=routes_lost" {
 			t.Errorf("log of the release: %+v", got)
 		}
 	})
@@ -120,7 +120,7 @@ func TestFailedReadsNeitherAdvanceNorEndAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "a", "b", "c")
 		cfg := w.settings(func(c *settings) { c.Guard.Hold = time.Minute }).Config
-		g := cfg.Gate
+		g := cfg.Publisher
 		p, err := poller.New(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestEmptyTableIsNeverPublishedByTime(t *testing.T) {
 		if s.EmptyTotal != 10 || s.Failures != 0 {
 			t.Errorf("status %+v after 10 polls without routes", s)
 		}
-		if got := len(w.log.find(gate.LogTableHeld)); got != 1 {
+		if got := len(w.log.find(publish.LogTableHeld)); got != 1 {
 			t.Errorf("the hold is logged %d times, want once", got)
 		}
 	})
@@ -221,7 +221,7 @@ func TestAcceptPublishesAtOnce(t *testing.T) {
 		if got := w.tables(); len(got) != 2 {
 			t.Errorf("published %v, want nothing after the acceptance", got)
 		}
-		if got := w.log.find(gate.LogTableReleased); len(got) != 1 || got[0].texts("accepted", "count") != "accepted=true count=1" {
+		if got := w.log.find(publish.LogTableReleased); len(got) != 1 || got[0].texts("accepted", "count") != "accepted=true count=1" {
 			t.Errorf("log of the acceptance: %+v", got)
 		}
 	})

@@ -4,11 +4,11 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -26,17 +26,16 @@ func (r *reads) Begin() func(*table.Table, table.Read) {
 	}
 }
 
-// While an intent is held, its tables change with each endpoint. Their digests are computed only on request, and each of them
-// names what is held.
-func TestTablesOfAHoldAreHashedForWhoAsks(t *testing.T) {
+// While objects are kept, the newest table changes with each endpoint, and an acceptance means the last of them.
+func TestAnAcceptanceOfAHoldGivesTheNewestTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, service, ingress("a"), ingress("b"), ingress("c"))
+		f := newFixture(t, rules.Options{}, service, ingress("a"), ingress("b"), ingress("c"))
 		told := &reads{fixture: f}
 		var err error
-		if f.gate, err = gate.New(gate.Config{Sink: told, Halves: f.compiler}); err != nil {
+		if f.publisher, err = publish.New(publish.Config{Sink: told, Builder: f.compiler}); err != nil {
 			t.Fatal(err)
 		}
-		if f.poller, err = poller.New(poller.Config{Source: f, Compile: f.compiler.Compile, Gate: f.gate}); err != nil {
+		if f.poller, err = poller.New(poller.Config{Source: f, Compile: f.compiler.Compile, Publisher: f.publisher}); err != nil {
 			t.Fatal(err)
 		}
 		defer f.run()()
@@ -49,17 +48,12 @@ func TestTablesOfAHoldAreHashedForWhoAsks(t *testing.T) {
 			f.poll()
 		}
 		seen := told.seen
-		if s := f.gate.State(); !s.Held || s.Half != guard.HeldIntent || len(seen) != 5 || len(f.published) != 4 {
+		if s := f.publisher.State(); !s.Held || len(seen) != 5 || len(f.published) != 4 {
 			t.Fatalf("%d reads, %d tables, %+v", len(seen), len(f.published), s)
 		}
-		for i, want := range []bool{true, false, false, true} { // the first is in the log, the last was requested
-			if got := seen[i+1].Candidate.Hashed(); got != want {
-				t.Errorf("table %d of the hold: hashed %v, want %v", i, got, want)
-			}
-		}
-		got, err := f.poller.Accept(guard.Acceptance{Digest: seen[2].Candidate.WithRevision(0).Digest()})
+		got, err := f.poller.Accept(guard.Acceptance{Digest: f.publisher.State().Digest})
 		if err != nil || !got.Equal(seen[4].Candidate) {
-			t.Errorf("an acceptance that names a table of before gives %v, error %v; want the newest", got, err)
+			t.Errorf("an acceptance of the kept objects gives %v, error %v; want the newest", got, err)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -23,7 +23,7 @@ const (
 
 // Problem is a problem found by the compiler, with the time of the read that first showed it.
 type Problem struct {
-	compile.Problem
+	rules.Problem
 	Since time.Time
 }
 
@@ -31,7 +31,7 @@ type Problem struct {
 func (p Problem) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		ID string `json:"id"`
-		compile.Problem
+		rules.Problem
 		Text  string    `json:"text"`
 		Since time.Time `json:"since"`
 	}{p.ID(), p.Problem, p.Text(), p.Since})
@@ -43,43 +43,39 @@ const maxLogged = 200
 
 // ledger records the problems.
 type ledger struct {
-	log   *slog.Logger
-	gauge *prometheus.GaugeVec
+	log    *slog.Logger
+	counts gauges
 
-	mu       sync.Mutex        // guards the fields below
-	recorded []compile.Problem // the input of the last record
-	since    map[compile.Problem]time.Time
+	mu       sync.Mutex      // guards the fields below
+	recorded []rules.Problem // the input of the last record
+	since    map[rules.Problem]time.Time
 	current  []Problem
-	counts   map[count]int // shown by the gauge
-	spaces   *namespaces   // nil unless namespaces are counted
+	spaces   *namespaces // nil unless namespaces are counted
 }
-
-// count is the key by which problems are counted.
-type count struct{ kind, reason string }
 
 func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
 	l := &ledger{
 		log: log.With("component", "compile"),
-		gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		counts: gauges{vec: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_problems", Help: "Problems of objects in the last read, by kind of object and reason.",
-		}, []string{"kind", "reason"}),
+		}, []string{"kind", "reason"})},
 	}
 	if reg != nil {
-		reg.MustRegister(l.gauge)
+		reg.MustRegister(l.counts.vec)
 	}
 	return l
 }
 
 // record takes the problems of a read. It logs problems when they appear and when they are solved.
-func (l *ledger) record(problems []compile.Problem, now time.Time) {
+func (l *ledger) record(problems []rules.Problem, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(problems) == len(l.recorded) && (len(problems) == 0 || &problems[0] == &l.recorded[0]) {
 		return // the same list: nothing was compiled
 	}
-	since := make(map[compile.Problem]time.Time, len(problems))
+	since := make(map[rules.Problem]time.Time, len(problems))
 	current := make([]Problem, 0, len(problems))
-	var fresh []compile.Problem
+	var fresh []rules.Problem
 	for _, p := range problems {
 		at, known := l.since[p]
 		if !known {
@@ -106,9 +102,9 @@ func (l *ledger) record(problems []compile.Problem, now time.Time) {
 }
 
 // report logs new problems with the messages of the reference.
-func (l *ledger) report(fresh []compile.Problem, gone int) {
+func (l *ledger) report(fresh []rules.Problem, gone int) {
 	if len(fresh) > maxLogged {
-		slices.SortStableFunc(fresh, func(a, b compile.Problem) int { return cmp.Compare(b.Severity, a.Severity) })
+		slices.SortStableFunc(fresh, func(a, b rules.Problem) int { return cmp.Compare(b.Severity, a.Severity) })
 	}
 	logged, more := 0, 0
 	for _, p := range fresh {
@@ -141,33 +137,44 @@ func (l *ledger) report(fresh []compile.Problem, gone int) {
 }
 
 // level returns the level of the reference. Problems that may be intended, and that many objects can have, are not logged.
-func level(p compile.Problem) slog.Level {
+func level(p rules.Problem) slog.Level {
 	switch {
-	case p.Severity == compile.Error:
+	case p.Severity == rules.Error:
 		return slog.LevelError
-	case p.Severity == compile.Warning:
+	case p.Severity == rules.Warning:
 		return slog.LevelWarn
-	case p.Reason == compile.NotSelected, p.Reason == compile.ZeroWeight:
+	case p.Reason == rules.NotSelected, p.Reason == rules.ZeroWeight:
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo
 }
 
-// showCounts sets the gauge. It never shows too few problems in between, since a scrape may come at any time.
-func (l *ledger) showCounts(problems []compile.Problem) {
-	counts := make(map[count]int)
+// showCounts sets the series.
+func (l *ledger) showCounts(problems []rules.Problem) {
+	counts := make(map[[2]string]int)
 	for i := range problems {
-		counts[count{string(problems[i].Owner.Kind), string(problems[i].Reason)}]++
+		counts[[2]string{string(problems[i].Owner.Kind), string(problems[i].Reason)}]++
 	}
-	for c, n := range counts {
-		l.gauge.WithLabelValues(c.kind, c.reason).Set(float64(n))
+	l.counts.show(counts)
+}
+
+// gauges are series of counts with two labels.
+type gauges struct {
+	vec   *prometheus.GaugeVec
+	shown map[[2]string]int
+}
+
+// show sets the series. It never shows too little in between, since a scrape may come at any time.
+func (g *gauges) show(counts map[[2]string]int) {
+	for labels, n := range counts {
+		g.vec.WithLabelValues(labels[:]...).Set(float64(n))
 	}
-	for c := range l.counts {
-		if counts[c] == 0 {
-			l.gauge.DeleteLabelValues(c.kind, c.reason)
+	for labels := range g.shown {
+		if counts[labels] == 0 {
+			g.vec.DeleteLabelValues(labels[:]...)
 		}
 	}
-	l.counts = counts
+	g.shown = counts
 }
 
 func (l *ledger) list() []Problem {

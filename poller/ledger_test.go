@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -22,7 +22,7 @@ const notFound = `ERROR Failed to get service s, 80 reason=service_not_found kin
 func TestProblemIsLoggedWhenItComesAndCountedWhenItGoes(t *testing.T) {
 	const silence = "INFO Skipping rule without http definition reason=rule_without_http kind=Ingress ns=shop name="
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, ingress("a"), silent("x"))
+		f := newFixture(t, rules.Options{}, ingress("a"), silent("x"))
 		stop := f.run()
 		if diff := cmp.Diff([]string{notFound + "a", silence + "x"}, f.log.take()); diff != "" {
 			t.Errorf("first read (-want +got):\n%s", diff)
@@ -48,7 +48,7 @@ func TestProblemIsLoggedWhenItComesAndCountedWhenItGoes(t *testing.T) {
 
 func TestProblemIsKnownSinceTheReadThatFirstHadIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, ingress("b"))
+		f := newFixture(t, rules.Options{}, ingress("b"))
 		first := time.Now()
 		defer f.run()()
 		f.apply(ingress("a"))
@@ -59,19 +59,19 @@ func TestProblemIsKnownSinceTheReadThatFirstHadIt(t *testing.T) {
 		f.cluster.Delete(kube.Ref{Kind: kube.KindService, Namespace: "shop", Name: "s"})
 		f.poll()
 		owner := func(name string) kube.Ref { return kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: name} }
-		missing := func(name string) compile.Problem {
-			return compile.Problem{
-				Owner: owner(name), Reason: compile.ServiceNotFound, Severity: compile.Error, Message: "Failed to get service s, 80",
+		missing := func(name string) rules.Problem {
+			return rules.Problem{
+				Owner: owner(name), Reason: rules.ServiceNotFound, Severity: rules.Error, Message: "Failed to get service s, 80",
 			}
 		}
 		want := []poller.Problem{
 			{Problem: missing("a"), Since: second},
 			{Problem: missing("b"), Since: first},
-			{Problem: compile.Problem{
-				Owner: owner("x"), Reason: compile.RuleWithoutHTTP, Message: "Skipping rule without http definition",
+			{Problem: rules.Problem{
+				Owner: owner("x"), Reason: rules.RuleWithoutHTTP, Message: "Skipping rule without http definition",
 			}, Since: time.Now()},
 		}
-		if diff := cmp.Diff(want, f.compiler.Problems(), cmpopts.IgnoreUnexported(compile.Problem{})); diff != "" {
+		if diff := cmp.Diff(want, f.compiler.Problems(), cmpopts.IgnoreFields(rules.Problem{}, "Detail", "About")); diff != "" {
 			t.Errorf("problems (-want +got):\n%s", diff)
 		}
 	})
@@ -79,7 +79,7 @@ func TestProblemIsKnownSinceTheReadThatFirstHadIt(t *testing.T) {
 
 func TestProblemThatComesBackIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, ingress("a"))
+		f := newFixture(t, rules.Options{}, ingress("a"))
 		defer f.run()()
 		f.apply(service)
 		f.poll()
@@ -97,7 +97,7 @@ func TestProblemThatComesBackIsNew(t *testing.T) {
 
 func TestProblemsAreTheCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, ingress("a"))
+		f := newFixture(t, rules.Options{}, ingress("a"))
 		if got := f.compiler.Problems(); len(got) != 0 {
 			t.Errorf("problems %v before the first read", got)
 		}
@@ -111,7 +111,7 @@ func TestProblemsAreTheCallers(t *testing.T) {
 
 func TestProblemsAreCountedByKindAndReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, ingress("a"), ingress("b"), silent("x"))
+		f := newFixture(t, rules.Options{}, ingress("a"), ingress("b"), silent("x"))
 		defer f.run()()
 		compare := func(series string) {
 			t.Helper()
@@ -138,7 +138,7 @@ func TestNamespacesAreCountedUpToALimit(t *testing.T) {
 		in := func(namespace, name string) string {
 			return strings.Replace(ingress(name), "namespace: shop", "namespace: "+namespace, 1)
 		}
-		f := newFixture(t, compile.Options{}, in("a", "x"), in("b", "x"), in("b", "yy"), in("c", "x"), in("d", "x"), in("d", "yy"), in("d", "z"))
+		f := newFixture(t, rules.Options{}, in("a", "x"), in("b", "x"), in("b", "yy"), in("c", "x"), in("d", "x"), in("d", "yy"), in("d", "z"))
 		f.compiler.CountNamespaces(2, f.registry)
 		defer f.run()()
 		compare := func(series string) {
@@ -168,7 +168,7 @@ const namespaceHelp = "# HELP routesrv_namespace_problems Problems of objects in
 // TestProblemsAsJSON: the JSON includes the id and the text for the team.
 func TestProblemsAsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, ingress("a"))
+		f := newFixture(t, rules.Options{}, ingress("a"))
 		defer f.run()()
 		text, err := json.Marshal(f.compiler.Problems()[0])
 		if err != nil {
@@ -192,7 +192,7 @@ func TestOneReadDoesNotFloodTheLog(t *testing.T) {
 		for i := range 10 {
 			objects = append(objects, ingress(fmt.Sprintf("z%02d", i)))
 		}
-		f := newFixture(t, compile.Options{}, objects...)
+		f := newFixture(t, rules.Options{}, objects...)
 		defer f.run()()
 		lines := f.log.take()
 		if len(lines) != 201 {
@@ -218,7 +218,7 @@ func TestOneReadDoesNotFloodTheLog(t *testing.T) {
 
 func TestMetricsOfACompilerPassTheLinter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, compile.Options{}, ingress("a"))
+		f := newFixture(t, rules.Options{}, ingress("a"))
 		f.run()()
 		problems, err := testutil.GatherAndLint(f.registry)
 		if err != nil || len(problems) != 0 {

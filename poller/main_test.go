@@ -13,10 +13,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -77,7 +77,7 @@ func (w *world) poller(change func(*settings)) *poller.Poller {
 	return p
 }
 
-// settings are those of a Poller that offers to a separate gate.
+// settings are those of a Poller that offers to a separate publisher.
 func (w *world) settings(change func(*settings)) settings {
 	w.t.Helper()
 	s := settings{Config: poller.Config{
@@ -87,14 +87,14 @@ func (w *world) settings(change func(*settings)) settings {
 		change(&s)
 	}
 	var err error
-	s.Gate, err = gate.New(gate.Config{
-		Sink: w, Guard: s.Guard, Logger: s.Logger.With("component", "poller"), Metrics: gate.NewMetrics(w.registry, "routesrv"),
+	s.Publisher, err = publish.New(publish.Config{
+		Sink: w, Guard: s.Guard, Logger: s.Logger.With("component", "poller"), Metrics: publish.NewMetrics(w.registry, "routesrv"),
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	if s.Served != nil {
-		s.Gate.Restore(gate.Candidate{Table: s.Served})
+		s.Publisher.Restore(publish.Candidate{Table: s.Served})
 	}
 	return s
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/publish"
 )
 
 // Label values.
@@ -73,7 +73,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // show sets the gauges that mirror the status.
-func (m *Metrics) show(s *gate.Progress) {
+func (m *Metrics) show(s *publish.Progress) {
 	for gauge, at := range map[prometheus.Gauge]time.Time{
 		m.started: s.Started, m.initialized: s.Initialized, m.updated: s.Updated,
 	} {

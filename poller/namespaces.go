@@ -8,29 +8,28 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 )
 
 // namespaces counts problems for the namespaces with the most problems: users who create namespaces must not be able to create
 // series without limit.
 type namespaces struct {
-	most  int
-	gauge *prometheus.GaugeVec
-	shown map[[2]string]int // by namespace and reason
+	most   int
+	counts gauges // by namespace and reason
 }
 
 func newNamespaces(most int, reg prometheus.Registerer) *namespaces {
-	n := &namespaces{most: most, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	n := &namespaces{most: most, counts: gauges{vec: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "routesrv_namespace_problems",
 		Help: "Problems of objects in the last read, by namespace and reason, for the namespaces with the most problems " +
 			"(--problem-namespaces); all others together have an empty namespace.",
-	}, []string{"namespace", "reason"})}
-	reg.MustRegister(n.gauge)
+	}, []string{"namespace", "reason"})}}
+	reg.MustRegister(n.counts.vec)
 	return n
 }
 
-// show sets the gauge.
-func (n *namespaces) show(problems []compile.Problem) {
+// show sets the series.
+func (n *namespaces) show(problems []rules.Problem) {
 	totals := make(map[string]int)
 	for i := range problems {
 		if ns := problems[i].Owner.Namespace; ns != "" {
@@ -52,13 +51,5 @@ func (n *namespaces) show(problems []compile.Problem) {
 		}
 		counts[[2]string{ns, string(problems[i].Reason)}]++
 	}
-	for key, count := range counts {
-		n.gauge.WithLabelValues(key[0], key[1]).Set(float64(count))
-	}
-	for key := range n.shown {
-		if counts[key] == 0 {
-			n.gauge.DeleteLabelValues(key[0], key[1])
-		}
-	}
-	n.shown = counts
+	n.counts.show(counts)
 }

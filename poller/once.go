@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -24,12 +24,12 @@ type failure struct {
 // once is one iteration of the loop. It returns the number of consecutive failures, 0 after a success. If down is set, the source
 // is known not to answer, and once does not read.
 func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (failures int) {
-	defer p.cfg.Gate.Tend()
+	defer p.cfg.Publisher.Tend()
 	var f *failure
 	if down == nil {
 		f = p.attempt(ctx, o)
 	} else {
-		p.update(func(s *gate.Progress) { s.LastAttempt = time.Now() })
+		p.update(func(s *publish.Progress) { s.LastAttempt = time.Now() })
 		f = readFailure(down)
 	}
 	switch {
@@ -38,7 +38,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 	case f.reason == failedRead && ctx.Err() != nil:
 		return 0 // the end of the loop is not a failure
 	}
-	p.update(func(s *gate.Progress) {
+	p.update(func(s *publish.Progress) {
 		s.Failures++
 		s.FailedTotal++
 		s.LastError = f.err.Error()
@@ -57,7 +57,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 // attempt reads, compiles, judges and publishes. If it fails or panics, nothing changes.
 func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	start := time.Now()
-	trace := p.beginTrace(start)
+	trace := p.cfg.Trace(start) // before the publisher is told about the read
 	result, seen := resultError, table.Read{}
 	defer func() {
 		reason := ""
@@ -72,8 +72,8 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 		}
 		trace.End(result, reason, kube.Revision(seen.Oldest), kube.Revision(seen.Newest))
 	}()
-	p.update(func(s *gate.Progress) { s.LastAttempt = start })
-	attempt := p.cfg.Gate.Begin()
+	p.update(func(s *publish.Progress) { s.LastAttempt = start })
+	attempt := p.cfg.Publisher.Begin()
 	snapshot, err := p.cfg.Source.Read(ctx, o)
 	if err == nil && snapshot == nil {
 		err = errors.New("the source returned nothing")
@@ -87,8 +87,8 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	seen = readOf(snapshot, o, at)
 	repeated := p.compile(snapshot, seen)
 	trace.Phase(phaseCompile, at, time.Now())
-	result = p.offer(attempt, gate.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}, repeated)
-	p.update(func(s *gate.Progress) {
+	result = p.offer(attempt, publish.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}, repeated)
+	p.update(func(s *publish.Progress) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = seen.Newest
 	})
@@ -122,10 +122,10 @@ func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	return before != nil && before.Equal(p.candidate)
 }
 
-// offer offers the candidate to the gate, and logs the outcome. repeated means that the candidate is the same as in the previous
+// offer offers the candidate to the publisher, and logs the outcome. repeated means that the candidate is the same as in the previous
 // read. The result is the label of the metric.
-func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) (result string) {
-	if served := p.cfg.Gate.Table(); served != nil && served.Equal(c.Table) {
+func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated bool) (result string) {
+	if served := p.cfg.Publisher.Table(); served != nil && served.Equal(c.Table) {
 		c.Table = served // without a change in the source the ETag does not change
 	}
 	start := time.Now()
@@ -134,18 +134,18 @@ func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) (
 		p.cfg.Metrics.duration.WithLabelValues(phasePublish).Observe(time.Since(start).Seconds())
 		p.published(o.Before, o.Now)
 	}
-	if repeated && o.Result != gate.Published {
+	if repeated && o.Result != publish.Published {
 		p.log.Info(LogRoutesNoChange)
 	}
+	if c.Table.Len() == 0 && (o.Now == nil || o.Now.Len() > 0) {
+		p.cfg.Metrics.empty.Inc()
+		p.update(func(s *publish.Progress) { s.EmptyTotal++ })
+		p.log.Info(LogRoutesEmpty)
+	}
 	switch o.Result {
-	case gate.Held:
+	case publish.Held:
 		result = resultHeld
-		if c.Table.Len() == 0 {
-			p.cfg.Metrics.empty.Inc()
-			p.update(func(s *gate.Progress) { s.EmptyTotal++ })
-			p.log.Info(LogRoutesEmpty)
-		}
-	case gate.Unchanged:
+	case publish.Unchanged:
 		result = resultUnchanged
 		p.confirmed(o.Now)
 	default:
@@ -158,9 +158,9 @@ func (p *Poller) offer(attempt *gate.Attempt, c gate.Candidate, repeated bool) (
 // confirmed records that a read has shown the served table. It logs that the first time.
 func (p *Poller) confirmed(t *table.Table) {
 	first := false
-	p.update(func(s *gate.Progress) {
+	p.update(func(s *publish.Progress) {
 		first = s.Initialized.IsZero()
-		s.Initialized, s.Updated = p.cfg.Gate.Times()
+		s.Initialized, s.Updated = p.cfg.Publisher.Times()
 	})
 	if first {
 		p.log.Info(LogRoutesInitialized, describe(t)...)

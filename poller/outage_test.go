@@ -12,12 +12,12 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/gate"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -121,16 +121,16 @@ func testOutage(t *testing.T, mode, how string, interval, length time.Duration) 
 		t.Fatal(err)
 	}
 	published := make(chan *table.Table, 100)
-	compiler, err := poller.NewCompiler(compile.Options{}, nil, nil)
+	compiler, err := poller.NewCompiler(rules.Options{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := gate.New(gate.Config{Sink: &channelSink{to: published}, Halves: compiler})
+	g, err := publish.New(publish.Config{Sink: &channelSink{to: published}, Builder: compiler})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e, err := poller.New(poller.Config{
-		Source: source, Compile: compiler.Compile, Gate: g,
+		Source: source, Compile: compiler.Compile, Publisher: g,
 		Interval: interval, MaxBackoff: 15 * time.Second, ProbeInterval: time.Second,
 	})
 	if err != nil {

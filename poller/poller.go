@@ -1,4 +1,4 @@
-// Package poller produces tables from a source: it reads, compiles, and offers the result to a gate.
+// Package poller produces tables from a source: it reads, compiles, and offers the result to a publisher.
 //
 // A [Poller] reads its source at once, then at every interval, and in between when the source reports a change ([Follower]). A
 // read is complete, or it fails. After a failed read the served table stays, and the next attempt comes after a growing, jittered
@@ -7,7 +7,7 @@
 // A [Compiler] compiles the routes of a snapshot. It keeps the last snapshot to look up addresses, and the list of problems with
 // their start times. It logs each problem when it appears and when it is solved, not on every poll.
 //
-// A panic in the source, the compiler or the gate counts as a failed read: the old table stays, the stack is logged, and the next
+// A panic in the source, the compiler or the publisher counts as a failed read: the old table stays, the stack is logged, and the next
 // read tries again. An unexpected input must not take the table from the fleet, and a process that crashed on it would crash
 // again after the restart.
 //
@@ -23,10 +23,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/pace"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -81,9 +81,9 @@ type Config struct {
 	// panics, it is called again for the next read.
 	Source  Source
 	Compile func(*kube.Snapshot) table.List
-	// Gate receives the tables. Required. Its last-known-good file records Origin as their origin.
-	Gate   *gate.Gate
-	Origin string
+	// Publisher receives the tables. Required. Its last-known-good file records Origin as their origin.
+	Publisher *publish.Publisher
+	Origin    string
 
 	// Interval is the time between the starts of two reads. Default [DefaultInterval], at least 1 ms.
 	Interval time.Duration
@@ -93,8 +93,8 @@ type Config struct {
 	// ProbeInterval is the time between two probes while reads fail, if the source is a [Prober]: as soon as a probe succeeds, a
 	// read follows, and no read comes before. 0 means no probes.
 	ProbeInterval time.Duration
-	// Trace begins the trace of a read, before [gate.Gate.Begin] is called for it. Tables of the read are published before the
-	// trace ends. nil turns tracing off and costs nothing.
+	// Trace begins the trace of a read, before [publish.Publisher.Begin] is called for it. Tables of the read are published before the
+	// trace ends. nil turns tracing off.
 	Trace   func(began time.Time) ReadTrace
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
@@ -109,14 +109,14 @@ type Poller struct {
 	candidate *table.Table // of the last read; owned by Run
 
 	mu     sync.Mutex // guards the fields below
-	status gate.Progress
+	status publish.Progress
 }
 
 // New checks the configuration and fills in its defaults. It starts no goroutine.
 func New(cfg Config) (*Poller, error) {
 	switch {
-	case cfg.Source == nil || cfg.Compile == nil || cfg.Gate == nil:
-		return nil, errors.New("poller: Source, Compile and Gate are required")
+	case cfg.Source == nil || cfg.Compile == nil || cfg.Publisher == nil:
+		return nil, errors.New("poller: Source, Compile and Publisher are required")
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return nil, fmt.Errorf("poller: interval %v: want at least 1ms", cfg.Interval)
 	case cfg.ProbeInterval < 0:
@@ -137,6 +137,9 @@ func New(cfg Config) (*Poller, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
+	if cfg.Trace == nil {
+		cfg.Trace = func(time.Time) ReadTrace { return untraced{} }
+	}
 	return &Poller{
 		cfg: cfg, log: cfg.Logger.With("component", "poller"),
 		recheck: make(chan struct{}, 1),
@@ -147,8 +150,8 @@ func New(cfg Config) (*Poller, error) {
 func (p *Poller) Run(ctx context.Context) error {
 	p.log.Info(LogPollingStarted, "timeout", p.cfg.Interval)
 	defer p.log.Info(LogPollingStopped)
-	defer p.cfg.Gate.Flush()
-	p.update(func(s *gate.Progress) { s.Started = time.Now() })
+	defer p.cfg.Publisher.Flush()
+	p.update(func(s *publish.Progress) { s.Started = time.Now() })
 	changed, wait := p.follow(ctx)
 	defer wait()
 	s := &schedule{timer: time.NewTimer(0)}
@@ -198,7 +201,7 @@ func (p *Poller) read(ctx context.Context, s *schedule, probing *probing) {
 		// Count from the end of the read: another read must not follow at once after one that failed by its deadline.
 		next = s.ended.Add(pace.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
 	}
-	p.update(func(g *gate.Progress) { g.NextAttempt = next })
+	p.update(func(g *publish.Progress) { g.NextAttempt = next })
 	s.at(next)
 }
 
@@ -226,24 +229,24 @@ func (p *Poller) Recheck() {
 }
 
 // Status returns the state of the loop.
-func (p *Poller) Status() gate.Progress {
+func (p *Poller) Status() publish.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
 }
 
 // update changes the status and the series that show it.
-func (p *Poller) update(change func(*gate.Progress)) {
+func (p *Poller) update(change func(*publish.Progress)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.status)
 	p.cfg.Metrics.show(&p.status)
 }
 
-// Accept publishes the held table at once; see [gate.Gate.Accept].
+// Accept publishes the held table at once; see [publish.Publisher.Accept].
 func (p *Poller) Accept(a guard.Acceptance) (*table.Table, error) {
-	before := p.cfg.Gate.Table()
-	t, err := p.cfg.Gate.Accept(a)
+	before := p.cfg.Publisher.Table()
+	t, err := p.cfg.Publisher.Accept(a)
 	if err == nil {
 		p.published(before, t)
 	}

@@ -21,9 +21,9 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		change func(*poller.Config)
 		want   string
 	}{
-		{"no source", func(c *poller.Config) { c.Source = nil }, "Source, Compile and Gate are required"},
+		{"no source", func(c *poller.Config) { c.Source = nil }, "Source, Compile and Publisher are required"},
 		{"no compiler", func(c *poller.Config) { c.Compile = nil }, "required"},
-		{"no gate", func(c *poller.Config) { c.Gate = nil }, "required"},
+		{"no publisher", func(c *poller.Config) { c.Publisher = nil }, "required"},
 		{"negative interval", func(c *poller.Config) { c.Interval = -time.Second }, "interval -1s: want at least 1ms"},
 		{"tiny interval", func(c *poller.Config) { c.Interval = time.Microsecond }, "interval 1µs: want at least 1ms"},
 		{"least interval", func(c *poller.Config) { c.Interval = 1 }, "interval 1ns: want at least 1ms"},

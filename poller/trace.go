@@ -21,11 +21,3 @@ type untraced struct{}
 
 func (untraced) Phase(string, time.Time, time.Time)               {}
 func (untraced) End(string, string, kube.Revision, kube.Revision) {}
-
-// beginTrace begins the trace of a read, before the gate is told about it.
-func (p *Poller) beginTrace(began time.Time) ReadTrace {
-	if p.cfg.Trace == nil {
-		return untraced{}
-	}
-	return p.cfg.Trace(began)
-}

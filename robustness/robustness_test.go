@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/robustness"
 	"github.com/routesrv/routesrv/robustness/clock"
 	"github.com/routesrv/routesrv/robustness/history"
@@ -40,35 +41,50 @@ var binaries world.Binaries
 func TestMain(m *testing.M) {
 	flag.Parse()
 	log.SetOutput(io.Discard) // net/http logs complaints about duplicate answers there
-	dir, err := os.MkdirTemp("", "robustness")
-	if err != nil {
+	remove, err := build()
+	code := 1
+	if err == nil {
+		code = m.Run()
+	} else {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
 	}
-	args := []string{"build", "-o", dir}
+	remove()
+	os.Exit(code)
+}
+
+// build builds the binaries, and returns what removes them.
+func build() (remove func(), err error) {
 	// A changed package time requires rebuilding everything, including the standard library: this takes minutes, which only a
 	// long run justifies.
 	steps := *long > 0 || *soak > 0 || *file != ""
+	var dir string
 	if steps {
-		overlay, err := clock.Overlay(context.Background(), dir)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		args = append(args, "-overlay", overlay)
+		dir, remove, err = withClock()
+	} else {
+		dir, remove, err = programs.Build("..", programs.Race, "routesrv", "dataplane-client")
 	}
+	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client"), Clock: steps}
+	return remove, err
+}
+
+// withClock builds the programs with a clock that the runs can set.
+func withClock() (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp("", "robustness"); err != nil {
+		return "", func() {}, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	overlay, err := clock.Overlay(context.Background(), dir)
+	if err != nil {
+		return "", remove, err
+	}
+	args := []string{"build", "-o", dir, "-overlay", overlay}
 	if *soak == 0 { // the race detector distorts measurements of memory
 		args = append(args, "-race")
 	}
-	out, err := exec.Command("go", append(args, "../cmd/routesrv", "../cmd/dataplane-client")...).CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v: %s", err, out)
-		os.Exit(1)
+	if out, err := exec.Command("go", append(args, "../cmd/routesrv", "../cmd/dataplane-client")...).CombinedOutput(); err != nil {
+		return "", remove, fmt.Errorf("build: %w: %s", err, out)
 	}
-	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client"), Clock: steps}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	return dir, remove, nil
 }
 
 // TestGuaranteesHold runs fleets under faults and validates what every client received. Without arguments there are three short

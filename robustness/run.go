@@ -358,7 +358,7 @@ func Summary(h *history.History) string {
 		switch e.Name {
 		case "killed":
 			faults[strings.TrimSpace("killed "+e.Args)]++
-		case "held", "accept", "mode":
+		case "held", "kept", "accept", "mode":
 			faults[e.Name]++
 		}
 	}

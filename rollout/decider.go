@@ -30,7 +30,7 @@ type Decision struct {
 // Decider decides which mode is in force. It is not safe for concurrent use.
 //
 // The setting at the start is not a switch and is not gated: a restarting pod of a fleet in Exec must come up in Exec. If the
-// whole fleet read the cluster for the time of the gate, that would be a stampede. Later, each call of Decide checks the setting
+// whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the setting
 // again, so that a refused switch happens as soon as nothing speaks against it.
 type Decider struct {
 	name string // of the member
@@ -84,6 +84,6 @@ func (d *Decider) refuse(asked Mode, e Evidence) string {
 	}
 	override := d.setting
 	override.Override = true
-	return fmt.Sprintf("switch from %s to Exec refused by the gate: %s; it is made when the gate is ready, or at once with mode %q",
+	return fmt.Sprintf("switch from %s to Exec refused by the cutover check: %s; it is made when the cutover check is ready, or at once with mode %q",
 		d.mode, r.Reason, override)
 }

@@ -69,7 +69,7 @@ func TestSwitchToExecIsRefusedUntilTheGateIsReady(t *testing.T) {
 		}
 	}
 	if got := d.Decide(clean); got.Mode != rollout.Exec || got.Refused != "" {
-		t.Errorf("with a gate that is ready: got %+v, want Exec", got)
+		t.Errorf("with a cutover check that is ready: got %+v, want Exec", got)
 	}
 	if got := d.Decide(rollout.Evidence{Differences: 1}); got.Mode != rollout.Exec {
 		t.Errorf("after the switch: got %+v, want Exec to stay", got)

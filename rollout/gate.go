@@ -12,7 +12,7 @@ const (
 	DefaultMinComparisons = 100
 )
 
-// GatePolicy says what the gate does.
+// GatePolicy says what the cutover check does.
 type GatePolicy uint8
 
 // The policies.
@@ -54,7 +54,7 @@ type Evidence struct {
 	Trouble     string        // why no comparison can be made now; empty if it can
 }
 
-// Readiness is the answer of a gate.
+// Readiness is the answer of a cutover check.
 type Readiness struct {
 	Ready  bool
 	Reason string // why not; empty if it is ready

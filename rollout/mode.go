@@ -49,12 +49,12 @@ type Setting struct {
 	Mode Mode
 	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
-	// Override switches to Exec even if the gate refuses. It is used only with Exec.
+	// Override switches to Exec even if the cutover check refuses. It is used only with Exec.
 	Override bool
 }
 
 // SettingForms lists the forms that [ParseSetting] accepts, for help and messages.
-const SettingForms = "False, Pre, Exec, Exec:25% (a share of the fleet), or Exec! and Exec:25%! (past the gate)"
+const SettingForms = "False, Pre, Exec, Exec:25% (a share of the fleet), or Exec! and Exec:25%! (past the cutover check)"
 
 // ParseSetting parses a mode in one of the [SettingForms], in upper or lower case, with surrounding space.
 func ParseSetting(s string) (Setting, error) {

@@ -6,7 +6,7 @@
 //   - [Mode] says where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%";
 //     [Setting.For] returns its mode for one data plane. [ShareBy] selects which of its names counts for a share.
 //   - [GateConfig] says whether the comparisons of Pre allow a cutover.
-//   - [Decider] checks the requested mode against the gate and against what this data plane can do. It decides which mode is in
+//   - [Decider] checks the requested mode against the cutover check and against what this data plane can do. It decides which mode is in
 //     force and, if that is not the requested one, says why and what to do.
 //   - [Fallback] decides when a data plane in Exec without an answering route server starts to read the cluster, and when it
 //     stops.
@@ -15,7 +15,7 @@
 //
 // Raising the share of a setting only adds data planes to Exec, and lowering it only removes some. Membership is the same in
 // every process and after every restart. Where the share goes by nodes, it also survives a rollout of a Deployment, which renames
-// every pod. If the gate refuses a switch to Exec, the current mode stays in force. A data plane starts to read the cluster only
+// every pod. If the cutover check refuses a switch to Exec, the current mode stays in force. A data plane starts to read the cluster only
 // in its own slot of the fallback window. The slots of a fleet are spread evenly over the window, so that the loss of a route
 // server does not bring back the load that it removes.
 //

@@ -1,10 +1,13 @@
 package table
 
 import (
+	"bytes"
 	"iter"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/klauspost/compress/s2"
 )
 
 // Block boundaries depend on hashes of ids, not on counting from the start: adding or removing a route moves no boundary except
@@ -16,73 +19,99 @@ const (
 	meanBlock = 512
 	// maxBlock limits blocks whose ids happen to have no boundary, or were chosen that way.
 	maxBlock = 4 * meanBlock
+	// pieceSize is how much text of a block is in memory at once for a reader of its pieces.
+	pieceSize = 32 << 10
 )
 
-// Block is a run of adjacent routes of a [List]. It is immutable and shared by all lists that have the same routes there: an equal
-// pointer means an equal text. It may be packed ([List.Packed]). All methods are safe for concurrent use.
+// Block is a run of adjacent routes of a [List]. It is immutable and shared by all lists that have the same routes there:
+// an equal pointer means an equal text. All methods are safe for concurrent use.
+//
+// The text is compressed with S2: it needs a tenth of the memory, and unpacks faster than SHA-256 can read it.
 type Block struct {
-	routes []*Route // sorted by id, never empty; nil if packed
-	packed *packed  // replaces routes
+	pieces [][]byte // unpack to the text: each to pieceSize bytes, and the last one to the rest
+	lines  []line   // one for each route, never empty
+	hosts  []string // the distinct Hosts of the routes
+	first  string   // id of the first route
 	bytes  int      // length of the text
 	starts bool     // its first route always begins a block
 
-	hosts func() []string // computed on first demand
 	zones func() []string // computed on first demand
 	zoned sync.Map        // zone to *Block, built on first demand
-
-	checksum func() uint32 // of the text, computed on first demand
 }
 
-// newBlock takes ownership of routes, which must be sorted, checked and not empty.
+// line is what a block has of a route in addition to the text.
+type line struct {
+	end     int // in the text
+	backend int32
+	hosts   int32 // index in hosts
+}
+
+// newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
 func newBlock(routes []*Route) *Block {
-	b := &Block{routes: routes, bytes: len(routes) - 1, starts: startsBlock(routes[0].ID)}
+	b := &Block{lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID), starts: startsBlock(routes[0].ID)}
+	b.bytes = len(routes) - 1
 	for _, r := range routes {
 		b.bytes += len(r.Text)
 	}
-	return wrap(b)
-}
-
-// wrap sets the functions that compute facts about the routes of a block on first demand.
-func wrap(b *Block) *Block {
-	b.hosts = sync.OnceValue(func() []string {
-		hosts := hostAlternatives(b.Routes())
-		if b.packed != nil {
-			return owned(hosts)
+	text := make([]byte, 0, b.bytes)
+	hosts := make(map[string]int32)
+	for i, r := range routes {
+		if i > 0 {
+			text = append(text, '\n')
 		}
-		return hosts
-	})
+		text = append(text, r.Text...)
+		at, known := hosts[r.Hosts]
+		if !known {
+			at = int32(len(b.hosts))
+			hosts[r.Hosts] = at
+			b.hosts = append(b.hosts, strings.Clone(r.Hosts))
+		}
+		b.lines[i] = line{end: len(text), backend: r.Backend, hosts: at}
+	}
+	packed := make([]byte, s2.MaxEncodedLen(min(len(text), pieceSize)))
+	for piece := range slices.Chunk(text, pieceSize) {
+		b.pieces = append(b.pieces, bytes.Clone(s2.Encode(packed, piece)))
+	}
 	b.zones = sync.OnceValue(func() []string { return zonesOf(b.Routes()) })
-	b.checksum = sync.OnceValue(b.sum)
 	return b
 }
 
-// Routes returns the routes, sorted by id. The slice may be shared: it must not be changed. A packed block unpacks them on
-// each call.
-func (b *Block) Routes() []*Route {
-	if b.packed != nil {
-		return b.packed.unpack(b.bytes, nil)
+// unpacked decompresses a piece into dst, which grows if necessary.
+func unpacked(dst, piece []byte) []byte {
+	text, err := s2.Decode(dst[:cap(dst)], piece)
+	if err != nil {
+		panic("table: a block does not unpack: " + err.Error()) // memory is damaged
 	}
-	return b.routes
+	return text
 }
 
-// Packed reports whether the block is packed.
-func (b *Block) Packed() bool { return b.packed != nil }
+// Routes returns new routes, sorted by id. Each call unpacks them.
+func (b *Block) Routes() []*Route { return b.ofHosts(func(string) bool { return true }) }
+
+// ofHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
+func (b *Block) ofHosts(keep func(hosts string) bool) []*Route {
+	kept := make([]bool, len(b.hosts))
+	for i, hosts := range b.hosts {
+		kept[i] = keep(hosts)
+	}
+	if !slices.Contains(kept, true) {
+		return nil
+	}
+	text := b.AppendText(nil)
+	routes := make([]*Route, 0, len(b.lines))
+	begin := 0
+	for _, l := range b.lines {
+		if kept[l.hosts] {
+			own := string(text[begin:l.end]) // a copy, so that a route that is kept keeps no block
+			routes = append(routes, &Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts], Backend: l.backend})
+		}
+		begin = l.end + 1 // without the newline
+	}
+	return routes
+}
 
 // Len returns the number of routes.
-func (b *Block) Len() int {
-	if b.packed != nil {
-		return b.packed.count
-	}
-	return len(b.routes)
-}
-
-// first returns the id of the first route.
-func (b *Block) first() string {
-	if b.packed != nil {
-		return b.packed.first
-	}
-	return b.routes[0].ID
-}
+func (b *Block) Len() int { return len(b.lines) }
 
 // Bytes returns the length of the text that AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
@@ -90,45 +119,23 @@ func (b *Block) Bytes() int { return b.bytes }
 // AppendText appends the lines of the block, joined by "\n", without a trailing one. The canonical text of a table consists of
 // the texts of its blocks, joined in the same way.
 func (b *Block) AppendText(dst []byte) []byte {
-	if b.packed != nil {
-		return b.packed.appendText(dst, b.bytes)
-	}
-	for i, r := range b.routes {
-		if i > 0 {
-			dst = append(dst, '\n')
-		}
-		dst = append(dst, r.Text...)
+	dst = slices.Grow(dst, b.bytes)
+	for _, piece := range b.pieces {
+		n := len(dst)
+		dst = dst[:n+len(unpacked(dst[n:n:cap(dst)], piece))]
 	}
 	return dst
 }
 
-// Pieces yields the text that AppendText appends, in order, in pieces of at most 32 KiB or one route. A piece is valid only until
-// the next one: all are in the buffer, which grows if necessary. So many slow readers do not each hold a copy of a block.
+// Pieces yields the text that AppendText appends, in order, in pieces of at most 32 KiB. A piece is valid only until the next one: all
+// are in the buffer, which grows if necessary. So many slow readers do not each hold a copy of a block.
 func (b *Block) Pieces(buffer *[]byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		if b.packed != nil {
-			for _, piece := range b.packed.pieces {
-				if *buffer = unpacked(*buffer, piece); !yield(*buffer) {
-					return
-				}
+		for _, piece := range b.pieces {
+			if *buffer = unpacked(*buffer, piece); !yield(*buffer) {
+				return
 			}
-			return
 		}
-		piece := (*buffer)[:0]
-		defer func() { *buffer = piece }()
-		for i, r := range b.routes {
-			if len(piece)+1+len(r.Text) > pieceSize && len(piece) > 0 {
-				if !yield(piece) {
-					return
-				}
-				piece = piece[:0]
-			}
-			if i > 0 {
-				piece = append(piece, '\n')
-			}
-			piece = append(piece, r.Text...)
-		}
-		yield(piece)
 	}
 }
 
@@ -140,37 +147,19 @@ func (b *Block) zone(zone string) *Block {
 	if z, ok := b.zoned.Load(zone); ok {
 		return z.(*Block)
 	}
-	z, _ := b.zoned.LoadOrStore(zone, b.makeZone(zone))
+	differs := false
+	routes := b.Routes()
+	for _, r := range routes {
+		if text := zoneText(r, zone); text != r.Text {
+			r.Text, differs = text, true
+		}
+	}
+	made := b
+	if differs {
+		made = newBlock(routes)
+	}
+	z, _ := b.zoned.LoadOrStore(zone, made)
 	return z.(*Block)
-}
-
-func (b *Block) makeZone(zone string) *Block {
-	var routes []*Route // nil until a route differs
-	var scratch []endpoint
-	all := b.Routes()
-	for i, r := range all {
-		if r.Backend == 0 {
-			continue
-		}
-		var text string
-		if text, scratch = zoneText(r, zone, scratch[:0]); text == r.Text {
-			continue
-		}
-		if routes == nil {
-			routes = slices.Clone(all)
-		}
-		own := *r
-		own.Text, own.ID = text, text[:len(r.ID)]
-		routes[i] = &own
-	}
-	if routes == nil {
-		return b
-	}
-	z := newBlock(routes)
-	if b.packed != nil {
-		return new(packer).pack(z)
-	}
-	return z
 }
 
 // cut splits routes into blocks. The first route must begin a block.
@@ -178,12 +167,12 @@ func cut(dst []*Block, routes []*Route) []*Block {
 	start := 0
 	for i := range routes {
 		if endsBlock(routes[start:i], routes[i]) {
-			dst = append(dst, newBlock(slices.Clone(routes[start:i])))
+			dst = append(dst, newBlock(routes[start:i]))
 			start = i
 		}
 	}
 	if start < len(routes) {
-		dst = append(dst, newBlock(slices.Clone(routes[start:])))
+		dst = append(dst, newBlock(routes[start:]))
 	}
 	return dst
 }
@@ -202,54 +191,8 @@ func startsBlock(id string) bool {
 	return h%meanBlock == 0
 }
 
-// different returns the blocks that are in only one of two lists.
-func different(before, after []*Block) (was, is []*Block) {
-	for len(before) > 0 && len(after) > 0 {
-		a, b := before[0], after[0]
-		if a == b {
-			before, after = before[1:], after[1:]
-			continue
-		}
-		first, second := a.first(), b.first()
-		if first <= second {
-			was, before = append(was, a), before[1:]
-		}
-		if second <= first {
-			is, after = append(is, b), after[1:]
-		}
-	}
-	return append(was, before...), append(is, after...)
-}
-
-// union returns the distinct strings of all blocks, sorted, in a new slice.
-func union(blocks []*Block, of func(*Block) []string) []string {
-	if len(blocks) <= fewBlocks {
-		var all []string
-		for _, b := range blocks {
-			all = append(all, of(b)...)
-		}
-		slices.Sort(all) // cheaper than a map for so few strings
-		return slices.Compact(all)
-	}
-	distinct := make(map[string]struct{})
-	for _, b := range blocks {
-		for _, s := range of(b) {
-			distinct[s] = struct{}{}
-		}
-	}
-	return slices.Sorted(maps.Keys(distinct))
-}
-
-// equal reports whether both blocks have the same routes.
+// equal reports whether both blocks have the same routes: the same text has the same pieces.
 func (b *Block) equal(o *Block) bool {
-	if b == o {
-		return true
-	}
-	if b.Len() != o.Len() || b.bytes != o.bytes || b.first() != o.first() {
-		return false
-	}
-	if b.packed != nil && o.packed != nil {
-		return b.packed.equal(o.packed)
-	}
-	return slices.EqualFunc(b.Routes(), o.Routes(), func(a, b *Route) bool { return a == b || *a == *b })
+	return b == o || b.bytes == o.bytes && slices.Equal(b.lines, o.lines) && slices.Equal(b.hosts, o.hosts) &&
+		slices.EqualFunc(b.pieces, o.pieces, bytes.Equal)
 }

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
 )
-
-// errTotal means that the document as a whole is too large.
-var errTotal = errors.New("all routes together")
 
 // ErrTooLarge means that a document, a delta or a file exceeds the reader's limit.
 var ErrTooLarge = errors.New("table is too large")
@@ -26,60 +24,65 @@ const (
 	definitionShare = 64
 	leastDefinition = 1 << 20
 	mostDefinition  = 4 << 20
+	// decodePiece is how much of the input is processed at once.
+	decodePiece = 64 << 10
+	// maxKnownID limits the search for the end of an id.
+	maxKnownID = 4096
 )
 
-// Decoder builds a table from an eskip document while the document arrives, so that the memory is that of the table and not of
-// several copies. [Decoder.Write] accepts pieces of any size, and parses each definition when its end has arrived. It accepts the
-// same documents, and returns the same routes, as [Parse]. It is not safe for concurrent use.
+// Decoder builds a table from an eskip document while the document arrives, so that the whole text is never in
+// memory. [Decoder.Write] accepts pieces of any size, and parses each definition when its end has arrived. It is not safe for
+// concurrent use.
+//
+// A definition that is a line of a canonical text ("id: expression;") keeps its text, whatever the spelling of the expression; every
+// other definition is printed again. So a canonical document keeps its bytes and its digest. This holds for everything that a route
+// server sends and WriteFile writes: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as
+// Host(/^(a)$/).
 type Decoder struct {
-	limit  int64
-	base   *Table // its routes are reused where the text is the same; may be nil
-	cursor cursor // in base
+	limit int64
+	base  *Table  // may be nil
+	known *Lookup // in base, whose routes need no parsing where the text is the same; nil without a base
 
-	read      int64  // bytes of text
-	charged   int64  // against the limit
-	buf       []byte // the received part of the current definition and what follows it
-	reader    eskip.Reader
-	at        int // offset in buf up to which it was scanned
-	state     scanState
-	separate  bool     // a definition has ended: a newline comes next in the canonical form
-	canonical bool     // so far
-	routes    []*Route // when packing, only those after the packed blocks
-	last      string   // id of the last route
-	count     int      // of routes
-	printed   []*Route // the routes whose text differs from the document's
-	packing   *packing // nil if blocks are not packed
-	leaving   *leaving // nil if an error in one definition is one of the document
-	err       error    // why there will be no table; the remaining input is only counted
+	read    int64  // bytes of text
+	charged int64  // against the limit
+	buf     []byte // the received part of the current definition and what follows it
+	wait    int    // length of buf from which on to look for the end of the definition
+	reader  eskip.Reader
+
+	sorted bool     // so far
+	blocks []*Block // finished, and final as long as the document is sorted
+	routes []*Route // behind the blocks
+	last   string   // id of the last route
+	count  int      // of routes
+
+	leaving *leaving // nil if an error in one definition is one of the document
+	err     error    // why there will be no table; the remaining input is only counted
 }
-
-// scanState is the lexical state of a byte.
-type scanState uint8
-
-const (
-	scanPlain scanState = iota
-	scanSlash           // after a slash that begins a comment or an expression
-	scanComment
-	scanDouble
-	scanBacktick
-	scanRegexp
-	scanClass // of characters, in an expression
-
-	scanEscaped scanState = 1 << 7 // added to one of the four above: the next byte has no special meaning
-)
 
 // NewDecoder returns a decoder for a document of at most limit bytes. A route counts as its text plus 96 bytes, the first ten
 // thousand only as their text. base is a table that the document probably resembles; it may be nil.
 func NewDecoder(base *Table, limit int64) *Decoder {
-	d := &Decoder{limit: limit, base: base, canonical: true}
+	d := &Decoder{limit: limit, base: base, sorted: true}
 	if base != nil {
-		d.cursor.blocks = base.list.blocks
+		d.known = base.list.Lookup()
 	}
 	return d
 }
 
-// decodePiece is how much of the input is processed at once.
-const decodePiece = 64 << 10
+// Parse returns the routes of an eskip document in the order of the document: those of a [Decoder]. The error is the one of the
+// parser, or about an id; New detects duplicate ids.
+func Parse(text string) ([]Route, error) {
+	d := NewDecoder(nil, math.MaxInt64)
+	_, _ = d.Write([]byte(text)) // end reports its error
+	if err := d.end(); err != nil {
+		return nil, err
+	}
+	var routes []Route
+	for _, r := range d.all() {
+		routes = append(routes, *r)
+	}
+	return routes, nil
+}
 
 // Write processes the next bytes of the document. It returns ErrTooLarge, also from all later calls. A document that does not
 // parse is not an error here, so that its digest can be computed: [Decoder.Table] reports it.
@@ -92,7 +95,7 @@ func (d *Decoder) Write(p []byte) (int, error) {
 			break
 		}
 		d.buf = append(d.buf, piece...)
-		if err := d.definitions(); err != nil {
+		if err := d.definitions(false); err != nil {
 			d.fail(err)
 		}
 	}
@@ -107,250 +110,149 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.routes, d.printed, d.base, d.cursor, d.packing = nil, nil, nil, nil, cursor{}, nil
+	d.buf, d.routes, d.blocks, d.base, d.known = nil, nil, nil, nil, nil
 }
 
-// definitions takes the complete definitions out of buf.
-func (d *Decoder) definitions() error {
-	rest := d.skipped(d.buf)
-	for len(rest) > 0 {
-		if d.separate {
-			d.separate = false
-			if rest[0] == '\n' {
-				rest = rest[1:]
-				continue
-			}
-			d.canonical = false
-		}
-		r := d.known(rest)
-		if r == nil {
-			end := d.scan(rest)
-			if end < 0 {
-				most := min(max(d.limit/definitionShare, leastDefinition), mostDefinition)
-				if int64(len(rest)) <= most {
-					break
-				}
-				n, err := d.leaveOut(rest, len(rest), fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, most))
-				if err != nil {
-					return err
-				}
-				rest = d.skipped(rest[n:])
-				continue
-			}
-			if r = d.known(rest[:end]); r == nil {
-				if err := d.parse(string(rest[:end])); err != nil {
-					if end, err = d.leaveOut(rest, end, err); err != nil {
-						return err
-					}
-				} else {
-					d.separate = true
-				}
-				rest = rest[end:]
-				continue
-			}
-		}
-		if err := d.add(r); err != nil {
+// definitions takes the complete definitions out of buf; all of it at the end of the document.
+func (d *Decoder) definitions(end bool) error {
+	rest := d.buf
+	for {
+		rest = bytes.TrimLeft(d.skipped(rest), "\n")
+		n, err := d.definition(rest, end)
+		if err != nil {
 			return err
 		}
-		d.separate = true
-		rest = rest[len(r.Text):]
+		if n == 0 {
+			d.buf = d.buf[:copy(d.buf, rest)]
+			return nil
+		}
+		rest, d.wait = rest[n:], 0
 	}
-	if len(rest) < len(d.buf) {
-		d.buf = d.buf[:copy(d.buf, rest)]
-	}
-	return nil
 }
 
-// known returns the route of base that b begins with, or nil if there is none or if that is not clear yet.
-func (d *Decoder) known(b []byte) *Route {
-	if d.at > 0 || len(d.cursor.blocks) == 0 {
+// definition adds the route of the definition that rest begins with, or leaves it out. It returns the length of what it has used, 0 if
+// the end of the definition has not arrived. The last definition of a document may lack a semicolon, or be nothing but comments.
+func (d *Decoder) definition(rest []byte, last bool) (int, error) {
+	if r := d.knownRoute(rest); r != nil {
+		return len(r.Text), d.add(r)
+	}
+	most := min(max(d.limit/definitionShare, leastDefinition), mostDefinition)
+	long := int64(len(rest)) > most
+	end := -1
+	if long || last || len(rest) >= d.wait {
+		end, _, _ = scan(rest)
+	}
+	switch {
+	case end >= 0:
+	case long:
+		return d.leaveOut(rest, len(rest), fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, most))
+	case last:
+		end = len(rest)
+	default:
+		d.wait = 2 * len(rest) // so that a long definition in short pieces is not scanned for each of them
+		return 0, nil
+	}
+	routes, err := parseDefinition(&d.reader, string(rest[:end]))
+	if err != nil {
+		return d.leaveOut(rest, end, err)
+	}
+	for _, r := range routes {
+		if err := d.add(r); err != nil {
+			return 0, err
+		}
+	}
+	return end, nil
+}
+
+// knownRoute returns the route of base that b begins with, or nil if there is none or if that is not clear yet.
+func (d *Decoder) knownRoute(b []byte) *Route {
+	if d.known == nil {
 		return nil
 	}
 	end := bytes.IndexByte(b[:min(len(b), maxKnownID)], ':')
 	if end < 0 {
 		return nil
 	}
-	r := d.seek(string(b[:end]))
-	if r != nil && bytes.HasPrefix(b, []byte(r.Text)) {
+	if r := d.known.Get(string(b[:end])); r != nil && bytes.HasPrefix(b, []byte(r.Text)) {
 		return r
 	}
 	return nil
 }
 
-// maxKnownID limits the search for the end of an id.
-const maxKnownID = 4096
-
-// seek returns the route of base with the id, or nil. It only moves forward, because documents are sorted.
-func (d *Decoder) seek(id string) *Route {
-	for len(d.cursor.blocks) > 1 && d.cursor.blocks[1].first() <= id {
-		d.cursor.nextBlock()
-	}
-	for r := d.cursor.route(); r != nil && r.ID <= id; r = d.cursor.route() {
-		if r.ID == id {
-			return r
-		}
-		d.cursor.next()
-	}
-	return nil
-}
-
-// scan finds the end of the definition at the beginning of b, continuing where the last call stopped. It returns the offset after
-// its semicolon, or -1 if that has not arrived. It knows as much of the language as [scanDefinition], plus comments.
-func (d *Decoder) scan(b []byte) int {
-	state := d.state
-	for i := d.at; i < len(b); i++ {
-		c := b[i]
-		if state&scanEscaped != 0 {
-			state &^= scanEscaped
-			continue
-		}
-	again:
-		switch state {
-		case scanPlain:
-			switch c {
-			case '"':
-				state = scanDouble
-			case '`':
-				state = scanBacktick
-			case '/':
-				state = scanSlash
-			case ';':
-				d.at, d.state = 0, scanPlain
-				return i + 1
-			}
-		case scanSlash:
-			if state = scanRegexp; c != '/' {
-				goto again
-			}
-			state = scanComment
-		case scanComment:
-			if c == '\n' {
-				state = scanPlain
-			}
-		default:
-			state = scanLiteral(state, c)
-		}
-	}
-	d.at, d.state = len(b), state
-	return -1
-}
-
-// scanLiteral returns the state after a byte of a literal.
-func scanLiteral(state scanState, c byte) scanState {
-	switch {
-	case c == '\\':
-		return state | scanEscaped
-	case state == scanDouble && c == '"', state == scanBacktick && c == '`', state == scanRegexp && c == '/':
-		return scanPlain
-	case state == scanRegexp && c == '[':
-		return scanClass
-	case state == scanClass && c == ']':
-		return scanRegexp
-	}
-	return state
-}
-
 // add adds a route.
 func (d *Decoder) add(r *Route) error {
-	if d.count > 0 && r.ID <= d.last {
-		d.canonical = false
-	}
+	d.sorted = d.sorted && (d.count == 0 || r.ID > d.last)
 	charge := int64(len(r.Text) + 1)
 	if d.count++; d.count > freeRoutes {
 		charge += routeCharge
 	}
 	if d.charged += charge; d.charged-1 > d.limit { // there is one newline less than routes
-		return fmt.Errorf("%w: %w: %d routes come to more than %d bytes, with %d for each beside its text", errTotal, ErrTooLarge, d.count,
-			d.limit, routeCharge)
+		return fmt.Errorf("all routes together: %w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge,
+			d.count, d.limit, routeCharge)
 	}
-	if d.packing != nil && d.canonical && endsBlock(d.routes, r) {
-		if err := d.pack(); err != nil {
-			return err
-		}
+	if d.sorted && endsBlock(d.routes, r) {
+		d.endBlock()
 	}
 	d.routes, d.last = append(d.routes, r), r.ID
 	return nil
 }
 
+// endBlock turns the routes into a block.
+func (d *Decoder) endBlock() {
+	if len(d.routes) > 0 {
+		d.blocks = append(d.blocks, newBlock(d.routes))
+		clear(d.routes)
+		d.routes = d.routes[:0]
+	}
+}
+
 // Table returns the table of the document, which must be complete, with the arguments of [New]. The table shares common parts
 // with base. The error comes from the parser or New, or is ErrTooLarge.
 func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
-	if d.err == nil && len(d.buf) > 0 {
-		d.canonical = false
-		if err := d.remainder(); err != nil {
-			d.fail(err)
-		}
-	}
-	if d.err != nil {
-		return nil, d.err
-	}
-	if !d.separate && len(d.routes) > 0 {
-		d.canonical = false // a newline at the end
-	}
-	t, err := d.table(revision, at)
-	d.fail(errors.New("the table of this document was taken already"))
-	return t, err
-}
-
-func (d *Decoder) table(revision uint64, at time.Time) (*Table, error) {
-	if d.packing != nil {
-		return d.packedTable(revision, at)
-	}
-	routes, base := d.routes, d.base
-	if !d.canonical {
-		return d.printedUsable(routes, revision, at)
-	}
-	if base == nil {
-		list, err := NewList(routes)
-		if err != nil {
-			return nil, err
-		}
-		return Of(list, revision, at), nil
-	}
-	list, err := base.list.With(changesTo(base.list, routes))
-	if err != nil {
+	if err := d.end(); err != nil {
 		return nil, err
 	}
+	list, err := d.list()
+	if err != nil {
+		d.fail(err)
+		return nil, err
+	}
+	base := d.base
+	if base != nil {
+		list.share(base.list)
+	}
+	d.fail(errors.New("the table of this document was taken already"))
 	return base.Next(list, revision, at), nil
 }
 
-// printedTable returns the table of a document in another form: it prints all routes again, except those already printed. Those
-// are not parsed again: that would escape a control character in an expression a second time.
-func printedTable(routes, printed []*Route, revision uint64, at time.Time) (*Table, error) {
-	all := make([]*Route, len(routes))
-	for i, r := range routes {
-		if len(printed) > 0 && printed[0] == r {
-			all[i], printed = r, printed[1:]
-			continue
+// end parses what is left of the document.
+func (d *Decoder) end() error {
+	if d.err == nil {
+		if err := d.definitions(true); err != nil {
+			d.fail(err)
 		}
-		parsed, err := eskip.Parse(r.Text)
-		if err != nil || len(parsed) != 1 {
-			return nil, fmt.Errorf("parse %.100q again: %d routes: %w", r.Text, len(parsed), err)
-		}
-		own := NewRoute(parsed[0])
-		all[i] = &own
 	}
-	list, err := NewList(all)
-	if err != nil {
-		return nil, err
-	}
-	return Of(list, revision, at), nil
+	return d.err
 }
 
-// changesTo returns the arguments for [List.With] that turn a list into sorted routes.
-func changesTo(base List, routes []*Route) (upserts []*Route, deletes []string) {
-	for was := range base.All() {
-		for len(routes) > 0 && routes[0].ID < was.ID {
-			upserts, routes = append(upserts, routes[0]), routes[1:]
-		}
-		switch {
-		case len(routes) == 0 || routes[0].ID != was.ID:
-			deletes = append(deletes, was.ID)
-			continue
-		case routes[0] != was:
-			upserts = append(upserts, routes[0])
-		}
-		routes = routes[1:]
+// list returns the list of the routes.
+func (d *Decoder) list() (List, error) {
+	if d.sorted {
+		d.endBlock()
+		return newList(d.blocks), d.leaving.enough(d.count)
 	}
-	return append(upserts, routes...), deletes
+	all, err := d.leaving.lastOfEach(d.all())
+	if err != nil {
+		return List{}, err
+	}
+	return NewList(all)
+}
+
+// all returns the routes in the order of the document.
+func (d *Decoder) all() []*Route {
+	var all []*Route
+	for _, b := range d.blocks {
+		all = append(all, b.Routes()...)
+	}
+	return append(all, d.routes...)
 }

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -31,11 +33,47 @@ func decodeWith(d *table.Decoder, text string, n int) (*table.Table, error) {
 	return d.Table(7, time.Unix(1, 0))
 }
 
-// parsed returns what Parse and New make of a document.
+// definitions splits a document that parses into its definitions, with nothing but the parser: where one ends, another one can follow.
+func definitions(text string) []string {
+	const next = "next: * -> <shunt>;"
+	var all []string
+	for end := 0; end < len(text); end++ {
+		if text[end] != ';' {
+			continue
+		}
+		routes, err := eskip.Parse(text[:end+1] + next)
+		if err == nil && len(routes) > 0 && routes[len(routes)-1].Id == "next" {
+			all, text, end = append(all, text[:end+1]), text[end+1:], -1
+		}
+	}
+	return append(all, text)
+}
+
+// parsed returns the table of a document, which the parser reads as a whole: definitions that are lines of canonical text keep their
+// text, all others are printed.
 func parsed(text string) (*table.Table, error) {
-	routes, err := table.Parse(text)
+	all, err := eskip.Parse(text)
 	if err != nil {
 		return nil, err
+	}
+	var routes []table.Route
+	for _, definition := range definitions(text) {
+		definition = strings.TrimLeft(definition, "\n")
+		own, err := eskip.Parse(definition)
+		if err != nil || len(own) > 1 {
+			return nil, fmt.Errorf("definition %q: %d routes: %w", definition, len(own), err)
+		}
+		for _, r := range own {
+			line := table.Route{Text: definition}
+			route, ok := line.Reread(r)
+			if !ok {
+				route = table.NewRoute(r)
+			}
+			routes = append(routes, route)
+		}
+	}
+	if len(routes) != len(all) {
+		return nil, fmt.Errorf("%d definitions, want %d", len(routes), len(all))
 	}
 	return table.New(routes, 7, time.Unix(1, 0))
 }
@@ -48,32 +86,32 @@ func routesOf(t *table.Table) []table.Route {
 	return all
 }
 
-// sameAsParse checks that a Decoder and Parse agree about a document, however it arrives and whatever it has in common with the
-// base.
+// sameAsParse checks that a Decoder, and Parse, agree with the parser about a document, however it arrives and whatever it has in
+// common with the base.
 func sameAsParse(t *testing.T, base *table.Table, text string) {
 	t.Helper()
 	want, wantErr := parsed(text)
-	bases := []*table.Table{nil, base}
-	if base != nil {
-		bases = append(bases, table.Of(base.Routes().Packed(), 1, at))
+	routes, err := table.Parse(text)
+	if _, parserErr := eskip.Parse(text); (err == nil) != (parserErr == nil) && !errors.Is(err, table.ErrInvalidID) {
+		t.Fatalf("Parse: error %v, the parser gives %v, of %q", err, parserErr, text)
 	}
-	for _, b := range bases {
+	if wantErr == nil {
+		slices.SortFunc(routes, func(a, b table.Route) int { return strings.Compare(a.ID, b.ID) })
+		if diff := cmp.Diff(routesOf(want), routes, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("Parse (-parsed +got):\n%s", diff)
+		}
+	}
+	for _, b := range []*table.Table{nil, base} {
 		for _, n := range []int{1, 3, 64, 1 << 20} {
-			for _, pack := range []bool{false, true} {
-				d := table.NewDecoder(b, math.MaxInt64)
-				if pack {
-					d.Pack()
-				}
-				got, err := decodeWith(d, text, n)
-				if (err == nil) != (wantErr == nil) {
-					t.Fatalf("pieces of %d: error %v, Parse gives %v, of %q", n, err, wantErr, text)
-				}
-				if err != nil {
-					continue
-				}
-				if diff := cmp.Diff(routesOf(want), routesOf(got)); diff != "" || got.Digest() != want.Digest() {
-					t.Fatalf("pieces of %d (-parsed +decoded):\n%s", n, diff)
-				}
+			got, err := decode(b, text, n, math.MaxInt64)
+			if (err == nil) != (wantErr == nil) {
+				t.Fatalf("pieces of %d: error %v, the parser gives %v, of %q", n, err, wantErr, text)
+			}
+			if err != nil {
+				continue
+			}
+			if diff := cmp.Diff(routesOf(want), routesOf(got)); diff != "" || got.Digest() != want.Digest() {
+				t.Fatalf("pieces of %d (-parsed +decoded):\n%s", n, diff)
 			}
 		}
 	}
@@ -137,32 +175,6 @@ func manyRoutes(n int, path string) string {
 	return b.String()
 }
 
-// TestDecodedTableSharesWhatIsTheSame: a full table that is mostly the previous one costs only the difference.
-func TestDecodedTableSharesWhatIsTheSame(t *testing.T) {
-	text := manyRoutes(20_000, "a")
-	base, err := parsed(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := strings.Replace(text, `"/a7777"`, `"/changed"`, 1)
-	got, err := decode(base, changed, 32<<10, math.MaxInt64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want, err := parsed(changed); err != nil || got.Digest() != want.Digest() {
-		t.Fatalf("digest %s, want %s (%v)", got.Digest(), want.Digest(), err)
-	}
-	shared := 0
-	for i, b := range got.Routes().Blocks() {
-		if b == base.Routes().Blocks()[i] {
-			shared++
-		}
-	}
-	if n := len(got.Routes().Blocks()); shared != n-1 {
-		t.Errorf("%d of %d blocks are shared, want all but one", shared, n)
-	}
-}
-
 func TestDecoderIsBounded(t *testing.T) {
 	short := func(n int) string { // of the shortest routes
 		var b strings.Builder
@@ -192,29 +204,6 @@ func TestDecoderIsBounded(t *testing.T) {
 	}
 }
 
-// TestDecoderHoldsOneCopy: while a document arrives, live memory is about the size of the document.
-func TestDecoderHoldsOneCopy(t *testing.T) {
-	text := manyRoutes(200_000, strings.Repeat("p", 100))
-	live := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := live()
-	d := table.NewDecoder(nil, math.MaxInt64)
-	if _, err := io.WriteString(d, text); err != nil {
-		t.Fatal(err)
-	}
-	if got := live() - before; got > uint64(len(text))*8/5 {
-		t.Errorf("%d bytes live for a document of %d", got, len(text))
-	}
-	tab, err := d.Table(1, time.Now())
-	if err != nil || tab.Len() != 200_000 {
-		t.Fatalf("%v, %v", tab, err)
-	}
-}
-
 func TestDeltaIsReadWithinALimit(t *testing.T) {
 	head := `{"base":"` + strings.Repeat("1", 64) + `","target":"` + strings.Repeat("2", 64) + `","count":1,`
 	for name, c := range map[string]struct {
@@ -222,21 +211,19 @@ func TestDeltaIsReadWithinALimit(t *testing.T) {
 		limit int64
 		ok    bool
 	}{
-		"all is well":           {head + `"deletes":["a"],"upserts":["b: * -> <shunt>;"]}`, 1000, true},
-		"of just the limit":     {head + `"upserts":["a"]}`, int64(len(head + `"upserts":["a"]}`)), true},
-		"a byte more":           {head + `"upserts":["a"]}`, int64(len(head+`"upserts":["a"]}`)) - 1, false},
-		"null lists":            {head + `"deletes":null,"upserts":null}`, 1000, true},
-		"a long string":         {head + `"upserts":["` + strings.Repeat("x", 2<<20) + `"]}`, 16 << 20, false},
-		"beyond the limit":      {head + `"upserts":["` + strings.Repeat("x", 1000) + `"]}`, 1000, false},
-		"many ids":              {head + `"deletes":[` + strings.Repeat(`"a",`, 60_000) + `"a"]}`, 2 << 20, false},
-		"ids of just the limit": {head + `"deletes":[` + strings.Repeat(`"",`, 10_999) + `""]}`, 64_000, true},
-		"an id more":            {head + `"deletes":[` + strings.Repeat(`"",`, 11_000) + `""]}`, 64_000, false},
-		"deep":                  {head + `"later":` + strings.Repeat("[", 1000), 1 << 20, false},
-		"a later field":         {head + `"later":{"a":[1,{"b":null}]},"upserts":["a"]}`, 1000, true},
-		"a list of numbers":     {head + `"upserts":[1]}`, 1000, false},
-		"a value behind it":     {head + `"upserts":[]} {}`, 1000, false},
-		"space without an end":  {head + strings.Repeat(" ", 3<<20) + `"upserts":[]}`, 64 << 20, false},
-		"cut":                   {head + `"upserts":["a"`, 1000, false},
+		"all is well":          {head + `"deletes":["a"],"upserts":["b: * -> <shunt>;"]}`, 1000, true},
+		"of just the limit":    {head + `"upserts":["a"]}`, int64(len(head + `"upserts":["a"]}`)), true},
+		"a byte more":          {head + `"upserts":["a"]}`, int64(len(head+`"upserts":["a"]}`)) - 1, false},
+		"null lists":           {head + `"deletes":null,"upserts":null}`, 1000, true},
+		"a long string":        {head + `"upserts":["` + strings.Repeat("x", 3<<20) + `"]}`, 16 << 20, true},
+		"a long delta":         {head + `"upserts":["` + strings.Repeat("x", 4<<20) + `"]}`, 16 << 20, false},
+		"beyond the limit":     {head + `"upserts":["` + strings.Repeat("x", 1000) + `"]}`, 1000, false},
+		"deep":                 {head + `"later":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "}", 1 << 20, false},
+		"a later field":        {head + `"later":{"a":[1,{"b":null}]},"upserts":["a"]}`, 1000, true},
+		"a list of numbers":    {head + `"upserts":[1]}`, 1000, false},
+		"a value behind it":    {head + `"upserts":[]} {}`, 1000, false},
+		"space without an end": {head + strings.Repeat(" ", 4<<20) + `"upserts":[]}`, 64 << 20, false},
+		"cut":                  {head + `"upserts":["a"`, 1000, false},
 	} {
 		d, err := table.ReadDelta(strings.NewReader(c.text), c.limit)
 		if (err == nil) != c.ok || (d == nil) == c.ok {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 	"unicode/utf8"
 
@@ -21,6 +22,10 @@ var (
 	ErrDelta = errors.New("delta does not lead to its target")
 )
 
+// maxDelta limits the wire form of a delta, which is in memory as a whole while it is read, several times over. Beyond it, the full
+// table is the better choice: it is read piece by piece.
+const maxDelta = 4 << 20
+
 // Delta leads from one table to another. Its wire form, which docs/protocol.md specifies, is JSON:
 //
 //	{"base":"<digest>","target":"<digest>","revision":7,"count":2,"deletes":["id"],"upserts":["id: * -> <shunt>;"]}
@@ -35,20 +40,7 @@ type Delta struct {
 	Upserts []string `json:"upserts"`
 }
 
-// Between returns the minimal delta that leads from one table to another.
-func Between(base, target *Table) *Delta {
-	d := &Delta{Base: base.Digest(), Target: target.Digest(), Revision: target.revision, Count: target.Len()}
-	for was, is := range Changes(base.list, target.list) {
-		if is == nil {
-			d.Deletes = append(d.Deletes, was.ID)
-		} else {
-			d.Upserts = append(d.Upserts, is.Text)
-		}
-	}
-	return d
-}
-
-// AppendJSON appends the wire form on one line without a newline. The error is ErrNotText.
+// AppendJSON appends the wire form on one line without a newline. The error is ErrNotText, or ErrTooLarge beyond 4 MiB.
 func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	for _, text := range d.Upserts {
 		if !utf8.ValidString(text) {
@@ -68,7 +60,34 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	if err := enc.Encode(wire); err != nil {
 		return nil, fmt.Errorf("encode delta: %w", err)
 	}
+	if b.Len()-len(dst) > maxDelta {
+		return nil, fmt.Errorf("%w: a delta of %d bytes", ErrTooLarge, b.Len()-len(dst))
+	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// ReadDelta reads the wire form to its end, and ignores unknown fields. The input may have at most limit bytes, and at most 4 MiB;
+// beyond that the error is ErrTooLarge. ReadDelta does not check whether the delta leads to its target: see [Table.Apply].
+func ReadDelta(r io.Reader, limit int64) (*Delta, error) {
+	limit = min(limit, maxDelta)
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("delta: %w", err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("delta: %w: more than %d bytes", ErrTooLarge, limit)
+	}
+	var d Delta
+	if err := json.Unmarshal(data, &d); err != nil {
+		return nil, fmt.Errorf("delta: %w", err)
+	}
+	switch {
+	case d.Base.IsZero() || d.Target.IsZero():
+		return nil, errors.New("delta: no base or target")
+	case d.Count < 0:
+		return nil, fmt.Errorf("delta: count %d", d.Count)
+	}
+	return &d, nil
 }
 
 // Apply returns the table that the delta leads to, with the given time; its text has at most limit bytes. It parses the routes of

@@ -1,6 +1,7 @@
 package table_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,6 +52,23 @@ func randomTables(t testing.TB, rng *rand.Rand, n int) (a, b *table.Table) {
 	return a, b
 }
 
+// between returns the minimal delta that leads from one table to another.
+func between(base, target *table.Table) *table.Delta {
+	d := &table.Delta{Base: base.Digest(), Target: target.Digest(), Revision: target.Revision(), Count: target.Len()}
+	for was, is := range table.Changes(base.Routes(), target.Routes()) {
+		if is == nil {
+			d.Deletes = append(d.Deletes, was.ID)
+		} else {
+			d.Upserts = append(d.Upserts, is.Text)
+		}
+	}
+	return d
+}
+
+func readDelta(data []byte) (*table.Delta, error) {
+	return table.ReadDelta(bytes.NewReader(data), noLimit)
+}
+
 // overTheWire is the delta as a client gets it; nil if it has no wire form.
 func overTheWire(t testing.TB, d *table.Delta) *table.Delta {
 	t.Helper()
@@ -64,7 +82,7 @@ func overTheWire(t testing.TB, d *table.Delta) *table.Delta {
 	if !json.Valid(data) || strings.Contains(string(data), "\n") {
 		t.Fatalf("not one line of JSON: %q", data)
 	}
-	back, err := table.ParseDelta(data)
+	back, err := readDelta(data)
 	if err != nil {
 		t.Fatalf("%v in %s", err, data)
 	}
@@ -74,7 +92,7 @@ func overTheWire(t testing.TB, d *table.Delta) *table.Delta {
 // checkDelta checks the law: applying a delta gives the bytes of the target.
 func checkDelta(t testing.TB, a, b *table.Table) {
 	t.Helper()
-	d := overTheWire(t, table.Between(a, b))
+	d := overTheWire(t, between(a, b))
 	if d == nil {
 		return
 	}
@@ -115,7 +133,7 @@ func FuzzAppliedDeltaIsTheTarget(f *testing.F) {
 // FuzzHostileDelta checks that no delta does harm: it leads to what it says, or to an error.
 func FuzzHostileDelta(f *testing.F) {
 	base := parse(f, document)
-	good, err := table.Between(base, parse(f, `a: Path("/other") -> <shunt>`)).AppendJSON(nil)
+	good, err := between(base, parse(f, `a: Path("/other") -> <shunt>`)).AppendJSON(nil)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -124,7 +142,7 @@ func FuzzHostileDelta(f *testing.F) {
 	f.Add([]byte(`{"upserts":["a: * -> <shunt>;\nb: * -> <shunt>;"]}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := table.ParseDelta(data)
+		d, err := readDelta(data)
 		if err != nil {
 			return
 		}
@@ -144,13 +162,13 @@ func FuzzHostileDelta(f *testing.F) {
 
 func TestDeltaWireForm(t *testing.T) {
 	a, b := parse(t, `a: * -> <shunt>; b: Path("/b") -> <shunt>; c: * -> <shunt>`), parse(t, `a: * -> <shunt>; b: Path("/<é>") -> <shunt>`)
-	got, err := table.Between(a, b).AppendJSON([]byte("data: "))
+	got, err := between(a, b).AppendJSON([]byte("data: "))
 	want := fmt.Sprintf(`data: {"base":"%s","target":"%s","revision":7,"count":2,"deletes":["c"],"upserts":["b: Path(\"/<é>\") -> <shunt>;"]}`,
 		a.Digest(), b.Digest())
 	if err != nil || string(got) != want {
 		t.Errorf("error %v\ngot  %s\nwant %s", err, got, want)
 	}
-	none, err := table.Between(a, a).AppendJSON(nil)
+	none, err := between(a, a).AppendJSON(nil)
 	if err != nil || !strings.HasSuffix(string(none), `"deletes":[],"upserts":[]}`) {
 		t.Errorf("delta to the same table: %s, error %v, want empty lists", none, err)
 	}
@@ -159,7 +177,7 @@ func TestDeltaWireForm(t *testing.T) {
 func TestDeltaThatIsNoneIsRefused(t *testing.T) {
 	base := parse(t, document)
 	target := parse(t, document+`; zz: * -> <shunt>`)
-	good := table.Between(base, target)
+	good := between(base, target)
 	for _, tt := range []struct {
 		name   string
 		change func(*table.Delta)
@@ -186,7 +204,7 @@ func TestDeltaThatIsNoneIsRefused(t *testing.T) {
 		t.Errorf("a table of just the limit: error %v", err)
 	}
 	for _, data := range []string{``, `{}`, `[]`, `{"base":"x"}`, `{"count":-1}`, `{"base":"` + base.Digest().String() + `"}`} {
-		if d, err := table.ParseDelta([]byte(data)); err == nil {
+		if d, err := readDelta([]byte(data)); err == nil {
 			t.Errorf("%q gives %+v", data, d)
 		}
 	}
@@ -194,20 +212,36 @@ func TestDeltaThatIsNoneIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.ParseDelta(append(whole, whole...)); err == nil {
+	if _, err := readDelta(append(whole, whole...)); err == nil {
 		t.Error("two deltas in one are taken")
 	}
-	if _, err := table.ParseDelta([]byte(strings.Replace(string(whole), "{", `{"later":{"a":1},`, 1))); err != nil {
+	if _, err := readDelta([]byte(strings.Replace(string(whole), "{", `{"later":{"a":1},`, 1))); err != nil {
 		t.Errorf("a field of a later version: %v", err)
 	}
 }
 
 func TestTextThatIsNotUTF8HasNoDelta(t *testing.T) {
 	a, b := parse(t, `a: * -> <shunt>`), parse(t, "a: Path(\"/\xff\") -> <shunt>")
-	if _, err := table.Between(a, b).AppendJSON(nil); !errors.Is(err, table.ErrNotText) {
+	if _, err := between(a, b).AppendJSON(nil); !errors.Is(err, table.ErrNotText) {
 		t.Errorf("error %v, want %v", err, table.ErrNotText)
 	}
-	if diff := cmp.Diff(table.Between(b, a).Upserts, []string{"a: * -> <shunt>;"}); diff != "" {
+	if diff := cmp.Diff(between(b, a).Upserts, []string{"a: * -> <shunt>;"}); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What is written can be read: beyond the limit of readers there is no wire form.
+func TestADeltaHasALimit(t *testing.T) {
+	for size, want := range map[int]error{4<<20 - 1000: nil, 4 << 20: table.ErrTooLarge} {
+		d := table.Delta{Base: table.Digest{1}, Target: table.Digest{2}, Upserts: []string{strings.Repeat("x", size)}}
+		data, err := d.AppendJSON(nil)
+		if !errors.Is(err, want) {
+			t.Fatalf("%d bytes: error %v, want %v", size, err, want)
+		}
+		if want == nil {
+			if back, err := readDelta(data); err != nil || len(back.Upserts[0]) != size {
+				t.Errorf("%d bytes are not read: %v", size, err)
+			}
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
+	"strings"
 )
 
 // Digest is the SHA-256 of a table's canonical text. Equal content has an equal digest on every replica and after every restart.
@@ -32,26 +34,52 @@ func (d *Digest) UnmarshalText(text []byte) error {
 // ParseDigest is the inverse of String. It rejects upper-case digits: two spellings of one digest would be two ETags.
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
-	if len(s) != 2*len(d) {
-		return Digest{}, fmt.Errorf("digest has %d characters, want %d", len(s), 2*len(d))
+	if len(s) != hex.EncodedLen(len(d)) {
+		return Digest{}, fmt.Errorf("digest has %d characters, want %d", len(s), hex.EncodedLen(len(d)))
 	}
-	for i := range len(s) {
-		n, ok := hexDigit(s[i])
-		if !ok {
-			return Digest{}, fmt.Errorf("digest has %q at %d, want a lower-case hexadecimal digit", s[i], i)
-		}
-		d[i/2] = d[i/2]<<4 | n
+	if _, err := hex.Decode(d[:], []byte(s)); err != nil || strings.ContainsAny(s, "ABCDEF") {
+		return Digest{}, fmt.Errorf("digest %q: want lower-case hexadecimal digits", s)
 	}
 	return d, nil
 }
 
-func hexDigit(c byte) (byte, bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	default:
-		return 0, false
+// adopt takes over the states of the hash of the blocks that begin both tables, as far as they are known.
+func (c *content) adopt(before *content) {
+	states := *before.states.Load()
+	n := 0
+	for n < min(len(c.list.blocks), len(states)) && c.list.blocks[n] == before.list.blocks[n] {
+		n++
 	}
+	states = states[:n:n]
+	c.states.Store(&states)
+}
+
+// hash computes the digest of the text. It continues from the last state that is known.
+func (c *content) hash() (d Digest) {
+	states := *c.states.Load()
+	sum := sha256.New()
+	if n := len(states); n > 0 {
+		sum = cloned(states[n-1])
+	}
+	var buffer []byte
+	for i := len(states); i < len(c.list.blocks); i++ {
+		if i > 0 {
+			sum.Write([]byte{'\n'}) // a hash does not fail
+		}
+		for piece := range c.list.blocks[i].Pieces(&buffer) {
+			sum.Write(piece)
+		}
+		states = append(states, cloned(sum))
+	}
+	c.states.Store(&states)
+	sum.Sum(d[:0])
+	return d
+}
+
+func cloned(sum hash.Hash) hash.Cloner {
+	state, err := sum.(hash.Cloner).Clone() // as every hash of the standard library
+	if err != nil {
+		panic(err) // a hash in software does not fail
+	}
+	return state
 }

@@ -72,7 +72,7 @@ func (t *Table) WriteFile(w io.Writer, meta FileMeta) error {
 	if _, err := io.WriteString(w, t.fileHeader(meta)); err != nil {
 		return err
 	}
-	if _, err := t.writeTo(w); err != nil {
+	if _, err := t.WriteTo(w); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, "\n")
@@ -95,73 +95,46 @@ func (t *Table) fileHeader(meta FileMeta) string {
 }
 
 // ParseFile is [ReadFile] for data in memory.
-func ParseFile(data []byte) (*Table, FileMeta, error) {
-	return ReadFile(bytes.NewReader(data), int64(len(data)))
-}
+func ParseFile(data []byte) (*Table, FileMeta, error) { return ReadFile(bytes.NewReader(data)) }
 
-// ReadFile reads the file form from r, which has size bytes. It parses the text while reading, and returns a table only if header
-// and text match their digests. The error wraps ErrForeign, ErrFileVersion, ErrTruncated or ErrDigestMismatch, or comes from r,
-// the parser or New.
+// ReadFile reads the file form from r to its end. It parses the text while reading, and returns a table only if header and text match
+// their digests. The error wraps ErrForeign, ErrFileVersion, ErrTruncated or ErrDigestMismatch, or comes from r, the parser or New.
 //
 // The digests detect torn writes, bad disks and manual edits. They are not a signature: everyone who can write the file can
 // compute them.
 //
 // The table has the revision and time of the file. If the text is canonical, like everything that a route server sends or
-// WriteFile writes, the table also has its bytes and digest: see Parse.
-func ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
-	return NewDecoder(nil, math.MaxInt64).ReadFile(r, size)
-}
-
-// ReadFile is the function of this name with a new decoder, which may be one that packs.
-func (d *Decoder) ReadFile(r io.Reader, size int64) (*Table, FileMeta, error) {
-	in, meta, err := openFile(r, size)
+// WriteFile writes, the table also has its bytes and digest: see [Decoder].
+func ReadFile(r io.Reader) (*Table, FileMeta, error) {
+	in := bufio.NewReaderSize(r, maxFileHeader)
+	meta, err := readFileHeader(in)
 	if err != nil {
 		return nil, FileMeta{}, err
 	}
-	t, err := d.readFileText(in, meta)
+	t, err := readFileText(in, meta)
 	if err != nil {
 		return nil, FileMeta{}, err
 	}
 	return t, meta, nil
 }
 
-// openFile reads the header. The text comes next.
-func openFile(r io.Reader, size int64) (*bufio.Reader, FileMeta, error) {
-	in := bufio.NewReaderSize(r, maxFileHeader)
-	head, err := in.Peek(maxFileHeader)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, FileMeta{}, err
-	}
-	meta, rest, err := parseFileHeader(head)
-	if err != nil {
-		return nil, FileMeta{}, err
-	}
-	length := len(head) - len(rest)
-	behind := size - int64(length)
-	switch {
-	case behind <= int64(meta.Bytes): // including the newline after the text
-		return nil, FileMeta{}, fmt.Errorf("%w: %d bytes of text, header says %d", ErrTruncated, behind, meta.Bytes)
-	case behind > int64(meta.Bytes)+1:
-		return nil, FileMeta{}, fmt.Errorf("%w: %d bytes behind the text", ErrDigestMismatch, behind-int64(meta.Bytes))
-	}
-	if _, err := in.Discard(length); err != nil {
-		return nil, FileMeta{}, err
-	}
-	return in, meta, nil
-}
-
 // readFileText reads the part after the header.
-func (d *Decoder) readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) {
-	sum := sha256.New()
-	n, err := io.Copy(io.MultiWriter(sum, d), io.LimitReader(in, int64(meta.Bytes)))
-	if err != nil {
+func readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) {
+	sum, d := sha256.New(), NewDecoder(nil, math.MaxInt64)
+	n, err := io.CopyN(io.MultiWriter(sum, d), in, int64(meta.Bytes))
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if n < int64(meta.Bytes) {
-		return nil, fmt.Errorf("%w: %d bytes of text, header says %d", ErrTruncated, n, meta.Bytes)
-	}
-	if err := endFile(in, meta, Digest(sum.Sum(nil))); err != nil {
+	end, err := io.ReadAll(io.LimitReader(in, 2))
+	switch got := Digest(sum.Sum(nil)); {
+	case err != nil:
 		return nil, err
+	case len(end) == 0:
+		return nil, fmt.Errorf("%w: %d bytes of text, header says %d and a newline", ErrTruncated, n, meta.Bytes)
+	case string(end) != "\n":
+		return nil, fmt.Errorf("%w: %q behind the text, want a newline", ErrDigestMismatch, end)
+	case got != meta.Digest:
+		return nil, fmt.Errorf("%w: text has %s, header says %s", ErrDigestMismatch, got, meta.Digest)
 	}
 	t, err := d.Table(meta.Revision, meta.Time)
 	if err != nil {
@@ -173,65 +146,46 @@ func (d *Decoder) readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) 
 	return t, nil
 }
 
-// endFile reads what follows the text, whose digest is got.
-func endFile(in *bufio.Reader, meta FileMeta, got Digest) error {
-	last, err := in.ReadByte()
-	switch {
-	case errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: no newline behind the text", ErrTruncated)
-	case err != nil:
-		return err
-	case last != '\n':
-		return fmt.Errorf("%w: no newline behind the text", ErrDigestMismatch)
-	case got != meta.Digest:
-		return fmt.Errorf("%w: text has %s, header says %s", ErrDigestMismatch, got, meta.Digest)
-	}
-	return nil
-}
-
-// parseFileHeader returns the metadata and the data after the header.
-func parseFileHeader(data []byte) (FileMeta, []byte, error) {
-	first, _, complete := cutLine(data)
+// readFileHeader reads the header, whose last line has the digest of the others.
+func readFileHeader(in *bufio.Reader) (FileMeta, error) {
+	first, complete, err := readLine(in)
 	version, ok := strings.CutPrefix(first, fileMagic)
 	switch {
+	case err != nil:
+		return FileMeta{}, err
 	case !complete && (ok || strings.HasPrefix(fileMagic, first)):
-		return FileMeta{}, nil, fmt.Errorf("%w: within the first line", ErrTruncated)
+		return FileMeta{}, fmt.Errorf("%w: within the first line", ErrTruncated)
 	case !ok:
-		return FileMeta{}, nil, ErrForeign
+		return FileMeta{}, ErrForeign
 	case version != strconv.Itoa(FileVersion):
-		return FileMeta{}, nil, fmt.Errorf("%w: %q, want %d", ErrFileVersion, version, FileVersion)
+		return FileMeta{}, fmt.Errorf("%w: %q, want %d", ErrFileVersion, version, FileVersion)
 	}
-
-	var lines []string
-	rest := data
-	for {
-		line, after, complete := cutLine(rest)
-		if !complete {
-			return FileMeta{}, nil, fmt.Errorf("%w: within the header", ErrTruncated)
+	for head := first + "\n"; ; {
+		line, complete, err := readLine(in)
+		sum, last := strings.CutPrefix(line, fileHeader)
+		switch {
+		case err != nil:
+			return FileMeta{}, err
+		case !complete:
+			return FileMeta{}, fmt.Errorf("%w: within the header", ErrTruncated)
+		case last && Digest(sha256.Sum256([]byte(head))).String() != sum:
+			return FileMeta{}, fmt.Errorf("%w: header says %s, and has another", ErrDigestMismatch, sum)
+		case last:
+			return parseFileMeta(strings.Split(strings.TrimSuffix(head, "\n"), "\n"))
+		case !strings.HasPrefix(line, "// ") || len(head) > maxFileHeader:
+			return FileMeta{}, fmt.Errorf("%w: header line %q", ErrDigestMismatch, line)
 		}
-		if sum, ok := strings.CutPrefix(line, fileHeader); ok {
-			header := data[:len(data)-len(rest)]
-			if got := Digest(sha256.Sum256(header)).String(); got != sum {
-				return FileMeta{}, nil, fmt.Errorf("%w: header has %s, and says %s", ErrDigestMismatch, got, sum)
-			}
-			meta, err := parseFileMeta(lines)
-			return meta, after, err
-		}
-		if !strings.HasPrefix(line, "// ") {
-			return FileMeta{}, nil, fmt.Errorf("%w: header line %q", ErrDigestMismatch, line)
-		}
-		lines = append(lines, line)
-		rest = after
+		head += line + "\n"
 	}
 }
 
-// cutLine returns the first line of data and what follows it; complete is false if there is no end of line.
-func cutLine(data []byte) (line string, rest []byte, complete bool) {
-	end := bytes.IndexByte(data[:min(len(data), maxFileHeader)], '\n')
-	if end < 0 {
-		return string(data[:min(len(data), maxFileHeader)]), nil, false
+// readLine returns the next line; complete is false if there is no end of line within the limit of a header.
+func readLine(in *bufio.Reader) (line string, complete bool, err error) {
+	data, err := in.ReadSlice('\n')
+	if errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrBufferFull) {
+		return string(data), false, nil
 	}
-	return string(data[:end]), data[end+1:], true
+	return strings.TrimSuffix(string(data), "\n"), err == nil, err
 }
 
 // parseFileMeta parses the lines of a header whose digest was correct, so an error means that another program wrote it.

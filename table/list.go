@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -13,15 +14,16 @@ import (
 // everything they have in common, in units of [Block]: changing one of 124,000 routes costs one block, and so does finding the
 // difference ([Changes]).
 //
+// A list keeps its routes compressed and returns new ones with every call.
+//
 // The zero value is an empty list. A List is safe for concurrent use.
 type List struct {
 	blocks []*Block
 	len    int
-	bytes  int  // of the canonical text
-	packed bool // all blocks are packed, and those of derived lists, too
+	bytes  int // of the canonical text
 }
 
-// NewList returns a list of routes given in any order. It keeps the routes, which must not be changed afterwards. The error wraps
+// NewList returns a list of routes given in any order. It copies what it needs of them. The error wraps
 // ErrDuplicateID, ErrInvalidID or ErrInvalidText and names the id.
 func NewList(routes []*Route) (List, error) {
 	if !slices.IsSortedFunc(routes, byID) {
@@ -31,7 +33,7 @@ func NewList(routes []*Route) (List, error) {
 	if err := checkAll(routes); err != nil {
 		return List{}, err
 	}
-	return newList(cut(nil, routes), false), nil
+	return newList(cut(nil, routes)), nil
 }
 
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
@@ -49,8 +51,8 @@ func checkAll(routes []*Route) error {
 	return nil
 }
 
-func newList(blocks []*Block, packed bool) List {
-	l := List{blocks: blocks, bytes: max(0, len(blocks)-1), packed: packed}
+func newList(blocks []*Block) List {
+	l := List{blocks: blocks, bytes: max(0, len(blocks)-1)}
 	for _, b := range blocks {
 		l.len += b.Len()
 		l.bytes += b.bytes
@@ -64,7 +66,7 @@ func (l List) Len() int { return l.len }
 // Blocks returns the blocks in order. The slice is shared: it must not be changed.
 func (l List) Blocks() []*Block { return l.blocks }
 
-// All yields the routes in order. They must not be changed.
+// All yields the routes in order.
 func (l List) All() iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
 		for _, b := range l.blocks {
@@ -82,12 +84,8 @@ func (l List) All() iter.Seq[*Route] {
 func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
 		for _, b := range l.blocks {
-			routes := b.routes
-			if b.packed != nil {
-				routes = b.packed.unpack(b.bytes, keep)
-			}
-			for _, r := range routes {
-				if (b.packed != nil || keep(r.Hosts)) && !yield(r) {
+			for _, r := range b.ofHosts(keep) {
+				if !yield(r) {
 					return
 				}
 			}
@@ -95,18 +93,12 @@ func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 	}
 }
 
-// Get returns the route with the id, or nil. A packed list unpacks a block for it: see [List.Lookup] for many ids.
-func (l List) Get(id string) *Route {
-	b := l.blockOf(id)
-	if b == nil {
-		return nil
-	}
-	return find(b.Routes(), id)
-}
+// Get returns the route with the id, or nil. It unpacks a block: see [List.Lookup] for many ids.
+func (l List) Get(id string) *Route { return l.Lookup().Get(id) }
 
 // blockOf returns the block that has the id if any has; nil if none can.
 func (l List) blockOf(id string) *Block {
-	i, found := slices.BinarySearchFunc(l.blocks, id, func(b *Block, id string) int { return strings.Compare(b.first(), id) })
+	i, found := slices.BinarySearchFunc(l.blocks, id, func(b *Block, id string) int { return strings.Compare(b.first, id) })
 	if !found {
 		if i--; i < 0 {
 			return nil
@@ -115,20 +107,12 @@ func (l List) blockOf(id string) *Block {
 	return l.blocks[i]
 }
 
-func find(routes []*Route, id string) *Route {
-	i, found := slices.BinarySearchFunc(routes, id, func(r *Route, id string) int { return strings.Compare(r.ID, id) })
-	if !found {
-		return nil
-	}
-	return routes[i]
-}
-
-// Lookup finds routes of a list by id. It keeps open the packed block that it has read last, so ids in order cost one unpacking for each
-// block, and no memory for ids that no route has. It is not safe for concurrent use.
+// Lookup finds routes of a list by id. It keeps open the block that it has read last, so ids in order cost one unpacking for each
+// block. It is not safe for concurrent use.
 type Lookup struct {
-	list  List
-	block *Block
-	open  opened // the block, if it is packed
+	list   List
+	block  *Block
+	routes []*Route // of the block
 }
 
 // Lookup returns a lookup in the list.
@@ -137,22 +121,21 @@ func (l List) Lookup() *Lookup { return &Lookup{list: l} }
 // Get returns the route with the id, or nil.
 func (l *Lookup) Get(id string) *Route {
 	b := l.list.blockOf(id)
-	switch {
-	case b == nil:
+	if b == nil {
 		return nil
-	case b.packed == nil:
-		return find(b.routes, id)
 	}
 	if b != l.block {
-		l.block = b
-		l.open.openFacts(b.packed)
-		l.open.openText(b.packed, b.bytes)
+		l.block, l.routes = b, b.Routes()
 	}
-	return l.open.find(id)
+	i, found := slices.BinarySearchFunc(l.routes, id, func(r *Route, id string) int { return strings.Compare(r.ID, id) })
+	if !found {
+		return nil
+	}
+	return l.routes[i]
 }
 
 // With returns the list with the routes of upserts, which replace routes with the same id, and without the ids of deletes. It
-// sorts both arguments and keeps the routes. Deleting an id that does not exist is not an error; an id in both arguments exists
+// copies what it needs of both arguments. Deleting an id that does not exist is not an error; an id in both arguments exists
 // afterwards. The errors are those of NewList, about upserts.
 //
 // It costs as much as the changed blocks.
@@ -164,130 +147,72 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	if err := checkAll(upserts); err != nil {
 		return List{}, err
 	}
-	e := editing{packed: l.packed, upserts: upserts, deletes: slices.Sorted(slices.Values(deletes))}
-	for i := 0; i < len(l.blocks); {
-		j := i + 1
-		for j < len(l.blocks) && !l.blocks[j].starts {
-			j++ // a block that begins because the previous one is full depends on that one
-		}
-		end := ""
-		if j < len(l.blocks) {
-			end = l.blocks[j].first()
-		}
-		e.segment(l.blocks[i:j], end)
-		i = j
+	replaced := make(map[string]bool, len(upserts)+len(deletes))
+	for _, r := range upserts {
+		replaced[r.ID] = true
 	}
-	e.pending = append(e.pending, e.upserts...) // of an empty list
-	e.flush()
-	return newList(e.blocks, l.packed), nil
+	for _, id := range deletes {
+		replaced[id] = true
+	}
+	ids := slices.Sorted(maps.Keys(replaced))
+
+	var all []segment
+	for rest := l.blocks; len(rest) > 0 || len(ids) > 0; {
+		n := min(1, len(rest))
+		for n < len(rest) && !rest[n].starts {
+			n++ // a block that begins because the previous one is full depends on that one
+		}
+		s := segment{blocks: rest[:n]}
+		changes, added := len(ids), len(upserts)
+		if rest = rest[n:]; len(rest) > 0 {
+			changes = sort.SearchStrings(ids, rest[0].first)
+			added = sort.Search(added, func(i int) bool { return upserts[i].ID >= rest[0].first })
+		}
+		if changes > 0 {
+			kept := slices.DeleteFunc(s.unpack(), func(r *Route) bool { return replaced[r.ID] })
+			s.routes = slices.SortedFunc(slices.Values(append(kept, upserts[:added]...)), byID)
+			s.blocks = nil
+		}
+		ids, upserts = ids[changes:], upserts[added:]
+		switch last := len(all) - 1; {
+		case len(s.blocks) == 0 && len(s.routes) == 0: // all its routes were removed
+		case last >= 0 && len(s.blocks) == 0 && !startsBlock(s.routes[0].ID): // its first route was removed
+			all[last] = segment{routes: append(all[last].unpack(), s.routes...)}
+		default:
+			all = append(all, s)
+		}
+	}
+	var blocks []*Block
+	for _, s := range all {
+		blocks = cut(append(blocks, s.blocks...), s.routes)
+	}
+	return newList(blocks), nil
 }
 
-// Sharing returns the list with another list's blocks in place of its own where both have the same routes, so that equal changes
-// made to both are stored once.
-func (l List) Sharing(other List) List {
-	blocks, theirs := l.blocks, other.blocks
+// segment is a part of a list that is being changed: its blocks, or the routes that are to be cut into blocks. It begins with an id that
+// always begins a block, except for the first segment, and ends before the next such id.
+type segment struct {
+	blocks []*Block
+	routes []*Route
+}
+
+// unpack returns the routes of the segment.
+func (s segment) unpack() []*Route {
+	routes := s.routes
+	for _, b := range s.blocks {
+		routes = append(routes, b.Routes()...)
+	}
+	return routes
+}
+
+// share replaces blocks of the list, which nobody else has yet, by those of another list with the same routes, so that both are
+// stored once.
+func (l List) share(other List) {
 	for i, b := range l.blocks {
-		for len(theirs) > 0 && theirs[0].first() < b.first() {
-			theirs = theirs[1:]
-		}
-		if len(theirs) == 0 {
-			break
-		}
-		if theirs[0] == b || !b.equal(theirs[0]) {
-			continue
-		}
-		if &blocks[0] == &l.blocks[0] {
-			blocks = slices.Clone(blocks)
-		}
-		blocks[i] = theirs[0]
-	}
-	return List{blocks: blocks, len: l.len, bytes: l.bytes, packed: l.packed}
-}
-
-// editing applies changes to one segment after another. A segment begins with an id that always begins a block, except for the
-// first segment, and ends before the next such id.
-type editing struct {
-	packed  bool
-	packer  packer
-	upserts []*Route // the remaining ones
-	deletes []string
-	blocks  []*Block // done
-	pending []*Route // routes to be cut into blocks, after blocks
-}
-
-// segment adds a segment with its changes. end is the id at which the next one begins, or "" for the last segment.
-func (e *editing) segment(blocks []*Block, end string) {
-	n, m := len(e.upserts), len(e.deletes)
-	if end != "" {
-		n = sort.Search(n, func(i int) bool { return e.upserts[i].ID >= end })
-		m = sort.Search(m, func(i int) bool { return e.deletes[i] >= end })
-	}
-	upserts, deletes := e.upserts[:n], e.deletes[:m]
-	e.upserts, e.deletes = e.upserts[n:], e.deletes[m:]
-	if n == 0 && m == 0 {
-		e.flush()
-		e.blocks = append(e.blocks, blocks...)
-		return
-	}
-	merged := merge(blocks, upserts, deletes)
-	switch {
-	case len(merged) == 0: // what follows joins the previous segment, unless it begins a block
-	case startsBlock(merged[0].ID):
-		e.flush()
-	case len(e.pending) == 0:
-		e.reopen() // the first route of the segment was removed: the rest joins the previous segment
-	}
-	e.pending = append(e.pending, merged...)
-}
-
-// flush cuts the pending routes into blocks.
-func (e *editing) flush() {
-	n := len(e.blocks)
-	e.blocks = cut(e.blocks, e.pending)
-	if e.packed {
-		for i, b := range e.blocks[n:] {
-			e.blocks[n+i] = e.packer.pack(b)
+		if theirs := other.blockOf(b.first); theirs != nil && theirs.equal(b) {
+			l.blocks[i] = theirs
 		}
 	}
-	e.pending = e.pending[:0]
-}
-
-// reopen moves the last finished segment back to the pending routes.
-func (e *editing) reopen() {
-	i := len(e.blocks)
-	for i > 0 {
-		i--
-		if e.blocks[i].starts {
-			break
-		}
-	}
-	for _, b := range e.blocks[i:] {
-		e.pending = append(e.pending, b.Routes()...)
-	}
-	e.blocks = e.blocks[:i]
-}
-
-// merge returns the routes of the blocks with the changes applied. A route whose text does not change keeps its pointer.
-func merge(blocks []*Block, upserts []*Route, deletes []string) []*Route {
-	var out []*Route
-	for _, b := range blocks {
-		for _, r := range b.Routes() {
-			for len(upserts) > 0 && upserts[0].ID < r.ID {
-				out, upserts = append(out, upserts[0]), upserts[1:]
-			}
-			for len(deletes) > 0 && deletes[0] < r.ID {
-				deletes = deletes[1:]
-			}
-			switch {
-			case len(upserts) > 0 && upserts[0].ID == r.ID:
-				out, upserts = append(out, upserts[0]), upserts[1:]
-			case len(deletes) > 0 && deletes[0] == r.ID:
-			default:
-				out = append(out, r)
-			}
-		}
-	}
-	return append(out, upserts...)
 }
 
 // Changes yields the differences between two lists, in the order of ids: the route before and the route after, nil if it does not
@@ -313,7 +238,7 @@ func Changes(before, after List) iter.Seq2[*Route, *Route] {
 			default:
 				a.next()
 				b.next()
-				if old == now || old.Text == now.Text {
+				if old.Text == now.Text {
 					continue
 				}
 			}

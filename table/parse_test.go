@@ -98,25 +98,30 @@ func TestParseKeepsWhatAnotherServerPrints(t *testing.T) {
 	}
 }
 
-func TestParsePrintsOtherDocumentsAnew(t *testing.T) {
-	const want = "a: Host(/x/) -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;"
-	for name, text := range map[string]string{
-		"several in a line":    `a: Host("x") -> <shunt>; b: * -> f("\n") -> <"http://b?zone=z">;`,
-		"in another order":     "b: * -> f(\"\\n\") -> <\"http://b?zone=z\">;\na: Host(\"x\") -> <shunt>;",
-		"newline in a string":  "a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\n\") -> <\"http://b?zone=z\">;",
-		"pretty":               "a: Host(\"x\")\n  -> <shunt>;\n\nb: *\n  -> f(\"\\n\")\n  -> <\"http://b?zone=z\">;",
-		"comment":              "// a;\na: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;",
-		"comment in a line":    "a: Host(\"x\") -> <shunt>; //;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;",
-		"comment within":       "a: Host(\"x\") -> <shunt> //;\n;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;",
-		"newline at the end":   "a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;\n",
-		"no semicolon":         "a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">",
-		"empty definition":     "a: Host(\"x\") -> <shunt>;\n;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;",
-		"no space":             "a: Host(\"x\") -> <shunt>;\nb:* -> f(\"\\n\") -> <\"http://b?zone=z\">;",
-		"other form of a zone": "a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=%7A\">;",
-		"other backend":        "a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> < \"http://b?zone=z\" >;",
+// A definition keeps its text if that is a line of a canonical text; every other one is printed.
+func TestParsePrintsWhatIsNoLine(t *testing.T) {
+	const (
+		keptA, printedA = `a: Host("x") -> <shunt>;`, `a: Host(/x/) -> <shunt>;`
+		b               = `b: * -> f("\n") -> <"http://b?zone=z">;`
+	)
+	for name, test := range map[string]struct{ text, a string }{
+		"several in a line":        {`a: Host("x") -> <shunt>; b: * -> f("\n") -> <"http://b?zone=z">;`, keptA},
+		"in another order":         {"b: * -> f(\"\\n\") -> <\"http://b?zone=z\">;\na: Host(\"x\") -> <shunt>;", keptA},
+		"newline in a string":      {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\n\") -> <\"http://b?zone=z\">;", keptA},
+		"pretty":                   {"a: Host(\"x\")\n  -> <shunt>;\n\nb: *\n  -> f(\"\\n\")\n  -> <\"http://b?zone=z\">;", printedA},
+		"comment":                  {"// a;\na: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", printedA},
+		"comment in a line":        {"a: Host(\"x\") -> <shunt>; //;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", keptA},
+		"comment within":           {"a: Host(\"x\") -> <shunt> //;\n;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", printedA},
+		"newline at the end":       {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;\n", keptA},
+		"no semicolon":             {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">", keptA},
+		"no semicolon, other text": {b + "\na: Host(\"x\") -> <shunt>", printedA},
+		"empty definition":         {"a: Host(\"x\") -> <shunt>;\n;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", keptA},
+		"no space":                 {"a:Host(\"x\") -> <shunt>;\nb:* -> f(\"\\n\") -> <\"http://b?zone=z\">;", printedA},
+		"other form of a zone":     {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=%7A\">;", keptA},
+		"other backend":            {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> < \"http://b?zone=z\" >;", keptA},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := string(parse(t, text).Text()); got != want {
+			if got, want := string(parse(t, test.text).Text()), test.a+"\n"+b; got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -49,7 +49,7 @@ type flags struct {
 	sidecar sidecar.Config
 	source  config.Source
 	log     config.Log
-	tls     setup.TLSFiles
+	tls     config.TLSFiles
 }
 
 // parse reads flags, environment and configuration file. Its warnings and errors come from package config.
@@ -67,7 +67,7 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	p.Source(&f.source)
 	p.Poll(&poll)
 	p.Compile(&c.Compile)
-	p.Guard(&c.Guard)
+	p.Guard(&c.Guard, guard.DefaultHold)
 	p.Profile(&c.EnableProfile)
 	p.StateDir(&c.StateDir)
 	p.Log(&f.log)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/table"
 )
@@ -17,7 +18,7 @@ import (
 // returns their memory to the operating system.
 func TestMemoryOfAModeThatWasLeftIsGivenBack(t *testing.T) {
 	cluster := scale.New(0.3)
-	compiler, err := compile.New(compile.Options{EndpointSlices: true})
+	compiler, err := compile.New(rules.Options{EndpointSlices: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/sidecar"
 )
 
@@ -26,53 +25,53 @@ import (
 var version string
 
 // program describes dataplane-client to package setup.
-func program() setup.Program {
-	return setup.Program{Name: "dataplane-client", Version: version, Usage: "dataplane-client --help lists all flags\n"}
+func program() config.Program {
+	return config.Program{Name: "dataplane-client", Version: version, Usage: "dataplane-client --help lists all flags\n"}
 }
 
-func main() { setup.Main(run) }
+func main() { config.Main(run) }
 
 // run is the whole program. It returns the exit status when ctx ends. SIGHUP reads the mode file; unhandled, it would end the
 // process without draining.
-func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
-	hup, stop := setup.Hangups()
+func run(ctx context.Context, args, environ []string, std config.Stdio) int {
+	hup, stop := config.Hangups()
 	defer stop()
 	if len(args) > 0 && args[0] == "version" {
 		program().PrintVersion(std)
-		return setup.ExitOK
+		return config.ExitOK
 	}
 	if len(args) > 0 && asking().Has(args[0]) {
 		return asking().Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
 	}
-	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: setup.ReadFile(ctx), Output: std.Out})
+	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out})
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
 	s, err := newSidecar(f, warnings, std)
 	if err != nil {
 		program().PrintError(err, std)
-		return setup.ExitUnusable
+		return config.ExitUnusable
 	}
 	return program().Serve(ctx, hup, s, std)
 }
 
 // newSidecar wires a sidecar from its configuration.
-func newSidecar(f *flags, warnings []config.Warning, std setup.Stdio) (*sidecar.Sidecar, error) {
-	log := setup.Logger(f.log, std.Err)
+func newSidecar(f *flags, warnings []config.Warning, std config.Stdio) (*sidecar.Sidecar, error) {
+	log := config.NewLogger(f.log, std.Err)
 	for _, w := range warnings {
 		log.Warn(w.Text, "flag", w.Flag, "where", w.Where)
 	}
 	cfg := f.sidecar
-	cfg.Logger, cfg.Registry, cfg.Version = log, prometheus.NewRegistry(), setup.VersionName(version)
+	cfg.Logger, cfg.Registry, cfg.Version = log, prometheus.NewRegistry(), config.VersionName(version)
 	if len(cfg.Fetch.URLs) > 0 {
-		cfg.Fetch.Memory = setup.MemoryLimit()
+		cfg.Fetch.Memory = config.MemoryLimit()
 		var err error
-		if cfg.Fetch.Transport, err = setup.NewTransport(f.tls, log, cfg.Registry); err != nil {
+		if cfg.Fetch.Transport, err = config.NewTransport(f.tls, log, cfg.Registry); err != nil {
 			return nil, fmt.Errorf("--routesrv-ca-file, --routesrv-client-cert, --routesrv-client-key: %w", err)
 		}
 	}
 	if f.source.Kubernetes || len(f.source.Manifests) > 0 {
-		source, _, err := setup.Source(f.source, std.In, log, cfg.Registry)
+		source, _, err := config.NewSource(f.source, std.In, log, cfg.Registry)
 		if err != nil {
 			return nil, err
 		}

@@ -21,7 +21,6 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -30,9 +29,7 @@ const shop = "../../examples/shop"
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
-		if built != "" {
-			_ = os.RemoveAll(built)
-		}
+		removeBuilt()
 		os.Exit(status)
 	}))
 }
@@ -110,7 +107,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			status := run(t.Context(), c.args, nil, setup.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
+			status := run(t.Context(), c.args, nil, config.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
 			if status != c.status {
 				t.Errorf("status %d, want %d", status, c.status)
 			}
@@ -217,7 +214,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 		done <- run(ctx, []string{
 			"--mode-file", mode, "--manifests", shop, "--routesrv-url", "http://127.0.0.1:1", "--state-dir", state,
 			"--address", "127.0.0.1:0", "--support-listener", "localhost:0",
-		}, nil, setup.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
+		}, nil, config.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
 	}()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	main := eventually(t, &errs, regexp.MustCompile(`msg="main listener open" component=sidecar address=(\S+)`))
@@ -260,7 +257,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	cancel()
-	if got := <-done; got != setup.ExitOK {
+	if got := <-done; got != config.ExitOK {
 		t.Errorf("exit status %d, log:\n%s", got, &errs)
 	}
 }

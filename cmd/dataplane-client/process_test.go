@@ -22,27 +22,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/table"
 )
 
-// built is the folder of the program; empty until the program is built.
-var built string
+// removeBuilt removes the program, if it was built.
+var removeBuilt = func() {}
 
 // binary builds the program without the race detector, which would change how much memory the program uses.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "dataplane-client")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "dataplane-client")
-	built = dir
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, err
+var binary = sync.OnceValues(func() (path string, err error) {
+	path, removeBuilt, err = programs.Build("../..", programs.Plain, "dataplane-client")
+	return filepath.Join(path, "dataplane-client"), err
 })
 
 // process is the running program, started with Exec.
@@ -156,7 +147,7 @@ func (p *process) terminate() {
 	case <-time.After(time.Minute):
 		p.t.Fatalf("no end after SIGTERM; log:\n%s", p.log)
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != setup.ExitOK {
+	if code := p.cmd.ProcessState.ExitCode(); code != config.ExitOK {
 		p.t.Errorf("exit status %d; log:\n%s", code, p.log)
 	}
 }
@@ -215,8 +206,8 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case "control", "routes", "table.eskip", "table.eskip.facts", "table.eskip.read",
-			".routes.tmp", ".table.eskip.tmp", ".table.eskip.facts.tmp", ".table.eskip.read.tmp":
+		case "control", "routes", "table.eskip", "table.eskip.state",
+			".routes.tmp", ".table.eskip.tmp", ".table.eskip.state.tmp":
 		default:
 			t.Errorf("%s was left", e.Name())
 		}
@@ -232,7 +223,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if diff := cmp.Diff([]string{"control", "routes", "table.eskip", "table.eskip.facts"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"control", "routes", "table.eskip"}, names); diff != "" {
 		t.Errorf("files after a normal start and end (-want +got):\n%s", diff)
 	}
 }
@@ -301,7 +292,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	} {
 		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--routesrv-url=https://localhost"}, args...)...)
 		out, err := cmd.CombinedOutput()
-		if err == nil || cmd.ProcessState.ExitCode() != setup.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
+		if err == nil || cmd.ProcessState.ExitCode() != config.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
 			t.Errorf("%s: %v, want the file and that it is a FIFO:\n%s", args[0], err, out)
 		}
 	}
@@ -326,7 +317,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err != nil || !strings.Contains(said, "read") {
 		t.Errorf("it said %q (%v)", said, err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != setup.ExitUnusable {
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != config.ExitUnusable {
 		t.Errorf("it ended with %v", err)
 	}
 }

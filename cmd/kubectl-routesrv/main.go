@@ -13,8 +13,8 @@ import (
 	"os/signal"
 
 	"github.com/routesrv/routesrv/internal/cli"
-	"github.com/routesrv/routesrv/internal/plugin"
-	programversion "github.com/routesrv/routesrv/internal/version"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/forward"
 )
 
 // version is set by the linker in a release build.
@@ -30,6 +30,6 @@ func main() {
 
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args []string, std cli.Stdio) int {
-	program := cli.Program{Name: "kubectl routesrv", Places: plugin.New, Remote: true, Version: programversion.Text("kubectl-routesrv", version)}
+	program := cli.Program{Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: config.VersionText("kubectl-routesrv", version)}
 	return program.Run(ctx, args, std)
 }

@@ -7,19 +7,18 @@ import (
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/setup"
 )
 
 // inPod returns the route server in the same pod, for commands that change something.
 func inPod() cli.Places {
 	return &cli.Socket{Dial: httpserve.DialControl, Find: func() (string, error) {
-		return setup.FindState(func(i setup.Instance) (string, bool) { return stateOf(i) })
+		return config.FindState(func(i config.Instance) (string, bool) { return stateOf(i) })
 	}}
 }
 
 // stateOf returns the state folder of a process, if it is a route server and not another command. It reads the process's flags,
 // environment and configuration file.
-func stateOf(i setup.Instance) (folder string, serves bool) {
+func stateOf(i config.Instance) (folder string, serves bool) {
 	args := i.Args
 	if len(args) > 0 && args[0] == "routesrv" {
 		args = args[1:]

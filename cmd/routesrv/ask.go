@@ -5,12 +5,11 @@ import (
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 )
 
 // asking returns the commands that query running route servers by URL.
 func asking() cli.Program {
-	p := cli.Program{Name: "routesrv", Places: cli.NewURLs, InPod: inPod, Version: setup.VersionText("routesrv", version)}
+	p := cli.Program{Name: "routesrv", Places: cli.NewURLs, InPod: inPod, Version: config.VersionText("routesrv", version)}
 	for _, c := range []struct {
 		name, summary string
 		flags         []config.FlagDoc
@@ -42,7 +41,7 @@ func asks(command string) bool {
 
 // runAsking runs a command that queries route servers. The exit status is 0 if all is well, 1 if something is wrong, and 2 on
 // trouble, such as a server that does not answer.
-func runAsking(ctx context.Context, args []string, std setup.Stdio) int {
+func runAsking(ctx context.Context, args []string, std config.Stdio) int {
 	return asking().Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
 }
 

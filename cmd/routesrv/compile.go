@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
@@ -19,7 +19,7 @@ import (
 // runCompile compiles manifests with the flags of the server. It prints the table, and on standard error one line for each
 // problem with the object that has it. The exit status is 0 if there are no problems, 1 if there are problems of severity warning
 // or error, and 2 if there is no table.
-func runCompile(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+func runCompile(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
 	cfg, warnings, err := config.ParseCompile(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
@@ -27,7 +27,7 @@ func runCompile(ctx context.Context, args []string, env config.Env, std setup.St
 	program().PrintWarnings(warnings, std)
 	trouble := func(err error) int {
 		fmt.Fprintln(std.Err, "routesrv compile:", shadowdiff.PrintableLines(err.Error()))
-		return setup.ExitUnusable
+		return config.ExitUnusable
 	}
 	result, err := compileOnce(ctx, cfg, std)
 	if err != nil {
@@ -36,14 +36,14 @@ func runCompile(ctx context.Context, args []string, env config.Env, std setup.St
 	if err := printTable(std.Out, result.Routes, isTerminal(std.Out)); err != nil {
 		return trouble(fmt.Errorf("print the table: %w", err))
 	}
-	status := setup.ExitOK
+	status := config.ExitOK
 	for _, p := range result.Problems {
-		if p.Reason == compile.NoEndpoints && !result.endpoints {
+		if p.Reason == rules.NoEndpoints && !result.endpoints {
 			continue // manifests without pods
 		}
 		fmt.Fprintln(std.Err, shadowdiff.PrintableLines(p.String()))
-		if p.Severity > compile.Info {
-			status = setup.ExitFailed
+		if p.Severity > rules.Info {
+			status = config.ExitFailed
 		}
 	}
 	return status
@@ -70,13 +70,13 @@ type compiled struct {
 }
 
 // compileOnce reads the source once and compiles the result.
-func compileOnce(ctx context.Context, cfg *config.RouteServer, std setup.Stdio) (*compiled, error) {
+func compileOnce(ctx context.Context, cfg *config.RouteServer, std config.Stdio) (*compiled, error) {
 	compiler, err := compile.New(cfg.Compile)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Source.Watch = false // a watch is useless for a single read
-	source, _, err := setup.Source(cfg.Source, std.In, setup.Logger(cfg.Log, std.Err), prometheus.NewRegistry())
+	source, _, err := config.NewSource(cfg.Source, std.In, config.NewLogger(cfg.Log, std.Err), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
@@ -28,7 +27,7 @@ import (
 // differ holds the state of one run of routesrv diff.
 type differ struct {
 	opts     diffOptions
-	std      setup.Stdio
+	std      config.Stdio
 	compiler *manifestCompiler
 	reader   *tables.Reader
 	sources  [2]tables.Source // A and B
@@ -39,7 +38,7 @@ var sideNames = [2]string{"A", "B"}
 
 // runDiff compares two tables. The exit status is the one of diff(1): 0 if they mean the same, 1 if they differ, 2 on trouble.
 // With --watch the last comparison decides it.
-func runDiff(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+func runDiff(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
 	opts, places, warnings, err := parseDiff(args, env, std)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
@@ -74,9 +73,9 @@ func runDiff(ctx context.Context, args []string, env config.Env, std setup.Stdio
 // statusOf returns the exit status for a comparison.
 func statusOf(v *shadowdiff.View) int {
 	if v.Report.Empty() {
-		return setup.ExitOK
+		return config.ExitOK
 	}
-	return setup.ExitFailed
+	return config.ExitFailed
 }
 
 // trouble prints an error, and each of two joined errors on its own line.
@@ -84,7 +83,7 @@ func (d *differ) trouble(err error) int {
 	for _, err := range unjoined(err) {
 		fmt.Fprintln(d.std.Err, "routesrv diff:", shadowdiff.Printable(err.Error()))
 	}
-	return setup.ExitUnusable
+	return config.ExitUnusable
 }
 
 func unjoined(err error) []error {
@@ -137,14 +136,14 @@ func (d *differ) watch(ctx context.Context) int {
 	tracker := shadowdiff.NewTracker(shadowdiff.TrackerConfig{Interval: d.opts.interval})
 	tick := time.NewTicker(d.opts.interval)
 	defer tick.Stop()
-	status, lastError := setup.ExitUnusable, ""
+	status, lastError := config.ExitUnusable, ""
 	var last *shadowdiff.View
 	for {
 		view, err := d.compare(ctx)
 		switch {
 		case ctx.Err() != nil: // interrupted: the tables loaded meanwhile may be incomplete
 		case err != nil:
-			status = setup.ExitUnusable
+			status = config.ExitUnusable
 			if err.Error() != lastError {
 				d.trouble(err)
 			}
@@ -199,7 +198,7 @@ func (d *differ) writeNews(o *shadowdiff.Observation) error {
 // manifestCompiler compiles manifests with the flags of the server. Both sides may use it concurrently.
 type manifestCompiler struct {
 	cfg config.RouteServer
-	std setup.Stdio
+	std config.Stdio
 
 	mu    sync.Mutex // one compilation at a time
 	paths map[string]*compiledPath
@@ -272,7 +271,7 @@ func (c *manifestCompiler) of(path string) (*compiledPath, error) {
 	}
 	from := c.cfg.Source
 	from.Kubernetes, from.Manifests = false, []string{path}
-	source, _, err := setup.Source(from, nil, setup.Logger(c.cfg.Log, c.std.Err), prometheus.NewRegistry())
+	source, _, err := config.NewSource(from, nil, config.NewLogger(c.cfg.Log, c.std.Err), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}

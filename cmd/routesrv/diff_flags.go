@@ -14,7 +14,6 @@ import (
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
@@ -94,7 +93,7 @@ func newDiffParser(color *string) (*diffOptions, *config.Parser) {
 }
 
 // parseDiff reads the command line of routesrv diff, the environment and the configuration file.
-func parseDiff(args []string, env config.Env, std setup.Stdio) (diffOptions, []string, []config.Warning, error) {
+func parseDiff(args []string, env config.Env, std config.Stdio) (diffOptions, []string, []config.Warning, error) {
 	color := "auto"
 	parsed, p := newDiffParser(&color)
 	places, warnings, err := p.Parse(args, env)

@@ -16,8 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/internal/setup"
 )
 
 const (
@@ -146,7 +146,7 @@ func TestDiffWithARealServer(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{
 			"--manifests", shop, "-address", address, "-support-listener", programs.FreeAddress(t), "-wait-for-healthcheck-interval=0s",
-		}, nil, setup.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
+		}, nil, config.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	}()
 	awaitTable(t, "http://"+address+"/routes")
 	if r := runWith(t, "", "diff", "http://"+address+"/routes", shop); r.status != 0 || !strings.HasPrefix(r.out, "same: 33 routes") {
@@ -229,7 +229,7 @@ func watchDiff(t *testing.T, flags []string, changes ...string) result {
 		ended := make(chan int)
 		go func() {
 			args := append(append([]string{"diff", "--watch"}, flags...), a, b)
-			ended <- run(ctx, args, nil, setup.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
+			ended <- run(ctx, args, nil, config.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
 		}()
 		time.Sleep(500 * time.Millisecond) // between two comparisons
 		for _, content := range changes {
@@ -312,7 +312,7 @@ func TestDiffReportsThatItCannotPrint(t *testing.T) {
 	var errs strings.Builder
 	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
 	for _, output := range []string{"text", "json", "html"} {
-		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, setup.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
+		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, config.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
 		if status != 2 || !strings.Contains(errs.String(), "print the comparison: io: read/write on closed pipe") {
 			t.Errorf("%s: status %d: %s", output, status, errs.String())
 		}

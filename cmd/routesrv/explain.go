@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -90,7 +90,7 @@ func parseExplain(args []string, env config.Env) (*explainOptions, []config.Warn
 const groupExplain config.Group = "Answer"
 
 // runExplain explains an object. The exit status is 0 if nothing is wrong, 1 if something is wrong, and 2 on trouble.
-func runExplain(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+func runExplain(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
 	opts, warnings, err := parseExplain(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
@@ -98,7 +98,7 @@ func runExplain(ctx context.Context, args []string, env config.Env, std setup.St
 	program().PrintWarnings(warnings, std)
 	trouble := func(err error) int {
 		fmt.Fprintln(std.Err, "routesrv explain:", shadowdiff.Printable(err.Error()))
-		return setup.ExitUnusable
+		return config.ExitUnusable
 	}
 	from := opts.fromManifests
 	if strings.HasPrefix(opts.place, "http://") || strings.HasPrefix(opts.place, "https://") {
@@ -120,14 +120,14 @@ func runExplain(ctx context.Context, args []string, env config.Env, std setup.St
 }
 
 // fromManifests compiles a file or folder. If the manifests have no endpoints at all, the explanation does not mention pods.
-func (o *explainOptions) fromManifests(ctx context.Context, std setup.Stdio) (*explain.Explanation, error) {
+func (o *explainOptions) fromManifests(ctx context.Context, std config.Stdio) (*explain.Explanation, error) {
 	compiler, err := compile.New(o.server.Compile)
 	if err != nil {
 		return nil, err
 	}
 	from := o.server.Source
 	from.Kubernetes, from.Manifests, from.Watch = false, []string{o.place}, false
-	source, _, err := setup.Source(from, std.In, setup.Logger(o.server.Log, std.Err), prometheus.NewRegistry())
+	source, _, err := config.NewSource(from, std.In, config.NewLogger(o.server.Log, std.Err), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (o *explainOptions) fromManifests(ctx context.Context, std setup.Stdio) (*e
 }
 
 // proxyOptions returns what the flags of the route server say about the proxies.
-func proxyOptions(o compile.Options) match.Options {
+func proxyOptions(o rules.Options) match.Options {
 	return match.Options{
 		ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,
 	}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/internal/cli"
-	"github.com/routesrv/routesrv/internal/setup"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // fromServer asks the support listener of a route server.
-func (o *explainOptions) fromServer(ctx context.Context, _ setup.Stdio) (*explain.Explanation, error) {
+func (o *explainOptions) fromServer(ctx context.Context, _ config.Stdio) (*explain.Explanation, error) {
 	u, err := url.Parse(o.place)
 	if err != nil {
 		return nil, err

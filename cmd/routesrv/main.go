@@ -24,23 +24,22 @@ import (
 	"context"
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 )
 
 // version is set by the linker in a release build.
 var version string
 
 // program describes routesrv to package setup.
-func program() setup.Program { return setup.Program{Name: "routesrv", Version: version} }
+func program() config.Program { return config.Program{Name: "routesrv", Version: version} }
 
-func main() { setup.Main(run) }
+func main() { config.Main(run) }
 
 // run is the whole program. It returns the exit status when ctx ends.
-func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
+func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 	if len(args) > 0 && args[0] == "routesrv" {
 		args = args[1:]
 	}
-	env := config.Env{Environ: environ, ReadFile: setup.ReadFile(ctx), Output: std.Out}
+	env := config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out}
 	if len(args) > 0 {
 		if asks(args[0]) {
 			return runAsking(ctx, args, std)
@@ -60,7 +59,7 @@ func run(ctx context.Context, args, environ []string, std setup.Stdio) int {
 			return runWebhook(ctx, args[1:], env, std)
 		case "version":
 			program().PrintVersion(std)
-			return setup.ExitOK
+			return config.ExitOK
 		}
 	}
 	return runServe(ctx, args, env, std)

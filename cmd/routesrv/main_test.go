@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/internal/setup"
 )
 
 const shop = "../../examples/shop"
@@ -25,7 +25,7 @@ type result struct {
 func runWith(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var out, errs strings.Builder
-	status := run(t.Context(), args, nil, setup.Stdio{In: strings.NewReader(stdin), Out: &out, Err: &errs})
+	status := run(t.Context(), args, nil, config.Stdio{In: strings.NewReader(stdin), Out: &out, Err: &errs})
 	return result{status, out.String(), errs.String()}
 }
 
@@ -133,7 +133,7 @@ func TestReadmeCommandServes(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{
 			"--manifests", shop, "-address", address, "-support-listener", programs.FreeAddress(t), "-wait-for-healthcheck-interval=0s",
-		}, nil, setup.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
+		}, nil, config.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	}()
 	etag, body := awaitTable(t, "http://"+address+"/routes")
 	if want := runWith(t, "", "compile", shop).out; body+"\n" != want {
@@ -150,7 +150,7 @@ func TestReadmeCommandServes(t *testing.T) {
 		}
 	}
 	cancel()
-	if status := <-ended; status != setup.ExitOK {
+	if status := <-ended; status != config.ExitOK {
 		t.Errorf("exit status %d", status)
 	}
 	http.DefaultClient.CloseIdleConnections()

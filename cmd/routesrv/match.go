@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"time"
+
 	_ "time/tzdata" // time zones for Before, After and Between: the image has no zone files
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
@@ -16,7 +16,7 @@ import (
 
 // runMatch finds the route of a request. The exit status is 0 if a route matches, 1 if no route matches or the match is
 // undecided, and 2 on trouble.
-func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+func runMatch(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
 	opts, warnings, err := parseMatch(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
@@ -24,7 +24,7 @@ func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdi
 	program().PrintWarnings(warnings, std)
 	trouble := func(err error) int {
 		fmt.Fprintln(std.Err, "routesrv match:", shadowdiff.Printable(err.Error()))
-		return setup.ExitUnusable
+		return config.ExitUnusable
 	}
 	compiler := &manifestCompiler{cfg: opts.server, std: std, paths: make(map[string]*compiledPath)}
 	transport, err := opts.tls.Transport()
@@ -57,7 +57,7 @@ func runMatch(ctx context.Context, args []string, env config.Env, std setup.Stdi
 		return trouble(fmt.Errorf("print the result: %w", err))
 	}
 	if v.Matched() {
-		return setup.ExitOK
+		return config.ExitOK
 	}
-	return setup.ExitFailed
+	return config.ExitFailed
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/forward"
 	"github.com/routesrv/routesrv/internal/migrate"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -89,7 +88,7 @@ func defaultBase() string {
 }
 
 // runMigrate writes an overlay for a Deployment of Skipper's route server.
-func runMigrate(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
+func runMigrate(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
 	o, p := newMigrateParser()
 	places, warnings, err := p.Parse(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
@@ -100,12 +99,12 @@ func runMigrate(ctx context.Context, args []string, env config.Env, std setup.St
 		for _, err := range unjoined(err) {
 			fmt.Fprintln(std.Err, "routesrv migrate:", shadowdiff.Printable(err.Error()))
 		}
-		return setup.ExitUnusable
+		return config.ExitUnusable
 	}
-	return setup.ExitOK
+	return config.ExitOK
 }
 
-func (o *migrateOptions) run(ctx context.Context, place string, std setup.Stdio) error {
+func (o *migrateOptions) run(ctx context.Context, place string, std config.Stdio) error {
 	if o.dir == "" {
 		return errors.New("-o is not set: name the folder to write")
 	}
@@ -135,7 +134,7 @@ func (o *migrateOptions) run(ctx context.Context, place string, std setup.Stdio)
 }
 
 // read reads the old Deployment and the objects that belong to it.
-func (o *migrateOptions) read(ctx context.Context, place string, std setup.Stdio) (*migrate.Input, error) {
+func (o *migrateOptions) read(ctx context.Context, place string, std config.Stdio) (*migrate.Input, error) {
 	kind, name, ok := strings.Cut(place, "/")
 	if ok && slices.Contains([]string{"deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"}, kind) {
 		cluster, err := forward.NewKubeconfig(o.kubeconfig).Open(o.context)

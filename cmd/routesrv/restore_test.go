@@ -118,8 +118,8 @@ func TestARestoreAcrossCrashesIsNeverServedInParts(t *testing.T) {
 	const reason = "only_generated"
 	p.eventually("a hold of generated routes alone", func() bool { return p.held().Reason == reason })
 	for back := 5; back < s.size; back += 5 {
-		p.eventually("the hold on the disk", func() bool {
-			text, err := os.ReadFile(filepath.Join(state, "table.eskip.read"))
+		p.eventually("the kept objects on the disk", func() bool {
+			text, err := os.ReadFile(filepath.Join(state, "table.eskip.state"))
 			return err == nil && strings.Contains(string(text), reason)
 		})
 		if err := p.cmd.Process.Kill(); err != nil {
@@ -128,7 +128,7 @@ func TestARestoreAcrossCrashesIsNeverServedInParts(t *testing.T) {
 		_ = p.cmd.Wait()
 		s.apply(t, back-5, back)
 		p = begin()
-		p.waitFor("hold of the previous process goes on")
+		p.waitFor("objects that the previous process kept stay kept")
 		p.eventually("a hold of what is back", func() bool { return p.held().Routes >= back })
 		if h := p.held(); !h.Held || h.Reason != reason {
 			t.Fatalf("%d of %d shops are back: %+v", back, s.size, h)

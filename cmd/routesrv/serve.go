@@ -16,36 +16,33 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/peers"
 	"github.com/routesrv/routesrv/internal/server"
-	"github.com/routesrv/routesrv/internal/setup"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/table"
 )
 
 // runServe serves until ctx ends. SIGHUP reads the source at once; unhandled, it would end the process without draining.
-func runServe(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
-	hup, stop := setup.Hangups()
+func runServe(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
+	hup, stop := config.Hangups()
 	defer stop()
 	cfg, warnings, err := config.ParseRouteServer(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
-	log := setup.Logger(cfg.Log, std.Err)
+	log := config.NewLogger(cfg.Log, std.Err)
 	for _, w := range warnings {
 		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
 	}
 	s, err := newServer(cfg, log, std)
 	if err != nil {
 		program().PrintError(err, std)
-		return setup.ExitUnusable
+		return config.ExitUnusable
 	}
 	return program().Serve(ctx, hup, s, std)
 }
 
 // newServer wires a server from its configuration.
-func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*server.Server, error) {
+func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*server.Server, error) {
 	setProfileRates(cfg.Listen)
 	registry := prometheus.NewRegistry()
 	source, upstream, origin, err := newSource(cfg, log, std, registry)
@@ -82,25 +79,25 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*ser
 		EnableProfile:       cfg.Listen.EnableProfile,
 		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,
 		ShutdownTimeout:     cfg.Listen.ShutdownTimeout,
-		StateDir:            cfg.StateDir, Origin: origin, Version: setup.VersionName(version),
+		StateDir:            cfg.StateDir, Origin: origin, Version: config.VersionName(version),
 		Logger: log, Registry: registry,
 	})
 }
 
 // newSource returns the source of objects, or, for a relay, the client of another route server.
-func newSource(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
+func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
 	u := cfg.Upstream
 	if len(u.URLs) == 0 {
 		cfg.Source.ProbeInterval = server.ProbeInterval(cfg.Poll.Interval)
-		source, origin, err := setup.Source(cfg.Source, std.In, log, reg)
+		source, origin, err := config.NewSource(cfg.Source, std.In, log, reg)
 		return source, dataplane.Config{}, origin, err
 	}
-	transport, err := setup.NewTransport(setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log, reg)
+	transport, err := config.NewTransport(config.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log, reg)
 	if err != nil {
 		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
 	return nil, dataplane.Config{
-		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: setup.MemoryLimit(), Transport: transport,
+		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Transport: transport,
 	}, "", nil
 }
 
@@ -109,7 +106,7 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 	if !cfg.Events {
 		return nil, nil
 	}
-	cluster, err := setup.Events(cfg.Source, cfg.EventsNamespace, log, reg)
+	cluster, err := config.NewEvents(cfg.Source, cfg.EventsNamespace, log, reg)
 	if err != nil {
 		return nil, err
 	}
@@ -130,26 +127,26 @@ func newTracer(cfg config.Tracing, log *slog.Logger, reg prometheus.Registerer) 
 		return nil, nil
 	}
 	return tracing.New(context.Background(), tracing.Config{
-		Endpoint: cfg.Endpoint, Headers: cfg.Headers, Sample: cfg.Sample, Service: "routesrv", Version: setup.VersionName(version),
+		Endpoint: cfg.Endpoint, Headers: cfg.Headers, Sample: cfg.Sample, Service: "routesrv", Version: config.VersionName(version),
 		Logger: log, Registry: reg,
 	})
 }
 
 // newPeers returns the function that fetches a table from the other replicas, or nil if no peers are set or this is a relay.
-func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context) (*table.Table, string, error), error) {
+func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context) (dataplane.PeerTable, error), error) {
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil, nil
 	}
 	u := cfg.Upstream
-	files := setup.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}
-	if _, err := setup.NewTransport(files, log, reg); err != nil { // report bad files at startup
+	files := config.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}
+	if _, err := config.NewTransport(files, log, reg); err != nil { // report bad files at startup
 		return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
-	asked := peers.Config{
-		URLs: cfg.Peers, MaxBytes: u.MaxBytes, Memory: setup.MemoryLimit(), Logger: log.With("component", "peers"),
-		Transport: func(address string) (http.RoundTripper, error) { return setup.NewTransportTo(address, files, log) },
+	asked := dataplane.PeersConfig{
+		URLs: cfg.Peers, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
+		Transport: func(address string) (http.RoundTripper, error) { return config.NewTransportTo(address, files, log) },
 	}
-	return func(ctx context.Context) (*table.Table, string, error) { return peers.Table(ctx, asked) }, nil
+	return func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }, nil
 }
 
 // newPeerClients returns the function that asks the other replicas for their clients, on the port of our own support listener. It
@@ -160,8 +157,8 @@ func newPeerClients(cfg *config.RouteServer) func(context.Context) []fleet.Answe
 	if err != nil || err2 != nil || len(cfg.Peers) == 0 {
 		return nil
 	}
-	asked := peers.ClientsConfig{URLs: cfg.Peers, Port: port}
-	return func(ctx context.Context) []fleet.Answer { return peers.Clients(ctx, asked) }
+	asked := dataplane.PeerClientsConfig{URLs: cfg.Peers, Port: port}
+	return func(ctx context.Context) []fleet.Answer { return dataplane.PeerClients(ctx, asked) }
 }
 
 // setProfileRates sets the profiling rates of the runtime. Zero keeps a rate unchanged.

@@ -8,34 +8,33 @@ import (
 
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/setup"
 )
 
 // runWebhook answers admission requests of API servers for Ingresses and RouteGroups until ctx ends. It returns the exit status
 // of the webhook server.
-func runWebhook(ctx context.Context, args []string, env config.Env, std setup.Stdio) int {
-	hup, stop := setup.Hangups()
+func runWebhook(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
+	hup, stop := config.Hangups()
 	defer stop()
 	cfg, warnings, err := config.ParseWebhook(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
-	log := setup.Logger(cfg.Log, std.Err)
+	log := config.NewLogger(cfg.Log, std.Err)
 	for _, w := range warnings {
 		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
 	}
 	s, err := newWebhook(cfg, log, std)
 	if err != nil {
 		program().PrintError(err, std)
-		return setup.ExitUnusable
+		return config.ExitUnusable
 	}
 	return program().Serve(ctx, hup, s, std)
 }
 
 // newWebhook wires a webhook server from its configuration.
-func newWebhook(cfg *config.RouteServer, log *slog.Logger, std setup.Stdio) (*admission.Server, error) {
+func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*admission.Server, error) {
 	registry := prometheus.NewRegistry()
-	source, _, err := setup.Source(cfg.Source, std.In, log, registry)
+	source, _, err := config.NewSource(cfg.Source, std.In, log, registry)
 	if err != nil {
 		return nil, err
 	}

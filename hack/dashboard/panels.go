@@ -63,7 +63,7 @@ func rows() []row {
 				queries: []query{{"max by (cluster) (" + ofServers(series("routesrv_table_routes")) + ")", "{{cluster}}"}}},
 			{title: "Oldest read", says: "RoutesrvSourceStale fires at 120 s. The table is still served.", unit: "s", stat: true, bad: 120,
 				queries: []query{{"max by (cluster) (" + ofServers(age("routesrv_source_last_read_timestamp_seconds")) + ")", "{{cluster}}"}}},
-			{title: "Tables held", says: "Route servers that hold a suspicious table back: RoutesrvGuardHolding.", unit: "short", stat: true, bad: 1,
+			{title: "Holding", says: "Route servers that keep objects or hold a suspicious table back: RoutesrvGuardHolding.", unit: "short", stat: true, bad: 1,
 				queries: []query{{"sum by (cluster) (" + series("routesrv_guard_held") + ")", "{{cluster}}"}}},
 			{title: "Problems", says: "Problems of objects, as counted by one route server. /problems names them.", unit: "short", stat: true,
 				queries: []query{{"sum by (cluster) (max by (cluster, kind, reason) (" + series("routesrv_problems") + "))", "{{cluster}}"}}},
@@ -106,14 +106,14 @@ func rows() []row {
 			{title: "Objects that change", says: "Objects decoded because they were new or had changed.", unit: "ops",
 				queries: []query{{sum("kind", rate("routesrv_source_decoded_objects_total")), "{{cluster}} {{kind}}"}}},
 		}},
-		{"Gate", []panel{
-			{title: "Held", says: "1 while a table is held back. See /guard/held of the support listener.", unit: "short", bad: 1,
+		{"Guard", []panel{
+			{title: "Held", says: "1 while a table is held back or objects are kept. See /guard/held of the support listener.", unit: "short", bad: 1,
 				queries: []query{
 					{series("routesrv_guard_held"), "{{cluster}} {{instance}}"}, {series("dataplane_guard_held"), "{{cluster}} {{instance}} fetched"},
 					{series("sidecar_switch_held"), "{{cluster}} {{instance}} switch"},
 				}},
-			{title: "What a hold keeps", says: "Part of the table that a hold keeps: intent, backends, both or all.", unit: "short",
-				queries: []query{{most("half", series("routesrv_guard_held_half")), "{{cluster}} {{half}}"}}},
+			{title: "Kept objects", says: "Objects that are served at an earlier version than the newest. /status names them.", unit: "short", bad: 1,
+				queries: []query{{most("kind", series("routesrv_kept_objects")), "{{cluster}} {{kind}}"}}},
 			{title: "Holds started", says: "Holds by reason.", unit: "short",
 				queries: []query{{sum("reason", "increase("+series("routesrv_guard_holds_total")+"[$__rate_interval])"), "{{cluster}} {{reason}}"}}},
 		}},

@@ -42,7 +42,7 @@ var (
 
 // foreignFlags are flags of other programs that the text quotes by themselves.
 var foreignFlags = strings.Fields(`previous noout enddate sync-policy kubernetes-healtcheck self-heal auto-prune race shuffle timeout args full fuzz fuzztime run bench benchtime count for seed plan shrink packages help goal record
-	cpu benchmem update context key certificate-identity-regexp certificate-oidc-issuer insecure-ignore-tlog deletion-policy as
+	cpu benchmem update context key certificate-identity-regexp certificate-oidc-issuer repo deletion-policy as
 	trimpath ldflags check only drop-caches kubeconfig o k n f A a x n0 soak server-side wait prune watch-cache feature-gates
 	runtime-config request-timeout max-requests-inflight max-mutating-requests-inflight default-watch-cache-size audit-log-path listen-metrics-urls
 	storage-media-type web.enable-lifecycle enable-lifecycle no-new-privs privileged hostNetwork new-bundle-format tlog-upload use-signing-config`)

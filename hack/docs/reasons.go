@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
@@ -12,7 +12,7 @@ import (
 func reasonParts() map[string]string {
 	var b strings.Builder
 	b.WriteString("| reason | severity | what is wrong | what the team does |\n|---|---|---|---|\n")
-	for _, r := range compile.Reasons() {
+	for _, r := range rules.Reasons() {
 		do := r.Do
 		if do == "" {
 			do = "nothing"

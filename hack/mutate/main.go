@@ -32,7 +32,7 @@ A survivor says one of three things:
   - the code does nothing. Delete it.
   - nobody can tell the difference. Put the mutant into the list of equivalents, with the reason:
 
-	gate/file.go (*file).due
+	publish/file.go (*file).due
 	!now.Before(f.retryAt) -> now.Before(f.retryAt)
 	Two lines or more: where, the change as the report shows it, and why no test can see it.
 
@@ -77,10 +77,10 @@ func main() {
 }
 
 // defaultPackages are the packages whose mistakes are the most expensive.
-const defaultPackages = "guard,gate,rollout,poller,dataplane,shadowdiff,internal/relay,internal/sidecar"
+const defaultPackages = "guard,publish,rollout,poller,dataplane,shadowdiff,internal/sidecar"
 
 // defaultWith are packages that are mostly tested by another package.
-const defaultWith = "compile=conformance,internal/source/cluster/internal/api=internal/source/cluster," +
+const defaultWith = "compile=conformance,compile/rules=compile,compile/rules=conformance,internal/source/cluster/internal/api=internal/source/cluster," +
 	"internal/source/cluster/internal/decode=internal/source/cluster,internal/source/cluster/internal/lister=internal/source/cluster"
 
 // parse parses the flags. The last result reports a request for help.

@@ -11,7 +11,7 @@ import (
 func tripPicture() *picture {
 	p := &picture{
 		title: "The trip of one object: from the API to a proxy",
-		desc: "A RouteGroup changes. The source reads all kinds completely, decodes the one object that changed, the compiler makes its routes, the gate judges the table, " +
+		desc: "A RouteGroup changes. The source reads all kinds completely, decodes the one object that changed, the compiler makes its routes, the guard judges the table, " +
 			"the cache publishes it, data planes take a delta and verify it, and the proxy polls.",
 	}
 	y := 20
@@ -29,8 +29,8 @@ func tripPicture() *picture {
 	step("own", "1. Read: poller, source/cluster", "Lists each kind once. One failure fails the read; the old table stays.")
 	step("own", "2. Decode: source/cluster", "Hashes each item and decodes only shop/cart: a snapshot that shares the rest.")
 	step("own", "3. Compile: compile", "Routes of that object, each read back alone. A bad one becomes a problem.")
-	step("stop", "4. Judge: gate, guard", "Looks like an accident? Then the served intent stays, with live endpoints.")
-	step("own", "5. Publish: table, etagcache", "SHA-256, the changed block compressed, one pointer swapped, ETag.")
+	step("stop", "4. Judge: publish, guard", "Looks like an accident? Then what it would lose is kept; the rest goes on.")
+	step("own", "5. Publish: publish, etagcache", "SHA-256, the changed block compressed, one pointer swapped, ETag.")
 	step("own", "6. Send: etagcache to dataplane", "One delta for all clients. Applied, compared, judged again, kept on disk.")
 	step("box", "7. Poll: Skipper asks with its ETag", "200 with the new table, then 304 from any replica until it changes.")
 	p.height = y + 20
@@ -77,8 +77,8 @@ func readRows(document string, exists func(name string) bool) ([]row, error) {
 // rowHelp says what a row is, in few words.
 var rowHelp = map[string]string{
 	"binaries": "flags, signals, wiring", "assembly": "what a binary runs", "pages": "for operators", "parts": "what they share",
-	"producers": "candidates for the gate", "seam": "what is served, who has it", "serving": "conditional HTTP", "answers": "what became of an object",
-	"pure": "no I/O, clock or log", "words": "rules and names", "data": "what was read, versions", "language": "standard library only",
+	"producers": "candidates to publish", "seam": "what is served, who has it", "serving": "conditional HTTP", "answers": "what became of an object",
+	"pure": "no I/O, clock or log", "rules": "one object to its routes", "words": "guard, wire and names", "data": "what was read, versions", "language": "standard library only",
 }
 
 // layersPicture shows the rows of packages, the highest at the top.

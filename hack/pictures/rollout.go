@@ -3,11 +3,11 @@ package main
 // modesPicture shows who computes, compares and serves in each mode of a data plane, and what moves it on.
 func modesPicture() *picture {
 	p := &picture{
-		title: "The modes of a data plane: False, Pre and Exec, and the gate before Exec",
+		title: "The modes of a data plane: False, Pre and Exec, and the cutover check before Exec",
 		desc: "In mode False the sidecar reads the cluster, computes the table and serves it to Skipper. In mode Pre it still serves its own table, " +
 			"and also fetches the table of the route server and compares both. In mode Exec it fetches, verifies and serves the table of the " +
 			"route server, and reads the cluster only in a fallback. With --gate enforce the switch from Pre to Exec waits until the tables " +
-			"were equal for 15 minutes and in 100 comparisons. The way back is never refused by the gate.",
+			"were equal for 15 minutes and in 100 comparisons. The way back is never refused by the cutover check.",
 		height: 800,
 	}
 	columns := []struct {
@@ -46,12 +46,12 @@ func modesPicture() *picture {
 
 	p.box("own", 20, 404, 600, 82, "False → Pre: at once", "You write the mode into a ConfigMap. Skipper notices nothing:", "it gets the same table from the same place.")
 	p.down("line", 320, 486, 510)
-	p.box("stop", 20, 510, 600, 102, "The gate: Pre → Exec, with --gate enforce",
-		"Passes: the tables were equal for 15 minutes and 100 comparisons.", "Holds back: a confirmed difference, or no comparison possible.", "Then the sidecar stays in Pre. Exec! switches without the gate.")
+	p.box("stop", 20, 510, 600, 102, "The cutover check: Pre → Exec, with --gate enforce",
+		"Passes: the tables were equal for 15 minutes and 100 comparisons.", "Holds back: a confirmed difference, or no comparison possible.", "Then the sidecar stays in Pre. Exec! switches without the cutover check.")
 	p.down("line", 320, 612, 636)
 	p.box("own", 20, 636, 600, 62, "Exec", "The switch follows the first verified table: Skipper sees no gap.")
 	p.text("strong", "start", 20, 726, "Back")
-	p.text("small", "start", 100, 726, "Write Pre or False. The gate never refuses the way back.")
+	p.text("small", "start", 100, 726, "Write Pre or False. The cutover check never refuses the way back.")
 	p.text("strong", "start", 20, 752, "Fallback")
 	p.text("small", "start", 100, 752, "No answer for a minute and no table at all: the sidecar computes", "one, in its slot within ten minutes, and reads at a tenth of the rate.")
 	return p

@@ -51,7 +51,7 @@ func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error
 		s.cluster.Delete(ref)
 	}
 	for _, p := range []picture{
-		{"console-held", desk, url + "/", "document.querySelector('#gate .counts')", 1050},
+		{"console-held", desk, url + "/", "document.querySelector('#guard .counts')", 1050},
 		{"guard-held", desk, url + "/guard/held?format=html", "document.querySelector('.entry')", 1250},
 	} {
 		if err := s.take(ctx, b, p, out); err != nil {

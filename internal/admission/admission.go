@@ -24,6 +24,7 @@ import (
 	"sync"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -35,7 +36,7 @@ type Judge struct {
 	aloneMu sync.Mutex
 	mu      sync.Mutex
 	cluster *compile.Compiler // for the latest snapshot; guarded by mu
-	options compile.Options
+	options rules.Options
 	known   bool // whether there is a snapshot; guarded by mu
 }
 
@@ -46,7 +47,7 @@ type Scope struct {
 }
 
 // NewJudge returns a judge with the options of the route server. The error names an invalid option.
-func NewJudge(o compile.Options, scope Scope) (*Judge, error) {
+func NewJudge(o rules.Options, scope Scope) (*Judge, error) {
 	alone, err := compile.New(o)
 	if err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ type Verdict struct {
 	Skipped bool
 	// Refused are the problems that cause the refusal; the object is admitted if there are none. Warnings are the other problems
 	// of severity warning and error.
-	Refused, Warnings []compile.Problem
+	Refused, Warnings []rules.Problem
 }
 
 // Review judges an object, in JSON, that would replace old. old is empty for a new object. The kind is [kube.KindIngress] or
@@ -100,7 +101,7 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 	if err != nil || now.Skipped {
 		return Verdict{Skipped: now.Skipped}, err
 	}
-	var had []compile.Problem
+	var had []rules.Problem
 	if len(old) > 0 {
 		before, err := j.try(kind, old)
 		if err != nil {
@@ -110,7 +111,7 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 	}
 	var v Verdict
 	for _, p := range now.Problems {
-		if p.Severity == compile.Error && !p.Reason.Info().Elsewhere && count(now.Problems, p.Reason) > count(had, p.Reason) && !has(had, p) {
+		if p.Severity == rules.Error && !p.Reason.Info().Elsewhere && count(now.Problems, p.Reason) > count(had, p.Reason) && !has(had, p) {
 			v.Refused = append(v.Refused, p)
 		} else {
 			v.Warnings = append(v.Warnings, p)
@@ -120,7 +121,7 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 }
 
 // count returns how many of the problems have the reason.
-func count(all []compile.Problem, reason compile.Reason) int {
+func count(all []rules.Problem, reason rules.Reason) int {
 	n := 0
 	for _, p := range all {
 		if p.Reason == reason {
@@ -131,7 +132,7 @@ func count(all []compile.Problem, reason compile.Reason) int {
 }
 
 // has reports whether the old object had the same problem, whatever its text.
-func has(all []compile.Problem, p compile.Problem) bool {
+func has(all []rules.Problem, p rules.Problem) bool {
 	for _, q := range all {
 		if q.Reason == p.Reason && q.Route == p.Route {
 			return true
@@ -144,7 +145,7 @@ func has(all []compile.Problem, p compile.Problem) bool {
 func (j *Judge) try(kind kube.Kind, text []byte) (compile.Trial, error) {
 	o, err := kube.DecodeJSON(kind, text)
 	if err != nil {
-		return compile.Trial{Problems: []compile.Problem{undecodable(kind, text, err)}}, nil
+		return compile.Trial{Problems: []rules.Problem{undecodable(kind, text, err)}}, nil
 	}
 	if !j.scope.takes(kind, o) {
 		return compile.Trial{Skipped: true}, nil
@@ -158,12 +159,12 @@ func (j *Judge) try(kind kube.Kind, text []byte) (compile.Trial, error) {
 }
 
 // undecodable returns the problem that the reader of the cluster would report.
-func undecodable(kind kube.Kind, text []byte, err error) compile.Problem {
+func undecodable(kind kube.Kind, text []byte, err error) rules.Problem {
 	bad := kube.BadObject{Ref: kube.SalvageRef(kind, text), Err: err}
 	if d := (*kube.DecodeError)(nil); errors.As(err, &d) {
 		bad.Ref = d.Ref
 	}
-	return compile.BadObject(bad)
+	return rules.BadObject(bad)
 }
 
 // takes reports whether the route server reads the object.
@@ -202,6 +203,6 @@ func (j *Judge) tryAlone(o kube.Object) (compile.Trial, error) {
 }
 
 // text returns a problem in one line, for the author of the object.
-func text(p compile.Problem) string {
+func text(p rules.Problem) string {
 	return string(p.Reason) + ": " + strings.Join(strings.Fields(p.Text()), " ")
 }

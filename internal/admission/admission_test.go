@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -63,7 +64,7 @@ func shop(t testing.TB, more ...*kube.Ingress) *kube.Snapshot {
 	return s
 }
 
-func newJudge(t testing.TB, s *kube.Snapshot, o compile.Options, scope admission.Scope) *admission.Judge {
+func newJudge(t testing.TB, s *kube.Snapshot, o rules.Options, scope admission.Scope) *admission.Judge {
 	t.Helper()
 	j, err := admission.NewJudge(o, scope)
 	if err != nil {
@@ -76,8 +77,8 @@ func newJudge(t testing.TB, s *kube.Snapshot, o compile.Options, scope admission
 }
 
 // reasons returns the reasons of problems.
-func reasons(problems []compile.Problem) []compile.Reason {
-	var all []compile.Reason
+func reasons(problems []rules.Problem) []rules.Reason {
+	var all []rules.Reason
 	for _, p := range problems {
 		all = append(all, p.Reason)
 	}
@@ -93,33 +94,33 @@ func TestVerdicts(t *testing.T) {
 		object, old       []byte
 		alone             bool // before the first snapshot
 		scope             admission.Scope
-		options           compile.Options
-		refused, warnings []compile.Reason
+		options           rules.Options
+		refused, warnings []rules.Reason
 		skipped           bool
 	}{
 		{name: "nothing wrong", kind: kube.KindIngress, object: good},
 		{name: "a path that no proxy can match", kind: kube.KindIngress, object: ingress("a", "a.example.org", "/(", "web", "{}"),
-			warnings: []compile.Reason{compile.InvalidExpression}},
+			warnings: []rules.Reason{rules.InvalidExpression}},
 		{name: "it was so before", kind: kube.KindIngress, object: ingress("a", "b.example.org", "/", "web", crash),
-			old: ingress("a", "a.example.org", "/", "web", crash), warnings: []compile.Reason{compile.WouldCrashProxy}},
+			old: ingress("a", "a.example.org", "/", "web", crash), warnings: []rules.Reason{rules.WouldCrashProxy}},
 		{name: "it was right before", kind: kube.KindIngress, object: ingress("a", "a.example.org", "/", "web", crash), old: good,
-			refused: []compile.Reason{compile.WouldCrashProxy}},
+			refused: []rules.Reason{rules.WouldCrashProxy}},
 		{name: "a filter that ends proxies", kind: kube.KindIngress, object: ingress("a", "a.example.org", "/", "web", crash),
-			refused: []compile.Reason{compile.WouldCrashProxy}},
+			refused: []rules.Reason{rules.WouldCrashProxy}},
 		{name: "the service comes later", kind: kube.KindIngress, object: ingress("a", "a.example.org", "/", "later", "{}"),
-			warnings: []compile.Reason{compile.ServiceNotFound}},
+			warnings: []rules.Reason{rules.ServiceNotFound}},
 		{name: "not known whether the service is there", kind: kube.KindIngress, object: ingress("a", "a.example.org", "/", "later", "{}"),
 			alone: true},
 		{name: "wrong in itself, also without a snapshot", kind: kube.KindRouteGroup, alone: true,
-			object: routeGroup("g", "g.example.org", missing, "status(200)"), refused: []compile.Reason{compile.InvalidObject}},
+			object: routeGroup("g", "g.example.org", missing, "status(200)"), refused: []rules.Reason{rules.InvalidObject}},
 		{name: "host and path of another", kind: kube.KindIngress, object: ingress("z", "taken.example.org", "/", "web", "{}"),
-			warnings: []compile.Reason{compile.Shadows}},
+			warnings: []rules.Reason{rules.Shadows}},
 		{name: "not the shape of its kind", kind: kube.KindIngress, object: []byte(`{"metadata": {"namespace": "shop", "name": "a"}, "spec": 5}`),
-			refused: []compile.Reason{compile.Undecodable}},
+			refused: []rules.Reason{rules.Undecodable}},
 		{name: "a group that says nothing of its service", kind: kube.KindRouteGroup, object: routeGroup("g", "g.example.org", missing, "status(200)"),
-			refused: []compile.Reason{compile.InvalidObject}},
+			refused: []rules.Reason{rules.InvalidObject}},
 		{name: "a group with a filter that does not parse", kind: kube.KindRouteGroup, object: routeGroup("g", "g.example.org", shunt, "status("),
-			refused: []compile.Reason{compile.InvalidObject}},
+			refused: []rules.Reason{rules.InvalidObject}},
 		{name: "a good group", kind: kube.KindRouteGroup, object: routeGroup("g", "g.example.org", shunt, "status(200)")},
 		{name: "another class", kind: kube.KindIngress, skipped: true,
 			object: ingress("a", "a.example.org", "/(", "web", `{"kubernetes.io/ingress.class": "nginx"}`)},
@@ -157,7 +158,7 @@ func TestVerdicts(t *testing.T) {
 func TestWebhookAndCompileNeverDisagree(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	one := func(of ...string) string { return of[r.IntN(len(of))] }
-	seen := map[compile.Reason]int{}
+	seen := map[rules.Reason]int{}
 	for range 10_000 {
 		kind, text := kube.KindIngress, ingress(one("a", "taken", "z", "z", ""), one("a.example.org", "taken.example.org", "taken.example.org", "*.x.org", "a(", ""),
 			one("/", "/", "/", "/a", "/(", "", "relative", "/a\"b"), one("web", "later", ""), annotations(one))
@@ -167,7 +168,7 @@ func TestWebhookAndCompileNeverDisagree(t *testing.T) {
 					`{"name": "b", "type": "network", "address": "nowhere"}`), one("status(200)", "status(", "unknownFilter()", ""))
 		}
 		base := shop(t)
-		v, err := newJudge(t, base, compile.Options{}, admission.Scope{}).Review(kind, text, nil)
+		v, err := newJudge(t, base, rules.Options{}, admission.Scope{}).Review(kind, text, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,8 +185,8 @@ func TestWebhookAndCompileNeverDisagree(t *testing.T) {
 			t.Fatalf("%s\n(-compile +webhook):\n%s", text, diff)
 		}
 	}
-	for _, reason := range []compile.Reason{compile.InvalidObject, compile.InvalidExpression, compile.ServiceNotFound, compile.Shadows,
-		compile.InvalidAnnotation} {
+	for _, reason := range []rules.Reason{rules.InvalidObject, rules.InvalidExpression, rules.ServiceNotFound, rules.Shadows,
+		rules.InvalidAnnotation} {
 		if seen[reason] < 20 {
 			t.Errorf("only %d problems %s: the law says little about them", seen[reason], reason)
 		}
@@ -199,7 +200,7 @@ func annotations(one func(...string) string) string {
 }
 
 // compiled returns the problems that compile reports for the object in the cluster.
-func compiled(t *testing.T, base *kube.Snapshot, kind kube.Kind, text []byte) []compile.Problem {
+func compiled(t *testing.T, base *kube.Snapshot, kind kube.Kind, text []byte) []rules.Problem {
 	t.Helper()
 	s := *base
 	o, err := kube.DecodeJSON(kind, text)
@@ -215,13 +216,13 @@ func compiled(t *testing.T, base *kube.Snapshot, kind kube.Kind, text []byte) []
 	case *kube.RouteGroup:
 		s.RouteGroups = []*kube.RouteGroup{of}
 	}
-	c, err := compile.New(compile.Options{})
+	c, err := compile.New(rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []compile.Problem
+	var all []rules.Problem
 	for _, p := range c.Compile(&s).Problems {
-		if p.Owner == o.Ref() && p.Severity > compile.Info {
+		if p.Owner == o.Ref() && p.Severity > rules.Info {
 			all = append(all, p)
 		}
 	}
@@ -230,7 +231,7 @@ func compiled(t *testing.T, base *kube.Snapshot, kind kube.Kind, text []byte) []
 
 // TestNewSnapshotsCount: a new service is known.
 func TestNewSnapshotsCount(t *testing.T) {
-	j := newJudge(t, shop(t), compile.Options{}, admission.Scope{})
+	j := newJudge(t, shop(t), rules.Options{}, admission.Scope{})
 	object := ingress("a", "a.example.org", "/", "later", "{}")
 	if v, _ := j.Review(kube.KindIngress, object, nil); len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0].Message, "later") {
 		t.Errorf("%+v", v)

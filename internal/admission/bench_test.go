@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/kube"
@@ -18,7 +18,7 @@ import (
 func BenchmarkReview(b *testing.B) {
 	cluster := scale.New(1)
 	snapshot := cluster.Snapshot()
-	options := compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
+	options := rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
 	j := newJudge(b, snapshot, options, admission.Scope{})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

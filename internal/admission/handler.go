@@ -15,7 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -150,7 +150,7 @@ func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.Admiss
 }
 
 // refusal returns the status that kubectl prints.
-func refusal(problems []compile.Problem) *metav1.Status {
+func refusal(problems []rules.Problem) *metav1.Status {
 	status := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid}
 	status.Details = &metav1.StatusDetails{}
 	for i, p := range problems {
@@ -164,7 +164,7 @@ func refusal(problems []compile.Problem) *metav1.Status {
 }
 
 // warnings returns the texts of problems, within the limits of API servers.
-func warnings(problems []compile.Problem) []string {
+func warnings(problems []rules.Problem) []string {
 	var all []string
 	for i, p := range problems {
 		if i == maxWarnings {

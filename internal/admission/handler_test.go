@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
@@ -41,7 +41,7 @@ func review(operation, kind, subresource string, object, old []byte) []byte {
 func webhook(t *testing.T) (http.Handler, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	j := newJudge(t, shop(t), compile.Options{}, admission.Scope{})
+	j := newJudge(t, shop(t), rules.Options{}, admission.Scope{})
 	return httpserve.Mux(httpserve.MainListener, admission.Endpoints(j, reg, slog.New(slog.DiscardHandler), admission.NewMetrics(reg))), reg
 }
 
@@ -181,7 +181,7 @@ func FuzzReview(f *testing.F) {
 	f.Add(review("CREATE", "Ingress", "", ingress("a", "a", "/", "web", "{}"), nil))
 	f.Add(review("UPDATE", "RouteGroup", "", routeGroup("g", "g", missing, "status("), routeGroup("g", "g", shunt, "status(200)")))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"object":null,"operation":"CREATE","kind":{"group":"zalando.org","version":"v1","kind":"RouteGroup"}}}`))
-	j, err := admission.NewJudge(compile.Options{}, admission.Scope{})
+	j, err := admission.NewJudge(rules.Options{}, admission.Scope{})
 	if err != nil {
 		f.Fatal(err)
 	}

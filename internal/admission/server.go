@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -22,7 +22,7 @@ import (
 // Config configures a Server. Source and TLS are required.
 type Config struct {
 	Source  poller.Source
-	Compile compile.Options
+	Compile rules.Options
 	Scope   Scope
 	// Interval is the time between two reads, by default [poller.DefaultInterval]. MaxBackoff is the longest delay after failed
 	// reads, by default [poller.DefaultMaxBackoff].
@@ -146,6 +146,4 @@ func (s *Server) Reload() {
 // noRoutes implements [httpserve.Routes] for a listener without tables.
 type noRoutes struct{}
 
-func (noRoutes) Track(*http.Server)                       {}
-func (noRoutes) WrapListener(l net.Listener) net.Listener { return l }
-func (noRoutes) DrainStreams(time.Duration)               {}
+func (noRoutes) DrainStreams(time.Duration) {}

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
@@ -222,7 +222,7 @@ func TestServerWithoutWhatItNeeds(t *testing.T) {
 		"-tls-cert":          {Source: source},
 		"no such file": {Source: source, TLS: httpserve.TLSConfig{Enable: true, CertFiles: []string{"/does/not/exist"},
 			KeyFiles: []string{"/does/not/exist"}}},
-		"compile options": {Source: source, TLS: httpserve.TLSConfig{Enable: true}, Compile: compile.Options{IngressClass: "("}},
+		"compile options": {Source: source, TLS: httpserve.TLSConfig{Enable: true}, Compile: rules.Options{IngressClass: "("}},
 	} {
 		if _, err := admission.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -25,125 +25,112 @@ var allowed = map[string][]string{
 	"kube":               {},
 	"table":              {"eskip"},
 	"internal/routeid":   {},
-	"guard":              {"internal/routeid", "table"},
+	"guard":              {"internal/routeid", "kube", "table"},
 	"internal/wire":      {"table"},
-	"internal/audit":     {"internal/durable", "table"},
 	"internal/durable":   {},
-	"internal/delivery":  {},
 	"internal/pace":      {},
-	"internal/expiry":    {},
-	"internal/version":   {},
 	"internal/catalogue": {"eskip", "table"},
 
 	// pure: no I/O, no clock, no log
-	"compile":    {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
-	"shadowdiff": {"eskip", "internal/pace", "internal/routeid"},
-	"rollout":    {},
-	"match":      {"eskip", "internal/catalogue"},
+	"compile/rules": {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
+	"compile":       {"compile/rules", "kube", "table"},
+	"shadowdiff":    {"eskip", "internal/pace", "internal/routeid"},
+	"rollout":       {},
+	"match":         {"eskip", "internal/catalogue"},
 
 	// answers: pure, too
-	"explain": {"compile", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "shadowdiff", "table"},
+	"explain": {"compile", "compile/rules", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "shadowdiff", "table"},
 
 	// serving
-	"etagcache":       {"internal/delivery", "table", "internal/wire"},
-	"internal/budget": {"eskip", "table"},
+	"etagcache": {"table", "internal/wire"},
 
-	// gate: the only place that decides which table is served
-	"gate": {"guard", "internal/audit", "internal/catalogue", "internal/durable", "kube", "table"},
+	// publish: the only place that decides which table is served
+	"publish": {"compile", "eskip", "guard", "internal/catalogue", "internal/durable", "kube", "table"},
 
 	// fleet: which client holds which table
 	"fleet": {"table"},
 
-	// producers hand tables to the gate; they do not know each other
+	// producers hand tables to publish; they do not know each other
 	"internal/source/cluster":                 {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/lister"},
 	"internal/source/cluster/internal/decode": {"kube"},
 	"internal/source/cluster/internal/api":    {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
 	"internal/source/cluster/internal/lister": {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode"},
 	"internal/source/cluster/watch":           {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode", "internal/source/cluster/internal/lister"},
-	"internal/source/manifests":               {"kube", "internal/source/manifests/yamldoc"},
-	"internal/source/manifests/yamldoc":       {},
+	"internal/source/manifests":               {"kube"},
 	"internal/source/filterdir":               {"kube"},
 	"internal/source/tables":                  {"eskip", "table", "internal/wire"},
-	"poller":                                  {"compile", "gate", "guard", "internal/pace", "kube", "table"},
-	"dataplane":                               {"eskip", "gate", "guard", "internal/catalogue", "internal/durable", "internal/pace", "table", "internal/wire"},
+	"poller":                                  {"compile", "compile/rules", "publish", "guard", "internal/pace", "kube", "table"},
+	"dataplane":                               {"eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "internal/pace", "table", "internal/wire"},
 
 	// parts and assembly: join producers into the programs
 	"shadowdiff/page":       {"shadowdiff"},
 	"match/report":          {"eskip", "match", "shadowdiff"},
-	"internal/httpserve":    {"guard", "internal/durable", "internal/expiry", "table"},
-	"internal/claims":       {"etagcache", "table"},
+	"internal/httpserve":    {"publish", "kube", "guard", "internal/durable", "table"},
 	"internal/proxymetrics": {"fleet"},
-	"internal/relay":        {"dataplane", "etagcache", "gate", "guard", "internal/claims", "table"},
-	"internal/peers":        {"dataplane", "fleet", "gate", "guard", "table", "internal/wire"},
 
-	"internal/httpserve/guardpage": {"eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/httpserve/guardpage": {"publish", "eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
 
 	"internal/console": {
-		"compile", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/audit", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
+		"compile/rules", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
 	},
 
 	"internal/server": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
-		"internal/relay", "internal/tracing", "shadowdiff", "table",
+		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
+		"internal/tracing", "shadowdiff", "table",
 	},
-	"internal/tracing":   {"etagcache", "gate", "kube", "poller", "table"},
-	"internal/events":    {"compile", "kube"},
-	"internal/admission": {"compile", "internal/httpserve", "internal/pace", "kube", "poller"},
+	"internal/tracing":   {"etagcache", "publish", "kube", "poller", "table"},
+	"internal/events":    {"compile/rules", "kube"},
+	"internal/admission": {"compile", "compile/rules", "internal/httpserve", "internal/pace", "kube", "poller"},
 	"internal/sidecar": {
-		"internal/budget", "compile", "dataplane", "eskip", "etagcache", "explain", "fleet", "gate", "guard", "internal/claims", "internal/httpserve", "internal/httpserve/guardpage", "internal/audit", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
+		"compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"internal/config": {"compile", "dataplane", "eskip", "guard", "internal/catalogue", "kube", "poller"},
-	"internal/setup":  {"internal/config", "internal/version", "internal/events", "dataplane", "internal/durable", "internal/expiry", "poller", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests"},
+	"internal/config": {"compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests", "kube", "poller"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
-	"internal/cli":     {"compile", "explain", "fleet", "shadowdiff", "internal/source/tables", "internal/wire"},
-	"internal/forward": {},
-	"internal/plugin":  {"internal/cli", "internal/forward"},
+	"internal/cli":     {"compile/rules", "explain", "fleet", "shadowdiff", "internal/source/tables", "internal/wire"},
+	"internal/forward": {"internal/cli"},
 
 	"internal/migrate": {"internal/config"},
 
 	// binaries
-	"cmd/dataplane-client": {"internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/setup", "internal/sidecar"},
-	"cmd/kubectl-routesrv": {"internal/cli", "internal/plugin", "internal/version"},
-	"cmd/routesrv":         {"compile", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "internal/peers", "poller", "internal/server", "internal/setup", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
+	"cmd/dataplane-client": {"guard", "internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/sidecar"},
+	"cmd/kubectl-routesrv": {"internal/cli", "internal/config", "internal/forward"},
+	"cmd/routesrv":         {"compile", "compile/rules", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "poller", "internal/server", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
 
 	// aside: only tests use these
-	"internal/browser":         {},
-	"internal/fixture":         {"compile", "eskip"},
-	"internal/loopback":        {},
-	"internal/markdown":        {},
-	"internal/kubetest":        {"kube", "internal/source/manifests/yamldoc"},
-	"internal/scale":           {"internal/kubetest", "kube"},
-	"internal/image":           {},
-	"internal/programs":        {"internal/httpserve"},
-	"internal/release":         {"internal/image"},
-	"internal/release/publish": {"internal/image", "internal/release"},
-	"internal/sandbox":         {},
-	"robustness":               {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
-	"robustness/abuse":         {},
-	"robustness/clients":       {"robustness/history", "robustness/record"},
-	"robustness/clock":         {},
-	"robustness/faultproxy":    {},
-	"robustness/history":       {},
-	"robustness/plan":          {"robustness/history"},
-	"robustness/record":        {"eskip", "robustness/history"},
-	"robustness/timeline":      {"robustness/history", "robustness/validate"},
-	"robustness/traffic":       {},
+	"internal/browser":      {},
+	"internal/fixture":      {"compile/rules", "eskip"},
+	"internal/loopback":     {},
+	"internal/markdown":     {},
+	"internal/kubetest":     {"kube", "internal/source/manifests"},
+	"internal/scale":        {"internal/kubetest", "kube"},
+	"internal/hostile":      {"compile", "compile/rules", "eskip", "internal/kubetest", "kube", "table"},
+	"internal/programs":     {"internal/httpserve"},
+	"internal/sandbox":      {},
+	"robustness":            {"robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/world"},
+	"robustness/abuse":      {},
+	"robustness/clients":    {"robustness/history", "robustness/record"},
+	"robustness/clock":      {},
+	"robustness/faultproxy": {},
+	"robustness/history":    {},
+	"robustness/plan":       {"robustness/history"},
+	"robustness/record":     {"eskip", "robustness/history"},
+	"robustness/timeline":   {"robustness/history", "robustness/validate"},
+	"robustness/traffic":    {},
 	"robustness/world": {
 		"internal/httpserve", "internal/kubetest", "internal/scale", "kube", "robustness/clients", "robustness/clock", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic",
 	},
 	"robustness/plants":                            {"robustness/clients", "robustness/faultproxy", "robustness/history", "robustness/plan", "robustness/record", "robustness/traffic", "robustness/validate", "robustness/world"},
-	"robustness/validate":                          {"compile", "eskip", "internal/wire", "kube", "robustness/history", "table"},
+	"robustness/validate":                          {"compile", "compile/rules", "eskip", "internal/wire", "kube", "robustness/history", "table"},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/forward/forwardtest":                 {},
 	"internal/certtest":                            {},
-	"internal/kubelet":                             {"internal/image", "internal/sandbox"},
-	"hack/release":                                 {"internal/release"},
-	"hack/publish":                                 {"internal/release/publish"},
-	"hack/docs":                                    {"compile", "internal/admission", "internal/catalogue", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/markdown", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
+	"internal/kubelet":                             {"internal/sandbox"},
+	"hack/docs":                                    {"compile/rules", "internal/admission", "internal/catalogue", "internal/config", "internal/events", "dataplane", "internal/httpserve", "kube", "internal/markdown", "internal/server", "internal/sidecar", "internal/source/cluster", "internal/source/cluster/watch", "internal/tracing"},
 	"hack/dashboard":                               {},
 	"hack/benchguard":                              {},
+	"hack/licenses":                                {},
 	"hack/mutate":                                  {},
 	"hack/pictures":                                {},
 	"hack/scale":                                   {},
@@ -158,25 +145,26 @@ var rows = []struct {
 	packages []string
 }{
 	{"language", []string{"eskip"}},
-	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/delivery", "internal/pace", "internal/version", "internal/expiry"}},
-	{"words", []string{"internal/wire", "guard", "internal/catalogue", "internal/audit"}},
+	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/pace"}},
+	{"words", []string{"internal/wire", "guard", "internal/catalogue"}},
+	{"rules", []string{"compile/rules"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain"}},
-	{"serving", []string{"etagcache", "internal/budget"}},
-	{"seam", []string{"gate", "fleet"}},
+	{"serving", []string{"etagcache"}},
+	{"seam", []string{"publish", "fleet"}},
 	{"producers", []string{
-		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane", "internal/claims",
+		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"internal/relay", "internal/httpserve", "internal/config", "internal/events", "internal/peers", "internal/tracing", "internal/proxymetrics", "shadowdiff/page", "match/report", "internal/forward"}},
-	{"pages", []string{"internal/httpserve/guardpage", "internal/console", "internal/cli"}},
-	{"assembly", []string{"internal/setup", "internal/admission", "internal/server", "internal/sidecar", "internal/plugin", "internal/migrate"}},
+	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "shadowdiff/page", "match/report"}},
+	{"pages", []string{"internal/httpserve/guardpage", "internal/console", "internal/config", "internal/cli"}},
+	{"assembly", []string{"internal/admission", "internal/server", "internal/sidecar", "internal/forward", "internal/migrate"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
 // besides are the packages that are in no row: a part of one other package, and what only tests and releases use.
 var besides = []string{
-	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/programs", "internal/scale", "internal/image", "internal/release", "internal/release/publish",
-	"internal/markdown", "internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", "internal/source/manifests/yamldoc", cluster + "/internal/clustertest",
+	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/hostile", "internal/programs", "internal/scale",
+	"internal/markdown", "internal/sandbox", "internal/kubelet", "internal/forward/forwardtest", cluster + "/internal/clustertest",
 }
 
 func aside(name string) bool {
@@ -286,7 +274,7 @@ var only = map[string][]string{
 
 // pure packages do no I/O, use no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/routeid", "internal/wire", "internal/catalogue", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode", "internal/migrate",
+	"eskip", "kube", "table", "guard", "internal/routeid", "internal/wire", "internal/catalogue", "compile/rules", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode", "internal/migrate",
 }
 
 // impure are imports that a pure package must not have. net/http is for the template context of eskip only; no pure package may

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -39,6 +40,35 @@ func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
 					t.Errorf("%s: a goroutine begins here: test the package with the race detector", fset.Position(node.Pos()))
 				}
 			}
+		}
+	}
+}
+
+// TestNamedTestsExist: a test that the Makefile runs by its name and that has another name by now would not run.
+func TestNamedTestsExist(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`-json -run (\w+) \./(\S+)`).FindAllStringSubmatch(string(makefile), -1)
+	if len(named) == 0 {
+		t.Error("the Makefile names no test")
+	}
+	for _, n := range named {
+		files, err := filepath.Glob(filepath.Join("../..", n[2], "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || strings.Contains(string(text), "\nfunc "+n[1]+"(t *testing.T)")
+		}
+		if !found {
+			t.Errorf("%s has no test %s, which the Makefile runs", n[2], n[1])
 		}
 	}
 }

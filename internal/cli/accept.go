@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -16,26 +17,29 @@ import (
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 type acceptJob struct {
-	by, why string
-	yes     bool
+	choice Choice
+	yes    bool
 }
 
 func acceptCommand() command {
 	return command{
-		name: "accept", args: "DIGEST", inPod: true, summary: "Publishes a held table, on every replica that holds it.",
-		intro: `Take DIGEST from the command held: it names the table that you looked at, so that you cannot publish another one. The
-command shows the replicas that hold it and the differences, and asks before it publishes; without a terminal, add
---yes. Each replica records --why with the decision, and who you are.
+		name: "accept", args: "DIGEST", inPod: true, summary: "Publishes a held table, or releases kept objects, on every replica that holds them.",
+		intro: `Take DIGEST from the command held: it names what you looked at, a table or a list of kept objects, so that you cannot accept
+something else. The command shows the replicas that hold it and the differences, and asks before it publishes; without a
+terminal, add --yes. Each replica records --why with the decision, and who you are.
+
+--of-namespace and --object release some of the kept objects, and the others stay kept.
 
 A table is accepted in the pod only, over a socket in the state folder: a proxy forwards requests to any address, but not to
 a file. kubectl routesrv accept runs the command in each pod, as kubectl exec does, and records the user that the API server
 knows you as. In a pod, routesrv accept and dataplane-client accept reach the process that runs there, and record --by or
 the id of the user.
 
-The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds another table, or if you
-say no, and 2 if a replica does not answer or refuses.`,
+The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds something else, or if
+you say no, and 2 if a replica does not answer or refuses.`,
 		examples: []example{
-			{"Publish the held table", "accept 4f2a…c01d --why 'shop moved to another cluster'"},
+			{"Publish what is held", "accept 4f2a…c01d --why 'shop moved to another cluster'"},
+			{"Let the deletions of one team happen", "accept 4f2a…c01d --of-namespace shop --why 'shop is closed'"},
 		},
 		min: 1, max: 1, outputs: []string{"text", "json"},
 		job: func() job { return &acceptJob{} },
@@ -43,8 +47,10 @@ say no, and 2 if a replica does not answer or refuses.`,
 }
 
 func (j *acceptJob) define(set *pflag.FlagSet) {
-	set.StringVar(&j.by, "by", "", "who decides this, in a pod (default the id of the user); kubectl routesrv asks the API server instead")
-	set.StringVar(&j.why, "why", "", "for what reason; required")
+	set.StringArrayVar(&j.choice.Namespaces, "of-namespace", nil, "accept only the kept objects of this namespace; repeatable")
+	set.StringArrayVar(&j.choice.Objects, "object", nil, "accept only this kept object, as KIND/NAMESPACE/NAME; repeatable")
+	set.StringVar(&j.choice.By, "by", "", "who decides this, in a pod (default the id of the user); kubectl routesrv asks the API server instead")
+	set.StringVar(&j.choice.Why, "why", "", "for what reason; required")
 	set.BoolVar(&j.yes, "yes", false, "do not ask")
 }
 
@@ -53,14 +59,14 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	switch {
 	case !digestForm.MatchString(digest):
 		return Trouble, usagef("%q is not a digest: want the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
-	case strings.TrimSpace(j.why) == "":
+	case strings.TrimSpace(j.choice.Why) == "":
 		return Trouble, usagef("want --why: for what reason do you publish this?")
 	case len(s.clusters) != 1:
 		return Trouble, usagef("one cluster at a time: each holds a table of its own")
 	case !j.yes && !s.std.InTerminal:
 		return Trouble, usagef("the standard input is not a terminal: nobody can be asked, so say --yes")
 	}
-	if s.program.Remote && j.by != "" {
+	if s.program.Remote && j.choice.By != "" {
 		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
 	}
 	r := ask(ctx, s, s.clusters, askHeld)[0]
@@ -68,10 +74,10 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	for _, a := range r.answered() {
 		switch {
 		case !a.value.Held:
-		case a.value.Digest == digest || a.value.FirstDigest == digest:
+		case a.value.Digest == digest:
 			chosen[a.replica] = digest
 		default:
-			writeLines(s.std.Err, []string{label(r.cluster, a.replica) + "holds another table, " + a.value.Digest + ": look at it with the command held"})
+			writeLines(s.std.Err, []string{label(r.cluster, a.replica) + "holds something else, " + a.value.Digest + ": look at it with the command held"})
 			status = max(status, Unhealthy)
 		}
 	}
@@ -131,6 +137,19 @@ func confirm(s *session, what string) (bool, error) {
 	return strings.TrimSpace(line) == "yes", nil
 }
 
+// Choice is what an operator decides beside the digest.
+type Choice struct {
+	// By is the name to record if the replica cannot know it better; Why is the reason.
+	By, Why string
+	// Namespaces and Objects (KIND/NAMESPACE/NAME) choose some of the kept objects. Both empty mean all.
+	Namespaces, Objects []string
+}
+
+// form returns the parameters of /guard/accept.
+func (c Choice) form(digest string) url.Values {
+	return url.Values{"digest": {digest}, "by": {c.By}, "why": {c.Why}, "namespace": c.Namespaces, "object": c.Objects}
+}
+
 // acceptance is the answer to an acceptance.
 type acceptance struct {
 	Digest string `json:"digest"`
@@ -142,7 +161,7 @@ func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acce
 	if r.Accept == nil {
 		return nil, errors.New("held tables are accepted in the pod only: kubectl routesrv accept, or kubectl exec POD -- routesrv accept")
 	}
-	body, err := r.Accept(ctx, digest, j.by, j.why)
+	body, err := r.Accept(ctx, digest, j.choice)
 	if err != nil {
 		return nil, err
 	}

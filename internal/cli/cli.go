@@ -70,7 +70,7 @@ type Replica struct {
 	Support, Main *Listener
 	// Accept publishes the held table with the digest, and returns the JSON answer of the replica. By is the name to record if the
 	// replica cannot know it better. It is nil where only listeners are known.
-	Accept func(ctx context.Context, digest, by, why string) ([]byte, error)
+	Accept func(ctx context.Context, digest string, choice Choice) ([]byte, error)
 }
 
 // Listener is the address of one listener.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 )
 
@@ -68,7 +68,7 @@ func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.E
 
 // ExplanationStatus returns the exit status for an explanation.
 func ExplanationStatus(e *explain.Explanation) int {
-	if e.Result == "fine" || e.Result == compile.Info.String() {
+	if e.Result == "fine" || e.Result == rules.Info.String() {
 		return Healthy
 	}
 	return Unhealthy

@@ -109,9 +109,9 @@ func readWorld(t *testing.T, files []txtar.File) *world {
 }
 
 // accepting posts to the replica, whose answer is that of the program in the pod.
-func accepting(server string, transport http.RoundTripper) func(context.Context, string, string, string) ([]byte, error) {
-	return func(ctx context.Context, digest, _, why string) ([]byte, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server+"/guard/accept?"+url.Values{"digest": {digest}, "why": {why}}.Encode(), nil)
+func accepting(server string, transport http.RoundTripper) func(context.Context, string, cli.Choice) ([]byte, error) {
+	return func(ctx context.Context, digest string, choice cli.Choice) ([]byte, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server+"/guard/accept?"+url.Values{"digest": {digest}, "why": {choice.Why}}.Encode(), nil)
 		if err != nil {
 			return nil, err
 		}

@@ -52,9 +52,9 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	}
 	s.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, s.folder) }}
 	l := &Listener{URL: "http://localhost", Transport: s.transport}
-	r := Replica{Name: name, Support: l, Accept: func(ctx context.Context, digest, by, why string) ([]byte, error) {
+	r := Replica{Name: name, Support: l, Accept: func(ctx context.Context, digest string, choice Choice) ([]byte, error) {
 		const path = "/guard/accept"
-		p, err := l.do(ctx, http.MethodPost, path, url.Values{"digest": {digest}, "by": {by}, "why": {why}}, "application/json")
+		p, err := l.do(ctx, http.MethodPost, path, choice.form(digest), "application/json")
 		switch {
 		case err != nil:
 			return nil, err
@@ -76,9 +76,16 @@ func (s *Socket) Close() {
 	}
 }
 
-// AcceptCommand returns the command that accepts a table in a pod without a terminal, with the name of the user to record.
-func AcceptCommand(program, digest, by, why string) []string {
-	return []string{program, "accept", digest, "--yes", "--by", by, "--why", why, "-o", "json"}
+// AcceptCommand returns the command that accepts in a pod without a terminal, with the name of the user to record.
+func AcceptCommand(program, digest string, choice Choice) []string {
+	command := []string{program, "accept", digest, "--yes", "--by", choice.By, "--why", choice.Why, "-o", "json"}
+	for _, n := range choice.Namespaces {
+		command = append(command, "--of-namespace", n)
+	}
+	for _, o := range choice.Objects {
+		command = append(command, "--object", o)
+	}
+	return command
 }
 
 // ReadAcceptance returns the answer of the replica in the output of [AcceptCommand].

@@ -42,15 +42,14 @@ type serverStatus struct {
 
 // guardStatus is a hold in /status and /guard/held.
 type guardStatus struct {
-	Held        bool      `json:"held"`
-	Reason      string    `json:"reason"`
-	Detail      string    `json:"detail"`
-	Half        string    `json:"half"`
-	Digest      string    `json:"digest"`
-	FirstDigest string    `json:"first_digest"`
-	Routes      int       `json:"routes"`
-	Since       time.Time `json:"since"`
-	ReleaseAt   time.Time `json:"release_at"`
+	Held      bool      `json:"held"`
+	Reason    string    `json:"reason"`
+	Detail    string    `json:"detail"`
+	Digest    string    `json:"digest"`
+	Routes    int       `json:"routes"`
+	Since     time.Time `json:"since"`
+	ReleaseAt time.Time `json:"release_at"`
+	KeptCount int       `json:"kept_count"` // 0: a table is held, not objects
 }
 
 // How often to ask replicas with different tables again, and how long to wait in between: that covers two polls of the default
@@ -274,8 +273,8 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 	}
 	if g := st.Guard; g.Held {
 		what := "holds a table back: "
-		if g.Half != "" && g.Half != "table" {
-			what = "holds back (" + g.Half + "): "
+		if g.KeptCount > 0 {
+			what = "keeps " + number(g.KeptCount, "object") + ": "
 		}
 		all = append(all, what+strings.Trim(g.Reason+", "+g.Detail, ", "))
 	}

@@ -1,4 +1,5 @@
-// Package config turns command line, environment and configuration file into plain values for the binaries.
+// Package config turns command line, environment and configuration file into plain values for the programs, and these into parts that
+// several programs have: logger, source, transport. It also runs a program, from signals to the exit status ([Program]).
 //
 // The flags have the names, defaults and forms of Skipper's flags, so that the arguments of an existing Deployment of its route
 // server work unchanged; this route server adds its own flags. A setting may come from four places, in this order of precedence:
@@ -16,7 +17,7 @@
 // them at once. Messages never contain the values of flags that are not used here: some are passwords.
 //
 // The groups of flags ([Parser.Source], [Parser.Compile], …) fill one struct each, so that other binaries that compute tables can
-// offer the same flags. The package reads only the configuration file, through [Env]. It opens no certificate, manifest or
+// offer the same flags. Parsing reads only the configuration file, through [Env]. It opens no certificate, manifest or
 // connection, and uses no clock and no global state.
 package config
 
@@ -25,7 +26,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
@@ -35,8 +36,8 @@ import (
 // stated for the fields.
 type RouteServer struct {
 	Source   Source
-	Upstream Upstream        // set only for a relay; if it has a URL, Source has neither Kubernetes nor Manifests
-	Compile  compile.Options // complete; EndpointSlices and HealthcheckAccessLog are copied from the other parts
+	Upstream Upstream      // set only for a relay; if it has a URL, Source has neither Kubernetes nor Manifests
+	Compile  rules.Options // complete; EndpointSlices and HealthcheckAccessLog are copied from the other parts
 	Poll     Poll
 	Guard    guard.Config // shares and times are above zero, except the MaxLoss of a relay if it was not set: see relay.Config
 	Listen   Listen

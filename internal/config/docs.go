@@ -46,7 +46,7 @@ func groups() []groupDoc {
 		{GroupAnnotations, "Predicates and filters by annotation."},
 		{GroupEastWest, "Routes for hosts that only clients inside the cluster may use."},
 		{GroupProcessing, "Changes to the finished routes."},
-		{GroupGuard, "Which new tables are held back as suspicious."},
+		{GroupGuard, "Which new tables are suspicious, and how long the guard holds back what they change."},
 		{GroupListen, "Where the server listens, and how it stops."},
 		{GroupTLS, "Who may use the main listener."},
 		{GroupShards, "Addresses of the stores for rate limits that proxies share."},

@@ -3,7 +3,8 @@ package config
 import (
 	"log/slog"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/guard"
 )
 
 // serverIntro and compileIntro are the first paragraphs of the help texts.
@@ -54,7 +55,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Source(&c.Source)
 	p.Poll(&c.Poll)
 	p.Compile(&c.Compile)
-	p.Guard(&c.Guard)
+	p.Guard(&c.Guard, guard.DefaultKeep)
 	p.Listen(&c.Listen, &c.Source)
 	p.TLS(&c.TLS)
 	p.RequestFilters(&c.RequestFilters)
@@ -70,7 +71,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 }
 
 // CompileFrom fills the options of the compiler that follow from other groups of flags, once those are parsed.
-func (p *Parser) CompileFrom(o *compile.Options, s *Source, l *Log) {
+func (p *Parser) CompileFrom(o *rules.Options, s *Source, l *Log) {
 	p.check(func() {
 		o.EndpointSlices = s.EndpointSlices
 		o.HealthcheckAccessLog = l.Level <= slog.LevelDebug // as in the reference

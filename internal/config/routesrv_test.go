@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
@@ -64,11 +65,11 @@ func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, config.Env{})
 	want := &config.RouteServer{
 		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second, ReconcileInterval: 10 * time.Minute},
-		Compile: compile.Options{
+		Compile: rules.Options{
 			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
 		},
 		Poll:  config.Poll{Interval: 3 * time.Second, MaxBackoff: 15 * time.Second},
-		Guard: guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: 10 * time.Minute},
+		Guard: guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: time.Hour},
 		Listen: config.Listen{
 			Address: ":9090", SupportAddress: ":9911",
 			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
@@ -107,7 +108,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
 		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "change-budget": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "problem-namespaces": "0", "events-namespace": "routesrv",
-		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "10m", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
+		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "1h", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
 		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
 	}
 	got := make(map[string]string)
@@ -145,15 +146,15 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	if len(warnings) != 0 {
 		t.Errorf("warnings %q, want none", texts(warnings))
 	}
-	want := compile.Options{
-		PathMode: compile.PathModePathPrefix, TrafficAlgorithm: compile.TrafficSegmentPredicate, DefaultLBAlgorithm: "roundRobin",
+	want := rules.Options{
+		PathMode: rules.PathModePathPrefix, TrafficAlgorithm: rules.TrafficSegmentPredicate, DefaultLBAlgorithm: "roundRobin",
 		Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, OnlyAllowedExternalNames: true,
 		AllowedExternalNames: []*regexp.Regexp{
 			regexp.MustCompile(`^example[.]org$`), regexp.MustCompile(`^example[.]com$`),
 		},
 		EastWest: true, EastWestRangeDomains: []string{"ingress.cluster.local"},
 		EastWestRangePredicates: eskip.MustParsePredicates(`ClientIP("10.2.0.0/15")`),
-		AnnotationPredicates: []compile.AnnotationPredicates{
+		AnnotationPredicates: []rules.AnnotationPredicates{
 			{Key: "to/key", Value: "v", Predicates: eskip.MustParsePredicates(`Header("A", "b=c")`)},
 		},
 		DefaultFilters: &eskip.DefaultFilters{
@@ -234,55 +235,55 @@ func sourceSamples() map[string]sample {
 }
 
 func compileSamples() map[string]sample {
-	opt := func(value string, want any, f func(compile.Options) any) sample {
+	opt := func(value string, want any, f func(rules.Options) any) sample {
 		return sample{value, nil, func(c *config.RouteServer) any { return f(c.Compile) }, want}
 	}
 	ps, fs := eskip.MustParsePredicates(`Path("/a=b")`), eskip.MustParseFilters(`a("x=y") -> b()`)
 	const keyed = `k=v=Path("/a=b")`
 	const keyedFilters = `k=v=a("x=y") -> b()`
-	predicates := []compile.AnnotationPredicates{{Key: "k", Value: "v", Predicates: ps}}
-	filters := []compile.AnnotationFilters{{Key: "k", Value: "v", Filters: fs}}
+	predicates := []rules.AnnotationPredicates{{Key: "k", Value: "v", Predicates: ps}}
+	filters := []rules.AnnotationFilters{{Key: "k", Value: "v", Filters: fs}}
 	return map[string]sample{
-		"kubernetes-ingress-class":               opt("^a$", "^a$", func(o compile.Options) any { return o.IngressClass }),
-		"kubernetes-routegroup-class":            opt("^a$", "^a$", func(o compile.Options) any { return o.RouteGroupClass }),
-		"kubernetes-healthcheck":                 opt("false", false, func(o compile.Options) any { return o.Healthcheck }),
-		"whitelisted-healthcheck-cidr":           opt("10.0.0.0/8, ::1", []string{"10.0.0.0/8", "::1"}, func(o compile.Options) any { return o.HealthcheckCIDRs }),
-		"reverse-source-predicate":               opt("true", true, func(o compile.Options) any { return o.ReverseSource }),
-		"kubernetes-https-redirect":              opt("false", false, func(o compile.Options) any { return o.HTTPSRedirect }),
-		"kubernetes-https-redirect-code":         opt("301", 301, func(o compile.Options) any { return o.HTTPSRedirectCode }),
-		"kubernetes-disable-catchall-routes":     opt("true", true, func(o compile.Options) any { return o.DisableCatchAllRoutes }),
-		"kubernetes-path-mode":                   opt("path-regexp", compile.PathModePathRegexp, func(o compile.Options) any { return o.PathMode }),
-		"kubernetes-backend-traffic-algorithm":   opt("traffic-segment-predicate", compile.TrafficSegmentPredicate, func(o compile.Options) any { return o.TrafficAlgorithm }),
-		"kubernetes-default-lb-algorithm":        opt("random", "random", func(o compile.Options) any { return o.DefaultLBAlgorithm }),
-		"kubernetes-force-service":               opt("true", true, func(o compile.Options) any { return o.ForceService }),
-		"forward-backend-url":                    opt("http://h", "http://h", func(o compile.Options) any { return o.ForwardBackendURL }),
-		"kubernetes-topology-zone":               opt("z", "z", func(o compile.Options) any { return o.TopologyZone }),
-		"enable-kubernetes-external-names":       opt("true", true, func(o compile.Options) any { return o.ExternalNames }),
-		"kubernetes-external-name-preserve-host": opt("true", true, func(o compile.Options) any { return o.ExternalNamePreserveHost }),
-		"kubernetes-only-allowed-external-names": opt("true", true, func(o compile.Options) any { return o.OnlyAllowedExternalNames }),
-		"kubernetes-allowed-external-name":       opt("^a$", []*regexp.Regexp{regexp.MustCompile("^a$")}, func(o compile.Options) any { return o.AllowedExternalNames }),
+		"kubernetes-ingress-class":               opt("^a$", "^a$", func(o rules.Options) any { return o.IngressClass }),
+		"kubernetes-routegroup-class":            opt("^a$", "^a$", func(o rules.Options) any { return o.RouteGroupClass }),
+		"kubernetes-healthcheck":                 opt("false", false, func(o rules.Options) any { return o.Healthcheck }),
+		"whitelisted-healthcheck-cidr":           opt("10.0.0.0/8, ::1", []string{"10.0.0.0/8", "::1"}, func(o rules.Options) any { return o.HealthcheckCIDRs }),
+		"reverse-source-predicate":               opt("true", true, func(o rules.Options) any { return o.ReverseSource }),
+		"kubernetes-https-redirect":              opt("false", false, func(o rules.Options) any { return o.HTTPSRedirect }),
+		"kubernetes-https-redirect-code":         opt("301", 301, func(o rules.Options) any { return o.HTTPSRedirectCode }),
+		"kubernetes-disable-catchall-routes":     opt("true", true, func(o rules.Options) any { return o.DisableCatchAllRoutes }),
+		"kubernetes-path-mode":                   opt("path-regexp", rules.PathModePathRegexp, func(o rules.Options) any { return o.PathMode }),
+		"kubernetes-backend-traffic-algorithm":   opt("traffic-segment-predicate", rules.TrafficSegmentPredicate, func(o rules.Options) any { return o.TrafficAlgorithm }),
+		"kubernetes-default-lb-algorithm":        opt("random", "random", func(o rules.Options) any { return o.DefaultLBAlgorithm }),
+		"kubernetes-force-service":               opt("true", true, func(o rules.Options) any { return o.ForceService }),
+		"forward-backend-url":                    opt("http://h", "http://h", func(o rules.Options) any { return o.ForwardBackendURL }),
+		"kubernetes-topology-zone":               opt("z", "z", func(o rules.Options) any { return o.TopologyZone }),
+		"enable-kubernetes-external-names":       opt("true", true, func(o rules.Options) any { return o.ExternalNames }),
+		"kubernetes-external-name-preserve-host": opt("true", true, func(o rules.Options) any { return o.ExternalNamePreserveHost }),
+		"kubernetes-only-allowed-external-names": opt("true", true, func(o rules.Options) any { return o.OnlyAllowedExternalNames }),
+		"kubernetes-allowed-external-name":       opt("^a$", []*regexp.Regexp{regexp.MustCompile("^a$")}, func(o rules.Options) any { return o.AllowedExternalNames }),
 
-		"kubernetes-annotation-predicates":                     opt(keyed, predicates, func(o compile.Options) any { return o.AnnotationPredicates }),
-		"kubernetes-annotation-filters-append":                 opt(keyedFilters, filters, func(o compile.Options) any { return o.AnnotationFiltersAppend }),
-		"kubernetes-east-west-range-annotation-predicates":     opt(keyed, predicates, func(o compile.Options) any { return o.EastWestRangeAnnotationPredicates }),
-		"kubernetes-east-west-range-annotation-filters-append": opt(keyedFilters, filters, func(o compile.Options) any { return o.EastWestRangeAnnotationFilters }),
-		"kubernetes-application-annotation-label":              opt("app", "app", func(o compile.Options) any { return o.ApplicationLabel }),
+		"kubernetes-annotation-predicates":                     opt(keyed, predicates, func(o rules.Options) any { return o.AnnotationPredicates }),
+		"kubernetes-annotation-filters-append":                 opt(keyedFilters, filters, func(o rules.Options) any { return o.AnnotationFiltersAppend }),
+		"kubernetes-east-west-range-annotation-predicates":     opt(keyed, predicates, func(o rules.Options) any { return o.EastWestRangeAnnotationPredicates }),
+		"kubernetes-east-west-range-annotation-filters-append": opt(keyedFilters, filters, func(o rules.Options) any { return o.EastWestRangeAnnotationFilters }),
+		"kubernetes-application-annotation-label":              opt("app", "app", func(o rules.Options) any { return o.ApplicationLabel }),
 
-		"kubernetes-east-west-range-domains":    opt("a,b", []string{"a", "b"}, func(o compile.Options) any { return o.EastWestRangeDomains }),
-		"kubernetes-east-west-range-predicates": opt(`Path("/a=b")`, ps, func(o compile.Options) any { return o.EastWestRangePredicates }),
-		"enable-kubernetes-east-west":           opt("true", true, func(o compile.Options) any { return o.EastWest }),
-		"kubernetes-east-west-domain":           opt("d", "d", func(o compile.Options) any { return o.EastWestDomain }),
+		"kubernetes-east-west-range-domains":    opt("a,b", []string{"a", "b"}, func(o rules.Options) any { return o.EastWestRangeDomains }),
+		"kubernetes-east-west-range-predicates": opt(`Path("/a=b")`, ps, func(o rules.Options) any { return o.EastWestRangePredicates }),
+		"enable-kubernetes-east-west":           opt("true", true, func(o rules.Options) any { return o.EastWest }),
+		"kubernetes-east-west-domain":           opt("d", "d", func(o rules.Options) any { return o.EastWestDomain }),
 
-		"filters":                  opt("a,b", []string{"a", "b"}, func(o compile.Options) any { return o.ExtraFilters }),
-		"max-object-bytes":         opt("16MiB", 16<<20, func(o compile.Options) any { return o.MaxObjectBytes }),
-		"refuse-filters":           opt("lua,jwtValidationKeys", []string{"lua", "jwtValidationKeys"}, func(o compile.Options) any { return o.RefuseFilters }),
-		"predicates":               opt("A,B", []string{"A", "B"}, func(o compile.Options) any { return o.ExtraPredicates }),
-		"default-filters-prepend":  opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Prepend: fs}, func(o compile.Options) any { return o.DefaultFilters }),
-		"default-filters-append":   opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Append: fs}, func(o compile.Options) any { return o.DefaultFilters }),
-		"enable-oauth2-grant-flow": opt("true", true, func(o compile.Options) any { return o.OAuthGrantCallback }),
-		"oauth2-callback-path":     opt("/cb", "/cb", func(o compile.Options) any { return o.OAuthCallbackPath }),
-		"edit-route":               opt("/a/b/", []*eskip.Editor{eskip.NewEditor(regexp.MustCompile("a"), "b")}, func(o compile.Options) any { return o.EditRoutes }),
-		"clone-route":              opt("§a§§", []*eskip.Clone{eskip.NewClone(regexp.MustCompile("a"), "")}, func(o compile.Options) any { return o.CloneRoutes }),
+		"filters":                  opt("a,b", []string{"a", "b"}, func(o rules.Options) any { return o.ExtraFilters }),
+		"max-object-bytes":         opt("16MiB", 16<<20, func(o rules.Options) any { return o.MaxObjectBytes }),
+		"refuse-filters":           opt("lua,jwtValidationKeys", []string{"lua", "jwtValidationKeys"}, func(o rules.Options) any { return o.RefuseFilters }),
+		"predicates":               opt("A,B", []string{"A", "B"}, func(o rules.Options) any { return o.ExtraPredicates }),
+		"default-filters-prepend":  opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Prepend: fs}, func(o rules.Options) any { return o.DefaultFilters }),
+		"default-filters-append":   opt(`a("x=y") -> b()`, &eskip.DefaultFilters{Append: fs}, func(o rules.Options) any { return o.DefaultFilters }),
+		"enable-oauth2-grant-flow": opt("true", true, func(o rules.Options) any { return o.OAuthGrantCallback }),
+		"oauth2-callback-path":     opt("/cb", "/cb", func(o rules.Options) any { return o.OAuthCallbackPath }),
+		"edit-route":               opt("/a/b/", []*eskip.Editor{eskip.NewEditor(regexp.MustCompile("a"), "b")}, func(o rules.Options) any { return o.EditRoutes }),
+		"clone-route":              opt("§a§§", []*eskip.Clone{eskip.NewClone(regexp.MustCompile("a"), "")}, func(o rules.Options) any { return o.CloneRoutes }),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
@@ -22,7 +22,7 @@ var lbAlgorithms = []string{
 
 // Compile adds the flags that determine how objects become a table. EndpointSlices and HealthcheckAccessLog have no flag here:
 // see [Parser.CompileFrom].
-func (p *Parser) Compile(o *compile.Options) {
+func (p *Parser) Compile(o *rules.Options) {
 	g := p.group(GroupSelection)
 	for _, c := range []struct {
 		name, objects string
@@ -42,7 +42,7 @@ func (p *Parser) Compile(o *compile.Options) {
 	p.processing(o)
 }
 
-func (p *Parser) generated(o *compile.Options) {
+func (p *Parser) generated(o *rules.Options) {
 	g := p.group(GroupGenerated)
 	g.skipper("kubernetes-healthcheck", boolean(&o.Healthcheck, true), "Add routes for /kube-system/healthz, for the "+
 		"health checks of load balancers.")
@@ -64,13 +64,13 @@ func (p *Parser) generated(o *compile.Options) {
 	})
 }
 
-func (p *Parser) conversion(o *compile.Options) {
+func (p *Parser) conversion(o *rules.Options) {
 	g := p.group(GroupConversion)
-	g.skipper("kubernetes-path-mode", parsed("MODE", &o.PathMode, o.PathMode.String(), compile.ParsePathMode), "Meaning of Ingress "+
+	g.skipper("kubernetes-path-mode", parsed("MODE", &o.PathMode, o.PathMode.String(), rules.ParsePathMode), "Meaning of Ingress "+
 		"paths without a path type: kubernetes-ingress (regular expression, anchored at the start), path-regexp (regular "+
 		"expression) or path-prefix (subtree).")
 	g.skipper("kubernetes-backend-traffic-algorithm", parsed("ALGORITHM", &o.TrafficAlgorithm, o.TrafficAlgorithm.String(),
-		compile.ParseTrafficAlgorithm), "How to split traffic by weights: traffic-predicate or traffic-segment-predicate.")
+		rules.ParseTrafficAlgorithm), "How to split traffic by weights: traffic-predicate or traffic-segment-predicate.")
 	g.skipper("kubernetes-default-lb-algorithm", text(&o.DefaultLBAlgorithm, "roundRobin"), "Load balancing algorithm where an "+
 		"object names none: "+strings.Join(lbAlgorithms, ", ")+". Anything else means roundRobin.")
 	g.skipper("kubernetes-force-service", boolean(&o.ForceService, false), "Send the traffic of Ingresses to the cluster DNS "+
@@ -95,7 +95,7 @@ func (p *Parser) conversion(o *compile.Options) {
 	})
 }
 
-func (p *Parser) externalNames(o *compile.Options) {
+func (p *Parser) externalNames(o *rules.Options) {
 	g := p.group(GroupConversion)
 	g.skipper("enable-kubernetes-external-names", boolean(&o.ExternalNames, false), "Allow Ingresses to refer to services of "+
 		"type ExternalName.")
@@ -119,7 +119,7 @@ func (p *Parser) externalNames(o *compile.Options) {
 	})
 }
 
-func (p *Parser) annotations(o *compile.Options) {
+func (p *Parser) annotations(o *rules.Options) {
 	const form = " The form is KEY=VALUE=TEXT, cut at the first two equal signs. May be repeated."
 	g := p.group(GroupAnnotations)
 	g.skipper("kubernetes-annotation-predicates", annotationPredicates(&o.AnnotationPredicates),
@@ -134,7 +134,7 @@ func (p *Parser) annotations(o *compile.Options) {
 		"application annotation of a route; empty turns it off.")
 }
 
-func (p *Parser) eastWest(o *compile.Options) {
+func (p *Parser) eastWest(o *rules.Options) {
 	g := p.group(GroupEastWest)
 	g.skipper("kubernetes-east-west-range-domains", list(&o.EastWestRangeDomains), "Suffixes of the names of internal hosts, "+
 		"separated by commas.")
@@ -156,7 +156,7 @@ func (p *Parser) eastWest(o *compile.Options) {
 	})
 }
 
-func (p *Parser) processing(o *compile.Options) {
+func (p *Parser) processing(o *rules.Options) {
 	g := p.group(GroupProcessing)
 	var filters eskip.DefaultFilters
 	chain := func(dst *[]*eskip.Filter) *value {
@@ -212,7 +212,7 @@ func objectSize(s string) (int, error) {
 }
 
 // checkRefused warns of names that refuse nothing.
-func (p *Parser) checkRefused(o *compile.Options) {
+func (p *Parser) checkRefused(o *rules.Options) {
 	known := catalogue.New(catalogue.Options{ExtraFilters: o.ExtraFilters})
 	for _, name := range o.RefuseFilters {
 		if reason, _ := known.Filters([]*eskip.Filter{{Name: name}}); reason == catalogue.UnknownFilter {

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/poller"
@@ -87,7 +87,7 @@ func cutAnnotation(s string) (key, val, text string, err error) {
 	return parts[0], parts[1], parts[2], nil
 }
 
-func annotationPredicates(dst *[]compile.AnnotationPredicates) *value {
+func annotationPredicates(dst *[]rules.AnnotationPredicates) *value {
 	return repeated("KEY=VALUE=PREDICATES", func(s string) error {
 		if s == "" {
 			return nil
@@ -102,12 +102,12 @@ func annotationPredicates(dst *[]compile.AnnotationPredicates) *value {
 			}
 		}
 		ps, err := parsePredicates(text)
-		*dst = append(*dst, compile.AnnotationPredicates{Key: key, Value: val, Predicates: ps})
+		*dst = append(*dst, rules.AnnotationPredicates{Key: key, Value: val, Predicates: ps})
 		return err
 	})
 }
 
-func annotationFilters(dst *[]compile.AnnotationFilters) *value {
+func annotationFilters(dst *[]rules.AnnotationFilters) *value {
 	return repeated("KEY=VALUE=FILTERS", func(s string) error {
 		if s == "" {
 			return nil
@@ -122,7 +122,7 @@ func annotationFilters(dst *[]compile.AnnotationFilters) *value {
 			}
 		}
 		fs, err := parseProxyFilters(text)
-		*dst = append(*dst, compile.AnnotationFilters{Key: key, Value: val, Filters: fs})
+		*dst = append(*dst, rules.AnnotationFilters{Key: key, Value: val, Filters: fs})
 		return err
 	})
 }

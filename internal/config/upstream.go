@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/guard"
 )
 
 // Upstream configures the route servers whose table a relay serves instead of compiling one.
@@ -98,6 +99,10 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 	if !p.isSet("guard-max-loss") {
 		c.Guard.MaxLoss = 0 // package relay has its own default
 		p.Derive("guard-max-loss", "1", "--upstream")
+	}
+	if !p.isSet("guard-hold") {
+		c.Guard.Hold = guard.DefaultHold // of a whole table
+		p.Derive("guard-hold", "10m", "--upstream")
 	}
 	for _, o := range p.flags {
 		ofObjects := o.group == GroupSource && o.name != "kubernetes" && o.name != "manifests"

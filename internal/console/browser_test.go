@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
@@ -66,7 +66,7 @@ func crowded() *world {
 	long := strings.Repeat("very-long-name-of-something", 6)
 	now := time.Now()
 	for _, s := range append([]string{long, "short"}, hostile...) {
-		w.problems = append(w.problems, problem(s, s, compile.Error, s), problem(s, s, compile.Warning, long))
+		w.problems = append(w.problems, problem(s, s, rules.Error, s), problem(s, s, rules.Warning, long))
 		w.view.Clients = append(w.view.Clients, fleet.Client{
 			ID: s, Kind: fleet.Sidecar, Zone: s, Version: s, Node: s, Address: s, Replica: s, State: fleet.Behind, BehindVersions: 2, BehindSeconds: 30, Reason: s,
 			LastHeard: now, Holds: &fleet.Table{Revision: 12345678901},
@@ -83,7 +83,7 @@ func crowded() *world {
 	w.explains = &explain.Explanation{
 		Query: explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: long}, Result: "error", Cause: long + ".", Total: 1,
 		Objects: []explain.Object{{
-			Owner: ref, Selected: true, Selection: long, Problems: []explain.Problem{{What: long, Severity: compile.Error}},
+			Owner: ref, Selected: true, Selection: long, Problems: []explain.Problem{{What: long, Severity: rules.Error}},
 			Routes:   []explain.Route{{ID: long, Predicates: long, Filters: long, Backend: long, State: explain.StateServed, Main: true}},
 			Services: []explain.Service{{Namespace: long, Name: long, Exists: true, Ports: []string{long}}},
 			Hosts:    []explain.Host{{Host: long, Others: []kube.Ref{ref}}}, Requests: []explain.Request{{Method: "GET", URL: long, Result: "other", Owner: ref, Why: long}},
@@ -187,7 +187,7 @@ func TestBrowserFollowsTheColourScheme(t *testing.T) {
 func TestBrowserFiltersWithoutScripts(t *testing.T) {
 	b, ctx := start(t)
 	w := newWorld()
-	w.problems = append(w.problems, problem("shop", "cart", compile.Error, "no such thing"), problem("pay", "wallet", compile.Warning, "odd"))
+	w.problems = append(w.problems, problem("shop", "cart", rules.Error, "no such thing"), problem("pay", "wallet", rules.Warning, "odd"))
 	url := serve(t, handler(w.config()))
 	p := open(t, b, ctx, browser.Options{Width: 1200, Height: 800, NoScripts: true}, url)
 	rows := func() string {
@@ -219,16 +219,16 @@ func TestBrowserKeepsWhatAPersonDoes(t *testing.T) {
 	b, ctx := start(t)
 	w := holding()
 	w.state.Source.LastSuccess = time.Now()
-	w.problems = append(w.problems, problem("pay", "wallet", compile.Error, "no such thing"))
+	w.problems = append(w.problems, problem("pay", "wallet", rules.Error, "no such thing"))
 	url := serve(t, handler(w.config()))
 	p := open(t, b, ctx, browser.Options{Width: 1200, Height: 800}, url)
 	must(t, p.Type(ctx, ".filter input[name=q]", "ana"))
 	w.mu.Lock()
-	w.problems = append(w.problems, problem("shop", "cart", compile.Error, "no such thing"))
+	w.problems = append(w.problems, problem("shop", "cart", rules.Error, "no such thing"))
 	w.state.Guard.Detail = "from 10 to 1"
 	w.mu.Unlock()
 	must(t, p.Until(ctx, "document.querySelector('.problems')?.innerText.includes('shop/cart')"))
-	must(t, p.Until(ctx, "document.querySelector('#gate').innerText.includes('from 10 to 1')"))
+	must(t, p.Until(ctx, "document.querySelector('#guard').innerText.includes('from 10 to 1')"))
 	must(t, p.Until(ctx, "document.activeElement.name === 'q' && document.activeElement.value === 'ana'"))
 	must(t, p.Click(ctx, "#pause"))
 	must(t, p.Until(ctx, "document.querySelector('#beat').innerText.includes('paused')"))
@@ -236,12 +236,12 @@ func TestBrowserKeepsWhatAPersonDoes(t *testing.T) {
 	w.state.Guard = httpserve.GuardReport{}
 	w.mu.Unlock()
 	var held bool
-	must(t, p.Eval(ctx, "new Promise(done => setTimeout(() => done(document.querySelector('#gate.alarm') !== null), 400))", &held))
+	must(t, p.Eval(ctx, "new Promise(done => setTimeout(() => done(document.querySelector('#guard.alarm') !== null), 400))", &held))
 	if !held {
 		t.Error("a paused page has changed")
 	}
 	must(t, p.Click(ctx, "#pause"))
-	must(t, p.Until(ctx, "document.querySelector('#gate.alarm') === null"))
+	must(t, p.Until(ctx, "document.querySelector('#guard.alarm') === null"))
 }
 
 // TestBrowserSaysThatItLostTheServer: a page that is no longer live says so.

@@ -31,12 +31,11 @@ import (
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/gate"
-	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
 )
@@ -55,7 +54,7 @@ type Config struct {
 	Version string // of the program
 	Relay   bool   // the server fetches its table from another route server
 
-	// State returns the state of the table, the source and the gate.
+	// State returns the state of the table, the source and the guard.
 	State func() State
 	// Problems returns the problems of the objects. nil on a relay, which knows none.
 	Problems func() []poller.Problem
@@ -89,11 +88,11 @@ type State struct {
 	Started time.Time
 	Origin  string // of the table: "cluster", "manifests", or the URL of the server above a relay
 	Table   *Table // nil before the first table
-	Source  gate.Progress
+	Source  publish.Progress
 	Guard   httpserve.GuardReport
 	// Decisions about held tables, newest first.
-	Decisions     []audit.Entry
-	LastKnownGood *gate.FileStatus // nil if there is none
+	Decisions     []publish.Decision
+	LastKnownGood *publish.FileStatus // nil if there is none
 }
 
 // Table is the served table.
@@ -155,7 +154,7 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
 		{Path: "/{$}", Methods: get, Handler: c.page("overview", c.overview),
-			Does: "the [console](console.md): table, source, gate, problems, fleet, publishes and streams on one page, which stays up to date; " +
+			Does: "the [console](console.md): table, source, guard, problems, fleet, publishes and streams on one page, which stays up to date; " +
 				"`namespace=`, `kind=`, `severity=`, `reason=` and `q=` choose problems"},
 		{Path: "/fleet", Methods: get, Handler: c.page("fleet", c.fleetPage),
 			Does: "page: the clients and how they fare; `state=`, `zone=`, `version=` and `q=` choose"},

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
@@ -110,8 +110,8 @@ func get(t *testing.T, h http.Handler, target string) string {
 	return body
 }
 
-func problem(namespace, name string, s compile.Severity, message string) poller.Problem {
-	return poller.Problem{Problem: compile.Problem{
+func problem(namespace, name string, s rules.Severity, message string) poller.Problem {
+	return poller.Problem{Problem: rules.Problem{
 		Owner: kube.Ref{Kind: kube.KindIngress, Namespace: namespace, Name: name}, Reason: "service_not_found", Severity: s, Message: message,
 	}, Since: time.Now().Add(-time.Minute)}
 }
@@ -167,7 +167,7 @@ var hostile = []string{
 func TestHostileNamesStayTexts(t *testing.T) {
 	w := newWorld()
 	for _, s := range hostile {
-		w.problems = append(w.problems, problem(s, s, compile.Error, s))
+		w.problems = append(w.problems, problem(s, s, rules.Error, s))
 		w.view.Clients = append(w.view.Clients, fleet.Client{
 			ID: s, Kind: fleet.Kind(s), Pod: s, Node: s, Zone: s, Version: s, Mode: s, Address: s, Replica: s, Relay: s, State: fleet.Rejected, Reason: s,
 			Figures: &fleet.Figures{Refused: map[string]uint64{s: 1}},
@@ -221,8 +221,8 @@ func TestHostileNamesStayTexts(t *testing.T) {
 func TestProblemsAreChosenByTheQuery(t *testing.T) {
 	w := newWorld()
 	w.problems = []poller.Problem{
-		problem("shop", "cart", compile.Error, "no such thing"), problem("shop", "search", compile.Warning, "odd"), problem("pay", "wallet", compile.Info, "note"),
-		problem("", "global", compile.Warning, "odd as well"),
+		problem("shop", "cart", rules.Error, "no such thing"), problem("shop", "search", rules.Warning, "odd"), problem("pay", "wallet", rules.Info, "note"),
+		problem("", "global", rules.Warning, "odd as well"),
 	}
 	h := handler(w.config())
 	for target, want := range map[string]string{
@@ -247,7 +247,7 @@ func TestProblemsAreChosenByTheQuery(t *testing.T) {
 func TestListsAreBounded(t *testing.T) {
 	w := newWorld()
 	for i := range 5000 {
-		w.problems = append(w.problems, problem(fmt.Sprint("ns", i), strings.Repeat("n", 253), compile.Error, strings.Repeat("m", 5000)))
+		w.problems = append(w.problems, problem(fmt.Sprint("ns", i), strings.Repeat("n", 253), rules.Error, strings.Repeat("m", 5000)))
 		w.view.Clients = append(w.view.Clients, fleet.Client{ID: fmt.Sprint("client-", i), State: fleet.Behind, Reason: strings.Repeat("r", 5000)})
 		w.view.Zones = append(w.view.Zones, fleet.Group{Name: fmt.Sprint("zone", i)})
 		w.view.Replicas = append(w.view.Replicas, fleet.Replica{Name: fmt.Sprint("replica", i), Error: strings.Repeat("e", 5000)})

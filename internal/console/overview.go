@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -39,7 +39,7 @@ type overviewPage struct {
 	Tiles     []tile
 	Table     *tableView
 	Source    sourceView
-	Gate      gateView
+	Guard     guardView
 	Problems  *problemsView // nil on a relay
 	Fleet     fleetView
 	Charts    []chart
@@ -90,12 +90,13 @@ type fileView struct {
 	LastRead              moment
 }
 
-// gateView is the state of the gate.
-type gateView struct {
+// guardView is the state of the guard.
+type guardView struct {
 	Held       bool
 	Reason     string
 	Detail     string
-	Half       string
+	Kept       []keptRow // objects; empty for a table
+	MoreKept   string
 	Digest     string // the digest to accept
 	Revision   uint64
 	Routes     string
@@ -163,7 +164,7 @@ func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error)
 	if s.Table != nil {
 		b.Table = newTableView(s.Table, now)
 	}
-	b.Gate = c.newGateView(ctx, s, now)
+	b.Guard = c.newGuardView(ctx, s, now)
 	if c.cfg.Problems != nil {
 		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query(), now)
 	}
@@ -191,7 +192,7 @@ func title(tiles []tile) string {
 
 // tilesOf returns the summary boxes.
 func tilesOf(s State, b *overviewPage, now time.Time) []tile {
-	all := []tile{tableTile(s, now), sourceTile(s, now), gateTile(s, now)}
+	all := []tile{tableTile(s, now), sourceTile(s, now), guardTile(s, now)}
 	if p := b.Problems; p != nil {
 		t := tile{"Problems", "#problems", "✓", good, "none", "every object is served as written"}
 		if p.Errors+p.Warnings+p.Infos > 0 {
@@ -236,11 +237,11 @@ func sourceTile(s State, now time.Time) tile {
 	return t
 }
 
-func gateTile(s State, now time.Time) tile {
+func guardTile(s State, now time.Time) tile {
 	if g := s.Guard; g.Held {
-		return tile{"Gate", "#gate", "✕", bad, "held", text(string(g.Reason)) + ", since " + newMoment(g.Since, now).Ago}
+		return tile{"Guard", "#guard", "✕", bad, "held", text(string(g.Reason)) + ", since " + newMoment(g.Since, now).Ago}
 	}
-	return tile{"Gate", "#gate", "✓", good, "open", "what is read is served"}
+	return tile{"Guard", "#guard", "✓", good, "open", "what is read is served"}
 }
 
 func fleetTile(f *fleetView) tile {
@@ -305,30 +306,51 @@ func newSourceView(s State, relay bool, now time.Time) sourceView {
 	return v
 }
 
-// newGateView compares the held table with the served one.
-func (c *Console) newGateView(ctx context.Context, s State, now time.Time) gateView {
-	v := gateView{Last: s.Guard.Last}
+// maxKeptRows is how many kept objects the page lists.
+const maxKeptRows = 100
+
+// keptRow is an object that is served at an earlier version than the newest.
+type keptRow struct {
+	Object        ownerLink
+	Served, Waits string
+	Since, Until  moment
+}
+
+// newGuardView compares the held table with the served one.
+func (c *Console) newGuardView(ctx context.Context, s State, now time.Time) guardView {
+	v := guardView{Last: s.Guard.Last}
 	if l := v.Last; l != nil {
 		v.LastAt = newMoment(l.At, now)
 		shown := *l
 		shown.By, shown.Why, shown.Digest = text(l.By), text(l.Why), shortDigest(l.Digest)
 		v.Last = &shown
 	}
-	words := map[audit.What]string{audit.Held: "held", audit.Released: "released by time", audit.Accepted: "accepted"}
+	words := map[string]string{
+		publish.DecidedHeld: "held", publish.DecidedReleased: "released by time", publish.DecidedAccepted: "accepted",
+	}
 	for i, e := range s.Decisions {
 		if i == maxDecisions {
 			break
 		}
 		v.Decisions = append(v.Decisions, decisionRow{
-			newMoment(e.Time, now), cmp.Or(words[e.What], text(string(e.What))), shortDigest(e.Digest.String()), text(e.Reason), text(e.By), text(e.Why),
+			newMoment(e.Time, now), cmp.Or(words[e.What], text(e.What)), shortDigest(e.Digest.String()), text(string(e.Reason)), text(e.By), text(e.Why),
 		})
 	}
 	g := s.Guard
 	if !g.Held {
 		return v
 	}
-	v.Held, v.Reason, v.Detail, v.Half = true, text(string(g.Reason)), text(g.Detail), text(string(g.Half))
-	v.Digest = cmp.Or(g.FirstDigest, g.Digest) // the first digest stays constant while endpoints change, and names the same intent
+	v.Held, v.Reason, v.Detail = true, text(string(g.Reason)), text(g.Detail)
+	v.Digest = g.Digest
+	for i, k := range g.Kept {
+		if i == maxKeptRows {
+			break
+		}
+		v.Kept = append(v.Kept, keptRow{linkTo(k.Ref), text(k.Served), text(k.Waits), newMoment(k.Since, now), newMoment(k.Until, now)})
+	}
+	if more := g.KeptCount - len(v.Kept); more > 0 {
+		v.MoreKept = thousands(more)
+	}
 	v.Revision, v.Routes = g.Revision, thousands(g.Routes)
 	v.Since, v.Release, v.ByTime = newMoment(g.Since, now), newMoment(g.ReleaseAt, now), !g.ReleaseAt.IsZero()
 	v.Command = c.cfg.AcceptCommand + " " + v.Digest + " --why REASON"
@@ -345,7 +367,7 @@ func (c *Console) newGateView(ctx context.Context, s State, now time.Time) gateV
 	return v
 }
 
-func (v *gateView) addDifference(d *shadowdiff.View) {
+func (v *guardView) addDifference(d *shadowdiff.View) {
 	n := d.Report.Counts()
 	v.Counts = []diffCount{
 		{"−", "routes go", bad, n.Missing}, {"+", "routes come", good, n.Extra}, {"~", "routes change", notice, n.Changed},

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -58,8 +58,8 @@ type problemRow struct {
 	Since     moment
 }
 
-var severities = map[compile.Severity]struct{ sign, tone string }{
-	compile.Error: {"✕", bad}, compile.Warning: {"▲", notice}, compile.Info: {"●", neutral},
+var severities = map[rules.Severity]struct{ sign, tone string }{
+	rules.Error: {"✕", bad}, rules.Warning: {"▲", notice}, rules.Info: {"●", neutral},
 }
 
 // newProblemsView filters by the query: namespace, kind, severity and reason must be equal, q must be part of a text. Empty
@@ -86,10 +86,10 @@ func newProblemsView(all []poller.Problem, q url.Values, now time.Time) *problem
 		}
 		n.Total++
 		switch p.Severity {
-		case compile.Error:
+		case rules.Error:
 			v.Errors++
 			n.Errors++
-		case compile.Warning:
+		case rules.Warning:
 			v.Warnings++
 			n.Warnings++
 		default:

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/table"
@@ -131,7 +131,7 @@ func BenchmarkOverview(b *testing.B) {
 	w := newWorld()
 	now := time.Now()
 	for i := range 5000 {
-		w.problems = append(w.problems, problem(fmt.Sprint("ns", i%100), fmt.Sprint("object", i), compile.Error, "no such thing"))
+		w.problems = append(w.problems, problem(fmt.Sprint("ns", i%100), fmt.Sprint("object", i), rules.Error, "no such thing"))
 	}
 	for i := range 1000 {
 		w.view.Clients = append(w.view.Clients, fleet.Client{ID: fmt.Sprint("client-", i), State: fleet.Behind})

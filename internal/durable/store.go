@@ -63,7 +63,7 @@ func (s *Store) Write(write func(io.Writer) error) error { return WriteFile(s.Pa
 // nil. A file that cannot be used, or that read rejects, is set aside ([SetAside]). If that fails, the store uses the path with
 // ".other" appended from now on. Load removes leftovers of writes. It never fails: the troubles say what went wrong, for the log
 // and /status.
-func (s *Store) Load(limit int64, read func(r io.ReadSeeker, size int64) error) (found bool, troubles []Trouble) {
+func (s *Store) Load(limit int64, read func(r io.Reader, size int64) error) (found bool, troubles []Trouble) {
 	other := s.path + otherSuffix
 	Tidy(s.path)
 	Tidy(other)
@@ -92,7 +92,7 @@ func (s *Store) Load(limit int64, read func(r io.ReadSeeker, size int64) error) 
 	return false, troubles
 }
 
-func load(path string, limit int64, read func(io.ReadSeeker, int64) error) error {
+func load(path string, limit int64, read func(io.Reader, int64) error) error {
 	f, size, err := Open(path, limit)
 	if err != nil {
 		return err

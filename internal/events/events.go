@@ -23,7 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -54,7 +54,7 @@ const (
 
 // Problem is a problem with the time since when it exists.
 type Problem struct {
-	compile.Problem
+	rules.Problem
 	Since time.Time
 }
 
@@ -94,7 +94,7 @@ type key struct {
 
 type written struct {
 	at      time.Time
-	problem compile.Problem
+	problem rules.Problem
 }
 
 // NewWriter returns a writer for the problems that the function returns.
@@ -155,15 +155,15 @@ func (w *Writer) look(ctx context.Context) {
 // due are the problems that get Events.
 type due struct {
 	order    []key // in the order of the problems: by owner
-	problems map[key]compile.Problem
+	problems map[key]rules.Problem
 	all      map[key]struct{} // includes problems beyond perObject or not yet settled, so that they do not count as solved
 }
 
 func (w *Writer) due(now time.Time) due {
-	d := due{problems: make(map[key]compile.Problem), all: make(map[key]struct{})}
+	d := due{problems: make(map[key]rules.Problem), all: make(map[key]struct{})}
 	count := make(map[kube.Ref]int)
 	for _, p := range w.problems() {
-		if p.Severity == compile.Info || p.Owner.Name == "" {
+		if p.Severity == rules.Info || p.Owner.Name == "" {
 			continue
 		}
 		k := key{p.Owner, p.ID()}
@@ -203,14 +203,14 @@ func (w *Writer) record(ctx context.Context, e Event) bool {
 	return true
 }
 
-func (w *Writer) event(k key, p compile.Problem) Event {
+func (w *Writer) event(k key, p rules.Problem) Event {
 	return Event{
 		Name: nameOf(k), Object: k.object, Type: corev1.EventTypeWarning, Reason: camelCase(string(p.Reason)), Message: cut(p.Text()),
 	}
 }
 
 // solved returns the Event for a solved problem. It has its own name, so that the Event of the problem stays unchanged.
-func (w *Writer) solved(k key, p compile.Problem) Event {
+func (w *Writer) solved(k key, p rules.Problem) Event {
 	return Event{
 		Name: nameOf(k) + "-solved", Object: k.object, Type: corev1.EventTypeNormal, Reason: "ProblemSolved",
 		Message: cut(fmt.Sprintf("Solved: %s.", p.What())),

@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -50,8 +50,8 @@ func ref(name string) kube.Ref {
 	return kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: name}
 }
 
-func problem(owner string, severity compile.Severity, message string) Problem {
-	return Problem{compile.Problem{Owner: ref(owner), Reason: compile.ServiceNotFound, Severity: severity, Message: message}, time.Now()}
+func problem(owner string, severity rules.Severity, message string) Problem {
+	return Problem{rules.Problem{Owner: ref(owner), Reason: rules.ServiceNotFound, Severity: severity, Message: message}, time.Now()}
 }
 
 // run makes a writer in a bubble. pass lets time pass, and the writer checks at every interval.
@@ -70,7 +70,7 @@ func run(t *testing.T, test func(t *testing.T, w *world, m *Metrics, log *string
 
 func TestAProblemThatLastsBecomesAnEvent(t *testing.T) {
 	run(t, func(t *testing.T, w *world, m *Metrics, _ *strings.Builder, pass func(time.Duration)) {
-		w.problems = []Problem{problem("a", compile.Error, "no service"), problem("b", compile.Info, "nothing to do")}
+		w.problems = []Problem{problem("a", rules.Error, "no service"), problem("b", rules.Info, "nothing to do")}
 		pass(settle - time.Second)
 		if got := w.take(); got != "" {
 			t.Errorf("at once: %s", got)
@@ -105,7 +105,7 @@ func TestAProblemThatLastsBecomesAnEvent(t *testing.T) {
 // TestAProblemThatIsOverSoonIsNoEvent: a rollout causes many of these.
 func TestAProblemThatIsOverSoonIsNoEvent(t *testing.T) {
 	run(t, func(t *testing.T, w *world, _ *Metrics, _ *strings.Builder, pass func(time.Duration)) {
-		w.problems = []Problem{problem("a", compile.Error, "no service")}
+		w.problems = []Problem{problem("a", rules.Error, "no service")}
 		pass(settle / 2)
 		w.problems = nil
 		pass(time.Hour)
@@ -119,10 +119,10 @@ func TestAProblemThatIsOverSoonIsNoEvent(t *testing.T) {
 func TestAFloodOfProblemsIsAFewEventsASecond(t *testing.T) {
 	run(t, func(t *testing.T, w *world, m *Metrics, _ *strings.Builder, pass func(time.Duration)) {
 		for i := range 1000 {
-			w.problems = append(w.problems, problem(fmt.Sprintf("i%03d", i), compile.Warning, "x"))
+			w.problems = append(w.problems, problem(fmt.Sprintf("i%03d", i), rules.Warning, "x"))
 		}
 		for i := range 40 { // one object with a mistake in each of its paths
-			w.problems = append(w.problems, problem("many", compile.Error, fmt.Sprint("path ", i)))
+			w.problems = append(w.problems, problem("many", rules.Error, fmt.Sprint("path ", i)))
 		}
 		pass(settle + lookEvery)
 		if n := len(w.events); n > burst+perSecond*int((settle+lookEvery)/time.Second) || n < burst {
@@ -149,7 +149,7 @@ func TestAFloodOfProblemsIsAFewEventsASecond(t *testing.T) {
 func TestWhatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	run(t, func(t *testing.T, w *world, m *Metrics, log *strings.Builder, pass func(time.Duration)) {
 		w.err = errors.New("forbidden")
-		w.problems = []Problem{problem("a", compile.Error, "no service")}
+		w.problems = []Problem{problem("a", rules.Error, "no service")}
 		pass(settle + time.Minute)
 		if n := strings.Count(log.String(), LogFailed); n != 1 {
 			t.Errorf("%d lines:\n%s", n, log)
@@ -160,7 +160,7 @@ func TestWhatCannotBeWrittenIsTriedAgain(t *testing.T) {
 			t.Errorf("%q, log:\n%s", got, log)
 		}
 		w.missing = true // the object was deleted
-		w.problems = append(w.problems, problem("b", compile.Error, "no service"))
+		w.problems = append(w.problems, problem("b", rules.Error, "no service"))
 		pass(time.Minute)
 		if got := w.take(); got != "" || testutil.ToFloat64(m.waiting) != 0 {
 			t.Errorf("%q, %v wait", got, testutil.ToFloat64(m.waiting))

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -45,7 +47,8 @@ const AcceptPath = "/guard/accept"
 
 // Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
 //
-// The parameter digest names the table that the operator looked at, so that nobody accepts another table by accident. The
+// The parameter digest names what the operator looked at, the table or the list of kept objects, so that nobody accepts something else by
+// accident. The parameters namespace and object, each possibly given more than once, accept only some of the kept objects. The
 // parameter why is kept with the decision, and so is by, the name that the peer gives for its user; without it, the user id of the
 // peer. The errors of accept come from package guard.
 func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
@@ -78,7 +81,7 @@ func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logge
 func AcceptEndpoints(accept func(guard.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
 	return []Endpoint{
 		{Listener: ControlListener, Path: AcceptPath, Methods: []string{http.MethodPost}, Handler: Accept(accept, log),
-			Does: "publishes the table that is held back: `digest=` names the one that you looked at, `by=` and `why=` are kept with the decision"},
+			Does: "publishes the table that is held back, or releases kept objects: `digest=` names what you looked at, `namespace=` and `object=KIND/NAMESPACE/NAME` choose some objects, `by=` and `why=` are kept with the decision"},
 		acceptElsewhere(command),
 	}
 }
@@ -103,7 +106,7 @@ func refuse(w http.ResponseWriter, err error) {
 		report.Held, report.Reason = held.Digest.String(), held.Reason
 	}
 	switch {
-	case errors.Is(err, guard.ErrNothingHeld), errors.Is(err, guard.ErrNotHeld):
+	case errors.Is(err, guard.ErrNothingHeld), errors.Is(err, guard.ErrNotHeld), errors.Is(err, publish.ErrNotKept):
 		status = http.StatusConflict
 	case errors.Is(err, guard.ErrNoDigest):
 		status = http.StatusBadRequest
@@ -132,11 +135,33 @@ func readAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance,
 	if a.Digest.IsZero() {
 		return a, errors.New(digestHelp)
 	}
+	a.Namespaces = r.Form["namespace"]
+	for _, text := range r.Form["object"] {
+		ref, err := parseRef(text)
+		if err != nil {
+			return a, err
+		}
+		a.Objects = append(a.Objects, ref)
+	}
 	a.By, a.Why = r.Form.Get("by"), r.Form.Get("why")
 	if err := checkText("by", a.By, maxBy); err != nil {
 		return a, err
 	}
 	return a, checkText("why", a.Why, maxWhy)
+}
+
+// parseRef parses the name of an object, such as Ingress/shop/cart.
+func parseRef(text string) (kube.Ref, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return kube.Ref{}, fmt.Errorf("object %q: want KIND/NAMESPACE/NAME, such as Ingress/shop/cart", text)
+	}
+	for _, kind := range []kube.Kind{kube.KindIngress, kube.KindRouteGroup, kube.KindService} {
+		if strings.EqualFold(parts[0], string(kind)) {
+			return kube.Ref{Kind: kind, Namespace: parts[1], Name: parts[2]}, nil
+		}
+	}
+	return kube.Ref{}, fmt.Errorf("object %q: objects of the kinds Ingress, RouteGroup and Service are kept", text)
 }
 
 // checkText rejects a text that is too long or not printable in one line of a log.

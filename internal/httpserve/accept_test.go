@@ -195,7 +195,7 @@ func TestReportOfAReleaseSaysWhoAndWhy(t *testing.T) {
 	tab := heldTable(t)
 	got := httpserve.ReportGuard(guard.State{Last: &guard.Release{
 		Digest: tab.Digest(), Reason: guard.Empty, At: time.Unix(5, 0), Accepted: true, By: "ann", Why: "moved",
-	}})
+	}}, nil)
 	want := &httpserve.ReleaseReport{
 		Digest: tab.Digest().String(), Reason: guard.Empty, At: time.Unix(5, 0), Accepted: true, By: "ann", Why: "moved",
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/internal/durable"
-	"github.com/routesrv/routesrv/internal/expiry"
 )
 
 // TLSConfig configures TLS for a listener. The zero value is plain HTTP.
@@ -55,7 +54,7 @@ const certificateCheck = time.Second
 // be read, the previous certificates stay in use. It registers the series of expiry times with reg, unless reg is nil.
 func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Config, error) {
 	if !cfg.Enable {
-		expiry.Register(reg, expiry.Server, nil)
+		RegisterCertificateEnds(reg, ServerSide, nil)
 		return nil, nil
 	}
 	cfg.Flags.fill()
@@ -74,7 +73,7 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	if err := r.read(); err != nil {
 		return nil, err
 	}
-	expiry.Register(reg, expiry.Server, r.expiry)
+	RegisterCertificateEnds(reg, ServerSide, r.expiry)
 	return &tls.Config{
 		MinVersion:         cfg.MinVersion,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil },
@@ -88,7 +87,7 @@ type certificates struct {
 
 	mu      sync.Mutex
 	config  *tls.Config          // guarded by mu
-	ends    expiry.Ends          // guarded by mu; of the certificates in use
+	ends    CertificateEnds      // guarded by mu; of the certificates in use
 	state   map[string]fileState // guarded by mu
 	checked time.Time            // guarded by mu
 	failed  string               // guarded by mu; the last failure that was logged
@@ -109,7 +108,7 @@ func (c *certificates) current() *tls.Config {
 }
 
 // expiry returns the expiry times of the certificates that a handshake would use now.
-func (c *certificates) expiry() expiry.Ends {
+func (c *certificates) expiry() CertificateEnds {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refreshLocked()
@@ -172,7 +171,7 @@ func (c *certificates) readLocked() error {
 	for _, name := range c.files() {
 		state[name] = stateOf(name) // before reading, so that a change in between is noticed next time
 	}
-	ends := make(expiry.Ends)
+	ends := make(CertificateEnds)
 	config := &tls.Config{MinVersion: c.cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
 	for i, cert := range c.cfg.CertFiles {
 		pair, err := durable.ReadKeyPair(cert, c.cfg.KeyFiles[i])
@@ -196,7 +195,7 @@ func (c *certificates) readLocked() error {
 	return nil
 }
 
-func (c *certificates) authorities(ends expiry.Ends) (*x509.CertPool, error) {
+func (c *certificates) authorities(ends CertificateEnds) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if c.cfg.AppendSystemCAs {
 		system, err := x509.SystemCertPool()

@@ -25,6 +25,9 @@ const (
 	// more than its share.
 	newGrace  = time.Second
 	manyGrace = 50 * time.Millisecond
+	// sendBufferSize is the size of the kernel's send buffer of one connection. By default Linux lets it grow to 4 MiB, which
+	// counts against the memory limit of the pod: a few hundred stalled readers would exhaust it.
+	sendBufferSize = 256 << 10
 	// shares is how many addresses a full listener treats alike: one with more than this part of the connections loses its first.
 	shares = 64
 )
@@ -136,6 +139,9 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
+	}
+	if tcp, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
+		_ = tcp.SetWriteBuffer(sendBufferSize) // errors do not matter: a closed connection fails later anyway
 	}
 	return l.connections.add(conn), nil
 }

@@ -15,11 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Routes serves tables on the main listener. It tracks when bodies arrive, and has streams that do not end by themselves.
+// Routes serves tables on the main listener. It has streams that do not end by themselves.
 type Routes interface {
-	// Track is called before srv serves. WrapListener wraps the listener before everything else does.
-	Track(srv *http.Server)
-	WrapListener(l net.Listener) net.Listener
 	// DrainStreams asks the streams to end within the window. It returns when they have ended.
 	DrainStreams(window time.Duration)
 }
@@ -85,9 +82,6 @@ func NewListeners(cfg ListenersConfig) *Listeners {
 			}
 		}
 		srv := newServer(limitBodies(mine, h), cfg.Errors)
-		if name == MainListener {
-			cfg.Routes.Track(srv)
-		}
 		l.conns[srv] = NewConnections(name, limit, metrics)
 		l.conns[srv].Track(srv)
 		return srv
@@ -138,7 +132,7 @@ func (l *Listeners) Serve(ctx context.Context, main net.Listener, work func(cont
 }
 
 func (l *Listeners) serveMain(main net.Listener) error {
-	err := serve(l.main, l.conns[l.main].Listener(l.cfg.Routes.WrapListener(main)))
+	err := serve(l.main, l.conns[l.main].Listener(main))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -30,9 +30,7 @@ func (d *diary) note(line string) {
 	d.lines = append(d.lines, line)
 }
 
-// Track, WrapListener and DrainStreams let a main listener serve from a diary.
-func (d *diary) Track(*http.Server)                       {}
-func (d *diary) WrapListener(l net.Listener) net.Listener { return l }
+// DrainStreams lets a main listener serve from a diary.
 func (d *diary) DrainStreams(window time.Duration) {
 	if window > 0 {
 		d.note("streams drain")

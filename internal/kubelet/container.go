@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/routesrv/routesrv/internal/image"
 	"github.com/routesrv/routesrv/internal/sandbox"
 )
 
@@ -58,26 +57,19 @@ func (p *Pod) start(ctx, running context.Context, spec *corev1.Container) (*cont
 		return fail(err)
 	}
 	img := p.cfg.Images[spec.Image]
-	if err := image.Unpack(img, root); err != nil {
-		return fail(err)
-	}
-	file, err := img.ConfigFile()
-	if err != nil {
+	if err := img.unpack(root); err != nil {
 		return fail(err)
 	}
 	c := &container{spec: spec, log: &output{}}
 	settings := sandbox.Config{Root: root, Network: p.net, Hostname: p.cfg.Pod.Name, Stdout: c.log, Stderr: c.log}
 	settings.Args = slices.Concat(spec.Command, spec.Args)
 	if len(spec.Command) == 0 {
-		settings.Args = slices.Concat(file.Config.Entrypoint, spec.Args)
-		if len(spec.Args) == 0 {
-			settings.Args = slices.Concat(file.Config.Entrypoint, file.Config.Cmd)
-		}
+		settings.Args = slices.Concat(img.Entrypoint, spec.Args)
 	}
-	if err := p.user(spec, file.Config.User, &settings); err != nil {
+	if err := p.user(spec, img.User, &settings); err != nil {
 		return fail(err)
 	}
-	if settings.Env, err = p.environment(ctx, spec, file.Config.Env); err != nil {
+	if settings.Env, err = p.environment(ctx, spec); err != nil {
 		return fail(err)
 	}
 	for i, a := range settings.Args {
@@ -151,14 +143,12 @@ func (p *Pod) user(spec *corev1.Container, ofImage string, s *sandbox.Config) er
 	return nil
 }
 
-// environment returns the variables of the image, the node and the manifest; for a repeated name the last value counts.
-func (p *Pod) environment(ctx context.Context, spec *corev1.Container, ofImage []string) ([]string, error) {
-	all := map[string]string{}
-	for _, e := range ofImage {
-		name, value, _ := strings.Cut(e, "=")
-		all[name] = value
-	}
-	all["HOSTNAME"] = p.cfg.Pod.Name
+// searchPath is what the runtime of containers sets where the image does not.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environment returns the variables of the runtime, the node and the manifest; for a repeated name the last value counts.
+func (p *Pod) environment(ctx context.Context, spec *corev1.Container) ([]string, error) {
+	all := map[string]string{"PATH": searchPath, "HOSTNAME": p.cfg.Pod.Name}
 	all["KUBERNETES_SERVICE_HOST"], all["KUBERNETES_SERVICE_PORT"] = apiServer.Addr().String(), strconv.Itoa(int(apiServer.Port()))
 	if links := p.cfg.Pod.Spec.EnableServiceLinks; links == nil || *links {
 		services, err := p.cfg.Client.CoreV1().Services(p.cfg.Pod.Namespace).List(ctx, metav1.ListOptions{})

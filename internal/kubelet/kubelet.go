@@ -23,7 +23,6 @@ import (
 	"syscall"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -39,7 +38,7 @@ type Config struct {
 	// Without lists containers that are not run. They must exist in the pod.
 	Without []string
 	// Images maps the image names in the manifest to images.
-	Images map[string]v1.Image
+	Images map[string]Image
 	// Client reads ConfigMaps and Services, and requests tokens.
 	Client kubernetes.Interface
 	// APIServer is the host and port of the API server, and CA the authority of its certificate. The certificate must be valid

@@ -17,14 +17,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,43 +32,34 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
-	"github.com/routesrv/routesrv/internal/image"
 	"github.com/routesrv/routesrv/internal/kubelet"
 	"github.com/routesrv/routesrv/internal/sandbox"
 )
 
 // worker is the image of the tests, made by TestMain.
-var worker v1.Image
+var worker kubelet.Image
 
 func TestMain(m *testing.M) {
 	if status, done := sandbox.Enter(); done {
 		os.Exit(status)
 	}
-	var err error
-	if worker, err = workerImage(); err != nil {
+	dir, err := os.MkdirTemp("", "kubelet-test-")
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
-}
-
-func workerImage() (v1.Image, error) {
-	dir, err := os.MkdirTemp("", "kubelet-test-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "worker"), "./testdata/worker")
+	file := filepath.Join(dir, "worker")
+	build := exec.Command("go", "build", "-o", file, "./testdata/worker")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%v: %w: %s", build, err, out)
+		fmt.Fprintf(os.Stderr, "%v: %v: %s\n", build, err, out)
+		os.Exit(1)
 	}
-	r, err := image.ReadDockerfile(strings.NewReader(
-		"FROM scratch\nCOPY --from=x --chmod=0555 /worker /bin/\nUSER 70000:70001\nENTRYPOINT [\"/bin/worker\"]\n"), nil)
-	if err != nil {
-		return nil, err
-	}
-	return image.Build(r, runtime.GOARCH, dir, time.Unix(0, 0))
+	worker = kubelet.Image{Files: map[string]string{"/bin/worker": file}, Entrypoint: []string{"/bin/worker"}, User: "70000:70001"}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		os.RemoveAll(dir)
+		os.Exit(status)
+	}))
 }
 
 // manifest is a pod as an API server has it. Tests may modify its text.
@@ -148,7 +137,7 @@ func configOf(t *testing.T, replace ...string) kubelet.Config {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "t0ken"}}, nil
 	})
 	return kubelet.Config{
-		Pod: pod, IP: netip.MustParseAddr("192.0.2.10"), Images: map[string]v1.Image{"worker:1": worker}, Client: client,
+		Pod: pod, IP: netip.MustParseAddr("192.0.2.10"), Images: map[string]kubelet.Image{"worker:1": worker}, Client: client,
 		APIServer: "127.0.0.1:1", CA: []byte("authority"), Dir: t.TempDir(),
 	}
 }

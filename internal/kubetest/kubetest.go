@@ -27,9 +27,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/source/manifests/yamldoc"
-	"github.com/routesrv/routesrv/kube"
 	"sigs.k8s.io/yaml"
+
+	"github.com/routesrv/routesrv/internal/source/manifests"
+	"github.com/routesrv/routesrv/kube"
 )
 
 // API says how the server misbehaves from the start: the content of an .api file.
@@ -340,8 +341,8 @@ func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 // parse splits a YAML stream into objects and expands lists.
 func parse(stream []byte) ([]*object, error) {
 	var objects []*object
-	for _, doc := range yamldoc.Split(stream) {
-		text, err := yamldoc.ToJSON(doc)
+	for _, doc := range manifests.Split(stream) {
+		text, err := manifests.ToJSON(doc)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", doc.Line, err)
 		}

@@ -11,16 +11,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,40 +25,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/routesrv/routesrv/internal/image"
 	"github.com/routesrv/routesrv/internal/kubelet"
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/programs"
 )
-
-// ourImage is the image of a release, built from its Dockerfile.
-func ourImage(t *testing.T) v1.Image {
-	t.Helper()
-	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../../cmd/routesrv", "../../cmd/dataplane-client")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v: %s", build, err, out)
-	}
-	for _, name := range []string{"LICENSE", "THIRD_PARTY_LICENSES"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("text\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f, err := os.Open("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := image.ReadDockerfile(f, map[string]string{"VERSION": "swap"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := image.Build(r, runtime.GOARCH, dir, time.Unix(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return img
-}
 
 // setImage does what kubectl set image does to a Deployment: its patch, and nothing else.
 func setImage(t *testing.T, d *appsv1.Deployment, container, image string) *appsv1.Deployment {
@@ -155,11 +120,15 @@ func TestSetImageIsTheWholeSwap(t *testing.T) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "t0ken"}}, nil
 	})
 
-	images := map[string]v1.Image{"example/routesrv:1": ourImage(t)} // building takes minutes on a busy machine
+	built, remove, err := programs.Build("../..", programs.Plain, "routesrv", "dataplane-client") // takes minutes on a busy machine
+	defer remove()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	p, err := kubelet.Start(ctx, kubelet.Config{
-		Pod: pod, IP: netip.MustParseAddr("192.0.2.10"), Images: images, Client: client,
+		Pod: pod, IP: netip.MustParseAddr("192.0.2.10"), Images: map[string]kubelet.Image{"example/routesrv:1": kubelet.Routesrv(built)}, Client: client,
 		APIServer: api.Listener.Addr().String(), CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}), Dir: t.TempDir(),
 	})
 	if err != nil {

@@ -26,24 +26,48 @@ func Main(root string, names []string, run func(dir string) int) int {
 		}
 		return 0
 	}
-	dir, err := os.MkdirTemp("", "routesrv-e2e")
+	dir, remove, err := Build(root, Race, names...)
+	defer remove()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
-	// The race detector watches the real processes, too.
-	args := []string{"build", "-race", "-o", dir + string(filepath.Separator)}
+	return run(dir)
+}
+
+// Kind is how programs are compiled. Its value is the name of their folder in the one that ROUTESRV_PROGRAMS names.
+type Kind string
+
+const (
+	Plain Kind = "plain" // as in a release
+	Race  Kind = "race"  // with the race detector, which watches the real processes
+)
+
+// Build returns a folder that has programs of the folder cmd, which is in root. Nobody may write to it: where make test has built all
+// programs, which ROUTESRV_PROGRAMS says, it is the same for all packages. The caller calls remove in the end, also after an error.
+func Build(root string, kind Kind, names ...string) (dir string, remove func(), err error) {
+	if all := os.Getenv("ROUTESRV_PROGRAMS"); all != "" {
+		return filepath.Join(all, string(kind)), func() {}, nil
+	}
+	if dir, err = os.MkdirTemp("", "routesrv-programs"); err != nil {
+		return "", func() {}, err
+	}
+	remove = func() { os.RemoveAll(dir) }
+	// Without the race detector everything is compiled as for a release, whose packages the cache of the compiler may have.
+	args, cgo := []string{"build", "-trimpath"}, "CGO_ENABLED=0"
+	if kind == Race {
+		args, cgo = []string{"build", "-race"}, "CGO_ENABLED=1"
+	}
+	args = append(args, "-o", dir+string(filepath.Separator))
 	for _, name := range names {
-		args = append(args, "./"+filepath.ToSlash(filepath.Join("cmd", name)))
+		args = append(args, "./cmd/"+name)
 	}
 	build := exec.Command("go", args...)
-	build.Dir = root
+	build.Dir, build.Env = root, append(os.Environ(), cgo)
 	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v: %v\n%s", build, err, out)
-		return 1
+		return "", remove, fmt.Errorf("%v: %w\n%s", build, err, out)
 	}
-	return run(dir)
+	return dir, remove, nil
 }
 
 // Tool returns the path of the first of several programs that this machine has. Without any the test is skipped, with a line that

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/internal/source/cluster"
@@ -27,7 +28,7 @@ func TestTheSameFactorGivesTheSameCluster(t *testing.T) {
 
 // Factor 1 has 124,495 routes of 46.0 MB.
 func TestCompilesToTheSizeItPromises(t *testing.T) {
-	c, err := compile.New(compile.Options{HTTPSRedirect: true, Healthcheck: true, EndpointSlices: true})
+	c, err := compile.New(rules.Options{HTTPSRedirect: true, Healthcheck: true, EndpointSlices: true})
 	if err != nil {
 		t.Fatal(err)
 	}

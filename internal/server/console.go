@@ -72,7 +72,7 @@ func (s *Server) consoleState() console.State {
 			ETag: wire.Tag{Digest: t.Digest, Revision: t.Revision}.String(), Digest: t.Digest, Revision: t.Revision, Routes: t.Routes, Hosts: t.Hosts,
 			Bytes: t.Bytes, Zones: t.Zones, LastRead: t.LastRead, Stale: t.Stale,
 		}
-		if served := s.gate.Served(); served != nil {
+		if served := s.publisher.Served(); served != nil {
 			state.Table.Since = served.Committed
 			state.Table.Newest = newestChange(served.Snapshot)
 		}

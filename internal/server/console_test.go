@@ -62,17 +62,17 @@ func TestConsoleShowsAHoldAndItsAcceptance(t *testing.T) {
 	f := start(t, service+ingresses(shops(10)...), nil)
 	f.ready()
 	p, ctx := f.page("/")
-	f.may(p.Until(ctx, "document.querySelector('#gate').innerText.includes('Nothing is held')"))
+	f.may(p.Until(ctx, "document.querySelector('#guard').innerText.includes('Nothing is held')"))
 	f.delete(shops(10)[:9]...)
-	f.may(p.Until(ctx, "document.querySelector('#gate .counts')?.innerText.includes('routes go')"))
-	if gate, err := p.Text(ctx, "#gate"); err != nil || !strings.Contains(gate, "Ingress shop/shop3") {
-		t.Errorf("the owners are not there: %q %v", gate, err)
+	f.may(p.Until(ctx, "document.querySelector('#guard .counts')?.innerText.includes('routes go')"))
+	if shown, err := p.Text(ctx, "#guard"); err != nil || !strings.Contains(shown, "Ingress shop/shop3") {
+		t.Errorf("the owners are not there: %q %v", shown, err)
 	}
 	before := f.get("/routes").body
 	if got := f.accept("?" + url.Values{"digest": {f.held().Digest}, "by": {"ana"}, "why": {"the shops moved <b>away</b>"}}.Encode()); got.status != http.StatusOK {
 		t.Fatalf("accept: %d %s", got.status, got.body)
 	}
-	f.may(p.Until(ctx, "document.querySelector('#gate').innerText.includes('accepted by ana, because “the shops moved <b>away</b>”')"))
+	f.may(p.Until(ctx, "document.querySelector('#guard').innerText.includes('accepted by ana, because “the shops moved <b>away</b>”')"))
 	if after := f.get("/routes").body; strings.Contains(after, "shop3") || after == before {
 		t.Errorf("the table that was accepted is not served:\n%s", after)
 	}

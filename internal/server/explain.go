@@ -45,7 +45,7 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 	if t := s.cache.Current(); t != nil {
 		in.Served, in.HasServed = t.Routes(), true
 	}
-	in.Hold = s.hold()
+	in.Hold = s.hold(query)
 	var e *explain.Explanation
 	s.compiler.Look(func(c *compile.Compiler) {
 		in.Compiler = c
@@ -55,9 +55,9 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 	return e
 }
 
-// hold returns the hold of the guard, or nil.
-func (s *Server) hold() *explain.Hold {
-	served, g := s.gate.Served(), s.gate.State()
+// hold returns the current hold, or nil. If the query names a kept object, the hold has the reason and the end of that object.
+func (s *Server) hold(query explain.Query) *explain.Hold {
+	served, g := s.publisher.Served(), s.publisher.State()
 	if served == nil || !g.Held {
 		return nil
 	}
@@ -65,8 +65,14 @@ func (s *Server) hold() *explain.Hold {
 		Reason: string(g.Verdict.Reason), Detail: g.Verdict.Detail, Since: g.Verdict.Since,
 		Snapshot: served.Snapshot, Options: s.cfg.Compile,
 	}
-	if t := g.Verdict.ReleaseAt; !t.IsZero() {
-		h.Until = &t
+	until := g.Verdict.ReleaseAt
+	for _, k := range s.publisher.Kept() {
+		if k.Ref == (kube.Ref{Kind: query.Kind, Namespace: query.Namespace, Name: query.Name}) {
+			h.Reason, h.Detail, h.Since, until = string(k.Reason), k.Detail, k.Since, k.Until
+		}
+	}
+	if !until.IsZero() {
+		h.Until = &until
 	}
 	return h
 }

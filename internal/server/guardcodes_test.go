@@ -48,7 +48,6 @@ var accidents = []struct {
 	set     func(*server.Config)
 	happens func(*fixture)
 
-	half   guard.Half
 	state  string // X-Table-State
 	timed  bool   // time releases it
 	detail string
@@ -56,45 +55,45 @@ var accidents = []struct {
 }{
 	{
 		code: guard.Empty, happens: func(f *fixture) { f.delete(shops(30)...) },
-		half: guard.HeldIntent, state: "held", detail: "no route", owner: "Ingress shop/shop0\n",
+		state: "held", detail: "no route", owner: "Ingress shop/shop0\n",
 	},
 	{
 		code: guard.OnlyGenerated, happens: func(f *fixture) { f.delete(shops(30)...) },
-		set:  func(cfg *server.Config) { cfg.Compile.Healthcheck = true },
-		half: guard.HeldIntent, state: "held", detail: "all 2 routes are generated; 32 are served", owner: "Ingress shop/shop0\n",
+		set:   func(cfg *server.Config) { cfg.Compile.Healthcheck = true },
+		state: "held", detail: "all 2 routes are generated; 32 are served", owner: "Ingress shop/shop0\n",
 	},
 	{
 		code: guard.RoutesLost, happens: func(f *fixture) { f.delete(shops(16)...) },
-		half: guard.HeldIntent, state: "held", timed: true, detail: "16 of 30 pairs of host and path are gone (53.3 %, limit 50.0 %)", owner: "Ingress shop/shop15\n",
+		state: "held", timed: true, detail: "16 of 30 pairs of host and path are gone (53.3 %, limit 50.0 %)", owner: "Ingress shop/shop15\n",
 	},
 	{
 		// At most half of the routes, but two of three hosts: one host has many routes.
 		code: guard.HostsLost, objects: twoPerHost("a", "b") + manyPaths("c", 4), happens: func(f *fixture) { f.delete("a", "b", "more-a", "more-b") },
-		half: guard.HeldIntent, state: "held", timed: true, detail: "2 of 3 hosts are gone", owner: "Ingress shop/a\n",
+		state: "held", timed: true, detail: "2 of 3 hosts are gone", owner: "Ingress shop/a\n",
 	},
 	{
 		code: guard.KindLost, objects: ingresses(shops(30)...) + routeGroups(shops(20)...),
 		happens: func(f *fixture) { f.deleteKind(kube.KindRouteGroup, "shop", shops(20)...) },
-		half:    guard.HeldIntent, state: "held", timed: true, detail: "20 of 20 RouteGroups are gone", owner: "RouteGroup shop/shop0\n",
+		state:   "held", timed: true, detail: "20 of 20 RouteGroups are gone", owner: "RouteGroup shop/shop0\n",
 	},
 	{
 		code: guard.BackendsLost, happens: func(f *fixture) { f.apply(pod("s", "")) },
-		half: guard.HeldBackends, state: "backends-held", timed: true, detail: "30 of 30 pairs of host and path with endpoints lost all endpoints", owner: "Ingress shop/shop0\n",
+		state: "backends-held", timed: true, detail: "30 of 30 pairs of host and path with endpoints lost all endpoints", owner: "Ingress shop/shop0\n",
 	},
 	{
 		code:    guard.NamespaceLost,
 		objects: ingresses(shops(30)...) + inNamespace(backend("s", "10.2.0.1")+ingresses(shops(20)...), "team"),
 		set:     func(cfg *server.Config) { cfg.Guard.Namespaces = true },
 		happens: func(f *fixture) { f.deleteIn("team", shops(20)...) },
-		half:    guard.HeldIntent, state: "held", timed: true, detail: "all 20 routes of namespace team are gone", owner: "Ingress team/shop0\n",
+		state:   "held", timed: true, detail: "all 20 routes of namespace team are gone", owner: "Ingress team/shop0\n",
 	},
 	{
 		code: guard.TooManyRoutes, set: func(cfg *server.Config) { cfg.Guard.MaxRoutes = 30 }, happens: func(f *fixture) { f.apply(ingress("fresh")) },
-		half: guard.HeldIntent, state: "held", timed: true, detail: "31 routes, limit 30; 30 are served", owner: "Ingress shop/fresh\n",
+		state: "held", timed: true, detail: "31 routes, limit 30; 30 are served", owner: "Ingress shop/fresh\n",
 	},
 	{
 		code: guard.TooLarge, set: func(cfg *server.Config) { cfg.Guard.MaxBytes = 6000 }, happens: func(f *fixture) { f.apply(ingresses(shops(60)...)) },
-		half: guard.HeldIntent, state: "held", timed: true, detail: "bytes, limit 6000", owner: "Ingress shop/shop59\n",
+		state: "held", timed: true, detail: "bytes, limit 6000", owner: "Ingress shop/shop59\n",
 	},
 }
 
@@ -117,8 +116,8 @@ func TestEveryCodeOfTheGuardShowsThroughHTTP(t *testing.T) {
 			f.breakSource(false)
 
 			g := f.held()
-			if g.Reason != a.code || g.Half != a.half || g.ReleaseAt.IsZero() == a.timed || !strings.Contains(g.Detail, a.detail) {
-				t.Errorf("/status has %+v, want %s of %s with %q", g, a.code, a.half, a.detail)
+			if g.Reason != a.code || g.ReleaseAt.IsZero() == a.timed || !strings.Contains(g.Detail, a.detail) {
+				t.Errorf("/status has %+v, want %s with %q", g, a.code, a.detail)
 			}
 			f.state(a.state)
 			if got := f.get("/routes").body; got != before {
@@ -137,7 +136,7 @@ func TestEveryCodeOfTheGuardShowsThroughHTTP(t *testing.T) {
 			if !strings.Contains(metrics, "routesrv_guard_held 1\n") {
 				t.Error("routesrv_guard_held is not 1")
 			}
-			f.showsHeld(g, a.owner)
+			f.showsHeld(g.GuardReport, a.owner)
 		})
 	}
 	for _, code := range guard.Codes() {

@@ -80,8 +80,8 @@ func TestHeldIntentHasLiveEndpoints(t *testing.T) {
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)
 	f.delete(names[:16]...)
 	g := f.held()
-	if g.Reason != guard.RoutesLost || g.Half != guard.HeldIntent {
-		t.Fatalf("held for %+v, want lost routes, and the intent held", g)
+	if g.Reason != guard.RoutesLost || !g.keeps(kube.KindIngress) || g.keeps(kube.KindService) {
+		t.Fatalf("held for %+v, want lost routes, and Ingresses kept", g)
 	}
 	f.state("held")
 	for i := 2; i < 6; i++ {
@@ -94,9 +94,8 @@ func TestHeldIntentHasLiveEndpoints(t *testing.T) {
 	}
 
 	// What was shown before the last pods changed is accepted, with the current endpoints.
-	now := f.held()
-	if now.Digest == g.Digest || now.FirstDigest != g.Digest || now.Since != g.Since {
-		t.Errorf("held is %+v, was %+v: want another digest of the same hold", now, g)
+	if now := f.held(); now.Digest != g.Digest || now.Since != g.Since {
+		t.Errorf("held is %+v, was %+v: want the same list of kept objects", now, g)
 	}
 	sent := f.accept("?digest=" + g.Digest)
 	body := f.get("/routes").body
@@ -113,14 +112,14 @@ func TestHeldIntentHasLiveEndpoints(t *testing.T) {
 	}
 }
 
-// An older digest accepts the intent that was shown with it, and no other.
-func TestAcceptanceIsOfOneIntent(t *testing.T) {
+// A digest accepts the kept objects that were shown with it, and no others.
+func TestAcceptanceIsOfOneList(t *testing.T) {
 	names := shops(30)
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, nil)
 	f.delete(names[:16]...)
 	g := f.held()
 	f.delete(names[16:25]...)
-	f.eventually("another held intent", func() bool { return f.held().Routes < g.Routes })
+	f.eventually("more kept objects", func() bool { return f.held().KeptCount > g.KeptCount })
 	sent := f.accept("?digest=" + g.Digest)
 	if body := f.get("/routes").body; sent.status != http.StatusConflict || !strings.Contains(body, "shop15_") {
 		t.Errorf("accepted: %d %s, then\n%s", sent.status, sent.body, body)
@@ -143,7 +142,7 @@ func TestLostBackendsAreKeptWhileOthersLive(t *testing.T) {
 	}
 	f.apply(toward("fresh", "other")) // new routes are not held
 	f.eventually("a new Ingress", func() bool { return strings.Contains(f.get("/routes").body, "fresh_example_org") })
-	if g = f.held(); g.Reason != guard.BackendsLost || g.Half != guard.HeldBackends {
+	if g = f.held(); g.Reason != guard.BackendsLost || g.keeps(kube.KindIngress) {
 		t.Errorf("held for %+v", g)
 	}
 	f.apply(pod("shop3", "10.2.0.33")) // one of them is back
@@ -190,7 +189,7 @@ func TestAKeptAddressOfAnotherTenantIsNotServed(t *testing.T) {
 		t.Errorf("10.2.0.5 serves %q", got)
 	}
 	f.delete(names[:25]...)
-	f.eventually("a hold of both", func() bool { return f.held().Half == guard.HeldBoth })
+	f.eventually("both kinds kept", func() bool { g := f.held(); return g.keeps(kube.KindIngress) && g.keeps(kube.KindService) })
 	if got := to("10.2.0.4:"); !slices.Equal(got, []string{"tenant"}) {
 		t.Errorf("while the Ingresses are kept, too, 10.2.0.4 serves %q", got)
 	}
@@ -201,8 +200,8 @@ func TestAKeptAddressOfAnotherTenantIsNotServed(t *testing.T) {
 	}
 }
 
-// Both halves at once: the intent waits, the services without endpoints keep their last ones, and the last service stays live.
-func TestBothHalvesAreHeld(t *testing.T) {
+// Both at once: Ingresses are kept, the services without endpoints keep their last ones, and the last service stays live.
+func TestIngressesAndServicesAreKept(t *testing.T) {
 	var objects strings.Builder
 	names := shops(60)
 	for _, name := range names {
@@ -211,7 +210,7 @@ func TestBothHalvesAreHeld(t *testing.T) {
 	f := startReading(t, objects.String()+backend("other", "10.9.0.1")+toward("other", "other"), true, nil)
 	f.apply(emptied(names)) // in one read
 	f.delete(names[:40]...) // in several, of which the first may pass
-	f.eventually("a hold of both", func() bool { return f.held().Half == guard.HeldBoth })
+	f.eventually("both kinds kept", func() bool { g := f.held(); return g.keeps(kube.KindIngress) && g.keeps(kube.KindService) })
 	f.apply(pod("other", "10.9.0.2"))
 	f.replaced("10.9.0.1:", "10.9.0.2:")
 	if body := f.get("/routes").body; strings.Count(body, "10.2.0.1:") < 30 || strings.Contains(body, "no endpoints") {
@@ -225,7 +224,7 @@ func TestServicesThatAreGoneAreBackends(t *testing.T) {
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses(shops(30)...), true, nil)
 	before := f.get("/routes").body
 	f.cluster.Delete(kube.Ref{Kind: kube.KindService, Namespace: "shop", Name: "s"})
-	if g := f.held(); g.Half != guard.HeldBackends {
+	if g := f.held(); !g.keeps(kube.KindService) || g.keeps(kube.KindIngress) {
 		t.Errorf("held for %+v", g)
 	}
 	f.state("backends-held")
@@ -234,29 +233,45 @@ func TestServicesThatAreGoneAreBackends(t *testing.T) {
 	}
 }
 
-// After a restart there is a table and no intent: until the process has served its first intent, the whole table is held.
-func TestHoldAfterARestartIsOfTheWholeTable(t *testing.T) {
+// Kept objects survive a restart, with live endpoints and with other teams' changes. What is lost while no process runs cannot be kept
+// object by object: then the whole table is held.
+func TestKeptObjectsSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	names := shops(30)
-	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, func(cfg *server.Config) { cfg.StateDir = dir })
+	state := func(cfg *server.Config) { cfg.StateDir = dir }
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, state)
+	f.breakSource(true)
+	f.polled()
 	f.delete(names[:16]...)
-	f.held()
-	f.apply(pod("s", "10.2.0.2"))
-	f.replaced("10.2.0.1:", "10.2.0.2:")
-	want := f.get("/routes").body
+	f.breakSource(false)
+	g := f.held()
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}
-	again := startReading(t, backend("s", "10.2.0.3")+ingresses(names[26:]...), true, func(cfg *server.Config) { cfg.StateDir = dir })
-	if g := again.held(); g.Half != guard.WholeTable || g.Reason != guard.RoutesLost {
-		t.Errorf("held for %+v", g)
+	again := startReading(t, backend("s", "10.2.0.3")+ingresses(names[16:]...)+ingresses("fresh"), true, state)
+	again.replaced("10.2.0.1:", "10.2.0.3:")
+	if now := again.held(); now.KeptCount != 16 || now.Reason != guard.RoutesLost || now.Digest != g.Digest || !now.Since.Equal(g.Since) {
+		t.Errorf("held is %+v, was %+v", now, g)
 	}
-	if got := again.get("/routes").body; got != want {
+	body := again.get("/routes").body
+	for _, want := range []string{"shop0_", "shop15_", "shop16_", "fresh_"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no route of %s in\n%s", want, body)
+		}
+	}
+	if err := again.stop(); err != nil {
+		t.Fatal(err)
+	}
+	last := startReading(t, backend("s", "10.2.0.4")+ingresses(names[26:]...), true, state)
+	if now := last.held(); now.KeptCount != 0 && now.Reason != guard.RoutesLost {
+		t.Errorf("held for %+v", now)
+	}
+	if got := last.get("/routes").body; got != body {
 		t.Errorf("served is\n%s\nwant the last-known-good file", got)
 	}
 }
 
-// Time releases a held intent whose endpoints change at every read.
+// Time releases kept objects whose endpoints change at every read.
 func TestHoldEndsByTimeWhileEndpointsChange(t *testing.T) {
 	names := shops(30)
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses(names...), true, func(cfg *server.Config) { cfg.Guard.Hold = 300 * time.Millisecond })
@@ -267,7 +282,7 @@ func TestHoldEndsByTimeWhileEndpointsChange(t *testing.T) {
 		f.apply(pod("s", fmt.Sprintf("10.2.%d.%d", i/250+1, i%250)))
 		return !strings.Contains(f.get("/routes").body, "shop15_")
 	})
-	if !strings.Contains(f.log.String(), "held table released") {
+	if !strings.Contains(f.log.String(), "kept objects released") {
 		t.Error("the release is not in the log")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // mainHandler returns the handler of the main listener, which serves proxies.
@@ -42,6 +43,8 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 				"zone gets the full table"},
 		{Path: "/clients", Methods: []string{http.MethodPost}, MaxBody: fleet.MaxReport, Handler: http.HandlerFunc(s.serveReport),
 			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 413 if it is larger, 503 if the limit of clients is reached"},
+		{Path: "/" + wire.PathKept, Methods: get, Handler: http.HandlerFunc(s.serveKept),
+			Does: "for replicas that start: the objects that are kept at an earlier version than the newest, with what is served of them; 404 on a relay"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
 	if s.cfg.MaxStreams > 0 {

@@ -13,7 +13,7 @@ func (s *Server) owners() shadowdiff.OwnerFunc {
 		return nil
 	}
 	var snapshots []*kube.Snapshot
-	view := s.gate.View()
+	view := s.publisher.View()
 	if view.Served != nil {
 		snapshots = append(snapshots, view.Served.Snapshot)
 	}

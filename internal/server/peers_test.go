@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/peers"
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/table"
 )
@@ -27,7 +27,9 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(cfg *server.Config) {
-		cfg.Peers = func(context.Context) (*table.Table, string, error) { return peer, "10.2.0.9:9090", nil }
+		cfg.Peers = func(context.Context) (dataplane.PeerTable, error) {
+			return dataplane.PeerTable{Table: peer, From: "10.2.0.9:9090"}, nil
+		}
 	}
 	f := start(t, service+ingress("a"), ask)
 	f.eventually("a hold", func() bool { return strings.Contains(f.status(), `"held":true`) })
@@ -55,8 +57,10 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 func TestFirstTableWithoutAPeerIsServed(t *testing.T) {
 	for name, change := range map[string]func(*server.Config){
 		"no --peers": func(*server.Config) {},
-		peers.ErrNoPeer.Error(): func(cfg *server.Config) {
-			cfg.Peers = func(context.Context) (*table.Table, string, error) { return nil, "", errors.Join(peers.ErrNoPeer) }
+		dataplane.ErrNoPeer.Error(): func(cfg *server.Config) {
+			cfg.Peers = func(context.Context) (dataplane.PeerTable, error) {
+				return dataplane.PeerTable{}, errors.Join(dataplane.ErrNoPeer)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,13 +35,13 @@ func (s *Server) Run(ctx context.Context) error {
 // runTables produces tables until ctx ends. A server without a table first asks its peers for one to compare its first table
 // with.
 func (s *Server) runTables(ctx context.Context) error {
-	if s.relay == nil && s.gate.Served() == nil {
+	if s.relay == nil && s.publisher.Served() == nil {
 		s.findPeer(ctx)
 	}
 	var beside sync.WaitGroup
 	if s.cfg.Events != nil && s.compiler != nil {
 		beside.Go(func() {
-			if err := s.cfg.Events(ctx, s.compiler.Problems); err != nil {
+			if err := s.cfg.Events(ctx, s.eventProblems); err != nil {
 				s.log.Error("no Events are written (--events)", "error", err)
 			}
 		})
@@ -67,12 +67,14 @@ func (s *Server) findPeer(ctx context.Context) {
 		s.log.Info(nothing, "reason", "no --peers")
 		return
 	}
-	t, from, err := s.cfg.Peers(ctx)
+	found, err := s.cfg.Peers(ctx)
 	if err != nil {
 		s.log.Warn(nothing, "reason", err)
 		return
 	}
-	s.log.Info("the first table is compared with the table of another replica", "peer", from, "count", t.Len(), "hash", t.Digest().String(),
-		"revision", t.Revision())
-	s.gate.CompareWith(t)
+	t := found.Table
+	s.log.Info("the first table is compared with the table of another replica", "peer", found.From, "count", t.Len(), "hash", t.Digest().String(),
+		"revision", t.Revision(), "kept", len(found.Kept))
+	s.publisher.CompareWith(t)
+	s.publisher.TakeOver(found.Kept)
 }

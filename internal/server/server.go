@@ -22,21 +22,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/audit"
-	"github.com/routesrv/routesrv/internal/budget"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/relay"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -49,14 +46,14 @@ const (
 
 // Config configures a Server. Set either Source or a URL in Upstream, not both.
 type Config struct {
-	// Upstream configures the client of a relay: see relay.Config. The server sets its StateDir, and takes its
-	// Interval and MaxBackoff from the fields below. On a relay, Guard has the meaning of relay.Config, and Compile, Redis,
+	// Upstream configures the client of a relay: see dataplane.RelayConfig. The server sets its StateDir, and takes its
+	// Interval and MaxBackoff from the fields below. On a relay, Guard has the meaning of dataplane.RelayConfig, and Compile, Redis,
 	// Valkey and Origin have no effect.
 	Upstream dataplane.Config
 
-	// Settings of the poller and its gate: see poller.Config, compile.Options and guard.Config.
+	// Settings of the poller and its publisher: see poller.Config, rules.Options and guard.Config.
 	Source     poller.Source
-	Compile    compile.Options
+	Compile    rules.Options
 	Guard      guard.Config
 	Interval   time.Duration
 	MaxBackoff time.Duration
@@ -95,13 +92,13 @@ type Config struct {
 
 	// SharedMaxAge is how long HTTP caches may serve an answer without asking again: see etagcache.Config.
 	SharedMaxAge time.Duration
-	// ChangeBudget is how long changes that only add endpoints may wait: see package budget. 0 publishes every change at once. A
+	// ChangeBudget is how long changes that only add endpoints may wait: see publish.Budget. 0 publishes every change at once. A
 	// relay has no budget: it serves the tables of the server above.
 	ChangeBudget time.Duration
 
-	// Peers returns the table that another replica serves, and the replica's address. The server compares its first table with it
-	// if it has no last-known-good file. nil means no other replicas. A relay does not call it.
-	Peers func(context.Context) (t *table.Table, from string, err error)
+	// Peers returns the table that another replica serves, and the objects that it keeps. The server compares its first table with it,
+	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
+	Peers func(context.Context) (dataplane.PeerTable, error)
 
 	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds.
 	// nil means no peers.
@@ -148,11 +145,12 @@ type Server struct {
 	registry  *prometheus.Registry
 	cache     *etagcache.Cache
 	tables    tables
-	gate      *gate.Gate
-	budget    *budget.Budget   // nil without --change-budget
-	compiler  *poller.Compiler // nil in a relay
-	relay     *relay.Relay     // nil except in a relay
-	decisions *audit.Log       // in memory only without a state folder
+	publisher *publish.Publisher
+	kept      keptAnswer
+	budget    *publish.Budget    // nil without --change-budget
+	compiler  *poller.Compiler   // nil in a relay
+	relay     *dataplane.Relay   // nil except in a relay
+	decisions *publish.Decisions // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	questions *questions
 	publishes console.Publishes
@@ -168,7 +166,7 @@ type tables interface {
 	Run(context.Context) error
 	// Recheck asks for an early read of the source. It never blocks.
 	Recheck()
-	Status() gate.Progress
+	Status() publish.Progress
 	// Accept publishes the held table with the digest.
 	Accept(guard.Acceptance) (*table.Table, error)
 }
@@ -232,14 +230,14 @@ func (s *Server) newTables() error {
 	if s.cache, err = etagcache.New(cfg); err != nil {
 		return err
 	}
-	s.decisions = audit.InFolder(s.cfg.StateDir, s.log)
+	s.decisions = publish.OpenDecisions(s.cfg.StateDir, s.log)
 	if s.cfg.Source == nil {
 		return s.newRelay()
 	}
 	return s.newPoller()
 }
 
-// newPoller creates the poller and the gate with the last-known-good file.
+// newPoller creates the poller and the publisher with the last-known-good file.
 func (s *Server) newPoller() error {
 	var err error
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
@@ -250,23 +248,23 @@ func (s *Server) newPoller() error {
 	}
 	sink := s.sink()
 	if s.cfg.ChangeBudget > 0 {
-		s.budget, err = budget.New(budget.Config{Sink: sink, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
+		s.budget, err = publish.NewBudget(publish.BudgetConfig{Sink: sink, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
 		if err != nil {
 			return err
 		}
 		sink = s.budget
 	}
-	metrics := gate.NewMetrics(s.registry, "routesrv")
-	if s.gate, err = gate.New(gate.Config{
-		Sink: sink, Guard: s.cfg.Guard, Halves: s.compiler, Files: s.lastKnownGood(metrics), Decided: gate.RecordIn(s.decisions),
-		Logger: s.cfg.Logger.With("component", "gate"), Metrics: metrics,
+	metrics := publish.NewMetrics(s.registry, "routesrv")
+	if s.publisher, err = publish.New(publish.Config{
+		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, Files: s.lastKnownGood(metrics), Decided: s.decisions.Append,
+		Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
 	}
-	s.gate.Boot(maxLastKnownGood, nil)
+	s.publisher.Boot(maxLastKnownGood, nil)
 	s.tables, err = poller.New(poller.Config{
 		Trace:  s.traceReads(),
-		Source: s.cfg.Source, Compile: s.compiler.Compile, Gate: s.gate, Origin: s.cfg.Origin,
+		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
 	})
@@ -277,20 +275,20 @@ func (s *Server) newPoller() error {
 const maxLastKnownGood = 1 << 30
 
 // lastKnownGood configures the last-known-good file of a server that reads a cluster. Without a state folder there is none.
-func (s *Server) lastKnownGood(metrics *gate.Metrics) []gate.FileConfig {
+func (s *Server) lastKnownGood(metrics *publish.Metrics) []publish.FileConfig {
 	if s.cfg.StateDir == "" {
 		return nil
 	}
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_file_writes_total", Help: "Writes of files by file (last_known_good) and result (ok or error).",
 	}, []string{"file", "result"})
-	writes.WithLabelValues(gate.LastKnownGoodName, "ok")
-	writes.WithLabelValues(gate.LastKnownGoodName, "error")
+	writes.WithLabelValues(publish.LastKnownGoodName, "ok")
+	writes.WithLabelValues(publish.LastKnownGoodName, "error")
 	s.registry.MustRegister(writes)
 	metrics.CountWrites(func(file, result string) { writes.WithLabelValues(file, result).Inc() })
-	f := gate.LastKnownGood(s.cfg.StateDir)
-	f.Background, f.Pack = true, true
-	return []gate.FileConfig{f}
+	f := publish.LastKnownGood(s.cfg.StateDir)
+	f.Background = true
+	return []publish.FileConfig{f}
 }
 
 // ProbeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.
@@ -302,17 +300,17 @@ func ProbeInterval(interval time.Duration) time.Duration {
 // newRelay creates the relay. Its client keeps the last-known-good file, and names that table to the server above after a restart.
 func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
-	fetch.Decided, fetch.Identity = gate.RecordIn(s.decisions), s.identity
-	fetch.Interval, fetch.MaxBackoff, fetch.Pack = s.cfg.Interval, s.cfg.MaxBackoff, true
+	fetch.Decided, fetch.Identity = s.decisions.Append, s.identity
+	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
 	fetch.StateDir = s.cfg.StateDir
 	var err error
-	s.relay, err = relay.New(relay.Config{
+	s.relay, err = dataplane.NewRelay(dataplane.RelayConfig{
 		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Sink: s.sink(), Logger: s.cfg.Logger, Registerer: s.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("--upstream: %w", err)
 	}
-	s.tables, s.gate = s.relay, s.relay.Gate()
+	s.tables, s.publisher = s.relay, s.relay.Publisher()
 	s.relay.Boot()
 	return nil
 }

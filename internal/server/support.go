@@ -8,11 +8,10 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/gate"
-	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -63,12 +62,12 @@ type statusReport struct {
 	Started       time.Time             `json:"started"`
 	Ready         bool                  `json:"ready"`
 	Table         *tableReport          `json:"table,omitempty"`
-	Source        gate.Progress         `json:"source"`
+	Source        publish.Progress      `json:"source"`
 	Upstream      *dataplane.Status     `json:"upstream,omitempty"` // only on a relay
 	Guard         httpserve.GuardReport `json:"guard"`
-	Decisions     []audit.Entry         `json:"decisions,omitempty"` // about held tables, newest first
+	Decisions     []publish.Decision    `json:"decisions,omitempty"` // about held tables, newest first
 	Problems      map[string]int        `json:"problems"`            // by severity
-	LastKnownGood *gate.FileStatus      `json:"last_known_good,omitempty"`
+	LastKnownGood *publish.FileStatus   `json:"last_known_good,omitempty"`
 }
 
 type tableReport struct {
@@ -87,8 +86,8 @@ type tableReport struct {
 
 func (s *Server) report() statusReport {
 	r := statusReport{
-		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.gate.State()),
-		Decisions: s.decisions.Last(audit.Shown),
+		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.publisher.State(), s.publisher.Kept()),
+		Decisions: s.decisions.Last(publish.ShownDecisions),
 		Problems:  map[string]int{"error": 0, "warning": 0, "info": 0},
 	}
 	for _, p := range s.problems() {
@@ -103,7 +102,7 @@ func (s *Server) report() statusReport {
 			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
 		}
 	}
-	if files := s.gate.Files(); len(files) > 0 {
+	if files := s.publisher.Files(); len(files) > 0 {
 		r.LastKnownGood = files[0]
 	}
 	if s.relay != nil {
@@ -136,10 +135,10 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
 }
 
-// heldTables implements the guard pages' view of the gate.
+// heldTables implements the guard pages' view of the publisher.
 type heldTables struct{ s *Server }
 
 func (h heldTables) Held() (guardpage.Held, bool) {
-	served, held, state := h.s.gate.Comparison()
-	return guardpage.Held{Served: served, Table: held, State: state, Owner: h.s.owners()}, held != nil && state.Held
+	served, held, state := h.s.publisher.Comparison()
+	return guardpage.Held{Served: served, Table: held, State: state, Kept: h.s.publisher.Kept(), Owner: h.s.owners()}, held != nil && state.Held
 }

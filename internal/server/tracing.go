@@ -5,12 +5,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 )
 
-// sink returns the receiver of the gate's tables: the cache, wrapped to trace publications if traces are on.
-func (s *Server) sink() gate.Sink {
+// sink returns the receiver of the publisher's tables: the cache, wrapped to trace publications if traces are on.
+func (s *Server) sink() publish.Sink {
 	if s.cfg.Tracing == nil {
 		return s.cache
 	}

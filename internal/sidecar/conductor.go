@@ -11,10 +11,8 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/gate"
-	"github.com/routesrv/routesrv/internal/audit"
-	"github.com/routesrv/routesrv/internal/budget"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -57,13 +55,13 @@ type conductor struct {
 	cfg          *Config // read only
 	log          *slog.Logger
 	cache        *etagcache.Cache
-	sink         gate.Sink      // the cache, or a stage before it
-	budget       *budget.Budget // nil without --change-budget
+	sink         publish.Sink    // the cache, or a stage before it
+	budget       *publish.Budget // nil without --change-budget
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
-	zoneOf       dataplane.Zone // zone of computed tables
-	decisions    *audit.Log     // kept only in memory without a state folder
+	zoneOf       dataplane.Zone     // zone of computed tables
+	decisions    *publish.Decisions // kept only in memory without a state folder
 
 	calls  chan func()
 	ended  chan struct{} // closed when run accepts no more calls
@@ -82,7 +80,7 @@ type conductor struct {
 	remoteEnd *running        // the previous remote producer, which may still be ending
 	target    origin          // which table should be served: fromSelf or fromRouteServer
 	feeder    producer        // which producer is served; nil for none or last-known-good
-	served    *gate.Switch
+	served    *publish.Switch
 	begun     time.Time
 	isBooted  bool
 
@@ -99,19 +97,19 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
-	c.decisions = audit.InFolder(cfg.StateDir, log)
+	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
 	c.sink = cache
 	var err error
 	if cfg.ChangeBudget > 0 {
-		if c.budget, err = budget.New(budget.Config{Sink: cache, Limit: cfg.ChangeBudget, Logger: log, Registry: cfg.Registry}); err != nil {
+		if c.budget, err = publish.NewBudget(publish.BudgetConfig{Sink: cache, Limit: cfg.ChangeBudget, Logger: log, Registry: cfg.Registry}); err != nil {
 			return nil, err
 		}
 		c.sink = c.budget
 	}
-	if c.served, err = gate.NewSwitch(gate.SwitchConfig{
+	if c.served, err = publish.NewSwitch(publish.SwitchConfig{
 		Sink: c.sink, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
-		Decided: gate.RecordIn(c.decisions),
-		Files:   []gate.FileConfig{{Name: "routes", Path: cfg.Fetch.RoutesFile, Plain: true}},
+		Decided: c.decisions.Append,
+		Files:   []publish.FileConfig{{Name: "routes", Path: cfg.Fetch.RoutesFile, Plain: true}},
 		Top: func() uint64 {
 			s := cache.Status()
 			return max(s.Revision, s.ReadRevision)

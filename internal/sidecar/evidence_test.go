@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/rollout"
@@ -27,7 +27,7 @@ func TestATableThatChangesOnTheServerAloneIsCompared(t *testing.T) {
 			t.Fatalf("cutover %+v, want it ready", s.Cutover)
 		}
 		w.network.Cut("routesrv")
-		w.runServer(compile.Options{DefaultFilters: &eskip.DefaultFilters{Prepend: eskip.MustParseFilters("planted()")}})
+		w.runServer(rules.Options{DefaultFilters: &eskip.DefaultFilters{Prepend: eskip.MustParseFilters("planted()")}})
 		time.Sleep(time.Minute)
 		if s := p.status(); s.Cutover.Ready || s.Cutover.Differences != 2 || s.Cutover.Comparisons != 0 {
 			t.Errorf("cutover %+v, want two differences", s.Cutover)

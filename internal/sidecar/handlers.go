@@ -8,9 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff/page"
 )
 
@@ -53,7 +53,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	}
 	forOperators := []httpserve.Endpoint{
 		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
-			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, gate, fallback"},
+			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, cutover check, fallback"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
@@ -88,7 +88,7 @@ func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.End
 	return endpoints
 }
 
-// heldTables gives operators access to the tables held by the gates.
+// heldTables gives operators access to the tables held by the publishers.
 type heldTables struct{ c *conductor }
 
 // Held returns a held table, in the same order of precedence as accept.
@@ -98,19 +98,19 @@ func (h heldTables) Held() (held guardpage.Held, ok bool) {
 			held, ok = guardpage.Held{Served: h.c.served.Table(), Table: p.Table, State: p.Guard}, true
 		}
 	})
-	var gates []*gate.Gate
+	var publishers []*publish.Publisher
 	if p := h.c.selfNow.Load(); p != nil {
-		gates = append(gates, p.gate)
+		publishers = append(publishers, p.publisher)
 	}
 	if p := h.c.remoteNow.Load(); p != nil {
-		gates = append(gates, p.client.Gate())
+		publishers = append(publishers, p.client.Publisher())
 	}
-	for _, g := range gates {
+	for _, g := range publishers {
 		if ok {
 			break
 		}
 		served, table, state := g.Comparison()
-		held, ok = guardpage.Held{Served: served, Table: table, State: state}, table != nil && state.Held
+		held, ok = guardpage.Held{Served: served, Table: table, State: state, Kept: g.Kept()}, table != nil && state.Held
 	}
 	held.Owner = h.c.owners()
 	return held, ok

@@ -33,7 +33,7 @@ func TestHeldIntentOfAComputedTableHasLiveEndpoints(t *testing.T) {
 			t.Errorf("state %q, want held", state)
 		}
 		held := p.admin(http.MethodGet, "/guard/held")
-		if held.Code != http.StatusOK || !strings.Contains(held.Body.String(), "shop/a") || !strings.Contains(held.Body.String(), "intent") {
+		if held.Code != http.StatusOK || !strings.Contains(held.Body.String(), "shop/a") || !strings.Contains(held.Body.String(), "kept: Ingress shop/a: served as it was, its deletion waits") {
 			t.Errorf("what is held: %d\n%s", held.Code, held.Body)
 		}
 		digest := p.status().Self.Guard.Digest

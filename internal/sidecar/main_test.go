@@ -22,15 +22,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
 )
@@ -71,7 +72,7 @@ type world struct {
 
 	mu        sync.Mutex
 	published map[string]bool // texts that a producer may serve; guarded by mu
-	options   compile.Options // of data planes
+	options   rules.Options   // of data planes
 }
 
 func newWorld(t *testing.T, objects ...string) *world {
@@ -116,7 +117,7 @@ func (n noting) Begin() func(*table.Table, table.Read) {
 }
 
 // runServer runs a route server that compiles with the options.
-func (w *world) runServer(o compile.Options) {
+func (w *world) runServer(o rules.Options) {
 	w.t.Helper()
 	var err error
 	if w.server, err = etagcache.New(etagcache.Config{MaxStreams: 10}); err != nil {
@@ -126,11 +127,11 @@ func (w *world) runServer(o compile.Options) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	g, err := gate.New(gate.Config{Sink: noting{w.server, w}, Halves: compiler})
+	g, err := publish.New(publish.Config{Sink: noting{w.server, w}, Builder: compiler})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	e, err := poller.New(poller.Config{Source: w.cluster, Compile: compiler.Compile, Gate: g})
+	e, err := poller.New(poller.Config{Source: w.cluster, Compile: compiler.Compile, Publisher: g})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/rollout"
@@ -165,7 +165,7 @@ func TestGateRefusesAndIsOverridden(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		p.expect("Pre", "self", 0)
-		time.Sleep(40 * time.Second) // the gate is ready by now
+		time.Sleep(40 * time.Second) // the cutover check is ready by now
 		p.expect("Exec", "routeserver", 5*time.Second)
 
 		p.setMode("False")
@@ -184,7 +184,7 @@ func TestPlantedDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"), ingress("b"))
 		filters := &eskip.DefaultFilters{Prepend: eskip.MustParseFilters("planted()")}
-		w.runServer(compile.Options{DefaultFilters: filters})
+		w.runServer(rules.Options{DefaultFilters: filters})
 		cfg := w.config("Pre")
 		cfg.Gate = rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: 30 * time.Second, MinComparisons: 5}
 		cfg.ModeFile = tempFile(t, "mode", "Pre")

@@ -14,7 +14,7 @@ func (c *conductor) owners() shadowdiff.OwnerFunc {
 		return nil
 	}
 	var snapshots []*kube.Snapshot
-	view := p.gate.View()
+	view := p.publisher.View()
 	if view.Served != nil {
 		snapshots = append(snapshots, view.Served.Snapshot)
 	}

@@ -11,9 +11,8 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/gate"
-	"github.com/routesrv/routesrv/internal/claims"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
 )
@@ -56,14 +55,14 @@ func start(parent context.Context, all *sync.WaitGroup, before *running, f func(
 // selfProducer computes tables. Fields without a comment are set on creation.
 type selfProducer struct {
 	*running
-	compiler *poller.Compiler
-	gate     *gate.Gate
-	poller   *poller.Poller
-	registry *prometheus.Registry // separate registry: another producer has series of the same names
-	fallback bool                 // reads more slowly
-	offer    gate.Offer           // owned by the conductor
+	compiler  *poller.Compiler
+	publisher *publish.Publisher
+	poller    *poller.Poller
+	registry  *prometheus.Registry // separate registry: another producer has series of the same names
+	fallback  bool                 // reads more slowly
+	offer     publish.Offer        // owned by the conductor
 
-	whole, zoned *table.Table // the last table, and its version for the zone; owned by the holder of the gate's turn
+	whole, zoned *table.Table // the last table, and its version for the zone; owned by the holder of the publisher's turn
 }
 
 // newSelf returns a producer that reads the cluster; as a fallback it reads more slowly.
@@ -77,21 +76,21 @@ func (c *conductor) newSelf(fallback bool) (*selfProducer, error) {
 	if p.compiler, err = poller.NewCompiler(c.cfg.Compile, c.cfg.Logger, p.registry); err != nil {
 		return nil, err
 	}
-	if p.gate, err = gate.New(gate.Config{
-		Sink: selfSink{c, p}, Guard: c.cfg.Guard, Halves: p.compiler, Logger: c.cfg.Logger.With("component", "gate"),
-		Metrics: gate.NewMetrics(p.registry, "routesrv"), Decided: gate.RecordIn(c.decisions),
+	if p.publisher, err = publish.New(publish.Config{
+		Sink: selfSink{c, p}, Guard: c.cfg.Guard, Builder: p.compiler, Logger: c.cfg.Logger.With("component", "publish"),
+		Metrics: publish.NewMetrics(p.registry, "routesrv"), Decided: c.decisions.Append,
 	}); err != nil {
 		return nil, err
 	}
 	p.poller, err = poller.New(poller.Config{
-		Source: c.cfg.Source, Compile: p.compiler.Compile, Gate: p.gate,
+		Source: c.cfg.Source, Compile: p.compiler.Compile, Publisher: p.publisher,
 		Interval: interval, MaxBackoff: max(c.cfg.MaxBackoff, interval),
 		Logger: c.cfg.Logger, Metrics: poller.NewMetrics(p.registry),
 	})
 	return p, err
 }
 
-// selfSink passes the tables that the gate of a selfProducer publishes to the conductor.
+// selfSink passes the tables that the publisher of a selfProducer publishes to the conductor.
 type selfSink struct {
 	c *conductor
 	p *selfProducer
@@ -123,14 +122,14 @@ func (p *selfProducer) zone(c *conductor, t *table.Table) *table.Table {
 	return p.zoned
 }
 
-// selfRead handles a read of a selfProducer. The table has passed its gate; it is nil if a suspicious one is held back.
+// selfRead handles a read of a selfProducer. The table has passed its publisher; it is nil if a suspicious one is held back.
 func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read), t *table.Table, r table.Read) {
 	if t != nil {
 		t = p.zone(c, t)
 	}
 	c.call(func() {
 		if t != nil {
-			p.offer = gate.Offer{Table: t, Read: r}
+			p.offer = publish.Offer{Table: t, Read: r}
 		}
 		switch {
 		case c.feeder == producer(p):
@@ -151,15 +150,15 @@ func (c *conductor) zone() string {
 type remoteProducer struct {
 	*running
 	client *dataplane.Client
-	claims *claims.Resolver // about tables that the proxy names
+	claims *dataplane.Claims // about tables that the proxy names
 
 	// owned by the conductor
-	offer         gate.Offer
-	lastKnownGood gate.Offer // from the file; its table is nil if there is none
-	url           string     // of the offer
-	tried         bool       // the first round has ended
-	answered      time.Time  // time of the last usable answer of a route server
-	shown         time.Time  // when betweenAnswers last acted, or an answer came
+	offer         publish.Offer
+	lastKnownGood publish.Offer // from the file; its table is nil if there is none
+	url           string        // of the offer
+	tried         bool          // the first round has ended
+	answered      time.Time     // time of the last usable answer of a route server
+	shown         time.Time     // when betweenAnswers last acted, or an answer came
 }
 
 // newRemote returns a producer that fetches.
@@ -169,21 +168,20 @@ func (c *conductor) newRemote() (*remoteProducer, error) {
 	cfg.StateDir = c.cfg.StateDir
 	cfg.RoutesFile = "" // the sidecar writes the served table itself
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
-	cfg.Sink, cfg.Decided = remoteSink{c, p}, gate.RecordIn(c.decisions)
+	cfg.Sink, cfg.Decided = remoteSink{c, p}, c.decisions.Append
 	cfg.Identity = c.identity
-	cfg.Pack = true
 	var err error
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
 	}
-	p.claims = claims.New(claims.Config{
+	p.claims = dataplane.NewClaims(dataplane.ClaimsConfig{
 		Cache: c.cache, Recheck: p.client.Recheck, Wait: cmp.Or(cfg.Interval, dataplane.DefaultInterval),
-		Ask: func(ctx context.Context, digest table.Digest, revision uint64) (claims.Opinion, error) {
+		Ask: func(ctx context.Context, digest table.Digest, revision uint64) (dataplane.ClaimOpinion, error) {
 			o, err := p.client.Ask(ctx, digest, revision)
-			return claims.Opinion(o), err
+			return dataplane.ClaimOpinion(o), err
 		},
-		Told: func(claim etagcache.Claim, a claims.Answer) {
-			if a == claims.Send {
+		Told: func(claim etagcache.Claim, a dataplane.ClaimAnswer) {
+			if a == dataplane.ClaimSend {
 				c.log.Warn(LogProxyOlder, "digest", claim.Digest.String(), "revision", claim.Revision)
 			}
 		},
@@ -191,7 +189,7 @@ func (c *conductor) newRemote() (*remoteProducer, error) {
 	return p, nil
 }
 
-// remoteSink passes the tables that the gate of a client publishes to the conductor.
+// remoteSink passes the tables that the publisher of a client publishes to the conductor.
 type remoteSink struct {
 	c *conductor
 	p *remoteProducer
@@ -200,7 +198,7 @@ type remoteSink struct {
 // Restore keeps the last-known-good table: the conductor decides whether to serve it.
 func (s remoteSink) Restore(t *table.Table, read time.Time) {
 	r := decided(table.Read{Newest: t.Revision(), At: read})
-	s.c.call(func() { s.p.lastKnownGood = gate.Offer{Table: t, Read: r} })
+	s.c.call(func() { s.p.lastKnownGood = publish.Offer{Table: t, Read: r} })
 }
 
 func (s remoteSink) Begin() func(*table.Table, table.Read) {
@@ -212,17 +210,17 @@ func (s remoteSink) Begin() func(*table.Table, table.Read) {
 }
 
 func (s remoteSink) Publish(t *table.Table) {
-	s.c.remoteAnswered(s.p, t, s.p.client.Gate().Served().Read)
+	s.c.remoteAnswered(s.p, t, s.p.client.Publisher().Served().Read)
 }
 
 // remoteAnswered handles an answer of a route server that shows the table the client has committed.
 func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, r table.Read) {
-	url := p.client.Gate().Served().Origin
+	url := p.client.Publisher().Served().Origin
 	r = decided(r)
 	c.call(func() {
 		p.answered = time.Now()
 		p.shown = p.answered
-		p.offer, p.url = gate.Offer{Table: t, Read: r}, url
+		p.offer, p.url = publish.Offer{Table: t, Read: r}, url
 		if c.feeder == producer(p) {
 			c.served.Show(c.served.Begin(), t, r)
 		} else {

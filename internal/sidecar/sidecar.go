@@ -4,7 +4,7 @@
 // # Parts
 //
 // Two producers supply tables: a poller, which reads the cluster and compiles, and a dataplane client, which fetches and
-// verifies. Each has a gate, and a switch of package gate connects one of them to the cache that the proxy reads. One goroutine,
+// verifies. Each has a publisher, and a switch of package publish connects one of them to the cache that the proxy reads. One goroutine,
 // the conductor, decides by the rules of package rollout which producers run and which one is served. In mode Pre it compares
 // every answer of a route server with the computed table.
 //
@@ -58,7 +58,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
@@ -96,9 +96,9 @@ type Config struct {
 	// Fallback says when a data plane in Exec computes a table. The sidecar sets its Pod.
 	Fallback rollout.FallbackConfig
 
-	// Settings of the poller: see poller.Config and compile.Options. A nil Source means that no table can be computed.
+	// Settings of the poller: see poller.Config and rules.Options. A nil Source means that no table can be computed.
 	Source     poller.Source
-	Compile    compile.Options
+	Compile    rules.Options
 	Guard      guard.Config // for both producers, and for switches between them
 	Interval   time.Duration
 	MaxBackoff time.Duration
@@ -123,7 +123,7 @@ type Config struct {
 	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
 	StateDir string
 
-	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see package budget. 0 serves
+	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
 	// every change at once. RoutesFile always gets every change at once.
 	ChangeBudget time.Duration
 	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
@@ -215,7 +215,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	if s.cache, err = etagcache.New(etagcache.Config{
 		Logger: cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.conductor.recheck() }, Observer: s.proxy, ObserveSent: true, EncodeOnDemand: true,
+		Recheck: func() { s.conductor.recheck() }, Observer: s.proxy, ObserveSent: true,
 	}); err != nil {
 		return nil, err
 	}

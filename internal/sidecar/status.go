@@ -4,9 +4,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/gate"
-	"github.com/routesrv/routesrv/internal/audit"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
 )
@@ -63,7 +62,7 @@ func (c *conductor) report(now time.Time) {
 	if x := c.served.Pending(); c.origin() != c.target || x != nil {
 		v.Switch = &switchReport{To: c.target, Waiting: "it has not shown a table yet"}
 		if x != nil {
-			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, httpserve.ReportGuard(x.Guard)
+			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, httpserve.ReportGuard(x.Guard, nil)
 		}
 	}
 	if f := c.falling; d.Mode == rollout.Exec {
@@ -81,13 +80,13 @@ type statusReport struct {
 	// Share says whether the node or the pod decides about the share of the fleet here, and its name.
 	Share rollout.Member `json:"share"`
 	*view
-	Ready      bool              `json:"ready"`
-	Fresh      bool              `json:"fresh"`
-	Table      *tableReport      `json:"table,omitempty"`
-	Self       *selfReport       `json:"self,omitempty"`      // while a table is computed
-	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while a table is fetched
-	Decisions  []audit.Entry     `json:"decisions,omitempty"` // about held tables, newest first
-	RoutesFile *gate.FileStatus  `json:"routes_file,omitempty"`
+	Ready      bool                `json:"ready"`
+	Fresh      bool                `json:"fresh"`
+	Table      *tableReport        `json:"table,omitempty"`
+	Self       *selfReport         `json:"self,omitempty"`      // while a table is computed
+	Fetch      *dataplane.Status   `json:"fetch,omitempty"`     // while a table is fetched
+	Decisions  []publish.Decision  `json:"decisions,omitempty"` // about held tables, newest first
+	RoutesFile *publish.FileStatus `json:"routes_file,omitempty"`
 }
 
 type tableReport struct {
@@ -104,7 +103,7 @@ type tableReport struct {
 
 type selfReport struct {
 	Fallback bool                  `json:"fallback"`
-	Source   gate.Progress         `json:"source"`
+	Source   publish.Progress      `json:"source"`
 	Guard    httpserve.GuardReport `json:"guard"`
 	Problems map[string]int        `json:"problems"` // by severity
 }
@@ -113,7 +112,7 @@ type selfReport struct {
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.conductor.view.Load(),
-		RoutesFile: s.conductor.served.Files()[0], Decisions: s.conductor.decisions.Last(audit.Shown),
+		RoutesFile: s.conductor.served.Files()[0], Decisions: s.conductor.decisions.Last(publish.ShownDecisions),
 	}
 	if t := s.cache.Current(); t != nil {
 		c := s.cache.Status()
@@ -124,7 +123,7 @@ func (s *Sidecar) status() statusReport {
 		}
 	}
 	if p := s.conductor.selfNow.Load(); p != nil {
-		r.Self = &selfReport{Fallback: p.fallback, Source: p.poller.Status(), Guard: httpserve.ReportGuard(p.gate.State()),
+		r.Self = &selfReport{Fallback: p.fallback, Source: p.poller.Status(), Guard: httpserve.ReportGuard(p.publisher.State(), p.publisher.Kept()),
 			Problems: map[string]int{"error": 0, "warning": 0, "info": 0}}
 		for _, problem := range p.compiler.Problems() {
 			r.Self.Problems[problem.Severity.String()]++

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 )
 
@@ -25,7 +25,7 @@ func (p *plane) fetched() dataplane.Status {
 func TestServesWhatAStreamBrings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
-		w.runServer(compile.Options{})
+		w.runServer(rules.Options{})
 		p := w.run(w.config("Exec"))
 		p.expect("Exec", "routeserver", 5*time.Second)
 		time.Sleep(time.Minute)
@@ -54,11 +54,11 @@ func TestServesWhatAStreamBrings(t *testing.T) {
 	})
 }
 
-// TestComparisonsGoOnOverAStream: as many as with polls, or a gate would never open.
+// TestComparisonsGoOnOverAStream: as many as with polls, or a cutover check would never be ready.
 func TestComparisonsGoOnOverAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
-		w.runServer(compile.Options{})
+		w.runServer(rules.Options{})
 		p := w.run(w.config("Pre"))
 		time.Sleep(16 * time.Minute)
 		synctest.Wait()
@@ -75,7 +75,7 @@ func TestComparisonsGoOnOverAStream(t *testing.T) {
 func TestSwitchDoesNotWaitForAHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))
-		w.runServer(compile.Options{})
+		w.runServer(rules.Options{})
 		cfg := w.config("Pre")
 		cfg.ModeFile = tempFile(t, "mode", "Pre")
 		p := w.run(cfg)

@@ -3,8 +3,8 @@ package sidecar
 import (
 	"errors"
 
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -18,7 +18,7 @@ func (c *conductor) origin() origin {
 
 // switchTo serves the producer from now on, if it is the target and nothing speaks against its offer. It is called for each read
 // that shows the offer.
-func (c *conductor) switchTo(p producer, from origin, o gate.Offer) {
+func (c *conductor) switchTo(p producer, from origin, o publish.Offer) {
 	if from != c.target || o.Table == nil || !c.current(p) {
 		return
 	}

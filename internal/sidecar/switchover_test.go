@@ -9,12 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/rollout"
 )
 
 // selective compiles only objects of a class; objects without a class are in every class.
-func selective(class string) compile.Options { return compile.Options{IngressClass: class} }
+func selective(class string) rules.Options { return rules.Options{IngressClass: class} }
 
 // other is an Ingress of the class "other", which only some options compile.
 func other(name string) string {
@@ -124,7 +124,7 @@ func TestSwitchBackEndsAHold(t *testing.T) {
 func TestTableOfALowerRevisionReachesTheProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"), ingress("b"))
-		w.runServer(compile.Options{Healthcheck: true}) // another table, which keeps the current revision
+		w.runServer(rules.Options{Healthcheck: true}) // another table, which keeps the current revision
 		w.cluster.SetRevision(200)
 		cfg := w.config("False")
 		cfg.ModeFile = tempFile(t, "mode", "False")

@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/gate"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -86,26 +86,26 @@ func (r *read) End(result, reason string, oldest, newest kube.Revision) {
 }
 
 // Sink returns a sink that passes everything to next and traces publications.
-func (t *Tracer) Sink(next gate.Sink) gate.Sink { return &sink{next: next, tracer: t} }
+func (t *Tracer) Sink(next publish.Sink) publish.Sink { return &sink{next: next, tracer: t} }
 
 // sink creates a span for each newly served table. A Gate does not call its methods concurrently.
 type sink struct {
-	next   gate.Sink
+	next   publish.Sink
 	tracer *Tracer
 	served atomic.Pointer[table.Digest] // nil before the first table
 }
 
-// Restore implements [gate.Sink].
+// Restore implements [publish.Sink].
 func (s *sink) Restore(t *table.Table, at time.Time) {
 	s.publish(context.Background(), causeLastKnownGood, t, func() { s.next.Restore(t, at) })
 }
 
-// Publish implements [gate.Sink].
+// Publish implements [publish.Sink].
 func (s *sink) Publish(t *table.Table) {
 	s.publish(context.Background(), causeReleased, t, func() { s.next.Publish(t) })
 }
 
-// Begin implements [gate.Sink].
+// Begin implements [publish.Sink].
 func (s *sink) Begin() (end func(*table.Table, table.Read)) {
 	finish, of := s.next.Begin(), s.tracer.reading.Load()
 	return func(t *table.Table, r table.Read) {

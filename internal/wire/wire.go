@@ -32,6 +32,9 @@ const (
 // ReportPath is the path, relative to that of /routes, where a route server accepts reports.
 const ReportPath = "clients"
 
+// PathKept is the path where a route server says to its replicas which objects it keeps at earlier versions.
+const PathKept = "kept"
+
 // AgentPeer is the User-Agent of a replica that asks another one. It applies none of the tables that it is sent, so it is no client.
 const AgentPeer = "routesrv-peer"
 

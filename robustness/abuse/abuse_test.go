@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/internal/scale"
 )
 
@@ -45,15 +46,12 @@ type victim struct {
 
 func start(t *testing.T) *victim {
 	t.Helper()
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "routesrv")
-	if out, err := exec.Command("go", "build", "-o", binary, "../../cmd/routesrv").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	manifests := filepath.Join(dir, "manifests")
-	if err := os.Mkdir(manifests, 0o700); err != nil {
+	built, remove, err := programs.Build("../..", programs.Plain, "routesrv")
+	t.Cleanup(remove)
+	if err != nil {
 		t.Fatal(err)
 	}
+	binary, manifests := filepath.Join(built, "routesrv"), t.TempDir()
 	if err := scale.New(0.1).WriteManifests(manifests); err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,12 @@ package found_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/plants"
 	"github.com/routesrv/routesrv/robustness/validate"
@@ -19,19 +20,15 @@ import (
 var binaries world.Binaries
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "found")
+	dir, remove, err := programs.Build("../..", programs.Race, "routesrv", "dataplane-client")
 	if err != nil {
+		remove()
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	out, err := exec.Command("go", "build", "-race", "-o", dir, "../../cmd/routesrv", "../../cmd/dataplane-client").CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "build: %v: %s", err, out)
 		os.Exit(1)
 	}
 	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client")}
 	code := m.Run()
-	_ = os.RemoveAll(dir)
+	remove()
 	os.Exit(code)
 }
 
@@ -83,12 +80,25 @@ func poller(name string, upstreams ...string) history.Member {
 	return history.Member{Name: name, Kind: history.Poller, Upstreams: upstreams}
 }
 
-// routes returns how many lines of a table contain a text.
-func routes(table, text string) (n int) {
-	for line := range strings.SplitSeq(table, "\n") {
-		if strings.Contains(line, text) {
-			n++
-		}
+// requests counts the pairs of host and path that routes with this text answer.
+func requests(t *testing.T, table, text string) int {
+	t.Helper()
+	routes, err := eskip.Parse(table)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return n
+	answered := make(map[string]bool)
+	for _, r := range routes {
+		if !strings.Contains(r.String(), text) {
+			continue
+		}
+		paths := []string{r.Path}
+		for _, p := range r.Predicates {
+			if strings.HasPrefix(p.Name, "Path") {
+				paths = append(paths, fmt.Sprint(p.Args...))
+			}
+		}
+		answered[fmt.Sprint(r.HostRegexps, paths)] = true
+	}
+	return len(answered)
 }

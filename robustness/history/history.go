@@ -125,9 +125,10 @@ type Fault struct {
 type Event struct {
 	At     time.Duration `json:"at"`
 	Member string        `json:"member"`
-	// Name is one of started, ready, killed, stopped, continued, ended, accept, mode, held, released.
+	// Name is one of started, ready, killed, stopped, continued, ended, accept, mode, held, kept, resumed, released. held is about a whole
+	// table, kept about objects; resumed means that the objects which the previous process kept stay kept.
 	Name string `json:"name"`
-	Args string `json:"args,omitempty"` // accept: the digest; mode: the new one; held: the guard's code
+	Args string `json:"args,omitempty"` // accept: the digest; mode: the new one; held and kept: the guard's code
 }
 
 // Publication is a table that a process published, according to its log. Clients need not have seen it.

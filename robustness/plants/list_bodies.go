@@ -10,9 +10,9 @@ func ofBodies() []Plant {
 			What: "the ETag of the table before with the body of this one",
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
-				Old:  "\tx.headers(x.etag(rotation))\n\th := x.w.Header()\n\th[\"Accept-Ranges\"]",
+				Old:  "\tx.headers(x.etag(rotation))\n",
 				New: "\tx.headers(x.etag(rotation))\n\tif planted.On(\"tag-of-before\") && x.zone == \"\" {\n" +
-					"\t\tx.w.Header()[wire.HeaderETag] = planted.Before(x.encoding.String(), x.stamp).etags[x.encoding]\n\t}\n\th := x.w.Header()\n\th[\"Accept-Ranges\"]",
+					"\t\tx.w.Header().Set(wire.HeaderETag, planted.Before(x.encoding.String(), x.etag(0)))\n\t}\n",
 			}},
 		},
 		{
@@ -20,9 +20,9 @@ func ofBodies() []Plant {
 			What: "the revision beside the ETag is that of another table",
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
-				Old:  "h[wire.HeaderRevision] = x.stamp.header",
-				New: "h[wire.HeaderRevision] = x.stamp.header\n\tif planted.On(\"revision-of-before\") {\n" +
-					"\t\th[wire.HeaderRevision] = planted.Before(\"revision\", x.stamp).header\n\t}",
+				Old:  "h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))",
+				New: "h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))\n\tif planted.On(\"revision-of-before\") {\n" +
+					"\t\th.Set(wire.HeaderRevision, strconv.FormatUint(planted.Before(\"revision\", x.revision), 10))\n\t}",
 			}},
 		},
 		{
@@ -30,8 +30,8 @@ func ofBodies() []Plant {
 			What: "a body counts as broken although it has arrived, so that it is sent at every request",
 			Edits: []Edit{{
 				File: "etagcache/decide.go",
-				Old:  "\t\tif !x.deltas && !x.cache.bodies.Arrived(",
-				New:  "\t\tif !x.deltas && planted.On(\"sent-again\") {\n\t\t\tcontinue\n\t\t}\n\t\tif !x.deltas && !x.cache.bodies.Arrived(",
+				Old:  "\t\tif !x.deltas && t.Rotation < ",
+				New:  "\t\tif !x.deltas && planted.On(\"sent-again\") {\n\t\t\tcontinue\n\t\t}\n\t\tif !x.deltas && t.Rotation < ",
 			}},
 		},
 		{
@@ -47,7 +47,7 @@ func ofBodies() []Plant {
 						"\t\t\t}\n\t\t}\n\t\ta.same, l.Changed = false, true\n\t}\n\tl.Changed = l.Changed || !a.same",
 				},
 				{
-					File: "compile/endpoints.go",
+					File: "compile/rules/endpoints.go",
 					Old:  "func sortEndpoints(eps []endpoint) []endpoint {\n",
 					New:  "func sortEndpoints(eps []endpoint) []endpoint {\n\tif planted.On(\"list-order\") {\n\t\treturn eps\n\t}\n",
 				},

@@ -11,15 +11,15 @@ func ofLoad() []Plant {
 			Edits: []Edit{
 				{
 					File: "etagcache/stream.go",
-					Old:  "\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest); d != nil && s.out.fits(d, x) {\n",
+					Old:  "\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest, s.out.encoding()); d != nil {\n",
 					New: "\tif planted.On(\"stream-blocks-others\") {\n\t\tplanted.Occupy()\n\t}\n" +
-						"\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest); d != nil && s.out.fits(d, x) {\n",
+						"\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest, s.out.encoding()); d != nil {\n",
 				},
 				{
 					File: "etagcache/serve.go",
-					Old:  "\t\tx.observe(x.content(d.ranges))\n",
-					New: "\t\tif planted.On(\"stream-blocks-others\") {\n\t\t\tplanted.Only.Lock()\n\t\t\tplanted.Only.Unlock()\n\t\t}\n" +
-						"\t\tx.observe(x.content(d.ranges))\n",
+					Old:  "\tx.observe(x.content(ranges))\n",
+					New: "\tif planted.On(\"stream-blocks-others\") {\n\t\tplanted.Only.Lock()\n\t\tplanted.Only.Unlock()\n\t}\n" +
+						"\tx.observe(x.content(ranges))\n",
 				},
 			},
 		},
@@ -28,8 +28,8 @@ func ofLoad() []Plant {
 			What: "the memory of every body that was sent is kept",
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
-				Old:  "\tout.parts(body)\n",
-				New:  "\tout.parts(body)\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(64 << 20)\n\t}\n",
+				Old:  "\t\tout.body(body)\n",
+				New:  "\t\tout.body(body)\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(64 << 20)\n\t}\n",
 			}},
 		},
 	}

@@ -9,7 +9,7 @@ func ofObjects() []Plant {
 			Name: "poison-published", Validator: validate.NameIsolated, Scenario: "churn",
 			What: "a route that cannot be read back is published",
 			Edits: []Edit{{
-				File: "compile/finish.go",
+				File: "compile/rules/finish.go",
 				Old:  "\tf.route(len(printed.Text) + 1)\n",
 				New:  "\tf.route(len(printed.Text) + 1)\n\tif planted.On(\"poison-published\") {\n\t\treturn &printed, true\n\t}\n",
 			}},
@@ -19,10 +19,10 @@ func ofObjects() []Plant {
 			What: "an invalid RouteGroup ends the list, and those after it have no routes",
 			Edits: []Edit{{
 				File: "compile/compile.go",
-				Old:  "\tm := c.memory\n\tif m == nil ||",
-				New: "\tif planted.On(\"invalid-takes-others\") {\n\t\tfor i, rg := range s.RouteGroups {\n\t\t\tif validateRouteGroup(rg) != nil {\n" +
+				Old:  "\tif c.latest != nil && s.SameObjects(c.latest.snapshot) {\n",
+				New: "\tif planted.On(\"invalid-takes-others\") {\n\t\tfor i, rg := range s.RouteGroups {\n\t\t\tif p := c.memo.rules.Admit(rg); p != nil && p.Reason == rules.InvalidObject {\n" +
 					"\t\t\t\tless := *s\n\t\t\t\tless.RouteGroups = s.RouteGroups[:i+1]\n\t\t\t\ts = &less\n\t\t\t\tbreak\n\t\t\t}\n\t\t}\n\t}\n" +
-					"\tm := c.memory\n\tif m == nil ||",
+					"\tif c.latest != nil && s.SameObjects(c.latest.snapshot) {\n",
 			}},
 		},
 	}

@@ -16,8 +16,8 @@ func ofOrder() []Plant {
 				},
 				{
 					File: "etagcache/decide.go",
-					Old:  "if x.state.newest > 0 && x.stamp.revision < other.Revision {",
-					New:  "if !planted.On(\"older-replica\") && x.state.newest > 0 && x.stamp.revision < other.Revision {",
+					Old:  "if x.state.newest > 0 && x.revision < other.Revision {",
+					New:  "if !planted.On(\"older-replica\") && x.state.newest > 0 && x.revision < other.Revision {",
 				},
 			},
 		},
@@ -36,9 +36,9 @@ func ofOrder() []Plant {
 			What: "304 for every table that a client names",
 			Edits: []Edit{{
 				File: "etagcache/decide.go",
-				Old:  "\tif newer.Revision > 0 {\n\t\treturn x.keep(newer)",
-				New: "\tif planted.On(\"always-current\") && other.Revision > 0 {\n\t\treturn []string{other.String()}\n\t}\n" +
-					"\tif newer.Revision > 0 {\n\t\treturn x.keep(newer)",
+				Old:  "\tif newer.Revision > 0 {\n\t\treturn newer, x.keep(newer)",
+				New: "\tif planted.On(\"always-current\") && other.Revision > 0 {\n\t\treturn other, true\n\t}\n" +
+					"\tif newer.Revision > 0 {\n\t\treturn newer, x.keep(newer)",
 			}},
 		},
 		{

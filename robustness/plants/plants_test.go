@@ -30,11 +30,11 @@ func TestEachPieceIsInItsFileOnce(t *testing.T) {
 }
 
 func TestAPieceThatIsNotThereIsAnError(t *testing.T) {
-	_, err := plants.Edited(root(t), []plants.Plant{{Name: "ghost", Edits: []plants.Edit{{File: "gate/gate.go", Old: "no such piece"}}}})
-	if err == nil || !strings.Contains(err.Error(), "plant ghost: gate/gate.go has its piece 0 times") {
+	_, err := plants.Edited(root(t), []plants.Plant{{Name: "ghost", Edits: []plants.Edit{{File: "publish/publish.go", Old: "no such piece"}}}})
+	if err == nil || !strings.Contains(err.Error(), "plant ghost: publish/publish.go has its piece 0 times") {
 		t.Errorf("error %v", err)
 	}
-	_, err = plants.Edited(root(t), []plants.Plant{{Name: "ghost", Edits: []plants.Edit{{File: "gate/gate.go", Old: "return"}}}})
+	_, err = plants.Edited(root(t), []plants.Plant{{Name: "ghost", Edits: []plants.Edit{{File: "publish/publish.go", Old: "return"}}}})
 	if err == nil || !strings.Contains(err.Error(), "want once") {
 		t.Errorf("error %v", err)
 	}

@@ -1,8 +1,11 @@
 package plants
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/robustness/faultproxy"
@@ -34,14 +37,20 @@ func Scenarios() []Scenario {
 			return s.Move(7 * time.Second)
 		}},
 		{Name: "restore", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: func(s *Stage) error {
-			return restore(s, func() error { return nil })
+			return restore(s, deleteMost, func(*Stage) error { return nil })
 		}},
 		{Name: "restore-killed", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: func(s *Stage) error {
-			return restore(s, func() error {
+			return restore(s, deleteMost, func(s *Stage) error {
 				err := s.world.Strike(s.ctx, plan.Fault{Name: plan.Kill, Link: "s1", For: 500 * time.Millisecond})
 				return errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
 			})
 		}},
+		{Name: "restore-after-loss", Members: fleet(1, 2, 1, 0), Hold: 2 * time.Minute, Play: func(s *Stage) error {
+			s.Wait(7 * time.Second) // until the served table is on disk
+			return restore(s, deleteWhileDown, func(*Stage) error { return nil })
+		}},
+		{Name: "others", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: others},
+		{Name: "reused", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: reused},
 		{Name: "watch", Members: watching(fleet(1, 3, 1, 1)), Play: func(s *Stage) error {
 			err := s.Churn(2 * time.Second)
 			s.Wait(4 * time.Second)
@@ -136,20 +145,28 @@ func lossWhileDown(s *Stage) error {
 		return err
 	}
 	s.Wait(7 * time.Second) // until the served table is on disk
-	err := s.During(plan.Fault{Name: plan.Kill, Link: "s1", For: 1500 * time.Millisecond}, func() error {
-		s.Wait(500 * time.Millisecond)
-		return s.Delete(0.8, traffic.Ingress, traffic.RouteGroup)
-	})
-	err = errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
+	err := deleteWhileDown(s)
 	s.Wait(2 * time.Second)
 	return err
 }
 
+// deleteMost deletes most objects at once.
+func deleteMost(s *Stage) error { return s.Delete(0.8, traffic.Ingress, traffic.RouteGroup) }
+
+// deleteWhileDown deletes most objects while the server is restarted.
+func deleteWhileDown(s *Stage) error {
+	err := s.During(plan.Fault{Name: plan.Kill, Link: "s1", For: 1500 * time.Millisecond}, func() error {
+		s.Wait(500 * time.Millisecond)
+		return deleteMost(s)
+	})
+	return errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
+}
+
 // restore deletes most objects, and applies them again one after the other. It calls halfway once, when half of them are back.
-func restore(s *Stage, halfway func() error) error {
+func restore(s *Stage, lose, halfway func(*Stage) error) error {
 	s.Wait(time.Second)
 	before := s.world.API.State()
-	if err := s.Delete(0.8, traffic.Ingress, traffic.RouteGroup); err != nil {
+	if err := lose(s); err != nil {
 		return err
 	}
 	s.Wait(9 * time.Second) // longer than a validator allows for a read to show
@@ -161,15 +178,111 @@ func restore(s *Stage, halfway func() error) error {
 			continue
 		}
 		if left--; left == half {
-			if err := halfway(); err != nil {
+			if err := halfway(s); err != nil {
 				return err
 			}
 		}
 		if err := s.Apply(traffic.Write{Key: key, Object: object, Class: traffic.Mass}); err != nil {
 			return err
 		}
-		s.Wait(100 * time.Millisecond)
+		if left > 1 {
+			s.Wait(100 * time.Millisecond)
+		} else {
+			s.Wait(time.Second) // until a read shows that one is missing, and that none is
+		}
 	}
+	return nil
+}
+
+// others deletes most objects and changes the rest at the same time, and then changes, creates and deletes objects while those are kept.
+func others(s *Stage) error {
+	s.Wait(time.Second)
+	state := s.world.API.State()
+	var rest, gone []traffic.Write
+	for i, key := range Fronts(state) {
+		if i%5 == 0 {
+			rest = append(rest, traffic.Write{Key: key, Object: state[key], Class: traffic.Valid})
+		} else {
+			gone = append(gone, traffic.Write{Key: key, Class: traffic.Mass})
+		}
+	}
+	version := 0
+	change := func() error {
+		version++
+		for i, w := range rest {
+			rest[i].Object = strings.ReplaceAll(state[w.Key], "X-Version", fmt.Sprintf("X-Version-%d", version))
+		}
+		return s.Apply(rest...)
+	}
+	if err := errors.Join(change(), s.Apply(gone...)); err != nil {
+		return err
+	}
+	s.Wait(5 * time.Second) // longer than a validator allows for a read to show
+	if err := errors.Join(change(), s.Apply(App("newcomers", "new", "10.9.0.1")...)); err != nil {
+		return err
+	}
+	s.Wait(5 * time.Second)
+	last := rest[len(rest)-1].Key
+	if err := s.Apply(traffic.Write{Key: last, Class: traffic.Valid}); err != nil {
+		return err
+	}
+	s.Wait(5 * time.Second)
+	return nil
+}
+
+// Fronts returns the Ingresses and RouteGroups of a state, sorted.
+func Fronts(state map[traffic.Key]string) []traffic.Key {
+	var all []traffic.Key
+	for key := range state {
+		if key.Kind == traffic.Ingress || key.Kind == traffic.RouteGroup {
+			all = append(all, key)
+		}
+	}
+	slices.SortFunc(all, func(a, b traffic.Key) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind))
+	})
+	return all
+}
+
+// App returns the objects of an application with an Ingress and one pod.
+func App(namespace, name, address string) []traffic.Write {
+	write := func(kind, object string) traffic.Write {
+		text := strings.NewReplacer("{namespace}", namespace, "{name}", name, "{address}", address).Replace(object)
+		return traffic.Write{Key: traffic.Key{Kind: kind, Namespace: namespace, Name: name}, Object: text, Class: traffic.Valid}
+	}
+	const meta = `"metadata":{"name":"{name}","namespace":"{namespace}"}`
+	return []traffic.Write{
+		write(traffic.Service, `{"apiVersion":"v1","kind":"Service",`+meta+`,
+			"spec":{"type":"ClusterIP","clusterIP":"10.3.0.1","ports":[{"name":"http","port":80,"targetPort":8080}]}}`),
+		write(traffic.EndpointSlice, `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"{name}","namespace":"{namespace}",
+			"labels":{"kubernetes.io/service-name":"{name}"}},"addressType":"IPv4","ports":[{"name":"http","port":8080,"protocol":"TCP"}],
+			"endpoints":[{"addresses":["{address}"],"conditions":{"ready":true}}]}`),
+		write(traffic.Ingress, `{"apiVersion":"networking.k8s.io/v1","kind":"Ingress",`+meta+`,"spec":{"rules":[{"host":"{name}.{namespace}.example.org",
+			"http":{"paths":[{"path":"/","pathType":"Prefix","backend":{"service":{"name":"{name}","port":{"name":"http"}}}}]}}]}}`),
+	}
+}
+
+// reused deletes most endpoints, and then gives some of their addresses to pods of another service.
+func reused(s *Stage) error {
+	s.Wait(time.Second)
+	state := s.world.API.State()
+	if err := s.Delete(0.8, traffic.EndpointSlice); err != nil {
+		return err
+	}
+	s.Wait(2 * time.Second)
+	left, n := s.world.API.State(), 0
+	for key, object := range state {
+		_, rest, _ := strings.Cut(object, `"addresses":["`)
+		address, _, found := strings.Cut(rest, `"`)
+		if left[key] != "" || !found || n == 10 {
+			continue
+		}
+		n++
+		if err := s.Apply(App("thieves", fmt.Sprintf("thief-%d", n), address)...); err != nil {
+			return err
+		}
+	}
+	s.Wait(5 * time.Second)
 	return nil
 }
 

@@ -18,6 +18,9 @@ func (s *Stage) Strike(f plan.Fault) error { return s.world.Strike(s.ctx, f) }
 // Apply makes writes.
 func (s *Stage) Apply(writes ...traffic.Write) error { return s.write(writes) }
 
+// State returns the objects of the API.
+func (s *Stage) State() map[traffic.Key]string { return s.world.API.State() }
+
 // Process is the process of a member.
 func (s *Stage) Process(member string) *world.Process { return s.world.Processes[member] }
 

@@ -12,7 +12,7 @@ func Complete(h *history.History) []Violation { return alone(h, (*Index).complet
 
 func (x *Index) complete() []Violation {
 	all := x.fromFindings(NameComplete, func(s *sighting, f finding) bool {
-		return f.fault == missing || f.fault == torn || f.fault == stale && !(f.backends && s.held)
+		return !f.delayed && (f.fault == missing || f.fault == torn || f.fault == stale && !(f.backends && s.held))
 	})
 	for _, s := range x.seen() {
 		if x.exact(s) && len(x.findings(s)) == 0 && !x.known(s) {
@@ -30,10 +30,12 @@ func Isolated(h *history.History) []Violation { return alone(h, (*Index).isolate
 
 func (x *Index) isolated() []Violation {
 	return x.fromFindings(NameIsolated, func(s *sighting, f finding) bool {
-		switch f.fault {
-		case foreign, unreadable:
+		switch {
+		case f.delayed:
+			return false
+		case f.fault == foreign, f.fault == unreadable:
 			return true
-		case missing:
+		case f.fault == missing:
 			return x.hasInvalid(s, f)
 		}
 		return false

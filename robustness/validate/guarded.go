@@ -160,6 +160,10 @@ func (x *Index) guardOf(name string) []Violation {
 				all = append(all, Violation{NameGuarded, a.End, a.Client, s.first, fmt.Sprintf(
 					"%s ended a hold with table %s of revision %d although %d requests that it kept were not back", name, short(s.digest), s.revision, n)})
 			}
+			if n := x.dropped(name, served, s, shape(served), shape(s)); n > 0 {
+				all = append(all, Violation{NameGuarded, a.End, a.Client, s.first, fmt.Sprintf(
+					"%s began to keep objects with table %s of revision %d, which lacks %d requests of deleted ones", name, short(s.digest), s.revision, n)})
+			}
 			served = s
 			continue
 		}
@@ -302,17 +306,21 @@ func (x *Index) repairs(before []*sighting, p published, shape func(*sighting) *
 // last answer that spoke of the hold, and neither time nor an operator ended it.
 func (x *Index) unreturned(name string, served, s *sighting, was, is *shape) int {
 	seen := x.h.Answers[s.first].End
-	if !served.intentHeld || s.intentHeld || !s.told || len(x.unseen(name, served, s)) > 0 {
+	if !served.intentHeld && !served.stale || s.intentHeld || !s.told || len(x.unseen(name, served, s)) > 0 {
 		return 0
 	}
 	keeps, over := false, false // whether the last hold keeps requests, and is over
+	began := served.intentHeld  // whether it began before s
 	for _, e := range x.h.Events {
 		if e.Member != name || e.At > seen {
 			continue
 		}
 		switch e.Name {
-		case "held":
+		case "started":
+			began = served.intentHeld
+		case "held", "kept":
 			keeps, over = keeps && !over || slices.Contains(losses, e.Args), false
+			began = began || e.At <= served.last
 		case "released":
 			over = true
 		case "accept":
@@ -320,7 +328,7 @@ func (x *Index) unreturned(name string, served, s *sighting, was, is *shape) int
 		}
 	}
 	from := served.last - x.processing
-	if !keeps || x.heldLongEnough(name, seen) || slices.ContainsFunc(x.resets(), func(r time.Duration) bool { return r <= seen && from < r+afterReset }) {
+	if !keeps || !began || x.heldLongEnough(name, seen) || slices.ContainsFunc(x.resets(), func(r time.Duration) bool { return r <= seen && from < r+afterReset }) {
 		return 0
 	}
 	e, n := x.epochAt(seen), 0
@@ -340,6 +348,53 @@ func (x *Index) unreturned(name string, served, s *sighting, was, is *shape) int
 		}
 	}
 	return n
+}
+
+// dropped returns how many requests of deleted objects are missing in the table with which a server began to keep objects because
+// requests would be lost: it keeps all of these. 0 if the table before is not certain.
+func (x *Index) dropped(name string, served, s *sighting, was, is *shape) (n int) {
+	from, to := x.h.Answers[served.first].End, x.h.Answers[s.first].End+x.processing
+	if served.intentHeld || !s.intentHeld || len(x.epochs) > 1 || len(x.unseen(name, served, s)) > 0 {
+		return 0
+	}
+	e, began := x.epochs[0], false
+	for _, event := range x.h.Events {
+		switch {
+		case event.Member != name || event.At < from || event.At > to:
+		case event.Name == "kept":
+			began = began || slices.Contains(losses, event.Args) && x.madeBy(name, e, s.revision, event.At)
+		default:
+			return 0 // something else happened, such as a restart
+		}
+	}
+	for request, a := range was.requests {
+		if began && is.requests[request] == nil && !slices.ContainsFunc(a.ids, func(id string) bool { return !x.deletedAlone(e, id, served.revision, s.revision) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// madeBy reports whether what a server logged is about the table of a revision: it has read nothing after that.
+func (x *Index) madeBy(name string, e *epoch, revision uint64, logged time.Duration) bool {
+	of := x.readOf(name, e, revision, logged)
+	return of != nil && !slices.ContainsFunc(x.reads[name], func(r *read) bool { return r.to > of.to && r.to <= logged })
+}
+
+// deletedAlone reports whether the object of a route existed at a revision, and no longer exists at a later one, without a change of its services.
+func (x *Index) deletedAlone(e *epoch, id string, from, to uint64) bool {
+	t := e.things[x.oracle.sole[id]]
+	if t == nil || t.at(from).object == nil || !t.at(to).deleted {
+		return false
+	}
+	for _, name := range servicesOf(t.at(from).object) {
+		for _, dep := range e.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+			if len(dep.between(from, to)) > 1 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // crossed returns when the number of changed routes in the source last exceeded the limit.
@@ -398,7 +453,7 @@ func (x *Index) heldLongEnough(name string, at time.Duration) bool {
 			continue
 		}
 		switch e.Name {
-		case "held":
+		case "held", "kept", "resumed":
 			if began < 0 || ended >= 0 {
 				began, ended = e.At, -1
 			}

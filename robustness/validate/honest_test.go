@@ -2,6 +2,7 @@ package validate_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -57,6 +58,74 @@ func TestHoldsAreHonest(t *testing.T) {
 			s.want()
 		})
 	}
+}
+
+// TestKeptObjectsAreHonest: a server keeps the objects that would be lost, and serves all others as they are read, until it releases the
+// kept ones.
+func TestKeptObjectsAreHonest(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 1))
+	s := newSim(t, "a")
+	s.client("c", "a")
+	s.shop(20)
+	s.read("a", nil)
+	s.ask("c", "a")
+	s.sleep(10 * time.Second)
+	kept := s.lose()
+	s.ingress("i16", "s03") // at the same time
+	for end := s.now + s.h.Run.Hold; s.now < end; {
+		for range r.IntN(3) {
+			s.endpoints(fmt.Sprintf("s%02d", r.IntN(20)), fmt.Sprintf("10.2.%d.1", r.IntN(200)))
+		}
+		if r.IntN(3) == 0 {
+			s.ingress(fmt.Sprintf("later%d", r.IntN(5)), "s00")
+		}
+		if s.now > end-20*time.Second && s.objects[g17] != "" {
+			s.set(g17.Kind, g17.Name, "", "valid")
+		}
+		s.sleep(time.Second)
+		s.keep("a", kept)
+		s.ask("c", "a")
+	}
+	s.release("a")
+	s.read("a", nil)
+	s.ask("c", "a")
+	s.settle()
+	s.want()
+}
+
+// g17 is an object that does not get lost.
+var g17 = kube.Ref{Kind: kube.KindRouteGroup, Namespace: "shop", Name: "g17"}
+
+// keep makes one read of a server that keeps objects at earlier versions. Those without a text are not served.
+func (s *sim) keep(name string, kept map[kube.Ref]string) {
+	v := s.servers[name]
+	before := *v
+	s.read(name, nil)
+	read := v.lists
+	v.text, v.digest, v.revision = before.text, before.digest, before.revision
+	for i := range kinds {
+		v.lists[i] = maps.Clone(read[i])
+		for ref, text := range kept {
+			if ref.Kind == kinds[i] && text == "" {
+				delete(v.lists[i], ref)
+			} else if ref.Kind == kinds[i] {
+				v.lists[i][ref] = text
+			}
+		}
+	}
+	if v.state == "" {
+		s.h.Events = append(s.h.Events, history.Event{At: s.now, Member: name, Name: "kept", Args: "routes_lost"})
+	}
+	v.state = "held"
+	v.publish(s, s.revision)
+	v.lists = read
+}
+
+// release ends what keep began, after the time of a hold.
+func (s *sim) release(name string) {
+	s.sleep(s.h.Run.Hold)
+	s.h.Events = append(s.h.Events, history.Event{At: s.now, Member: name, Name: "released"})
+	s.servers[name].state = ""
 }
 
 // TestALossInStepsThatNoClientSawIsHonest: a server that is killed again and again publishes tables that its clients miss. Each

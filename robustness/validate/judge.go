@@ -18,6 +18,7 @@ const (
 	foreign    fault = "is of no state of anything" // no object ever had it
 	torn       fault = "is of another state than the other routes of its object"
 	unreadable fault = "cannot be read"
+	taken      fault = "has an address that now belongs to another service"
 )
 
 // finding is an incorrect route.
@@ -27,6 +28,7 @@ type finding struct {
 	id       string
 	text     string // in the table; empty if missing
 	backends bool   // only the backend differs
+	delayed  bool   // it would be correct if the object was kept, which it must not be
 }
 
 func (f finding) String() string {
@@ -36,6 +38,9 @@ func (f finding) String() string {
 	}
 	if f.backends {
 		what += ", only the backend differs"
+	}
+	if f.delayed {
+		what += ", although only other objects are kept"
 	}
 	if f.text != "" {
 		what += fmt.Sprintf(": %.300s", f.text)
@@ -65,6 +70,9 @@ func (x *Index) findings(s *sighting) []finding {
 			found := x.judge(s, e, e, w)
 			if s.held && i > 0 && len(found) > 0 {
 				found = x.acrossRestore(s, x.epochs[i-1], e, w, found)
+			}
+			if len(found) == 0 && i == 0 && s.held {
+				found = x.delayed(s, origin, e, w, x.oldest(origin, e, s.revision, x.h.Answers[s.first].End), s.last)
 			}
 			if first || len(found) < len(best) {
 				best, first = found, false
@@ -152,7 +160,11 @@ func (j *judgement) need(ref kube.Ref, l line) {
 
 // owner finds the state of an object that the table shows.
 func (j *judgement) owner(t *thing) {
-	all, ok := j.epoch.combinations(t, j.window)
+	w := j.window
+	if j.keeping != nil && !j.mayKeep(t) {
+		w.intent, w.intentHi = j.keeping.live, 0
+	}
+	all, ok := j.epoch.combinations(t, w)
 	if !ok {
 		j.free(t)
 		return
@@ -179,7 +191,13 @@ func (j *judgement) owner(t *thing) {
 	for _, i := range own {
 		j.known[i] = true
 	}
-	if fewest == 0 || (j.kept || j.held && (j.lostEndpoints(all, own) || j.servicesChanged(t))) && j.keeps(t, own) {
+	if fewest == 0 {
+		return
+	}
+	if (j.kept || j.held && (j.lostEndpoints(all, own) || j.servicesChanged(t))) && j.keeps(w, t, own) {
+		if l, is := j.reused(t, own); is {
+			j.found = append(j.found, finding{fault: taken, ref: t.ref, id: l.id, text: l.text})
+		}
 		return
 	}
 	want := j.oracle.parted(all[best], j.zone).mine
@@ -254,8 +272,8 @@ func (j *judgement) lostEndpoints(all []combination, own []int) bool {
 
 // keeps reports whether an object has the routes of a time at which its services had backends: they have lost all of them, and
 // keep the previous ones. The table does not show which ones a service has lost.
-func (j *judgement) keeps(t *thing, own []int) bool {
-	all, ok := j.epoch.combinations(t, window{intent: j.intent, intentHi: j.intentHi, backends: 0, hi: j.hi})
+func (j *judgement) keeps(w window, t *thing, own []int) bool {
+	all, ok := j.epoch.combinations(t, window{intent: w.intent, intentHi: w.intentHi, backends: 0, hi: w.hi})
 	return !ok || slices.ContainsFunc(all, func(c combination) bool { return j.mistakes(c, own) == 0 || j.shed(t, c, own) })
 }
 
@@ -266,13 +284,16 @@ func (j *judgement) have(all []combination, l line) bool {
 // classify says when the object had such a route. If that is in the window, the route is from another state than the object's
 // other routes.
 func (j *judgement) classify(t *thing, now []combination, f finding) finding {
-	l := line{f.id, f.text}
+	l, intent := line{f.id, f.text}, j.intent
+	if j.keeping != nil {
+		intent = j.keeping.live
+	}
 	switch {
 	case j.have(now, l):
 		f.fault = torn
 	case j.had(t, window{intent: j.hi, backends: j.hi, hi: 1<<63 - 1}, l):
 		f.fault = future
-	case j.had(t, window{intent: j.intent, backends: 0, hi: j.hi}, l):
+	case j.had(t, window{intent: intent, backends: 0, hi: j.hi}, l):
 		f.fault, f.backends = stale, true
 	case j.had(t, window{hi: j.hi}, l):
 		f.fault = stale

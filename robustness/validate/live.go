@@ -9,12 +9,13 @@ import (
 	"github.com/routesrv/routesrv/robustness/history"
 )
 
-// Live: a new or removed endpoint is in every table after the next read, whatever is held. Routes whose services lost all
-// endpoints may keep them while the server reports that it keeps backends.
+// Live: a new or removed endpoint is in every table after the next read, whatever is held, and so is every object that a server which
+// keeps objects need not keep. Routes whose services lost all endpoints may keep them while the server reports that it keeps backends,
+// but for addresses that belong to others by then.
 func Live(h *history.History) []Violation { return alone(h, (*Index).live) }
 
 func (x *Index) live() []Violation {
-	all := x.fromFindings(NameLive, func(_ *sighting, f finding) bool { return f.fault == stale && f.backends })
+	all := x.fromFindings(NameLive, func(_ *sighting, f finding) bool { return f.late() })
 	for name, m := range x.members {
 		if m.Kind == history.Server {
 			all = append(all, x.liveOf(name)...)
@@ -26,6 +27,7 @@ func (x *Index) live() []Violation {
 // liveOf judges the last answer of a server with each table, by what the server must have read by then.
 func (x *Index) liveOf(name string) []Violation {
 	lasts := make(map[*sighting]int)
+	quiet := make(map[*sighting]int)       // the last one during a hold at a time when the server has certainly read the last change
 	known := make(map[[2]string]*sighting) // by digest and zone: the newest one served by this server
 	byKey := make(map[string]*sighting)
 	for _, s := range x.seen() {
@@ -53,8 +55,20 @@ func (x *Index) liveOf(name string) []Violation {
 			lasts[s] = i
 			said[s.digest+s.zone] = wireState{a.State}
 		}
+		if e := x.epochAt(a.Begin); a.State == wire.StateHeld || a.State == wire.StateBackendsHeld {
+			if known := x.mustKnow(name, e, a.Begin); known.low > 0 && known.low >= e.newest(a.End) {
+				quiet[s] = i
+			}
+		}
 	}
 	var all []Violation
+	for s, i := range quiet {
+		a, e := &x.h.Answers[i], x.epochAt(x.h.Answers[i].Begin)
+		if f := x.heldBack(s, name, e, a); f != nil && !x.onlyTables(name, a) {
+			all = append(all, Violation{NameLive, a.End, a.Client, i, fmt.Sprintf(
+				"table %s of revision %d from %s (%s), which has read everything: %s", short(s.digest), s.revision, name, a.State, f)})
+		}
+	}
 	for s, i := range lasts {
 		a := &x.h.Answers[i]
 		for _, e := range x.epochs {
@@ -62,7 +76,7 @@ func (x *Index) liveOf(name string) []Violation {
 				continue
 			}
 			w := x.windowOf(s, name, e)
-			lo := x.mustKnow(name, e, a.Begin)
+			lo := x.mustKnow(name, e, a.Begin).backends
 			if lo <= w.backends {
 				continue // the revision of the table shows as much
 			}
@@ -70,7 +84,7 @@ func (x *Index) liveOf(name string) []Violation {
 			w.intent = min(w.intent, lo)
 			w.kept = said[s.digest+s.zone].keeps()
 			for _, f := range x.judge(s, e, e, w) {
-				if f.fault == stale && f.backends {
+				if f.late() {
 					all = append(all, Violation{NameLive, a.End, a.Client, i, fmt.Sprintf(
 						"table %s of revision %d from %s (%s), which has read everything up to %d: %s", short(s.digest), s.revision, name, a.State, lo, f)})
 					break
@@ -79,6 +93,19 @@ func (x *Index) liveOf(name string) []Violation {
 		}
 	}
 	return all
+}
+
+// heldBack returns an object that is not served as of the last change although the server need not keep it; nil if there is none.
+func (x *Index) heldBack(s *sighting, name string, e *epoch, a *history.Answer) *finding {
+	w := x.windowOf(s, name, e)
+	w.hi = e.newest(a.End)
+	if w.held = true; w.hi <= s.revision || len(x.judge(s, e, e, w)) > 0 {
+		return nil // the table is that new; or others find more than that
+	}
+	if found := x.delayed(s, name, e, w, w.hi, a.End); len(found) > 0 {
+		return &found[0]
+	}
+	return nil
 }
 
 type wireState struct{ state string }
@@ -96,21 +123,24 @@ func (x *Index) epochAt(at time.Duration) *epoch {
 	return now
 }
 
-// mustKnow returns the revision up to which a server certainly knows all backends at a time; 0 if that is not certain.
-func (x *Index) mustKnow(name string, e *epoch, at time.Duration) uint64 {
+// late reports whether Live is about the finding.
+func (f finding) late() bool { return f.delayed || f.fault == taken || f.fault == stale && f.backends }
+
+// mustKnow returns the lowest revisions that the lists of a server certainly have at a time; 0 if that is not certain.
+func (x *Index) mustKnow(name string, e *epoch, at time.Duration) read {
 	if x.members[name].Transport == "watch" {
 		until := at - x.processing
 		if until < e.from || x.troubled(name, until, at) || !x.hasRead(name, until) {
-			return 0
+			return read{}
 		}
-		return e.newest(until)
+		return read{low: e.newest(until), backends: e.newest(until)}
 	}
 	for _, r := range slices.Backward(x.reads[name]) {
 		if r.to+x.processing <= at && r.from >= e.from && !x.troubled(name, r.from, r.to+x.processing) {
-			return r.backends
+			return *r
 		}
 	}
-	return 0
+	return read{}
 }
 
 func (x *Index) hasRead(name string, until time.Duration) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/robustness/history"
@@ -23,6 +24,8 @@ type oracle struct {
 	known  map[string]*routeSet
 	shared map[string]map[kube.Ref]bool // ids with the objects that ever want them
 	sole   map[string]kube.Ref          // ids in shared that one object wants
+	// requests are what an object answers, by the number of its state.
+	requests map[int]map[string]bool
 }
 
 // routeSet is the compiled form of a combination, sorted by id.
@@ -46,9 +49,9 @@ func head(text string) string {
 }
 
 func newOracle(o history.Options) *oracle {
-	options := compile.Options{EndpointSlices: o.EndpointSlices, Healthcheck: o.Healthcheck, HTTPSRedirect: o.HTTPSRedirect}
+	options := rules.Options{EndpointSlices: o.EndpointSlices, Healthcheck: o.Healthcheck, HTTPSRedirect: o.HTTPSRedirect}
 	r := &oracle{
-		known: make(map[string]*routeSet), shared: make(map[string]map[kube.Ref]bool),
+		known: make(map[string]*routeSet), shared: make(map[string]map[kube.Ref]bool), requests: make(map[int]map[string]bool),
 	}
 	alone := options
 	alone.Healthcheck = false // they belong to no object, and would be created for each
@@ -57,7 +60,7 @@ func newOracle(o history.Options) *oracle {
 	return r
 }
 
-func newCompiler(o compile.Options) *compile.Compiler {
+func newCompiler(o rules.Options) *compile.Compiler {
 	c, err := compile.New(o)
 	if err != nil {
 		panic(fmt.Sprintf("options without anything to parse: %v", err))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/table"
@@ -35,7 +36,7 @@ func TestTheOracleRemembersNothing(t *testing.T) {
 			}
 			return s
 		}
-		c, err := compile.New(compile.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true})
+		c, err := compile.New(rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true})
 		if err != nil {
 			t.Fatal(err)
 		}

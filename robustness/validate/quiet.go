@@ -73,7 +73,7 @@ func (x *Index) sentAgain() []Violation {
 		if a.Outcome != history.Applied || a.Form != "table" || !ok || digest != a.Digest {
 			continue
 		}
-		// A body that did not arrive is sent again, to any client at the same address.
+		// A body that could not be written is sent again, to any client at the same address.
 		if x.brokenBefore(a.Server, a.End) {
 			continue
 		}

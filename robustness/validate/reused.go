@@ -116,8 +116,7 @@ func fewerEndpoints(text, whole string, taken map[string]bool, zone string) bool
 		if alone && e.Zone != zone {
 			continue
 		}
-		host, err := netip.ParseAddrPort(strings.TrimPrefix(strings.TrimPrefix(e.Address, "http://"), "https://"))
-		if !slices.ContainsFunc(left, same(e)) && (err != nil || !taken[host.Addr().String()]) {
+		if !slices.ContainsFunc(left, same(e)) && !taken[hostOf(e.Address)] {
 			return false
 		}
 	}
@@ -125,6 +124,15 @@ func fewerEndpoints(text, whole string, taken map[string]bool, zone string) bool
 		r.BackendType, r.Backend, r.LBEndpoints, r.LBAlgorithm = eskip.LBBackend, "", nil, ""
 	}
 	return eskip.Eq(got, want)
+}
+
+// hostOf returns the IP address of an endpoint; "" if it has none.
+func hostOf(endpoint string) string {
+	host, err := netip.ParseAddrPort(strings.TrimPrefix(strings.TrimPrefix(endpoint, "http://"), "https://"))
+	if err != nil {
+		return ""
+	}
+	return host.Addr().String()
 }
 
 // minZone is how many endpoints of a zone are served without those of other zones (spec/routesrv.md).

@@ -24,6 +24,7 @@ type sighting struct {
 	told    bool // some answer reported the state
 
 	intentHeld bool // some answer reported held intent
+	stale      bool // some answer reported a table from before a restart, which says nothing of holds
 }
 
 // unknownState is the state of an event that came without one, because the stream broke.
@@ -64,6 +65,7 @@ func (x *Index) seen() []*sighting {
 		s.held = s.held || a.State == wire.StateHeld || a.State == wire.StateBackendsHeld
 		s.kept = s.kept || a.State == wire.StateBackendsHeld
 		s.intentHeld = s.intentHeld || a.State == wire.StateHeld
+		s.stale = s.stale || a.State == wire.StateStale
 	}
 	for _, s := range x.sightings {
 		s.held, s.kept = s.held || !s.told, s.kept || !s.told
@@ -73,11 +75,12 @@ func (x *Index) seen() []*sighting {
 
 // window is the range of revisions that the halves of a table may have.
 type window struct {
-	intent, backends uint64 // lower limits
-	hi               uint64 // upper limit
-	intentHi         uint64 // upper limit for intent from before a restore; else 0
-	kept             bool   // services that lost all endpoints may have the previous ones
-	held             bool   // the intent is held, and perhaps backends as well: the state of an answer does not say
+	intent, backends uint64   // lower limits
+	hi               uint64   // upper limit
+	intentHi         uint64   // upper limit for intent from before a restore; else 0
+	kept             bool     // services that lost all endpoints may have the previous ones
+	held             bool     // the intent is held, and perhaps backends as well: the state of an answer does not say
+	keeping          *keeping // nil if any object may be kept
 }
 
 // windowOf returns the window of a sighting, if it comes from this origin in this epoch.

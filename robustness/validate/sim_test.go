@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/robustness/history"
 	"github.com/routesrv/routesrv/robustness/validate"
@@ -48,7 +49,7 @@ func newSim(t testing.TB, servers ...string) *sim {
 		Tables: map[string]string{},
 	}}
 	for _, name := range servers {
-		c, err := compile.New(compile.Options{EndpointSlices: true})
+		c, err := compile.New(rules.Options{EndpointSlices: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,8 @@
 // tables are correct. Certain is: with an ETag of revision R, a table has nothing from after R, and no list of its read is older
 // than the beginning of that read. An object that did not change in between must have exactly its routes; a changed one must have
 // those of one of its states; no other routes may exist ([Index.judge]). While a server reports that it holds intent back, intent
-// may be as old as the previous table.
+// may be as old as the previous table. If its log says that it keeps objects, that is so only for those that lost requests: the others
+// must be as new as the read.
 //
 // # What it does not check
 //

@@ -2,6 +2,7 @@ package validate_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -242,6 +243,69 @@ func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 			s.ask("c", "a")
 			s.sleep(2 * time.Minute)
 		}},
+		{"an object that would be lost and is not kept", []string{validate.NameGuarded}, func(s *sim) {
+			kept := s.lose()
+			delete(kept, kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "i02"})
+			s.keep("a", kept)
+			s.ask("c", "a")
+			s.release("a")
+		}},
+		{"a new object of others while some are kept", []string{validate.NameLive}, func(s *sim) {
+			kept := s.lose()
+			s.keep("a", kept)
+			s.ask("c", "a")
+			s.ingress("new", "s00")
+			kept[kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "new"}] = ""
+			s.sleep(time.Second)
+			s.keep("a", kept)
+			s.sleep(5 * time.Second)
+			s.ask("c", "a")
+			s.release("a")
+		}},
+		{"an object that changed and is kept with those that would be lost", []string{validate.NameLive}, func(s *sim) {
+			kept := s.lose()
+			kept[g17] = s.objects[g17]
+			s.routeGroup(g17.Name, "s03", "/")
+			s.keep("a", kept)
+			s.ask("c", "a")
+			s.sleep(5 * time.Second)
+			s.ask("c", "a")
+			s.release("a")
+		}},
+		{"a single object of others that is deleted and stays", []string{validate.NameLive}, func(s *sim) {
+			kept := s.lose()
+			s.keep("a", kept)
+			s.ask("c", "a")
+			kept[g17] = s.objects[g17]
+			s.sleep(time.Second)
+			s.set(g17.Kind, g17.Name, "", "valid")
+			s.sleep(time.Second)
+			s.keep("a", kept)
+			s.sleep(5 * time.Second)
+			s.ask("c", "a")
+			s.release("a")
+		}},
+		{"an address that a service lost, and that another one has", []string{validate.NameLive}, func(s *sim) {
+			first := s.objects[kube.Ref{Kind: kube.KindEndpointSlice, Namespace: "shop", Name: "s00-1"}]
+			for i := range 20 {
+				s.endpoints(fmt.Sprintf("s%02d", i))
+			}
+			slice := kube.Ref{Kind: kube.KindEndpointSlice, Namespace: "thieves", Name: "thief-1"}
+			s.revision++
+			s.objects[slice] = strings.NewReplacer("shop", "thieves", "s00", "thief").Replace(first)
+			s.h.Changes = append(s.h.Changes, history.Change{At: s.now, Revision: s.revision, Kind: string(slice.Kind), Namespace: slice.Namespace,
+				Name: slice.Name, Object: s.objects[slice], Class: "endpoint"})
+			s.sleep(time.Second)
+			v := s.servers["a"]
+			frozen := *v
+			s.read("a", nil)
+			*v = frozen
+			v.state = "backends-held"
+			s.sleep(5 * time.Second)
+			s.ask("c", "a")
+			s.sleep(2 * time.Minute)
+			v.state = ""
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSim(t, "a", "b")
@@ -261,8 +325,9 @@ func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// lose deletes most objects.
-func (s *sim) lose() {
+// lose deletes most objects, and returns them.
+func (s *sim) lose() map[kube.Ref]string {
+	before := maps.Clone(s.objects)
 	for i := range 16 {
 		if i%2 == 0 {
 			s.set(kube.KindIngress, fmt.Sprintf("i%02d", i), "", "mass")
@@ -271,4 +336,6 @@ func (s *sim) lose() {
 		}
 	}
 	s.sleep(100 * time.Millisecond)
+	maps.DeleteFunc(before, func(ref kube.Ref, _ string) bool { return s.objects[ref] != "" })
+	return before
 }

@@ -49,6 +49,7 @@ type logLine struct {
 	Digest   string `json:"digest"`
 	Revision uint64 `json:"revision"`
 	Stale    bool   `json:"stale"`
+	Kept     *int   `json:"kept"` // how many objects are still kept
 }
 
 // Running reports whether the process runs.
@@ -147,6 +148,10 @@ const (
 	messageHeld     = "suspicious table held back"
 	messageReleased = "held table released"
 	messageHoldEnds = "hold ended, the source shows a table that is fine"
+	messageKept     = "objects are kept at their served versions"
+	messageResumed  = "objects that the previous process kept stay kept"
+	messageBack     = "kept objects are back"
+	messageLetGo    = "kept objects released"
 	messageMode     = "mode changed"
 	messageTable    = "table published"
 )
@@ -162,6 +167,16 @@ func (p *Process) line(text string) {
 		e.Name, e.Args = "held", l.Reason
 	case messageReleased, messageHoldEnds:
 		e.Name, e.Args = "released", l.Reason
+	case messageKept:
+		e.Name, e.Args = "kept", l.Reason
+	case messageResumed:
+		e.Name = "resumed"
+	case messageLetGo:
+		e.Name = "released"
+	case messageBack:
+		if l.Kept != nil && *l.Kept == 0 {
+			e.Name = "released"
+		}
 	case messageMode:
 		e.Name, e.Args = "mode", l.Mode
 	case messageTable:

@@ -142,7 +142,7 @@ func (w *World) spring(member, point string) {
 // seen handles events of processes.
 func (w *World) seen(e history.Event) {
 	switch e.Name {
-	case "held":
+	case "held", "kept":
 		w.spring(e.Member, plan.HoldBegins)
 	case "released":
 		w.spring(e.Member, plan.HoldEnds)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/table"
@@ -29,8 +30,8 @@ import (
 // maxCompared is how many differing routes are parsed and listed.
 const maxCompared = 5000
 
-// Gate decides about tables. It must be safe for concurrent use.
-type Gate interface {
+// Holder decides about tables. It must be safe for concurrent use.
+type Holder interface {
 	// Held returns the held table, or false if no table is held.
 	Held() (Held, bool)
 }
@@ -40,6 +41,7 @@ type Held struct {
 	// Served is nil if no table is served yet. Table is never nil.
 	Served, Table *table.Table
 	State         guard.State
+	Kept          []*publish.Kept      // objects; then Table is the newest one
 	Owner         shadowdiff.OwnerFunc // finds the objects of routes; nil where only tables are known
 }
 
@@ -50,13 +52,13 @@ const notHeld = "no table is held: what was read last is served, or nothing was 
 // reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as [page.Handler]
 // chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference). While no table is
 // held, the answer is 404. The parameter accept is the command without its arguments, such as "routesrv accept".
-func NewHeld(g Gate, accept string) *Handler {
-	return &Handler{gate: g, command: accept, turn: make(chan struct{}, 1)}
+func NewHeld(g Holder, accept string) *Handler {
+	return &Handler{holder: g, command: accept, turn: make(chan struct{}, 1)}
 }
 
 // Handler keeps the last comparison and its forms. It is safe for concurrent use.
 type Handler struct {
-	gate    Gate
+	holder  Holder
 	command string
 	turn    chan struct{} // of capacity 1: full while a request compares or renders
 
@@ -97,12 +99,12 @@ func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 		return nil, ctx.Err()
 	}
 	defer func() { <-h.turn }()
-	held, ok := h.gate.Held()
+	held, ok := h.holder.Held()
 	if !ok {
 		h.pair, h.view, h.key, h.forms = [2]table.Digest{}, nil, "", nil // free the memory of a released table
 		return nil, nil
 	}
-	hold, err := json.Marshal(httpserve.ReportGuard(held.State))
+	hold, err := json.Marshal(httpserve.ReportGuard(held.State, held.Kept))
 	if err != nil {
 		return nil, fmt.Errorf("print the state of the guard: %w", err)
 	}
@@ -115,9 +117,9 @@ func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 	if body := h.forms[form]; body != nil {
 		return body, nil
 	}
-	accept := h.command + " " + held.Table.Digest().String() + " --why REASON"
+	accept := h.command + " " + held.State.Digest.String() + " --why REASON"
 	view := *h.view
-	view.Notes = notes(held.State, "in the pod, with kubectl exec: "+accept)
+	view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
 	body, err := page.Render(form, &view)
 	if err == nil && form == page.JSON {
 		body, err = withHold(hold, accept, body)
@@ -138,7 +140,7 @@ func (h *Handler) Difference(ctx context.Context) (*shadowdiff.View, error) {
 		return nil, ctx.Err()
 	}
 	defer func() { <-h.turn }()
-	held, ok := h.gate.Held()
+	held, ok := h.holder.Held()
 	if !ok {
 		return nil, nil
 	}
@@ -195,16 +197,20 @@ func revisionOf(t *table.Table) uint64 {
 	return t.Revision()
 }
 
+// maxNoted is how many kept objects the notes name.
+const maxNoted = 20
+
 // notes describes the hold in words.
-func notes(s guard.State, command string) []shadowdiff.Note {
+func notes(held Held, command string) []shadowdiff.Note {
+	s := held.State
 	all := []shadowdiff.Note{{Name: "reason", Text: string(s.Verdict.Reason)}, {Name: "detail", Text: s.Verdict.Detail}}
-	if s.Half != "" {
-		all = append(all, shadowdiff.Note{Name: "half", Text: string(s.Half)})
+	for _, k := range held.Kept[:min(len(held.Kept), maxNoted)] {
+		all = append(all, shadowdiff.Note{Name: "kept", Text: fmt.Sprintf("%s: served %s, %s waits", k.Ref, k.Served(), k.Waits())})
+	}
+	if more := len(held.Kept) - maxNoted; more > 0 {
+		all = append(all, shadowdiff.Note{Name: "kept", Text: fmt.Sprintf("%d more: GET /status", more)})
 	}
 	all = append(all, shadowdiff.Note{Name: "digest", Text: s.Digest.String()})
-	if !s.FirstDigest.IsZero() && s.FirstDigest != s.Digest {
-		all = append(all, shadowdiff.Note{Name: "first digest", Text: s.FirstDigest.String()})
-	}
 	release := "never by time, only by acceptance"
 	if at := s.Verdict.ReleaseAt; !at.IsZero() {
 		release = at.UTC().Format(time.RFC3339) + " at the earliest"

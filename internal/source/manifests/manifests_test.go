@@ -14,11 +14,11 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/manifests"
-	"github.com/routesrv/routesrv/internal/source/manifests/yamldoc"
 	"github.com/routesrv/routesrv/kube"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -110,8 +110,8 @@ type world struct {
 }
 
 func (w *world) apply(objects string) {
-	for _, doc := range yamldoc.Split([]byte(objects)) {
-		text, err := yamldoc.ToJSON(doc)
+	for _, doc := range manifests.Split([]byte(objects)) {
+		text, err := manifests.ToJSON(doc)
 		if err != nil {
 			w.t.Fatal(err)
 		}

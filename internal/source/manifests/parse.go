@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/source/manifests/yamldoc"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -47,11 +46,11 @@ type parser struct {
 func (p *parser) parse(c *content) (*parsed, error) {
 	f := &parsed{name: c.name, sum: c.sum}
 	for i, doc := range split(c) {
-		text, strict := yamldoc.ToJSONStrict(doc)
+		text, strict := ToJSONStrict(doc)
 		if strict != nil {
 			// A duplicate key is a problem of that object only; any other problem with the text makes the read fail.
 			var err error
-			if text, err = yamldoc.ToJSON(doc); err != nil {
+			if text, err = ToJSON(doc); err != nil {
 				return nil, fmt.Errorf("document %d, line %d: %w", i+1, doc.Line, err)
 			}
 		}
@@ -64,12 +63,12 @@ func (p *parser) parse(c *content) (*parsed, error) {
 }
 
 // split returns the documents of a file. JSON values may follow each other without a separator.
-func split(c *content) []yamldoc.Doc {
+func split(c *content) []Doc {
 	text := bytes.TrimLeft(c.text, " \t\r\n")
 	if len(text) == 0 || text[0] != '{' {
-		return yamldoc.Split(c.text)
+		return Split(c.text)
 	}
-	var docs []yamldoc.Doc
+	var docs []Doc
 	line, at := 1+bytes.Count(c.text[:len(c.text)-len(text)], []byte("\n")), 0
 	dec := json.NewDecoder(bytes.NewReader(text))
 	for {
@@ -80,11 +79,11 @@ func split(c *content) []yamldoc.Doc {
 		case errors.Is(err, io.EOF):
 			return docs
 		case err != nil:
-			return yamldoc.Split(c.text) // YAML may begin with a brace, too
+			return Split(c.text) // YAML may begin with a brace, too
 		}
 		start := end - len(raw)
 		line += bytes.Count(text[at:start], []byte("\n"))
-		docs = append(docs, yamldoc.Doc{Line: line, Text: raw})
+		docs = append(docs, Doc{Line: line, Text: raw})
 		line += bytes.Count(raw, []byte("\n"))
 		at = end
 	}

@@ -1,0 +1,105 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// problems collects the problems of a build, sorted by owner.
+func (b *build) problems() []rules.Problem {
+	a := b.all
+	problems := append(snapshotProblems(b.snapshot), a.view.Problems()...)
+	for _, k := range []*objects{&a.ingresses, &a.groups} {
+		for _, o := range k.refused {
+			problems = append(problems, *o.refused)
+		}
+		for _, o := range k.sorted {
+			problems = append(problems, o.unit.Problems()...)
+		}
+	}
+	problems = append(problems, a.certificateProblems()...)
+	problems = append(problems, a.catchAllProblems()...)
+	problems = append(problems, a.eastWestProblems()...)
+	problems = append(problems, a.fixed.Problems()...)
+	problems = append(problems, a.claims.duplicates()...)
+	problems = append(problems, a.claims.shadows()...)
+	sortProblems(problems)
+	return problems
+}
+
+// snapshotProblems returns the problems that the read found.
+func snapshotProblems(s *kube.Snapshot) []rules.Problem {
+	var problems []rules.Problem
+	for _, b := range s.Bad {
+		problems = append(problems, rules.BadObject(b))
+	}
+	if f := s.DefaultFilters; f != nil && f.Err != nil {
+		problems = append(problems, rules.Problem{
+			Reason: rules.DefaultFilters, Severity: rules.Error, Plain: true,
+			Message: "could not fetch default filter configurations", Cause: f.Err.Error(),
+		})
+	}
+	return problems
+}
+
+// certificateProblems reports for each accepted certificate whether it is the first or a newer one of its host.
+func (a *assembly) certificateProblems() []rules.Problem {
+	var problems []rules.Problem
+	registry := make(map[string]time.Time)
+	for _, o := range slices.Concat(a.ingresses.sorted, a.groups.sorted) {
+		for _, c := range o.unit.Certificates {
+			verb := "adding certificate to registry"
+			if before, ok := registry[c.Host]; ok {
+				if !c.NotBefore.After(before) {
+					continue
+				}
+				verb = "updating certificate in registry"
+			}
+			registry[c.Host] = c.NotBefore
+			problems = append(problems, rules.Problem{
+				Owner: o.Ref(), Reason: rules.TLSCertificate, Severity: rules.Info, Plain: true, Message: verb + " - " + c.Host,
+			})
+		}
+	}
+	return problems
+}
+
+// catchAllProblems returns the problems of the catch-alls, by host.
+func (a *assembly) catchAllProblems() []rules.Problem {
+	slices.SortFunc(a.faulty, func(a, b section) int { return strings.Compare(a.host, b.host) })
+	var problems []rules.Problem
+	for _, s := range a.faulty {
+		problems = append(problems, s.unit.Problems()...)
+	}
+	return problems
+}
+
+// eastWestProblems reports the companions of default backends, with the numbers that the reference logs.
+func (a *assembly) eastWestProblems() []rules.Problem {
+	before, n := 0, 0
+	for i := range a.sections {
+		switch s := &a.sections[i]; s.rank {
+		case fromIngress, fromHost:
+			before += len(s.routes)
+		case fromCompanions:
+			n += len(s.routes)
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return []rules.Problem{{
+		Reason: rules.EastWestEnabled, Severity: rules.Info, Plain: true,
+		Message: fmt.Sprintf("Enabled east west routes: %d %d %d %d", before, before+n, n, a.hosts),
+	}}
+}
+
+// sortProblems sorts by owner; the problems of one owner stay in the order of detection.
+func sortProblems(ps []rules.Problem) {
+	slices.SortStableFunc(ps, func(a, b rules.Problem) int { return a.Owner.Compare(b.Owner) })
+}

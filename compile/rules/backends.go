@@ -1,0 +1,165 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// noService describes a missing service.
+func noService(namespace, name string) string {
+	if name == "" {
+		return "a backend names no Service, so its routes are left out"
+	}
+	return fmt.Sprintf("there is no Service %q in the namespace %q, so the routes to it are left out", name, kube.NamespaceOrDefault(namespace))
+}
+
+// noPort describes a port that a service does not have, and lists its ports.
+func noPort(svc *kube.Service, name, given string) string {
+	var has []string
+	for _, p := range svc.Ports {
+		number := strconv.Itoa(p.Port)
+		if given == number || given == p.Name {
+			return fmt.Sprintf("the port %s of Service %q has no target port", given, name)
+		}
+		if p.Name != "" {
+			number += fmt.Sprintf(" (%q)", p.Name)
+		}
+		has = append(has, number)
+	}
+	if _, err := strconv.Atoi(given); err != nil {
+		given = strconv.Quote(given)
+	}
+	switch len(has) {
+	case 0:
+		return fmt.Sprintf("Service %q has no port %s, and no other port", name, given)
+	case 1:
+		return fmt.Sprintf("Service %q has no port %s, only %s", name, given, has[0])
+	}
+	return fmt.Sprintf("Service %q has no port %s, only %s", name, given, strings.Join(has, ", "))
+}
+
+// checkEndpoints reports a service port without ready endpoints, or whose endpoints do not have the port.
+func (u *Unit) checkEndpoints(key kube.ServiceKey, port kube.ServicePort, eps []endpoint) {
+	if len(eps) > 0 && !strings.HasSuffix(eps[0].url, ":0") {
+		return
+	}
+	text := strconv.Itoa(port.Port)
+	about := key.Name + ":" + text
+	if len(eps) > 0 {
+		u.addOnce(Problem{
+			Reason: PortNotFound, Severity: Error,
+			Message: fmt.Sprintf("no endpoint of service %s has the target port %s of port %s: proxies get port 0", key.Name, port.TargetPort, text),
+			Detail: fmt.Sprintf("no pod of Service %q has the port %q, which is the target of its port %s, so proxies cannot connect",
+				key.Name, port.TargetPort, text), About: about,
+		})
+		return
+	}
+	of := u.lookups.backing(key)
+	ready, notReady := of.Readiness()
+	var why string
+	switch {
+	case ready > 0:
+		why = fmt.Sprintf("no ready pod of Service %q has the port %q, which is the target of its port %s", key.Name, port.TargetPort, text)
+	case notReady == 1:
+		why = fmt.Sprintf("Service %q has one pod, which is not ready", key.Name)
+	case notReady > 1:
+		why = fmt.Sprintf("Service %q has %d pods, and none of them is ready", key.Name, notReady)
+	default:
+		why = fmt.Sprintf("no pod is behind Service %q: its selector matches none, or none runs", key.Name)
+	}
+	u.addOnce(Problem{
+		Reason: NoEndpoints, Severity: Warning,
+		Message: fmt.Sprintf("service %s has no ready endpoints for port %s (%d ready in all, %d not ready): its routes answer 502",
+			key.Name, text, ready, notReady),
+		Detail: why + ", so requests are answered with 502", About: about,
+	})
+}
+
+// Readiness counts the endpoints of a service.
+func (b *backing) Readiness() (ready, notReady int) {
+	if e := b.endpoints; e != nil {
+		for i := range e.Subsets {
+			ready += len(e.Subsets[i].Addresses)
+			notReady += e.Subsets[i].NotReady
+		}
+	}
+	ready += len(b.slices.endpoints())
+	for _, s := range b.slices {
+		for i := range s.Endpoints {
+			if e := &s.Endpoints[i]; !e.Ready || e.Terminating {
+				notReady++
+			}
+		}
+	}
+	return ready, notReady
+}
+
+// Zones counts the ready endpoints by zone; nil if zones are not known: without EndpointSlices.
+func (s *Service) Zones() map[string]int {
+	if len(s.slices) == 0 {
+		return nil
+	}
+	zones := make(map[string]int)
+	for _, e := range s.slices.endpoints() {
+		zones[e.zone]++
+	}
+	return zones
+}
+
+// checkWeights reports backends that get no traffic because of their weight. If all weights are 0, all get equal shares.
+func (f *findings) checkWeights(names []string, weights []float64) {
+	sum := 0.0
+	for _, w := range weights {
+		sum += w
+	}
+	if sum == 0 {
+		return
+	}
+	for i, w := range weights {
+		if w != 0 {
+			continue
+		}
+		f.addOnce(Problem{
+			Reason: ZeroWeight, Severity: Info, Message: fmt.Sprintf("backend %s has the weight 0 and gets no traffic", names[i]),
+			Detail: fmt.Sprintf("the backend %q has the weight 0 beside backends with more, so it gets no traffic", names[i]), About: names[i],
+		})
+	}
+}
+
+// checkWeightNames reports weights for names that are not backends: with a typo there, another backend gets the traffic.
+func (b *ingressBuilder) checkWeightNames() {
+	if len(b.ann.weights) == 0 {
+		return
+	}
+	known := map[string]bool{}
+	for i := range b.ing.Spec.Rules {
+		for _, p := range b.ing.Spec.Rules[i].Paths {
+			if p.Backend != nil {
+				known[p.Backend.Service] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.ann.weights)) {
+		if !known[name] {
+			b.unit.add(Problem{
+				Reason: InvalidAnnotation, Severity: Warning,
+				Message: fmt.Sprintf("backend-weights annotation has a weight for %q, which is no backend", name),
+				Detail:  fmt.Sprintf("the annotation %s has a weight for %q, which is no backend of the object, so the weight does not count", weightsAnnotation, name),
+			})
+		}
+	}
+}
+
+// quoted lists quoted names.
+func quoted(names []string) string {
+	texts := make([]string, len(names))
+	for i, n := range names {
+		texts[i] = strconv.Quote(n)
+	}
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,245 @@
+package rules
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// endpoint is the URL of an endpoint with its zone.
+type endpoint struct{ url, zone string }
+
+const (
+	appProtocolH2C = "kubernetes.io/h2c"
+	zoneMinimum    = 3 // a zone with fewer endpoints is not used alone
+
+	annotateFilter     = "annotate"
+	zoneAwareKey       = "zalando.org/traffic-zone-aware"
+	protocolAnnotation = "zalando.org/skipper-backend-protocol"
+)
+
+func endpointURL(scheme, address string, port int) string {
+	return scheme + "://" + net.JoinHostPort(address, strconv.Itoa(port))
+}
+
+func sortEndpoints(eps []endpoint) []endpoint {
+	slices.SortStableFunc(eps, func(a, b endpoint) int { return strings.Compare(a.url, b.url) })
+	return eps
+}
+
+// inZone keeps only the endpoints of the zone if there are enough of them.
+func inZone(eps []endpoint, zone string) []endpoint {
+	if zone == "" {
+		return eps
+	}
+	var own []endpoint
+	for _, e := range eps {
+		if e.zone == zone {
+			own = append(own, e)
+		}
+	}
+	if len(own) < zoneMinimum {
+		return eps
+	}
+	return own
+}
+
+// endpointsKey is the key of the reference's cache of endpoints. It lacks the name of the service port. One property is not
+// copied: the reference uses one scheme for all RouteGroups.
+type endpointsKey struct {
+	kind    kube.Kind
+	service kube.ServiceKey
+	scheme  string
+	target  string
+}
+
+// ambiguous reports whether two ports of the service have the same text as target port but differ otherwise: for an Ingress in name or
+// number, or, for every object, in whether the target is a name or a number. For such a service the reference uses, for the whole load,
+// the result of the port that was converted first. This package does the same for parity; therefore it cannot cache objects that refer
+// to such a service.
+func ambiguous(kind kube.Kind, svc *kube.Service) bool {
+	for i, p := range svc.Ports {
+		for _, q := range svc.Ports[:i] {
+			differ := p.TargetPort != q.TargetPort || kind == kube.KindIngress && p != q
+			if differ && p.TargetPort.String() == q.TargetPort.String() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// endpoints resolves a service port for an object of a kind. protocol is the value of the protocol annotation, nil if it is absent. An
+// empty value counts as absent, except for Ingresses with Endpoints. The scheme is part of the key: the reference's cache mixes up the
+// schemes of RouteGroups that share a service port.
+func (l *lookups) endpoints(set *Set, kind kube.Kind, key kube.ServiceKey, svc *kube.Service, port kube.ServicePort, protocol *string) []endpoint {
+	var scheme string // empty: that of the port
+	switch {
+	case protocol != nil && (*protocol != "" || kind == kube.KindIngress && !set.EndpointSlices):
+		scheme = *protocol
+	case !set.EndpointSlices:
+		scheme = "http"
+	}
+	resolve := func() []endpoint {
+		if set.EndpointSlices {
+			return sliceEndpoints(kind, l.backing(key).slices, port, scheme)
+		}
+		return subsetEndpoints(kind, l.backing(key).endpoints, port, scheme)
+	}
+	if !ambiguous(kind, svc) {
+		return resolve()
+	}
+	return l.resolveOnce(endpointsKey{kind, key, scheme, port.TargetPort.String()}, resolve)
+}
+
+// resolveOnce returns what the first user of the key got in this compilation. The result then depends on other objects.
+func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpoint {
+	l.volatile = true
+	r, ok := l.view.resolved[k]
+	if !ok {
+		r = resolution{resolve(), l.view.at}
+		l.view.resolved[k] = r
+	}
+	return r.endpoints
+}
+
+// resolution is the result for the first user of a key, with the position of that user among the objects of its kind.
+type resolution struct {
+	endpoints []endpoint
+	at        int
+}
+
+// subsetEndpoints uses the first subset that qualifies. For a RouteGroup it has the target port; for an Ingress it has a port of the
+// service port's name, or a single port.
+func subsetEndpoints(kind kube.Kind, e *kube.Endpoints, port kube.ServicePort, scheme string) []endpoint {
+	if e == nil {
+		return nil
+	}
+	target := port.TargetPort
+	for _, sub := range e.Subsets {
+		at := slices.IndexFunc(sub.Ports, func(p kube.EndpointPort) bool {
+			if kind == kube.KindIngress {
+				return p.Name == port.Name || len(sub.Ports) == 1
+			}
+			return target.IsName && p.Name == target.Name || target.IsNumber(p.Port)
+		})
+		if at < 0 {
+			continue
+		}
+		eps := make([]endpoint, len(sub.Addresses))
+		for i, a := range sub.Addresses {
+			eps[i].url = endpointURL(scheme, a, sub.Ports[at].Port)
+		}
+		return sortEndpoints(eps)
+	}
+	return nil
+}
+
+// sliceEndpoints resolves a service port in the merged slices: in the first TCP port that fits, with its scheme if there is no other. A
+// port that is not found becomes port 0, as in the reference.
+func sliceEndpoints(kind kube.Kind, g mergedSlices, port kube.ServicePort, scheme string) []endpoint {
+	if len(g) == 0 {
+		return nil
+	}
+	target := port.TargetPort
+	found := firstPort(g.ports(), func(p kube.EndpointPort) bool {
+		switch {
+		case kind == kube.KindIngress:
+			return p.Name == port.Name || p.Port == port.Port
+		case target.IsName:
+			return p.Name == target.Name
+		}
+		return p.Name == "" || target.IsNumber(p.Port)
+	})
+	number := found.Port
+	if kind == kube.KindIngress && port.Name == "" && !target.IsName {
+		number = target.Number
+	}
+	switch {
+	case scheme != "":
+	case found.AppProtocol == appProtocolH2C:
+		scheme = "h2c"
+	default:
+		scheme = "http"
+	}
+	addresses := g.endpoints()
+	eps := make([]endpoint, len(addresses))
+	for i, a := range addresses {
+		eps[i] = endpoint{endpointURL(scheme, a.address, number), a.zone}
+	}
+	return sortEndpoints(eps)
+}
+
+// firstPort returns the first TCP port that fits, or the zero port. A port without a protocol never fits.
+func firstPort(ports []kube.EndpointPort, fits func(kube.EndpointPort) bool) kube.EndpointPort {
+	for _, p := range ports {
+		if p.Protocol == "TCP" && fits(p) {
+			return p
+		}
+	}
+	return kube.EndpointPort{}
+}
+
+// setEndpoints sets the route's backend for the endpoints: a shunt that answers 502 for none, the address for one, a load
+// balancer for more.
+func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
+	switch len(eps) {
+	case 0:
+		setNoEndpoints(r)
+	case 1:
+		r.BackendType = eskip.NetworkBackend
+		r.Backend = eps[0].url
+	default:
+		r.BackendType = eskip.LBBackend
+		r.LBAlgorithm = algorithm
+		r.LBEndpoints = make([]*eskip.LBEndpoint, len(eps))
+		block := make([]eskip.LBEndpoint, len(eps))
+		for i, e := range eps {
+			block[i] = balanced(e)
+			r.LBEndpoints[i] = &block[i]
+		}
+	}
+}
+
+// balanced returns an endpoint of a load balancer as every reader of the table has it: readers remove the zone from the URL, and with
+// another spelling a data plane would compute another digest. This changes only schemes in upper case and those with a query, from
+// which the reference reads the zone as well.
+func balanced(e endpoint) eskip.LBEndpoint {
+	if plainURL(e.url) {
+		return eskip.LBEndpoint{Address: e.url, Zone: e.zone}
+	}
+	text := e.url
+	if e.zone != "" {
+		text += "?zone=" + url.QueryEscape(e.zone) // as the reference writes it, even behind a query
+	}
+	return *eskip.NewLBEndpoints([]string{text})[0]
+}
+
+// plainURL reports whether a URL remains the same when a zone is added and removed.
+func plainURL(url string) bool {
+	for i := range len(url) {
+		c := url[i]
+		if (c < 'a' || c > 'z') && (c < '-' || c > ':') && c != '[' && c != ']' { // - . / digits :
+			return false
+		}
+	}
+	return true
+}
+
+// setNoEndpoints makes the route answer 502 and do nothing else.
+func setNoEndpoints(r *eskip.Route) {
+	r.BackendType = eskip.ShuntBackend
+	r.Filters = []*eskip.Filter{filter("status", 502.0), filter("inlineContent", "no endpoints")}
+}
+
+// prepend adds filters before those of a route, in a new slice.
+func prepend(r *eskip.Route, filters ...*eskip.Filter) {
+	if len(filters) > 0 {
+		r.Filters = slices.Concat(filters, r.Filters)
+	}
+}

@@ -1,0 +1,173 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
+	"github.com/routesrv/routesrv/table"
+)
+
+// finisher processes every finished route: it applies the options, prints, and parses back.
+type finisher struct {
+	set *Set
+	// sharers is how many routes have the filters of the route in one list in the reference. Its edit rules change the list in place,
+	// once for each of these routes, so all of them get the filters as they are after the last time. 0 means 1.
+	sharers int
+}
+
+// maxSharers limits what one object can make of an edit rule that applies to its own result.
+const maxSharers = 16
+
+// among returns a finisher for one of so many routes with shared filters.
+func (p finisher) among(sharers int) finisher {
+	p.sharers = min(sharers, maxSharers)
+	return p
+}
+
+// finish appends the finished form of the route to dst, which are routes of the unit. It neither changes nor keeps the route. Texts and
+// problems go to the unit.
+func (p finisher) finish(dst []Route, r *eskip.Route, u *Unit, role role) []Route {
+	if d := p.set.DefaultFilters; d != nil {
+		r = d.Do([]*eskip.Route{r})[0]
+		if len(d.Prepend)+len(d.Append) > 0 {
+			p.sharers = 1 // each has its own list now
+		}
+	}
+	return p.edit(dst, r, u, role)
+}
+
+// edit is finish without the default filters.
+func (p finisher) edit(dst []Route, before *eskip.Route, u *Unit, role role) []Route {
+	r := before
+	var clones []*eskip.Route
+	if len(p.set.EditRoutes)+len(p.set.CloneRoutes) > 0 {
+		r, clones = p.process(before, &u.findings)
+	}
+	made := Route{ID: hashID(before.Id), text: leftOut}
+	if role == mainRoute {
+		made.Match = matchOf(r)
+	}
+	if text, ok := p.print(r, &u.findings); ok {
+		made.text = u.addText(*text)
+	}
+	if made.text == leftOut || r != before || len(clones) > 0 {
+		made.more = &more{id: before.Id, before: before.String(), clones: p.printClones(clones, u)}
+	}
+	return append(dst, made)
+}
+
+// process applies the edit rules and the clone rules.
+func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clones []*eskip.Route) {
+	routes := []*eskip.Route{r}
+	var failed []error
+	for _, e := range p.set.EditRoutes {
+		var errs []error
+		routes, errs = e.DoWithErrors(routes)
+		failed = append(failed, errs...)
+		for range p.sharers - 1 {
+			if routes[0] = editFilters(e, routes[0]); leastText(routes[0]) > table.MaxRoute {
+				panic(oversized{fmt.Sprintf("a route with more than %s", mebibytes(table.MaxRoute))})
+			}
+		}
+	}
+	for _, c := range p.set.CloneRoutes {
+		var errs []error
+		routes, errs = c.DoWithErrors(routes)
+		failed = append(failed, errs...)
+	}
+	for _, err := range failed {
+		f.add(Problem{Route: r.Id, Reason: ProcessingFailed, Severity: Error, Plain: true, Message: "Failed to " + err.Error()})
+	}
+	return routes[0], routes[1:]
+}
+
+// editFilters applies a rule to the filters alone. What fails has failed before.
+func editFilters(e *eskip.Editor, r *eskip.Route) *eskip.Route {
+	alone := &eskip.Route{Filters: r.Filters}
+	edited, _ := e.DoWithErrors([]*eskip.Route{alone})
+	if edited[0] == alone {
+		return r
+	}
+	c := *r
+	c.Filters = edited[0].Filters
+	return &c
+}
+
+// print returns the printed form of a route, unless it would harm the readers of the table.
+func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
+	printed := table.NewRoute(r)
+	if err := printed.Check(); errors.Is(err, table.ErrTooLarge) {
+		panic(oversized{fmt.Sprintf("a route with more than %s", mebibytes(table.MaxRoute))})
+	} else if err != nil {
+		return nil, p.unreadable(r, f, err)
+	}
+	f.route(len(printed.Text) + 1)
+	reader := p.set.reader()
+	defer p.set.readers.Put(reader)
+	back, err := parseBack(reader, r, printed.Text)
+	if err != nil {
+		return nil, p.unreadable(r, f, err)
+	}
+	if err := catalogue.Survives(r.Filters); err != nil {
+		f.add(Problem{
+			Route: r.Id, Reason: WouldCrashProxy, Severity: Error,
+			Message: fmt.Sprintf("route %s left out, no proxy that gets it would survive: %v", r.Id, err),
+		})
+		return nil, false
+	}
+	if !f.checkAllowed(p.set, r) {
+		return nil, false
+	}
+	f.checkRefused(p.set, r)
+	reread, ok := printed.Reread(back)
+	if !ok {
+		return nil, p.unreadable(r, f, errors.New("readers of the table would write it in another way"))
+	}
+	if printed.Hosts != reread.Hosts { // with control characters, which readers have as escapes
+		printed.Hosts = strings.Clone(reread.Hosts)
+	}
+	printed.Backend = reread.Backend
+	return &printed, true
+}
+
+// unreadable reports a route that no reader of the table could read. It returns false.
+func (p finisher) unreadable(r *eskip.Route, f *findings, err error) bool {
+	f.add(Problem{
+		Route: r.Id, Reason: NotParsable, Severity: Error,
+		Message: fmt.Sprintf("route %s left out, it would make the whole table unreadable: %v", r.Id, err),
+	})
+	return false
+}
+
+// printClones prints the results of the clone rules. If several rules make clones with the same id, the last one counts, as for a
+// proxy that reads the table of the reference. It has the id even if it is left out, like every route that is first.
+func (p finisher) printClones(routes []*eskip.Route, u *Unit) []int32 {
+	var clones []int32
+	for _, r := range routes {
+		clones = slices.DeleteFunc(clones, func(text int32) bool { return u.printing[text].ID == r.Id })
+		if printed, ok := p.print(r, &u.findings); ok {
+			clones = append(clones, u.addText(*printed))
+		}
+	}
+	return clones
+}
+
+// parseBack ensures that one object cannot break the table for all: the text of a route, parsed on its own, must mean the same as
+// the route. The result belongs to the reader.
+func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route, error) {
+	if !eskip.ValidID(r.Id) {
+		return nil, fmt.Errorf("%q is not a route id", r.Id)
+	}
+	back, err := reader.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(back) != 1 || !eskip.Equivalent(back[0], r) {
+		return nil, fmt.Errorf("it reads as a different route: %s", eskip.String(back...))
+	}
+	return back[0], nil
+}

@@ -1,0 +1,68 @@
+package rules
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// seed makes hashes differ between processes. They are only compared with each other, so no result depends on the seed.
+var seed = maphash.MakeSeed()
+
+// matchOf returns a hash of the predicates of a route as a multiset: routes that match the same requests with the same predicates
+// have the same hash, whatever the order of the predicates and the fields that they are in. It is never 0.
+func matchOf(r *eskip.Route) uint64 {
+	var sum uint64
+	if r.Path != "" {
+		sum += predicateHash("Path", r.Path)
+	}
+	for _, h := range r.HostRegexps {
+		sum += predicateHash("Host", h)
+	}
+	for _, p := range r.PathRegexps {
+		sum += predicateHash("PathRegexp", p)
+	}
+	if r.Method != "" {
+		sum += predicateHash("Method", r.Method)
+	}
+	for k, v := range r.Headers {
+		sum += predicateHash("Header", k, v)
+	}
+	for k, vs := range r.HeaderRegexps {
+		for _, v := range vs {
+			sum += predicateHash("HeaderRegexp", k, v)
+		}
+	}
+	for _, p := range r.Predicates {
+		if p.Name != "Any" && p.Name != "*" {
+			sum += predicateHash(p.Name, p.Args...)
+		}
+	}
+	return sum | 1
+}
+
+func predicateHash(name string, args ...any) uint64 {
+	h := maphash.String(seed, name)
+	for _, a := range args {
+		switch v := a.(type) {
+		case string:
+			h = mix(h, maphash.String(seed, v))
+		case float64:
+			h = mix(h, math.Float64bits(v))
+		default: // options created by programs
+			h = mix(h, maphash.String(seed, fmt.Sprint(v)))
+		}
+	}
+	return h
+}
+
+// mix combines two hashes; their order matters.
+func mix(a, b uint64) uint64 {
+	a = (a ^ b) * 0x9e3779b97f4a7c15
+	return a ^ a>>29
+}
+
+// hashID returns the hash of an id.
+func hashID(id string) uint64 { return maphash.String(seed, id) }

@@ -1,0 +1,198 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// index has the backends of a snapshot by name. It is immutable.
+type index struct {
+	number   uint64 // different for each index of a Compiler
+	services map[kube.ServiceKey]backing
+	secrets  map[kube.ServiceKey]*kube.Secret
+	problems []Problem // of the backends themselves
+
+	of kube.Backends // what the index was made from
+}
+
+// backing is a service with its endpoints. Each part may be missing.
+type backing struct {
+	Service   *kube.Service
+	endpoints *kube.Endpoints
+	slices    mergedSlices
+}
+
+func (b *backing) same(o *backing) bool {
+	return b.Service == o.Service && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices)
+}
+
+// newIndex indexes backends. Of two objects with the same name, the later one counts; incomplete ones do not count.
+func newIndex(b *kube.Backends, endpointSlices bool, number uint64) *index {
+	x := &index{
+		number: number, of: *b,
+		services: make(map[kube.ServiceKey]backing, len(b.Services)), secrets: make(map[kube.ServiceKey]*kube.Secret, len(b.Secrets)),
+	}
+	for _, svc := range b.Services {
+		x.problems = appendNulls(x.problems, svc.Ref(), svc.Nulls)
+		if svc.Incomplete {
+			x.problems = append(x.problems, Problem{
+				Owner: svc.Ref(), Reason: InvalidService, Severity: Error, Plain: true, Message: "Invalid service resource detected.",
+			})
+			continue
+		}
+		x.services[kube.ServiceKeyOf(svc.Namespace, svc.Name)] = backing{Service: svc}
+	}
+	if endpointSlices {
+		x.addSlices(b.EndpointSlices)
+	} else {
+		x.addEndpoints(b.Endpoints)
+	}
+	for _, s := range b.Secrets {
+		if !s.Incomplete {
+			x.secrets[kube.ServiceKeyOf(s.Namespace, s.Name)] = s
+		}
+	}
+	return x
+}
+
+func (x *index) addEndpoints(all []*kube.Endpoints) {
+	for _, e := range all {
+		x.problems = appendNulls(x.problems, e.Ref(), e.Nulls)
+		key := kube.ServiceKeyOf(e.Namespace, e.Name)
+		of := x.services[key]
+		of.endpoints = e
+		x.services[key] = of
+	}
+}
+
+// addSlices uses the namespace as it is: a slice without one is never found (it does not default to "default" here).
+func (x *index) addSlices(all []*kube.EndpointSlice) {
+	for _, s := range all {
+		x.problems = appendSliceProblems(x.problems, s)
+		if s.NoPorts {
+			continue
+		}
+		key := s.ServiceKey()
+		of := x.services[key]
+		of.slices = append(of.slices, s)
+		x.services[key] = of
+	}
+}
+
+// View is what objects see of a snapshot while they are compiled.
+type View struct {
+	*index
+	filters *kube.DefaultFilters // nil if services have none
+
+	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It is valid
+	// for one build.
+	resolved map[endpointsKey]resolution
+	at       int // position of the object that is compiled, among those of its kind
+}
+
+// View returns what the objects of a snapshot see. It shares with the view before, if there is one, what is still the same.
+func (s *Set) View(of *kube.Snapshot, before *View) *View {
+	v := &View{filters: of.DefaultFilters, resolved: make(map[endpointsKey]resolution)}
+	switch {
+	case before == nil:
+		v.index = newIndex(&of.Backends, s.EndpointSlices, 0)
+	case before.of.SameAs(&of.Backends):
+		v.index = before.index
+	default:
+		v.index = newIndex(&of.Backends, s.EndpointSlices, before.number+1)
+	}
+	return v
+}
+
+// Problems returns what is wrong with the backends themselves. The slice must not be changed.
+func (v *View) Problems() []Problem { return v.index.problems }
+
+// Before returns the view of an object at a position that is compiled after all others: without what the objects there and behind have
+// resolved, because the object resolves before them.
+func (v *View) Before(at int) *View {
+	sooner := *v
+	sooner.resolved = make(map[endpointsKey]resolution)
+	for key, r := range v.resolved {
+		if r.at < at {
+			sooner.resolved[key] = r
+		}
+	}
+	return &sooner
+}
+
+// lookups records what an object looked up while it was compiled. As long as the results stay the same, so does its unit.
+type lookups struct {
+	view     *View // set while the object is compiled
+	services []Service
+	secrets  []secretLookup
+	filters  *kube.DefaultFilters
+	// volatile marks a result that also depends on other objects: the object is compiled again in each build.
+	volatile bool
+
+	held uint64 // number of the last index for which the lookups held
+}
+
+// Service is what an object has looked up of a service.
+type Service struct {
+	Key kube.ServiceKey
+	backing
+}
+
+type secretLookup struct {
+	key    kube.ServiceKey
+	secret *kube.Secret
+}
+
+// service looks up a service; nil if there is none.
+func (l *lookups) service(key kube.ServiceKey) *kube.Service { return l.backing(key).Service }
+
+// backing looks up a service and everything that belongs to it.
+func (l *lookups) backing(key kube.ServiceKey) backing {
+	for i := range l.services {
+		if l.services[i].Key == key {
+			return l.services[i].backing
+		}
+	}
+	of := l.view.services[key]
+	l.services = append(l.services, Service{key, of})
+	return of
+}
+
+func (l *lookups) secret(key kube.ServiceKey) *kube.Secret {
+	sec := l.view.secrets[key]
+	l.secrets = append(l.secrets, secretLookup{key, sec})
+	return sec
+}
+
+// defaultFilters looks up the default filters of a service.
+func (l *lookups) defaultFilters(key kube.ServiceKey) ([]*eskip.Filter, error) {
+	if l.view.filters == nil {
+		return nil, nil
+	}
+	return eskip.ParseFilters(l.view.filters.Texts[key])
+}
+
+// hold reports whether every lookup has the same result in another view.
+func (l *lookups) hold(v *View) bool {
+	if v.filters != l.filters {
+		return false
+	}
+	if l.held == v.number {
+		return true
+	}
+	for i := range l.services {
+		s := &l.services[i]
+		if now := v.services[s.Key]; !now.same(&s.backing) {
+			return false
+		}
+	}
+	for _, s := range l.secrets {
+		if v.secrets[s.key] != s.secret {
+			return false
+		}
+	}
+	l.held = v.number
+	return true
+}

@@ -1,0 +1,268 @@
+package rules
+
+import (
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// ingressBuilder compiles one Ingress into its unit.
+type ingressBuilder struct {
+	set    *Set
+	out    finisher
+	ing    *kube.Ingress
+	ann    ingressAnnotations
+	unit   *Unit
+	reader *eskip.Reader // of filters and predicates
+
+	hostExpr string // of the host of the rule; its routes share the string
+}
+
+// compileIngress compiles one Ingress of the right class into an empty unit.
+func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
+	b := &ingressBuilder{set: set, out: finisher{set: set}, ing: ing, reader: set.reader(), unit: u}
+	defer set.readers.Put(b.reader)
+	if err := validateIngress(ing, b.reader); err != nil {
+		b.unit.add(Problem{
+			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[ingress] " + err.Error(), Detail: refusedBecause(err),
+		})
+		return
+	}
+	if ing.Namespace == "" || ing.Name == "" || ing.Spec == nil {
+		b.unit.plainf(InvalidObject, "invalid ingress item: missing Metadata or Spec")
+		return
+	}
+	b.unit.list = appendNulls(b.unit.list, b.unit.owner, ing.Nulls)
+	b.evaluate()
+	b.defaultBackend()
+	for i := range ing.Spec.Rules {
+		b.rule(&ing.Spec.Rules[i])
+	}
+	b.checkWeightNames()
+	b.countCatchAlls()
+	if set.TLS {
+		b.tls()
+	}
+}
+
+// countCatchAlls counts the catch-alls that the object may bring about, with their redirects: they are compiled by host.
+func (b *ingressBuilder) countCatchAlls() {
+	if b.set.DisableCatchAllRoutes {
+		return
+	}
+	for i := range b.unit.Groups {
+		g := &b.unit.Groups[i]
+		if g.CatchAll || len(g.Routes) == 0 {
+			continue
+		}
+		const rest = 64 // of the text, beside the host in id and expression
+		b.unit.route(2*len(g.Host) + rest)
+		if g.Redirect != (Redirect{}) {
+			b.unit.route(2*len(g.Host) + 2*rest)
+		}
+	}
+}
+
+// rule compiles the paths of one host; custom routes come before the route of each path.
+func (b *ingressBuilder) rule(r *kube.IngressRule) {
+	if !r.HTTP {
+		b.unit.infof(RuleWithoutHTTP, "Skipping rule without http definition")
+		return
+	}
+	b.unit.checkHost(r.Host)
+	b.hostExpr = hostExpr(r.Host)
+	shares := b.shares(r)
+	for i := range r.Paths {
+		p := &r.Paths[i]
+		b.checkPath(p)
+		b.customRoutes(r.Host, p)
+		if p.Backend == nil {
+			b.unit.errorf(MissingBackend, "Ignoring path without backend: host %q, path %q", r.Host, p.Path)
+			continue
+		}
+		if s := shares[pathBackend{p.Path, p.Backend.Service}]; !s.none {
+			b.pathRule(r.Host, p, s.predicates)
+		}
+	}
+}
+
+// checkPath reports a path that proxies cannot match.
+func (b *ingressBuilder) checkPath(p *kube.IngressPath) {
+	if plainExpression(p.Path) && strings.IndexByte(p.Path, ':') < 0 {
+		return // valid, whatever the path type
+	}
+	r := &eskip.Route{}
+	setPath(r, b.ann.pathMode, p)
+	b.unit.checkRoute(r)
+}
+
+type pathBackend struct{ path, service string }
+
+// shares splits the traffic among the backends of each path of the rule. Only the text of the path counts, not its type. A backend that
+// is not in the result has all the traffic of its path.
+func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
+	if len(r.Paths) < 2 {
+		return nil
+	}
+	var order []string // of the paths
+	names := make(map[string][]string, len(r.Paths))
+	for _, p := range r.Paths {
+		if _, known := names[p.Path]; !known {
+			order = append(order, p.Path)
+			names[p.Path] = nil
+		}
+		if p.Backend != nil {
+			names[p.Path] = append(names[p.Path], p.Backend.Service)
+		}
+	}
+	result := make(map[pathBackend]share, len(r.Paths))
+	for _, path := range order {
+		services := names[path]
+		weights := make([]float64, len(services))
+		for i, name := range services {
+			weights[i] = b.ann.weights[name]
+		}
+		b.unit.checkWeights(services, weights)
+		for name, s := range b.set.TrafficAlgorithm.split(&b.unit.findings, services, weights, false) {
+			result[pathBackend{path, name}] = s
+		}
+	}
+	return result
+}
+
+// pathRule compiles one path of a host: its route and companions. The order of the steps determines the text.
+func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*eskip.Predicate) {
+	target, ok := b.resolve(p.Backend, false)
+	if !ok {
+		return
+	}
+	r := &eskip.Route{}
+	if host != "" {
+		r.HostRegexps = []string{b.hostExpr}
+	}
+	if target.external {
+		// The whole host goes to an external name: no path, no traffic split.
+		r.Id = routeid.Ingress(b.ing.Namespace, b.ing.Name, host, "", target.externalName)
+	} else {
+		r.Id = routeid.Ingress(b.ing.Namespace, b.ing.Name, host, p.Path, p.Backend.Service)
+		setPath(r, b.ann.pathMode, p)
+		r.Predicates = append(r.Predicates, traffic...)
+	}
+	b.setBackend(r, target)
+	if r.BackendType != eskip.ShuntBackend {
+		prepend(r, b.ann.filters...)
+	}
+	b.defaultFilters(r, p.Backend.Service)
+	b.appendPredicates(r)
+	b.set.application(r, &b.ing.Meta)
+	b.forward(r)
+
+	internal := b.set.eastWestRange(host) > 0
+	domainHost := b.set.EastWestDomain != "" && strings.HasSuffix(host, b.set.EastWestDomain)
+	// The companion is copied before the option-driven additions, which only the route gets, and comes after the route.
+	var redirect *eskip.Route
+	if !internal && !domainHost {
+		redirect = b.redirectCompanion(host, r)
+	}
+	filters := len(r.Filters)
+	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
+	shared, apart := b.sharers(1), 1 // by the route with its east-west companion, by the other companion
+	if redirect != nil && b.ann.redirect.disable && !b.ann.redirect.enable {
+		if len(r.Filters) == filters {
+			shared++
+			apart = shared
+		}
+	}
+	b.addToHost(host, r, mainRoute, shared)
+	if redirect != nil {
+		b.addToHost(host, redirect, companion, apart)
+	}
+	b.eastWestCompanion(r, shared)
+}
+
+// sharers returns how many routes share the filters of so many routes: each has an east-west companion.
+func (b *ingressBuilder) sharers(routes int) int {
+	if b.set.EastWest {
+		return 2 * routes
+	}
+	return routes
+}
+
+// addToHost adds a route to the group of a host. Range predicates are applied last. sharers is for [finisher].
+func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, sharers int) {
+	for range b.set.eastWestRange(host) {
+		r = shallow(r)
+		r.Predicates = append(r.Predicates, b.set.EastWestRangePredicates...)
+	}
+	g := b.unit.group(host)
+	if len(g.Routes) == 0 {
+		g.FirstHosts = r.HostRegexps
+	}
+	g.CatchAll = g.CatchAll || countsAsCatchAll(r)
+	g.Routes = b.out.among(sharers).finish(g.Routes, r, b.unit, role)
+}
+
+// setPath sets the path of a route, by its type or else by the path mode.
+func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
+	switch {
+	case p.Path == "":
+	case p.PathType == "Exact":
+		r.Predicates = append(r.Predicates, predicate("Path", p.Path))
+	case p.PathType == "Prefix", mode == PathModePathPrefix:
+		r.Predicates = append(r.Predicates, predicate("PathSubtree", p.Path))
+	case mode == PathModePathRegexp:
+		r.PathRegexps = []string{p.Path}
+	case p.Path == "/":
+		r.PathRegexps = []string{"^/"}
+	default:
+		r.PathRegexps = []string{"^(" + p.Path + ")"}
+	}
+}
+
+func isPathPredicate(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
+
+// appendPredicates appends the predicates of the annotation. In the mode path-prefix, path predicates among them replace the
+// route's.
+func (b *ingressBuilder) appendPredicates(r *eskip.Route) {
+	if b.ann.pathMode == PathModePathPrefix {
+		for _, p := range b.ann.predicates {
+			if isPathPredicate(p) {
+				r.Predicates = withoutFirstPath(r.Predicates)
+			}
+		}
+	}
+	r.Predicates = append(r.Predicates, b.ann.predicates...)
+}
+
+func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
+	for i, p := range ps {
+		if isPathPredicate(p) {
+			return append(ps[:i:i], ps[i+1:]...)
+		}
+	}
+	return ps
+}
+
+// defaultFilters prepends the default filters of the service, also to shunts.
+func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
+	filters, err := b.unit.lookups.defaultFilters(kube.ServiceKey{Namespace: b.ing.Namespace, Name: service})
+	if err != nil {
+		b.unit.errorf(DefaultFilters, "Failed to retrieve default filters: [eskip] default filters: %v", err)
+		return
+	}
+	prepend(r, filters...)
+}
+
+// forward replaces the route's backend and filters by the forward backend. A custom route that is written as a shunt stays a
+// shunt, without its filters.
+func (b *ingressBuilder) forward(r *eskip.Route) {
+	if !b.ann.forward {
+		return
+	}
+	r.BackendType = eskip.NetworkBackend
+	r.Backend = b.set.ForwardBackendURL
+	r.LBAlgorithm, r.LBEndpoints = "", nil
+	r.Filters = nil
+}

@@ -1,0 +1,169 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// The annotations of an Ingress.
+const (
+	ingressClassAnnotation  = "kubernetes.io/ingress.class"
+	filterAnnotation        = "zalando.org/skipper-filter"
+	predicateAnnotation     = "zalando.org/skipper-predicate"
+	routesAnnotation        = "zalando.org/skipper-routes"
+	ratelimitAnnotation     = "zalando.org/ratelimit"
+	backendAnnotation       = "zalando.org/skipper-backend"
+	weightsAnnotation       = "zalando.org/backend-weights"
+	lbAlgorithmAnnotation   = "zalando.org/skipper-loadbalancer"
+	pathModeAnnotation      = "zalando.org/skipper-ingress-path-mode"
+	redirectAnnotation      = "zalando.org/skipper-ingress-redirect"
+	redirectCodeAnnotation  = "zalando.org/skipper-ingress-redirect-code"
+	forwardedProtoHeader    = "X-Forwarded-Proto"
+	forwardedProtoPredicate = `Header("X-Forwarded-Proto"`
+)
+
+// Annotations returns the annotations of Ingresses and RouteGroups that have a meaning, besides those that options name.
+func Annotations() []string {
+	return []string{
+		ingressClassAnnotation, filterAnnotation, predicateAnnotation, routesAnnotation, ratelimitAnnotation, backendAnnotation,
+		weightsAnnotation, lbAlgorithmAnnotation, pathModeAnnotation, redirectAnnotation, redirectCodeAnnotation,
+		protocolAnnotation, zoneAwareKey, routeGroupClassAnnotation,
+	}
+}
+
+// validateIngress checks the syntax of the annotations whose errors refuse the whole Ingress. It reports all errors.
+func validateIngress(ing *kube.Ingress, reader *eskip.Reader) error {
+	var errs []error
+	check := func(key string, parse func(string) error) {
+		if v, ok := ing.Annotations.Lookup(key); ok {
+			if err := parse(v); err != nil {
+				errs = append(errs, fmt.Errorf("invalid %q annotation: %w", key, err))
+			}
+		}
+	}
+	check(filterAnnotation, func(v string) error { _, err := reader.ParseFilters(v); return err })
+	check(predicateAnnotation, func(v string) error { _, err := reader.ParsePredicates(v); return err })
+	check(routesAnnotation, func(v string) error { _, err := eskip.Parse(v); return err })
+	check(lbAlgorithmAnnotation, func(v string) error {
+		if v != "" && !validAlgorithm(v) {
+			return errors.New("unsupported algorithm")
+		}
+		return nil
+	})
+	return errors.Join(errs...)
+}
+
+// ingressAnnotations holds the parsed annotations of one Ingress.
+type ingressAnnotations struct {
+	filters     []*eskip.Filter
+	predicates  []*eskip.Predicate
+	routes      []*eskip.Route
+	weights     map[string]float64
+	pathMode    PathMode
+	lbAlgorithm string
+	protocol    *string // nil if absent; an empty value counts
+	forward     bool
+	zoneOptOut  bool
+	redirect    redirectAnnotations
+}
+
+// evaluate parses the annotations of a validated Ingress.
+func (b *ingressBuilder) evaluate() {
+	a, ann := &b.ann, b.ing.Annotations
+	a.filters = b.annotationFilters()
+	if v, ok := ann.Lookup(predicateAnnotation); ok {
+		a.predicates, _ = b.reader.ParsePredicates(v) // validated before
+		b.unit.checkPredicates(a.predicates)
+	}
+	if v, ok := ann.Lookup(routesAnnotation); ok {
+		a.routes, _ = eskip.Parse(v) // validated before
+		for _, r := range a.routes {
+			b.unit.checkRoute(r)
+		}
+	}
+	if v, ok := ann.Lookup(weightsAnnotation); ok {
+		// A value that is not a number counts as 0, and the others are used: this is what encoding/json leaves behind.
+		if err := json.Unmarshal([]byte(v), &a.weights); err != nil {
+			b.unit.errorf(InvalidAnnotation, "Error while parsing backend-weights annotation: %v", err)
+		}
+	}
+	a.pathMode = b.set.PathMode
+	if v, ok := ann.Lookup(pathModeAnnotation); ok {
+		if m, err := ParsePathMode(v); err == nil && v != "" {
+			a.pathMode = m
+		} else {
+			b.unit.errorf(InvalidAnnotation, "Failed to get path mode: invalid path mode string: %s", v)
+		}
+	}
+	a.lbAlgorithm = b.set.DefaultLBAlgorithm
+	if v, ok := ann.Lookup(lbAlgorithmAnnotation); ok {
+		a.lbAlgorithm = v // even if empty: then the route names no algorithm
+	}
+	if v, ok := ann.Lookup(protocolAnnotation); ok {
+		a.protocol = &v
+	}
+	a.forward = b.set.ForwardBackendURL != "" && ann.Get(backendAnnotation) == "forward"
+	a.zoneOptOut = ann.Get(zoneAwareKey) == "false"
+	a.redirect = b.redirectAnnotations()
+}
+
+// annotationFilters joins the rate limit and the filters into one chain. If the chain does not parse, there are no annotation
+// filters at all.
+func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
+	text := b.ing.Annotations.Get(ratelimitAnnotation)
+	if v, ok := b.ing.Annotations.Lookup(filterAnnotation); ok {
+		if text != "" {
+			text += " -> "
+		}
+		text += v
+	}
+	filters, err := b.reader.ParseFilters(text)
+	if err != nil {
+		b.unit.errorf(InvalidAnnotation, "Cannot parse annotation filters: %v", err)
+		return nil
+	}
+	return filters
+}
+
+// redirectAnnotations say whether http requests are redirected.
+type redirectAnnotations struct {
+	enable, disable bool
+	code            int
+	// ignore means that the author matches X-Forwarded-Proto explicitly.
+	ignore bool
+}
+
+func (b *ingressBuilder) redirectAnnotations() redirectAnnotations {
+	ann := b.ing.Annotations
+	return redirectAnnotations{
+		enable:  ann.Get(redirectAnnotation) == "true",
+		disable: ann.Get(redirectAnnotation) == "false",
+		code:    redirectCode(ann, b.set.HTTPSRedirectCode, &b.unit.findings),
+		ignore: strings.Contains(ann.Get(predicateAnnotation), forwardedProtoPredicate) ||
+			strings.Contains(ann.Get(routesAnnotation), forwardedProtoPredicate),
+	}
+}
+
+// redirectCode returns the status of the annotation, or else the one of the options.
+func redirectCode(annotations kube.Pairs, otherwise int, f *findings) int {
+	v, ok := annotations.Lookup(redirectCodeAnnotation)
+	if !ok {
+		return otherwise
+	}
+	code, err := strconv.Atoi(v)
+	switch {
+	case err != nil:
+		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%v", err)
+		return otherwise
+	case code < 300 || code >= 400:
+		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%s", v)
+		return otherwise
+	}
+	return code
+}

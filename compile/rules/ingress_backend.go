@@ -1,0 +1,183 @@
+package rules
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// backendTarget is a resolved Ingress backend: endpoints (none: the route answers 502), or an external name.
+type backendTarget struct {
+	external     bool
+	externalName string
+	url          string // of the external name
+	endpoints    []endpoint
+}
+
+// servicePort finds a service's port by number or name, both compared as text.
+func servicePort(svc *kube.Service, port string) (kube.ServicePort, bool) {
+	if port == "" {
+		return kube.ServicePort{}, false
+	}
+	for _, p := range svc.Ports {
+		if p.TargetPort.Set && (port == strconv.Itoa(p.Port) || port == p.Name) {
+			return p, true
+		}
+	}
+	return kube.ServicePort{}, false
+}
+
+// resolve resolves a backend. ok is false if no route must be created. The default backend has messages of its own in the reference.
+func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (t backendTarget, ok bool) {
+	failed := func(p Problem, cause string) (backendTarget, bool) {
+		if isDefault {
+			p.Severity, p.Message, p.About = Error, "Failed to convert default backend: "+cause, ""
+		}
+		b.unit.add(p)
+		return backendTarget{}, false
+	}
+	svc := b.service(backend)
+	if svc == nil {
+		if isDefault {
+			failed(Problem{Reason: ServiceNotFound, Detail: noService(b.ing.Namespace, backend.Service)}, "service not found")
+		}
+		return backendTarget{}, false
+	}
+	port, ok := servicePort(svc, backend.Port())
+	if !ok {
+		b.noPort(svc, backend, isDefault)
+		return backendTarget{}, true // no endpoints
+	}
+	notAllowed := "ingress with not allowed external name service: " + svc.ExternalName
+	switch {
+	case svc.Type != externalNameType:
+		return backendTarget{endpoints: b.endpoints(svc, backend.Service, port)}, true
+	case !b.set.ExternalNames && isDefault:
+		return failed(Problem{Reason: BackendRefused}, "ingress is not enabled to reference external name service")
+	case !b.set.ExternalNames:
+		return failed(Problem{
+			Reason: ExternalNames, Severity: Info, Message: fmt.Sprintf("Not enabled to reference external name from ingress: %s/%s", b.ing.Namespace, b.ing.Name),
+			Detail: fmt.Sprintf("Service %q is of type ExternalName, which is switched off here, so the routes to it are left out", backend.Service),
+		}, "")
+	case !b.set.allowedExternalName(svc.ExternalName):
+		return failed(Problem{Reason: BackendRefused, Severity: Info, Message: "Not allowed external name: " + notAllowed}, notAllowed)
+	}
+	return backendTarget{
+		external:     true,
+		externalName: svc.ExternalName,
+		url:          portScheme(port) + "://" + svc.ExternalName + ":" + port.TargetPort.String(),
+	}, true
+}
+
+// noPort reports a port that the service does not have, unless the requests of a path go elsewhere.
+func (b *ingressBuilder) noPort(svc *kube.Service, backend *kube.IngressBackend, isDefault bool) {
+	if b.ann.forward && !isDefault {
+		return
+	}
+	given, ports := backend.Port(), portTexts(svc)
+	p := Problem{
+		Reason: PortNotFound, Severity: Error,
+		Message: fmt.Sprintf("Service %s has no port %s, its ports are %s: the route answers 502", backend.Service, given, ports),
+		Detail:  noPort(svc, backend.Service, given) + ", so requests are answered with 502", About: backend.Service + ":" + given,
+	}
+	if isDefault {
+		p.Message = fmt.Sprintf("Failed to find target port %s, %s, for service %s add shuntroute: "+
+			"getServicePortV1: service port not found %s given %s", ports, given, backend.Service, ports, given)
+		p.About = "default backend"
+	}
+	b.unit.add(p)
+}
+
+func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
+	svc := b.unit.lookups.service(kube.ServiceKeyOf(b.ing.Namespace, backend.Service))
+	if svc == nil {
+		b.unit.add(Problem{
+			Reason: ServiceNotFound, Severity: Error, Message: fmt.Sprintf("Failed to get service %s, %s", backend.Service, backend.Port()),
+			Detail: noService(b.ing.Namespace, backend.Service), About: backend.Service,
+		})
+	}
+	return svc
+}
+
+// portScheme returns https for the number 443 only; "443" is a name.
+func portScheme(port kube.ServicePort) string {
+	if port.TargetPort.IsNumber(443) {
+		return "https"
+	}
+	return "http"
+}
+
+// endpoints returns the addresses behind a port of a service, or the address of the service itself.
+func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.ServicePort) []endpoint {
+	if b.set.ForceService {
+		return []endpoint{{url: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
+	}
+	key := kube.ServiceKeyOf(b.ing.Namespace, name)
+	eps := b.unit.zonesOf(key, b.unit.lookups.endpoints(b.set, kube.KindIngress, key, svc, port, b.ann.protocol))
+	if !b.ann.forward {
+		b.unit.checkEndpoints(key, port, eps)
+	}
+	if b.ann.zoneOptOut {
+		return eps
+	}
+	return inZone(eps, b.set.TopologyZone)
+}
+
+// setBackend sets the route's backend and the filters that belong to it.
+func (b *ingressBuilder) setBackend(r *eskip.Route, t backendTarget) {
+	if t.external {
+		r.BackendType = eskip.NetworkBackend
+		r.Backend = t.url
+		if !b.set.ExternalNamePreserveHost {
+			// Built as a value, not parsed: the reference inserts the name into filter text, where it could break the syntax or
+			// inject filters.
+			prepend(r, filter("setRequestHeader", "Host", t.externalName))
+		}
+		return
+	}
+	setEndpoints(r, t.endpoints, b.ann.lbAlgorithm)
+	if b.ann.zoneOptOut && r.BackendType == eskip.LBBackend {
+		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
+	}
+}
+
+// defaultBackend compiles spec.defaultBackend, which is outside of all hosts.
+func (b *ingressBuilder) defaultBackend() {
+	backend := b.ing.Spec.DefaultBackend
+	if backend == nil {
+		return
+	}
+	target, ok := b.resolve(backend, true)
+	if !ok {
+		return
+	}
+	r := &eskip.Route{Id: routeid.Ingress(b.ing.Namespace, b.ing.Name, "", "", "")}
+	if target.external {
+		r.Id = routeid.Ingress(b.ing.Namespace, b.ing.Name, "default", "", target.externalName)
+	}
+	b.setBackend(r, target)
+	b.set.application(r, &b.ing.Meta)
+	b.forward(r)
+	out := b.out.among(b.sharers(1))
+	b.unit.Global = out.finish(b.unit.Global, r, b.unit, mainRoute)
+	if b.set.EastWest {
+		b.unit.Companions = out.finish(b.unit.Companions, b.defaultEastWestCompanion(r), b.unit, companion)
+	}
+}
+
+// portTexts lists the ports of a service as "[name port target name port target]".
+func portTexts(svc *kube.Service) string {
+	texts := make([]string, len(svc.Ports))
+	for i, p := range svc.Ports {
+		target := "<nil>" // how the reference prints an unset target port
+		if p.TargetPort.Set {
+			target = p.TargetPort.String()
+		}
+		texts[i] = fmt.Sprintf("%s %d %s", p.Name, p.Port, target)
+	}
+	return "[" + strings.Join(texts, " ") + "]"
+}

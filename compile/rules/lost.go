@@ -1,0 +1,49 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// externalNameType is the type of a service without endpoints.
+const externalNameType = "ExternalName"
+
+// LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or no longer
+// exist. They are sorted. It costs O(objects).
+func LostServices(before, now *kube.Backends, endpointSlices bool) []kube.ServiceKey {
+	if before.SameAs(now) {
+		return nil
+	}
+	is := newIndex(now, endpointSlices, 0)
+	var lost []kube.ServiceKey
+	for key, was := range newIndex(before, endpointSlices, 0).services {
+		if now := is.services[key]; was.serves() && now.lacks(&was) {
+			lost = append(lost, key)
+		}
+	}
+	slices.SortFunc(lost, kube.ServiceKey.Compare)
+	return lost
+}
+
+// serves reports whether the service exists and has endpoints for one of its ports.
+func (b *backing) serves() bool {
+	return b.Service != nil && (b.Service.Type == externalNameType || slices.ContainsFunc(b.Service.Ports, b.servesPort))
+}
+
+// servesPort reports whether an Ingress or a RouteGroup gets endpoints for the port.
+func (b *backing) servesPort(p kube.ServicePort) bool {
+	return len(b.slices.endpoints()) > 0 ||
+		len(subsetEndpoints(kube.KindIngress, b.endpoints, p, "")) > 0 || len(subsetEndpoints(kube.KindRouteGroup, b.endpoints, p, "")) > 0
+}
+
+// lacks reports whether a port of the service, which exists, had endpoints before and has none now.
+func (b *backing) lacks(was *backing) bool {
+	if b.Service == nil || was.Service.Type == externalNameType || b.Service.Type == externalNameType {
+		return b.Service == nil
+	}
+	return slices.ContainsFunc(was.Service.Ports, func(p kube.ServicePort) bool {
+		at := slices.IndexFunc(b.Service.Ports, func(q kube.ServicePort) bool { return q.Name == p.Name && q.Port == p.Port })
+		return was.servesPort(p) && (at < 0 || !b.servesPort(b.Service.Ports[at]))
+	})
+}

@@ -1,0 +1,37 @@
+package rules
+
+import (
+	"fmt"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// appendNulls appends a problem for each null in the lists of an object.
+func appendNulls(problems []Problem, owner kube.Ref, nulls kube.Nulls) []Problem {
+	const most = 100 // of one object
+	for i, place := range nulls {
+		if i == most {
+			return append(problems, Problem{
+				Owner: owner, Reason: NullEntry, Severity: Warning, Message: fmt.Sprintf("Ignoring %d more nulls", len(nulls)-most),
+			})
+		}
+		problems = append(problems, Problem{
+			Owner: owner, Reason: NullEntry, Severity: Warning, Message: "Ignoring null at " + place,
+		})
+	}
+	return problems
+}
+
+// appendSliceProblems also reports empty addresses: they are used, as in the reference, but do not work.
+func appendSliceProblems(problems []Problem, s *kube.EndpointSlice) []Problem {
+	problems = appendNulls(problems, s.Ref(), s.Nulls)
+	for i := range s.Endpoints {
+		if e := &s.Endpoints[i]; e.Address == "" && !e.NoAddress && !s.NoPorts {
+			return append(problems, Problem{
+				Owner: s.Ref(), Reason: NullEntry, Severity: Warning,
+				Message: "The first address of an endpoint is empty: routes to it have no host",
+			})
+		}
+	}
+	return problems
+}

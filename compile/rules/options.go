@@ -1,0 +1,284 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
+)
+
+// Options configure the compilation. The zero value is the library default of the reference: no health-check routes, no
+// redirects, catch-all routes on. [New] reads the options; they must not be changed afterwards.
+type Options struct {
+	// IngressClass and RouteGroupClass are regular expressions, searched unanchored in the class of an object; an object without
+	// a class is always selected. Default "skipper".
+	IngressClass    string
+	RouteGroupClass string
+
+	// EndpointSlices uses addresses from EndpointSlices instead of Endpoints.
+	EndpointSlices bool
+	// TopologyZone keeps only the endpoints of this zone if there are at least three of them. A route server leaves it empty and
+	// builds a table for each zone.
+	TopologyZone string
+
+	// PathMode is the meaning of a path without a path type. Default [PathModeKubernetesIngress].
+	PathMode PathMode
+	// TrafficAlgorithm splits traffic by weights. Default [TrafficPredicate].
+	TrafficAlgorithm TrafficAlgorithm
+	// DefaultLBAlgorithm is used if an object names no algorithm. Anything but the six algorithms means "roundRobin".
+	DefaultLBAlgorithm string
+
+	// Healthcheck adds the two health-check routes. HealthcheckCIDRs adds networks that may use them, ReverseSource uses the last
+	// address of X-Forwarded-For, and HealthcheckAccessLog keeps these requests in the access log (the reference does so at debug
+	// level).
+	Healthcheck          bool
+	HealthcheckCIDRs     []string
+	ReverseSource        bool
+	HealthcheckAccessLog bool
+
+	// HTTPSRedirect redirects http requests; HTTPSRedirectCode is the status, 308 if not above zero.
+	HTTPSRedirect     bool
+	HTTPSRedirectCode int
+
+	// MaxObjectBytes is the maximum length of the text of all routes of one object, with its companions and clones. Nothing of a
+	// larger object is served. Default [DefaultMaxObjectBytes].
+	MaxObjectBytes int
+
+	DisableCatchAllRoutes bool
+	// ForceService addresses services by their cluster name instead of their endpoints (Ingress only).
+	ForceService bool
+	// ForwardBackendURL is where objects with a forward backend send their traffic; empty turns this off.
+	ForwardBackendURL string
+	// BackendNameTracingTag adds tracingTag("skipper.backend_name", NAME) to the routes of RouteGroups.
+	BackendNameTracingTag bool
+	// ApplicationLabel is the label whose value becomes the application annotation of a route. Empty turns this off.
+	ApplicationLabel string
+	// TLS checks the spec.tls of objects and their secrets. It never changes a route.
+	TLS bool
+
+	// External names: whether Ingresses may reference ExternalName services, whether to keep the Host header of the request, and
+	// which names are allowed (regular expressions, unanchored; they also apply to the network and lb addresses of RouteGroups).
+	ExternalNames            bool
+	ExternalNamePreserveHost bool
+	OnlyAllowedExternalNames bool
+	AllowedExternalNames     []*regexp.Regexp
+
+	// EastWest is the deprecated form: a companion route for NAME.NAMESPACE.DOMAIN for each route. The default domain is
+	// "skipper.cluster.local".
+	EastWest       bool
+	EastWestDomain string
+	// EastWestRangeDomains are the suffixes of internal hosts; EastWestRangePredicates are added to their routes.
+	EastWestRangeDomains    []string
+	EastWestRangePredicates []*eskip.Predicate
+
+	// Predicates and filters for objects with a given annotation; the range variants are for internal hosts. All arguments are strings
+	// and float64, as eskip parses them.
+	AnnotationPredicates              []AnnotationPredicates
+	AnnotationFiltersAppend           []AnnotationFilters
+	EastWestRangeAnnotationPredicates []AnnotationPredicates
+	EastWestRangeAnnotationFilters    []AnnotationFilters
+
+	// ExtraFilters and ExtraPredicates are names that the proxies know in addition to those of Skipper: routes with them are not
+	// reported. Names that the options themselves use count as known.
+	ExtraFilters, ExtraPredicates []string
+
+	// RefuseFilters are names of filters that no object may use: routes with them are left out. The options themselves may not use
+	// them either.
+	RefuseFilters []string
+
+	// Processing of every finished route, in this order: DefaultFilters, the OAuth grant callback route (which gets no default
+	// filters), each editor, each clone.
+	DefaultFilters *eskip.DefaultFilters
+	// OAuthGrantCallback adds the route __oauth2_grant_callback on the path OAuthCallbackPath.
+	OAuthGrantCallback bool
+	OAuthCallbackPath  string
+	EditRoutes         []*eskip.Editor
+	CloneRoutes        []*eskip.Clone
+}
+
+// AnnotationPredicates are predicates for the routes of objects whose annotation Key has exactly the Value.
+type AnnotationPredicates struct {
+	Key, Value string
+	Predicates []*eskip.Predicate
+}
+
+// AnnotationFilters are filters for the routes of objects whose annotation Key has exactly the Value.
+type AnnotationFilters struct {
+	Key, Value string
+	Filters    []*eskip.Filter
+}
+
+// PathMode is the meaning of an Ingress path without a path type. The zero value is the default.
+type PathMode uint8
+
+// The path modes.
+const (
+	PathModeKubernetesIngress PathMode = iota // a regular expression, anchored at the start
+	PathModePathRegexp                        // a regular expression as written
+	PathModePathPrefix                        // a subtree
+)
+
+var pathModes = []string{"kubernetes-ingress", "path-regexp", "path-prefix"}
+
+// String returns the name that flags and annotations use.
+func (m PathMode) String() string { return pathModes[m] }
+
+// ParsePathMode parses the name of a path mode. The empty name is the default.
+func ParsePathMode(s string) (PathMode, error) {
+	if at := slices.Index(pathModes, cmp.Or(s, pathModes[0])); at >= 0 {
+		return PathMode(at), nil
+	}
+	return 0, fmt.Errorf("invalid path mode string: %s", s)
+}
+
+// TrafficAlgorithm selects how weights become predicates. The zero value is the default.
+type TrafficAlgorithm uint8
+
+// The traffic algorithms.
+const (
+	TrafficPredicate        TrafficAlgorithm = iota // Traffic(share) and True()
+	TrafficSegmentPredicate                         // TrafficSegment(from, to)
+)
+
+var trafficAlgorithms = []string{"traffic-predicate", "traffic-segment-predicate"}
+
+// String returns the name that the flag uses.
+func (a TrafficAlgorithm) String() string { return trafficAlgorithms[a] }
+
+// ParseTrafficAlgorithm parses the name of a traffic algorithm. The empty name is the default.
+func ParseTrafficAlgorithm(s string) (TrafficAlgorithm, error) {
+	if at := slices.Index(trafficAlgorithms, cmp.Or(s, trafficAlgorithms[0])); at >= 0 {
+		return TrafficAlgorithm(at), nil
+	}
+	return 0, fmt.Errorf("invalid backend traffic algorithm: %s", s)
+}
+
+const (
+	defaultLBAlgorithm    = "roundRobin"
+	defaultEastWestDomain = "skipper.cluster.local"
+	defaultRedirectCode   = 308
+	defaultClass          = "skipper"
+)
+
+// Reads reports whether an annotation of an Ingress or a RouteGroup can affect what is compiled.
+func (o *Options) Reads(annotation string) bool {
+	is := func(key string) bool { return key == annotation }
+	return strings.HasPrefix(annotation, "zalando.org/") || annotation == ingressClassAnnotation ||
+		slices.ContainsFunc(slices.Concat(o.AnnotationPredicates, o.EastWestRangeAnnotationPredicates), func(p AnnotationPredicates) bool { return is(p.Key) }) ||
+		slices.ContainsFunc(slices.Concat(o.AnnotationFiltersAppend, o.EastWestRangeAnnotationFilters), func(f AnnotationFilters) bool { return is(f.Key) })
+}
+
+// validAlgorithm reports whether the reference's load balancer knows the name.
+func validAlgorithm(s string) bool {
+	return slices.Contains([]string{"roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests"}, s)
+}
+
+// Set are the options with defaults applied and expressions compiled.
+type Set struct {
+	Options
+	ingressClass    *regexp.Regexp
+	routeGroupClass *regexp.Regexp
+	proxies         *catalogue.Catalogue // what the proxies know
+	ownFilters      []string             // names of the filters that the options add to routes
+	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
+	packer          packer
+}
+
+// reader takes a reader from the pool; the caller must put it back.
+func (s *Set) reader() *eskip.Reader {
+	if r, ok := s.readers.Get().(*eskip.Reader); ok {
+		return r
+	}
+	return new(eskip.Reader)
+}
+
+func New(o Options) (*Set, error) {
+	s := &Set{Options: o}
+	var err error
+	if s.ingressClass, err = regexp.Compile(cmp.Or(o.IngressClass, defaultClass)); err != nil {
+		return nil, fmt.Errorf("ingress class: %w", err)
+	}
+	if s.routeGroupClass, err = regexp.Compile(cmp.Or(o.RouteGroupClass, defaultClass)); err != nil {
+		return nil, fmt.Errorf("routegroup class: %w", err)
+	}
+	if int(o.PathMode) >= len(pathModes) {
+		return nil, fmt.Errorf("invalid path mode: %d", o.PathMode)
+	}
+	if int(o.TrafficAlgorithm) >= len(trafficAlgorithms) {
+		return nil, fmt.Errorf("invalid backend traffic algorithm: %d", o.TrafficAlgorithm)
+	}
+	if !validAlgorithm(o.DefaultLBAlgorithm) {
+		s.DefaultLBAlgorithm = defaultLBAlgorithm
+	}
+	if o.MaxObjectBytes <= 0 {
+		s.MaxObjectBytes = DefaultMaxObjectBytes
+	}
+	if o.HTTPSRedirectCode <= 0 {
+		s.HTTPSRedirectCode = defaultRedirectCode
+	}
+	if o.EastWest {
+		// Only the enabled feature trims the domain; the domain itself also exempts hosts from redirects (redirect.go). A domain
+		// of dots only is the empty domain, not the default.
+		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); o.EastWestDomain == "" {
+			s.EastWestDomain = defaultEastWestDomain
+		}
+	}
+	s.proxies = s.newCatalogue()
+	if err := s.checkFilters(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// filters yields the filters that the options add to routes, with the name of the option.
+func (o *Options) filters() iter.Seq2[string, []*eskip.Filter] {
+	return func(yield func(string, []*eskip.Filter) bool) {
+		if d := o.DefaultFilters; d != nil && (!yield("default filters to prepend", d.Prepend) || !yield("default filters to append", d.Append)) {
+			return
+		}
+		for _, a := range slices.Concat(o.AnnotationFiltersAppend, o.EastWestRangeAnnotationFilters) {
+			if !yield("filters for the annotation "+a.Key+"="+a.Value, a.Filters) {
+				return
+			}
+		}
+	}
+}
+
+// checkFilters refuses options that no proxy survives, or that use a refused filter: all routes would be left out, or all routes of
+// some objects. It also records which filters the options use.
+func (s *Set) checkFilters() error {
+	for option, filters := range s.filters() {
+		if err := catalogue.Survives(filters); err != nil {
+			return fmt.Errorf("%s: no proxy would survive it: %w", option, err)
+		}
+		for _, f := range filters {
+			if slices.Contains(s.RefuseFilters, f.Name) {
+				return fmt.Errorf("%s: filter %s is refused (--refuse-filters)", option, f.Name)
+			}
+			s.ownFilters = append(s.ownFilters, f.Name)
+		}
+	}
+	return nil
+}
+
+// allowedExternalName reports whether the name may be referenced. Without the restriction every name may.
+func (s *Set) allowedExternalName(name string) bool {
+	return !s.OnlyAllowedExternalNames || slices.ContainsFunc(s.AllowedExternalNames, func(rx *regexp.Regexp) bool { return rx.MatchString(name) })
+}
+
+// eastWestRange counts the range domains that are a suffix of the host, without requiring a dot before them.
+func (s *Set) eastWestRange(host string) int {
+	n := 0
+	for _, d := range s.EastWestRangeDomains {
+		if strings.HasSuffix(host, d) {
+			n++
+		}
+	}
+	return n
+}

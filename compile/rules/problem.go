@@ -1,0 +1,162 @@
+package rules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// Severity is the importance of a problem. The zero value is [Info].
+type Severity uint8
+
+// The severities.
+const (
+	Info    Severity = iota // worth knowing; nothing requested was lost
+	Warning                 // something will not work as its author intended
+	Error                   // an object or one of its routes was left out, or has lost a part
+)
+
+var severities = []string{"info", "warning", "error"}
+
+// String returns "info", "warning" or "error".
+func (s Severity) String() string { return severities[s] }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Severity) UnmarshalText(text []byte) error {
+	at := slices.Index(severities, string(text))
+	if at < 0 {
+		return fmt.Errorf("severity %q: want one of %s", text, strings.Join(severities, ", "))
+	}
+	*s = Severity(at)
+	return nil
+}
+
+// Problem is one finding about one object, usually a route that was left out. Its JSON has neither id nor text: use [Problem.ID]
+// and [Problem.Text].
+type Problem struct {
+	Owner    kube.Ref `json:"owner"`
+	Route    string   `json:"route,omitempty"` // id of the route, if the problem is about one
+	Reason   Reason   `json:"reason"`
+	Severity Severity `json:"severity"`
+	// Message is for operators: the text that the reference logs, if it has one.
+	Message string `json:"message"`
+	// Cause is what the reference logs in the field error, in addition to its message.
+	Cause string `json:"cause,omitempty"`
+	// Plain marks a message that the reference logs without the name of the object.
+	Plain bool `json:"-"`
+
+	// Detail says for the application team what is wrong, without a full stop. If empty, the message is used.
+	Detail string `json:"-"`
+	// About is the subject of the problem, if the message can change while the problem stays.
+	About string `json:"-"`
+}
+
+// String returns the message after the owner, for people and for the compile command.
+func (p Problem) String() string {
+	s := fmt.Sprintf("%s: %s: %s", p.Severity, p.Owner, p.Message)
+	if p.Cause != "" {
+		s += ": " + p.Cause
+	}
+	return s
+}
+
+// What says for the application team what is wrong: a sentence without a full stop, with the names used in the object.
+func (p Problem) What() string {
+	if p.Detail != "" {
+		return p.Detail
+	}
+	message := strings.ReplaceAll(p.Message, "\n", "; ")
+	if p.Cause != "" {
+		message += ": " + p.Cause
+	}
+	return p.Reason.Info().Means + ": " + message
+}
+
+// Text says for the application team what is wrong and what to do, in full sentences.
+func (p Problem) Text() string {
+	text := p.What() + "."
+	if do := p.Reason.Info().Do; do != "" {
+		text += " " + do
+	}
+	return text
+}
+
+// ID identifies the problem: 12 hexadecimal digits that are the same on every replica and after every restart, as long as the
+// object has the problem. Changing numbers in its text do not change the id.
+func (p Problem) ID() string {
+	h := sha256.New()
+	parts := []string{string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name, string(p.Reason)}
+	if p.About != "" {
+		parts = append(parts, "about", p.About)
+	} else {
+		parts = append(parts, p.Route, p.Message, p.Cause)
+	}
+	for _, part := range parts {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+// findings collects the problems of one object. It keeps equal findings once, as the reference logs them once per object and
+// load.
+type findings struct {
+	owner kube.Ref
+	size
+	list []Problem
+	seen map[Problem]struct{} // the problems of the list, and each with its reason and subject alone
+}
+
+func (f *findings) add(p Problem) {
+	p.Owner = f.owner
+	if _, has := f.seen[p]; has {
+		return
+	}
+	f.size.say(len(p.Message) + len(p.Cause) + len(p.Detail))
+	f.list = append(f.list, p)
+	if f.seen == nil {
+		f.seen = make(map[Problem]struct{})
+	}
+	f.seen[p] = struct{}{}
+	f.seen[Problem{Reason: p.Reason, About: p.About}] = struct{}{}
+}
+
+// addOnce adds a problem unless the object already has one with the same reason and subject.
+func (f *findings) addOnce(p Problem) {
+	if _, has := f.seen[Problem{Reason: p.Reason, About: p.About}]; !has {
+		f.add(p)
+	}
+}
+
+func (f *findings) errorf(r Reason, format string, args ...any) {
+	f.add(Problem{Reason: r, Severity: Error, Message: fmt.Sprintf(format, args...)})
+}
+
+func (f *findings) infof(r Reason, format string, args ...any) {
+	f.add(Problem{Reason: r, Severity: Info, Message: fmt.Sprintf(format, args...)})
+}
+
+func (f *findings) warnf(r Reason, format string, args ...any) {
+	f.add(Problem{Reason: r, Severity: Warning, Message: fmt.Sprintf(format, args...)})
+}
+
+// plainf adds an error that the reference logs without the name of the object.
+func (f *findings) plainf(r Reason, format string, args ...any) {
+	f.add(Problem{Reason: r, Severity: Error, Message: fmt.Sprintf(format, args...), Plain: true})
+}
+
+// Shortened limits a text in a message, which may repeat for each of thousands of routes.
+func Shortened(text string) string {
+	const most = 4 << 10
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:most], ""), len(text))
+}

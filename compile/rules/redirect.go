@@ -1,0 +1,79 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
+)
+
+const redirectWeight = 1000.0
+
+// redirectCompanion returns the companion of a path rule for http requests, if it needs one, and records the decision for the
+// catch-all of the host.
+func (b *ingressBuilder) redirectCompanion(host string, r *eskip.Route) *eskip.Route {
+	if b.ann.redirect.ignore {
+		return nil
+	}
+	var companion *eskip.Route
+	switch asked := b.rememberRedirect(host); {
+	case asked.Code != 0:
+		companion = enablingCompanion(r, asked.Code)
+	case asked.Disabled:
+		companion = disablingCompanion(r)
+	default:
+		return nil
+	}
+	b.forward(companion)
+	return companion
+}
+
+// rememberRedirect records what annotations and options ask for the catch-all of a host, and returns it. Custom routes have no companion,
+// and there is no exception for authors who match the header themselves.
+func (b *ingressBuilder) rememberRedirect(host string) Redirect {
+	a := &b.ann.redirect
+	switch {
+	case a.enable, !a.disable && b.set.HTTPSRedirect:
+		b.unit.group(host).Redirect.Code = a.code
+		return Redirect{Code: a.code}
+	case a.disable:
+		b.unit.group(host).Redirect.Disabled = true
+		return Redirect{Disabled: true}
+	}
+	return Redirect{}
+}
+
+// enablingCompanion returns a companion that redirects the http requests of the route.
+func enablingCompanion(r *eskip.Route, code int) *eskip.Route {
+	c := httpCompanion(r, routeid.SuffixRedirect)
+	c.Filters = []*eskip.Filter{redirectFilter(code)}
+	c.BackendType = eskip.ShuntBackend
+	c.Backend, c.LBAlgorithm, c.LBEndpoints = "", "", nil
+	return c
+}
+
+// disablingCompanion returns a companion that exempts the http requests of the route from the global redirect.
+func disablingCompanion(r *eskip.Route) *eskip.Route {
+	return httpCompanion(r, routeid.SuffixDisableRedirect)
+}
+
+func httpCompanion(r *eskip.Route, suffix string) *eskip.Route {
+	c := shallow(r)
+	c.Id += suffix
+	c.Headers = map[string]string{forwardedProtoHeader: "http"} // the route has no header fields: header predicates of annotations are in the list of predicates
+	c.Predicates = slices.Insert(c.Predicates, 0, predicate("Weight", redirectWeight))
+	return c
+}
+
+func redirectFilter(code int) *eskip.Filter { return filter("redirectTo", float64(code), "https:") }
+
+// globalRedirect returns the route that redirects all http requests that no other route takes.
+func globalRedirect(code int) *eskip.Route {
+	return &eskip.Route{
+		Id:          routeid.Redirect,
+		Headers:     map[string]string{forwardedProtoHeader: "http"},
+		Predicates:  []*eskip.Predicate{predicate("Weight", redirectWeight)},
+		Filters:     []*eskip.Filter{redirectFilter(code)},
+		BackendType: eskip.ShuntBackend,
+	}
+}

@@ -1,0 +1,120 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// backendError says why a backend could not be created, with the message of the reference.
+type backendError struct{ Problem }
+
+func (e *backendError) Error() string { return e.Message }
+
+// backendFailed reports why routes have no backend.
+func (u *Unit) backendFailed(prefix string, err error) {
+	p := Problem{Reason: BackendRefused}
+	if known := (*backendError)(nil); errors.As(err, &known) {
+		p = known.Problem
+	}
+	p.Severity, p.Message = Error, prefix+err.Error()
+	u.add(p)
+}
+
+// setBackend sets a route's backend, and the filters that the backend adds or replaces.
+func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) error {
+	var err error
+	switch typ, _ := routeGroupBackendType(be.Type); typ {
+	case serviceBackend:
+		err = p.setService(r, be)
+	case eskip.NetworkBackend:
+		if !p.allowedAddress(be.Address) {
+			return fmt.Errorf("routegroup with not allowed network backend: %s", be.Address)
+		}
+		r.BackendType, r.Backend = eskip.NetworkBackend, be.Address
+	case eskip.LBBackend:
+		for _, e := range be.Endpoints {
+			if !p.allowedAddress(e) {
+				return fmt.Errorf("routegroup with not allowed explicit LB endpoint: %s", e)
+			}
+		}
+		r.BackendType, r.LBAlgorithm, r.LBEndpoints = eskip.LBBackend, p.algorithm(be), eskip.NewLBEndpoints(be.Endpoints)
+	case eskip.ForwardBackend:
+		r.Filters = nil
+		r.BackendType, r.Backend = eskip.NetworkBackend, p.set.ForwardBackendURL
+	default: // shunt, loopback, dynamic
+		r.BackendType = typ
+	}
+	if err != nil {
+		return err
+	}
+	if p.set.BackendNameTracingTag {
+		r.Filters = append(r.Filters, filter("tracingTag", "skipper.backend_name", be.Name))
+	}
+	return nil
+}
+
+func (b *routeGroupBuilder) algorithm(be *kube.RouteGroupBackend) string {
+	if be.Algorithm != "" {
+		return be.Algorithm
+	}
+	return b.set.DefaultLBAlgorithm
+}
+
+// allowedAddress checks the host of an address against the allowed names. It refuses an address that is not a URL, even if every
+// name is allowed.
+func (b *routeGroupBuilder) allowedAddress(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && b.set.allowedExternalName(u.Hostname())
+}
+
+// setService sets the endpoints of a service.
+func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) error {
+	optOut := p.rg.Annotations.Get(zoneAwareKey) == "false"
+	if optOut {
+		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
+	}
+	key := kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName}
+	svc := p.unit.lookups.service(key)
+	switch {
+	case svc == nil:
+		return &backendError{Problem{
+			Reason: ServiceNotFound, Message: fmt.Sprintf("%s/%s: service not found", p.ns, be.ServiceName),
+			Detail: noService(p.ns, be.ServiceName), About: be.ServiceName,
+		}}
+	case !strings.EqualFold(svc.Type, "ClusterIP"):
+		return fmt.Errorf("not supported service type in service/%s/%s: %s", p.ns, be.ServiceName, svc.Type)
+	}
+	port, ok := portOf(svc, be.ServicePort)
+	if !ok {
+		given := fmt.Sprint(be.ServicePort)
+		return &backendError{Problem{
+			Reason: PortNotFound, Message: fmt.Sprintf("target port not found: %s:%s", be.ServiceName, given),
+			Detail: noPort(svc, be.ServiceName, given) + ", so the routes to it are left out", About: be.ServiceName + ":" + given,
+		}}
+	}
+	var protocol *string
+	if v, ok := p.rg.Annotations.Lookup(protocolAnnotation); ok {
+		protocol = &v
+	}
+	eps := p.unit.zonesOf(key, p.unit.lookups.endpoints(p.set, kube.KindRouteGroup, key, svc, port, protocol))
+	p.unit.checkEndpoints(key, port, eps)
+	if !p.internal && !optOut {
+		eps = inZone(eps, p.set.TopologyZone)
+	}
+	setEndpoints(r, eps, p.algorithm(be))
+	return nil
+}
+
+func portOf(svc *kube.Service, port int) (kube.ServicePort, bool) {
+	for _, sp := range svc.Ports {
+		if sp.Port == port {
+			return sp, true
+		}
+	}
+	return kube.ServicePort{}, false
+}

@@ -1,0 +1,194 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// validateRouteGroup returns an error if the whole RouteGroup must be refused. It checks the structure first and reports only the
+// first error there; then it checks all texts and reports all errors, one per line.
+func validateRouteGroup(rg *kube.RouteGroup) error {
+	if rg.Name == "" {
+		return errors.New("route group without name")
+	}
+	if err := validateStructure(rg.Spec); err != nil {
+		return fmt.Errorf("error in route group %s/%s: %w", kube.NamespaceOrDefault(rg.Namespace), rg.Name, err)
+	}
+	return errors.Join(validateTexts(rg.Spec)...)
+}
+
+// refusedBecause returns why validation refused an object, without the object's name.
+func refusedBecause(err error) string {
+	text := err.Error()
+	if _, rest, ok := strings.Cut(text, "error in route group "); ok {
+		if _, rest, ok = strings.Cut(rest, ": "); ok {
+			text = rest
+		}
+	}
+	return "the object is not valid, so nothing of it is served: " + strings.ReplaceAll(text, "\n", "; ")
+}
+
+func validateStructure(spec *kube.RouteGroupSpec) error {
+	if spec == nil {
+		return errors.New("route group without spec")
+	}
+	if len(spec.Backends) == 0 {
+		return errors.New("route group without backend")
+	}
+	names := make(map[string]bool, len(spec.Backends))
+	for _, b := range spec.Backends {
+		if b == nil {
+			return errors.New("invalid backend: , unnamed backend") // the reference crashes on null
+		}
+		if names[b.Name] {
+			return fmt.Errorf("backends with duplicate name: %s", b.Name)
+		}
+		names[b.Name] = true
+		if err := validateBackend(b); err != nil {
+			return fmt.Errorf("invalid backend: %s, %w", b.Name, err)
+		}
+	}
+	if err := validateReferences(spec.DefaultBackends, names); err != nil {
+		return err
+	}
+	if len(spec.DefaultBackends) == 0 && len(spec.Routes) == 0 {
+		return errors.New("missing backend reference")
+	}
+	for i, r := range spec.Routes {
+		if err := validateRoute(r, len(spec.DefaultBackends) > 0, names); err != nil {
+			return fmt.Errorf("invalid route at %d, %w", i, err)
+		}
+	}
+	return nil
+}
+
+func validateBackend(b *kube.RouteGroupBackend) error {
+	// The algorithm comes first: if both are wrong, the algorithm is reported.
+	if b.Algorithm != "" && !validAlgorithm(b.Algorithm) {
+		return errors.New("unsupported algorithm")
+	}
+	typ, ok := routeGroupBackendType(b.Type)
+	switch {
+	case !ok:
+		return fmt.Errorf("unsupported backend type: %s", b.Type)
+	case b.Name == "":
+		return errors.New("unnamed backend")
+	case typ == eskip.NetworkBackend && b.Address == "":
+		return fmt.Errorf("address missing in backend: %s", b.Name)
+	case typ == serviceBackend && b.ServiceName == "":
+		return fmt.Errorf("service name missing in backend: %s", b.Name)
+	case typ == serviceBackend && (b.ServicePort <= 0 || b.ServicePort > 65535):
+		return fmt.Errorf("invalid service port in backend: %s, %d", b.Name, b.ServicePort)
+	case typ == eskip.LBBackend && len(b.Endpoints) == 0:
+		return fmt.Errorf("missing LB endpoints in backend: %s", b.Name)
+	}
+	return nil
+}
+
+func validateReferences(refs []*kube.BackendReference, backends map[string]bool) error {
+	seen := make(map[string]bool, len(refs))
+	for _, ref := range refs {
+		switch {
+		case ref == nil:
+			return errors.New("unnamed backend reference") // the reference crashes on null
+		case seen[ref.BackendName]:
+			return fmt.Errorf("duplicate backend reference: %s", ref.BackendName)
+		case ref.BackendName == "":
+			return errors.New("unnamed backend reference")
+		case !backends[ref.BackendName]:
+			return fmt.Errorf("invalid backend reference: %s", ref.BackendName)
+		case ref.Weight < 0:
+			return fmt.Errorf("invalid weight in backend: %s, %d", ref.BackendName, ref.Weight)
+		}
+		seen[ref.BackendName] = true
+	}
+	return nil
+}
+
+func validateRoute(r *kube.RouteSpec, hasDefaults bool, backends map[string]bool) error {
+	if r == nil {
+		return errors.New("invalid route spec")
+	}
+	if len(r.Backends) == 0 && !hasDefaults {
+		return errors.New("missing backend reference")
+	}
+	if err := validateReferences(r.Backends, backends); err != nil {
+		return err
+	}
+	if r.Path != "" && r.PathSubtree != "" {
+		return errors.New("path and path subtree in the same route")
+	}
+	if slices.Contains(r.Methods, "") {
+		return errors.New("invalid method")
+	}
+	return nil
+}
+
+func validateTexts(spec *kube.RouteGroupSpec) []error {
+	var errs []error
+	var reader eskip.Reader
+	for _, r := range spec.Routes {
+		for _, text := range r.Filters {
+			fs, err := reader.ParseFilters(text)
+			if err != nil {
+				errs = append(errs, err)
+			} else if len(fs) != 1 {
+				errs = append(errs, fmt.Errorf("single filter expected at %q", text))
+			}
+		}
+	}
+	for _, r := range spec.Routes {
+		for _, text := range r.Predicates {
+			ps, err := reader.ParsePredicates(text)
+			if err != nil {
+				errs = append(errs, err)
+			} else if len(ps) != 1 {
+				errs = append(errs, fmt.Errorf("single predicate expected at %q", text))
+			}
+		}
+	}
+	for _, b := range spec.Backends {
+		if typ, _ := routeGroupBackendType(b.Type); typ == eskip.NetworkBackend {
+			if err := validateAddress(b.Address); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	seen := make(map[string]bool, len(spec.Hosts))
+	for _, h := range spec.Hosts {
+		if seen[h] {
+			errs = append(errs, fmt.Errorf("duplicate host %q", h))
+		}
+		seen[h] = true
+	}
+	return errs
+}
+
+func validateAddress(address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("failed to parse backend address %q: %w", address, err)
+	}
+	if u.Path != "" || u.RawQuery != "" || u.Scheme == "" || u.Host == "" {
+		return fmt.Errorf("backend address %q does not match scheme://host format", address)
+	}
+	return nil
+}
+
+// serviceBackend is the backend type of RouteGroups that eskip does not have.
+const serviceBackend eskip.BackendType = -1
+
+// routeGroupBackendType parses the type of a backend; an empty type means service.
+func routeGroupBackendType(s string) (eskip.BackendType, bool) {
+	if s == "" || s == "service" {
+		return serviceBackend, true
+	}
+	t, err := eskip.BackendTypeFromString(s)
+	return t, err == nil
+}

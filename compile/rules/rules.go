@@ -1,0 +1,95 @@
+// Package rules compiles one object into a unit: the routes that Skipper's own route server, the reference, makes of it, and its
+// problems. Package compile assembles the units of a snapshot into a table.
+//
+// A [Set] is the rules with the options of a program. Its methods are all that a build needs: [Set.Admit] says whether an object is
+// served here, [Set.View] what the objects of a snapshot see, and [Set.Compile], [Set.CatchAll] and [Set.Fixed] make units. All are pure:
+// no I/O, no clock, no log.
+//
+// # From an object to routes
+//
+// An Ingress (ingress.go) is validated, its annotations are parsed, and each path of each rule becomes routes: the custom routes of the
+// annotation zalando.org/skipper-routes, then the route of the path. That one gets, in this order, host, path, traffic split, backend with
+// endpoints, the filters of annotations, default filters of the service, and predicates. It may get companions for redirects and for
+// traffic inside the cluster. A default backend is outside of all hosts.
+//
+// A RouteGroup (routegroup.go) is validated when it is admitted. It is compiled in one pass for its external hosts and one for its
+// internal ones; each entry becomes a route for each of its methods and backends.
+//
+// Every route then goes through finish.go: default filters of the options, edits and clones; it is printed, read back, and looked at with
+// the eyes of a proxy. A route that a proxy could not read, or would not survive, is left out.
+//
+// # Lookups
+//
+// An object sees the rest of the cluster only through the lookups of its unit (index.go), which records them: as long as they have the
+// same results, [Unit.Holds], the unit is the same.
+//
+// # One object hurts no other
+//
+// A panic, or a size beyond the limit, costs the object its own routes (isolate.go), and every fault is a [Problem] with its owner, in
+// words for operators and for the team (problem.go, reason.go).
+package rules
+
+import (
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// Compile compiles an Ingress or a RouteGroup. at is its position among the objects of its kind.
+func (s *Set) Compile(o kube.Object, v *View, at int) *Unit {
+	v.at = at
+	u := newUnit(s, v, o.Ref())
+	failed := isolated(func() {
+		switch of := o.(type) {
+		case *kube.Ingress:
+			compileIngress(s, u, of)
+		case *kube.RouteGroup:
+			compileRouteGroup(s, u, of)
+		}
+		u.checkSize()
+	})
+	if failed != nil {
+		u.lose(failed)
+	}
+	return u.done(&s.packer)
+}
+
+// CatchAll compiles the route for requests that no other route of the host takes, with its redirect companions.
+func (s *Set) CatchAll(host string, redirect Redirect, expressions []string) *Unit {
+	r := &eskip.Route{Id: routeid.CatchAll(host), HostRegexps: expressions, BackendType: eskip.ShuntBackend}
+	all := []*eskip.Route{r}
+	if redirect.Code != 0 {
+		all = append(all, enablingCompanion(r, redirect.Code))
+	}
+	if redirect.Disabled {
+		all = append(all, disablingCompanion(r))
+	}
+	u := &Unit{}
+	failed := isolated(func() {
+		for _, r := range all {
+			u.Global = finisher{set: s}.finish(u.Global, r, u, companion)
+		}
+	})
+	if failed != nil {
+		u.lose(failed)
+	}
+	return u.done(&s.packer)
+}
+
+// Fixed compiles the routes that depend only on the options.
+func (s *Set) Fixed() *Unit {
+	u, out := &Unit{}, finisher{set: s}
+	if s.Healthcheck {
+		for _, r := range healthcheckRoutes(s) {
+			u.Global = out.finish(u.Global, r, u, companion)
+		}
+	}
+	if s.HTTPSRedirect {
+		u.Global = out.finish(u.Global, globalRedirect(s.HTTPSRedirectCode), u, companion)
+	}
+	if s.OAuthGrantCallback {
+		// It is added after the default filters, so it has none.
+		u.Global = out.edit(u.Global, oauthCallback(s.OAuthCallbackPath), u, companion)
+	}
+	return u.done(&s.packer)
+}

@@ -1,0 +1,49 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// BadObject returns the problem of an object that could not be decoded.
+func BadObject(b kube.BadObject) Problem {
+	p := Problem{Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error()}
+	if e := (*json.UnmarshalTypeError)(nil); errors.As(b.Err, &e) && e.Field != "" {
+		p.Detail = fmt.Sprintf("the field %s is %s and has to be %s, so nothing of the object is served",
+			strings.Trim(e.Field, "."), withArticle(e.Value), wantedType(e.Type))
+	}
+	return p
+}
+
+// withArticle describes a JSON value from the decoder's words: "number 5", "string", "array".
+func withArticle(value string) string {
+	switch {
+	case value == "bool":
+		return "true or false"
+	case strings.HasPrefix(value, "number "):
+		return "the " + value
+	case strings.HasPrefix(value, "a"), strings.HasPrefix(value, "o"):
+		return "an " + value
+	}
+	return "a " + value
+}
+
+// wantedType describes a type in the words of YAML authors.
+func wantedType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	}
+	return "an object with fields"
+}

@@ -1,0 +1,309 @@
+package dataplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/table"
+)
+
+// DefaultPeerTimeout is the default of PeersConfig.Timeout.
+const DefaultPeerTimeout = 3 * time.Second
+
+// maxPeers is how many peers are asked: each may return its own table, which takes memory.
+const maxPeers = 8
+
+// Errors of [AskPeers].
+var (
+	// ErrNoPeer means that the name has no address other than our own.
+	ErrNoPeer = errors.New("no other replica")
+	// ErrNoPeerTable means that no peer returned a usable table. It is wrapped with the failure of each peer.
+	ErrNoPeerTable = errors.New("no other replica has a table to compare with")
+)
+
+// errStale is the error for a peer whose own table is not confirmed.
+var errStale = errors.New("its table is from a last-known-good file, not confirmed by a read yet")
+
+// PeerResolver resolves a name to addresses. [net.Resolver] implements it.
+type PeerResolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// PeersConfig configures [AskPeers]. URL and Transport are required.
+type PeersConfig struct {
+	// URLs are http://HOST:PORT or https://HOST:PORT. All addresses of the hosts are peers, as for a headless Service.
+	URLs []string
+	// Transport returns the transport for requests to one peer. It must connect to the address, HOST:PORT, whatever the URL of a
+	// request says, so that certificates are verified for the host in the URL. Idle connections are closed at the end.
+	Transport func(address string) (http.RoundTripper, error)
+
+	// Resolver defaults to net.DefaultResolver.
+	Resolver PeerResolver
+	// Own lists our addresses, which are not asked; nil means the addresses of the network interfaces.
+	Own []netip.Addr
+	// Timeout defaults to DefaultPeerTimeout.
+	Timeout time.Duration
+	// MaxBytes and Memory are for Config; all peers share the memory.
+	MaxBytes, Memory int64
+	// Logger logs which peers returned no table although others did; nil means no log.
+	Logger *slog.Logger
+}
+
+// PeerTable is what a peer serves.
+type PeerTable struct {
+	Table *table.Table
+	From  string          // address of the peer
+	Kept  []*publish.Kept // objects that the peer keeps; nil if it keeps none
+}
+
+// AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or says why the peers
+// could not be found.
+//
+// A replica that starts without a last-known-good file has nothing to compare its first table with, and a guard without a
+// served table lets any table pass. It fetches the table of a peer for the comparison, and the objects that the peer keeps at
+// earlier versions, so that the first table has them as well.
+//
+// Tables are fetched and verified as in a data plane: length, digest, size, parse, and no route that would crash a
+// proxy. A table from a last-known-good file (stale) proves nothing and is not used. Of the other tables, the one with the
+// highest revision is used, so that a lagging replica does not decide. A table that a peer serves while it holds another one
+// back counts like any other: it is the last-known-good one.
+//
+// Asking takes at most PeersConfig.Timeout, whatever peers and name servers do. At most eight addresses are asked, once each and
+// concurrently.
+//
+// It does not judge the table, and the replica does not serve it. It trusts whoever answers under the name of the peers, so use a
+// name inside the cluster, and TLS on the listeners if the network is not trusted.
+func AskPeers(ctx context.Context, cfg PeersConfig) (PeerTable, error) {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultPeerTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	peers, err := cfg.find(ctx)
+	if err != nil {
+		return PeerTable{}, err
+	}
+	answers := make([]peerAnswer, len(peers))
+	var all sync.WaitGroup
+	for i, p := range peers {
+		all.Go(func() { answers[i] = cfg.ask(ctx, p.url, p.address, int64(len(peers))) })
+	}
+	all.Wait()
+	return cfg.best(answers)
+}
+
+// peer is one address of one of the URLs.
+type peer struct {
+	url     *url.URL
+	address string // HOST:PORT
+}
+
+// find returns the addresses of all URLs, at most maxPeers. A name without an address is an error only if no other name has one.
+func (cfg *PeersConfig) find(ctx context.Context) (peers []peer, err error) {
+	var failed []error
+	for _, text := range cfg.URLs {
+		u, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		addresses, err := cfg.addresses(ctx, u.Hostname(), maxPeers)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		for _, a := range addresses {
+			peers = append(peers, peer{u, net.JoinHostPort(a.String(), u.Port())})
+		}
+	}
+	if len(peers) == 0 {
+		return nil, cmp.Or(errors.Join(failed...), ErrNoPeer)
+	}
+	return peers[:min(len(peers), maxPeers)], nil
+}
+
+// parse checks the URL.
+func parse(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, errors.New("the URL of the peers cannot be parsed") // the text may contain a password
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("URL of the peers %q: want http(s)://host:port", u.Redacted())
+	}
+	return u, nil
+}
+
+// addresses returns up to most addresses of the peers, sorted.
+func (cfg *PeersConfig) addresses(ctx context.Context, host string, most int) ([]netip.Addr, error) {
+	own := cfg.Own
+	if own == nil {
+		var err error
+		if own, err = interfaces(); err != nil {
+			return nil, fmt.Errorf("find the own addresses: %w", err)
+		}
+	}
+	resolver := cfg.Resolver
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	found, err := resolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+			return nil, fmt.Errorf("%w: %s has no address", ErrNoPeer, host) // such as a headless Service without ready pods
+		}
+		return nil, fmt.Errorf("resolve the peers: %w", err)
+	}
+	var addresses []netip.Addr
+	for _, a := range found {
+		if a = a.Unmap(); !slices.Contains(own, a) {
+			addresses = append(addresses, a)
+		}
+	}
+	if len(addresses) == 0 {
+		return nil, fmt.Errorf("%w: %s has only our own address", ErrNoPeer, host)
+	}
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	addresses = slices.Compact(addresses)
+	return addresses[:min(len(addresses), most)], nil
+}
+
+// interfaces returns the addresses of this machine.
+func interfaces() ([]netip.Addr, error) {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var out []netip.Addr
+	for _, a := range list {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, prefix.Addr().Unmap())
+		}
+	}
+	return out, nil
+}
+
+// peerAnswer is the result of asking a peer: a table or an error.
+type peerAnswer struct {
+	PeerTable
+	err error
+}
+
+// ask fetches and verifies the table of one of several peers.
+func (cfg *PeersConfig) ask(ctx context.Context, u *url.URL, address string, peers int64) peerAnswer {
+	found, err := cfg.fetch(ctx, u, address, peers)
+	found.From = address
+	return peerAnswer{found, err}
+}
+
+func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, address string, peers int64) (found PeerTable, err error) {
+	transport, err := cfg.Transport(address)
+	if err != nil {
+		return found, err
+	}
+	if t, ok := transport.(interface{ CloseIdleConnections() }); ok {
+		defer t.CloseIdleConnections()
+	}
+	c, err := New(Config{
+		URLs: []string{u.String()}, Follow: Poll, NoDeltas: true, Timeout: cfg.Timeout, Transport: asPeer{transport},
+		MaxBytes: cfg.MaxBytes, Memory: cfg.Memory / peers,
+		Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, // without a served table to compare with, only an empty table is held
+	})
+	if err != nil {
+		return found, err
+	}
+	if err := c.Poll(ctx); err != nil {
+		return found, err
+	}
+	status := c.Status()
+	switch {
+	case status.Held != nil:
+		return found, errors.New(status.Held.Detail)
+	case status.Applied == nil:
+		return found, ErrNoPeerTable
+	case status.Applied.ServerState == wire.StateStale:
+		return found, errStale
+	}
+	found.Table = c.Current()
+	if status.Applied.ServerState == "" {
+		return found, nil
+	}
+	if found.Kept, err = kept(ctx, u, asPeer{transport}); err != nil {
+		return found, fmt.Errorf("which objects it keeps: %w", err)
+	}
+	return found, nil
+}
+
+// kept asks a peer which objects it keeps. A peer that knows only tables keeps none.
+func kept(ctx context.Context, u *url.URL, transport http.RoundTripper) ([]*publish.Kept, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath(wire.PathKept).String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, nil
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("status %d", resp.StatusCode)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, publish.MaxKept+1))
+	if err != nil {
+		return nil, fmt.Errorf("read its answer: %w", err)
+	}
+	if len(text) > publish.MaxKept {
+		return nil, fmt.Errorf("its answer has more than %d bytes", publish.MaxKept)
+	}
+	return publish.DecodeKept(text)
+}
+
+// asPeer names the sender of requests: otherwise the other replica would take it for a client, which falls silent.
+type asPeer struct{ http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (a asPeer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", wire.AgentPeer)
+	return a.RoundTripper.RoundTrip(r)
+}
+
+// best returns the table with the highest revision; among equals, the one from the lowest address.
+func (cfg *PeersConfig) best(answers []peerAnswer) (found PeerTable, err error) {
+	var failed []error
+	for _, a := range answers {
+		if a.err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", a.From, a.err))
+			continue
+		}
+		if found.Table == nil || a.Table.Revision() > found.Table.Revision() {
+			found = a.PeerTable
+		}
+	}
+	if found.Table == nil {
+		return PeerTable{}, fmt.Errorf("%w: %w", ErrNoPeerTable, errors.Join(failed...))
+	}
+	if cfg.Logger != nil {
+		for _, err := range failed {
+			cfg.Logger.Info("a peer gave no table", "error", err)
+		}
+	}
+	return found, nil
+}

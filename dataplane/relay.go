@@ -1,0 +1,139 @@
+package dataplane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/table"
+)
+
+// RelayConfig configures a Relay. Fetch.URLs and Cache are required.
+type RelayConfig struct {
+	// Fetch configures the client; see Config. The relay sets Sink, Guard, Logger and Metrics; Zone and ZoneFile must
+	// be empty.
+	Fetch Config
+	// Guard judges tables again. The default of MaxLoss is 1 here: losses pass.
+	Guard guard.Config
+	// Cache serves the tables. Only the relay may change it.
+	Cache *etagcache.Cache
+	// Sink receives the tables of the publisher: Cache or a stage before it; nil means Cache.
+	Sink publish.Sink
+
+	Logger     *slog.Logger          // nil means no log
+	Registerer prometheus.Registerer // nil means no metrics
+}
+
+// maxLoss is the default of Guard.MaxLoss in a relay: the root has already judged losses.
+const maxLoss = 1
+
+// Relay serves the table of another route server: a client follows that server and feeds a cache. A tree of relays can
+// serve tens of thousands of proxies. For package server a relay is a producer of tables, like package poller. Its methods are safe for
+// concurrent use. Call Boot and then Run, once each.
+//
+// It does not change the text of a table. It passes the verified table to the cache, so that digest, revision and ETag
+// equal those of the server above, on every level. It derives zone tables from the full table, as the server above does. The time
+// of the source's read, and whether the table is stale or held, also come from the server above.
+//
+// # Order
+//
+// A relay does not read a cluster, so it cannot tell whether a table that it never had is newer: it asks the server above
+// ([Claims]). A relay therefore never sends a client back unless the root would, and accepts a restored cluster when the
+// root does. Without a connection to the server above, it lets clients keep tables that it does not know.
+//
+// # Guard
+//
+// The root has already judged the table, and an operator may have accepted it there; holding it again on each level would require
+// further acceptances. Losses of routes and hosts therefore pass, unless RelayConfig.Guard sets a limit. A relay holds a table without
+// routes, a table with only generated routes, and a table in which most routes lost all endpoints, like every route server.
+//
+// # What it does not do
+//
+// It reads no cluster, compiles nothing, and has no listeners (package server). It has one file, which the client writes.
+type Relay struct {
+	client *Client
+	claims *Claims
+}
+
+// NewRelay checks the configuration. It starts no goroutine and does no I/O.
+func NewRelay(cfg RelayConfig) (*Relay, error) {
+	switch {
+	case cfg.Cache == nil:
+		return nil, errors.New("relay: no cache")
+	case cfg.Fetch.Zone != "" || cfg.Fetch.ZoneFile != "":
+		return nil, errors.New("relay: Zone and ZoneFile must be empty: the tables of all zones are derived from the full table")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Sink == nil {
+		cfg.Sink = cfg.Cache
+	}
+	if cfg.Guard.MaxLoss == 0 {
+		cfg.Guard.MaxLoss = maxLoss
+	}
+	fetch := cfg.Fetch
+	fetch.Sink = cfg.Sink
+	fetch.Guard, fetch.Logger, fetch.Metrics = cfg.Guard, cfg.Logger, NewMetrics(cfg.Registerer)
+	client, err := New(fetch)
+	if err != nil {
+		return nil, err
+	}
+	log, asked := cfg.Logger.With("component", "relay"), relayQuestions(cfg.Registerer)
+	return &Relay{client, NewClaims(ClaimsConfig{
+		Cache: cfg.Cache, Ask: ask(client), Recheck: client.Recheck, Wait: cmp.Or(fetch.Interval, DefaultInterval),
+		Told: func(c etagcache.Claim, a ClaimAnswer) {
+			asked.WithLabelValues(string(a)).Inc()
+			if a == ClaimSend {
+				log.Debug("table of a client is not newer", "digest", c.Digest.String(), "revision", c.Revision)
+			}
+		},
+	})}, nil
+}
+
+// Boot serves the table from the file, marked stale, if there is a usable one.
+func (r *Relay) Boot() { r.client.Boot() }
+
+// Run serves the tables of the server above until ctx ends, then returns nil.
+func (r *Relay) Run(ctx context.Context) error {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asking.Go(func() { r.claims.Run(ctx) })
+	return r.client.Run(ctx)
+}
+
+// Recheck reports that a client has named a table that may be newer. It never blocks.
+func (r *Relay) Recheck() {
+	r.client.Recheck()
+	r.claims.Claimed()
+}
+
+// Accept serves the held table; see [publish.Publisher.Accept].
+func (r *Relay) Accept(a guard.Acceptance) (*table.Table, error) { return r.client.Accept(a) }
+
+// Publisher returns the publisher that judges and keeps the tables.
+func (r *Relay) Publisher() *publish.Publisher { return r.client.Publisher() }
+
+// Status returns the state of the client in the form of a producer that reads a source.
+func (r *Relay) Status() publish.Progress { return r.client.Progress() }
+
+// Upstream returns the state of the client.
+func (r *Relay) Upstream() Status { return r.client.Status() }
+
+// Report sends a report to the server above; see [Client.Report].
+func (r *Relay) Report(ctx context.Context, body []byte) error { return r.client.Report(ctx, body) }
+
+// ask returns a function that asks the route server that the client currently uses.
+func ask(c *Client) func(context.Context, table.Digest, uint64) (ClaimOpinion, error) {
+	return func(ctx context.Context, digest table.Digest, revision uint64) (ClaimOpinion, error) {
+		o, err := c.Ask(ctx, digest, revision)
+		return ClaimOpinion(o), err
+	}
+}

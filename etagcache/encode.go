@@ -1,0 +1,268 @@
+package etagcache
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"hash/crc32"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// Bodies are compressed block by block, each independently, so that a change of one route costs one block. The results are a gzip
+// member, whose deflate blocks begin at byte boundaries without back-references, and a sequence of zstd frames, which is a valid
+// zstd body (RFC 8878 §3.1). The blocks depend only on the routes, so equal tables have equal bodies on every replica.
+//
+// The levels trade bytes, which are sent to every data plane, against the time until a change is served; docs/performance.md has
+// the figures.
+const (
+	gzipLevel = 6
+	zstdLevel = zstd.SpeedDefault
+	// zstdWindow is the largest distance of a match in bytes. Few blocks are longer; with the default the encoder would use 24 MB.
+	zstdWindow = 1 << 20
+)
+
+// form is what a block is encoded as.
+type form uint8
+
+const (
+	deflated   form = iota // deflate blocks that can appear anywhere in a stream, none of them marked as the last
+	frame                  // a zstd frame
+	eventLines             // like deflated, with the lines as data of an event
+	forms
+)
+
+// piece is a block of a table in the forms made so far.
+type piece [forms]struct {
+	once sync.Once
+	data []byte
+	crc  uint32 // of the text, in the form deflated
+}
+
+// piecesOf returns the pieces of a table, in order: for the blocks that other variants have, too, those of them.
+func piecesOf(t *table.Table, others ...*variant) []*piece {
+	known := make(map[*table.Block]*piece)
+	for _, other := range others {
+		if other != nil {
+			for i, b := range other.table.Routes().Blocks() {
+				known[b] = other.pieces[i]
+			}
+		}
+	}
+	blocks := t.Routes().Blocks()
+	all := make([]*piece, len(blocks))
+	for i, b := range blocks {
+		all[i] = cmp.Or(known[b], &piece{})
+	}
+	return all
+}
+
+// data returns the bytes of a block in a form, which the first call makes.
+func (p *piece) data(c *Cache, b *table.Block, f form) []byte {
+	one := &p[f]
+	one.once.Do(func() {
+		enc := c.encoders.Get().(*encoder)
+		defer c.encoders.Put(enc)
+		switch enc.text = enc.text[:0]; f {
+		case eventLines:
+			enc.text = appendEventLines(enc.text, b)
+			one.data = enc.deflate(enc.text)
+			return
+		case deflated:
+			enc.text = b.AppendText(enc.text)
+			one.data, one.crc = enc.deflate(enc.text), crc32.ChecksumIEEE(enc.text)
+		case frame:
+			enc.text = b.AppendText(enc.text)
+			one.data = enc.frame(enc.text)
+		}
+		c.cfg.Metrics.EncodedBlocks.Inc()
+	})
+	return one.data
+}
+
+// fill makes the pieces of the variant in a form, on all CPUs.
+func (va *variant) fill(f form) {
+	c, blocks := va.cache, va.table.Routes().Blocks()
+	start := time.Now()
+	workers := min(runtime.GOMAXPROCS(0), len(blocks))
+	var group sync.WaitGroup
+	for w := range workers {
+		group.Go(func() {
+			for i := w; i < len(blocks); i += workers {
+				va.pieces[i].data(c, blocks[i], f)
+			}
+		})
+	}
+	group.Wait()
+	c.cfg.Metrics.EncodeDuration.Observe(time.Since(start).Seconds())
+}
+
+// encoder holds two compressors, whose memory is reused from block to block. Each is created on first use.
+type encoder struct {
+	text  []byte
+	out   bytes.Buffer
+	flate *flate.Writer
+	zstd  *zstd.Encoder
+}
+
+// frame compresses text into one zstd frame. The encoder runs in the goroutine of its caller: with concurrency, block boundaries
+// would depend on timing, and equal tables would not have equal bodies on every replica.
+func (e *encoder) frame(text []byte) []byte {
+	if e.zstd == nil {
+		var err error
+		if e.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel), zstd.WithZeroFrames(true),
+			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true)); err != nil {
+			panic(err) // the options are constants
+		}
+	}
+	return e.zstd.EncodeAll(text, nil)
+}
+
+// deflate compresses text to deflate blocks, flushed to a byte boundary. The caller owns the result.
+func (e *encoder) deflate(text []byte) []byte {
+	e.out.Reset()
+	if e.flate == nil {
+		var err error
+		if e.flate, err = flate.NewWriter(&e.out, gzipLevel); err != nil {
+			panic(err) // the level is a constant
+		}
+	} else {
+		e.flate.Reset(&e.out)
+	}
+	_, _ = e.flate.Write(text) // a buffer does not fail
+	_ = e.flate.Flush()
+	return bytes.Clone(e.out.Bytes())
+}
+
+// encodeOnce returns a text in an encoding, in one piece.
+func (c *Cache) encodeOnce(text []byte, e encoding) []byte {
+	if e == identity {
+		return text
+	}
+	enc := c.encoders.Get().(*encoder)
+	defer c.encoders.Put(enc)
+	if e == zstandard {
+		return enc.frame(text)
+	}
+	var sum checksum
+	sum.add(crc32.ChecksumIEEE(text), len(text))
+	return sum.appendTrailer(slices.Concat(gzipHeader, enc.deflate(text)))
+}
+
+// newlines are the separators between two blocks: a line feed, as it is, as a stored deflate block, and as a zstd frame with a raw block.
+var newlines = [encodings][]byte{
+	identity:  []byte("\n"),
+	gzipped:   []byte("\x00\x01\x00\xfe\xff\n"),
+	zstandard: []byte("\x28\xb5\x2f\xfd\x20\x01\x09\x00\x00\n"),
+}
+
+// emptyZstd is a frame without content.
+var emptyZstd = []byte("\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00")
+
+// encode joins the blocks to the canonical text, one gzip member (RFC 1952), or zstd frames.
+func (va *variant) encode(e encoding) *body {
+	out := &body{}
+	switch e {
+	case gzipped:
+		va.fill(deflated)
+		out.add(part{bytes: gzipHeader})
+	case zstandard:
+		va.fill(frame)
+	}
+	var sum checksum
+	for i, b := range va.table.Routes().Blocks() {
+		if i > 0 {
+			out.add(part{bytes: newlines[e]})
+			sum.add(newlineCRC, 1)
+		}
+		switch p := va.pieces[i]; e {
+		case identity:
+			out.add(part{block: b})
+		case gzipped:
+			out.add(part{bytes: p[deflated].data})
+			sum.add(p[deflated].crc, b.Bytes())
+		case zstandard:
+			out.add(part{bytes: p[frame].data})
+		}
+	}
+	switch {
+	case e == gzipped:
+		out.add(part{bytes: sum.appendTrailer(nil)})
+	case e == zstandard && out.size == 0:
+		out.add(part{bytes: emptyZstd})
+	}
+	if v := va.cache.state.Load().version; v != nil && v.full == va {
+		va.cache.cfg.Metrics.TableBytes.WithLabelValues(e.String()).Set(float64(out.size))
+	}
+	return out
+}
+
+// gzipHeader is the header of a member without name and time (RFC 1952 §2.3), so that equal bodies have equal bytes.
+var gzipHeader = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
+
+// gzipTrailer is the length of what appendTrailer appends.
+const gzipTrailer = 5 + 4 + 4
+
+// newlineCRC is the checksum of the line feed between two blocks.
+var newlineCRC = crc32.ChecksumIEEE([]byte{'\n'})
+
+// checksum computes the checksum of a gzip member from the known checksums of its parts, without reading the bytes again. The
+// zero value is the checksum of no bytes.
+type checksum struct {
+	crc  uint32
+	size uint32 // modulo 2^32, as the format requires
+}
+
+// add appends a part.
+//
+// A CRC is the remainder of a polynomial over GF(2) whose coefficients are the bits of the message. Appending n bytes multiplies
+// the existing polynomial by x^(8n) and adds the part.
+func (c *checksum) add(crc uint32, size int) {
+	c.crc = multiply(powerOfX(8*uint64(size)), c.crc) ^ crc
+	c.size += uint32(size)
+}
+
+// appendTrailer appends the end of a member: an empty last block, checksum, size.
+func (c *checksum) appendTrailer(dst []byte) []byte {
+	dst = append(dst, 0x01, 0x00, 0x00, 0xff, 0xff)
+	dst = binary.LittleEndian.AppendUint32(dst, c.crc)
+	return binary.LittleEndian.AppendUint32(dst, c.size)
+}
+
+// one is the polynomial 1: the highest bit is the coefficient of x^0.
+const one = 1 << 31
+
+// multiply multiplies two polynomials modulo the polynomial of CRC-32.
+func multiply(a, b uint32) uint32 {
+	product := uint32(0)
+	for ; a != 0; a <<= 1 {
+		if a&one != 0 {
+			product ^= b
+		}
+		carry := b & 1
+		b >>= 1
+		if carry != 0 {
+			b ^= crc32.IEEE
+		}
+	}
+	return product
+}
+
+// powerOfX returns x^n modulo the polynomial of CRC-32, by squaring.
+func powerOfX(n uint64) uint32 {
+	result, square := uint32(one), uint32(one>>1)
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			result = multiply(result, square)
+		}
+		square = multiply(square, square)
+	}
+	return result
+}

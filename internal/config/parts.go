@@ -1,0 +1,97 @@
+package config
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/klog/v2"
+
+	"github.com/routesrv/routesrv/internal/events"
+	"github.com/routesrv/routesrv/internal/source/cluster"
+	"github.com/routesrv/routesrv/internal/source/cluster/watch"
+	"github.com/routesrv/routesrv/internal/source/filterdir"
+	"github.com/routesrv/routesrv/internal/source/manifests"
+	"github.com/routesrv/routesrv/poller"
+)
+
+// NewLogger returns a logger that writes text or JSON. It spells levels that slog does not have as in flags.
+func NewLogger(cfg Log, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key == slog.LevelKey {
+			if l, ok := a.Value.Any().(slog.Level); ok && l <= poller.LevelTrace {
+				a.Value = slog.StringValue("TRACE")
+			}
+		}
+		return a
+	}}
+	if cfg.JSON {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// NewSource returns the source for the configuration, and one word for the origin of its objects. It reads standard input if a
+// manifest path is "-". The error names the flag or the file that cannot be used.
+func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
+	if len(cfg.Manifests) > 0 {
+		origin = "manifests"
+		source, err = manifests.New(manifests.Config{
+			Paths: cfg.Manifests, Stdin: stdin, Namespace: cfg.Namespace, Selectors: cfg.Selectors, Logger: log,
+		})
+	} else {
+		origin = "cluster"
+		// client-go reports an unreadable token file through klog, which is global.
+		klog.SetSlogLogger(log.With("component", "client-go"))
+		access := access(cfg)
+		access.Namespace, access.EndpointSlices, access.Selectors = cfg.Namespace, cfg.EndpointSlices, cfg.Selectors
+		access.Timeout, access.Logger, access.Metrics = cfg.RequestTimeout, log, cluster.NewMetrics(reg)
+		source, err = clusterSource(cfg, access, reg)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if cfg.DefaultFiltersDir != "" {
+		source = filterdir.New(cfg.DefaultFiltersDir, source, log)
+	}
+	return source, origin, nil
+}
+
+// access returns how to reach the API.
+func access(cfg Source) cluster.Config {
+	return cluster.Config{
+		InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context, URL: cfg.URL, TokenFile: cfg.TokenFile,
+	}
+}
+
+// NewEvents returns the writer of problems to the API of the configuration. The name of a replica consists of its host name, which
+// is the name of its pod, and a random part: two processes on one host must not mistake each other for themselves.
+func NewEvents(cfg Source, namespace string, log *slog.Logger, reg prometheus.Registerer) (*events.Cluster, error) {
+	rest, err := access(cfg).Access()
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name of this replica: %w", err)
+	}
+	var own [4]byte
+	if _, err := rand.Read(own[:]); err != nil {
+		return nil, fmt.Errorf("name of this replica: %w", err)
+	}
+	identity := fmt.Sprintf("%s_%x", host, own)
+	return events.NewCluster(events.Config{REST: rest, Namespace: namespace, Identity: identity, Logger: log, Registry: reg})
+}
+
+// clusterSource returns a source that polls or watches the API.
+func clusterSource(cfg Source, access cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
+	if cfg.Watch {
+		return watch.New(watch.Config{
+			Config: access, ReconcileInterval: cfg.ReconcileInterval, ProbeInterval: cfg.ProbeInterval, WatchMetrics: watch.NewMetrics(reg),
+		})
+	}
+	return cluster.New(access)
+}

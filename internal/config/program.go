@@ -1,0 +1,121 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit statuses.
+const (
+	ExitOK       = 0
+	ExitFailed   = 1 // it failed after it had started; for compile: there are problems; for diff: there are differences; for match: no route
+	ExitUnusable = 2 // the arguments or the configuration are invalid
+)
+
+// Stdio holds the standard streams of a process.
+type Stdio struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Main runs a program with the arguments and environment of its process, and exits with the returned status. The first SIGTERM or
+// interrupt ends the context. The second one ends the process at once, without draining.
+func Main(run func(ctx context.Context, args, environ []string, std Stdio) (status int)) {
+	setGCPercent()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	status := run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(status)
+}
+
+// Hangups returns the SIGHUPs of the process until stop is called. Unhandled, they would end the process.
+func Hangups() (hup <-chan os.Signal, stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// Program describes a binary for its messages.
+type Program struct {
+	Name    string
+	Version string // set by the linker in a release build
+	// Usage is a line, with its newline, printed after an error in the configuration; empty for none.
+	Usage string
+}
+
+// PrintVersion prints the version.
+func (p Program) PrintVersion(std Stdio) { fmt.Fprintln(std.Out, VersionText(p.Name, p.Version)) }
+
+// Configured prints the warnings and errors of a configuration. ok is false if the program must exit with the returned status.
+func (p Program) Configured(warnings []Warning, err error, std Stdio) (status int, ok bool) {
+	switch {
+	case err == nil:
+		return ExitOK, true
+	case errors.Is(err, ErrHelp):
+		return ExitOK, false
+	case errors.Is(err, ErrVersion):
+		p.PrintVersion(std)
+		return ExitOK, false
+	case errors.Is(err, ErrChecked):
+		p.PrintWarnings(warnings, std)
+		if checked, ok := errors.AsType[*Checked](err); ok {
+			if err := checked.Print(std.Out); err != nil {
+				p.PrintError(fmt.Errorf("print the settings: %w", err), std)
+				return ExitFailed, false
+			}
+		}
+		return ExitOK, false
+	}
+	p.PrintWarnings(warnings, std)
+	p.PrintError(err, std)
+	fmt.Fprint(std.Err, p.Usage)
+	return ExitUnusable, false
+}
+
+// PrintWarnings prints each warning on its own line.
+func (p Program) PrintWarnings(warnings []Warning, std Stdio) {
+	for _, w := range warnings {
+		fmt.Fprintf(std.Err, "%s: warning: %v\n", p.Name, w)
+	}
+}
+
+// PrintError prints why the program ends.
+func (p Program) PrintError(err error, std Stdio) { fmt.Fprintf(std.Err, "%s: %v\n", p.Name, err) }
+
+// Service is what a program runs until it must stop.
+type Service interface {
+	// Run returns nil when ctx has ended.
+	Run(ctx context.Context) error
+	// Reload is called for each SIGHUP. It must not block.
+	Reload()
+}
+
+// Serve runs a service until ctx ends, and returns the exit status.
+func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std Stdio) (status int) {
+	ended, reloading := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(reloading)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-hup:
+				s.Reload()
+			}
+		}
+	}()
+	err := s.Run(ctx)
+	close(ended)
+	<-reloading
+	if err != nil {
+		p.PrintError(err, std)
+		return ExitFailed
+	}
+	return ExitOK
+}

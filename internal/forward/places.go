@@ -1,0 +1,255 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/routesrv/routesrv/internal/cli"
+)
+
+// Defaults, as in the base in deploy/kustomize.
+const (
+	defaultNamespace   = "routesrv"
+	defaultSelector    = "app.kubernetes.io/name=routesrv"
+	supportPortName    = "support"
+	mainPortName       = "http"
+	defaultSupportPort = 9911
+	defaultMainPort    = 9090
+)
+
+// places holds the clusters of one run.
+type places struct {
+	kubeconfig, context, contexts string
+	namespace, selector           string
+	supportPort, mainPort         int
+	tls                           cli.TLS
+
+	mu   sync.Mutex
+	open []func() // functions that Close calls
+}
+
+// NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
+// to a pod when a command first needs it.
+func NewPlaces() cli.Places { return &places{} }
+
+// Define implements [cli.Places].
+func (p *places) Define(set *pflag.FlagSet) {
+	set.StringVar(&p.context, "context", "", "context of the kubeconfig (default the current one)")
+	set.StringVar(&p.contexts, "contexts", "", "ask several clusters: contexts with a comma between them, where * stands for any characters")
+	set.StringVarP(&p.namespace, "namespace", "n", defaultNamespace, "namespace of the route server")
+	set.StringVarP(&p.selector, "selector", "l", defaultSelector, "labels of the pods of the route server")
+	set.StringVar(&p.kubeconfig, "kubeconfig", "", "file with clusters and credentials (default as for kubectl)")
+	set.IntVar(&p.supportPort, "support-port", 0, "port of the support listener (default the port named support, else 9911)")
+	set.IntVar(&p.mainPort, "port", 0, "port of the main listener, for diff (default the port named http, else 9090)")
+	p.tls.Define(set)
+}
+
+// Args implements [cli.Places].
+func (p *places) Args() string { return "" }
+
+// Complete implements [cli.Places].
+func (p *places) Complete(flag string) []string {
+	if flag != "context" && flag != "contexts" {
+		return nil
+	}
+	names, _, err := NewKubeconfig(p.kubeconfig).Contexts()
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
+// Clusters implements [cli.Places]. Flags choose the clusters, so it returns every argument unused.
+func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
+	if p.context != "" && p.contexts != "" {
+		return nil, nil, errors.New("--context and --contexts: want one of them")
+	}
+	for _, port := range []int{p.supportPort, p.mainPort} {
+		if port < 0 || port > 65535 {
+			return nil, nil, fmt.Errorf("%d is not a port", port)
+		}
+	}
+	if p.namespace == "" || strings.ContainsAny(p.namespace, "/?#% ") {
+		return nil, nil, fmt.Errorf("%q is not a namespace", p.namespace)
+	}
+	if _, err := p.tls.Config(); err != nil {
+		return nil, nil, err
+	}
+	kubeconfig := NewKubeconfig(p.kubeconfig)
+	if p.contexts == "" {
+		name := p.context
+		if name == "" {
+			var err error
+			if _, name, err = kubeconfig.Contexts(); err != nil {
+				return nil, nil, err
+			}
+		}
+		return []cli.Cluster{p.cluster(kubeconfig, name)}, args, nil
+	}
+	names, err := kubeconfig.Match(p.contexts)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--contexts: %w", err)
+	}
+	clusters := make([]cli.Cluster, len(names))
+	for i, name := range names {
+		clusters[i] = p.cluster(kubeconfig, name)
+	}
+	return clusters, args, nil
+}
+
+// Context implements [cli.Elsewhere].
+func (p *places) Context(name string) (cli.Cluster, error) {
+	kubeconfig := NewKubeconfig(p.kubeconfig)
+	names, _, err := kubeconfig.Contexts()
+	if err == nil && !slices.Contains(names, name) {
+		err = fmt.Errorf("the kubeconfig has no context %q", name)
+	}
+	return p.cluster(kubeconfig, name), err
+}
+
+// Close implements [cli.Places].
+func (p *places) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, end := range p.open {
+		end()
+	}
+	p.open = nil
+}
+
+func (p *places) closeLater(end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, end)
+}
+
+// cluster returns the cluster of a context. It reads even the credentials only when asked, so that a broken context does not
+// affect the others.
+func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
+	return cli.Cluster{Name: name, Find: func(ctx context.Context) ([]cli.Replica, error) {
+		c, err := kubeconfig.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		p.closeLater(c.Close)
+		pods, err := c.Pods(ctx, p.namespace, p.selector)
+		if err != nil {
+			return nil, err
+		}
+		var replicas []cli.Replica
+		for _, pod := range pods {
+			if pod.Phase == "Succeeded" || pod.Phase == "Failed" { // such as evicted pods: others have replaced them
+				continue
+			}
+			replicas = append(replicas, p.replica(c, pod))
+		}
+		if len(replicas) == 0 {
+			return nil, fmt.Errorf("no pod with the labels %s in namespace %s: name them with -n and -l", p.selector, p.namespace)
+		}
+		return replicas, nil
+	}}
+}
+
+// replica returns the replica of a pod.
+func (p *places) replica(c *Cluster, pod *Pod) cli.Replica {
+	r := cli.Replica{Name: pod.Name}
+	if pod.Phase != "Running" {
+		r.Fault = "the pod is " + strings.ToLower(pod.Phase)
+		if pod.Waiting != "" {
+			r.Fault += " (" + pod.Waiting + ")"
+		}
+		return r
+	}
+	if pod.Waiting != "" && !pod.Ready {
+		r.Fault = "a container of the pod waits (" + pod.Waiting + ")"
+		return r
+	}
+	p.closeLater(pod.Close)
+	support := port(pod, p.supportPort, supportPortName, defaultSupportPort)
+	r.Support = p.listener(pod, "http", support)
+	scheme := "http"
+	if p.tls.Set() {
+		scheme = "https"
+	}
+	r.Main = p.listener(pod, scheme, port(pod, p.mainPort, mainPortName, defaultMainPort))
+	r.Accept = func(ctx context.Context, digest string, choice cli.Choice) ([]byte, error) {
+		user, err := c.WhoAmI(ctx)
+		if err != nil {
+			return nil, err
+		}
+		choice.By = user
+		return accept(ctx, pod, containerOf(pod, support), digest, choice)
+	}
+	return r
+}
+
+func port(pod *Pod, flag int, name string, otherwise int) int {
+	if flag != 0 {
+		return flag
+	}
+	if named := pod.Ports[name]; named != 0 {
+		return named
+	}
+	return otherwise
+}
+
+// listener connects to a port of a pod. The host is the loopback interface, where the connection arrives in the pod.
+func (p *places) listener(pod *Pod, scheme string, port int) *cli.Listener {
+	transport := &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return pod.Dial(ctx, port) },
+		TLSHandshakeTimeout: time.Minute, // the time limit of a command is shorter
+		MaxIdleConns:        2,
+	}
+	if scheme == "https" {
+		config, err := p.tls.Config()
+		if err != nil {
+			transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+		} else if transport.TLSClientConfig = config; config.ServerName == "" {
+			config.ServerName = "routesrv." + pod.Namespace + ".svc"
+		}
+	}
+	p.closeLater(transport.CloseIdleConnections)
+	return &cli.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
+}
+
+// program is the program in the container that accepts.
+const program = "routesrv"
+
+// containerOf returns the name of the container that declares the port, else of the one that has the program's name, else of the
+// first.
+func containerOf(pod *Pod, port int) string {
+	for _, c := range pod.Containers {
+		if slices.Contains(c.Ports, port) {
+			return c.Name
+		}
+	}
+	name := ""
+	for i, c := range pod.Containers {
+		if i == 0 || c.Name == program {
+			name = c.Name
+		}
+	}
+	return name
+}
+
+// accept runs the command that accepts a table in the pod, and returns the answer of the route server.
+func accept(ctx context.Context, pod *Pod, container, digest string, choice cli.Choice) ([]byte, error) {
+	output, err := pod.Exec(ctx, container, cli.AcceptCommand(program, digest, choice)...)
+	if failed, ok := errors.AsType[*ExitError](err); ok && len(failed.Stdout) > 0 {
+		output, err = []byte(failed.Stdout), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cli.ReadAcceptance(output)
+}

@@ -1,0 +1,186 @@
+package publish
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Log messages about what a process takes over from an earlier one, or from another replica.
+const (
+	LogHoldResumed = "hold of the previous process goes on"
+	LogKeptResumed = "objects that the previous process kept stay kept"
+)
+
+// Boot serves the table of the last-known-good file, marked stale, if there is a usable one. limit is the maximum size of the
+// table in bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does
+// nothing if a table is already served. A hold that lasted when the file was written goes on, and kept objects stay kept.
+//
+// Boot never fails: the log and the status report problems. It never blocks on what is at the path: a file that is torn,
+// truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone and another name is used.
+func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
+	f := p.lastKnownGood()
+	if f == nil || p.Served() != nil {
+		return
+	}
+	if err := f.makeFolder(); err != nil {
+		f.mu.Lock()
+		f.failed(err, time.Now())
+		f.mu.Unlock()
+		return
+	}
+	t, meta := f.load(limit + maxHeader)
+	if t == nil {
+		return
+	}
+	p.log.Info(LogFileLoaded, "file", f.cfg.Name, "path", f.cfg.Path, "count", t.Len(), "bytes", t.Bytes(), "hash", t.Digest().String(),
+		"revision", t.Revision(), "saved", meta.Saved, "origin", meta.Origin)
+	c := Candidate{Table: t, Origin: meta.Origin, Sent: t.Digest()}
+	if names != nil {
+		c.Names = names(t)
+	}
+	path, now := f.cfg.Path+stateSuffix, time.Now()
+	s, kept, err := readState(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.log.Error(LogStateUnusable, "path", path, "error", err)
+	}
+	c.Read.At = s.readOf(meta, now)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.restore(c)
+	hold := s.resumable(meta.Saved)
+	if hold != (guard.Ongoing{}) && p.guard.Resume(hold, now) == nil {
+		p.log.Warn(LogHoldResumed, "reason", string(hold.Reason), "since", hold.Since)
+	}
+	if p.cfg.Builder != nil {
+		p.takeOver(kept)
+	}
+	f.mu.Lock()
+	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, hold: hold, kept: p.keeper.list}
+	if f.disk = f.want; !f.store.Loaded() {
+		f.disk.table = nil
+	}
+	f.mu.Unlock()
+	p.save(c, p.files[1:])
+}
+
+// takeOver keeps objects that another process has kept. The caller holds mu.
+func (p *Publisher) takeOver(list keptList) {
+	if len(list) == 0 {
+		return
+	}
+	now := time.Now()
+	for i, k := range list {
+		// The other process waited longer because something had come back.
+		if from := k.Until.Add(-p.hold()); from.After(k.Since) && from.After(p.keeper.returned) {
+			p.keeper.returned = from
+		}
+		if k.Since.After(now) { // the clock was set back
+			changed := *k
+			changed.Since = now.UTC()
+			list[i] = &changed
+		}
+	}
+	p.keeper.list, p.keeper.digest = list, list.digest()
+	p.shown.Store(&shownKept{list: slices.Clone(list), digest: p.keeper.digest})
+	p.log.Warn(LogKeptResumed, "count", len(list), "objects", list.names())
+}
+
+// TakeOver keeps the objects that another replica keeps, so that the first table of this process has them as well. Call it before the
+// first offer. It does nothing if this process knows kept objects of its own.
+func (p *Publisher) TakeOver(list []*Kept) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cfg.Builder != nil && len(p.keeper.list) == 0 {
+		p.takeOver(keptList(list).sorted())
+	}
+}
+
+// saveState makes the last-known-good file tell of the hold and the kept objects. The caller holds mu.
+func (p *Publisher) saveState(kept keptList) {
+	if f := p.lastKnownGood(); f != nil && p.served.Load() != nil {
+		hold, _ := p.guard.Ongoing()
+		f.update(func(want *content) { want.hold, want.kept = hold, kept })
+	}
+}
+
+// lastKnownGood returns the file that Boot loads, or nil.
+func (p *Publisher) lastKnownGood() *file {
+	if len(p.files) == 0 || p.files[0].cfg.Path == "" {
+		return nil
+	}
+	return p.files[0]
+}
+
+// save writes the table to files, and waits for the writes for a limited time. The caller holds mu.
+func (p *Publisher) save(c Candidate, files []*file) {
+	var writes []<-chan struct{}
+	for _, f := range files {
+		if done := f.save(c); !f.cfg.Background {
+			writes = append(writes, done)
+		}
+	}
+	waitFor(p.log, writes)
+}
+
+// waitFor waits for writes for a limited time.
+func waitFor(log *slog.Logger, writes []<-chan struct{}) {
+	timer := time.NewTimer(fileWait)
+	defer timer.Stop()
+	for _, done := range writes {
+		select {
+		case <-done:
+		case <-timer.C:
+			log.Warn(LogFileSlow, "after", fileWait)
+			return
+		}
+	}
+}
+
+// Tend retries failed writes, and writes from time to time when the served table was last known to be current. A producer calls it
+// after each attempt, whatever its result.
+func (p *Publisher) Tend() {
+	p.mu.Lock() // otherwise this write could come after the write of a newer table
+	defer p.mu.Unlock()
+	if s := p.served.Load(); s != nil {
+		for _, f := range p.files {
+			f.tend(s.Read.At, time.Now())
+		}
+	}
+}
+
+// Flush writes when the table of the last-known-good file was last known to be current, and waits a limited time for writes in
+// progress. Call it when the process ends.
+func (p *Publisher) Flush() {
+	p.mu.Lock() // Accept may be running
+	defer p.mu.Unlock()
+	s, f := p.served.Load(), p.lastKnownGood()
+	if s == nil || f == nil {
+		return
+	}
+	f.update(func(want *content) { want.read = latest(want.read, s.Read.At) })
+	waitFor(p.log, []<-chan struct{}{f.written()})
+}
+
+// latest returns the later of two times.
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// Files returns the state of the files, in the order of Config.Files; nil for a file without a path.
+func (p *Publisher) Files() []*FileStatus {
+	all := make([]*FileStatus, len(p.files))
+	for i, f := range p.files {
+		all[i] = f.status()
+	}
+	return all
+}

@@ -1,0 +1,168 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/table"
+)
+
+// BudgetConfig configures a Budget.
+type BudgetConfig struct {
+	Sink Sink
+	// Limit is how long a lazy change may wait. It must be positive.
+	Limit    time.Duration
+	Logger   *slog.Logger          // nil means no log
+	Registry prometheus.Registerer // nil means no metrics
+}
+
+// Budget is a [Sink] before another one that reduces the number of changes for proxies. A proxy that receives one changed route parses the
+// whole table and rebuilds its matcher, so constant changes of endpoints keep every proxy busy. Most of these changes can wait: a
+// route that already has endpoints does not suffer if one more arrives half a minute later.
+//
+// A change is lazy if it only adds endpoints to routes that already have some. It waits, together with other lazy changes, until
+// the limit has passed since the first of them. Every other change is urgent: an endpoint was removed or is no longer ready, a
+// route loses its last endpoint or gets its first, or a team changed an object. An urgent change is served at once, together with
+// the lazy changes that wait.
+//
+// A waiting table has passed the guard, so the last-known-good file has it, and a restarted process serves it at once. While a
+// table waits, the cache knows that the served table is not the newest content of the source (table.Read.Waiting). A client
+// that received the newer one from another replica therefore keeps it: guarantee Monotonic.
+//
+// It is safe for concurrent use.
+type Budget struct {
+	cfg          BudgetConfig
+	log          *slog.Logger
+	urgent, lazy prometheus.Counter
+	timer        *time.Timer // fires when the waiting table is due
+
+	mu      sync.Mutex
+	served  *table.Table // the table that the sink serves; nil if there is none, or if no read has confirmed it
+	waiting *table.Table // nil if no table waits
+	due     time.Time    // when waiting must be served
+}
+
+// NewBudget checks the configuration. It starts no goroutine; see [Budget.Run].
+func NewBudget(cfg BudgetConfig) (*Budget, error) {
+	if cfg.Sink == nil {
+		return nil, errors.New("budget: no sink")
+	}
+	if cfg.Limit <= 0 {
+		return nil, errors.New("budget: the limit must be positive")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	changes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "routesrv_budget_changes_total",
+		Help: "Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --change-budget.",
+	}, []string{"kind"})
+	b := &Budget{
+		cfg: cfg, log: cfg.Logger.With("component", "budget"), timer: time.NewTimer(cfg.Limit),
+		urgent: changes.WithLabelValues("urgent"), lazy: changes.WithLabelValues("lazy"),
+	}
+	b.timer.Stop()
+	if cfg.Registry != nil {
+		cfg.Registry.MustRegister(changes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "routesrv_budget_waiting",
+			Help: "1 while a table waits because it only adds endpoints, else 0.",
+		}, b.waits))
+	}
+	return b, nil
+}
+
+// Restore serves a table from the last-known-good file. The first table of a read is then served at once, whatever it changes.
+func (b *Budget) Restore(t *table.Table, read time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.served, b.waiting = nil, nil
+	b.cfg.Sink.Restore(t, read)
+}
+
+// Publish serves an accepted table at once.
+func (b *Budget) Publish(t *table.Table) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.served, b.waiting = t, nil
+	b.cfg.Sink.Publish(t)
+}
+
+// Begin reports the start of a read. Call the returned function with its result.
+func (b *Budget) Begin() (end func(t *table.Table, r table.Read)) {
+	inner := b.cfg.Sink.Begin()
+	return func(t *table.Table, r table.Read) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch {
+		case t == nil:
+		case r.Stale || b.served == nil || t.Equal(b.served): // Equal compares blocks, because a waiting table is not hashed
+			b.served, b.waiting = t, nil // what waited, if anything, was undone
+		case b.mayWait(t):
+			b.wait(t)
+			r.Waiting, r.Live = true, false
+			t = nil
+		default:
+			b.urgent.Inc()
+			b.served, b.waiting = t, nil
+		}
+		inner(t, r)
+	}
+}
+
+// mayWait reports whether a table may wait.
+func (b *Budget) mayWait(t *table.Table) bool {
+	return b.waiting != nil && b.waiting.Equal(t) || onlyAddsEndpoints(b.served.Routes(), t.Routes())
+}
+
+// wait makes a table wait until it is due: with those that wait already, or for the limit.
+func (b *Budget) wait(t *table.Table) {
+	if b.waiting == nil {
+		b.due = time.Now().Add(b.cfg.Limit)
+		b.timer.Reset(b.cfg.Limit)
+	}
+	if b.waiting == nil || !b.waiting.Equal(t) {
+		b.lazy.Inc()
+	}
+	b.waiting = t
+}
+
+// Run serves waiting tables when they are due, until ctx ends. A table that then still waits is served after the next start: the
+// last-known-good file has it.
+func (b *Budget) Run(ctx context.Context) {
+	defer b.timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.timer.C:
+			b.serveDue()
+		}
+	}
+}
+
+// serveDue serves the waiting table, unless the timer was that of an earlier one.
+func (b *Budget) serveDue() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting == nil || time.Now().Before(b.due) {
+		return
+	}
+	b.log.Debug("lazy changes have waited for long enough", "limit", b.cfg.Limit)
+	b.served, b.waiting = b.waiting, nil
+	b.cfg.Sink.Publish(b.served)
+}
+
+// waits is 1 while a table waits.
+func (b *Budget) waits() float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting == nil {
+		return 0
+	}
+	return 1
+}

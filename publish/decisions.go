@@ -1,0 +1,220 @@
+package publish
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Decision is a step concerning a suspicious table, or kept objects.
+type Decision struct {
+	Time   time.Time    `json:"time"`
+	What   string       `json:"what"`   // one of DecidedHeld, DecidedReleased and DecidedAccepted
+	Digest table.Digest `json:"digest"` // of the table: the held one, or the one that was published
+	// Objects are the kept objects, in words; empty for a table.
+	Objects string     `json:"objects,omitempty"`
+	Reason  guard.Code `json:"reason,omitempty"` // why the table or the objects were held
+	// By and Why are the words of the operator who accepted the table.
+	By  string `json:"by,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// The decisions. A hold that ends because the source shows a table that is fine is not one.
+const (
+	DecidedHeld     = "held"     // a table was held back, or objects were kept
+	DecidedReleased = "released" // that ended by time: every read agreed
+	DecidedAccepted = "accepted" // that ended because an operator accepted it
+)
+
+// decided reports a decision.
+func (p *Publisher) decided(what string, d table.Digest, objects string, reason guard.Code, a guard.Acceptance) {
+	decide(p.cfg.Decided, what, d, objects, reason, a)
+}
+
+func decide(tell func(Decision), what string, d table.Digest, objects string, reason guard.Code, a guard.Acceptance) {
+	if tell != nil {
+		tell(Decision{time.Now().UTC(), what, d, objects, reason, a.By, a.Why})
+	}
+}
+
+const (
+	// DecisionsFile is the name of the record of decisions in a state folder.
+	DecisionsFile = "decisions.jsonl"
+	// ShownDecisions is how many decisions /status shows.
+	ShownDecisions = 20
+
+	maxDecisions     = 500     // in memory and in the file
+	maxDecisionsFile = 8 << 20 // more than that many need
+	decisionsWait    = 5 * time.Second
+)
+
+// LogDecisionsFailed says that the record of decisions could not be read or written. Nothing else depends on it.
+const LogDecisionsFailed = "file of decisions"
+
+// Decisions is the record of the last decisions. A file has one JSON object a line, in the order of the decisions; [Decisions.Append]
+// never waits for it and never fails: a goroutine that runs while there is something to write replaces the whole file (package
+// durable), which is small. Texts are made printable and truncated, so that they cannot break a line or affect a terminal.
+//
+// It is a record, not a proof: the names are not verified, and everyone with write access to the folder can change the file.
+// All methods are safe for concurrent use.
+type Decisions struct {
+	store *durable.Store // nil without a folder
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	list    []Decision    // newest last
+	changed bool          // the list is to be written
+	idle    chan struct{} // closed when nothing is left to write; nil while nothing is being written
+}
+
+// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, decisions are kept in
+// memory only. Errors are logged.
+func OpenDecisions(folder string, log *slog.Logger) *Decisions {
+	d := &Decisions{log: log}
+	if folder == "" {
+		return d
+	}
+	d.store = durable.NewStore(filepath.Join(folder, DecisionsFile))
+	_, troubles := d.store.Load(maxDecisionsFile, func(r io.Reader, _ int64) error {
+		data, err := io.ReadAll(r)
+		d.list = parseDecisions(data)
+		return err
+	})
+	for _, t := range troubles {
+		if !errors.Is(t.Err, syscall.ENOTDIR) { // that of the last-known-good file reports the folder
+			log.Error(LogDecisionsFailed, "path", t.Path, "error", t.Err, "kept_as", t.KeptAs)
+		}
+	}
+	return d
+}
+
+// parseDecisions reads the lines of a file, and skips those that are not decisions.
+func parseDecisions(data []byte) (list []Decision) {
+	for line := range bytes.Lines(data) {
+		var d Decision
+		if json.Unmarshal(line, &d) == nil && d.What != "" {
+			list = append(list, d.clean())
+		}
+	}
+	return list[max(0, len(list)-maxDecisions):]
+}
+
+// Append records a decision. It returns at once.
+func (d *Decisions) Append(e Decision) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, e.clean())
+	d.list = d.list[max(0, len(d.list)-maxDecisions):]
+	if d.store == nil {
+		return
+	}
+	d.changed = true
+	if d.idle == nil {
+		d.idle = make(chan struct{})
+		go d.write()
+	}
+}
+
+// write replaces the file until it has the list.
+func (d *Decisions) write() {
+	for {
+		d.mu.Lock()
+		if !d.changed {
+			close(d.idle)
+			d.idle = nil
+			d.mu.Unlock()
+			return
+		}
+		list := slices.Clone(d.list)
+		d.changed = false
+		d.mu.Unlock()
+		if err := d.store.Write(func(w io.Writer) error { return writeDecisions(w, list) }); err != nil {
+			d.log.Error(LogDecisionsFailed, "path", d.store.Path(), "error", err)
+		}
+	}
+}
+
+func writeDecisions(w io.Writer, list []Decision) error {
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
+	enc.SetEscapeHTML(false)
+	for _, e := range list {
+		if err := enc.Encode(e); err != nil {
+			return fmt.Errorf("decision of %s: %w", e.Digest, err)
+		}
+	}
+	_, err := w.Write(lines.Bytes())
+	return err
+}
+
+// Last returns up to n decisions, newest first.
+func (d *Decisions) Last(n int) []Decision {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := slices.Clone(d.list[max(0, len(d.list)-n):])
+	slices.Reverse(last)
+	return last
+}
+
+// Close waits some seconds for a write in progress. Call it when the process ends.
+func (d *Decisions) Close() {
+	d.mu.Lock()
+	idle := d.idle
+	d.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-time.After(decisionsWait):
+		d.log.Error(LogDecisionsFailed, "path", d.store.Path(), "error", "the disk takes too long")
+	}
+}
+
+// Limits of texts, in characters.
+const (
+	maxDecisionName = 100 // of What and Reason
+	maxDecisionBy   = 200
+	maxDecisionText = 1000
+)
+
+// clean returns the decision in a form that reads back unchanged.
+func (e Decision) clean() Decision {
+	e.What = printable(e.What, maxDecisionName)
+	e.Reason = guard.Code(printable(string(e.Reason), maxDecisionName))
+	e.Objects = printable(e.Objects, maxDecisionText)
+	e.By, e.Why = printable(e.By, maxDecisionBy), printable(e.Why, maxDecisionText)
+	e.Time = e.Time.UTC().Truncate(time.Millisecond)
+	if y := e.Time.Year(); y < 1 || y > 9999 { // JSON allows no other years
+		e.Time = time.Time{}
+	}
+	return e
+}
+
+// printable replaces unprintable characters and truncates the text.
+func printable(s string, limit int) string {
+	if s = strings.ToValidUTF8(s, "\ufffd"); utf8.RuneCountInString(s) > limit {
+		s = string([]rune(s)[:limit-1]) + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\ufffd'
+	}, s)
+}

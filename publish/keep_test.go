@@ -1,0 +1,528 @@
+package publish_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/table"
+)
+
+// cluster has objects by name, and a Publisher that is offered each change of them.
+type cluster struct {
+	t         *testing.T
+	publisher *publish.Publisher
+	compiler  *poller.Compiler
+	before    *table.Table
+	revision  uint64
+
+	ingresses map[string]*kube.Ingress // by NAMESPACE/NAME
+	groups    map[string]*kube.RouteGroup
+	services  map[string]*kube.Service
+	pods      map[string]*kube.EndpointSlice
+}
+
+// newCluster has twenty Ingresses of the namespace shop and ten of the namespace team, each with a service and a pod, and a RouteGroup.
+func newCluster(t *testing.T, cfg publish.Config) *cluster {
+	t.Helper()
+	c := &cluster{
+		t: t, ingresses: make(map[string]*kube.Ingress), groups: make(map[string]*kube.RouteGroup),
+		services: make(map[string]*kube.Service), pods: make(map[string]*kube.EndpointSlice),
+	}
+	for i := range 20 {
+		c.add("shop", fmt.Sprintf("app-%02d", i), fmt.Sprintf("10.1.0.%d", i+1))
+	}
+	for i := range 10 {
+		c.add("team", fmt.Sprintf("app-%02d", i), fmt.Sprintf("10.2.0.%d", i+1))
+	}
+	c.group("team", "group", "/a")
+	c.start(cfg)
+	return c
+}
+
+// start begins with a new process.
+func (c *cluster) start(cfg publish.Config) {
+	c.t.Helper()
+	var err error
+	if c.compiler, err = poller.NewCompiler(rules.Options{EndpointSlices: true}, nil, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	cfg.Builder = c.compiler
+	if cfg.Sink == nil {
+		cfg.Sink = publish.Each(func(*table.Table) {})
+	}
+	if c.publisher, err = publish.New(cfg); err != nil {
+		c.t.Fatal(err)
+	}
+	c.before = nil
+	c.publisher.Boot(1<<20, nil)
+}
+
+func (c *cluster) add(namespace, name, pod string) {
+	c.ingress(namespace, name, name+"."+namespace+".example.org", name)
+	c.services[namespace+"/"+name] = &kube.Service{
+		Namespace: namespace, Name: name, Type: "ClusterIP", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(8080)}},
+	}
+	c.pod(namespace, name, pod)
+}
+
+func (c *cluster) ingress(namespace, name, host, service string) {
+	c.ingresses[namespace+"/"+name] = &kube.Ingress{
+		Meta: kube.Meta{Namespace: namespace, Name: name, Changed: "2026-11-23T12:03:00Z kubectl"},
+		Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{Host: host, HTTP: true, Paths: []kube.IngressPath{{
+			Path: "/", PathType: "Prefix", Backend: &kube.IngressBackend{Service: service, PortNumber: 80},
+		}}}}},
+	}
+}
+
+func (c *cluster) group(namespace, name, path string) {
+	c.groups[namespace+"/"+name] = &kube.RouteGroup{Meta: kube.Meta{Namespace: namespace, Name: name}, Spec: &kube.RouteGroupSpec{
+		Hosts: []string{name + ".example.org"}, Backends: []*kube.RouteGroupBackend{{Name: "n", Type: "network", Address: "http://n.example.org"}},
+		DefaultBackends: []*kube.BackendReference{{BackendName: "n", Weight: 1}}, Routes: []*kube.RouteSpec{{PathSubtree: path}},
+	}}
+}
+
+// pod gives a service one pod, or none.
+func (c *cluster) pod(namespace, name, address string) {
+	s := &kube.EndpointSlice{
+		Namespace: namespace, Name: name + "-1", Service: name, Ports: []kube.EndpointPort{{Port: 8080, Protocol: "TCP"}},
+	}
+	if address != "" {
+		s.Endpoints = []kube.SliceEndpoint{{Address: address, Ready: true}}
+	}
+	c.pods[namespace+"/"+name] = s
+}
+
+// remove deletes Ingresses.
+func (c *cluster) remove(namespace string, from, to int) {
+	for i := from; i < to; i++ {
+		delete(c.ingresses, fmt.Sprintf("%s/app-%02d", namespace, i))
+	}
+}
+
+func valuesOf[T any](m map[string]T) (all []T) {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		all = append(all, m[k])
+	}
+	return all
+}
+
+// read offers what the cluster has.
+func (c *cluster) read() publish.Outcome {
+	c.t.Helper()
+	c.revision++
+	s := &kube.Snapshot{Revision: kube.Revision(c.revision)}
+	s.Ingresses, s.RouteGroups, s.Services, s.EndpointSlices = valuesOf(c.ingresses), valuesOf(c.groups), valuesOf(c.services), valuesOf(c.pods)
+	routes := c.compiler.Compile(s)
+	if c.before == nil {
+		c.before = table.Of(routes, c.revision, time.Now())
+	} else {
+		c.before = c.before.Next(routes, c.revision, time.Now())
+	}
+	return c.publisher.Begin().Offer(publish.Candidate{
+		Table: c.before, Snapshot: s, Read: table.Read{Oldest: c.revision, Newest: c.revision, At: time.Now()},
+	})
+}
+
+// keeps expects these objects to be kept, and no others.
+func (c *cluster) keeps(when string, want ...string) {
+	c.t.Helper()
+	var got []string
+	for _, k := range c.publisher.Kept() {
+		got = append(got, k.Ref.String())
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		c.t.Errorf("%s: kept are %q, want %q", when, got, want)
+	}
+	if held := c.publisher.State().Held; held != (len(want) > 0) {
+		c.t.Errorf("%s: held is %v with %d kept objects", when, held, len(want))
+	}
+}
+
+// serves expects texts in the served table, or not if they begin with "!".
+func (c *cluster) serves(when string, texts ...string) {
+	c.t.Helper()
+	body := string(c.publisher.Table().Text())
+	for _, text := range texts {
+		text, not := strings.CutPrefix(text, "!")
+		if strings.Contains(body, text) == not {
+			c.t.Errorf("%s: %q in the served table is %v:\n%s", when, text, not, body)
+		}
+	}
+}
+
+func apps(kind, namespace string, from, to int) (all []string) {
+	for i := from; i < to; i++ {
+		all = append(all, fmt.Sprintf("%s %s/app-%02d", kind, namespace, i))
+	}
+	return all
+}
+
+// While the Ingresses of one team are kept, everything that others do is served with the next read, and each Ingress that comes back is
+// released by itself.
+func TestOneTeamsAccidentDelaysNobody(t *testing.T) {
+	c := newCluster(t, publish.Config{})
+	c.read()
+	all := valuesOf(c.ingresses)[:20]
+	c.remove("shop", 0, 20)
+	c.read()
+	c.keeps("all of a team are deleted", apps("Ingress", "shop", 0, 20)...)
+	c.serves("all of a team are deleted", "shop__app_00__", "shop__app_19__")
+
+	c.add("team", "fresh", "10.2.1.1")
+	c.group("team", "group", "/changed")
+	c.pod("shop", "app-03", "10.1.1.3")
+	c.remove("team", 9, 10)
+	c.read()
+	c.serves("what others do", "team__fresh__", "/changed", "http://10.1.1.3:8080", "!team__app_09__", "shop__app_03__")
+	c.keeps("what others do", apps("Ingress", "shop", 0, 20)...)
+
+	for i, ing := range all {
+		again := *ing
+		c.ingresses["shop/"+ing.Name] = &again
+		c.read()
+		c.keeps("a restore in steps", apps("Ingress", "shop", i+1, 20)...)
+		c.serves("a restore in steps", "shop__app_00__", "shop__app_19__")
+	}
+	if got := c.publisher.Table(); !got.Equal(c.before) {
+		t.Errorf("after the restore the table is\n%s\nwant\n%s", got.Text(), c.before.Text())
+	}
+}
+
+// An acceptance is of all kept objects, of a namespace, or of single ones.
+func TestAcceptanceOfSomeObjects(t *testing.T) {
+	c := newCluster(t, publish.Config{})
+	c.read()
+	c.remove("shop", 0, 20)
+	c.remove("team", 0, 5)
+	c.read()
+	list := c.publisher.State().Digest
+	c.keeps("before", slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))...)
+
+	for _, tt := range []struct {
+		name   string
+		accept guard.Acceptance
+		err    error
+		kept   []string
+		serves []string
+	}{
+		{name: "nothing named", err: guard.ErrNoDigest, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{name: "another list", accept: guard.Acceptance{Digest: table.Digest{1}}, err: guard.ErrNotHeld, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{name: "nobody's", accept: guard.Acceptance{Digest: list, Namespaces: []string{"other"}}, err: publish.ErrNotKept, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{
+			name: "one object", accept: guard.Acceptance{Digest: list, Objects: []kube.Ref{{Kind: kube.KindIngress, Namespace: "shop", Name: "app-00"}}},
+			kept: slices.Concat(apps("Ingress", "shop", 1, 20), apps("Ingress", "team", 0, 5)), serves: []string{"!shop__app_00__", "shop__app_01__"},
+		},
+		{
+			name: "a namespace", accept: guard.Acceptance{Digest: list, Namespaces: []string{"shop"}},
+			kept: apps("Ingress", "team", 0, 5), serves: []string{"!shop__app", "team__app_00__"},
+		},
+		{name: "the rest", accept: guard.Acceptance{Digest: list}, serves: []string{"!team__app_00__", "team__app_05__"}},
+	} {
+		_, err := c.publisher.Accept(tt.accept)
+		if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
+			t.Errorf("%s: error %v, want %v", tt.name, err, tt.err)
+		}
+		c.keeps(tt.name, tt.kept...)
+		c.serves(tt.name, tt.serves...)
+		c.read() // the next read changes nothing
+		c.keeps(tt.name+", a read later", tt.kept...)
+		c.serves(tt.name+", a read later", tt.serves...)
+	}
+}
+
+// A team that gives its Ingresses other names answers the same requests: nothing is lost.
+func TestRequestsThatOthersAnswerNeedNoKeeping(t *testing.T) {
+	c := newCluster(t, publish.Config{})
+	c.read()
+	c.remove("shop", 0, 20)
+	c.read()
+	c.keeps("deleted", apps("Ingress", "shop", 0, 20)...)
+	for i := range 10 {
+		c.ingress("shop", fmt.Sprintf("renamed-%02d", i), fmt.Sprintf("app-%02d.shop.example.org", i), fmt.Sprintf("app-%02d", i))
+	}
+	c.read()
+	c.keeps("half of them has new names", apps("Ingress", "shop", 10, 20)...)
+	c.serves("half of them has new names", "shop__renamed_00__", "!shop__app_00__", "shop__app_10__")
+}
+
+// Time releases kept objects after an hour, ten minutes after nearly all came back, and never while no route of any object is left.
+func TestTimeReleasesKeptObjects(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		wait  time.Duration
+		still bool
+		loses func(*cluster)
+		later func(*cluster)
+	}{
+		{name: "before an hour", wait: time.Hour - time.Minute, still: true, loses: func(c *cluster) { c.remove("shop", 0, 20) }},
+		{name: "after an hour", wait: time.Hour, loses: func(c *cluster) { c.remove("shop", 0, 20) }},
+		{name: "nothing is left", wait: 24 * time.Hour, still: true, loses: func(c *cluster) { clear(c.ingresses); clear(c.groups) }},
+		{
+			name: "nearly all is back", wait: 10 * time.Minute, loses: func(c *cluster) { c.remove("shop", 0, 20) },
+			later: func(c *cluster) { c.restore("shop", 0, 19) },
+		},
+		{
+			name: "half is back", wait: 50 * time.Minute, still: true, loses: func(c *cluster) { c.remove("shop", 0, 20) },
+			later: func(c *cluster) { c.restore("shop", 0, 10) },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, publish.Config{})
+				c.read()
+				tt.loses(c)
+				c.read()
+				if tt.later != nil {
+					time.Sleep(30 * time.Minute)
+					tt.later(c)
+					c.read()
+				}
+				time.Sleep(tt.wait)
+				c.read()
+				c.read()
+				if kept := len(c.publisher.Kept()); kept > 0 != tt.still {
+					t.Errorf("%d objects are kept", kept)
+				}
+				if !tt.still && !c.publisher.Table().Equal(c.before) {
+					t.Error("what is served is not the newest table")
+				}
+			})
+		})
+	}
+}
+
+func (c *cluster) restore(namespace string, from, to int) {
+	for i := from; i < to; i++ {
+		name := fmt.Sprintf("app-%02d", i)
+		c.ingress(namespace, name, name+"."+namespace+".example.org", name)
+	}
+}
+
+// Services that lost their endpoints are kept one by one, without addresses that another tenant has by now; so are the services that
+// kept Ingresses need.
+func TestServicesAreKept(t *testing.T) {
+	c := newCluster(t, publish.Config{})
+	for i := range 20 { // more requests with endpoints: fewer than 20 are no accident
+		c.add("more", fmt.Sprintf("app-%02d", i), fmt.Sprintf("10.3.0.%d", i+1))
+	}
+	c.read()
+	for i := range 20 {
+		c.pod("shop", fmt.Sprintf("app-%02d", i), "")
+		c.pod("more", fmt.Sprintf("app-%02d", i), "")
+	}
+	c.read()
+	c.keeps("no pods", slices.Concat(apps("Service", "shop", 0, 20), apps("Service", "more", 0, 20))...)
+	c.serves("no pods", "http://10.1.0.1:8080", "http://10.3.0.20:8080", "!no endpoints")
+
+	c.pod("team", "app-00", "10.1.0.1") // the address of a pod of shop/app-00
+	c.pod("shop", "app-01", "10.1.1.1")
+	c.read()
+	c.serves("a reused address", "http://10.1.1.1:8080")
+	for line := range strings.Lines(string(c.publisher.Table().Text())) {
+		if strings.Contains(line, "shop__app_00__") && strings.Contains(line, "10.1.0.1") {
+			t.Errorf("the address of another tenant's pod is served: %s", line)
+		}
+	}
+	c.keeps("one is back", slices.Concat(apps("Service", "shop", 0, 1), apps("Service", "shop", 2, 20), apps("Service", "more", 0, 20))...)
+
+	d := newCluster(t, publish.Config{})
+	d.read()
+	d.remove("shop", 0, 20)
+	d.read()
+	delete(d.services, "shop/app-04")
+	d.pod("shop", "app-05", "")
+	d.read()
+	d.keeps("services of kept Ingresses", slices.Concat(apps("Ingress", "shop", 0, 20), apps("Service", "shop", 4, 6))...)
+	d.serves("services of kept Ingresses", "http://10.1.0.5:8080", "http://10.1.0.6:8080")
+}
+
+// Objects that make a table larger than its ceiling are not served yet; all others are.
+func TestGrowthKeepsWhatGrew(t *testing.T) {
+	c := newCluster(t, publish.Config{Guard: guard.Config{MaxRoutes: 35}})
+	c.read()
+	for i := range 10 {
+		c.add("flood", fmt.Sprintf("app-%02d", i), fmt.Sprintf("10.5.0.%d", i+1))
+	}
+	c.pod("shop", "app-00", "10.1.1.1")
+	c.read()
+	c.keeps("a flood", apps("Ingress", "flood", 0, 10)...)
+	c.serves("a flood", "!flood__app", "http://10.1.1.1:8080")
+	for _, k := range c.publisher.Kept() {
+		if k.Served() != "nothing yet" || k.Waits() != "its newest version" || k.Reason != guard.TooManyRoutes {
+			t.Errorf("%s: served %s, %s waits, because of %s", k.Ref, k.Served(), k.Waits(), k.Reason)
+		}
+	}
+	c.remove("flood", 0, 8)
+	c.read()
+	c.keeps("the flood recedes")
+	c.serves("the flood recedes", "flood__app_09__")
+}
+
+// Kept objects and what is served of them are on disk before the table is, only for the user of the process, and a new process goes on.
+func TestKeptObjectsAreOnDisk(t *testing.T) {
+	dir := t.TempDir()
+	cfg := publish.Config{Files: []publish.FileConfig{publish.LastKnownGood(dir)}}
+	c := newCluster(t, cfg)
+	c.read()
+	c.remove("shop", 0, 20)
+	c.pod("shop", "app-00", "")
+	c.read()
+	c.publisher.Flush()
+	path := filepath.Join(dir, "table.eskip.state")
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("%v, error %v, want a file of mode 0600", info, err)
+	}
+	was := c.publisher.Kept()
+
+	c.start(cfg)
+	c.pod("shop", "app-01", "10.1.1.1")
+	c.read()
+	c.keeps("after a restart", append(apps("Ingress", "shop", 0, 20), "Service shop/app-00")...)
+	c.serves("after a restart", "http://10.1.0.1:8080", "http://10.1.1.1:8080", "shop__app_19__")
+	for i, k := range c.publisher.Kept() {
+		if !k.Since.Equal(was[i].Since) || k.Reason != was[i].Reason || k.By != "guard" {
+			t.Errorf("%s is kept since %v because of %s, and was since %v because of %s", k.Ref, k.Since, k.Reason, was[i].Since, was[i].Reason)
+		}
+	}
+	c.restore("shop", 0, 20)
+	c.pod("shop", "app-00", "10.1.0.1")
+	c.read()
+	c.keeps("all is back")
+	c.publisher.Flush()
+	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), `"kept"`) {
+		t.Errorf("after that the file is %q, error %v", text, err)
+	}
+}
+
+// A damaged file of kept objects is reported and not used; somebody else's file stays.
+func TestUnusableFilesOfKeptObjects(t *testing.T) {
+	for name, content := range map[string]string{
+		"torn":   "// routesrv state of the last-known-good file, version 1\n{\"kept\":[{\"kind\":\"Ingress\",",
+		"wrong":  "// routesrv state of the last-known-good file, version 1\n{\"kept\":[{\"kind\":\"Ingress\",\"namespace\":\"a\",\"name\":\"b\",\"reason\":\"unknown\"}]}\n",
+		"others": "a poem\n",
+		"empty":  "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			cfg := publish.Config{Files: []publish.FileConfig{publish.LastKnownGood(dir)}}
+			c := newCluster(t, cfg)
+			c.read()
+			c.publisher.Flush()
+			path := filepath.Join(dir, "table.eskip.state")
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c.start(cfg)
+			c.read()
+			c.keeps("with an unusable file")
+			c.remove("shop", 0, 20)
+			c.read()
+			c.keeps("later", apps("Ingress", "shop", 0, 20)...)
+			c.publisher.Flush()
+			text, err := os.ReadFile(path)
+			if ours := strings.HasPrefix(string(text), "// routesrv state"); err != nil || ours != strings.HasPrefix(content, "//") {
+				t.Errorf("afterwards the file is %.60q, error %v", text, err)
+			}
+		})
+	}
+}
+
+// FuzzDecodeKept reads any text, and what it accepts it writes and reads as the same.
+func FuzzDecodeKept(f *testing.F) {
+	f.Add(`[]`)
+	f.Add(`[{"kind":"Ingress","namespace":"a","name":"b","reason":"empty","since":"2026-11-23T12:00:00Z","ingress":{"Namespace":"a","Name":"b"}}]`)
+	f.Add(`[{"kind":"Service","namespace":"a","name":"b","reason":"backends_lost","since":"2026-11-23T12:00:00Z","service":{"Service":{"Namespace":"a","Name":"b"}}}]`)
+	f.Add(`[null]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := publish.DecodeKept([]byte(text))
+		if err != nil {
+			return
+		}
+		again, err := publish.EncodeKept(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := publish.DecodeKept(again)
+		if err != nil || len(back) != len(list) {
+			t.Fatalf("%d objects read back as %d, %v:\n%s", len(list), len(back), err, again)
+		}
+	})
+}
+
+// What came back before a restart still counts: a restore that takes longer than an hour is not cut off by one.
+func TestTheTimeOfARestoreOutlivesTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := publish.Config{Files: []publish.FileConfig{publish.LastKnownGood(t.TempDir())}}
+		c := newCluster(t, cfg)
+		c.read()
+		c.remove("shop", 0, 20)
+		c.read()
+		time.Sleep(50 * time.Minute)
+		c.restore("shop", 0, 5)
+		c.read()
+		c.publisher.Flush()
+		time.Sleep(20 * time.Minute)
+		c.start(cfg)
+		for range 3 {
+			c.read()
+			c.keeps("seventy minutes after the loss", apps("Ingress", "shop", 5, 20)...)
+		}
+		time.Sleep(41 * time.Minute)
+		c.read()
+		c.keeps("an hour after the last one came back")
+	})
+}
+
+// Whoever looks between two reads, or in the middle of one, sees that objects are kept: a scrape that sees nothing would start the time of
+// an alert again.
+func TestWhatIsKeptShowsDuringReadsToo(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	var c *cluster
+	looks, keeping := 0, false
+	c = newCluster(t, publish.Config{Metrics: publish.NewMetrics(registry, "routesrv"), Sink: publish.Each(func(*table.Table) {
+		if !keeping {
+			return
+		}
+		looks++
+		const want = "# HELP routesrv_guard_held 1 while the guard holds back a table or keeps objects, else 0.\n# TYPE routesrv_guard_held gauge\nroutesrv_guard_held 1\n"
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "routesrv_guard_held"); err != nil {
+			t.Error(err)
+		}
+		if c.publisher.Held() == nil {
+			t.Error("nothing is held")
+		}
+	})})
+	c.read()
+	c.remove("shop", 0, 20)
+	c.read()
+	keeping = true
+	for i := range 3 {
+		c.pod("team", "app-00", fmt.Sprintf("10.2.1.%d", i))
+		c.read()
+	}
+	if looks != 3 {
+		t.Errorf("the sink was called %d times, want 3", looks)
+	}
+}

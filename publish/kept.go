@@ -1,0 +1,237 @@
+package publish
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Kept is an object that is served at an earlier version than the newest one: an Ingress, a RouteGroup, or a Service with its endpoints.
+// It is immutable. The file of kept objects, and replicas among each other, use its JSON form.
+type Kept struct {
+	kube.Ref
+	// Reason and Detail say why; By says who keeps it: "guard".
+	Reason guard.Code `json:"reason"`
+	Detail string     `json:"detail"`
+	By     string     `json:"by"`
+	Since  time.Time  `json:"since"`
+	// Until is when time releases it; zero if time does not.
+	Until time.Time `json:"until,omitzero"`
+	// Deleted means that the newest snapshot has no object with the name.
+	Deleted bool `json:"deleted,omitempty"`
+
+	// What is served. All are nil for an object that is not served yet.
+	Ingress    *kube.Ingress        `json:"ingress,omitempty"`
+	RouteGroup *kube.RouteGroup     `json:"routegroup,omitempty"`
+	Service    *compile.KeptService `json:"service,omitempty"`
+
+	// Endless means that the newest table had no routes of objects when the object was kept: time releases it only when nearly all is back.
+	Endless bool `json:"endless,omitempty"`
+}
+
+// keptBy is who keeps objects.
+const keptBy = "guard"
+
+// keptObject returns an Ingress or RouteGroup that is kept as it was; nil if it did not exist.
+func keptObject(ref kube.Ref, was kube.Object, deleted bool) *Kept {
+	k := &Kept{Ref: ref, Deleted: deleted}
+	switch was := was.(type) {
+	case *kube.Ingress:
+		k.Ingress = was
+	case *kube.RouteGroup:
+		k.RouteGroup = was
+	}
+	return k
+}
+
+// object returns the Ingress or RouteGroup that is served; nil for a service, and for an object that is not served.
+func (k *Kept) object() kube.Object {
+	switch {
+	case k.Ingress != nil:
+		return k.Ingress
+	case k.RouteGroup != nil:
+		return k.RouteGroup
+	}
+	return nil
+}
+
+// Served says what is served of the object, in words.
+func (k *Kept) Served() string {
+	switch {
+	case k.Service != nil:
+		return "its last endpoints"
+	case k.Ingress == nil && k.RouteGroup == nil:
+		return "nothing yet"
+	case k.Ingress != nil && k.Ingress.Changed != "":
+		return "as of " + k.Ingress.Changed
+	case k.RouteGroup != nil && k.RouteGroup.Changed != "":
+		return "as of " + k.RouteGroup.Changed
+	}
+	return "as it was"
+}
+
+// Waits says what waits to be served, in words.
+func (k *Kept) Waits() string {
+	switch {
+	case k.Deleted:
+		return "its deletion"
+	case k.Service != nil:
+		return "no endpoints"
+	}
+	return "its newest version"
+}
+
+func (k *Kept) check() error {
+	named := func(kind kube.Kind, r kube.Ref) bool { return k.Kind == kind && r == k.Ref }
+	valid := false
+	switch {
+	case k.Ingress != nil:
+		valid = named(kube.KindIngress, k.Ingress.Ref()) && k.RouteGroup == nil && k.Service == nil
+	case k.RouteGroup != nil:
+		valid = named(kube.KindRouteGroup, k.RouteGroup.Ref()) && k.Service == nil
+	case k.Service != nil:
+		valid = k.Kind == kube.KindService && k.Service.Service != nil && !slices.Contains(k.Service.Slices, nil)
+	default:
+		valid = k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup
+	}
+	if !valid || !slices.Contains(guard.Codes(), k.Reason) || k.Since.IsZero() {
+		return fmt.Errorf("kept object %s is not valid", k.Ref)
+	}
+	return nil
+}
+
+// EncodeKept returns the JSON form of kept objects.
+func EncodeKept(list []*Kept) ([]byte, error) {
+	text, err := json.Marshal(list)
+	if err != nil {
+		return nil, fmt.Errorf("encode kept objects: %w", err)
+	}
+	return text, nil
+}
+
+// DecodeKept reads the JSON form of kept objects. The error names the first one that is not valid.
+func DecodeKept(text []byte) ([]*Kept, error) {
+	var list keptList
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("decode kept objects: %w", err)
+	}
+	seen := make(map[kube.Ref]bool, len(list))
+	for _, k := range list {
+		switch {
+		case k == nil:
+			return nil, errors.New("decode kept objects: null in the list")
+		case seen[k.Ref]:
+			return nil, fmt.Errorf("decode kept objects: %s is listed twice", k.Ref)
+		}
+		seen[k.Ref] = true
+		if err := k.check(); err != nil {
+			return nil, fmt.Errorf("decode kept objects: %w", err)
+		}
+	}
+	return list.sorted(), nil
+}
+
+// keptList are kept objects, sorted. It is immutable.
+type keptList []*Kept
+
+func (l keptList) sorted() keptList {
+	return slices.SortedFunc(slices.Values(l), func(a, b *Kept) int { return a.Ref.Compare(b.Ref) })
+}
+
+func (l keptList) has(r kube.Ref) bool {
+	_, found := slices.BinarySearchFunc(l, r, func(k *Kept, r kube.Ref) int { return k.Ref.Compare(r) })
+	return found
+}
+
+// digest identifies the names in a list. Replicas that keep the same objects have the same digest.
+func (l keptList) digest() table.Digest {
+	h := sha256.New()
+	for _, k := range l {
+		fmt.Fprintf(h, "%s\x00", k.Ref)
+	}
+	return table.Digest(h.Sum(nil))
+}
+
+// since returns when the first object was kept; zero for none.
+func (l keptList) since() (first time.Time) {
+	for _, k := range l {
+		if first.IsZero() || k.Since.Before(first) {
+			first = k.Since
+		}
+	}
+	return first
+}
+
+// names lists some of the objects, for logs.
+func (l keptList) names() string {
+	const some = 5
+	var names []string
+	for _, k := range l[:min(some, len(l))] {
+		names = append(names, k.Ref.String())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(l) - some; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// apply returns the newest snapshot with the kept objects at their versions. Kept services lose the addresses that by now belong to
+// others: the returned list has them without.
+func (l keptList) apply(newest *kube.Snapshot) (*kube.Snapshot, keptList) {
+	if len(l) == 0 {
+		return newest, nil
+	}
+	s := *newest
+	s.Ingresses = exchange(newest.Ingresses, l, kube.KindIngress, func(k *Kept) *kube.Ingress { return k.Ingress })
+	s.RouteGroups = exchange(newest.RouteGroups, l, kube.KindRouteGroup, func(k *Kept) *kube.RouteGroup { return k.RouteGroup })
+	services := make(map[kube.ServiceKey]*compile.KeptService)
+	for _, k := range l {
+		if k.Service != nil {
+			services[kube.ServiceKey{Namespace: k.Namespace, Name: k.Name}] = k.Service
+		}
+	}
+	backends, services := compile.KeepServices(&newest.Backends, services)
+	s.Backends = *backends
+	next := make(keptList, len(l))
+	for i, k := range l {
+		if next[i] = k; k.Service != nil {
+			if now := services[kube.ServiceKey{Namespace: k.Namespace, Name: k.Name}]; now != k.Service {
+				changed := *k
+				changed.Service = now
+				next[i] = &changed
+			}
+		}
+	}
+	return &s, next
+}
+
+// exchange replaces the kept objects of a kind in a list of objects.
+func exchange[T any, P interface {
+	*T
+	kube.Object
+}](list []P, kept keptList, kind kube.Kind, version func(*Kept) P) []P {
+	if !slices.ContainsFunc(kept, func(k *Kept) bool { return k.Kind == kind }) {
+		return list
+	}
+	next := slices.DeleteFunc(slices.Clone(list), func(o P) bool { return kept.has(o.Ref()) })
+	for _, k := range kept {
+		if o := version(k); o != nil {
+			next = append(next, o)
+		}
+	}
+	return next
+}
+
+// newestFirst orders kept objects by when they were kept, for what is shown of all.
+func newestFirst(a, b *Kept) int { return cmp.Or(b.Since.Compare(a.Since), a.Ref.Compare(b.Ref)) }

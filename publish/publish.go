@@ -1,0 +1,395 @@
+// Package publish is the only place that decides which table is served. Producers (package poller, which compiles tables, and
+// package dataplane, which fetches them) offer candidates. A [Publisher] judges each one by the rules of package guard, passes good
+// ones to a [Sink], which is a cache, and keeps the last-known-good file.
+//
+// # An offer
+//
+// A producer calls [Publisher.Begin] before it asks its source, and [Attempt.Offer] with the result. A failed attempt needs no further
+// call. The sink is therefore told when each read begins and ends, in this order, and about acceptances, and nothing else.
+//
+// The Publisher publishes in this order:
+//
+//  1. memory: the sink serves the table;
+//  2. disk: the last-known-good file is replaced. The Publisher waits for the disk for five seconds at most, or not at all
+//     ([FileConfig.Background]);
+//
+// 3. names: a client names the table to servers from now on.
+//
+// A process that dies before step 2 still has the old table after its restart, and names the old table: the file stores no names,
+// which follow from digest and revision, so the two cannot disagree. Failed writes are retried and delay nothing. If the sink or
+// a compiler panics, the served table and its names are the same as before the offer.
+//
+// # Kept objects
+//
+// A candidate that looks like an accident is not published as it is. If it has a snapshot, the Publisher keeps the objects that would be lost,
+// at the versions that are served, and serves everything else of the newest snapshot: see [Kept]. So one team's accident delays no other
+// team (guarantee Live). A kept object is released when it is back, when somebody else answers its requests, by time, or by acceptance. The
+// list is on disk before a table with kept objects is published, and a process that comes after this one goes on with it.
+//
+// Where only tables are known, as on relays and data planes, the guard holds the whole table. So it does on a route server whose objects
+// are unknown: after a restart with a last-known-good file and a loss that happened meanwhile.
+//
+// Before the first table the guard has nothing to compare with, so it passes any table that is not empty. [Publisher.CompareWith] sets
+// the table of another replica for the comparison. If the first table is then held, nothing is served.
+//
+// # Several producers
+//
+// A data plane computes and fetches tables, and its mode decides which it serves. Each producer has its own Publisher, and a [Switch]
+// connects one of them to the single cache: it judges a table of another producer like any other table.
+//
+// A Publisher starts no goroutine except the one that writes a file while there is something to write. All methods are safe for
+// concurrent use.
+package publish
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Messages of the log.
+const (
+	LogTableHeld     = "suspicious table held back"
+	LogKeepPanicked  = "objects cannot be kept one by one because of a defect of routesrv, the guard judges the whole table"
+	LogKept          = "objects are kept at their served versions"
+	LogKeptBack      = "kept objects are back"
+	LogKeptReleased  = "kept objects released"
+	LogTableReleased = "held table released"
+	LogHoldEnded     = "hold ended, the source shows a table that is fine"
+)
+
+// Sink serves tables. Package etagcache implements it.
+type Sink interface {
+	// Restore serves a table that no read has shown yet, as stale. read is the time of the last read of its source.
+	Restore(t *table.Table, read time.Time)
+	// Begin reports that a read of the source begins. The returned function reports its end and is called at most once: t is the
+	// table of the source, or derived from it, and is served from now on. t is nil if the served table stays, because a
+	// suspicious one is held back.
+	Begin() (end func(t *table.Table, r table.Read))
+	// Publish serves an accepted table.
+	Publish(t *table.Table)
+}
+
+// Config configures a Publisher. Only Sink is required.
+type Config struct {
+	Sink  Sink
+	Guard guard.Config
+	// Builder compiles snapshots in which some objects are kept. nil means that a hold keeps the whole table.
+	Builder Builder
+	// Files are kept up to date with the served table. The first one is the last-known-good file, which Boot loads.
+	Files []FileConfig
+	// Decided is told about each hold and its release. It must not block. It may be nil.
+	Decided func(Decision)
+
+	Logger  *slog.Logger // nil means no log
+	Metrics *Metrics     // nil means none
+}
+
+// Publisher decides which table is served. Create it with [New].
+type Publisher struct {
+	cfg   Config
+	log   *slog.Logger
+	guard *guard.Guard
+	files []*file
+	ready chan struct{} // closed when a table is served
+
+	// mu is held while a table is judged and published, by every method that changes the fields below.
+	mu     sync.Mutex
+	served atomic.Pointer[Served]    // nil before the first table
+	held   atomic.Pointer[Candidate] // nil if no table is held
+	keeper keeper                    // guarded by mu
+	shown  atomic.Pointer[shownKept] // the kept objects, for readers
+	// baseline is the table that the first table is compared with; nil if there is none, or once a table is served. Guarded by
+	// mu.
+	baseline *table.Table
+
+	state                sync.Mutex // guards the fields below
+	initialized, updated time.Time
+}
+
+// New checks the configuration. It starts no goroutine and does no I/O. The error names the invalid limit of the guard.
+func New(cfg Config) (*Publisher, error) {
+	judge, err := guard.New(cfg.Guard)
+	if err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil, "routesrv")
+	}
+	publisher := &Publisher{cfg: cfg, log: cfg.Logger, guard: judge, ready: make(chan struct{})}
+	for _, f := range cfg.Files {
+		publisher.files = append(publisher.files, newFile(f, publisher.log, cfg.Metrics))
+	}
+	return publisher, nil
+}
+
+// Restore serves a table that no read of this process has shown, as stale. It does nothing if a table is already served. Call it
+// before the first offer.
+func (p *Publisher) Restore(c Candidate) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.restore(c)
+}
+
+// restore is Restore with mu held.
+func (p *Publisher) restore(c Candidate) {
+	if p.served.Load() != nil {
+		return
+	}
+	p.cfg.Sink.Restore(c.Table, c.Read.At)
+	p.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
+	close(p.ready)
+}
+
+// CompareWith makes the Publisher judge the first table against t, which another replica serves, as if t was served here. It does
+// nothing if a table is already served.
+func (p *Publisher) CompareWith(t *table.Table) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.served.Load() == nil {
+		p.baseline = t
+	}
+}
+
+// Served returns the served candidate, or nil before the first table.
+func (p *Publisher) Served() *Served { return p.served.Load() }
+
+// Table returns the served table, or nil before the first one.
+func (p *Publisher) Table() *table.Table {
+	if s := p.served.Load(); s != nil {
+		return s.Table
+	}
+	return nil
+}
+
+// Held returns the held candidate, or nil.
+func (p *Publisher) Held() *Candidate { return p.held.Load() }
+
+// Ready returns a channel that is closed once a table is served.
+func (p *Publisher) Ready() <-chan struct{} { return p.ready }
+
+// View returns the served and the held candidate. It waits while a table is being published.
+func (p *Publisher) View() View {
+	p.mu.Lock() // not between publishing a table and its names
+	defer p.mu.Unlock()
+	return View{p.served.Load(), p.held.Load()}
+}
+
+// Times returns when the Publisher first served a table that a read had shown, and when it last began to serve a different one. Zero
+// means never.
+func (p *Publisher) Times() (initialized, updated time.Time) {
+	p.state.Lock()
+	defer p.state.Unlock()
+	return p.initialized, p.updated
+}
+
+// note records that a read has shown the served table, and whether that differs from the previous one.
+func (p *Publisher) note(now time.Time, changed bool) {
+	p.state.Lock()
+	defer p.state.Unlock()
+	if p.initialized.IsZero() {
+		p.initialized = now
+	}
+	if changed {
+		p.updated = now
+	}
+}
+
+// Attempt is one attempt to get a table. It must be used by one goroutine only.
+type Attempt struct {
+	publisher *Publisher
+	end       func(*table.Table, table.Read)
+}
+
+// Begin reports that a producer asks its source.
+func (p *Publisher) Begin() *Attempt { return &Attempt{p, p.cfg.Sink.Begin()} }
+
+// Offer offers the result of the attempt. Call it at most once.
+func (a *Attempt) Offer(c Candidate) Outcome {
+	a.publisher.mu.Lock()
+	defer a.publisher.mu.Unlock()
+	return a.offer(c)
+}
+
+// OfferSeen is Offer for a producer that asked for the difference to what it had seen. If the Publisher's state is no longer that one,
+// the result is [Overtaken] and nothing changes.
+func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
+	a.publisher.mu.Lock()
+	defer a.publisher.mu.Unlock()
+	if p := a.publisher; p.served.Load() != seen.Served || p.held.Load() != seen.Held {
+		return Outcome{Result: Overtaken, Now: p.Table()}
+	}
+	return a.offer(c)
+}
+
+// offer judges a candidate and publishes or holds it. Objects that would be lost are kept before. The caller holds mu.
+func (a *Attempt) offer(c Candidate) Outcome {
+	p, now := a.publisher, time.Now()
+	before, newest := p.Table(), c
+	p.keeper.newest = newest
+	c, kept := p.keep(c, now)
+	p.keeper.holding = kept
+	if len(kept.list) > 0 {
+		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, newest.Table
+		c.Read.Backends = !slices.ContainsFunc(kept.list, func(k *Kept) bool { return k.Service == nil })
+	}
+	was, wasHeld := p.guard.Held()
+	beside := before
+	if before == nil {
+		beside = p.baseline
+	}
+	if kept.base != nil {
+		beside = kept.base
+	}
+	verdict := p.guard.Judge(beside, c.Table, now)
+	if !verdict.Publish {
+		p.saveState(p.keeper.list)
+		a.hold(c, verdict, !wasHeld || was.Reason != verdict.Reason)
+		return Outcome{Result: Held, Before: before, Now: p.Table()}
+	}
+	p.endHold(was, wasHeld, verdict, c, len(kept.list) > 0)
+	p.saveState(kept.list) // on disk before the table
+	result := Published
+	if before != nil && before.Equal(c.Table) {
+		result = Unchanged
+		a.confirm(c, now)
+	} else {
+		p.publish(c, now, func() { a.end(c.Table, c.Read) })
+	}
+	p.keeps(kept)
+	return Outcome{Result: result, Before: before, Now: p.Table()}
+}
+
+// hold keeps a candidate back, and serves what can be served of its read. fresh means that the hold begins or has a new reason.
+// The caller holds mu.
+func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
+	p := a.publisher
+	p.held.Store(&c)
+	p.cfg.Metrics.hold(true)
+	counts := p.Table() != nil || p.baseline != nil // otherwise nothing is lost yet: the cluster may be new
+	if counts && fresh {
+		p.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
+		p.decided(DecidedHeld, c.Table.Digest(), "", v.Reason, guard.Acceptance{})
+	}
+	if p.Table() != nil { // otherwise there is no served table to report on
+		read := c.Read
+		read.Held, read.Live, read.Candidate = true, false, nil
+		a.end(nil, read)
+	}
+	if counts && fresh {
+		p.log.Error(LogTableHeld, "reason", string(v.Reason), "detail", v.Detail,
+			"release_at", releaseAt(v.ReleaseAt), "count", c.Table.Len(), "hash", c.Table.Digest().String())
+	}
+}
+
+// releaseAt is when time releases something, for the log.
+func releaseAt(at time.Time) slog.Value {
+	if at.IsZero() {
+		return slog.StringValue("never")
+	}
+	return slog.TimeValue(at)
+}
+
+// endHold drops the held candidate, if any, because the verdict passes the newest table. While objects are kept, the newest read stays the
+// held one for everybody who looks, also in between. The caller holds mu.
+func (p *Publisher) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict, c Candidate, keeps bool) {
+	if !keeps {
+		p.cfg.Metrics.hold(false)
+		p.held.Store(nil)
+	}
+	switch {
+	case v.Reason != "":
+		p.log.Warn(LogTableReleased, "accepted", false, "reason", string(v.Reason), "detail", v.Detail, "since", v.Since)
+		p.decided(DecidedReleased, c.Table.Digest(), "", v.Reason, guard.Acceptance{})
+	case wasHeld && p.Table() != nil:
+		p.log.Info(LogHoldEnded, "reason", string(was.Reason))
+	}
+}
+
+// confirm records that a read showed the served table. The caller holds mu.
+func (a *Attempt) confirm(c Candidate, now time.Time) {
+	p := a.publisher
+	was := p.served.Load()
+	next := &Served{Candidate: c, Committed: was.Committed, Confirmed: now}
+	if next.Table = was.Table; c.Table.Revision() > was.Table.Revision() {
+		next.Table = was.Table.WithRevision(c.Table.Revision())
+	}
+	p.served.Store(next)
+	a.end(next.Table, c.Read)
+	p.note(now, false)
+	if next.Table.Revision() != was.Table.Revision() {
+		p.save(next.Candidate, p.files[:min(1, len(p.files))]) // the file names the table after a restart
+	}
+}
+
+// publish calls serve to serve a candidate, and writes it to the files. The caller holds mu.
+func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
+	before := p.served.Load()
+	next := &Served{Candidate: c, Committed: now, Confirmed: now}
+	unnamed := *next
+	unnamed.Names = nil
+	served := false
+	defer func() {
+		if !served {
+			p.served.Store(before) // the sink panicked
+		}
+	}()
+	p.served.Store(&unnamed)
+	serve()
+	served = true
+	if p.baseline = nil; before == nil {
+		close(p.ready)
+	}
+	p.note(time.Now(), true)
+	p.save(c, p.files)
+	p.served.Store(next)
+}
+
+// Accept publishes what is held at once: a table, which the digest names, or kept objects. The digest of these names their list; objects
+// that were kept later are not accepted. The errors are those of [guard.Guard.Accept], and [ErrNotKept].
+func (p *Publisher) Accept(a guard.Acceptance) (*table.Table, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	verdict, whole := p.guard.Held()
+	if !whole && len(p.keeper.list) > 0 {
+		return p.acceptKept(a, now)
+	}
+	t, err := p.guard.Accept(a, now)
+	if err != nil {
+		return nil, err
+	}
+	p.saveState(p.keeper.holding.list)
+	c := *p.held.Swap(nil)
+	p.cfg.Metrics.hold(false)
+	p.log.Warn(LogTableReleased, "accepted", true, "by", a.By, "why", a.Why, "count", t.Len(), "bytes", t.Bytes(),
+		"hash", t.Digest().String())
+	p.decided(DecidedAccepted, t.Digest(), "", verdict.Reason, a)
+	p.publish(c, now, func() { p.cfg.Sink.Publish(t) })
+	p.keeps(p.keeper.holding)
+	return t, nil
+}
+
+// Comparison returns a consistent view of what is held: held is the held table, or the newest one while objects are kept, or nil; beside
+// is the served table, or before the first one the table of a peer, or nil; and the state.
+func (p *Publisher) Comparison() (beside, held *table.Table, s guard.State) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s = p.State()
+	if c := p.held.Load(); c != nil {
+		held = c.Table
+	}
+	if beside = p.Table(); beside == nil {
+		beside = p.baseline
+	}
+	return beside, held, s
+}

@@ -1,0 +1,110 @@
+package publish_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/routesrv/routesrv/publish"
+)
+
+// readOn makes a Publisher that serves a table from a file, and confirms it every three seconds for as long. It returns the time of the last
+// read, and never flushes: the process is killed.
+func readOn(t *testing.T, path string, routes int, long time.Duration) time.Time {
+	t.Helper()
+	g := filePublisher(t, publish.FileConfig{Path: path})
+	g.Boot(1<<20, nil)
+	var last time.Time
+	for begin := time.Now(); time.Since(begin) <= long; time.Sleep(3 * time.Second) {
+		c := offered(tableOf(t, routes, 10))
+		last = c.Read.At
+		g.Begin().Offer(c)
+		g.Tend()
+		synctest.Wait()
+	}
+	return last
+}
+
+// TestCrashMakesNoTableLookOld: a table that has not changed for an hour was read a moment ago, also for the process after one that
+// was killed, and after that one.
+func TestCrashMakesNoTableLookOld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "table.eskip")
+	synctest.Test(t, func(t *testing.T) {
+		last := readOn(t, path, 3, time.Hour)
+		for range 2 {
+			g := filePublisher(t, publish.FileConfig{Path: path})
+			g.Boot(1<<20, nil)
+			s := g.Served()
+			if s == nil || last.Sub(s.Read.At) > 6*time.Second || s.Read.At.After(last) || !s.Stale {
+				t.Fatalf("restored %+v, want a read at %v", s, last)
+			}
+			if f := g.Files()[0]; !f.LastRead.Equal(s.Read.At) || !f.Written.IsZero() {
+				t.Errorf("status %+v, want the read of the file and no write", f)
+			}
+			time.Sleep(time.Minute) // the source is away
+			g.Tend()
+			synctest.Wait()
+		}
+		if info, err := os.Stat(path + ".state"); err != nil || info.Mode() != 0o600 || info.Size() > 300 {
+			t.Errorf("%v, %v: want a small file for its user", info, err)
+		}
+	})
+}
+
+// between returns what follows a prefix, up to the next quote.
+func between(t *testing.T, text, prefix string) string {
+	t.Helper()
+	_, text, found := strings.Cut(text, prefix)
+	value, _, closed := strings.Cut(text, `"`)
+	if !found || !closed {
+		t.Fatalf("no %s in %q", prefix, text)
+	}
+	return value
+}
+
+// TestTimeOfAnotherTableIsNotUsed: nor one in the future, one that is damaged, or a file of somebody else, which stays.
+func TestTimeOfAnotherTableIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "table.eskip")
+		readOn(t, path, 3, time.Minute)
+		good, err := os.ReadFile(path + ".state")
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, at := between(t, string(good), `"digest":"`), between(t, string(good), `"read":"`)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		year := time.Now().Format("2006")
+		for name, text := range map[string]string{
+			"another table":      strings.Replace(string(good), digest, strings.Repeat("0", 64), 1),
+			"the future":         strings.ReplaceAll(string(good), year, "2999"),
+			"the past":           strings.ReplaceAll(string(good), year, "1999"),
+			"no time":            strings.Replace(string(good), at, "yesterday", 1),
+			"half":               string(good[:len(good)/2]),
+			"of another program": "the only copy\n",
+			"too long":           string(good) + strings.Repeat("x", 5000),
+		} {
+			if err := os.WriteFile(path+".state", []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			g := filePublisher(t, publish.FileConfig{Path: path})
+			g.Boot(1<<20, nil)
+			if s := g.Served(); s == nil || !strings.Contains(string(whole), s.Read.At.UTC().Format(time.RFC3339Nano)) {
+				t.Errorf("%s: restored %+v, want the time in the file itself", name, s)
+			}
+		}
+		if err := os.WriteFile(path+".state", []byte("the only copy\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		readOn(t, path, 3, time.Minute)
+		if got, err := os.ReadFile(path + ".state"); err != nil || string(got) != "the only copy\n" {
+			t.Errorf("the file of another program has %q, %v", got, err)
+		}
+	})
+}

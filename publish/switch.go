@@ -1,0 +1,241 @@
+package publish
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/table"
+)
+
+// LogSwitchHeld means that the tables of another producer are not served yet, because the guard holds the first one back.
+const LogSwitchHeld = "suspicious table held back, the previous producer is still served"
+
+// Offer is the last table of a producer that its Publisher has passed, and the read that showed it.
+type Offer struct {
+	Table *table.Table // nil before the first table
+	Read  table.Read
+}
+
+// SwitchConfig configures a Switch. Sink and Top are required.
+type SwitchConfig struct {
+	Sink Sink
+	// Top returns the highest revision under which the sink has served its table.
+	Top   func() uint64
+	Guard guard.Config // for moves from one producer to another
+	// Lag is how long to wait before accepting a table with a lower revision than the served one: its producer may only lag.
+	Lag time.Duration
+	// Files are kept up to date with the served table. They are written in the background.
+	Files []FileConfig
+	// Decided is told about each hold of a move and its release: see Config.
+	Decided func(Decision)
+	Logger  *slog.Logger // nil means no log
+}
+
+// Switch connects several producers, each with a Publisher, to one sink: it serves the tables of one producer at a time. It judges the
+// move to another producer like any other change of the table, and never moves a client to a lower revision. A Switch is not safe
+// for concurrent use: its owner calls it from one goroutine.
+type Switch struct {
+	cfg   SwitchConfig
+	log   *slog.Logger
+	files []*file
+
+	from  string       // the served producer; empty for none
+	table *table.Table // as its producer made it; nil before the first table
+	// floor is the lowest revision that may be served: the revision of the previous producer's table. It is zero once the
+	// producer is past it.
+	floor uint64
+	last  uint64 // Newest of this producer's last read
+
+	pending *pending // nil unless a move is in progress
+}
+
+// pending is a move to another producer that is in progress.
+type pending struct {
+	since   time.Time
+	guard   *guard.Guard
+	waiting string
+	offer   *table.Table // the latest table
+}
+
+// Pending reports a move to another producer that is in progress.
+type Pending struct {
+	Since   time.Time // time of the producer's first table
+	Waiting string    // why the move was not made at the last read
+	Guard   guard.State
+	Table   *table.Table // of the other producer, as last offered
+}
+
+// NewSwitch returns a Switch. The error names the invalid limit of the guard.
+func NewSwitch(cfg SwitchConfig) (*Switch, error) {
+	if _, err := guard.New(cfg.Guard); err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Switch{cfg: cfg, log: cfg.Logger}
+	for _, f := range cfg.Files {
+		s.files = append(s.files, newFile(f, s.log, NewMetrics(nil, "switch")))
+	}
+	return s, nil
+}
+
+// From returns the served producer; empty for none.
+func (s *Switch) From() string { return s.from }
+
+// Table returns the served table, as its producer made it; nil before the first one.
+func (s *Switch) Table() *table.Table { return s.table }
+
+// Begin reports that a producer, served or not, asks its source.
+func (s *Switch) Begin() (end func(*table.Table, table.Read)) { return s.cfg.Sink.Begin() }
+
+// Restore serves a last-known-good table, marked stale. The next producer is compared with it.
+func (s *Switch) Restore(from string, o Offer) {
+	s.from, s.table, s.floor, s.last = from, o.Table, 0, 0
+	s.cfg.Sink.Restore(o.Table, o.Read.At)
+	s.save()
+}
+
+// Show reports a read of the served producer. t is nil if the served table stays. end is the function that Begin returned for the
+// read.
+func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r table.Read) {
+	floor := s.floor
+	if r.Newest >= s.floor || r.Newest < s.last {
+		s.floor = 0 // the producer is past the previous one, or its source really went back in time
+	}
+	s.last = r.Newest
+	r.Newest = max(r.Newest, s.floor)
+	if s.floor > 0 {
+		r.Oldest = r.Newest // the owner has decided that the client's table is not newer
+	}
+	if t != nil {
+		changed := s.table == nil || !s.table.Equal(t)
+		if s.table = t; changed {
+			s.save()
+		}
+		if t.Revision() < floor {
+			t = t.WithRevision(floor)
+		}
+	}
+	end(t, r)
+}
+
+// Publish serves an accepted table of the served producer.
+func (s *Switch) Publish(t *table.Table) {
+	s.table = t
+	s.save()
+	if t.Revision() < s.floor {
+		t = t.WithRevision(s.floor)
+	}
+	s.cfg.Sink.Publish(t)
+}
+
+// Take moves to another producer with its offer, if nothing speaks against it, and reports whether it did. The owner calls it for
+// each read of the producer that should be served, so that the guard sees all of them.
+func (s *Switch) Take(from string, o Offer) bool {
+	now := time.Now()
+	if s.pending == nil {
+		g, err := guard.New(s.cfg.Guard)
+		if err != nil {
+			s.log.Error("make guard", "error", err) // unexpected: NewSwitch accepted the same limits
+			return false
+		}
+		s.pending = &pending{since: now, guard: g}
+	}
+	s.pending.offer = o.Table
+	if was := s.table; was != nil && was.Digest() != o.Table.Digest() {
+		if o.Table.Revision() < was.Revision() && now.Sub(s.pending.since) < s.cfg.Lag {
+			s.pending.waiting = fmt.Sprintf("the table of revision %d may only lag behind the served one of %d",
+				o.Table.Revision(), was.Revision())
+			return false
+		}
+		before, wasHeld := s.pending.guard.Held()
+		verdict := s.pending.guard.Judge(was, o.Table, now)
+		if !verdict.Publish {
+			reason := "held back by the guard: " + verdict.Detail
+			if !wasHeld || before.Reason != verdict.Reason {
+				decide(s.cfg.Decided, DecidedHeld, o.Table.Digest(), "", verdict.Reason, guard.Acceptance{})
+			}
+			if s.pending.waiting != reason {
+				s.log.Error(LogSwitchHeld, "reason", string(verdict.Reason), "detail", verdict.Detail,
+					"release_at", releaseAt(verdict.ReleaseAt), "hash", o.Table.Digest().String())
+			}
+			s.pending.waiting = reason
+			return false
+		}
+		if verdict.Reason != "" {
+			decide(s.cfg.Decided, DecidedReleased, o.Table.Digest(), "", verdict.Reason, guard.Acceptance{})
+		}
+	}
+	s.move(from, o)
+	return true
+}
+
+// move serves the offer of another producer from now on.
+func (s *Switch) move(from string, o Offer) {
+	s.pending, s.from, s.last, s.floor = nil, from, 0, 0
+	if s.table != nil {
+		s.floor = s.cfg.Top()
+	}
+	s.Show(s.cfg.Sink.Begin(), o.Table, o.Read)
+}
+
+// Abandon drops a move in progress, because another producer is wanted.
+func (s *Switch) Abandon() { s.pending = nil }
+
+// Accept makes a move that the guard holds, to the producer with the offer. The errors are those of [guard.Guard.Accept].
+func (s *Switch) Accept(a guard.Acceptance, from string, read table.Read) (*table.Table, error) {
+	if s.pending == nil {
+		return nil, guard.ErrNothingHeld
+	}
+	verdict, _ := s.pending.guard.Held()
+	t, err := s.pending.guard.Accept(a, time.Now())
+	if err == nil {
+		decide(s.cfg.Decided, DecidedAccepted, t.Digest(), "", verdict.Reason, a)
+		s.move(from, Offer{t, read})
+	}
+	return t, err
+}
+
+// Pending returns the move in progress, or nil.
+func (s *Switch) Pending() *Pending {
+	if s.pending == nil {
+		return nil
+	}
+	return &Pending{s.pending.since, s.pending.waiting, s.pending.guard.State(), s.pending.offer}
+}
+
+// save requests writes of the files.
+func (s *Switch) save() {
+	for _, f := range s.files {
+		f.save(Candidate{Table: s.table})
+	}
+}
+
+// Tend retries failed writes.
+func (s *Switch) Tend() {
+	for _, f := range s.files {
+		f.tend(time.Time{}, time.Now())
+	}
+}
+
+// Flush waits a limited time for writes in progress.
+func (s *Switch) Flush() {
+	var writes []<-chan struct{}
+	for _, f := range s.files {
+		writes = append(writes, f.written())
+	}
+	waitFor(s.log, writes)
+}
+
+// Files returns the state of the files, in the order of SwitchConfig.Files; nil for a file without a path. It is safe for
+// concurrent use.
+func (s *Switch) Files() []*FileStatus {
+	all := make([]*FileStatus, len(s.files))
+	for i, f := range s.files {
+		all[i] = f.status()
+	}
+	return all
+}
