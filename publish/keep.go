@@ -176,7 +176,7 @@ func namesOf(s *kube.Snapshot) map[kube.Ref]struct{} {
 		names[o.Ref()] = struct{}{}
 	}
 	for _, o := range s.Services {
-		names[serviceRef(kube.ServiceKey{Namespace: kube.NamespaceOrDefault(o.Namespace), Name: o.Name})] = struct{}{}
+		names[serviceRef(kube.ServiceKeyOf(o.Namespace, o.Name))] = struct{}{}
 	}
 	return names
 }

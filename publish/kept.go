@@ -17,7 +17,7 @@ import (
 )
 
 // Kept is an object that is served at an earlier version than the newest one: an Ingress, a RouteGroup, or a Service with its endpoints.
-// It is immutable. The file of kept objects, and replicas among each other, use its JSON form.
+// It is immutable. The state file, and replicas among each other, use its JSON form.
 type Kept struct {
 	kube.Ref
 	// Reason and Detail say why; By says who keeps it: "guard".

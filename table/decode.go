@@ -166,7 +166,7 @@ func (d *Decoder) definition(rest []byte, last bool) (int, error) {
 
 // knownRoute returns the route of base that b begins with, or nil if there is none or if that is not clear yet.
 func (d *Decoder) knownRoute(b []byte) *Route {
-	if d.known == nil {
+	if d.known == nil || !d.sorted { // without order, each look could unpack a block
 		return nil
 	}
 	end := bytes.IndexByte(b[:min(len(b), maxKnownID)], ':')

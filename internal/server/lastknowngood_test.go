@@ -178,7 +178,7 @@ func TestLastKnownGoodFileThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 			if got := f.get("/routes").status; got != 404 {
 				t.Errorf("%d, want 404: nothing is served", got)
 			}
-			lines := linesWith(f.log.String(), "last-known-good file is not usable, set aside and not loaded")
+			lines := f.logged("last-known-good file is not usable, set aside and not loaded")
 			if len(lines) != 1 || !strings.Contains(lines[0], "level=ERROR") || !strings.Contains(lines[0], path+".bad") {
 				t.Errorf("log %q", lines)
 			}

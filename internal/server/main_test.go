@@ -201,6 +201,16 @@ func (f *fixture) eventually(what string, ok func() bool) {
 	}
 }
 
+// logged waits for a line of the log with text and returns all of them: what a client sees may come before the line that tells of it.
+func (f *fixture) logged(text string) (lines []string) {
+	f.t.Helper()
+	f.eventually("line of the log with "+text, func() bool {
+		lines = linesWith(f.log.String(), text)
+		return len(lines) > 0
+	})
+	return lines
+}
+
 // get sends a request to the main listener.
 func (f *fixture) get(path string, header ...string) sent {
 	f.t.Helper()

@@ -43,7 +43,7 @@ func TestFirstTableIsComparedWithThatOfAPeer(t *testing.T) {
 	if held.status != http.StatusOK || !strings.Contains(held.body, "shop/b") || !strings.Contains(held.body, "routes_lost") {
 		t.Errorf("what is held: %d\n%s", held.status, held.body)
 	}
-	if lines := linesWith(f.log.String(), "the first table is compared with the table of another replica"); len(lines) != 1 || !strings.Contains(lines[0], "10.2.0.9:9090") {
+	if lines := f.logged("the first table is compared with the table of another replica"); len(lines) != 1 || !strings.Contains(lines[0], "10.2.0.9:9090") {
 		t.Errorf("log %q", lines)
 	}
 	f.apply(ingresses("b", "c"))
@@ -66,7 +66,7 @@ func TestFirstTableWithoutAPeerIsServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, service+ingress("a"), change)
 			f.ready()
-			if lines := linesWith(f.log.String(), "the first table is compared with nothing"); len(lines) != 1 || !strings.Contains(lines[0], name) {
+			if lines := f.logged("the first table is compared with nothing"); len(lines) != 1 || !strings.Contains(lines[0], name) {
 				t.Errorf("log %q", lines)
 			}
 		})

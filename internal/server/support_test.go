@@ -348,9 +348,7 @@ func TestMetricsPassTheLinter(t *testing.T) {
 func TestServerWithoutSupportListenerServes(t *testing.T) {
 	f := start(t, service+ingress("a"), func(cfg *server.Config) { cfg.SupportAddress = "" })
 	f.ready()
-	if !strings.Contains(f.log.String(), "no support listener") {
-		t.Error("the log does not say that there is no support listener")
-	}
+	f.logged("no support listener")
 }
 
 func TestSupportListenerThatFailsIsSaidAndNotMore(t *testing.T) {
@@ -363,8 +361,8 @@ func TestSupportListenerThatFailsIsSaidAndNotMore(t *testing.T) {
 		cfg.SupportAddress = taken.Addr().String()
 	})
 	f.ready()
-	f.eventually("log line", func() bool {
-		lines := linesWith(f.log.String(), "failed support listener")
-		return len(lines) == 1 && strings.Contains(lines[0], "-support-listener") && strings.Contains(lines[0], "address already in use")
-	})
+	lines := f.logged("failed support listener")
+	if len(lines) != 1 || !strings.Contains(lines[0], "-support-listener") || !strings.Contains(lines[0], "address already in use") {
+		t.Errorf("log %q", lines)
+	}
 }

@@ -133,9 +133,7 @@ func TestTableWithoutEndpointsIsHeld(t *testing.T) {
 				!strings.Contains(m, "routesrv_guard_held 1") {
 				t.Error("no metric shows the hold")
 			}
-			if !strings.Contains(f.log.String(), "reason=backends_lost") {
-				t.Error("the log does not say why")
-			}
+			f.logged("reason=backends_lost")
 			sent := f.accept("?digest=" + g.Digest)
 			if sent.status != http.StatusOK || !strings.Contains(f.get("/routes").body, "no endpoints") {
 				t.Errorf("acceptance: %d %s, then\n%s", sent.status, sent.body, f.get("/routes").body)

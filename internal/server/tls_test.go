@@ -180,7 +180,7 @@ func TestClientCertificateIsNeededForEveryPath(t *testing.T) {
 	if !strings.Contains(f.plainMetrics(t), `routesrv_http_server_errors_total{kind="handshake"}`) {
 		t.Error("handshakes that failed are not counted")
 	}
-	if lines := linesWith(f.log.String(), "TLS handshake error"); len(lines) == 0 || !strings.Contains(lines[0], "level=DEBUG") {
+	if lines := f.logged("TLS handshake error"); !strings.Contains(lines[0], "level=DEBUG") {
 		t.Errorf("log of handshakes that failed: %q, want debug level", lines)
 	}
 }
@@ -246,7 +246,7 @@ func TestChangedCertificateIsTakenUpWhileConnectionsGoOn(t *testing.T) {
 	if n := len(linesWith(f.log.String(), "keeping the previous ones")); n != 1 {
 		t.Errorf("the half pair was logged %d times, want once", n)
 	}
-	if n := len(linesWith(f.log.String(), "certificates reloaded")); n != 1 {
+	if n := len(f.logged("certificates reloaded")); n != 1 {
 		t.Errorf("the new pair was logged %d times, want once", n)
 	}
 }

@@ -388,7 +388,7 @@ func (x *Index) deletedAlone(e *epoch, id string, from, to uint64) bool {
 		return false
 	}
 	for _, name := range servicesOf(t.at(from).object) {
-		for _, dep := range e.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+		for _, dep := range e.services[kube.ServiceKeyOf(t.ref.Namespace, name)] {
 			if len(dep.between(from, to)) > 1 {
 				return false
 			}
@@ -422,7 +422,7 @@ func (e *epoch) touched(t *thing, revision uint64) time.Duration {
 		return at
 	}
 	for _, name := range servicesOf(now.object) {
-		for _, dep := range e.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+		for _, dep := range e.services[kube.ServiceKeyOf(t.ref.Namespace, name)] {
 			at = max(at, dep.at(revision).at)
 		}
 	}

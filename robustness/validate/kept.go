@@ -129,7 +129,7 @@ func (j *judgement) drained(t *thing) bool {
 			continue
 		}
 		for _, name := range servicesOf(s.object) {
-			for _, dep := range j.epoch.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+			for _, dep := range j.epoch.services[kube.ServiceKeyOf(t.ref.Namespace, name)] {
 				all := dep.between(j.keeping.from, j.hi)
 				for _, d := range all {
 					slice, ok := d.object.(*kube.EndpointSlice)

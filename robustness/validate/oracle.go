@@ -180,7 +180,7 @@ func isService(o kube.Object) bool { _, ok := o.(*kube.Service); return ok }
 func (e *epoch) full(t *thing, s *state) combination {
 	c := combination{owner: s}
 	for _, name := range servicesOf(s.object) {
-		for _, dep := range e.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+		for _, dep := range e.services[kube.ServiceKeyOf(t.ref.Namespace, name)] {
 			for _, d := range slices.Backward(dep.states) {
 				if d.object != nil {
 					c.backends = append(c.backends, d)
@@ -220,7 +220,7 @@ func (e *epoch) combinations(t *thing, w window) ([]combination, bool) {
 		}
 		own := []combination{{owner: owner}}
 		for _, name := range servicesOf(owner.object) {
-			for _, dep := range e.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+			for _, dep := range e.services[kube.ServiceKeyOf(t.ref.Namespace, name)] {
 				states := dep.between(w.backends, w.hi)
 				var more []combination
 				for _, c := range own {

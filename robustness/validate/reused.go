@@ -47,7 +47,7 @@ func (j *judgement) servicesChanged(t *thing) bool {
 			continue
 		}
 		for _, name := range servicesOf(s.object) {
-			for _, of := range j.epoch.services[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] {
+			for _, of := range j.epoch.services[kube.ServiceKeyOf(t.ref.Namespace, name)] {
 				var first *kube.Service
 				for _, state := range of.between(0, j.hi) {
 					now, _ := state.object.(*kube.Service)
@@ -70,7 +70,7 @@ func (j *judgement) addressesOfOthers(t *thing) map[string]bool {
 	for _, s := range t.states {
 		if s.object != nil {
 			for _, name := range servicesOf(s.object) {
-				own[kube.ServiceKey{Namespace: kube.NamespaceOrDefault(t.ref.Namespace), Name: name}] = true
+				own[kube.ServiceKeyOf(t.ref.Namespace, name)] = true
 			}
 		}
 	}
