@@ -6,10 +6,12 @@ ARG GO_IMAGE=golang:1.26
 
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
+# The programs are the main module: what the modules of tests and tools need has no influence on its versions.
+ENV GOWORK=off
 COPY go.mod go.sum ./
 RUN ["go", "mod", "download"]
 COPY . .
-RUN ["go", "run", "./hack/licenses", "-out", "/out/THIRD_PARTY_LICENSES"]
+RUN ["go", "run", "tools/licenses/main.go", "-out", "/out/THIRD_PARTY_LICENSES"]
 ARG TARGETARCH
 ARG VERSION=devel
 ENV CGO_ENABLED=0 GOOS=linux GOARCH=${TARGETARCH} GOFLAGS="-trimpath -ldflags=-X=main.version=${VERSION}"

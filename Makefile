@@ -5,12 +5,15 @@
 ENVTEST_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/routesrv/envtest
 # The conformance cases of the data client, where they are at hand.
 ROUTESRV_CONFORMANCE_DIR ?= $(wildcard $(abspath ../shared/conformance/kubernetes))
-# More random clusters than those in conformance/testdata, where they are at hand.
+# More random clusters than those in test/conformance/testdata, where they are at hand.
 ROUTESRV_DIFFERENTIAL_DIR ?= $(wildcard $(abspath ../shared/conformance/differential))
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME   ?= 30s
+
+# The three modules: what users import and run, what tests it from outside, and what makes documents and releases (go.work).
+PACKAGES = ./... ./test/... ./tools/...
 
 export ROUTESRV_CONFORMANCE_DIR ROUTESRV_DIFFERENTIAL_DIR
 
@@ -22,13 +25,13 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the binaries into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
+	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
 # A folder that is kept has every version that was ever built into it: make site SITE=FOLDER VERSION=v0.2.0
 SITE ?= dist/site
 .PHONY: site
 site: ## build the documents as a site with search and versions (SITE=dist/site; needs mkdocs and mkdocs-material)
-	go run ./hack/site -out "$(SITE)" -version "$(VERSION)"
+	go run ./tools/site -out "$(SITE)" -version "$(VERSION)"
 	@echo "To read it: python3 -m http.server -d $(SITE) 8000, then http://127.0.0.1:8000"
 
 # With buildah, which needs no daemon. The time of the commit instead of that of the build gives the same image again.
@@ -53,26 +56,26 @@ format: ## fail if a file is not gofmt-formatted
 
 .PHONY: vet
 vet: ## run go vet
-	go vet ./...
+	go vet $(PACKAGES)
 
 .PHONY: lint
 lint: ## run staticcheck
-	go run $(STATICCHECK) ./...
+	go run $(STATICCHECK) $(PACKAGES)
 
 .PHONY: docs-check
 docs-check: ## fail if a generated reference or picture is not what the code says, or a plot not what was measured
-	go run ./hack/docs -check
-	go run ./hack/dashboard -check
-	go run ./hack/pictures -check
-	go run ./hack/scale -check
+	go run ./tools/docs -check
+	go run ./tools/dashboard -check
+	go run ./tools/pictures -check
+	go run ./tools/scale -check
 
 # Packages that start no goroutine, neither in their code nor in their tests, are tested without the race detector, which makes them
-# six times as slow and has nothing to find there. Package internal/arch holds the list.
-SEQUENTIAL = ./compile ./compile/rules ./conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./internal/hostile ./robustness/validate \
-	./robustness/timeline ./internal/source/cluster/internal/decode
+# six times as slow and has nothing to find there. Package test/arch holds the list.
+SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./internal/hostile ./test/robustness/validate \
+	./test/robustness/timeline ./internal/source/cluster/internal/decode
 
 # Plants run the programs with planted faults. The package that runs them without faults is tested with the race detector.
-PLANTS = ./robustness/plants
+PLANTS = ./test/robustness/plants
 
 # The programs are built first, once for all packages that run them (internal/programs). make vet looks at everything that go test
 # would look at again.
@@ -87,22 +90,22 @@ test: assets ## run all tests: unit, conformance, and end to end on a real kube-
 		go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./internal/sidecar || echo '{"Action":"fail","Package":"go test"}'; \
 		go test -vet=off -timeout 30m -json -run TestTreeNeverGoesBack ./dataplane || echo '{"Action":"fail","Package":"go test"}'; \
 	} > "$$dir/without-race.json" & \
-	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -json ./e2e ./e2e/manifests ./dataplane ./internal/server ./robustness \
-		./etagcache ./robustness/found ./deploy ./internal/migrate $$(go list ./... | grep -vxF -e "$$(go list $(SEQUENTIAL) $(PLANTS))") \
+	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -json ./test/e2e ./test/e2e/manifests ./dataplane ./internal/server ./test/robustness \
+		./etagcache ./test/robustness/found ./deploy ./test/migrate $$(go list $(PACKAGES) | grep -vxF -e "$$(go list $(SEQUENTIAL) $(PLANTS))") \
 		|| echo '{"Action":"fail","Package":"go test -race"}'; \
-	wait; cat "$$dir/without-race.json"; } | go run ./hack/testcount
+	wait; cat "$$dir/without-race.json"; } | go run ./tools/testcount
 
 .PHONY: unit
 unit: ## run the tests that need no API server
-	go test -shuffle=on $$(go list ./... | grep -v -e '/e2e$$' -e /e2e/)
+	go test -shuffle=on $$(go list $(PACKAGES) | grep -v /test/e2e)
 
 .PHONY: e2e
 e2e: assets ## run the end-to-end tests only
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test ./e2e/... -v -timeout 30m
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test ./test/e2e/... -v -timeout 30m
 
 .PHONY: assets
 assets: ## build kube-apiserver, etcd and kubectl for the tests (about five minutes the first time)
-	@hack/envtest-assets.sh "$(ENVTEST_DIR)"
+	@tools/envtest-assets.sh "$(ENVTEST_DIR)"
 
 ##@ Rewrite (read the diff)
 
@@ -113,13 +116,13 @@ golden: ## rewrite the golden cases; read the diff
 
 .PHONY: docs
 docs: ## write the generated references and pictures
-	go run ./hack/docs
-	go run ./hack/dashboard
-	go run ./hack/pictures
+	go run ./tools/docs
+	go run ./tools/dashboard
+	go run ./tools/pictures
 
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
-	go run ./hack/screenshots -bin bin -out docs/images
+	go run ./tools/screenshots -bin bin -out docs/images
 
 ##@ Measure
 
@@ -129,32 +132,32 @@ bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench Read -benchmem ./internal/source/cluster/...
 	go test -run '^$$' -bench . -benchmem ./compile ./etagcache ./dataplane
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
-	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./bench
+	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./test/bench
 
 RECORD ?=
 .PHONY: bench-guard
-bench-guard: ## compare what the benchmarks of the main figures measure with bench/recorded.txt (six minutes; RECORD=-record records)
-	@(go test -run '^$$' -bench 'Calibration|FirstTable$$|FromLastKnownGood|PollOneChanged|ChangeToFleet|DataPlane$$' -benchtime 5x -timeout 60m ./bench; \
-		go test -run '^$$' -bench Calibration -benchtime 5x ./bench) | tee /dev/stderr | go run ./hack/benchguard $(RECORD)
+bench-guard: ## compare what the benchmarks of the main figures measure with test/bench/recorded.txt (six minutes; RECORD=-record records)
+	@(go test -run '^$$' -bench 'Calibration|FirstTable$$|FromLastKnownGood|PollOneChanged|ChangeToFleet|DataPlane$$' -benchtime 5x -timeout 60m ./test/bench; \
+		go test -run '^$$' -bench Calibration -benchtime 5x ./test/bench) | tee /dev/stderr | go run ./tools/benchguard $(RECORD)
 
 .PHONY: scale
 scale: ## measure docs/scale.md at all sizes (most of an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \
 		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
-			-benchtime 3x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record $$factor || exit 1; \
+			-benchtime 3x -timeout 60m ./test/bench | tee /dev/stderr | go run ./tools/scale -record $$factor || exit 1; \
 	done
-	go test -run '^$$' -bench Largest -benchtime 5x -timeout 60m ./bench | tee /dev/stderr | go run ./hack/scale -record 1
-	go run ./hack/scale
+	go test -run '^$$' -bench Largest -benchtime 5x -timeout 60m ./test/bench | tee /dev/stderr | go run ./tools/scale -record 1
+	go run ./tools/scale
 
 .PHONY: abuse
 abuse: ## measure what a well-behaved client notices of 500 to 10,000 others that misbehave (a quiet machine, two minutes)
-	ROUTESRV_ABUSE=full go test ./robustness/abuse -v -count 1 -timeout 30m
+	ROUTESRV_ABUSE=full go test ./test/robustness/abuse -v -count 1 -timeout 30m
 
 ##@ Look for faults (minutes to hours)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME
-	@for pkg in $$(go list ./...); do \
+	@for pkg in $$(go list $(PACKAGES)); do \
 		for target in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			echo "$$pkg $$target"; \
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg || exit 1; \
@@ -163,27 +166,27 @@ fuzz: ## run every fuzz target for FUZZTIME
 
 .PHONY: corpus
 corpus: ## fuzz every target for a while, and keep some of what is new for the ordinary tests
-	hack/corpus.sh 10 6
+	tools/corpus.sh 10 6
 
 DURATION ?=
 SEED     ?= 0
 # Processes, clients and validators share the machine: how long it takes beside the runs depends on it.
 .PHONY: robustness
 robustness: ## run fleets under faults and hold what clients received against the guarantees (DURATION=10m SEED=1)
-	go test -race ./robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
+	go test -race ./test/robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
 
 .PHONY: robustness-real
 robustness-real: assets ## the same on a real kube-apiserver and etcd, with fewer changes (DURATION=10m SEED=1)
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race ./robustness -run TestGuaranteesHoldOnARealAPI -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
+	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race ./test/robustness -run TestGuaranteesHoldOnARealAPI -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
 
 .PHONY: soak
 soak: ## the same for an hour with a table of full size and 300 clients, and see that nothing grows (DURATION=1h SEED=1)
-	go test ./robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -soak $(or $(DURATION),1h) -seed $(SEED)
+	go test ./test/robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -soak $(or $(DURATION),1h) -seed $(SEED)
 
 MUTATE ?=
 .PHONY: mutate
 mutate: ## change the code and see whether the tests notice (MUTATE='-packages guard -n 60 -goal 90', or -help)
-	@go run ./hack/mutate $(MUTATE)
+	@go run ./tools/mutate $(MUTATE)
 
 ##@ Release (docs/release.md)
 

@@ -24,7 +24,7 @@ import (
 const (
 	rulesDir        = "testdata/rules"
 	rulesList       = "testdata/rules/rules.txt"
-	differentialDir = "../conformance/testdata/differential"
+	differentialDir = "../test/conformance/testdata/differential"
 )
 
 // ruleCase is one folder of an archive: options, objects in addition to those of the archive, the expected table, and expressions

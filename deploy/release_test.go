@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// releaseFiles runs hack/release-files.sh for a version, in a folder with this changelog and these images.
+// releaseFiles runs tools/release-files.sh for a version, in a folder with this changelog and these images.
 func releaseFiles(t *testing.T, version, changelog, images string) (dir string, printed string, err error) {
 	t.Helper()
 	dir = t.TempDir()
@@ -23,7 +23,7 @@ func releaseFiles(t *testing.T, version, changelog, images string) (dir string, 
 			t.Fatal(err)
 		}
 	}
-	script, err := filepath.Abs("../hack/release-files.sh")
+	script, err := filepath.Abs("../tools/release-files.sh")
 	if err != nil {
 		t.Fatal(err)
 	}

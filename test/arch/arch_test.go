@@ -1,0 +1,395 @@
+// Package arch checks the dependencies of the architecture: which package may import which.
+package arch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/routesrv/routesrv/"
+
+// allowed lists, for each package of this repository, the packages of the repository that it imports outside of its tests. A
+// package that is missing here fails the test: its place in the architecture is a decision.
+var allowed = map[string][]string{
+	// language
+	"eskip": {},
+
+	// data
+	"kube":               {},
+	"table":              {"eskip"},
+	"internal/routeid":   {},
+	"guard":              {"internal/routeid", "kube", "table"},
+	"internal/wire":      {"table"},
+	"internal/durable":   {},
+	"internal/pace":      {},
+	"internal/catalogue": {"eskip", "table"},
+
+	// pure: no I/O, no clock, no log
+	"compile/rules": {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
+	"compile":       {"compile/rules", "kube", "table"},
+	"shadowdiff":    {"eskip", "internal/pace", "internal/routeid"},
+	"rollout":       {},
+	"match":         {"eskip", "internal/catalogue"},
+
+	// answers: pure, too
+	"explain": {"compile", "compile/rules", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "shadowdiff", "table"},
+
+	// serving
+	"etagcache": {"table", "internal/wire"},
+
+	// publish: the only place that decides which table is served
+	"publish": {"compile", "eskip", "guard", "internal/catalogue", "internal/durable", "kube", "table"},
+
+	// fleet: which client holds which table
+	"fleet": {"table"},
+
+	// producers hand tables to publish; they do not know each other
+	"internal/source/cluster":                 {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/lister"},
+	"internal/source/cluster/internal/decode": {"kube"},
+	"internal/source/cluster/internal/api":    {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
+	"internal/source/cluster/internal/lister": {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode"},
+	"internal/source/cluster/watch":           {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode", "internal/source/cluster/internal/lister"},
+	"internal/source/manifests":               {"kube"},
+	"internal/source/filterdir":               {"kube"},
+	"internal/source/tables":                  {"eskip", "table", "internal/wire"},
+	"poller":                                  {"compile", "compile/rules", "publish", "guard", "internal/pace", "kube", "table"},
+	"dataplane":                               {"eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "internal/pace", "table", "internal/wire"},
+
+	// parts and assembly: join producers into the programs
+	"shadowdiff/page":       {"shadowdiff"},
+	"match/report":          {"eskip", "match", "shadowdiff"},
+	"internal/httpserve":    {"publish", "kube", "guard", "internal/durable", "table"},
+	"internal/proxymetrics": {"fleet"},
+
+	"internal/httpserve/guardpage": {"publish", "eskip", "guard", "internal/httpserve", "shadowdiff", "shadowdiff/page", "table"},
+
+	"internal/console": {
+		"compile/rules", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
+	},
+
+	"internal/server": {
+		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/console", "internal/httpserve", "internal/httpserve/guardpage", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
+		"internal/tracing", "shadowdiff", "table",
+	},
+	"internal/tracing":   {"etagcache", "publish", "kube", "poller", "table"},
+	"internal/events":    {"compile/rules", "kube"},
+	"internal/admission": {"compile", "compile/rules", "internal/httpserve", "internal/pace", "kube", "poller"},
+	"internal/sidecar": {
+		"compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/httpserve/guardpage", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
+		"shadowdiff", "shadowdiff/page", "table",
+	},
+	"internal/config": {"compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests", "kube", "poller"},
+
+	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
+	"internal/cli":     {"compile/rules", "explain", "fleet", "shadowdiff", "internal/source/tables", "internal/wire"},
+	"internal/forward": {"internal/cli"},
+
+	"internal/migrate": {"internal/config"},
+
+	// binaries
+	"cmd/dataplane-client": {"guard", "internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/sidecar"},
+	"cmd/kubectl-routesrv": {"internal/cli", "internal/config", "internal/forward"},
+	"cmd/routesrv":         {"compile", "compile/rules", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "poller", "internal/server", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
+
+	// aside: only tests use these
+	"internal/browser":  {},
+	"internal/fixture":  {"compile/rules", "eskip"},
+	"internal/loopback": {},
+	"internal/kubetest": {"kube", "internal/source/manifests"},
+	"internal/scale":    {"internal/kubetest", "kube"},
+	"internal/hostile":  {"compile", "compile/rules", "eskip", "internal/kubetest", "kube", "table"},
+	"internal/programs": {"internal/httpserve"},
+	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
+	"internal/forward/forwardtest":                 {},
+	"internal/certtest":                            {},
+}
+
+// rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
+var rows = []struct {
+	name     string
+	packages []string
+}{
+	{"language", []string{"eskip"}},
+	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/pace"}},
+	{"words", []string{"internal/wire", "guard", "internal/catalogue"}},
+	{"rules", []string{"compile/rules"}},
+	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
+	{"answers", []string{"explain"}},
+	{"serving", []string{"etagcache"}},
+	{"seam", []string{"publish", "fleet"}},
+	{"producers", []string{
+		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
+	}},
+	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "shadowdiff/page", "match/report"}},
+	{"pages", []string{"internal/httpserve/guardpage", "internal/console", "internal/config", "internal/cli"}},
+	{"assembly", []string{"internal/admission", "internal/server", "internal/sidecar", "internal/forward", "internal/migrate"}},
+	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
+}
+
+// besides are the packages that are in no row: only tests use them.
+var besides = []string{
+	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/hostile", "internal/programs", "internal/scale",
+	"internal/forward/forwardtest", cluster + "/internal/clustertest",
+}
+
+func aside(name string) bool { return slices.Contains(besides, name) }
+
+// cluster is a group of packages that may import each other as allowed says. The picture shows the group.
+const cluster = "internal/source/cluster"
+
+// rowOf returns the number of the row of a package, -1 for none.
+func rowOf(name string) int {
+	if inCluster(name) {
+		name = cluster
+	}
+	for i, r := range rows {
+		if slices.Contains(r.packages, name) {
+			return i
+		}
+	}
+	return -1
+}
+
+func inCluster(name string) bool {
+	return !aside(name) && (name == cluster || strings.HasPrefix(name, cluster+"/"))
+}
+
+func TestARowImportsLowerRowsOnly(t *testing.T) {
+	for name, imports := range allowed {
+		row := rowOf(name)
+		if (row < 0) != aside(name) {
+			t.Errorf("%s: give it one row in this test and in the picture of ARCHITECTURE.md", name)
+			continue
+		}
+		for _, i := range imports {
+			switch lower := rowOf(i); {
+			case row < 0, inCluster(name) && inCluster(i):
+			case lower >= row:
+				t.Errorf("%s imports %s, which is not in a lower row", name, i)
+			case lower < 0 && !strings.HasPrefix(i, name+"/"):
+				t.Errorf("%s imports %s, which is for others only", name, i)
+			}
+		}
+	}
+	for _, r := range rows {
+		for _, name := range r.packages {
+			if _, known := allowed[name]; !known {
+				t.Errorf("row %s has %s, which does not exist", r.name, name)
+			}
+		}
+	}
+}
+
+// TestPictureIsTrue: the picture in ARCHITECTURE.md has the rows of this test, from the top down, with exactly their packages.
+func TestPictureIsTrue(t *testing.T) {
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, picture, _ := strings.Cut(string(text), "```\n")
+	picture, _, _ = strings.Cut(picture, "```")
+	drawn, row := map[string]string{}, ""
+	var order []string
+	for line := range strings.Lines(picture) {
+		words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \n|", r) })
+		if len(words) > 0 && line[0] != ' ' {
+			row = words[0]
+			order = append(order, row)
+		}
+		if row == "aside" {
+			break
+		}
+		for _, word := range words {
+			if _, known := allowed[word]; !known {
+				word = "internal/" + word
+			}
+			if _, known := allowed[word]; known {
+				if before := drawn[word]; before != "" {
+					t.Errorf("%s is drawn in %s and %s", word, before, row)
+				}
+				drawn[word] = row
+			}
+		}
+	}
+	var want []string
+	for _, r := range slices.Backward(rows) {
+		want = append(want, r.name)
+		for _, name := range r.packages {
+			if drawn[name] != r.name {
+				t.Errorf("%s is drawn in the row %q, want %q", name, drawn[name], r.name)
+			}
+			delete(drawn, name)
+		}
+	}
+	if want = append(want, "aside"); !slices.Equal(order, want) {
+		t.Errorf("rows %q, want %q", order, want)
+	}
+	for name, row := range drawn {
+		t.Errorf("%s is drawn in the row %s, where it is not", name, row)
+	}
+}
+
+// outside lists packages of others that only the given packages may import. Where two prefixes match, the longer one counts.
+var outside = map[string][]string{
+	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events", "internal/forward"},
+	"k8s.io/apimachinery/pkg/watch": {"internal/kubetest"}, // in the product, events are those of source/cluster/internal/decode
+	"k8s.io/": {
+		"internal/admission", "internal/config", "internal/events", "internal/forward", "internal/migrate", "internal/source/cluster/internal/api",
+		"internal/source/cluster/internal/decode", "internal/source/cluster/watch", "internal/kubetest", "internal/scale", "internal/forward/forwardtest",
+	},
+	"sigs.k8s.io/":                {"internal/migrate", "internal/source/manifests", "internal/kubetest"},
+	"go.opentelemetry.io/":        {"internal/tracing"},
+	"google.golang.org/protobuf/": {"internal/tracing", "internal/source/cluster/internal/decode", "internal/kubetest"},
+	"github.com/spf13/":           {"internal/cli", "internal/config", "internal/forward"},
+	"go.yaml.in/":                 {"internal/config", "internal/fixture"},
+	"github.com/klauspost/":       {"compile/rules", "dataplane", "etagcache", "internal/source/cluster/internal/api", "table"},
+}
+
+// pure packages do no I/O, use no clock and log nothing.
+var pure = []string{
+	"eskip", "kube", "table", "guard", "internal/routeid", "internal/wire", "internal/catalogue", "compile/rules", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode", "internal/migrate",
+}
+
+// impure are imports that a pure package must not have. net/http is for the template context of eskip only; no pure package may
+// use log/slog and os.
+var impure = []string{"os", "log", "log/slog", "net/http"}
+
+type listed struct {
+	ImportPath string
+	GoFiles    []string
+	Imports    []string
+}
+
+// packages lists the packages of the main module. The modules in test and tools may import what they want.
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,GoFiles,Imports", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	var list []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.GoFiles) > 0 {
+			list = append(list, p)
+		}
+	}
+}
+
+// wrong returns why a package must not have an import, or "" if it may.
+func wrong(name, imported string) string {
+	if own, ok := strings.CutPrefix(imported, module); ok {
+		if !slices.Contains(allowed[name], own) {
+			return "it is not below it"
+		}
+		return ""
+	}
+	if slices.Contains(pure, name) && slices.Contains(impure, imported) && !(name == "eskip" && imported == "net/http") {
+		return name + " is pure"
+	}
+	var rule string
+	for prefix := range outside {
+		if strings.HasPrefix(imported, prefix) && len(prefix) > len(rule) {
+			rule = prefix
+		}
+	}
+	if rule != "" && !slices.Contains(outside[rule], name) {
+		return fmt.Sprintf("only %v may", outside[rule])
+	}
+	return ""
+}
+
+func TestArrowsOnlyPointDown(t *testing.T) {
+	used := map[string]bool{}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if _, known := allowed[name]; !known {
+			t.Errorf("%s has no place in the architecture: give it one in this test and in ARCHITECTURE.md", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			if why := wrong(name, i); why != "" {
+				t.Errorf("%s imports %s: %s", name, i, why)
+			}
+			for prefix := range outside {
+				if strings.HasPrefix(i, prefix) {
+					used[prefix+" "+name] = true
+				}
+			}
+		}
+	}
+	for prefix, who := range outside {
+		for _, name := range who {
+			if !used[prefix+" "+name] {
+				t.Errorf("%s does not import %s: take the right away", name, prefix)
+			}
+		}
+	}
+}
+
+func TestPlantedImportsAreFound(t *testing.T) {
+	for _, planted := range []struct {
+		name, imported string
+		found          bool
+	}{
+		{"internal/console", "k8s.io/client-go/rest", true},
+		{"internal/migrate", "k8s.io/client-go/rest", true},
+		{"internal/events", "k8s.io/client-go/rest", false},
+		{"internal/events", "k8s.io/apimachinery/pkg/watch", true},
+		{"publish", "k8s.io/api/core/v1", true},
+		{"cmd/routesrv", "go.opentelemetry.io/otel/trace", true},
+		{"compile", "log/slog", true},
+		{"eskip", "net/http", false},
+		{"eskip", module + "table", true},
+		{"table", module + "eskip", false},
+		{"guard", module + "test/kubelet", true},
+	} {
+		if why := wrong(planted.name, planted.imported); (why != "") != planted.found {
+			t.Errorf("%s imports %s: %q", planted.name, planted.imported, why)
+		}
+	}
+}
+
+// TestListenersAreMadeOfEndpoints: whatever a listener answers is in the list from which docs/endpoints.md is generated. A
+// separate mux would answer paths that are not documented.
+func TestListenersAreMadeOfEndpoints(t *testing.T) {
+	seen := 0
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if name != "internal/server" && name != "internal/sidecar" && !strings.HasPrefix(name, "cmd/") {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join("../..", name, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen++
+			for _, forbidden := range []string{"http.NewServeMux", "http.ServeMux", "http.Handle(", "http.HandleFunc("} {
+				if strings.Contains(string(text), forbidden) {
+					t.Errorf("%s/%s has %s: list an httpserve.Endpoint instead", name, file, forbidden)
+				}
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d files were looked at", seen)
+	}
+}

@@ -1,0 +1,36 @@
+package plants
+
+import "github.com/routesrv/routesrv/test/robustness/validate"
+
+// ofLoad are mistakes that show under load: Bounded.
+func ofLoad() []Plant {
+	return []Plant{
+		{
+			Name: "stream-blocks-others", Validator: validate.NameBounded, Scenario: "churn",
+			What: "who follows the table keeps all others waiting",
+			Edits: []Edit{
+				{
+					File: "etagcache/stream.go",
+					Old:  "\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest, s.out.encoding()); d != nil {\n",
+					New: "\tif planted.On(\"stream-blocks-others\") {\n\t\tplanted.Occupy()\n\t}\n" +
+						"\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest, s.out.encoding()); d != nil {\n",
+				},
+				{
+					File: "etagcache/serve.go",
+					Old:  "\tx.observe(x.content(ranges))\n",
+					New: "\tif planted.On(\"stream-blocks-others\") {\n\t\tplanted.Only.Lock()\n\t\tplanted.Only.Unlock()\n\t}\n" +
+						"\tx.observe(x.content(ranges))\n",
+				},
+			},
+		},
+		{
+			Name: "bodies-kept", Validator: validate.NameBounded, Scenario: "churn",
+			What: "the memory of every body that was sent is kept",
+			Edits: []Edit{{
+				File: "etagcache/serve.go",
+				Old:  "\t\tout.body(body)\n",
+				New:  "\t\tout.body(body)\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(64 << 20)\n\t}\n",
+			}},
+		},
+	}
+}

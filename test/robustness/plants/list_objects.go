@@ -1,0 +1,29 @@
+package plants
+
+import "github.com/routesrv/routesrv/test/robustness/validate"
+
+// ofObjects are mistakes with objects that are wrong: Isolated.
+func ofObjects() []Plant {
+	return []Plant{
+		{
+			Name: "poison-published", Validator: validate.NameIsolated, Scenario: "churn",
+			What: "a route that cannot be read back is published",
+			Edits: []Edit{{
+				File: "compile/rules/finish.go",
+				Old:  "\tf.route(len(printed.Text) + 1)\n",
+				New:  "\tf.route(len(printed.Text) + 1)\n\tif planted.On(\"poison-published\") {\n\t\treturn &printed, true\n\t}\n",
+			}},
+		},
+		{
+			Name: "invalid-takes-others", Validator: validate.NameIsolated, Scenario: "invalid",
+			What: "an invalid RouteGroup ends the list, and those after it have no routes",
+			Edits: []Edit{{
+				File: "compile/compile.go",
+				Old:  "\tif c.latest != nil && s.SameObjects(c.latest.snapshot) {\n",
+				New: "\tif planted.On(\"invalid-takes-others\") {\n\t\tfor i, rg := range s.RouteGroups {\n\t\t\tif p := c.memo.rules.Admit(rg); p != nil && p.Reason == rules.InvalidObject {\n" +
+					"\t\t\t\tless := *s\n\t\t\t\tless.RouteGroups = s.RouteGroups[:i+1]\n\t\t\t\ts = &less\n\t\t\t\tbreak\n\t\t\t}\n\t\t}\n\t}\n" +
+					"\tif c.latest != nil && s.SameObjects(c.latest.snapshot) {\n",
+			}},
+		},
+	}
+}

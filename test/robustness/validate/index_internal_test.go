@@ -1,0 +1,35 @@
+package validate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/test/robustness/history"
+)
+
+// TestAStaleListIsOneThatIsOlderThanWhatWasSeen: a list from a lagging cache of the API counts for a complete read as long as the
+// server has seen nothing newer of the kind.
+func TestAStaleListIsOneThatIsOlderThanWhatWasSeen(t *testing.T) {
+	for _, c := range []struct {
+		stale uint64
+		want  int
+	}{{5, 2}, {4, 1}} {
+		h := &history.History{Run: history.Run{Members: []history.Member{{Name: "s1", Kind: history.Server, Transport: "poll"}}}}
+		list := func(kind string, revision uint64, fault string) {
+			h.Reads = append(h.Reads, history.Read{
+				At: time.Duration(len(h.Reads)) * time.Second, Member: "s1", Kind: kind, Verb: "list", Revision: revision, Whole: fault == "", Fault: fault,
+			})
+		}
+		list("Ingress", 5, "")
+		list("Service", 5, "")
+		list("Ingress", c.stale, staleList)
+		list("Service", 7, "")
+		reads := NewIndex(h).reads["s1"]
+		if len(reads) != c.want {
+			t.Fatalf("a list of revision %d after one of 5: %d reads, want %d", c.stale, len(reads), c.want)
+		}
+		if last := reads[len(reads)-1]; c.want == 2 && (last.low != 5 || last.high != 7) {
+			t.Errorf("the read is from %d to %d, want 5 to 7", last.low, last.high)
+		}
+	}
+}

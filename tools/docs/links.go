@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/tools/markdown"
+)
+
+// checkLinks requires that every relative link in every document below root has a target: an existing file or folder, and, if it
+// has an anchor, a heading of that document. It does not check external links.
+func checkLinks(root string) error {
+	documents, err := markdown.Files(root)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range documents {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for i, line := range markdown.Prose(string(text)) {
+			markdown.RewriteLinks(line, func(target string) string {
+				if err := checkLink(name, target); err != nil {
+					errs = append(errs, fmt.Errorf("%s:%d: %w", name, i+1, err))
+				}
+				return target
+			})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkLink requires that the target of a link in the document exists.
+func checkLink(document, target string) error {
+	if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+		return nil
+	}
+	path, anchor, hasAnchor := strings.Cut(target, "#")
+	file := document
+	if path != "" {
+		file = filepath.Join(filepath.Dir(document), path)
+		if _, err := os.Stat(file); err != nil {
+			return fmt.Errorf("the link %s leads nowhere", target)
+		}
+	}
+	if !hasAnchor || filepath.Ext(file) != ".md" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(markdown.Anchors(string(text)), anchor) {
+		return fmt.Errorf("the link %s leads to no heading of %s", target, file)
+	}
+	return nil
+}
