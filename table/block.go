@@ -162,24 +162,53 @@ func (b *Block) zone(zone string) *Block {
 	return z.(*Block)
 }
 
-// cut splits routes into blocks. The first route must begin a block.
-func cut(dst []*Block, routes []*Route) []*Block {
-	start := 0
-	for i := range routes {
-		if endsBlock(routes[start:i], routes[i]) {
-			dst = append(dst, newBlock(routes[start:i]))
-			start = i
-		}
-	}
-	if start < len(routes) {
-		dst = append(dst, newBlock(routes[start:]))
-	}
-	return dst
+// builder cuts routes, which come sorted by id, into blocks. The zero value has none.
+type builder struct {
+	blocks []*Block
+	routes []*Route // behind the blocks
 }
 
-// endsBlock reports whether a block has no more routes than these, if the next one is r.
-func endsBlock(routes []*Route, r *Route) bool {
-	return len(routes) > 0 && (len(routes) == maxBlock || startsBlock(r.ID))
+// add adds the next route. If a block that was taken as it is has to go on with this route, it is unpacked again.
+func (b *builder) add(r *Route) {
+	if last := len(b.blocks) - 1; len(b.routes) == 0 && last >= 0 && b.blocks[last].Len() < maxBlock && !startsBlock(r.ID) {
+		b.routes, b.blocks = b.blocks[last].Routes(), b.blocks[:last]
+	}
+	b.cut(r.ID)
+	b.routes = append(b.routes, r)
+}
+
+// take adds the routes of a block of another list: the block itself, if these routes become one here, too.
+func (b *builder) take(block *Block) {
+	b.cut(block.first)
+	if last := len(b.blocks) - 1; len(b.routes) == 0 && (last < 0 || block.starts || b.blocks[last].Len() == maxBlock) {
+		b.blocks = append(b.blocks, block)
+		return
+	}
+	for _, r := range block.Routes() {
+		b.add(r)
+	}
+}
+
+// cut ends the block if it cannot go on with the id.
+func (b *builder) cut(id string) {
+	if len(b.routes) == maxBlock || startsBlock(id) {
+		b.end()
+	}
+}
+
+// end turns the routes into a block.
+func (b *builder) end() {
+	if len(b.routes) > 0 {
+		b.blocks = append(b.blocks, newBlock(b.routes))
+		clear(b.routes)
+		b.routes = b.routes[:0]
+	}
+}
+
+// list returns the list of all routes. The builder must not be used again.
+func (b *builder) list() List {
+	b.end()
+	return newList(b.blocks)
 }
 
 // startsBlock reports whether a route with the id always begins a block.

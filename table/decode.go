@@ -49,11 +49,11 @@ type Decoder struct {
 	wait    int    // length of buf from which on to look for the end of the definition
 	reader  eskip.Reader
 
-	sorted bool     // so far
-	blocks []*Block // finished, and final as long as the document is sorted
-	routes []*Route // behind the blocks
-	last   string   // id of the last route
-	count  int      // of routes
+	sorted bool    // so far
+	built  builder // all routes, until one is not in order: then routes continues it
+	routes []*Route
+	last   string // id of the last route
+	count  int    // of routes
 
 	leaving *leaving // nil if an error in one definition is one of the document
 	err     error    // why there will be no table; the remaining input is only counted
@@ -110,7 +110,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.routes, d.blocks, d.base, d.known = nil, nil, nil, nil, nil
+	d.buf, d.built, d.routes, d.base, d.known = nil, builder{}, nil, nil, nil
 }
 
 // definitions takes the complete definitions out of buf; all of it at the end of the document.
@@ -190,20 +190,13 @@ func (d *Decoder) add(r *Route) error {
 		return fmt.Errorf("all routes together: %w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge,
 			d.count, d.limit, routeCharge)
 	}
-	if d.sorted && endsBlock(d.routes, r) {
-		d.endBlock()
+	d.last = r.ID
+	if d.sorted {
+		d.built.add(r)
+	} else {
+		d.routes = append(d.routes, r)
 	}
-	d.routes, d.last = append(d.routes, r), r.ID
 	return nil
-}
-
-// endBlock turns the routes into a block.
-func (d *Decoder) endBlock() {
-	if len(d.routes) > 0 {
-		d.blocks = append(d.blocks, newBlock(d.routes))
-		clear(d.routes)
-		d.routes = d.routes[:0]
-	}
 }
 
 // Table returns the table of the document, which must be complete, with the arguments of [New]. The table shares common parts
@@ -238,8 +231,7 @@ func (d *Decoder) end() error {
 // list returns the list of the routes.
 func (d *Decoder) list() (List, error) {
 	if d.sorted {
-		d.endBlock()
-		return newList(d.blocks), d.leaving.enough(d.count)
+		return d.built.list(), d.leaving.enough(d.count)
 	}
 	all, err := d.leaving.lastOfEach(d.all())
 	if err != nil {
@@ -250,9 +242,5 @@ func (d *Decoder) list() (List, error) {
 
 // all returns the routes in the order of the document.
 func (d *Decoder) all() []*Route {
-	var all []*Route
-	for _, b := range d.blocks {
-		all = append(all, b.Routes()...)
-	}
-	return append(all, d.routes...)
+	return append(slices.Collect(d.built.list().All()), d.routes...)
 }

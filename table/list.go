@@ -33,7 +33,11 @@ func NewList(routes []*Route) (List, error) {
 	if err := checkAll(routes); err != nil {
 		return List{}, err
 	}
-	return newList(cut(nil, routes)), nil
+	var b builder
+	for _, r := range routes {
+		b.add(r)
+	}
+	return b.list(), nil
 }
 
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
@@ -156,53 +160,28 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	}
 	ids := slices.Sorted(maps.Keys(replaced))
 
-	var all []segment
-	for rest := l.blocks; len(rest) > 0 || len(ids) > 0; {
-		n := min(1, len(rest))
-		for n < len(rest) && !rest[n].starts {
-			n++ // a block that begins because the previous one is full depends on that one
+	var next builder
+	for i, block := range l.blocks {
+		changes, added := len(ids), len(upserts) // in this block
+		if i+1 < len(l.blocks) {
+			end := l.blocks[i+1].first
+			changes = sort.SearchStrings(ids, end)
+			added = sort.Search(added, func(i int) bool { return upserts[i].ID >= end })
 		}
-		s := segment{blocks: rest[:n]}
-		changes, added := len(ids), len(upserts)
-		if rest = rest[n:]; len(rest) > 0 {
-			changes = sort.SearchStrings(ids, rest[0].first)
-			added = sort.Search(added, func(i int) bool { return upserts[i].ID >= rest[0].first })
+		if changes == 0 {
+			next.take(block)
+			continue
 		}
-		if changes > 0 {
-			kept := slices.DeleteFunc(s.unpack(), func(r *Route) bool { return replaced[r.ID] })
-			s.routes = slices.SortedFunc(slices.Values(append(kept, upserts[:added]...)), byID)
-			s.blocks = nil
+		kept := slices.DeleteFunc(block.Routes(), func(r *Route) bool { return replaced[r.ID] })
+		for _, r := range slices.SortedFunc(slices.Values(append(kept, upserts[:added]...)), byID) {
+			next.add(r)
 		}
 		ids, upserts = ids[changes:], upserts[added:]
-		switch last := len(all) - 1; {
-		case len(s.blocks) == 0 && len(s.routes) == 0: // all its routes were removed
-		case last >= 0 && len(s.blocks) == 0 && !startsBlock(s.routes[0].ID): // its first route was removed
-			all[last] = segment{routes: append(all[last].unpack(), s.routes...)}
-		default:
-			all = append(all, s)
-		}
 	}
-	var blocks []*Block
-	for _, s := range all {
-		blocks = cut(append(blocks, s.blocks...), s.routes)
+	for _, r := range upserts { // of a list that was empty
+		next.add(r)
 	}
-	return newList(blocks), nil
-}
-
-// segment is a part of a list that is being changed: its blocks, or the routes that are to be cut into blocks. It begins with an id that
-// always begins a block, except for the first segment, and ends before the next such id.
-type segment struct {
-	blocks []*Block
-	routes []*Route
-}
-
-// unpack returns the routes of the segment.
-func (s segment) unpack() []*Route {
-	routes := s.routes
-	for _, b := range s.blocks {
-		routes = append(routes, b.Routes()...)
-	}
-	return routes
+	return next.list(), nil
 }
 
 // share replaces blocks of the list, which nobody else has yet, by those of another list with the same routes, so that both are
@@ -219,28 +198,28 @@ func (l List) share(other List) {
 // exist. Routes with the same text do not differ. It costs as much as the blocks that the lists do not share.
 func Changes(before, after List) iter.Seq2[*Route, *Route] {
 	return func(yield func(*Route, *Route) bool) {
-		a, b := cursor{blocks: before.blocks}, cursor{blocks: after.blocks}
-		for {
-			for a.at == 0 && b.at == 0 && len(a.blocks) > 0 && len(b.blocks) > 0 && a.blocks[0] == b.blocks[0] {
-				a.nextBlock()
-				b.nextBlock()
-			}
-			old, now := a.route(), b.route()
+		nextOld, stopOld := iter.Pull(before.without(after).All())
+		defer stopOld()
+		nextNew, stopNew := iter.Pull(after.without(before).All())
+		defer stopNew()
+		was, _ := nextOld() // nil at the end
+		is, _ := nextNew()
+		for was != nil || is != nil {
+			old, now := was, is
 			switch {
-			case old == nil && now == nil:
-				return
-			case now == nil || old != nil && old.ID < now.ID:
+			case is == nil || was != nil && was.ID < is.ID:
 				now = nil
-				a.next()
-			case old == nil || now.ID < old.ID:
+			case was == nil || is.ID < was.ID:
 				old = nil
-				b.next()
-			default:
-				a.next()
-				b.next()
-				if old.Text == now.Text {
-					continue
-				}
+			}
+			if old != nil {
+				was, _ = nextOld()
+			}
+			if now != nil {
+				is, _ = nextNew()
+			}
+			if old != nil && now != nil && old.Text == now.Text {
+				continue
 			}
 			if !yield(old, now) {
 				return
@@ -249,27 +228,11 @@ func Changes(before, after List) iter.Seq2[*Route, *Route] {
 	}
 }
 
-// cursor is a position in a list.
-type cursor struct {
-	blocks []*Block // the current one first
-	routes []*Route // of the current one; nil if nobody has asked for them
-	at     int      // in the current one
-}
-
-func (c *cursor) route() *Route {
-	if len(c.blocks) == 0 {
-		return nil
+// without returns the blocks of the list that another list does not have.
+func (l List) without(other List) List {
+	theirs := make(map[*Block]bool, len(other.blocks))
+	for _, b := range other.blocks {
+		theirs[b] = true
 	}
-	if c.routes == nil {
-		c.routes = c.blocks[0].Routes()
-	}
-	return c.routes[c.at]
+	return List{blocks: slices.DeleteFunc(slices.Clone(l.blocks), func(b *Block) bool { return theirs[b] })}
 }
-
-func (c *cursor) next() {
-	if c.at++; c.at == len(c.routes) {
-		c.nextBlock()
-	}
-}
-
-func (c *cursor) nextBlock() { c.blocks, c.routes, c.at = c.blocks[1:], nil, 0 }
