@@ -338,7 +338,7 @@ func FuzzLastKnownGood(f *testing.F) {
 	f.Add(append(bytes.Clone(file), '\n'))
 	f.Add(bytes.Replace(file, []byte("routes: 2"), []byte("routes: 3"), 1))
 	f.Add(tab.Text())
-	f.Add([]byte(`// routesrv table, version 1`))
+	f.Add([]byte(`// routesrv table, version 2`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w := newWorld(t, 1)
 		if err := os.WriteFile(fileOf(w.cfg), data, 0o600); err != nil {

@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,20 +23,14 @@ var (
 )
 
 // FileVersion is the version of the file form that WriteFile writes and ParseFile reads.
-const FileVersion = 1
+const FileVersion = 2
 
-// The file form is a valid eskip document: metadata in comments, then the canonical text and a newline, so that a Skipper can
-// start with it and a person can read it. The lines of the header have this order.
+// The file form is a valid eskip document: a header in comments, then the canonical text and a newline, so that a Skipper can
+// start with it and a person can read it. The header has three lines: what the file is, its metadata as JSON, and the digest of both.
 const (
-	fileMagic    = "// routesrv table, version "
-	fileDigest   = "// digest: "
-	fileRevision = "// revision: "
-	fileRoutes   = "// routes: "
-	fileBytes    = "// bytes: "
-	fileTime     = "// time: "
-	fileSaved    = "// saved: "
-	fileOrigin   = "// origin: "
-	fileHeader   = "// header: " // digest of the lines above; ends the header
+	fileMagic   = "// routesrv table, version "
+	fileComment = "// "
+	fileHeader  = "// header: "
 )
 
 // maxFileHeader limits the header, so that a huge file without line ends is not searched to its end.
@@ -45,17 +39,17 @@ const maxFileHeader = 64 << 10
 // FileMeta is the metadata in the file form of a table. Digest, Revision, Routes, Bytes and Time describe the table: WriteFile
 // takes them from the table and ignores these fields of its argument.
 type FileMeta struct {
-	Digest   Digest
-	Revision uint64
-	Routes   int
-	Bytes    int // of the canonical text
-	Time     time.Time
+	Digest   Digest    `json:"digest"`
+	Revision uint64    `json:"revision"`
+	Routes   int       `json:"routes"`
+	Bytes    int       `json:"bytes"` // of the canonical text
+	Time     time.Time `json:"time,omitzero"`
 
 	// Saved is when the file was written or, more useful to a reader, when the source was last read successfully. Zero if
 	// unknown.
-	Saved time.Time
+	Saved time.Time `json:"saved,omitzero"`
 	// Origin is where the table came from: a URL, or "cluster". It may be any text.
-	Origin string
+	Origin string `json:"origin"`
 }
 
 // MarshalFile returns the file form of t. It uses Saved and Origin of meta.
@@ -69,30 +63,25 @@ func (t *Table) MarshalFile(meta FileMeta) []byte {
 // WriteFile writes the file form of t to w without building it in memory first. It uses Saved and Origin of meta. It does not
 // write atomically: see internal/durable.
 func (t *Table) WriteFile(w io.Writer, meta FileMeta) error {
-	if _, err := io.WriteString(w, t.fileHeader(meta)); err != nil {
+	meta.Digest, meta.Revision, meta.Routes, meta.Bytes = t.Digest(), t.revision, t.Len(), t.Bytes()
+	meta.Time, meta.Saved = t.at.UTC(), meta.Saved.UTC()
+	described, err := json.Marshal(meta)
+	if err != nil {
+		return err
+	}
+	head := fmt.Sprintf("%s%d\n%s%s\n", fileMagic, FileVersion, fileComment, described)
+	if _, err := io.WriteString(w, head+headerSum(head)+"\n"); err != nil {
 		return err
 	}
 	if _, err := t.WriteTo(w); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, "\n")
+	_, err = io.WriteString(w, "\n")
 	return err
 }
 
-func (t *Table) fileHeader(meta FileMeta) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s%d\n", fileMagic, FileVersion)
-	fmt.Fprintf(&b, "%s%s\n", fileDigest, t.Digest())
-	fmt.Fprintf(&b, "%s%d\n", fileRevision, t.revision)
-	fmt.Fprintf(&b, "%s%d\n", fileRoutes, t.Len())
-	fmt.Fprintf(&b, "%s%d\n", fileBytes, t.Bytes())
-	fmt.Fprintf(&b, "%s%s\n", fileTime, formatFileTime(t.at))
-	fmt.Fprintf(&b, "%s%s\n", fileSaved, formatFileTime(meta.Saved))
-	fmt.Fprintf(&b, "%s%s\n", fileOrigin, strconv.Quote(meta.Origin)) // quoted, so that it cannot end the comment
-	sum := sha256.Sum256([]byte(b.String()))
-	fmt.Fprintf(&b, "%s%s\n", fileHeader, hex.EncodeToString(sum[:]))
-	return b.String()
-}
+// headerSum returns the last line of the header that begins with these lines.
+func headerSum(head string) string { return fileHeader + Digest(sha256.Sum256([]byte(head))).String() }
 
 // ParseFile is [ReadFile] for data in memory.
 func ParseFile(data []byte) (*Table, FileMeta, error) { return ReadFile(bytes.NewReader(data)) }
@@ -146,96 +135,43 @@ func readFileText(in *bufio.Reader, meta FileMeta) (*Table, error) {
 	return t, nil
 }
 
-// readFileHeader reads the header, whose last line has the digest of the others.
-func readFileHeader(in *bufio.Reader) (FileMeta, error) {
-	first, complete, err := readLine(in)
-	version, ok := strings.CutPrefix(first, fileMagic)
+// readFileHeader reads the header.
+func readFileHeader(in *bufio.Reader) (meta FileMeta, err error) {
+	first, err := readLine(in)
+	version, ours := strings.CutPrefix(first, fileMagic)
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, ErrTruncated):
 		return FileMeta{}, err
-	case !complete && (ok || strings.HasPrefix(fileMagic, first)):
-		return FileMeta{}, fmt.Errorf("%w: within the first line", ErrTruncated)
-	case !ok:
+	case !ours && (err == nil || !strings.HasPrefix(fileMagic, first)):
 		return FileMeta{}, ErrForeign
+	case err != nil:
+		return FileMeta{}, fmt.Errorf("%w: within the first line", err)
 	case version != strconv.Itoa(FileVersion):
 		return FileMeta{}, fmt.Errorf("%w: %q, want %d", ErrFileVersion, version, FileVersion)
 	}
-	for head := first + "\n"; ; {
-		line, complete, err := readLine(in)
-		sum, last := strings.CutPrefix(line, fileHeader)
-		switch {
-		case err != nil:
-			return FileMeta{}, err
-		case !complete:
-			return FileMeta{}, fmt.Errorf("%w: within the header", ErrTruncated)
-		case last && Digest(sha256.Sum256([]byte(head))).String() != sum:
-			return FileMeta{}, fmt.Errorf("%w: header says %s, and has another", ErrDigestMismatch, sum)
-		case last:
-			return parseFileMeta(strings.Split(strings.TrimSuffix(head, "\n"), "\n"))
-		case !strings.HasPrefix(line, "// ") || len(head) > maxFileHeader:
-			return FileMeta{}, fmt.Errorf("%w: header line %q", ErrDigestMismatch, line)
-		}
-		head += line + "\n"
+	described, err := readLine(in)
+	var sum string
+	if err == nil {
+		sum, err = readLine(in)
 	}
-}
-
-// readLine returns the next line; complete is false if there is no end of line within the limit of a header.
-func readLine(in *bufio.Reader) (line string, complete bool, err error) {
-	data, err := in.ReadSlice('\n')
-	if errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrBufferFull) {
-		return string(data), false, nil
+	if err != nil {
+		return FileMeta{}, fmt.Errorf("%w: within the header", err)
 	}
-	return strings.TrimSuffix(string(data), "\n"), err == nil, err
-}
-
-// parseFileMeta parses the lines of a header whose digest was correct, so an error means that another program wrote it.
-func parseFileMeta(lines []string) (FileMeta, error) {
-	var meta FileMeta
-	fields := []struct {
-		prefix string
-		parse  func(string) error
-	}{
-		{fileMagic, func(string) error { return nil }},
-		{fileDigest, func(s string) (err error) { meta.Digest, err = ParseDigest(s); return err }},
-		{fileRevision, func(s string) (err error) { meta.Revision, err = strconv.ParseUint(s, 10, 64); return err }},
-		{fileRoutes, func(s string) (err error) { meta.Routes, err = parseCount(s); return err }},
-		{fileBytes, func(s string) (err error) { meta.Bytes, err = parseCount(s); return err }},
-		{fileTime, func(s string) (err error) { meta.Time, err = parseFileTime(s); return err }},
-		{fileSaved, func(s string) (err error) { meta.Saved, err = parseFileTime(s); return err }},
-		{fileOrigin, func(s string) (err error) { meta.Origin, err = strconv.Unquote(s); return err }},
+	if want := headerSum(first + "\n" + described + "\n"); sum != want {
+		return FileMeta{}, fmt.Errorf("%w: last line of the header is %q, want %q", ErrDigestMismatch, sum, want)
 	}
-	if len(lines) != len(fields) {
-		return FileMeta{}, fmt.Errorf("%w: header has %d lines, want %d", ErrForeign, len(lines), len(fields))
-	}
-	for i, field := range fields {
-		value, ok := strings.CutPrefix(lines[i], field.prefix)
-		if !ok {
-			return FileMeta{}, fmt.Errorf("%w: header line %q, want %q", ErrForeign, lines[i], field.prefix)
-		}
-		if err := field.parse(value); err != nil {
-			return FileMeta{}, fmt.Errorf("%w: header line %q: %v", ErrForeign, lines[i], err)
-		}
+	// The digest is correct, so an error means that another program wrote the header.
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(described, fileComment)), &meta); err != nil {
+		return FileMeta{}, fmt.Errorf("%w: %v", ErrForeign, err)
 	}
 	return meta, nil
 }
 
-// parseCount parses a number of routes or bytes that fits an int and is not negative.
-func parseCount(s string) (int, error) {
-	n, err := strconv.ParseUint(s, 10, 31)
-	return int(n), err
-}
-
-// formatFileTime formats the zero time as "-", because it means unknown and is not an instant.
-func formatFileTime(t time.Time) string {
-	if t.IsZero() {
-		return "-"
+// readLine returns the next line. The error is ErrTruncated if it does not end within the limit of a header.
+func readLine(in *bufio.Reader) (string, error) {
+	data, err := in.ReadSlice('\n')
+	if errors.Is(err, io.EOF) || errors.Is(err, bufio.ErrBufferFull) {
+		err = ErrTruncated
 	}
-	return t.UTC().Format(time.RFC3339Nano)
-}
-
-func parseFileTime(s string) (time.Time, error) {
-	if s == "-" {
-		return time.Time{}, nil
-	}
-	return time.Parse(time.RFC3339Nano, s)
+	return strings.TrimSuffix(string(data), "\n"), err
 }

@@ -131,11 +131,12 @@ func TestFileErrors(t *testing.T) {
 		{"another program's comment", "// Code generated. DO NOT EDIT.\n" + document, table.ErrForeign},
 		{"binary", "\x00\x01\x02\n", table.ErrForeign},
 		{"empty file", "", table.ErrTruncated},
-		{"newer version", replace("version 1", "version 2"), table.ErrFileVersion},
-		{"changed revision", replace("// revision: 7", "// revision: 8"), table.ErrDigestMismatch},
+		{"newer version", replace("version 2", "version 3"), table.ErrFileVersion},
+		{"changed revision", replace(`"revision":7`, `"revision":8`), table.ErrDigestMismatch},
 		{"changed text", replace("status(204)", "status(404)"), table.ErrDigestMismatch},
 		{"appended route", file + "x: * -> <shunt>;\n", table.ErrDigestMismatch},
-		{"header line taken out", replace("// routes: 3\n", ""), table.ErrDigestMismatch},
+		{"field taken out", replace(`,"routes":3`, ""), table.ErrDigestMismatch},
+		{"header line taken out", strings.Replace(file, strings.SplitAfter(file, "\n")[1], "", 1), table.ErrDigestMismatch},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tab, meta, err := table.ParseFile([]byte(test.file))
@@ -150,7 +151,7 @@ func FuzzParseFile(f *testing.F) {
 	for _, meta := range []table.FileMeta{{}, {Saved: saved, Origin: "a\nb"}} {
 		f.Add(parse(f, document).MarshalFile(meta))
 	}
-	f.Add([]byte("// routesrv table, version 1\n// header: \n"))
+	f.Add([]byte("// routesrv table, version 2\n// {}\n// header: \n"))
 	f.Add([]byte(fmt.Sprintf("// routesrv table, version %d\n", 1<<40)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tab, meta, err := table.ParseFile(data)

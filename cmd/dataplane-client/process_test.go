@@ -239,7 +239,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 		"device":         func(path string) error { return os.Symlink("/dev/zero", path) },
 		"link to itself": func(path string) error { return os.Symlink(path, path) },
 		"20 GB": func(path string) error {
-			return errors.Join(os.WriteFile(path, []byte("// routesrv table, version 1\n"), 0o600), os.Truncate(path, 20<<30))
+			return errors.Join(os.WriteFile(path, []byte("// routesrv table, version 2\n"), 0o600), os.Truncate(path, 20<<30))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
