@@ -2,7 +2,7 @@ package table
 
 import (
 	"bytes"
-	"iter"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +19,7 @@ const (
 	meanBlock = 512
 	// maxBlock limits blocks whose ids happen to have no boundary, or were chosen that way.
 	maxBlock = 4 * meanBlock
-	// pieceSize is how much text of a block is in memory at once for a reader of its pieces.
+	// pieceSize is how much text is unpacked at once, so that many slow readers do not each hold a copy of a block.
 	pieceSize = 32 << 10
 )
 
@@ -35,8 +35,7 @@ type Block struct {
 	bytes  int      // length of the text
 	starts bool     // its first route always begins a block
 
-	zones func() []string // computed on first demand
-	zoned sync.Map        // zone to *Block, built on first demand
+	memos sync.Map // key to func() any
 }
 
 // line is what a block has of a route in addition to the text.
@@ -72,17 +71,7 @@ func newBlock(routes []*Route) *Block {
 	for piece := range slices.Chunk(text, pieceSize) {
 		b.pieces = append(b.pieces, bytes.Clone(s2.Encode(packed, piece)))
 	}
-	b.zones = sync.OnceValue(func() []string { return zonesOf(b.Routes()) })
 	return b
-}
-
-// unpacked decompresses a piece into dst, which grows if necessary.
-func unpacked(dst, piece []byte) []byte {
-	text, err := s2.Decode(dst[:cap(dst)], piece)
-	if err != nil {
-		panic("table: a block does not unpack: " + err.Error()) // memory is damaged
-	}
-	return text
 }
 
 // Routes returns new routes, sorted by id. Each call unpacks them.
@@ -116,50 +105,48 @@ func (b *Block) Len() int { return len(b.lines) }
 // Bytes returns the length of the text that AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
-// AppendText appends the lines of the block, joined by "\n", without a trailing one. The canonical text of a table consists of
-// the texts of its blocks, joined in the same way.
+// ReadAt implements [io.ReaderAt] for the text of the block: its lines, joined by "\n", without a trailing one. The canonical text of
+// a table consists of the texts of its blocks, joined in the same way.
+func (b *Block) ReadAt(dst []byte, off int64) (n int, err error) {
+	for n < len(dst) {
+		if off >= int64(b.bytes) {
+			return n, io.EOF
+		}
+		text, err := s2.Decode(slices.Clip(dst[n:]), b.pieces[off/pieceSize]) // in place, if there is room
+		if err != nil {
+			panic("table: a block does not unpack: " + err.Error()) // memory is damaged
+		}
+		m := copy(dst[n:], text[off%pieceSize:])
+		n, off = n+m, off+int64(m)
+	}
+	return n, nil
+}
+
+// AppendText appends the text that ReadAt reads.
 func (b *Block) AppendText(dst []byte) []byte {
 	dst = slices.Grow(dst, b.bytes)
-	for _, piece := range b.pieces {
-		n := len(dst)
-		dst = dst[:n+len(unpacked(dst[n:n:cap(dst)], piece))]
-	}
-	return dst
+	n, _ := b.ReadAt(dst[len(dst):len(dst)+b.bytes], 0)
+	return dst[:len(dst)+n]
 }
 
-// Pieces yields the text that AppendText appends, in order, in pieces of at most 32 KiB. A piece is valid only until the next one: all
-// are in the buffer, which grows if necessary. So many slow readers do not each hold a copy of a block.
-func (b *Block) Pieces(buffer *[]byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		for _, piece := range b.pieces {
-			if *buffer = unpacked(*buffer, piece); !yield(*buffer) {
-				return
-			}
-		}
+// writeTo writes the text in pieces of the buffer's length.
+func (b *Block) writeTo(w io.Writer, buffer []byte) (written int64, err error) {
+	for written < int64(b.bytes) && err == nil {
+		n, _ := b.ReadAt(buffer, written)
+		n, err = w.Write(buffer[:n])
+		written += int64(n)
 	}
+	return written, err
 }
 
-// zone returns the block with the texts for a zone: b itself if nothing differs.
-func (b *Block) zone(zone string) *Block {
-	if _, in := slices.BinarySearch(b.zones(), zone); !in {
-		return b
+// Memo returns what the first call with the key has made, and keeps it as long as the block: for values that depend on nothing else
+// than the routes. As with a context, keys are of a type of the caller.
+func (b *Block) Memo(key any, make func() any) any {
+	get, ok := b.memos.Load(key)
+	if !ok {
+		get, _ = b.memos.LoadOrStore(key, sync.OnceValue(make))
 	}
-	if z, ok := b.zoned.Load(zone); ok {
-		return z.(*Block)
-	}
-	differs := false
-	routes := b.Routes()
-	for _, r := range routes {
-		if text := zoneText(r, zone); text != r.Text {
-			r.Text, differs = text, true
-		}
-	}
-	made := b
-	if differs {
-		made = newBlock(routes)
-	}
-	z, _ := b.zoned.LoadOrStore(zone, made)
-	return z.(*Block)
+	return get.(func() any)()
 }
 
 // builder cuts routes, which come sorted by id, into blocks. The zero value has none.

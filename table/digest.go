@@ -61,14 +61,12 @@ func (c *content) hash() (d Digest) {
 	if n := len(states); n > 0 {
 		sum = cloned(states[n-1])
 	}
-	var buffer []byte
+	buffer := make([]byte, pieceSize)
 	for i := len(states); i < len(c.list.blocks); i++ {
 		if i > 0 {
 			sum.Write([]byte{'\n'}) // a hash does not fail
 		}
-		for piece := range c.list.blocks[i].Pieces(&buffer) {
-			sum.Write(piece)
-		}
+		_, _ = c.list.blocks[i].writeTo(sum, buffer)
 		states = append(states, cloned(sum))
 	}
 	c.states.Store(&states)

@@ -22,9 +22,9 @@
 package table
 
 import (
+	"bytes"
 	"hash"
 	"io"
-	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,24 +87,6 @@ func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	return next
 }
 
-// Pieces yields the canonical text, in order, in pieces of at most 32 KiB, each valid only until the next one. It may be called
-// concurrently, and needs memory for one piece.
-func (t *Table) Pieces() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		var buffer []byte
-		for i, b := range t.list.blocks {
-			if i > 0 && !yield([]byte{'\n'}) {
-				return
-			}
-			for piece := range b.Pieces(&buffer) {
-				if !yield(piece) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // Routes returns the routes.
 func (t *Table) Routes() List { return t.list }
 
@@ -144,20 +126,23 @@ func (t *Table) Time() time.Time { return t.at }
 
 // Text returns the canonical text. Each call builds it: use WriteTo where a stream is enough.
 func (t *Table) Text() []byte {
-	text := make([]byte, 0, t.list.bytes)
-	for piece := range t.Pieces() {
-		text = append(text, piece...)
-	}
-	return text
+	text := bytes.NewBuffer(make([]byte, 0, t.list.bytes))
+	_, _ = t.WriteTo(text) // a buffer does not fail
+	return text.Bytes()
 }
 
-// WriteTo writes the canonical text to w, in pieces large enough for a hash, a compressor or a file.
-func (t *Table) WriteTo(w io.Writer) (int64, error) {
-	var n int64
-	for piece := range t.Pieces() {
-		m, err := w.Write(piece)
-		n += int64(m)
-		if err != nil {
+// WriteTo writes the canonical text to w in pieces of at most 32 KiB, and needs memory for one of them. It may be called concurrently.
+func (t *Table) WriteTo(w io.Writer) (n int64, err error) {
+	buffer := make([]byte, pieceSize)
+	for i, b := range t.list.blocks {
+		if i > 0 {
+			if _, err := w.Write([]byte{'\n'}); err != nil {
+				return n, err
+			}
+			n++
+		}
+		m, err := b.writeTo(w, buffer)
+		if n += m; err != nil {
 			return n, err
 		}
 	}

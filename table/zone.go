@@ -59,6 +59,37 @@ func (t *Table) ZoneAfter(zone string, before *Table) *Table {
 	return before.Next(newList(blocks), t.revision, t.at)
 }
 
+// Keys of what a block remembers about zones.
+type (
+	zonesMemo struct{} // its zones
+	zoneMemo  string   // its block for a zone
+)
+
+// zones returns the zones of the endpoints, sorted.
+func (b *Block) zones() []string {
+	return b.Memo(zonesMemo{}, func() any { return zonesOf(b.Routes()) }).([]string)
+}
+
+// zone returns the block with the texts for a zone: b itself if nothing differs.
+func (b *Block) zone(zone string) *Block {
+	if _, in := slices.BinarySearch(b.zones(), zone); !in {
+		return b
+	}
+	return b.Memo(zoneMemo(zone), func() any {
+		differs := false
+		routes := b.Routes()
+		for _, r := range routes {
+			if text := zoneText(r, zone); text != r.Text {
+				r.Text, differs = text, true
+			}
+		}
+		if !differs {
+			return b
+		}
+		return newBlock(routes)
+	}).(*Block)
+}
+
 // zonesOf returns the distinct zones of the endpoints of routes, sorted.
 func zonesOf(routes []*Route) []string {
 	distinct := make(map[string]struct{})
