@@ -30,40 +30,30 @@ type bodyKey struct {
 	encoding encoding
 }
 
+// brokenBody is what is known of the bodies under one key. The zero value means that none has broken off.
 type brokenBody struct {
-	rotation uint32 // of the next ETag
+	rotation uint32 // of the next ETag; a client that names a lower one does not have the whole body
 	healed   bool   // the body has been written completely since, under that rotation
 }
 
-// rotation returns the current rotation for the ETag of the body. A client that names a lower one does not have the whole body.
-func (b *brokenBodies) rotation(key bodyKey) uint32 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.known.byKey[key].rotation
-}
-
 // whole reports whether a client that names no ETag can have the whole body that was last sent to its address.
-func (b *brokenBodies) whole(key bodyKey) bool {
+func (b brokenBody) whole() bool { return b.rotation == 0 || b.healed }
+
+func (b *brokenBodies) get(key bodyKey) brokenBody {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known, ok := b.known.byKey[key]
-	return !ok || known.healed
+	return b.known.byKey[key]
 }
 
-// written records that the whole body was written under a rotation.
-func (b *brokenBodies) written(key bodyKey, rotation uint32) {
+// sent records whether the whole body was written under a rotation, unless it has broken off since, under a higher one.
+func (b *brokenBodies) sent(key bodyKey, rotation uint32, whole bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if known, ok := b.known.byKey[key]; ok && rotation >= known.rotation {
-		b.known.byKey[key] = brokenBody{known.rotation, true}
-	}
-}
-
-// failed records that writing the body under a rotation failed, unless it has broken off since, under a higher one.
-func (b *brokenBodies) failed(key bodyKey, rotation uint32) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if rotation >= b.known.byKey[key].rotation {
+	switch known := b.known.byKey[key]; {
+	case rotation < known.rotation:
+	case !whole:
 		b.known.put(key, brokenBody{rotation: rotation + 1}, maxBroken)
+	case known.rotation > 0:
+		b.known.byKey[key] = brokenBody{known.rotation, true}
 	}
 }

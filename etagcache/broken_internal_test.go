@@ -11,24 +11,24 @@ import (
 func TestOtherBodiesAreNotTouched(t *testing.T) {
 	var b brokenBodies
 	key := bodyKey{netip.AddrFrom4([4]byte{127, 0, 0, 1}), table.Digest{1}, gzipped}
-	b.failed(key, 4)
-	b.failed(key, 2)  // a late report of an older break
-	b.written(key, 4) // of a body that began before the break
-	if b.rotation(key) != 5 || b.whole(key) {
-		t.Errorf("rotation %d, whole %v after 4 and 2 broke off", b.rotation(key), b.whole(key))
+	b.sent(key, 4, false)
+	b.sent(key, 2, false) // a late report of an older break
+	b.sent(key, 4, true)  // of a body that began before the break
+	if b.get(key).rotation != 5 || b.get(key).whole() {
+		t.Errorf("rotation %d, whole %v after 4 and 2 broke off", b.get(key).rotation, b.get(key).whole())
 	}
-	b.written(key, 5)
-	if b.rotation(key) != 5 || !b.whole(key) {
-		t.Errorf("rotation %d, whole %v after 5 was written", b.rotation(key), b.whole(key))
+	b.sent(key, 5, true)
+	if b.get(key).rotation != 5 || !b.get(key).whole() {
+		t.Errorf("rotation %d, whole %v after 5 was written", b.get(key).rotation, b.get(key).whole())
 	}
-	b.failed(key, 5)
+	b.sent(key, 5, false)
 	client, digest, encoding := key, key, key
 	client.client = netip.AddrFrom4([4]byte{127, 0, 0, 2})
 	digest.digest = table.Digest{2}
 	encoding.encoding = zstandard
 	for _, other := range []bodyKey{client, digest, encoding} {
-		b.written(other, 0)
-		if b.rotation(other) != 0 || !b.whole(other) {
+		b.sent(other, 0, true)
+		if b.get(other).rotation != 0 || !b.get(other).whole() {
 			t.Errorf("%+v broke off, too", other)
 		}
 	}
@@ -44,11 +44,11 @@ func TestBrokenBodiesAreBounded(t *testing.T) {
 		return bodyKey{client: netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})}
 	}
 	for n := range maxBroken + 3 {
-		b.failed(key(n), 0)
-		b.failed(key(n), 1)
+		b.sent(key(n), 0, false)
+		b.sent(key(n), 1, false)
 	}
 	for n, want := range map[int]uint32{0: 0, 2: 0, 3: 2, maxBroken: 2, maxBroken + 2: 2} {
-		if got := b.rotation(key(n)); got != want {
+		if got := b.get(key(n)).rotation; got != want {
 			t.Errorf("body %d has rotation %d, want %d", n, got, want)
 		}
 	}

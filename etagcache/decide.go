@@ -6,76 +6,66 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/routesrv/routesrv/internal/wire"
 )
-
-// decide evaluates the preconditions in the order of RFC 9110 §13.2.2. It returns the status, and the tag of a 304 or 412.
-func (x *exchange) decide() (status int, tag wire.Tag) {
-	h := x.r.Header
-	if v := h["If-Match"]; len(v) > 0 {
-		if !x.ifMatch(v) {
-			return http.StatusPreconditionFailed, x.tag(0)
-		}
-	} else if at, ok := httpDate(h["If-Unmodified-Since"]); ok && x.modifiedAfter(at) {
-		return http.StatusPreconditionFailed, x.tag(0)
-	}
-	same := false
-	if v := h[wire.HeaderIfNoneMatch]; len(v) > 0 {
-		tag, same = x.ifNoneMatch(v)
-	} else if at, ok := httpDate(h["If-Modified-Since"]); ok && !x.state.version.modified.IsZero() && !x.modifiedAfter(at) {
-		tag, same = x.confirmUnnamed()
-	}
-	if same {
-		return http.StatusNotModified, tag
-	}
-	return http.StatusOK, wire.Tag{}
-}
 
 // maxRanges is how many ranges of a table a request may ask for. Clients do not need many, and each one costs a part of the
 // answer: the whole table is cheaper (RFC 9110 §14.2 and §17.15).
 const maxRanges = 8
 
-// asksForRanges reports whether a request asks for ranges, but not too many, and may have them.
-func (x *exchange) asksForRanges() bool {
-	values := x.r.Header["Range"]
-	return len(values) > 0 && strings.Count(values[0], ",") < maxRanges && x.ifRange(x.r.Header["If-Range"])
-}
+// noTag is an entity tag that is never sent.
+const noTag = `""`
 
-// ifMatch reports whether one of the tags matches the selected body by strong comparison. It does not matter whether the body has
-// arrived, because the client asks only for these bytes.
-func (x *exchange) ifMatch(values []string) bool {
-	n := wire.ParseTags(values)
-	return n.Any || slices.ContainsFunc(n.List, func(t wire.NamedTag) bool { return !t.Weak && x.sameBody(t.Tag) })
-}
-
-// ifRange reports whether a range may be sent: without If-Range, or if it names the selected body (RFC 9110 §13.1.5).
-func (x *exchange) ifRange(values []string) bool {
-	if len(values) == 0 || values[0] == "" {
-		return true
+// conditions returns the tag of the answer, and the conditions and ranges of the request for [http.ServeContent], which compares
+// texts: a tag that matches becomes the tag of the answer, every other one noTag.
+func (x *exchange) conditions() (h http.Header, tag wire.Tag) {
+	h = make(http.Header)
+	for _, name := range []string{"If-Unmodified-Since", "If-Modified-Since", "If-Range", "Range"} {
+		if values := x.r.Header[name]; len(values) == 1 {
+			h[name] = values
+		}
 	}
-	if at, ok := httpDate(values[:1]); ok {
-		return !x.state.version.modified.IsZero() && at.Equal(x.state.version.modified)
+	broken := x.cache.broken.get(x.bodyKey())
+	var kept wire.Tag
+	same := false
+	if values := x.r.Header[wire.HeaderIfNoneMatch]; len(values) > 0 {
+		if named := wire.ParseTags(values); named.Any {
+			same = broken.whole()
+		} else {
+			kept, same = x.confirm(named.List)
+		}
+		h.Del("If-Modified-Since")
+		h.Set(wire.HeaderIfNoneMatch, noTag)
+	} else if !broken.whole() {
+		h.Del("If-Modified-Since") // the client cannot have the whole body that was last sent to its address
 	}
-	n := wire.ParseTags(values[:1])
-	return len(n.List) == 1 && !n.List[0].Weak && x.sameBody(n.List[0].Tag)
+	tag = x.tag(broken.rotation) // confirm may have raised the revision
+	if same {
+		if !kept.Digest.IsZero() {
+			tag = kept
+		}
+		h.Set(wire.HeaderIfNoneMatch, tag.String())
+	}
+	// It does not matter whether the named body has arrived, because the client asks only for these bytes.
+	if values := x.r.Header["If-Match"]; len(values) > 0 {
+		h.Set("If-Match", noTag)
+		if named := wire.ParseTags(values); named.Any || slices.ContainsFunc(named.List, x.names) {
+			h.Set("If-Match", "*")
+		}
+	}
+	if named := wire.ParseTags(h["If-Range"]).List; len(named) == 1 && x.names(named[0]) {
+		h.Set("If-Range", tag.String())
+	}
+	if strings.Count(h.Get("Range"), ",") >= maxRanges {
+		h.Del("Range")
+	}
+	return h, tag
 }
 
-// ifNoneMatch returns the tag of a 304; ok is false if the table must be sent.
-func (x *exchange) ifNoneMatch(values []string) (tag wire.Tag, ok bool) {
-	named := wire.ParseTags(values)
-	if named.Any {
-		return x.confirmUnnamed()
-	}
-	return x.confirm(named.List)
-}
-
-// confirmUnnamed returns the tag of a 304 for a client that says it has the table without naming it. ok is false if the last body sent
-// to its address broke off.
-func (x *exchange) confirmUnnamed() (tag wire.Tag, ok bool) {
-	key := x.bodyKey()
-	return x.tag(x.cache.broken.rotation(key)), x.cache.broken.whole(key)
+// names reports whether a tag names the bytes that would be sent, by strong comparison.
+func (x *exchange) names(t wire.NamedTag) bool {
+	return !t.Weak && t.Digest == x.variant.table.Digest() && t.Encoding == x.encoding
 }
 
 // confirm returns the tag of a 304 for a client that names its tables; ok is false if the table must be sent.
@@ -86,7 +76,7 @@ func (x *exchange) confirm(named []wire.NamedTag) (tag wire.Tag, ok bool) {
 		if same && t.Encoding != x.encoding && !x.deltas {
 			continue
 		}
-		if !x.deltas && t.Rotation < x.cache.broken.rotation(bodyKey{clientOf(x.r), t.Digest, t.Encoding}) {
+		if !x.deltas && t.Rotation < x.cache.broken.get(bodyKey{clientOf(x.r), t.Digest, t.Encoding}).rotation {
 			continue
 		}
 		if same {
@@ -143,25 +133,6 @@ func (x *exchange) keep(t wire.Tag) bool {
 	}
 	x.kept = true
 	return true
-}
-
-// sameBody reports whether t names the bytes that would be sent.
-func (x *exchange) sameBody(t wire.Tag) bool {
-	return t.Digest == x.variant.table.Digest() && t.Encoding == x.encoding
-}
-
-// modifiedAfter reports whether the table is newer than at. It returns false for a table without a time.
-func (x *exchange) modifiedAfter(at time.Time) bool {
-	return x.state.version.modified.After(at)
-}
-
-// httpDate parses a header with one date. A list or an invalid value counts as no header (RFC 9110 §13.1.3).
-func httpDate(values []string) (time.Time, bool) {
-	if len(values) != 1 {
-		return time.Time{}, false
-	}
-	at, err := http.ParseTime(values[0])
-	return at, err == nil
 }
 
 // takesDeltas reports whether the client has the text of the tables it names, and accepts deltas.
@@ -229,23 +200,17 @@ func negotiate(values []string, among []encoding) encoding {
 	return best
 }
 
-// qvalue is the form of a weight (RFC 9110 §12.4.2).
-var qvalue = regexp.MustCompile(`^(0(\.[0-9]{0,3})?|1(\.0{0,3})?)$`)
+// memberForm is a member of Accept-Encoding: a coding, and maybe its weight (RFC 9110 §12.4.2). A list may have empty members.
+var memberForm = regexp.MustCompile(`^(?:|([^ \t"=/;]+)(?:[ \t]*;[ \t]*[qQ]=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?)$`)
 
 // parseMember parses one member of Accept-Encoding. The coding is in lower case, and empty for an empty member.
 func parseMember(member string) (coding string, weight float64, ok bool) {
-	coding, params, weighted := strings.Cut(member, ";")
-	coding = strings.ToLower(strings.Trim(coding, " \t"))
-	if strings.ContainsAny(coding, " \t\"=/") {
+	parts := memberForm.FindStringSubmatch(strings.Trim(member, " \t"))
+	if parts == nil {
 		return "", 0, false
 	}
-	if !weighted {
-		return coding, 1, true
+	if weight = 1; parts[2] != "" {
+		weight, _ = strconv.ParseFloat(parts[2], 64) // the form has no others
 	}
-	name, q, ok := strings.Cut(strings.Trim(params, " \t"), "=")
-	if !ok || coding == "" || !strings.EqualFold(name, "q") || !qvalue.MatchString(q) {
-		return "", 0, false
-	}
-	weight, err := strconv.ParseFloat(q, 64)
-	return coding, weight, err == nil
+	return strings.ToLower(parts[1]), weight, true
 }

@@ -2,9 +2,9 @@ package etagcache
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -36,72 +36,46 @@ const (
 	deflated   form = iota // deflate blocks that can appear anywhere in a stream, none of them marked as the last
 	frame                  // a zstd frame
 	eventLines             // like deflated, with the lines as data of an event
-	forms
 )
 
-// piece is a block of a table in the forms made so far.
-type piece [forms]struct {
-	once sync.Once
+// encodedBlock is a block in one form.
+type encodedBlock struct {
 	data []byte
 	crc  uint32 // of the text, in the form deflated
 }
 
-// piecesOf returns the pieces of a table, in order: for the blocks that other variants have, too, those of them.
-func piecesOf(t *table.Table, others ...*variant) []*piece {
-	known := make(map[*table.Block]*piece)
-	for _, other := range others {
-		if other != nil {
-			for i, b := range other.table.Routes().Blocks() {
-				known[b] = other.pieces[i]
-			}
-		}
-	}
-	blocks := t.Routes().Blocks()
-	all := make([]*piece, len(blocks))
-	for i, b := range blocks {
-		all[i] = cmp.Or(known[b], &piece{})
-	}
-	return all
-}
-
-// data returns the bytes of a block in a form, which the first call makes.
-func (p *piece) data(c *Cache, b *table.Block, f form) []byte {
-	one := &p[f]
-	one.once.Do(func() {
+// encoded returns a block in a form, which the first call makes. It is kept as long as the block.
+func (c *Cache) encoded(b *table.Block, f form) *encodedBlock {
+	return b.Memo(f, func() any {
 		enc := c.encoders.Get().(*encoder)
 		defer c.encoders.Put(enc)
-		switch enc.text = enc.text[:0]; f {
-		case eventLines:
-			enc.text = appendEventLines(enc.text, b)
-			one.data = enc.deflate(enc.text)
-			return
-		case deflated:
-			enc.text = b.AppendText(enc.text)
-			one.data, one.crc = enc.deflate(enc.text), crc32.ChecksumIEEE(enc.text)
-		case frame:
-			enc.text = b.AppendText(enc.text)
-			one.data = enc.frame(enc.text)
+		if f == eventLines {
+			enc.text = appendEventLines(enc.text[:0], b)
+			return &encodedBlock{data: enc.deflate(enc.text)}
 		}
 		c.cfg.Metrics.EncodedBlocks.Inc()
-	})
-	return one.data
+		if enc.text = b.AppendText(enc.text[:0]); f == frame {
+			return &encodedBlock{data: enc.frame(enc.text)}
+		}
+		return &encodedBlock{enc.deflate(enc.text), crc32.ChecksumIEEE(enc.text)}
+	}).(*encodedBlock)
 }
 
-// fill makes the pieces of the variant in a form, on all CPUs.
+// fill makes the blocks of the variant in a form, on all CPUs.
 func (va *variant) fill(f form) {
-	c, blocks := va.cache, va.table.Routes().Blocks()
+	blocks := va.table.Routes().Blocks()
 	start := time.Now()
 	workers := min(runtime.GOMAXPROCS(0), len(blocks))
 	var group sync.WaitGroup
 	for w := range workers {
 		group.Go(func() {
 			for i := w; i < len(blocks); i += workers {
-				va.pieces[i].data(c, blocks[i], f)
+				va.cache.encoded(blocks[i], f)
 			}
 		})
 	}
 	group.Wait()
-	c.cfg.Metrics.EncodeDuration.Observe(time.Since(start).Seconds())
+	va.cache.cfg.Metrics.EncodeDuration.Observe(time.Since(start).Seconds())
 }
 
 // encoder holds two compressors, whose memory is reused from block to block. Each is created on first use.
@@ -172,31 +146,32 @@ func (va *variant) encode(e encoding) *body {
 	switch e {
 	case gzipped:
 		va.fill(deflated)
-		out.add(part{bytes: gzipHeader})
+		out.addBytes(gzipHeader)
 	case zstandard:
 		va.fill(frame)
 	}
 	var sum checksum
 	for i, b := range va.table.Routes().Blocks() {
 		if i > 0 {
-			out.add(part{bytes: newlines[e]})
+			out.addBytes(newlines[e])
 			sum.add(newlineCRC, 1)
 		}
-		switch p := va.pieces[i]; e {
+		switch e {
 		case identity:
-			out.add(part{block: b})
+			out.add(io.NewSectionReader(b, 0, int64(b.Bytes())))
 		case gzipped:
-			out.add(part{bytes: p[deflated].data})
-			sum.add(p[deflated].crc, b.Bytes())
+			one := va.cache.encoded(b, deflated)
+			out.addBytes(one.data)
+			sum.add(one.crc, b.Bytes())
 		case zstandard:
-			out.add(part{bytes: p[frame].data})
+			out.addBytes(va.cache.encoded(b, frame).data)
 		}
 	}
 	switch {
 	case e == gzipped:
-		out.add(part{bytes: sum.appendTrailer(nil)})
+		out.addBytes(sum.appendTrailer(nil))
 	case e == zstandard && out.size == 0:
-		out.add(part{bytes: emptyZstd})
+		out.addBytes(emptyZstd)
 	}
 	if v := va.cache.state.Load().version; v != nil && v.full == va {
 		va.cache.cfg.Metrics.TableBytes.WithLabelValues(e.String()).Set(float64(out.size))
@@ -220,49 +195,26 @@ type checksum struct {
 	size uint32 // modulo 2^32, as the format requires
 }
 
-// add appends a part.
-//
-// A CRC is the remainder of a polynomial over GF(2) whose coefficients are the bits of the message. Appending n bytes multiplies
-// the existing polynomial by x^(8n) and adds the part.
+// add appends a part. A CRC is linear: a part changes the checksum of what is before it as zeros of the same number would, and adds its
+// own difference to that of these zeros.
 func (c *checksum) add(crc uint32, size int) {
-	c.crc = multiply(powerOfX(8*uint64(size)), c.crc) ^ crc
+	c.crc = withZeros(c.crc, size) ^ withZeros(0, size) ^ crc
 	c.size += uint32(size)
 }
+
+// withZeros returns the checksum crc continued by n zero bytes.
+func withZeros(crc uint32, n int) uint32 {
+	for ; n > len(zeros); n -= len(zeros) {
+		crc = crc32.Update(crc, crc32.IEEETable, zeros[:])
+	}
+	return crc32.Update(crc, crc32.IEEETable, zeros[:n])
+}
+
+var zeros [32 << 10]byte
 
 // appendTrailer appends the end of a member: an empty last block, checksum, size.
 func (c *checksum) appendTrailer(dst []byte) []byte {
 	dst = append(dst, 0x01, 0x00, 0x00, 0xff, 0xff)
 	dst = binary.LittleEndian.AppendUint32(dst, c.crc)
 	return binary.LittleEndian.AppendUint32(dst, c.size)
-}
-
-// one is the polynomial 1: the highest bit is the coefficient of x^0.
-const one = 1 << 31
-
-// multiply multiplies two polynomials modulo the polynomial of CRC-32.
-func multiply(a, b uint32) uint32 {
-	product := uint32(0)
-	for ; a != 0; a <<= 1 {
-		if a&one != 0 {
-			product ^= b
-		}
-		carry := b & 1
-		b >>= 1
-		if carry != 0 {
-			b ^= crc32.IEEE
-		}
-	}
-	return product
-}
-
-// powerOfX returns x^n modulo the polynomial of CRC-32, by squaring.
-func powerOfX(n uint64) uint32 {
-	result, square := uint32(one), uint32(one>>1)
-	for ; n > 0; n >>= 1 {
-		if n&1 != 0 {
-			result = multiply(result, square)
-		}
-		square = multiply(square, square)
-	}
-	return result
 }

@@ -111,22 +111,22 @@ type Config struct {
 	// than this replica's, in the goroutine of the request: it must not block. Calls may come in quick succession; merging and
 	// limiting them is up to Recheck. If nil, the regular reads decide claims.
 	Recheck func()
-	// Published is called for each newly served table that differs from the previous one; stale means that it comes from a
-	// last-known-good file. It is called with the cache locked, one call at a time: it must not block or use the cache. It may
-	// be nil.
-	Published func(t *table.Table, stale bool)
+	// Published is called for each newly served table that differs from the previous one. Its number is higher than all previous
+	// ones; stale means that it comes from a last-known-good file. It is called with the cache locked, one call at a time: it must
+	// not block or use the cache. It may be nil.
+	Published func(order uint64, t *table.Table, stale bool)
 	// SharedMaxAge is how long an HTTP cache between server and clients may serve an answer without asking again (RFC 9111
 	// §5.2.2.10, in whole seconds), and then as long again while it asks (RFC 5861 §3). While no server answers, it may serve its
 	// copy for a day (RFC 5861 §4). 0 means that caches must ask for each request.
 	SharedMaxAge time.Duration
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
-	// Observer is told about clients; it may be nil. ObserveSent makes a table that was sent completely count even for a client
-	// that has named another one.
-	Observer    Observer
+	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of requests,
+	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil. ObserveSent makes a table that was sent
+	// completely count even for a client that has named another one.
+	Saw         func(Seen)
 	ObserveSent bool
-	// Answered is called after each answer with a table, for traces. It is called concurrently, in the goroutines of requests,
-	// and must not block. nil costs nothing.
+	// Answered is called after each answer with a table, for traces, in the same way. nil costs nothing.
 	Answered func(Answer)
 }
 

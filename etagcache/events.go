@@ -102,9 +102,9 @@ func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 	if len(blocks) == 0 {
 		e.text("data:\n")
 	}
-	for i, b := range blocks {
+	for _, b := range blocks {
 		if e.zipped {
-			e.buf = append(e.buf, va.pieces[i].data(c, b, eventLines)...)
+			e.buf = append(e.buf, c.encoded(b, eventLines).data...)
 		} else {
 			e.buf = appendEventLines(e.buf, b)
 		}

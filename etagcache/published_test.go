@@ -13,7 +13,7 @@ import (
 // TestPublishedIsToldOfEachTableOnce: reads that find the same table again are not reported.
 func TestPublishedIsToldOfEachTableOnce(t *testing.T) {
 	var told []string
-	c := newCache(t, etagcache.Config{Published: func(p *table.Table, stale bool) { told = append(told, fmt.Sprint(p.Revision(), stale)) }})
+	c := newCache(t, etagcache.Config{Published: func(_ uint64, p *table.Table, stale bool) { told = append(told, fmt.Sprint(p.Revision(), stale)) }})
 	now := time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
 	a, b := parseTable(t, `a: * -> <shunt>;`, 1, now), parseTable(t, `b: * -> <shunt>;`, 2, now)
 	c.Restore(a, now)

@@ -8,15 +8,6 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Observer is told about clients. Its methods are called concurrently, in the goroutines of requests, and must not block. They
-// must not call the Cache, except [Cache.Order].
-type Observer interface {
-	// Saw is called after each GET of a table was answered, and for streams.
-	Saw(Seen)
-	// Published is called for each newly served table. Its number is higher than all previous ones.
-	Published(order uint64, digest table.Digest, revision uint64)
-}
-
 // Seen is what one request shows about its client.
 type Seen struct {
 	Request *http.Request // for a stream, its first request; read only
@@ -51,8 +42,8 @@ func (c *Cache) Changed(ids []string) uint64 { return c.history.lastChange(ids) 
 
 // observe reports what a request has shown. whole means that the table was sent completely.
 func (x *exchange) observe(whole bool) {
-	o := x.cache.cfg.Observer
-	if o == nil || x.r.Method != http.MethodGet {
+	saw := x.cache.cfg.Saw
+	if saw == nil || x.r.Method != http.MethodGet {
 		return
 	}
 	seen := Seen{Request: x.r, Zone: x.zone, Ahead: x.kept}
@@ -62,20 +53,20 @@ func (x *exchange) observe(whole bool) {
 	if whole && (seen.Digest == table.Digest{} || x.cache.cfg.ObserveSent) {
 		seen.Digest, seen.Revision, seen.Ahead, seen.Sent = x.variant.table.Digest(), x.revision, false, true
 	}
-	o.Saw(seen)
+	saw(seen)
 }
 
 // observe reports an event of a stream.
 func (s *stream) observe(phase StreamPhase) {
-	o := s.cache.cfg.Observer
-	if o == nil {
+	saw := s.cache.cfg.Saw
+	if saw == nil {
 		return
 	}
 	seen := Seen{Request: s.r, Zone: s.zone, Stream: phase, Ahead: s.ahead}
 	if has := s.has.Load(); has != nil {
 		seen.Digest, seen.Revision = has.Digest, has.Revision
 	}
-	o.Saw(seen)
+	saw(seen)
 }
 
 // Answer is one answer with a table: a response, or an event that brings a stream to the table.
@@ -95,10 +86,13 @@ type Answer struct {
 	Whole     bool   // the whole body was written
 }
 
-// answered counts an answer with n bytes of a body, and reports it.
+// answered counts an answer with n bytes of a body, and reports it and what its request has shown.
 func (x *exchange) answered(status, n int, whole bool) {
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 	x.tell(status, n, whole, false)
+	if x.variant != nil {
+		x.observe(whole && status == http.StatusOK)
+	}
 }
 
 // tell reports an answer.

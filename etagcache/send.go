@@ -1,12 +1,12 @@
 package etagcache
 
 import (
-	"bufio"
 	"errors"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -45,8 +45,7 @@ type sends struct {
 // was available.
 type send struct {
 	http.ResponseWriter
-	cache      *Cache
-	version    *version // the version of the body
+	exchange   *exchange
 	client     netip.Addr
 	control    *http.ResponseController
 	end        time.Time // when it is cut in any case
@@ -60,67 +59,60 @@ type send struct {
 	forced   bool      // cut in favour of another reader
 }
 
-// newSend begins a body of x; the caller must call finish after writing it.
 func (x *exchange) newSend() *send {
-	now := time.Now()
-	s := &send{
-		ResponseWriter: x.w, cache: x.cache, version: x.state.version, client: clientOf(x.r),
-		control: http.NewResponseController(x.w), end: now.Add(maxBodyTime), status: http.StatusOK, progress: now,
+	return &send{
+		ResponseWriter: x.w, exchange: x, client: clientOf(x.r), control: http.NewResponseController(x.w),
+		end: time.Now().Add(maxBodyTime), status: http.StatusOK,
 	}
-	x.cache.sends.begin(s)
-	return s
 }
 
-// WriteHeader records the status, which [http.ServeContent] chooses.
+// WriteHeader records the status, which [http.ServeContent] chooses, and adapts the headers where it does not.
 func (s *send) WriteHeader(status int) {
 	s.status = status
+	switch h := s.Header(); status {
+	case http.StatusOK: // it does not send the length of an encoded body
+		h.Set("Content-Length", strconv.FormatInt(s.exchange.variant.body(s.exchange.encoding).size, 10))
+	case http.StatusPreconditionFailed:
+		h.Set("Content-Length", "0")
+		for _, name := range []string{"Content-Type", "Content-Encoding", "Last-Modified"} {
+			h.Del(name)
+		}
+	}
 	s.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes p in parts, each with its own deadline.
-func (s *send) Write(p []byte) (n int, err error) {
-	for part := range slices.Chunk(p, sendBuffer) {
-		if s.err != nil {
-			break
-		}
+// ReadFrom writes a body in large parts, and writes out the server's buffers, so that a failure is noticed before the handler ends.
+// [http.ServeContent] calls it, because [io.Copy] does.
+func (s *send) ReadFrom(body io.Reader) (n int64, err error) {
+	sends, metrics := &s.exchange.cache.sends, s.exchange.cache.cfg.Metrics
+	sends.begin(s)
+	defer sends.finish(s)
+	n, s.err = io.CopyBuffer(struct{ io.Writer }{s}, struct{ io.Reader }{body}, make([]byte, sendBuffer))
+	if s.err == nil {
 		s.allow()
-		var m int
-		m, s.err = s.ResponseWriter.Write(part)
-		n += m
+		if err := s.control.Flush(); !errors.Is(err, http.ErrNotSupported) {
+			s.err = err
+		}
 	}
-	s.n += n
+	if why := s.reason(); why != "" {
+		metrics.BodiesCut.WithLabelValues(why).Inc()
+	}
 	return n, s.err
 }
 
-// body writes a whole body, joining its parts to larger writes. It also writes out the server's buffers, so that a failure is
-// noticed before the handler ends.
-func (s *send) body(b *body) {
-	joined := bufio.NewWriterSize(s, sendBuffer)
-	if _, err := b.WriteTo(joined); err != nil {
-		return
-	}
-	if joined.Flush() != nil {
-		return
-	}
+// Write writes p with its own deadline.
+func (s *send) Write(p []byte) (n int, err error) {
 	s.allow()
-	if err := s.control.Flush(); !errors.Is(err, http.ErrNotSupported) {
-		s.err = err
-	}
-}
-
-// finish ends the body and reports whether all of its n bytes were written.
-func (s *send) finish(n int) bool {
-	s.cache.sends.finish(s)
-	if why := s.reason(); why != "" {
-		s.cache.cfg.Metrics.BodiesCut.WithLabelValues(why).Inc()
-	}
-	return s.err == nil && s.n == n
+	n, err = s.ResponseWriter.Write(p)
+	s.n += n
+	return n, err
 }
 
 // begin registers a body. If its address has too many, it cuts the one without progress for longest: its writes fail from now on.
 func (s *sends) begin(one *send) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	one.progress = time.Now()
 	count, slowest := 0, one
 	for other := range s.open {
 		if other.client != one.client {
@@ -149,7 +141,7 @@ func (s *sends) finish(one *send) {
 // allow sets the deadline of the next write.
 func (s *send) allow() {
 	now := time.Now()
-	if !s.superseded && s.cache.state.Load().version != s.version {
+	if !s.superseded && s.exchange.cache.state.Load().version != s.exchange.state.version {
 		s.superseded = true
 		if limit := now.Add(maxTableTime); limit.Before(s.end) {
 			s.end = limit
@@ -159,8 +151,9 @@ func (s *send) allow() {
 	if limit.After(s.end) {
 		limit = s.end
 	}
-	s.cache.sends.mu.Lock()
-	defer s.cache.sends.mu.Unlock()
+	sends := &s.exchange.cache.sends
+	sends.mu.Lock()
+	defer sends.mu.Unlock()
 	s.progress = now
 	if !s.forced {
 		_ = s.control.SetWriteDeadline(limit) // as in begin

@@ -1,8 +1,8 @@
 package etagcache
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -64,24 +64,12 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	}
 	x.encoding = negotiate(r.Header["Accept-Encoding"], preference)
 	x.show(x.state)
-
-	status, tag := x.decide()
-	if status != http.StatusOK {
-		x.headers(tag.String())
-		if status == http.StatusPreconditionFailed {
-			h.Set("Content-Length", "0")
-		}
-		w.WriteHeader(status)
-		x.answered(status, 0, true)
-		x.observe(false)
+	conditions, tag := x.conditions()
+	// A client that needs the table and asks for nothing else may get a delta.
+	if x.deltas && len(conditions) == 1 && conditions.Get(wire.HeaderIfNoneMatch) == noTag && x.serveDelta() {
 		return
 	}
-	ranges := x.asksForRanges()
-	if x.deltas && !ranges && x.serveDelta() {
-		x.observe(false)
-		return
-	}
-	x.observe(x.content(ranges))
+	x.serveContent(conditions, tag)
 }
 
 // show makes the table of a state the one of the answer.
@@ -116,49 +104,32 @@ func (x *exchange) headers(etag string) {
 	}
 }
 
-// bodyHeaders sets the headers of an answer with a body of the size.
-func (x *exchange) bodyHeaders(contentType string, size int) {
+// bodyHeaders sets the headers of a body.
+func (x *exchange) bodyHeaders(contentType string) {
 	h := x.w.Header()
 	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(size))
 	if x.encoding != identity {
 		h.Set("Content-Encoding", x.encoding.String())
 	}
-	if v := x.state.version; !v.modified.IsZero() {
-		h.Set("Last-Modified", v.modified.Format(http.TimeFormat))
-	}
 }
 
-// content answers with the table, or ranges of it. It reports whether the table was written completely.
-func (x *exchange) content(ranges bool) (whole bool) {
-	key := x.bodyKey()
-	rotation := x.cache.broken.rotation(key)
-	x.headers(x.etag(rotation))
-	body := x.variant.body(x.encoding)
-	x.w.Header().Set("Accept-Ranges", "bytes")
-	x.bodyHeaders(plainText, body.size)
-	if x.r.Method == http.MethodHead && !ranges {
-		x.w.WriteHeader(http.StatusOK)
-		x.answered(http.StatusOK, 0, true)
-		return false
-	}
+// serveContent answers with the table, ranges of it, or what the conditions demand.
+func (x *exchange) serveContent(conditions http.Header, tag wire.Tag) {
+	x.headers(tag.String())
+	x.bodyHeaders(plainText)
 	out := x.newSend()
-	if ranges {
-		x.serveRanges(out, body)
-		whole = out.finish(out.n)
-	} else {
-		out.body(body)
-		whole = out.finish(body.size)
-	}
-	switch {
-	case out.status == http.StatusOK && !whole:
-		x.cache.cfg.Metrics.BrokenBodies.Inc()
-		x.cache.broken.failed(key, rotation)
-	case !ranges:
-		x.cache.broken.written(key, rotation)
+	r := x.r.WithContext(x.r.Context())
+	r.Header = conditions
+	http.ServeContent(out, r, "", x.state.version.table.Time(), &content{body: func() *body { return x.variant.body(x.encoding) }})
+	whole := out.err == nil
+	if out.status == http.StatusOK && r.Method == http.MethodGet {
+		whole = whole && int64(out.n) == x.variant.body(x.encoding).size
+		x.cache.broken.sent(x.bodyKey(), tag.Rotation, whole)
+		if !whole {
+			x.cache.cfg.Metrics.BrokenBodies.Inc()
+		}
 	}
 	x.answered(out.status, out.n, whole)
-	return whole
 }
 
 // serveDelta answers with a delta from one of the tables that the client names, if there is a useful one.
@@ -169,30 +140,25 @@ func (x *exchange) serveDelta() bool {
 			continue
 		}
 		body := d.encodings[x.encoding]()
-		x.headers(x.etag(0))
-		x.bodyHeaders(wire.DeltaType, len(body))
+		x.headers(x.tag(0).String()) // clients check the digest
+		x.bodyHeaders(wire.DeltaType)
 		h := x.w.Header()
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+		if at := x.state.version.table.Time(); !at.IsZero() {
+			h.Set("Last-Modified", at.UTC().Format(http.TimeFormat))
+		}
 		h.Set("Cache-Control", noStore) // caches do not know that the answer depends on the client's table
 		h.Set(wire.HeaderIM, wire.DeltaForm)
 		h.Set(wire.HeaderDeltaBase, t.Tag.String())
-		x.w.WriteHeader(http.StatusIMUsed)
-		n, whole := 0, true
+		out := x.newSend()
+		out.WriteHeader(http.StatusIMUsed)
 		if x.r.Method != http.MethodHead {
-			out := x.newSend()
-			n, _ = out.Write(body) // clients check the digest
-			whole = out.finish(len(body))
+			_, _ = out.ReadFrom(bytes.NewReader(body)) // out has the error
 		}
-		x.answered(http.StatusIMUsed, n, whole)
+		x.answered(out.status, out.n, out.err == nil)
 		return true
 	}
 	return false
-}
-
-// serveRanges lets net/http select the ranges. It does not pass on the preconditions, which have already been evaluated.
-func (x *exchange) serveRanges(out *send, body *body) {
-	r := x.r.WithContext(x.r.Context())
-	r.Header = http.Header{"Range": x.r.Header["Range"]}
-	http.ServeContent(out, r, "", time.Time{}, io.NewSectionReader(body, 0, int64(body.size)))
 }
 
 // bodyKey identifies the bytes that this client would be sent.
@@ -204,8 +170,6 @@ func (x *exchange) bodyKey() bodyKey {
 func (x *exchange) tag(rotation uint32) wire.Tag {
 	return wire.Tag{Digest: x.variant.table.Digest(), Revision: x.revision, Rotation: rotation, Encoding: x.encoding}
 }
-
-func (x *exchange) etag(rotation uint32) string { return x.tag(rotation).String() }
 
 // clientOf returns the address of the peer. Requests without a valid one share the zero address.
 func clientOf(r *http.Request) netip.Addr {

@@ -165,13 +165,10 @@ func (c *Cache) swap(next *state) {
 	t := next.version.table
 	c.cfg.Metrics.TableRoutes.Set(float64(t.Len()))
 	c.cfg.Metrics.TableBytes.WithLabelValues(identity.String()).Set(float64(t.Bytes()))
-	if c.cfg.Observer != nil {
-		c.cfg.Observer.Published(next.version.readings.order, t.Digest(), t.Revision())
-	}
 	c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(),
 		"revision", t.Revision(), "stale", next.stale)
 	if c.cfg.Published != nil {
-		c.cfg.Published(t, next.stale)
+		c.cfg.Published(next.version.readings.order, t, next.stale)
 	}
 }
 
@@ -181,40 +178,38 @@ type version struct {
 	table     *table.Table
 	readings  *readings
 	published time.Time
-	modified  time.Time // time of the table, in whole seconds as on the wire; zero if it has none
 	full      *variant
+	before    map[string]*variant // the zones that were requested of the previous version
 
-	mu     sync.Mutex
-	zones  map[string]func() *variant // that were requested; makes the variant once
-	made   map[string]*variant        // the zones that were made
-	before map[string]*variant        // those of the previous version that were not made yet
+	mu    sync.Mutex
+	zones map[string]func() *variant // that were requested; makes the variant once
 }
 
 // newVersion makes t a version.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
 	v := &version{
-		cache: c, table: t, readings: &readings{order: order}, published: time.Now(),
-		zones: make(map[string]func() *variant), made: make(map[string]*variant),
-	}
-	if !t.Time().IsZero() {
-		v.modified = t.Time().UTC().Truncate(time.Second)
+		cache: c, table: t, readings: &readings{order: order}, published: time.Now(), full: c.newVariant(t),
+		zones: make(map[string]func() *variant),
 	}
 	c.history.add(t.Digest(), "", v.readings)
-	if previous == nil {
-		v.full = c.newVariant(t)
-		c.history.record(nil, t, order)
-		return v
+	var before *table.Table
+	if previous != nil {
+		before, v.before = previous.table, previous.requested()
 	}
-	v.full, v.before = c.newVariant(t, previous.full), previous.requested()
-	c.history.record(previous.table, t, order)
+	c.history.record(before, t, order)
 	return v
 }
 
-// requested returns the tables of zones that were made.
+// requested returns the tables of the zones that were requested. It waits for those that are being made.
 func (v *version) requested() map[string]*variant {
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	return maps.Clone(v.made)
+	zones := maps.Clone(v.zones)
+	v.mu.Unlock()
+	made := make(map[string]*variant, len(zones))
+	for zone, get := range zones {
+		made[zone] = get()
+	}
+	return made
 }
 
 // variant returns the table for a zone; the full one if the zone is empty or unknown, or if its table is the same. The first request for
@@ -237,34 +232,23 @@ func (v *version) variant(zone string) *variant {
 }
 
 func (v *version) makeZone(zone string) *variant {
-	v.mu.Lock()
 	before := v.before[zone]
-	v.mu.Unlock()
-	va := v.zoneAfter(zone, before)
-	v.cache.history.add(va.table.Digest(), zone, v.readings)
-	v.mu.Lock()
-	delete(v.before, zone)
-	v.made[zone] = va
-	v.mu.Unlock()
-	va.lower(v.full.revision.Load()) // restampDown may have run before this zone existed
-	return va
-}
-
-// zoneAfter returns the variant of a zone, whose variant in the previous version was before; nil if it was not requested there.
-func (v *version) zoneAfter(zone string, before *variant) *variant {
-	var old *table.Table
+	var old *table.Table // nil if the zone was not requested of the previous version
 	if before != nil {
 		old = before.table
 	}
-	t := v.table.ZoneAfter(zone, old)
-	switch {
+	va := v.full
+	switch t := v.table.ZoneAfter(zone, old); {
 	case t == v.table:
-		return v.full
 	case old != nil && old.Digest() == t.Digest():
-		return before // with its revision: an unchanged table keeps its name
+		va = before // with its revision: an unchanged table keeps its name
+	default:
+		v.cache.cfg.Metrics.ZonesRendered.Inc()
+		va = v.cache.newVariant(t)
 	}
-	v.cache.cfg.Metrics.ZonesRendered.Inc()
-	return v.cache.newVariant(t, v.full, before)
+	v.cache.history.add(va.table.Digest(), zone, v.readings)
+	va.lower(v.full.revision.Load()) // restampDown may have run before this zone existed
+	return va
 }
 
 // restampDown lowers the revision of all variants to the source's, if it is higher: the source went back in time and has this

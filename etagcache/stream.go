@@ -136,7 +136,7 @@ func (s *stream) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.cache.streams.draining:
+		case <-s.cache.streams.draining.Done():
 			return s.handOver(ctx)
 		case <-beat.C:
 			s.said = said{}
@@ -256,7 +256,7 @@ func (s *stream) handOver(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-time.After(spread(s.cache.streams.handOver)):
-	case <-s.cache.streams.ending:
+	case <-s.cache.streams.ending.Done():
 	}
 	s.out.event(wire.EventReconnect, nil, wire.FormatReconnect(spread(time.Second)))
 	return s.out.flush()

@@ -2,6 +2,7 @@ package etagcache
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -20,32 +21,26 @@ type streams struct {
 	mu       sync.Mutex
 	open     map[*stream]struct{}
 	handOver time.Duration  // the time over which the streams end
-	draining chan struct{}  // closed when the streams must end
-	ending   chan struct{}  // closed when they must end at once
-	running  sync.WaitGroup // of the open streams; no stream is added once draining is closed
+	running  sync.WaitGroup // of the open streams; no stream is added once draining is done
+
+	// The streams must end when draining is done, and at once when ending is done.
+	draining, ending context.Context
+	drain, hurry     context.CancelFunc
 }
 
 func (s *streams) init(limit int) {
 	s.max = limit
 	s.turns = make(chan struct{}, maxTableSends)
 	s.open = make(map[*stream]struct{})
-	s.draining, s.ending = make(chan struct{}), make(chan struct{})
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	s.ending, s.hurry = context.WithCancel(context.Background())
 }
 
 // add registers a stream. It returns false when the limit is reached or the server is shutting down.
 func (s *streams) add(one *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if isClosed(s.draining) || len(s.open) >= s.max {
+	if s.draining.Err() != nil || len(s.open) >= s.max {
 		return false
 	}
 	s.open[one] = struct{}{}
@@ -88,12 +83,12 @@ func (s *streams) spread() time.Duration {
 func (c *Cache) DrainStreams(window time.Duration) {
 	s := &c.streams
 	s.mu.Lock()
-	if !isClosed(s.draining) {
+	if s.draining.Err() == nil {
 		s.handOver = window
-		close(s.draining)
+		s.drain()
 	}
-	if window == 0 && !isClosed(s.ending) {
-		close(s.ending)
+	if window == 0 {
+		s.hurry()
 	}
 	s.mu.Unlock()
 	s.running.Wait()

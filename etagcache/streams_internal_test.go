@@ -115,12 +115,12 @@ func TestADrainIsHurriedByOneWithoutTime(t *testing.T) {
 		}
 		drain("first", time.Minute)
 		drain("second", time.Hour)
-		if !isClosed(c.streams.draining) || isClosed(c.streams.ending) || c.streams.handOver != time.Minute {
-			t.Errorf("draining %v, ending %v, want the window of the first call", isClosed(c.streams.draining), isClosed(c.streams.ending))
+		if c.streams.draining.Err() == nil || c.streams.ending.Err() != nil || c.streams.handOver != time.Minute {
+			t.Errorf("draining %v, ending %v, want the window of the first call", c.streams.draining.Err(), c.streams.ending.Err())
 		}
 		drain("third", 0)
 		drain("fourth", 0)
-		if !isClosed(c.streams.ending) {
+		if c.streams.ending.Err() == nil {
 			t.Error("the streams are not told to end at once")
 		}
 		if len(returned) > 0 {

@@ -1,8 +1,8 @@
 package etagcache
 
 import (
+	"bytes"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,16 +14,14 @@ type variant struct {
 	cache    *Cache
 	table    *table.Table
 	revision atomic.Uint64 // in its ETags
-	pieces   []*piece      // the encoded blocks of the table
 	bodies   [encodings]func() *body
 	deltas   sync.Map // digest of the base to func() *delta
 	// sendable reports whether the table can be the data of an event.
 	sendable func() bool
 }
 
-// newVariant returns a variant of a table that probably has blocks in common with others.
-func (c *Cache) newVariant(t *table.Table, others ...*variant) *variant {
-	va := &variant{cache: c, table: t, pieces: piecesOf(t, others...)}
+func (c *Cache) newVariant(t *table.Table) *variant {
+	va := &variant{cache: c, table: t}
 	for e := range encodings {
 		va.bodies[e] = sync.OnceValue(func() *body { return va.encode(e) })
 	}
@@ -34,27 +32,24 @@ func (c *Cache) newVariant(t *table.Table, others ...*variant) *variant {
 
 // lower replaces the revision, if it is higher than the given one.
 func (va *variant) lower(revision uint64) {
-	for {
-		if old := va.revision.Load(); old <= revision || va.revision.CompareAndSwap(old, revision) {
-			return
-		}
-	}
+	va.revise(func(old uint64) uint64 { return min(old, revision) })
 }
 
 // raise replaces the revision, if it is lower than the given one, and returns the resulting one.
 func (va *variant) raise(revision uint64) uint64 {
+	return va.revise(func(old uint64) uint64 { return max(old, revision) })
+}
+
+func (va *variant) revise(revised func(old uint64) uint64) uint64 {
 	for {
 		old := va.revision.Load()
-		if old >= revision {
-			return old
-		}
-		if va.revision.CompareAndSwap(old, revision) {
-			return revision
+		if next := revised(old); va.revision.CompareAndSwap(old, next) {
+			return next
 		}
 	}
 }
 
-// body returns the variant in an encoding. The first call for an encoding encodes the pieces that lack it.
+// body returns the variant in an encoding. The first call for an encoding encodes the blocks that lack it.
 func (va *variant) body(e encoding) *body { return va.bodies[e]() }
 
 // mostSaved is the largest possible ratio of a text to its gzip body: deflate codes at most 258 bytes in two bits (RFC 1951 §3.2.5).
@@ -62,7 +57,7 @@ const mostSaved = 1032
 
 // exceeds reports whether n bytes are more than the smallest body. It makes the compressed ones only if a gzip body could be smaller.
 func (va *variant) exceeds(n int) bool {
-	return n > va.table.Bytes()/mostSaved && n > min(va.body(gzipped).size, va.body(zstandard).size)
+	return n > va.table.Bytes()/mostSaved && int64(n) > min(va.body(gzipped).size, va.body(zstandard).size)
 }
 
 // delta leads from one table to the table of a variant. It is encoded on first demand, and shared by all clients.
@@ -113,60 +108,49 @@ func (va *variant) deltaOf(base table.Digest, ids []string) *delta {
 // keeps alive costs only what it does not share, not a full copy.
 type body struct {
 	parts []part
-	size  int // bytes
+	size  int64 // bytes
 }
 
 // part is a part of a body: the text of a block, which is unpacked while it is sent, or bytes.
-type part struct {
-	block *table.Block
-	bytes []byte // if there is no block
-}
-
-func (p part) size() int {
-	if p.block != nil {
-		return p.block.Bytes()
-	}
-	return len(p.bytes)
+type part interface {
+	io.ReaderAt
+	Size() int64
 }
 
 func (b *body) add(p part) {
 	b.parts = append(b.parts, p)
-	b.size += p.size()
+	b.size += p.Size()
 }
 
-// WriteTo implements [io.WriterTo].
-func (b *body) WriteTo(w io.Writer) (n int64, err error) {
-	var buffer []byte
-	for _, p := range b.parts {
-		pieces := slices.Values([][]byte{p.bytes})
-		if p.block != nil {
-			pieces = p.block.Pieces(&buffer)
-		}
-		for piece := range pieces {
-			m, err := w.Write(piece)
-			if n += int64(m); err != nil {
-				return n, err
-			}
-		}
-	}
-	return n, nil
-}
+func (b *body) addBytes(data []byte) { b.add(bytes.NewReader(data)) }
 
-// ReadAt implements [io.ReaderAt], for requests with ranges. It walks the parts from the beginning: there are a few hundred.
+// ReadAt implements [io.ReaderAt]. It walks the parts from the beginning: there are a few hundred.
 func (b *body) ReadAt(dst []byte, off int64) (n int, err error) {
 	for _, p := range b.parts {
-		if size := int64(p.size()); off >= size {
-			off -= size
+		if off >= p.Size() {
+			off -= p.Size()
 			continue
 		}
-		data := p.bytes
-		if p.block != nil {
-			data = p.block.AppendText(nil)
-		}
-		n += copy(dst[n:], data[off:])
-		if off = 0; n == len(dst) {
+		m, _ := p.ReadAt(dst[n:], off)
+		if n += m; n == len(dst) {
 			return n, nil
 		}
+		off = 0
 	}
 	return n, io.EOF
+}
+
+// content is the body of an answer. It is made when [http.ServeContent] first seeks in it: after it has decided that a body is sent.
+type content struct {
+	body func() *body
+	*io.SectionReader
+}
+
+// Seek implements [io.Seeker].
+func (c *content) Seek(offset int64, whence int) (int64, error) {
+	if c.SectionReader == nil {
+		b := c.body()
+		c.SectionReader = io.NewSectionReader(b, 0, b.size)
+	}
+	return c.SectionReader.Seek(offset, whence)
 }

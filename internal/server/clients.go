@@ -58,11 +58,6 @@ func (c *clients) Saw(seen etagcache.Seen) {
 	})
 }
 
-// Published is called by the cache.
-func (c *clients) Published(order uint64, digest table.Digest, revision uint64) {
-	c.Registry.Published(order, fleet.Name{Digest: digest, Revision: revision})
-}
-
 // addressOf returns the address of the peer of a connection. It ignores headers that name another address.
 func addressOf(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -221,8 +221,11 @@ func (s *Server) newTables() error {
 	var err error
 	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Observer: s.clients,
-		Published: func(t *table.Table, stale bool) { s.publishes.Add(t, time.Now(), stale) },
+		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Saw: s.clients.Saw,
+		Published: func(order uint64, t *table.Table, stale bool) {
+			s.clients.Published(order, fleet.Name{Digest: t.Digest(), Revision: t.Revision()})
+			s.publishes.Add(t, time.Now(), stale)
+		},
 	}
 	if s.cfg.Tracing != nil {
 		cfg.Answered = s.cfg.Tracing.Answered

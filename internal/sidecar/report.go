@@ -42,9 +42,6 @@ func (p *proxyTable) Saw(seen etagcache.Seen) {
 	}
 }
 
-// Published is called by the cache.
-func (*proxyTable) Published(uint64, table.Digest, uint64) {}
-
 // get returns the table, zero for none, and when it was first named.
 func (p *proxyTable) get() (fleet.Name, time.Time) {
 	p.mu.Lock()

@@ -10,9 +10,9 @@ func ofBodies() []Plant {
 			What: "the ETag of the table before with the body of this one",
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
-				Old:  "\tx.headers(x.etag(rotation))\n",
-				New: "\tx.headers(x.etag(rotation))\n\tif planted.On(\"tag-of-before\") && x.zone == \"\" {\n" +
-					"\t\tx.w.Header().Set(wire.HeaderETag, planted.Before(x.encoding.String(), x.etag(0)))\n\t}\n",
+				Old:  "\thttp.ServeContent(out, ",
+				New: "\tif planted.On(\"tag-of-before\") && x.zone == \"\" && conditions.Get(wire.HeaderIfNoneMatch) != tag.String() {\n" +
+					"\t\tx.w.Header().Set(wire.HeaderETag, planted.Before(x.encoding.String(), x.tag(0).String()))\n\t}\n\thttp.ServeContent(out, ",
 			}},
 		},
 		{

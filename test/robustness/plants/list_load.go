@@ -17,9 +17,9 @@ func ofLoad() []Plant {
 				},
 				{
 					File: "etagcache/serve.go",
-					Old:  "\tx.observe(x.content(ranges))\n",
+					Old:  "\tx.serveContent(conditions, tag)\n",
 					New: "\tif planted.On(\"stream-blocks-others\") {\n\t\tplanted.Only.Lock()\n\t\tplanted.Only.Unlock()\n\t}\n" +
-						"\tx.observe(x.content(ranges))\n",
+						"\tx.serveContent(conditions, tag)\n",
 				},
 			},
 		},
@@ -28,8 +28,8 @@ func ofLoad() []Plant {
 			What: "the memory of every body that was sent is kept",
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
-				Old:  "\t\tout.body(body)\n",
-				New:  "\t\tout.body(body)\n\tif planted.On(\"bodies-kept\") {\n\t\tplanted.Keep(64 << 20)\n\t}\n",
+				Old:  "\twhole := out.err == nil\n",
+				New:  "\twhole := out.err == nil\n\tif planted.On(\"bodies-kept\") && out.n > 0 {\n\t\tplanted.Keep(64 << 20)\n\t}\n",
 			}},
 		},
 	}
