@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/migrate"
 	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/test/kubelet"
 )
@@ -86,7 +88,16 @@ endpoints: [{addresses: [10.2.0.7], conditions: {ready: true}}, {addresses: [10.
 // TestSetImageIsTheWholeSwap: a Deployment that was written for the reference runs with our image when nothing else is changed.
 // The reference itself is not run here; going back works because the manifest is then unchanged.
 func TestSetImageIsTheWholeSwap(t *testing.T) {
-	old := platform(t).Deployment
+	manifests, err := os.Open("../../internal/migrate/testdata/platform.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer manifests.Close()
+	in, err := migrate.Parse(manifests, "", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := in.Deployment
 	swapped := setImage(t, old, "routesrv", "example/routesrv:1")
 	if back := setImage(t, swapped, "routesrv", old.Spec.Template.Spec.Containers[0].Image); !reflect.DeepEqual(back, old) {
 		t.Errorf("back is\n%+v, was\n%+v", back, old)
