@@ -28,6 +28,17 @@ func (f *fixture) view(query string) *fleet.View {
 	return v
 }
 
+// seen waits for an answer of /clients that is as a test wants it: a client may have its answer before the server has noted what it
+// holds.
+func (f *fixture) seen(query string, as func(*fleet.View) bool) (v *fleet.View) {
+	f.t.Helper()
+	f.eventually("such an answer of /clients"+query, func() bool {
+		v = f.view(query)
+		return as(v)
+	})
+	return v
+}
+
 // ask sends a request to the main listener with headers in pairs.
 func (f *fixture) ask(method, path, body string, headers ...string) sent {
 	f.t.Helper()
@@ -64,7 +75,7 @@ func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	f.ask(http.MethodHead, "/routes", "", "User-Agent", "probe")
 	f.ask(http.MethodGet, "/routes", "", "User-Agent", "routesrv-peer")
 
-	v := f.view("")
+	v := f.seen("", func(v *fleet.View) bool { return len(v.Clients) >= 3 })
 	states := make(map[string]fleet.Client)
 	for _, c := range v.Clients {
 		states[c.ID] = c
@@ -93,9 +104,9 @@ func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	f.apply(ingress("b"))
 	f.eventually("another table", func() bool { return f.get("/routes").header.Get("Etag") != etag })
 	f.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone, "If-None-Match", etag)
-	if v := f.view("?id=ingress/p"); v.Clients[0].State != fleet.Behind || v.Clients[0].BehindVersions != 1 {
-		t.Errorf("%+v", v.Clients[0])
-	}
+	f.seen("?id=ingress/p", func(v *fleet.View) bool {
+		return v.Clients[0].State == fleet.Behind && v.Clients[0].BehindVersions == 1
+	})
 	f.eventually("the metric", func() bool { return !strings.Contains(f.metrics(), `routesrv_clients{state="behind"} 0`) })
 	for query, want := range map[string]int{"?state=x": 400, "?limit=x": 400, "?state=behind&local": 200} {
 		if got := f.request(http.MethodGet, f.support, "/clients"+query); got.status != want {
@@ -192,7 +203,8 @@ func TestPeersAreMerged(t *testing.T) {
 	second := start(t, service+ingresses("a"), func(cfg *server.Config) { cfg.Name = "second" })
 	second.ready()
 	second.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone)
-	known := second.view("?local") // asked here, so that the server that merges answers at once
+	// Asked here, so that the server that merges answers at once.
+	known := second.seen("?local", func(v *fleet.View) bool { return len(v.Clients) == 1 })
 	f := start(t, service+ingresses("a"), func(cfg *server.Config) {
 		cfg.Name = "first"
 		cfg.PeerClients = func(context.Context) []fleet.Answer {
@@ -253,7 +265,5 @@ func TestExplainSaysHowManyClientsHaveTheRoutes(t *testing.T) {
 		return shares("b") == "1 of 2 clients hold a table with these routes" && shares("a") == "2 of 2 clients hold a table with these routes"
 	})
 	f.ask(http.MethodGet, "/routes", "", "Routesrv-Client", someone, "If-None-Match", f.get("/routes").header.Get("Etag"))
-	if got := shares("b"); got != "2 of 2 clients hold a table with these routes" {
-		t.Errorf("%q", got)
-	}
+	f.eventually("the route of b at both", func() bool { return shares("b") == "2 of 2 clients hold a table with these routes" })
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/test/robustness/history"
+	"github.com/routesrv/routesrv/test/robustness/plan"
 	"github.com/routesrv/routesrv/test/robustness/plants"
 	"github.com/routesrv/routesrv/test/robustness/traffic"
 )
@@ -23,9 +24,7 @@ func TestWhatIsLostAtOnceIsHeld(t *testing.T) {
 		"endpoints": {20 * time.Second, func(s *plants.Stage) error { return s.Delete(1, traffic.EndpointSlice) }, "http://10."},
 		// After the loss of every object, the routes for health checks and redirects formed a table that was not empty, and it
 		// was served in the end.
-		"all but what is generated": {time.Second, func(s *plants.Stage) error {
-			return s.Delete(1, traffic.Ingress, traffic.RouteGroup)
-		}, ""},
+		"all but what is generated": {time.Second, allAtOnce, ""},
 		"all but what is generated, after a part": {time.Second, func(s *plants.Stage) error {
 			before := s.Held("p1").Digest
 			if err := s.Delete(0.4, traffic.Ingress, traffic.RouteGroup); err != nil {
@@ -34,7 +33,7 @@ func TestWhatIsLostAtOnceIsHeld(t *testing.T) {
 			if err := s.Await("the table without a part", func() bool { return s.Held("p1").Digest != before }); err != nil {
 				return err
 			}
-			return s.Delete(1, traffic.Ingress, traffic.RouteGroup)
+			return allAtOnce(s)
 		}, ""},
 		// Each step was below the limit of one half, and soon nothing was left.
 		"steps below the limit": {20 * time.Second, func(s *plants.Stage) error {
@@ -75,6 +74,16 @@ func TestWhatIsLostAtOnceIsHeld(t *testing.T) {
 			})
 		})
 	}
+}
+
+// allAtOnce deletes every object while the server stands still, so that one read shows all of it: what is left after a part may be
+// served when the hold has ended.
+func allAtOnce(s *plants.Stage) error {
+	still := plan.Fault{Name: plan.Freeze, Link: "s1", For: 5 * time.Second}
+	return s.During(still, func() error {
+		s.Wait(time.Second)
+		return s.Delete(1, traffic.Ingress, traffic.RouteGroup)
+	})
 }
 
 // TestARouteThatEndsProxiesReachesNobody: a filter with a duration of zero passes every check of a proxy and then crashes its
