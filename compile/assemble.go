@@ -2,6 +2,7 @@ package compile
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/compile/rules"
@@ -64,6 +65,7 @@ const behindAll = math.MaxInt
 
 // assembly is everything that the list of routes of a snapshot is made of.
 type assembly struct {
+	rules             *rules.Set
 	ingresses, groups objects
 	view              *rules.View
 	sections          []section                // in no particular order
@@ -78,7 +80,7 @@ type assembly struct {
 func (m *memo) assemble(s *kube.Snapshot) *assembly {
 	m.number++
 	m.view = m.rules.View(s, m.view)
-	a := &assembly{view: m.view, ingresses: gather(m, s.Ingresses, &m.ingresses), groups: gather(m, s.RouteGroups, &m.groups)}
+	a := &assembly{rules: m.rules, view: m.view, ingresses: gather(m, s.Ingresses, &m.ingresses), groups: gather(m, s.RouteGroups, &m.groups)}
 	a.sections = make([]section, 0, 2*len(a.ingresses.sorted)+len(a.groups.sorted)+1)
 	a.units = make(map[*rules.Unit]struct{}, cap(a.sections))
 	for _, k := range []*objects{&a.ingresses, &a.groups} {
@@ -94,10 +96,12 @@ func (m *memo) assemble(s *kube.Snapshot) *assembly {
 	}
 	a.fixed = m.fixed
 	a.sections = append(a.sections, section{order: order{rank: fromOptions}, unit: m.fixed, routes: m.fixed.Global})
+	routes := 0
 	for i := range a.sections {
 		a.units[a.sections[i].unit] = struct{}{}
+		routes += len(a.sections[i].routes)
 	}
-	a.claims = newClaims(a.sections)
+	a.claims = newClaims(slices.AppendSeq(make([]claim, 0, routes), claimsOf(a.sections)))
 	return a
 }
 

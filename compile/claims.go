@@ -40,45 +40,45 @@ func oldest(all []claim) []claim {
 
 // claims decides which route gets an id that several want, and finds the routes that match the same.
 type claims struct {
-	sections     []section
-	places       []place
-	ids, matches *chains // of the numbers of places
+	all          []claim
+	ids, matches *byHash
 
 	// losers do not get their id; rivals are the routes that want an id, the winner first, by id.
 	losers map[*rules.Route]struct{}
 	rivals map[string][]claim
 }
 
-// place is the position of a route in the sections.
-type place struct{ section, route int32 }
-
-func newClaims(sections []section) *claims {
-	n := 0
-	for i := range sections {
-		n += len(sections[i].routes)
-	}
-	c := &claims{sections: sections, places: make([]place, 0, n), ids: newChains(n), matches: newChains(n)}
-	for i := range sections {
-		for j := range sections[i].routes {
-			r := &sections[i].routes[j]
-			c.ids.add(r.ID, len(c.places))
-			if r.Match != 0 && !r.LeftOut() {
-				c.matches.add(r.Match, len(c.places))
+// claimsOf yields the routes of sections.
+func claimsOf(sections []section) iter.Seq[claim] {
+	return func(yield func(claim) bool) {
+		for i := range sections {
+			for at := range sections[i].routes {
+				if !yield(claim{&sections[i], at}) {
+					return
+				}
 			}
-			c.places = append(c.places, place{int32(i), int32(j)})
+		}
+	}
+}
+
+func newClaims(all []claim) *claims {
+	c := &claims{all: all, ids: newByHash(len(all)), matches: newByHash(len(all))}
+	for n, claim := range all {
+		r := claim.route()
+		c.ids.add(r.ID, n)
+		if r.Match != 0 && !r.LeftOut() {
+			c.matches.add(r.Match, n)
 		}
 	}
 	c.settle()
 	return c
 }
 
-func (c *claims) claim(p place) claim { return claim{&c.sections[p.section], int(p.route)} }
-
-// with returns the routes with a hash, in no particular order.
-func (c *claims) with(in *chains, hash uint64) []claim {
+// with returns the routes with a hash, in no particular order. The caller owns the slice.
+func (c *claims) with(in *byHash, hash uint64) []claim {
 	var all []claim
-	for n := range in.all(hash) {
-		all = append(all, c.claim(c.places[n]))
+	for _, n := range in.get(hash) {
+		all = append(all, c.all[n])
 	}
 	return all
 }
@@ -87,7 +87,7 @@ func (c *claims) with(in *chains, hash uint64) []claim {
 func (c *claims) settle() {
 	c.losers, c.rivals = make(map[*rules.Route]struct{}), make(map[string][]claim)
 	var texts rules.Texts
-	for _, hash := range c.ids.several {
+	for hash := range c.ids.several {
 		for _, claim := range c.with(c.ids, hash) {
 			id := texts.ID(claim.section.unit, claim.route())
 			c.rivals[id] = append(c.rivals[id], claim)
@@ -112,47 +112,34 @@ func (c *claims) has(r *rules.Route) bool {
 	return !lost
 }
 
-// chains is a hash table of numbers, with a chain for each of its buckets. A chain has numbers of several hashes. It takes less memory and
-// time than a map.
-type chains struct {
-	heads   []int32  // by the low bits of the hash: 1 + the number that was added last; 0 for none
-	next    []int32  // by number, in the same form
-	hashes  []uint64 // by number
-	several []uint64 // the hashes of several numbers, each once
+// byHash has numbers by a hash. Nearly every hash has one number.
+type byHash struct {
+	one     map[uint64]int32
+	several map[uint64][]int32 // of a hash with more than one number
 }
 
-func newChains(numbers int) *chains {
-	size := 1
-	for size < numbers {
-		size *= 2
-	}
-	return &chains{heads: make([]int32, size), next: make([]int32, numbers), hashes: make([]uint64, numbers)}
+func newByHash(numbers int) *byHash {
+	return &byHash{one: make(map[uint64]int32, numbers), several: make(map[uint64][]int32)}
 }
 
-func (c *chains) head(hash uint64) *int32 { return &c.heads[hash&uint64(len(c.heads)-1)] }
-
-func (c *chains) add(hash uint64, n int) {
-	same := 0
-	for range c.all(hash) {
-		if same++; same == 2 {
-			break // thousands of routes may have one hash
+func (b *byHash) add(hash uint64, n int) {
+	if first, known := b.one[hash]; known {
+		if b.several[hash] == nil {
+			b.several[hash] = []int32{first}
 		}
+		b.several[hash] = append(b.several[hash], int32(n))
+		return
 	}
-	if same == 1 {
-		c.several = append(c.several, hash)
-	}
-	head := c.head(hash)
-	c.next[n], c.hashes[n] = *head, hash
-	*head = int32(n + 1)
+	b.one[hash] = int32(n)
 }
 
-// all yields the numbers that have the hash.
-func (c *chains) all(hash uint64) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for n := *c.head(hash); n > 0; n = c.next[n-1] {
-			if c.hashes[n-1] == hash && !yield(int(n-1)) {
-				return
-			}
-		}
+// get returns the numbers that have the hash, in the order in which they were added.
+func (b *byHash) get(hash uint64) []int32 {
+	if several := b.several[hash]; several != nil {
+		return several
 	}
+	if n, known := b.one[hash]; known {
+		return []int32{n}
+	}
+	return nil
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// problems collects the problems of a build, sorted by owner.
-func (b *build) problems() []rules.Problem {
-	a := b.all
-	problems := append(snapshotProblems(b.snapshot), a.view.Problems()...)
+// problems collects the problems of a snapshot, sorted by owner.
+func (r *Result) problems() []rules.Problem {
+	a := r.all
+	problems := append(snapshotProblems(r.Snapshot), a.view.Problems()...)
 	for _, k := range []*objects{&a.ingresses, &a.groups} {
 		for _, o := range k.refused {
 			problems = append(problems, *o.refused)
@@ -26,8 +26,8 @@ func (b *build) problems() []rules.Problem {
 	problems = append(problems, a.catchAllProblems()...)
 	problems = append(problems, a.eastWestProblems()...)
 	problems = append(problems, a.fixed.Problems()...)
-	problems = append(problems, a.claims.duplicates()...)
-	problems = append(problems, a.claims.shadows()...)
+	problems = append(problems, a.claims.duplicates(everyone)...)
+	problems = append(problems, a.claims.shadows(everyone)...)
 	sortProblems(problems)
 	return problems
 }

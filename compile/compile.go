@@ -36,33 +36,31 @@ package compile
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
-// Result is the result of compiling a snapshot. It is immutable and shared.
+// Result is the result of compiling a snapshot. It is immutable and safe for concurrent use.
 type Result struct {
+	Snapshot *kube.Snapshot
 	// Routes share unchanged parts with the previous result. The list is packed.
 	Routes table.List
 	// Problems are sorted by owner. The slice must not be changed.
 	Problems []rules.Problem
+
+	all *assembly
 }
 
-// Compiler compiles snapshots with one set of options. It is not safe for concurrent use, and must not be used after a panic.
+// Compiler compiles snapshots with one set of options. Latest is safe for concurrent use; the other methods are not. After a panic it
+// starts again without what it remembered, because that can no longer be trusted.
 type Compiler struct {
-	memo   *memo
-	latest *build // of the last Compile
-	beside *build // of the last CompileBeside; nil after Forget
-}
-
-// build is a snapshot with what was made of it.
-type build struct {
-	snapshot *kube.Snapshot
-	all      *assembly
-	routes   table.List
-	result   *Result // nil beside the latest snapshot
+	set    *rules.Set
+	memo   *memo // nil before the first snapshot, and after a panic
+	latest atomic.Pointer[Result]
+	beside *Result // of the last CompileBeside, without problems; nil after Forget
 }
 
 // New returns a Compiler. The error names an invalid option.
@@ -71,60 +69,62 @@ func New(o rules.Options) (*Compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{memo: newMemo(set)}, nil
+	return &Compiler{set: set}, nil
 }
 
 // Compile compiles the snapshot. A snapshot with the same objects as the previous one returns the same *Result.
 func (c *Compiler) Compile(s *kube.Snapshot) *Result {
-	if c.latest != nil && s.SameObjects(c.latest.snapshot) {
-		return c.latest.result
+	before := c.latest.Load()
+	if before != nil && s.SameObjects(before.Snapshot) {
+		return before
 	}
-	next := c.build(s, c.latest)
-	problems := next.problems()
-	if c.latest != nil && slices.Equal(problems, c.latest.result.Problems) {
-		problems = c.latest.result.Problems // the same slice, by which callers see that nothing has changed
-	}
-	next.result = &Result{Routes: next.routes, Problems: problems}
-	c.latest = next
-	return next.result
+	next := c.build(s, before, true)
+	c.latest.Store(next)
+	return next
 }
 
 // CompileBeside returns the routes of another snapshot than the latest one, such as one in which some objects have earlier versions. It
 // costs as much as the differences from the latest snapshot, and from that of the previous call. It reports no problems: those are
 // reported for the latest snapshot.
 func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
-	if c.beside != nil && s.SameObjects(c.beside.snapshot) {
-		return c.beside.routes
-	}
 	before := c.beside // lists beside the latest are a sequence of their own, because they are alike
 	if before == nil {
-		before = c.latest
+		before = c.latest.Load()
+	} else if s.SameObjects(before.Snapshot) {
+		return before.Routes
 	}
-	c.beside = c.build(s, before)
-	return c.beside.routes
+	c.beside = c.build(s, before, false)
+	return c.beside.Routes
 }
 
 // Forget frees what CompileBeside keeps for its next call.
 func (c *Compiler) Forget() { c.beside = nil }
 
-// build builds a snapshot. The list of routes is made from that of a build before, if there is one.
-func (c *Compiler) build(s *kube.Snapshot, before *build) *build {
-	next := &build{snapshot: s, all: c.memo.assemble(s)}
-	if before == nil {
-		before = &build{}
+// build builds a snapshot. The list of routes is made from that of a result before, if there is one.
+func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result {
+	m := c.memo
+	c.memo = nil // until the end: a panic may leave it half done
+	if m == nil {
+		m, before = newMemo(c.set), nil
 	}
-	next.routes = changed(before.routes, before.all, next.all)
-	c.memo.tidy()
+	if before == nil {
+		before = &Result{}
+	}
+	next := &Result{Snapshot: s, all: m.assemble(s)}
+	next.Routes = changed(before.Routes, before.all, next.all)
+	if report {
+		next.Problems = next.problems()
+		if slices.Equal(next.Problems, before.Problems) {
+			next.Problems = before.Problems // the same slice, by which callers see that nothing has changed
+		}
+	}
+	m.tidy()
+	c.memo = m
 	return next
 }
 
-// Latest returns the snapshot and the result of the last call of Compile, or nil before the first one.
-func (c *Compiler) Latest() (*kube.Snapshot, *Result) {
-	if c.latest == nil {
-		return nil, nil
-	}
-	return c.latest.snapshot, c.latest.result
-}
+// Latest returns the result of the last call of Compile, or nil before the first one.
+func (c *Compiler) Latest() *Result { return c.latest.Load() }
 
 // ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
 // problems).
@@ -139,4 +139,42 @@ func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
 		to++
 	}
 	return r.Problems[from:to:to]
+}
+
+// RoutesOf returns the routes that an object of one of the last snapshots had, printed. The result is empty for an object that was not
+// compiled. It costs as much as the object.
+func (c *Compiler) RoutesOf(o kube.Object) []table.Route {
+	if u := c.unitOf(o); u != nil {
+		return u.Routes()
+	}
+	return nil
+}
+
+// ServicesOf returns the services that an object of one of the last snapshots referenced, including missing ones.
+func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
+	u := c.unitOf(o)
+	if u == nil {
+		return nil
+	}
+	services := u.Services()
+	keys := make([]kube.ServiceKey, len(services))
+	for i := range services {
+		keys[i] = services[i].Key
+	}
+	return keys
+}
+
+// unitOf returns the unit that an object had in the last build with it; nil if it has none.
+func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
+	if c.memo == nil {
+		return nil
+	}
+	known := c.memo.objects[o]
+	switch {
+	case known == nil:
+		return nil
+	case known.used[1] > known.used[0]:
+		return known.units[1]
+	}
+	return known.units[0]
 }

@@ -9,21 +9,19 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 )
 
+// everyone selects all routes for a report.
+func everyone(claim) bool { return true }
+
 // duplicates reports the routes that did not get their id, except those equal to the winner.
-func (c *claims) duplicates() []rules.Problem {
+func (c *claims) duplicates(of func(claim) bool) []rules.Problem {
 	var problems []rules.Problem
 	var texts rules.Texts
 	for _, id := range slices.Sorted(maps.Keys(c.rivals)) {
-		problems = appendDuplicates(problems, id, c.rivals[id], &texts)
-	}
-	return problems
-}
-
-// appendDuplicates appends the problems of the routes that want an id, the winner first.
-func appendDuplicates(problems []rules.Problem, id string, all []claim, texts *rules.Texts) []rules.Problem {
-	for _, loser := range all[1:] {
-		if !texts.Same(loser.section.unit, loser.route(), all[0].section.unit, all[0].route()) {
-			problems = append(problems, duplicate(id, loser, all[0], texts))
+		all := c.rivals[id]
+		for _, loser := range all[1:] {
+			if of(loser) && !texts.Same(loser.section.unit, loser.route(), all[0].section.unit, all[0].route()) {
+				problems = append(problems, duplicate(id, loser, all[0], &texts))
+			}
 		}
 	}
 	return problems
@@ -44,17 +42,17 @@ func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem
 
 // shadows reports the routes of the table that match exactly the same as a route of an older object: proxies choose one of them
 // at random. It ignores matches within one object.
-func (c *claims) shadows() []rules.Problem {
+func (c *claims) shadows(of func(claim) bool) []rules.Problem {
 	var problems []rules.Problem
 	var texts rules.Texts
-	for _, match := range c.matches.several {
+	for match := range c.matches.several {
 		all := slices.DeleteFunc(c.with(c.matches, match), func(p claim) bool { return !c.wins(p.route()) })
 		if len(all) < 2 {
 			continue
 		}
 		first := oldest(all)[0]
 		for _, p := range all[1:] {
-			if p.section.asker() != first.section.asker() {
+			if of(p) && p.section.asker() != first.section.asker() {
 				problems = append(problems, shadow(p, first, &texts))
 			}
 		}

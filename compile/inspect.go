@@ -8,7 +8,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Inspection describes one object in the latest snapshot. The data it points to is shared and immutable.
+// Inspection describes one object of a snapshot. The data it points to is shared and immutable.
 type Inspection struct {
 	Object kube.Object
 	Meta   *kube.Meta
@@ -35,18 +35,14 @@ type InspectedRoute struct {
 	Wins bool
 }
 
-// Inspect describes an Ingress or RouteGroup. ok is false if the latest snapshot has none with that name, and before the first
-// snapshot. It searches all objects.
-func (c *Compiler) Inspect(ref kube.Ref) (Inspection, bool) {
-	if c.latest == nil {
-		return Inspection{}, false
-	}
-	a := c.latest.all
+// Inspect describes an Ingress or RouteGroup. ok is false if the snapshot has none with that name. It searches all objects.
+func (r *Result) Inspect(ref kube.Ref) (Inspection, bool) {
+	a := r.all
 	o := a.find(ref)
 	if o.object == nil {
 		return Inspection{}, false
 	}
-	found := Inspection{Object: o.Object, Meta: o.meta, Compiled: o.unit != nil, Problems: c.latest.result.ProblemsOf(o.Ref())}
+	found := Inspection{Object: o.Object, Meta: o.meta, Compiled: o.unit != nil, Problems: r.ProblemsOf(o.Ref())}
 	if !found.Compiled {
 		return found, true
 	}
@@ -99,42 +95,16 @@ func (k *objects) search(name *kube.Meta) (at int, found bool) {
 	return slices.BinarySearchFunc(k.sorted, name, func(o compiled, name *kube.Meta) int { return compareMeta(o.meta, name) })
 }
 
-// RoutesOf returns the routes that an object of one of the last snapshots had, printed. The result is empty for an object that was not
-// compiled. It costs as much as the object.
-func (c *Compiler) RoutesOf(o kube.Object) []table.Route {
-	if u := c.memo.last(o); u != nil {
-		return u.Routes()
-	}
-	return nil
-}
-
-// ServicesOf returns the services that an object of one of the last snapshots referenced, including missing ones.
-func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
-	u := c.memo.last(o)
-	if u == nil {
-		return nil
-	}
-	services := u.Services()
-	keys := make([]kube.ServiceKey, len(services))
-	for i := range services {
-		keys[i] = services[i].Key
-	}
-	return keys
-}
-
-// Claims returns the compiled objects of the latest snapshot that have the host, sorted. It searches all objects.
-func (c *Compiler) Claims(host string) []kube.Ref {
-	if c.latest == nil {
-		return nil
-	}
+// Claims returns the compiled objects that have the host, sorted. It searches all objects.
+func (r *Result) Claims(host string) []kube.Ref {
 	var owners []kube.Ref
-	for _, o := range c.latest.all.ingresses.sorted {
+	for _, o := range r.all.ingresses.sorted {
 		ing := o.Object.(*kube.Ingress)
 		if ing.Spec != nil && slices.ContainsFunc(ing.Spec.Rules, func(r kube.IngressRule) bool { return r.Host == host }) {
 			owners = append(owners, ing.Ref())
 		}
 	}
-	for _, o := range c.latest.all.groups.sorted {
+	for _, o := range r.all.groups.sorted {
 		rg := o.Object.(*kube.RouteGroup)
 		if slices.Contains(rg.Spec.Hosts, host) {
 			owners = append(owners, rg.Ref())

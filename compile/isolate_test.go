@@ -85,7 +85,7 @@ func TestPanicOfOneObjectCostsOnlyItself(t *testing.T) {
 	onlyGood("first", result.Routes)
 	for _, o := range []kube.Object{s.Ingresses[0], s.RouteGroups[0]} {
 		lost("first", result.ProblemsOf(o.Ref()), o.Ref().Kind)
-		trial, err := c.Try(o)
+		trial, err := result.Try(o)
 		if err != nil || trial.Routes != 0 {
 			t.Errorf("the trial of %s has %d routes, %v", o.Ref(), trial.Routes, err)
 		}
@@ -223,7 +223,7 @@ func TestOneObjectHasALimit(t *testing.T) {
 			if len(problems) != 1 || problems[0].Reason != rules.TooLarge || problems[0].Severity != rules.Error {
 				t.Fatalf("the problems are %.300v, want one error too_large", problems)
 			}
-			trial, err := compiler.Try(large)
+			trial, err := got.Try(large)
 			if err != nil || trial.Routes != 0 || !slices.Equal(trial.Problems, problems) {
 				t.Errorf("the trial says %d routes, %.300v, %v", trial.Routes, trial.Problems, err)
 			}

@@ -5,8 +5,15 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
+
+// LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or no longer
+// exist. They are sorted.
+func (c *Compiler) LostServices(before, now *kube.Backends) []kube.ServiceKey {
+	return rules.LostServices(before, now, c.set.EndpointSlices)
+}
 
 // KeptService is a service at an earlier version with everything that belongs to it: one that has lost its endpoints, while it is unknown
 // whether that is intended. It is immutable.

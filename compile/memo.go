@@ -17,13 +17,12 @@ type memo struct {
 	catchAll          map[string]*catchAll // by host
 	ingresses, groups []*object            // of the last build, in the order of its snapshot
 	fixed             *rules.Unit          // nil before the first build
-	view              *rules.View          // of the last build
+	view              *rules.View          // of the last build; nil before the first one
 }
 
 func newMemo(set *rules.Set) *memo {
 	return &memo{
 		rules: set, objects: make(map[kube.Object]*object), catchAll: make(map[string]*catchAll),
-		view: set.View(&kube.Snapshot{}, nil),
 	}
 }
 
@@ -118,18 +117,6 @@ func (m *memo) unit(o *object, v *rules.View, at int) *rules.Unit {
 	}
 	o.used[is] = m.number
 	return o.units[is]
-}
-
-// last returns the unit that an object had in the last build with it; nil if it has none.
-func (m *memo) last(o kube.Object) *rules.Unit {
-	known := m.objects[o]
-	switch {
-	case known == nil:
-		return nil
-	case known.used[1] > known.used[0]:
-		return known.units[1]
-	}
-	return known.units[0]
 }
 
 // remembered is for how many builds a unit is kept that they do not use: a read of a cluster takes a few builds while objects are kept at

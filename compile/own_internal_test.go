@@ -64,8 +64,8 @@ func TestAnObjectThatIsGoneLeavesNothing(t *testing.T) {
 		s := &kube.Snapshot{Intent: kube.Intent{DefaultFilters: filters}}
 		for i := range 2 { // another one stays in each round
 			if i == 1 && round != "first" {
-				s.Ingresses, s.RouteGroups = append(s.Ingresses, c.latest.snapshot.Ingresses[1]), append(s.RouteGroups, c.latest.snapshot.RouteGroups[1])
-				s.EndpointSlices = append(s.EndpointSlices, c.latest.snapshot.EndpointSlices[1])
+				s.Ingresses, s.RouteGroups = append(s.Ingresses, c.Latest().Snapshot.Ingresses[1]), append(s.RouteGroups, c.Latest().Snapshot.RouteGroups[1])
+				s.EndpointSlices = append(s.EndpointSlices, c.Latest().Snapshot.EndpointSlices[1])
 				continue
 			}
 			name := []string{"a", "b"}[i]
@@ -85,7 +85,7 @@ func TestAnObjectThatIsGoneLeavesNothing(t *testing.T) {
 		c.Compile(s)
 	}
 	compile("first")
-	if n := c.latest.routes.Len(); n < 4 {
+	if n := c.Latest().Routes.Len(); n < 4 {
 		t.Fatalf("%d routes", n)
 	}
 	compile("second")
@@ -101,4 +101,78 @@ func TestAnObjectThatIsGoneLeavesNothing(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(c)
+}
+
+func TestMemoryOfACompilerThatPanickedIsNotTrusted(t *testing.T) {
+	c, err := New(rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := c.Compile(&kube.Snapshot{})
+	before := c.memo
+	c.Compile(&kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{{}}}})
+	if before == nil || c.memo != before {
+		t.Error("what a compiler without fault remembers was replaced")
+	}
+	latest := c.Latest()
+	for _, compile := range []func(*kube.Snapshot){
+		func(s *kube.Snapshot) { c.Compile(s) }, func(s *kube.Snapshot) { c.CompileBeside(s) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic did not reach the caller")
+				}
+			}()
+			compile(&kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{nil}}})
+		}()
+		if c.memo != nil || c.Latest() != latest {
+			t.Error("what the compiler remembers was not dropped, or its last result was")
+		}
+		again := c.Compile(&kube.Snapshot{Intent: kube.Intent{RouteGroups: []*kube.RouteGroup{{}}}})
+		latest = again
+		if again == first || c.memo == nil || c.memo == before {
+			t.Error("the compiler does not go on")
+		}
+	}
+}
+
+// A result does not change, so it is read while the next one is made: the race detector looks at this test.
+func TestAResultIsReadWhileTheNextIsMade(t *testing.T) {
+	ingress := func(name string) *kube.Ingress {
+		return &kube.Ingress{Meta: kube.Meta{Namespace: "n", Name: name}, Spec: &kube.IngressSpec{Rules: []kube.IngressRule{{
+			Host: "h", HTTP: true, Paths: []kube.IngressPath{{Path: "/", Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}}},
+		}}}}
+	}
+	service := func() *kube.Service {
+		return &kube.Service{Namespace: "n", Name: "s", Type: "ClusterIP", Ports: []kube.ServicePort{
+			{Name: "a", Port: 80, TargetPort: kube.NamePort("web")}, {Name: "b", Port: 81, TargetPort: kube.NamePort("web")},
+		}}
+	}
+	c, err := New(rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ingress("a"), ingress("b")}}, Backends: kube.Backends{Services: []*kube.Service{service()}}}
+	c.Compile(s)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 200 {
+			r := c.Latest()
+			in, ok := r.Inspect(kube.Ref{Kind: kube.KindIngress, Namespace: "n", Name: "a"})
+			trial, err := r.Try(ingress("b"))
+			if !ok || len(in.Routes) != 1 || err != nil || trial.Routes != 1 || len(r.Claims("h")) != 2 || len(r.ProblemsOf(in.Object.Ref())) == 0 {
+				t.Errorf("%+v, %+v, %v", in, trial, err)
+			}
+		}
+	}()
+	for range 200 {
+		next := *s
+		next.Services = []*kube.Service{service()}
+		s = &next
+		c.Compile(s)
+		c.CompileBeside(&kube.Snapshot{Intent: s.Intent})
+	}
+	<-done
 }

@@ -36,7 +36,7 @@ func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[rules
 				compiler.Compile(s)
 			}
 		}
-		got, err := compiler.Try(changed)
+		got, err := compiler.Latest().Try(changed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func FuzzTrialSaysWhatIsReported(f *testing.F) {
 
 // TestTrialOfAnotherKind: only objects that have routes can be tried.
 func TestTrialOfAnotherKind(t *testing.T) {
-	if _, err := mustCompiler(t, rules.Options{}).Try(&kube.Service{Namespace: "n", Name: "s"}); err == nil {
+	if _, err := mustCompiler(t, rules.Options{}).Compile(&kube.Snapshot{}).Try(&kube.Service{Namespace: "n", Name: "s"}); err == nil {
 		t.Error("a service was tried")
 	}
 }
@@ -183,7 +183,7 @@ func TestTrialsDoNotMeetEachOther(t *testing.T) {
 				Backends: kube.Backends{Services: []*kube.Service{service}, Endpoints: []*kube.Endpoints{endpoints}},
 			})
 		}
-		trial, err := compiler.Try(ingress(c.name, c.port))
+		trial, err := compiler.Latest().Try(ingress(c.name, c.port))
 		if err != nil {
 			t.Fatal(err)
 		}

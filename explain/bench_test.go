@@ -27,7 +27,7 @@ func BenchmarkExplain(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				explain.Explain(explain.Input{Compiler: c, Proxy: match.Options{ValidateQuery: true}}, q)
+				explain.Explain(explain.Input{Result: c.Latest(), Proxy: match.Options{ValidateQuery: true}}, q)
 			}
 		})
 	}

@@ -85,18 +85,11 @@ func (q Query) String() string {
 
 func (q Query) ref() kube.Ref { return kube.Ref{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name} }
 
-// Compiler is the part of a [compile.Compiler] that Explain uses.
-type Compiler interface {
-	Inspect(kube.Ref) (compile.Inspection, bool)
-	Claims(host string) []kube.Ref
-	Latest() (*kube.Snapshot, *compile.Result)
-}
-
 // Input is the state to explain, all from the same moment. Explain does not change it.
 type Input struct {
-	// Compiler has compiled the snapshot. Required.
-	Compiler Compiler
-	// Served is the table that proxies get. It is older than the compiler's result while the guard holds a change. Ignored unless
+	// Result is the newest result of the compiler, nil before the first read.
+	Result *compile.Result
+	// Served is the table that proxies get. It is older than that result while the guard holds a change. Ignored unless
 	// HasServed.
 	Served    table.List
 	HasServed bool
@@ -241,7 +234,7 @@ type Request struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Limits of an explanation: it is for people, and blocks the compiler meanwhile.
+// Limits of an explanation, which is for people.
 const (
 	maxObjects  = 20
 	maxRoutes   = 200
@@ -252,18 +245,19 @@ const (
 )
 
 // Explain explains a query from [ParseQuery].
-func Explain(in Input, q Query) *Explanation {
+func Explain(in Input, q Query) *Explanation { return explained(in, q).out }
+
+func explained(in Input, q Query) *explainer {
 	x := &explainer{Input: in, out: &Explanation{Schema: Schema, Query: q, Objects: []Object{}}, hosts: map[string]*routesOf{}, claims: map[string][]kube.Ref{}}
-	snapshot, result := in.Compiler.Latest()
-	if snapshot == nil {
+	if in.Result == nil {
 		x.out.Result, x.out.Cause = NotFound, "Nothing was read yet: ask again when the route server is ready."
-		return x.out
+		return x
 	}
-	x.snapshot, x.result = snapshot, result
+	x.snapshot, x.result = in.Result.Snapshot, in.Result
 	if in.Hold == nil || !x.held(q) {
 		x.query(q)
 	}
-	return x.out
+	return x
 }
 
 // query explains what a query is about.
@@ -291,7 +285,7 @@ type explainer struct {
 	claims   map[string][]kube.Ref // objects that have each host
 	findings []finding
 	owners   *Owners // of all objects of the snapshot; nil until it is needed, because it costs as much as they
-	// fromServed means that snapshot and result are a part of what is served.
+	// fromServed means that snapshot and result are a part of what is served, and not the newest.
 	fromServed bool
 }
 
@@ -310,7 +304,7 @@ func (x *explainer) ownersOfAll() *Owners {
 func (x *explainer) claimsOf(host string) []kube.Ref {
 	owners, known := x.claims[host]
 	if !known && len(x.claims) < maxHosts {
-		owners = x.Compiler.Claims(host)
+		owners = x.result.Claims(host)
 		x.claims[host] = owners
 	}
 	return owners

@@ -58,13 +58,12 @@ func TestEverythingCanBeAskedAbout(t *testing.T) {
 		for _, o := range s.RouteGroups {
 			queries = append(queries, explain.Query{Kind: kube.KindRouteGroup, Namespace: o.Namespace, Name: o.Name})
 		}
-		_, result := c.Latest()
-		for r := range result.Routes.All() {
+		for r := range c.Latest().Routes.All() {
 			queries = append(queries, explain.Query{Route: r.ID})
 		}
 		for _, q := range queries {
 			asked++
-			e := explain.Explain(explain.Input{Compiler: c}, q)
+			e := explain.Explain(explain.Input{Result: c.Latest()}, q)
 			if !strings.HasSuffix(e.Cause, ".") || strings.HasSuffix(e.Cause, "..") || e.Result == "" || e.Result == explain.NotFound {
 				t.Errorf("%s: %s: %s, %q", path, q, e.Result, e.Cause)
 			}
@@ -92,7 +91,7 @@ func TestNothingWasReadYet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := explain.Explain(explain.Input{Compiler: c}, explain.Query{Host: "a.example.org"}); e.Result != explain.NotFound || !strings.Contains(e.Cause, "Nothing was read yet") {
+	if e := explain.Explain(explain.Input{Result: c.Latest()}, explain.Query{Host: "a.example.org"}); e.Result != explain.NotFound || !strings.Contains(e.Cause, "Nothing was read yet") {
 		t.Errorf("%+v", e)
 	}
 }
@@ -101,12 +100,11 @@ func TestNothingWasReadYet(t *testing.T) {
 func TestAChangeThatIsHeldIsTold(t *testing.T) {
 	c, _ := ticket(t, "all-is-well")
 	q := explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"}
-	e := explain.Explain(explain.Input{Compiler: c, HasServed: true}, q) // an older, empty table
+	e := explain.Explain(explain.Input{Result: c.Latest(), HasServed: true}, q) // an older, empty table
 	if want := "Ingress shop/cart: its latest change is not served yet (1 route)"; !strings.HasPrefix(e.Cause, want) || e.Objects[0].Routes[0].State != explain.StateWaiting {
 		t.Errorf("%s, %+v, want %s", e.Cause, e.Objects[0].Routes, want)
 	}
-	_, result := c.Latest()
-	e = explain.Explain(explain.Input{Compiler: c, HasServed: true, Served: result.Routes}, q)
+	e = explain.Explain(explain.Input{Result: c.Latest(), HasServed: true, Served: c.Latest().Routes}, q)
 	if e.Result != "fine" || e.Objects[0].Routes[0].State != explain.StateServed {
 		t.Errorf("%s: %s", e.Result, e.Cause)
 	}
@@ -115,7 +113,7 @@ func TestAChangeThatIsHeldIsTold(t *testing.T) {
 // TestWhatIsNotReadIsTold: the answer names the namespace or selector of the server when it can be why an object is missing.
 func TestWhatIsNotReadIsTold(t *testing.T) {
 	c, _ := ticket(t, "all-is-well")
-	in := explain.Input{Compiler: c, Namespace: "shop", Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"team": "a", "on": ""}}}
+	in := explain.Input{Result: c.Latest(), Namespace: "shop", Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"team": "a", "on": ""}}}
 	e := explain.Explain(in, explain.Query{Kind: kube.KindIngress, Namespace: "pay", Name: "till"})
 	if want := `only the namespace "shop" is read, and only objects of the kind Ingress with the label on,team=a are read`; !strings.Contains(e.Advice, want) {
 		t.Errorf("advice %q, want %q", e.Advice, want)
@@ -130,7 +128,7 @@ func TestWhatIsNotReadIsTold(t *testing.T) {
 func TestSinceIsShown(t *testing.T) {
 	c, _ := ticket(t, "port-name")
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-	e := explain.Explain(explain.Input{Compiler: c, Since: func(id string) (time.Time, bool) { return at, id == "nobody" || len(id) == 12 }},
+	e := explain.Explain(explain.Input{Result: c.Latest(), Since: func(id string) (time.Time, bool) { return at, id == "nobody" || len(id) == 12 }},
 		explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"})
 	var text bytes.Buffer
 	if err := e.WriteText(&text); err != nil || !strings.Contains(text.String(), ", since 2026-02-03T04:05:06Z\n") {
@@ -165,16 +163,16 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Compile(s)
-	counted := &counting{Compiler: c}
-	e := explain.Explain(explain.Input{Compiler: counted}, explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "many"})
+	in, q := explain.Input{Result: c.Latest()}, explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "many"}
+	e, searches := explain.Explain(in, q), explain.Searches(in, q)
 	o := e.Objects[0]
-	if len(o.Hosts) != 50 || len(o.Routes) != 200 || len(o.Requests) != 20 || counted.claims != 50 {
-		t.Errorf("%d hosts, %d routes, %d requests, %d searches for a host: want 50, 200, 20, 50", len(o.Hosts), len(o.Routes), len(o.Requests), counted.claims)
+	if len(o.Hosts) != 50 || len(o.Routes) != 200 || len(o.Requests) != 20 || searches != 50 {
+		t.Errorf("%d hosts, %d routes, %d requests, %d searches for a host: want 50, 200, 20, 50", len(o.Hosts), len(o.Routes), len(o.Requests), searches)
 	}
 	if len(o.Hosts[0].Others) != 30 {
 		t.Errorf("%d others have the first host, want 30", len(o.Hosts[0].Others))
 	}
-	e = explain.Explain(explain.Input{Compiler: c}, explain.Query{Host: "h0.example.org"})
+	e = explain.Explain(explain.Input{Result: c.Latest()}, explain.Query{Host: "h0.example.org"})
 	if e.Total != 31 || len(e.Objects) != 20 {
 		t.Errorf("%d of %d objects, want 20 of 31", len(e.Objects), e.Total)
 	}
@@ -222,7 +220,7 @@ func TestRequestsAreMadeUpOnce(t *testing.T) {
 		if name == "split" {
 			kind = kube.KindRouteGroup
 		}
-		e := explain.Explain(explain.Input{Compiler: c}, explain.Query{Kind: kind, Namespace: "shop", Name: name})
+		e := explain.Explain(explain.Input{Result: c.Latest()}, explain.Query{Kind: kind, Namespace: "shop", Name: name})
 		if got := e.Objects[0].Requests; len(got) != want {
 			t.Errorf("%s: %d requests, want %d: %+v", name, len(got), want, got)
 		}
@@ -232,7 +230,7 @@ func TestRequestsAreMadeUpOnce(t *testing.T) {
 			}
 		}
 	}
-	e := explain.Explain(explain.Input{Compiler: c}, explain.Query{Host: "shop.exampel.org"})
+	e := explain.Explain(explain.Input{Result: c.Latest()}, explain.Query{Host: "shop.exampel.org"})
 	if e.Advice != "Is shop.example.org meant?" {
 		t.Errorf("advice %q", e.Advice)
 	}
@@ -264,7 +262,7 @@ func TestTheWorstIsTheCause(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Compile(&kube.Snapshot{Intent: kube.Intent{Ingresses: []*kube.Ingress{ing}}, Backends: kube.Backends{Services: []*kube.Service{service("idle")}}})
-		return explain.Explain(explain.Input{Compiler: c}, q).Cause
+		return explain.Explain(explain.Input{Result: c.Latest()}, q).Cause
 	}
 	object := explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"}
 	for _, step := range []struct {
@@ -286,15 +284,4 @@ func TestTheWorstIsTheCause(t *testing.T) {
 	if got := ask(explain.Query{Route: "kube_shop__cart_own_0__shop_example_org_a____"}); !strings.Contains(got, "proxies know no filter nothing") {
 		t.Errorf("of the route: %q", got)
 	}
-}
-
-// counting counts expensive calls.
-type counting struct {
-	explain.Compiler
-	claims int
-}
-
-func (c *counting) Claims(host string) []kube.Ref {
-	c.claims++
-	return c.Compiler.Claims(host)
 }

@@ -118,7 +118,7 @@ func (x *explainer) host(host string) {
 	var names []string
 	for _, o := range found {
 		names = append(names, o.ref.String())
-		if in, ok := x.Compiler.Inspect(o.ref); ok && len(x.out.Objects) < maxObjects {
+		if in, ok := x.result.Inspect(o.ref); ok && len(x.out.Objects) < maxObjects {
 			x.add(o.ref, in)
 		}
 	}
@@ -134,7 +134,7 @@ func (x *explainer) host(host string) {
 func (x *explainer) route(id string) {
 	candidates := x.ownersOfAll().Candidates(id)
 	for _, ref := range candidates {
-		in, ok := x.Compiler.Inspect(ref)
+		in, ok := x.result.Inspect(ref)
 		if !ok {
 			continue
 		}

@@ -62,7 +62,7 @@ func FuzzExplain(f *testing.F) {
 		for _, q := range queries {
 			var first, again bytes.Buffer
 			for _, b := range []*bytes.Buffer{&first, &again} {
-				if err := explain.Explain(explain.Input{Compiler: c}, q).WriteText(b); err != nil {
+				if err := explain.Explain(explain.Input{Result: c.Latest()}, q).WriteText(b); err != nil {
 					t.Fatal(err)
 				}
 			}

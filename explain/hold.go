@@ -43,14 +43,12 @@ func (x *explainer) held(q Query) bool {
 	if err != nil {
 		return false // unexpected: the newest read is compiled with the same options
 	}
-	c.Compile(neighbours(x.Hold.Snapshot, refs))
-	newest := x.Compiler
-	x.Compiler, x.fromServed = c, true
-	x.snapshot, x.result = c.Latest()
+	x.result, x.fromServed = c.Compile(neighbours(x.Hold.Snapshot, refs)), true
+	x.snapshot = x.result.Snapshot
 	x.owners = nil // they are of the other snapshot
 	x.query(q)
 	for i := range x.out.Objects {
-		x.compare(&x.out.Objects[i], newest)
+		x.compare(&x.out.Objects[i])
 	}
 	x.tellHold()
 	return true
@@ -123,9 +121,9 @@ func filter[T any](all []T, keep func(T) bool) (kept []T) {
 }
 
 // compare sets what the newest read shows of an object that is served.
-func (x *explainer) compare(o *Object, newest Compiler) {
-	now, ok := newest.Inspect(o.Owner)
-	was, _ := x.Compiler.Inspect(o.Owner)
+func (x *explainer) compare(o *Object) {
+	now, ok := x.Result.Inspect(o.Owner)
+	was, _ := x.result.Inspect(o.Owner)
 	switch {
 	case !ok:
 		o.Newest = NewestDeleted
@@ -196,7 +194,7 @@ func (x *explainer) heldTable(q Query) bool {
 	if q.Name == "" || !x.HasServed {
 		return false
 	}
-	if _, ok := x.Compiler.Inspect(q.ref()); ok {
+	if _, ok := x.result.Inspect(q.ref()); ok {
 		return false
 	}
 	id := routeid.Ingress(q.Namespace, q.Name, "", "", "")

@@ -16,17 +16,17 @@ import (
 
 // object explains the object with a reference.
 func (x *explainer) object(ref kube.Ref) {
-	in, ok := x.Compiler.Inspect(ref)
+	in, ok := x.result.Inspect(ref)
 	if !ok && ref.Namespace == "default" {
 		bare := kube.Ref{Kind: ref.Kind, Name: ref.Name}
-		if in, ok = x.Compiler.Inspect(bare); ok {
+		if in, ok = x.result.Inspect(bare); ok {
 			ref = bare
 		}
 	}
 	if !ok {
 		if meant := spelt(ref, x.snapshot); len(meant) == 1 { // copied from the id of a route
 			ref = meant[0]
-			in, ok = x.Compiler.Inspect(ref)
+			in, ok = x.result.Inspect(ref)
 		}
 	}
 	if !ok {

@@ -41,10 +41,10 @@ func twins() *txtar.Archive {
 // TestOwnersAreTheObjectsThatMadeTheRoutes: the ids of all routes lead to the objects that have them, by their real names.
 func TestOwnersAreTheObjectsThatMadeTheRoutes(t *testing.T) {
 	c, snapshot := compiled(t, twins())
-	owners := explain.NewOwners(c.Inspect, snapshot, nil, snapshot)
+	owners := explain.NewOwners(c.Latest().Inspect, snapshot, nil, snapshot)
 	want := make(map[string]string)
 	check := func(ref kube.Ref) {
-		in, ok := c.Inspect(ref)
+		in, ok := c.Latest().Inspect(ref)
 		if !ok || len(in.Routes) == 0 {
 			t.Errorf("%s has no routes", ref)
 		}
@@ -62,8 +62,7 @@ func TestOwnersAreTheObjectsThatMadeTheRoutes(t *testing.T) {
 		check(o.Ref())
 	}
 	routes, catchAlls := 0, 0
-	_, result := c.Latest()
-	for r := range result.Routes.All() {
+	for r := range c.Latest().Routes.All() {
 		if strings.Contains(r.ID, "catchall") {
 			if catchAlls++; owners.Of(r.ID).Kind != "" {
 				t.Errorf("%s has the owner %s, and is of a host", r.ID, owners.Of(r.ID))
@@ -84,7 +83,7 @@ func TestOwnersAreTheObjectsThatMadeTheRoutes(t *testing.T) {
 
 func TestOwnersNeverInventAName(t *testing.T) {
 	c, snapshot := compiled(t, twins())
-	for _, inspect := range []func(kube.Ref) (compile.Inspection, bool){c.Inspect, nil} {
+	for _, inspect := range []func(kube.Ref) (compile.Inspection, bool){c.Latest().Inspect, nil} {
 		owner := explain.OwnerFunc(inspect, snapshot)
 		for _, id := range []string{"kube_shop_prod__gone_0__a_example_org____web", "kube_rg__shop__gone__all__0_0", "kube__healthz_up", "mine", "", "_", "clone_"} {
 			if got := owner(id); got != (shadowdiff.Owner{}) {
@@ -104,7 +103,7 @@ func TestExplainFindsAnObjectByTheSpellingOfIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return explain.Explain(explain.Input{Compiler: c, Proxy: match.Options{}}, q)
+		return explain.Explain(explain.Input{Result: c.Latest(), Proxy: match.Options{}}, q)
 	}
 	if e := ask("ingress", "shop/prod_app_0"); len(e.Objects) != 1 || e.Objects[0].Owner.Name != "prod-app-0" {
 		t.Errorf("%s: %s", e.Result, e.Cause)

@@ -46,7 +46,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 	found := &routesOf{owners: map[string]kube.Ref{}, others: x.ownersOfAll}
 	found.table, _ = match.New(routes, o)
 	for _, claim := range x.claimsOf(host) {
-		in, _ := x.Compiler.Inspect(claim)
+		in, _ := x.result.Inspect(claim)
 		for _, r := range in.Routes {
 			if r.Wins {
 				found.owners[r.ID] = claim

@@ -77,7 +77,7 @@ func TestTickets(t *testing.T) {
 				t.Fatal(err)
 			}
 			c, _ := compiled(t, a)
-			e := explain.Explain(explain.Input{Compiler: c, Proxy: match.Options{ValidateQuery: true}}, q)
+			e := explain.Explain(explain.Input{Result: c.Latest(), Proxy: match.Options{ValidateQuery: true}}, q)
 			var text bytes.Buffer
 			if err := e.WriteText(&text); err != nil {
 				t.Fatal(err)

@@ -239,20 +239,18 @@ func (c *manifestCompiler) owners() shadowdiff.OwnerFunc {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var snapshots []*kube.Snapshot
-	var compilers []*compile.Compiler
+	var results []*compile.Result
 	for _, path := range slices.Sorted(maps.Keys(c.paths)) {
-		if snapshot, _ := c.paths[path].compiler.Latest(); snapshot != nil {
-			snapshots, compilers = append(snapshots, snapshot), append(compilers, c.paths[path].compiler)
+		if result := c.paths[path].compiler.Latest(); result != nil {
+			snapshots, results = append(snapshots, result.Snapshot), append(results, result)
 		}
 	}
 	if len(snapshots) == 0 {
 		return nil
 	}
 	return explain.OwnerFunc(func(ref kube.Ref) (compile.Inspection, bool) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, compiler := range compilers {
-			if in, ok := compiler.Inspect(ref); ok {
+		for _, result := range results {
+			if in, ok := result.Inspect(ref); ok {
 				return in, true
 			}
 		}

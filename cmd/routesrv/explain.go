@@ -135,9 +135,8 @@ func (o *explainOptions) fromManifests(ctx context.Context, std config.Stdio) (*
 	if err != nil {
 		return nil, err
 	}
-	compiler.Compile(snapshot)
 	return explain.Explain(explain.Input{
-		Compiler: compiler, Namespace: from.Namespace, Selectors: from.Selectors,
+		Result: compiler.Compile(snapshot), Namespace: from.Namespace, Selectors: from.Selectors,
 		Classes: map[kube.Kind]string{kube.KindIngress: o.server.Compile.IngressClass, kube.KindRouteGroup: o.server.Compile.RouteGroupClass},
 		Proxy:   proxyOptions(o.server.Compile), WithoutPods: len(snapshot.Endpoints)+len(snapshot.EndpointSlices) == 0,
 	}, o.query), nil

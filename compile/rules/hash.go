@@ -1,9 +1,7 @@
 package rules
 
 import (
-	"fmt"
 	"hash/maphash"
-	"math"
 
 	"github.com/routesrv/routesrv/eskip"
 )
@@ -44,24 +42,13 @@ func matchOf(r *eskip.Route) uint64 {
 }
 
 func predicateHash(name string, args ...any) uint64 {
-	h := maphash.String(seed, name)
+	var h maphash.Hash
+	h.SetSeed(seed)
+	maphash.WriteComparable(&h, name)
 	for _, a := range args {
-		switch v := a.(type) {
-		case string:
-			h = mix(h, maphash.String(seed, v))
-		case float64:
-			h = mix(h, math.Float64bits(v))
-		default: // options created by programs
-			h = mix(h, maphash.String(seed, fmt.Sprint(v)))
-		}
+		maphash.WriteComparable(&h, a)
 	}
-	return h
-}
-
-// mix combines two hashes; their order matters.
-func mix(a, b uint64) uint64 {
-	a = (a ^ b) * 0x9e3779b97f4a7c15
-	return a ^ a>>29
+	return h.Sum64()
 }
 
 // hashID returns the hash of an id.

@@ -179,7 +179,7 @@ func validAlgorithm(s string) bool {
 	return slices.Contains([]string{"roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests"}, s)
 }
 
-// Set are the options with defaults applied and expressions compiled.
+// Set are the options with defaults applied and expressions compiled. It is safe for concurrent use.
 type Set struct {
 	Options
 	ingressClass    *regexp.Regexp
@@ -187,7 +187,6 @@ type Set struct {
 	proxies         *catalogue.Catalogue // what the proxies know
 	ownFilters      []string             // names of the filters that the options add to routes
 	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
-	packer          packer
 }
 
 // reader takes a reader from the pool; the caller must put it back.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -15,16 +16,13 @@ import (
 // routes changes, and where several routes want an id.
 type printed []byte
 
-// packer packs routes, in memory that it uses again.
-type packer struct{ plain, packed []byte }
-
 // pack returns the routes in packed form: for each the length of its text, the text, the length of its hosts, the hosts, and Backend. The
 // id is the beginning of the text.
-func (p *packer) pack(routes []table.Route) printed {
+func pack(routes []table.Route) printed {
 	if len(routes) == 0 {
 		return nil
 	}
-	plain := p.plain[:0]
+	var plain []byte
 	for i := range routes {
 		r := &routes[i]
 		plain = binary.AppendUvarint(plain, uint64(len(r.Text)))
@@ -33,9 +31,7 @@ func (p *packer) pack(routes []table.Route) printed {
 		plain = append(plain, r.Hosts...)
 		plain = binary.AppendUvarint(plain, uint64(r.Backend))
 	}
-	packed := s2.Encode(p.packed[:cap(p.packed)], plain)
-	p.plain, p.packed = plain, packed
-	return append(make(printed, 0, len(packed)), packed...)
+	return bytes.Clone(s2.Encode(nil, plain)) // in no more memory than it needs
 }
 
 // unpack returns the routes, which share their strings.

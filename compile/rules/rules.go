@@ -51,7 +51,7 @@ func (s *Set) Compile(o kube.Object, v *View, at int) *Unit {
 	if failed != nil {
 		u.lose(failed)
 	}
-	return u.done(&s.packer)
+	return u.done()
 }
 
 // CatchAll compiles the route for requests that no other route of the host takes, with its redirect companions.
@@ -73,7 +73,7 @@ func (s *Set) CatchAll(host string, redirect Redirect, expressions []string) *Un
 	if failed != nil {
 		u.lose(failed)
 	}
-	return u.done(&s.packer)
+	return u.done()
 }
 
 // Fixed compiles the routes that depend only on the options.
@@ -91,5 +91,5 @@ func (s *Set) Fixed() *Unit {
 		// It is added after the default filters, so it has none.
 		u.Global = out.edit(u.Global, oauthCallback(s.OAuthCallbackPath), u, companion)
 	}
-	return u.done(&s.packer)
+	return u.done()
 }

@@ -98,8 +98,8 @@ func (u *Unit) addText(r table.Route) int32 {
 }
 
 // done ends the compilation of a unit.
-func (u *Unit) done(p *packer) *Unit {
-	u.texts, u.printing = p.pack(u.printing), nil
+func (u *Unit) done() *Unit {
+	u.texts, u.printing = pack(u.printing), nil
 	u.lookups.view, u.seen = nil, nil // the unit outlives them
 	return u
 }

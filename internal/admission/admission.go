@@ -21,23 +21,18 @@ package admission
 import (
 	"errors"
 	"strings"
-	"sync"
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Judge predicts the problems of an object before it is stored. It is safe for concurrent use.
+// Judge predicts the problems of an object before it is stored. It is safe for concurrent use, except that only one goroutine may call
+// Take.
 type Judge struct {
-	scope Scope
-	alone *compile.Compiler // used without a snapshot; guarded by aloneMu
-
-	aloneMu sync.Mutex
-	mu      sync.Mutex
-	cluster *compile.Compiler // for the latest snapshot; guarded by mu
-	options rules.Options
-	known   bool // whether there is a snapshot; guarded by mu
+	scope   Scope
+	cluster *compile.Compiler
+	alone   *compile.Result // an empty cluster, for objects before the first snapshot
 }
 
 // Scope says which objects the route server reads.
@@ -56,34 +51,15 @@ func NewJudge(o rules.Options, scope Scope) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Judge{scope: scope, alone: alone, cluster: cluster, options: o}, nil
+	return &Judge{scope: scope, cluster: cluster, alone: alone.Compile(&kube.Snapshot{})}, nil
 }
 
 // Take sets the snapshot that objects are judged against. If the compiler panics, Take keeps the previous snapshot and passes the
 // panic on; the next snapshot is compiled from scratch.
-func (j *Judge) Take(s *kube.Snapshot) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	done := false
-	defer func() {
-		if done {
-			return
-		}
-		j.known = false
-		if fresh, err := compile.New(j.options); err == nil { // NewJudge has already checked the options
-			j.cluster = fresh
-		}
-	}()
-	j.cluster.Compile(s)
-	j.known, done = true, true
-}
+func (j *Judge) Take(s *kube.Snapshot) { j.cluster.Compile(s) }
 
 // Ready reports whether the judge has a snapshot.
-func (j *Judge) Ready() bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.known
-}
+func (j *Judge) Ready() bool { return j.cluster.Latest() != nil }
 
 // Verdict is the result for one object.
 type Verdict struct {
@@ -150,10 +126,8 @@ func (j *Judge) try(kind kube.Kind, text []byte) (compile.Trial, error) {
 	if !j.scope.takes(kind, o) {
 		return compile.Trial{Skipped: true}, nil
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.known {
-		return j.cluster.Try(o)
+	if cluster := j.cluster.Latest(); cluster != nil {
+		return cluster.Try(o)
 	}
 	return j.tryAlone(o)
 }
@@ -189,8 +163,6 @@ func (s Scope) takes(kind kube.Kind, o kube.Object) bool {
 
 // tryAlone compiles an object without a cluster, and omits problems that depend on other objects.
 func (j *Judge) tryAlone(o kube.Object) (compile.Trial, error) {
-	j.aloneMu.Lock()
-	defer j.aloneMu.Unlock()
 	t, err := j.alone.Try(o)
 	own := t.Problems[:0]
 	for _, p := range t.Problems {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -38,6 +37,7 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 		since[p.ID()] = p.Since
 	}
 	in := explain.Input{
+		Result:    s.compiler.Latest(),
 		Namespace: s.cfg.Selection.Namespace, Selectors: s.cfg.Selection.Selectors, Proxy: s.proxyOptions(),
 		Classes: map[kube.Kind]string{kube.KindIngress: s.cfg.Compile.IngressClass, kube.KindRouteGroup: s.cfg.Compile.RouteGroupClass},
 		Since:   func(id string) (time.Time, bool) { t, ok := since[id]; return t, ok },
@@ -46,11 +46,7 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 		in.Served, in.HasServed = t.Routes(), true
 	}
 	in.Hold = s.hold(query)
-	var e *explain.Explanation
-	s.compiler.Look(func(c *compile.Compiler) {
-		in.Compiler = c
-		e = explain.Explain(in, query)
-	})
+	e := explain.Explain(in, query)
 	s.addShares(e)
 	return e
 }

@@ -20,8 +20,9 @@ func (s *Server) owners() shadowdiff.OwnerFunc {
 	if view.Held != nil {
 		snapshots = append(snapshots, view.Held.Snapshot)
 	}
-	return explain.OwnerFunc(func(ref kube.Ref) (in compile.Inspection, ok bool) {
-		s.compiler.Look(func(c *compile.Compiler) { in, ok = c.Inspect(ref) })
-		return in, ok
-	}, snapshots...)
+	var inspect func(kube.Ref) (compile.Inspection, bool)
+	if newest := s.compiler.Latest(); newest != nil {
+		inspect = newest.Inspect
+	}
+	return explain.OwnerFunc(inspect, snapshots...)
 }
