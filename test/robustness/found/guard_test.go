@@ -9,6 +9,7 @@ import (
 	"github.com/routesrv/routesrv/test/robustness/plan"
 	"github.com/routesrv/routesrv/test/robustness/plants"
 	"github.com/routesrv/routesrv/test/robustness/traffic"
+	"github.com/routesrv/routesrv/test/robustness/world"
 )
 
 // TestWhatIsLostAtOnceIsHeld requires that a client keeps routes for at least half of the requests that it could answer, which is the
@@ -76,11 +77,11 @@ func TestWhatIsLostAtOnceIsHeld(t *testing.T) {
 	}
 }
 
-// allAtOnce deletes every object while the server stands still, so that one read shows all of it: what is left after a part may be
-// served when the hold has ended.
+// allAtOnce deletes every object while all reads of the server fail, so that one read shows all of it: what is left after a part, such
+// as the Ingresses of a read that began before, may be served when the hold has ended.
 func allAtOnce(s *plants.Stage) error {
-	still := plan.Fault{Name: plan.Freeze, Link: "s1", For: 5 * time.Second}
-	return s.During(still, func() error {
+	blind := plan.Fault{Name: world.APIStatus, Link: plan.Link("s1", plan.APIName), Status: 503, For: 5 * time.Second}
+	return s.During(blind, func() error {
 		s.Wait(time.Second)
 		return s.Delete(1, traffic.Ingress, traffic.RouteGroup)
 	})
