@@ -209,7 +209,7 @@ func TestMetricsOfALargeProxyAreRead(t *testing.T) {
 			}
 			defer r.Close()
 			for range 2 {
-				f, _, err := r.Figures(t.Context(), time.Time{})
+				f, _, err := r.Patient().Figures(t.Context(), time.Time{})
 				switch {
 				case test.failure != "":
 					if f != nil || err == nil || !strings.Contains(err.Error(), test.failure) || strings.Count(log.String(), test.failure) != 1 {
