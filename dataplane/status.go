@@ -191,7 +191,9 @@ func (c *Client) Progress() publish.Progress {
 			p.LastError = server.LastError
 		}
 	}
-	p.Initialized, p.Updated = c.publisher.Times()
+	if served := c.publisher.Served(); served != nil {
+		p.Initialized, p.Updated = served.Initialized, served.Updated
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.Started = c.loop.started

@@ -3,6 +3,7 @@ package guard
 import (
 	"time"
 
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -12,38 +13,30 @@ type Loss struct {
 	// Reason and Detail say why the table is suspicious; empty if it is fine.
 	Reason Code
 	Detail string
+	// Share is the share of the served requests that are lost or have no endpoints any more.
+	Share float64
+	// Grows means that the table is past a ceiling.
+	Grows bool
 
-	reader        reader
-	grows         bool // past a ceiling
-	gone, drained map[request]struct{}
-	namespaces    map[string]int // all of whose routes are lost; nil unless that is the reason
+	reader     reader
+	requests   map[member]struct{} // which are lost, or have no endpoints any more
+	namespaces map[string]int      // all of whose routes are lost; nil unless that is the reason
 }
 
 // Of reports whether a route of the served table answers a request that the other table loses, or that it leaves without endpoints.
 func (l *Loss) Of(r *table.Route) bool {
-	if !counts(r) {
-		return false
-	}
-	if _, lost := l.namespaces[namespaceOf(r)]; lost {
-		return true
-	}
-	found := false
-	l.reader.requests(r, func(q request) {
-		_, gone := l.gone[q]
-		_, drained := l.drained[q]
-		found = found || gone || drained
+	_, found := l.namespaces[routeid.NamespaceOf(r.ID)]
+	l.reader.members(r, func(k kind, q member) {
+		if k == requests {
+			_, lost := l.requests[q]
+			found = found || lost
+		}
 	})
 	return found
 }
 
 // Requests returns how many requests are lost or have no endpoints any more.
-func (l *Loss) Requests() int { return len(l.gone) + len(l.drained) }
-
-// Grows reports whether the table is too large.
-func (l *Loss) Grows() bool { return l.grows }
-
-// Drains reports whether the reason is that endpoints are lost.
-func (l *Loss) Drains() bool { return l.Reason == BackendsLost }
+func (l *Loss) Requests() int { return len(l.requests) }
 
 // Compare compares a table with the served one by the rules of [Guard.Judge]. No hold begins or ends. The time is that of the read.
 func (g *Guard) Compare(served, other *table.Table, now time.Time) *Loss {
@@ -51,15 +44,22 @@ func (g *Guard) Compare(served, other *table.Table, now time.Time) *Loss {
 	defer g.mu.Unlock()
 	g.begin(served, now)
 	f := g.inspect(other)
-	l := &Loss{Reason: f.reason, Detail: f.detail, reader: g.reader}
+	l := &Loss{Reason: f.reason, Detail: f.detail, reader: g.reader, requests: make(map[member]struct{})}
 	if g.base == nil || g.base.Equal(other) {
 		return l
 	}
-	l.grows = past(g.cfg.MaxRoutes, g.base.Len(), other.Len()) || past(g.cfg.MaxBytes, g.base.Bytes(), other.Bytes())
+	l.Grows = past(g.cfg.MaxRoutes, g.base.Len(), other.Len()) || past(g.cfg.MaxBytes, g.base.Bytes(), other.Bytes())
 	d := g.difference(other)
-	l.gone, l.drained = setOf(d.requests.gone), setOf(d.backends.gone)
+	for _, k := range []kind{requests, backends} {
+		for _, q := range d.all(k).gone {
+			l.requests[q] = struct{}{}
+		}
+	}
+	if n := g.size(set{kind: requests}); n > 0 {
+		l.Share = float64(len(l.requests)) / float64(n)
+	}
 	if f.reason == NamespaceLost {
-		l.namespaces = g.lostNamespaces(g.base, d.ids)
+		l.namespaces = g.lostNamespaces(d)
 	}
 	return l
 }
@@ -80,28 +80,10 @@ func (g *Guard) Drop() {
 	g.hold = nil
 }
 
-// Share returns the share of the served requests that would be lost.
-func (g *Guard) Share(l *Loss) float64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.census == nil || len(g.census.requests) == 0 {
-		return 0
-	}
-	return float64(l.Requests()) / float64(len(g.census.requests))
-}
-
 // Forgive makes later tables be compared with this one only, as if nothing had been lost before: somebody has accepted that, or its
 // time has passed.
 func (g *Guard) Forgive(served *table.Table) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.restart(served)
-}
-
-func setOf(all []request) map[request]struct{} {
-	set := make(map[request]struct{}, len(all))
-	for _, q := range all {
-		set[q] = struct{}{}
-	}
-	return set
 }

@@ -220,32 +220,12 @@ type Guard struct {
 	accepted table.Digest // accepted and not judged since
 	keeping  time.Time    // see Keeping
 	last     *Release
-	memo     measurement // the last comparison, because most reads repeat the previous one
+	memo     *difference // the last comparison, because most reads repeat the previous one
 
-	base       *table.Table // served at the last judgement
-	judged     time.Time    // time of that judgement
-	census     *census      // of base; nil if not counted yet
-	namespaces *namespaces  // of base; nil if not counted yet
-
-	// Recent additions and losses.
-	requests, backends window[request]
-	hosts, ids         window[string]
-	objects            [kinds]window[object]
-}
-
-// memory is what a window offers whatever its members are.
-type memory interface {
-	reset()
-	expire(now, since time.Time)
-}
-
-// windows returns all windows.
-func (g *Guard) windows() []memory {
-	all := []memory{&g.requests, &g.backends, &g.hosts, &g.ids}
-	for k := range g.objects {
-		all = append(all, &g.objects[k])
-	}
-	return all
+	base    *table.Table // served at the last judgement
+	judged  time.Time    // time of that judgement
+	census  *census      // of base; nil if not counted yet
+	windows map[set]*window
 }
 
 // New checks cfg and fills in its defaults. The error names the invalid field.
@@ -276,12 +256,7 @@ func New(cfg Config) (*Guard, error) {
 	case cfg.MaxBytes < 0:
 		return nil, fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
 	}
-	g := &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}}
-	g.requests.span, g.backends.span, g.hosts.span, g.ids.span = cfg.Window, cfg.Window, cfg.Window, cfg.Window
-	for k := range g.objects {
-		g.objects[k].span = cfg.Window
-	}
-	return g, nil
+	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[set]*window)}, nil
 }
 
 // Judge compares candidate, the table of a read completed at now, with served, the served table or nil. Call it for every
@@ -319,8 +294,10 @@ func (g *Guard) begin(served *table.Table, now time.Time) {
 	if g.hold != nil {
 		since = g.hold.since
 	}
-	for _, w := range g.windows() {
-		w.expire(now, since)
+	for s, w := range g.windows {
+		if w.expire(g.cfg.Window, now, since); len(w.gained)+len(w.lost) == 0 {
+			delete(g.windows, s)
+		}
 	}
 }
 

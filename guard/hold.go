@@ -78,7 +78,7 @@ func (g *Guard) missing(candidate *table.Table) (requests, endpoints int) {
 		requests = max(requests, g.difference(candidate).missingRoutes)
 	}
 	if h.drained && g.cfg.MaxBackendLoss < 1 {
-		endpoints = len(g.difference(candidate).backends.gone)
+		endpoints = len(g.difference(candidate).all(backends).gone)
 	}
 	return requests, endpoints
 }
@@ -116,14 +116,14 @@ func (g *Guard) keep(candidate *table.Table, f finding, now time.Time) (release 
 
 // releaseAt returns when time releases a table that is held for a reason; zero for never. What returns sets the clock back, so that
 // time does not publish a restore that is half done. The caller holds mu.
-func (g *Guard) releaseAt(f finding, shown Code, requests int) time.Time {
+func (g *Guard) releaseAt(f finding, shown Code, lost int) time.Time {
 	h := g.hold
 	if g.cfg.Manual {
 		return time.Time{}
 	}
 	if endless(h.lost) {
 		within := f.returning || !f.reason.loses()
-		if !within || requests > 0 && (count{requests, len(g.census.requests)}).beyond(ReturnTolerance) {
+		if !within || lost > 0 && (count{lost, g.size(set{kind: requests})}).beyond(ReturnTolerance) {
 			return time.Time{}
 		}
 	}

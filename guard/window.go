@@ -2,7 +2,6 @@ package guard
 
 import (
 	"maps"
-	"strings"
 	"time"
 )
 
@@ -12,12 +11,10 @@ const ReturnTolerance = 0.05
 
 // window remembers which members of a set were recently gained and lost. Together with the set that is served now, this is
 // everything that was served within the window. Its size depends on the changes, not on the tables.
-type window[K comparable] struct {
-	span   time.Duration
-	gained map[K]time.Time // members that did not exist when the window began
-	lost   map[K]loss      // members that no longer exist
-	young  int             // how many of lost are young
-	sweep  time.Time       // when the first entry may have expired
+type window struct {
+	gained map[member]time.Time // members that did not exist when the window began
+	lost   map[member]loss      // members that no longer exist
+	young  int                  // how many of lost are young
 }
 
 // loss is a member that was lost.
@@ -34,17 +31,12 @@ func (c count) beyond(share float64) bool {
 	return c.all > 0 && float64(c.missing) > share*float64(c.all)
 }
 
-// reset forgets everything: the next table is compared only with what is served now.
-func (w *window[K]) reset() {
-	w.gained, w.lost, w.young, w.sweep = nil, nil, 0, time.Time{}
-}
-
 // since counts everything that was served within the window, and how much of it is missing after the change. size is the size of
 // the served set.
-func (w *window[K]) since(c change[K], size int) count {
+func (w *window) since(c *change, size int) count {
 	missing := len(w.lost) + len(c.gone)
-	for _, name := range c.come {
-		if _, back := w.lost[name]; back {
+	for _, m := range c.come {
+		if _, back := w.lost[m]; back {
 			missing--
 		}
 	}
@@ -53,15 +45,15 @@ func (w *window[K]) since(c change[K], size int) count {
 
 // older counts the members that existed when the window began, and how many of them are missing after the change: what was added
 // meanwhile makes up for nothing.
-func (w *window[K]) older(c change[K], size int) count {
+func (w *window) older(c *change, size int) count {
 	missing := len(w.lost) - w.young
-	for _, name := range c.come {
-		if l, back := w.lost[name]; back && !l.young {
+	for _, m := range c.come {
+		if l, back := w.lost[m]; back && !l.young {
 			missing--
 		}
 	}
-	for _, name := range c.gone {
-		if _, young := w.gained[name]; !young {
+	for _, m := range c.gone {
+		if _, young := w.gained[m]; !young {
 			missing++
 		}
 	}
@@ -70,74 +62,56 @@ func (w *window[K]) older(c change[K], size int) count {
 
 // returns reports whether the change undoes additions within the window: hardly any of the members that existed when the window
 // began is missing afterwards.
-func (w *window[K]) returns(c change[K], size int) bool {
+func (w *window) returns(c *change, size int) bool {
 	old := w.older(c, size)
 	return old.all > 0 && !old.beyond(ReturnTolerance)
 }
 
 // apply records that the change was served at a time. size is the size of the set before it. Members that were added within the
 // window and disappear in a return never count as lost.
-func (w *window[K]) apply(c change[K], size int, at time.Time) {
-	if len(c.gone)+len(c.come)+len(c.left) == 0 {
-		return
-	}
-	if w.gained == nil {
-		w.gained, w.lost = make(map[K]time.Time), make(map[K]loss)
-	}
-	if len(w.gained)+len(w.lost) == 0 {
-		w.sweep = at.Add(w.span)
-	}
+func (w *window) apply(c *change, size int, at time.Time) {
 	if len(c.gone) > 0 && len(w.gained)+w.young > 0 && w.returns(c, size) {
-		w.forgetYoung(&c)
+		c = w.forgetYoung(c)
 	}
-	for _, name := range c.left {
-		delete(w.gained, name)
-		w.find(name)
+	for _, m := range c.left {
+		delete(w.gained, m)
+		w.find(m)
 	}
-	for _, name := range c.gone {
-		_, young := w.gained[name]
-		delete(w.gained, name)
-		w.lost[w.owned(name)] = loss{at, young}
+	for _, m := range c.gone {
+		_, young := w.gained[m]
+		delete(w.gained, m)
+		w.lost[m] = loss{at, young}
 		if young {
 			w.young++
 		}
 	}
-	for _, name := range c.come {
-		if lost, back := w.find(name); !back || lost.young {
-			w.gained[w.owned(name)] = at
+	for _, m := range c.come {
+		if lost, back := w.find(m); !back || lost.young {
+			w.gained[m] = at
 		}
 	}
 }
 
-// forgetYoung stops counting lost young members as losses.
-func (w *window[K]) forgetYoung(c *change[K]) {
-	if w.young > 0 {
-		maps.DeleteFunc(w.lost, func(_ K, l loss) bool { return l.young })
-		w.young = 0
-	}
-	var old []K
-	for _, name := range c.gone {
-		if _, young := w.gained[name]; young {
-			delete(w.gained, name)
+// forgetYoung stops counting lost young members as losses, and returns the change without those that it removes.
+func (w *window) forgetYoung(c *change) *change {
+	maps.DeleteFunc(w.lost, func(_ member, l loss) bool { return l.young })
+	w.young = 0
+	rest := *c
+	rest.gone = nil
+	for _, m := range c.gone {
+		if _, young := w.gained[m]; young {
+			delete(w.gained, m)
 		} else {
-			old = append(old, name)
+			rest.gone = append(rest.gone, m)
 		}
 	}
-	c.gone = old
-}
-
-// owned returns a name that does not pin the text of a route.
-func (w *window[K]) owned(name K) K {
-	if s, ok := any(name).(string); ok {
-		return any(strings.Clone(s)).(K)
-	}
-	return name
+	return &rest
 }
 
 // find removes a member from the lost ones and returns it.
-func (w *window[K]) find(name K) (l loss, found bool) {
-	if l, found = w.lost[name]; found {
-		delete(w.lost, name)
+func (w *window) find(m member) (l loss, found bool) {
+	if l, found = w.lost[m]; found {
+		delete(w.lost, m)
 		if l.young {
 			w.young--
 		}
@@ -145,38 +119,19 @@ func (w *window[K]) find(name K) (l loss, found bool) {
 	return l, found
 }
 
-// expire forgets additions and losses older than the window. It runs at most about 16 times per window, so an entry may stay for
-// a sixteenth of the window too long. During a hold, when since is not zero, it keeps the entries that were in the window when
-// the hold began: otherwise the held table would pass without a release.
-func (w *window[K]) expire(now, since time.Time) {
-	if len(w.gained)+len(w.lost) == 0 || now.Before(w.sweep) {
-		return
-	}
+// expire forgets additions and losses older than the span. During a hold, when since is not zero, it keeps the entries that were in the
+// window when the hold began: otherwise the held table would pass without a release.
+func (w *window) expire(span time.Duration, now, since time.Time) {
 	old := func(at time.Time) bool {
-		return now.Sub(at) >= w.span && (!at.Before(since) || since.Sub(at) >= w.span)
+		return now.Sub(at) >= span && (!at.Before(since) || since.Sub(at) >= span)
 	}
-	first := now
-	maps.DeleteFunc(w.gained, func(_ K, at time.Time) bool {
-		if old(at) {
-			return true
+	maps.DeleteFunc(w.gained, func(_ member, at time.Time) bool { return old(at) })
+	maps.DeleteFunc(w.lost, func(_ member, l loss) bool {
+		if old(l.at) && l.young {
+			w.young--
 		}
-		first = earlier(first, at)
-		return false
+		return old(l.at)
 	})
-	maps.DeleteFunc(w.lost, func(_ K, l loss) bool {
-		if old(l.at) {
-			if l.young {
-				w.young--
-			}
-			return true
-		}
-		first = earlier(first, l.at)
-		return false
-	})
-	w.sweep = first.Add(w.span)
-	if least := now.Add(w.span / 16); w.sweep.Before(least) {
-		w.sweep = least
-	}
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -160,7 +160,8 @@ func (p *Poller) confirmed(t *table.Table) {
 	first := false
 	p.update(func(s *publish.Progress) {
 		first = s.Initialized.IsZero()
-		s.Initialized, s.Updated = p.cfg.Publisher.Times()
+		served := p.cfg.Publisher.Served()
+		s.Initialized, s.Updated = served.Initialized, served.Updated
 	})
 	if first {
 		p.log.Info(LogRoutesInitialized, describe(t)...)

@@ -3,7 +3,6 @@ package publish
 import (
 	"errors"
 	"io/fs"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -22,19 +21,18 @@ const (
 // nothing if a table is already served. A hold that lasted when the file was written goes on, and kept objects stay kept.
 //
 // Boot never fails: the log and the status report problems. It never blocks on what is at the path: a file that is torn,
-// truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone and another name is used.
+// truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone if that is impossible.
 func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	f := p.lastKnownGood()
 	if f == nil || p.Served() != nil {
 		return
 	}
-	if err := f.makeFolder(); err != nil {
+	t, meta, err := f.load(limit + maxHeader)
+	if err != nil {
 		f.mu.Lock()
 		f.failed(err, time.Now())
 		f.mu.Unlock()
-		return
 	}
-	t, meta := f.load(limit + maxHeader)
 	if t == nil {
 		return
 	}
@@ -63,11 +61,9 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	}
 	f.mu.Lock()
 	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, hold: hold, kept: p.keeper.list}
-	if f.disk = f.want; !f.store.Loaded() {
-		f.disk.table = nil
-	}
+	f.disk = f.want
 	f.mu.Unlock()
-	p.save(c, p.files[1:])
+	p.files[1:].save(p.log, c)
 }
 
 // takeOver keeps objects that another process has kept. The caller holds mu.
@@ -118,40 +114,13 @@ func (p *Publisher) lastKnownGood() *file {
 	return p.files[0]
 }
 
-// save writes the table to files, and waits for the writes for a limited time. The caller holds mu.
-func (p *Publisher) save(c Candidate, files []*file) {
-	var writes []<-chan struct{}
-	for _, f := range files {
-		if done := f.save(c); !f.cfg.Background {
-			writes = append(writes, done)
-		}
-	}
-	waitFor(p.log, writes)
-}
-
-// waitFor waits for writes for a limited time.
-func waitFor(log *slog.Logger, writes []<-chan struct{}) {
-	timer := time.NewTimer(fileWait)
-	defer timer.Stop()
-	for _, done := range writes {
-		select {
-		case <-done:
-		case <-timer.C:
-			log.Warn(LogFileSlow, "after", fileWait)
-			return
-		}
-	}
-}
-
 // Tend retries failed writes, and writes from time to time when the served table was last known to be current. A producer calls it
 // after each attempt, whatever its result.
 func (p *Publisher) Tend() {
 	p.mu.Lock() // otherwise this write could come after the write of a newer table
 	defer p.mu.Unlock()
 	if s := p.served.Load(); s != nil {
-		for _, f := range p.files {
-			f.tend(s.Read.At, time.Now())
-		}
+		p.files.tend(s.Read.At)
 	}
 }
 
@@ -165,7 +134,7 @@ func (p *Publisher) Flush() {
 		return
 	}
 	f.update(func(want *content) { want.read = latest(want.read, s.Read.At) })
-	waitFor(p.log, []<-chan struct{}{f.written()})
+	p.files[:1].wait(p.log)
 }
 
 // latest returns the later of two times.
@@ -177,10 +146,4 @@ func latest(a, b time.Time) time.Time {
 }
 
 // Files returns the state of the files, in the order of Config.Files; nil for a file without a path.
-func (p *Publisher) Files() []*FileStatus {
-	all := make([]*FileStatus, len(p.files))
-	for i, f := range p.files {
-		all[i] = f.status()
-	}
-	return all
-}
+func (p *Publisher) Files() []*FileStatus { return p.files.status() }

@@ -33,6 +33,9 @@ type Served struct {
 	Candidate
 	// Committed is when this process began to serve the table. Confirmed is when a read last showed it; zero if none has.
 	Committed, Confirmed time.Time
+	// Initialized is when the Publisher first served a table that a read had shown, and Updated when it last began to serve a different
+	// one. Zero means never.
+	Initialized, Updated time.Time
 	// Stale means that the table comes from the last-known-good file and no read has shown it yet.
 	Stale bool
 }

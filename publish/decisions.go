@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -67,38 +68,40 @@ const (
 const LogDecisionsFailed = "file of decisions"
 
 // Decisions is the record of the last decisions. A file has one JSON object a line, in the order of the decisions; [Decisions.Append]
-// never waits for it and never fails: a goroutine that runs while there is something to write replaces the whole file (package
-// durable), which is small. Texts are made printable and truncated, so that they cannot break a line or affect a terminal.
+// never waits for it and never fails: the whole file, which is small, is replaced in the background. Texts are made printable and
+// truncated, so that they cannot break a line or affect a terminal.
 //
 // It is a record, not a proof: the names are not verified, and everyone with write access to the folder can change the file.
 // All methods are safe for concurrent use.
 type Decisions struct {
-	store *durable.Store // nil without a folder
-	log   *slog.Logger
+	path   string // empty without a folder
+	log    *slog.Logger
+	writer *durable.Writer
 
-	mu      sync.Mutex
-	list    []Decision    // newest last
-	changed bool          // the list is to be written
-	idle    chan struct{} // closed when nothing is left to write; nil while nothing is being written
+	mu   sync.Mutex
+	list []Decision // newest last
 }
 
-// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, decisions are kept in
-// memory only. Errors are logged.
+// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, or if a file that is
+// not a record cannot be moved out of the way, decisions are kept in memory only. Errors are logged.
 func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 	d := &Decisions{log: log}
+	d.writer = durable.NewWriter(d.write)
 	if folder == "" {
 		return d
 	}
-	d.store = durable.NewStore(filepath.Join(folder, DecisionsFile))
-	_, troubles := d.store.Load(maxDecisionsFile, func(r io.Reader, _ int64) error {
+	path := filepath.Join(folder, DecisionsFile)
+	keptAs, err := durable.Load(path, maxDecisionsFile, func(r io.Reader) error {
 		data, err := io.ReadAll(r)
 		d.list = parseDecisions(data)
 		return err
 	})
-	for _, t := range troubles {
-		if !errors.Is(t.Err, syscall.ENOTDIR) { // that of the last-known-good file reports the folder
-			log.Error(LogDecisionsFailed, "path", t.Path, "error", t.Err, "kept_as", t.KeptAs)
-		}
+	unusable := err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) // the last-known-good file reports the folder
+	if unusable {
+		log.Error(LogDecisionsFailed, "path", path, "error", err, "kept_as", keptAs)
+	}
+	if !unusable || keptAs != "" {
+		d.path = path
 	}
 	return d
 }
@@ -120,32 +123,18 @@ func (d *Decisions) Append(e Decision) {
 	defer d.mu.Unlock()
 	d.list = append(d.list, e.clean())
 	d.list = d.list[max(0, len(d.list)-maxDecisions):]
-	if d.store == nil {
-		return
-	}
-	d.changed = true
-	if d.idle == nil {
-		d.idle = make(chan struct{})
-		go d.write()
+	if d.path != "" {
+		d.writer.Request()
 	}
 }
 
-// write replaces the file until it has the list.
+// write replaces the file.
 func (d *Decisions) write() {
-	for {
-		d.mu.Lock()
-		if !d.changed {
-			close(d.idle)
-			d.idle = nil
-			d.mu.Unlock()
-			return
-		}
-		list := slices.Clone(d.list)
-		d.changed = false
-		d.mu.Unlock()
-		if err := d.store.Write(func(w io.Writer) error { return writeDecisions(w, list) }); err != nil {
-			d.log.Error(LogDecisionsFailed, "path", d.store.Path(), "error", err)
-		}
+	d.mu.Lock()
+	list := slices.Clone(d.list)
+	d.mu.Unlock()
+	if err := durable.WriteFile(d.path, func(w io.Writer) error { return writeDecisions(w, list) }); err != nil {
+		d.log.Error(LogDecisionsFailed, "path", d.path, "error", err)
 	}
 }
 
@@ -173,16 +162,8 @@ func (d *Decisions) Last(n int) []Decision {
 
 // Close waits some seconds for a write in progress. Call it when the process ends.
 func (d *Decisions) Close() {
-	d.mu.Lock()
-	idle := d.idle
-	d.mu.Unlock()
-	if idle == nil {
-		return
-	}
-	select {
-	case <-idle:
-	case <-time.After(decisionsWait):
-		d.log.Error(LogDecisionsFailed, "path", d.store.Path(), "error", "the disk takes too long")
+	if !d.writer.Wait(time.After(decisionsWait)) {
+		d.log.Error(LogDecisionsFailed, "path", d.path, "error", "the disk takes too long")
 	}
 }
 

@@ -3,12 +3,16 @@ package publish
 import (
 	"log/slog"
 	"testing"
+
+	"github.com/routesrv/routesrv/internal/durable"
 )
 
 // TestADiskThatHangsBlocksNobody: what cannot be written is kept in memory, bounded.
 func TestADiskThatHangsBlocksNobody(t *testing.T) {
 	d := OpenDecisions(t.TempDir(), slog.New(slog.DiscardHandler))
-	d.idle = make(chan struct{}) // a writer is active and never returns
+	hangs := make(chan struct{})
+	defer close(hangs)
+	d.writer = durable.NewWriter(func() { <-hangs })
 	for range maxDecisions + 3 {
 		d.Append(Decision{What: DecidedHeld})
 	}

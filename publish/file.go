@@ -1,8 +1,10 @@
 package publish
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
 )
@@ -23,6 +26,8 @@ const (
 	LogFileFailed    = "file cannot be written, the table is served from memory"
 	LogFileSlow      = "writing the file takes long, not waiting for it"
 	LogFileRecovered = "file written again"
+	// LogKillerLeftOut says that a last-known-good file had a route that no proxy survives, and that its table is served without it.
+	LogKillerLeftOut = "route of the last-known-good file left out, no proxy would survive it"
 )
 
 const (
@@ -46,14 +51,13 @@ const (
 type FileConfig struct {
 	// Name is what logs and metrics call the file.
 	Name string
-	// Path is the path of the file; empty means no file. The mode of the file is 0600.
+	// Path is the path of the file; empty means no file. The mode of the file is 0600. If its folder does not exist, it is created with
+	// mode 0700, but not for a plain file.
 	Path string
 	// Plain omits the metadata: the file has only the routes, for a proxy that reads it. A plain file is never loaded.
 	Plain bool
 	// Background makes publications not wait for the disk.
 	Background bool
-	// MakeFolder creates the folder of the file, with mode 0700, if it does not exist.
-	MakeFolder bool
 }
 
 // LastKnownGood describes the last-known-good file of a state folder: [LastKnownGoodFile]. An empty folder means no file.
@@ -61,7 +65,7 @@ func LastKnownGood(stateDir string) FileConfig {
 	if stateDir == "" {
 		return FileConfig{Name: LastKnownGoodName}
 	}
-	return FileConfig{Name: LastKnownGoodName, Path: filepath.Join(stateDir, LastKnownGoodFile), MakeFolder: true}
+	return FileConfig{Name: LastKnownGoodName, Path: filepath.Join(stateDir, LastKnownGoodFile)}
 }
 
 // FileStatus is the state of a file.
@@ -72,7 +76,7 @@ type FileStatus struct {
 	LastRead time.Time `json:"last_read,omitzero"`
 	Error    string    `json:"error,omitempty"` // of the last attempt; empty if it succeeded
 	// Unusable says why the file found at the path could not be used; empty if it could. KeptAs is its new name; empty if it
-	// could not be moved, and then Path differs from the configured path.
+	// could not be moved, and then nothing is written.
 	Unusable string `json:"unusable,omitempty"`
 	KeptAs   string `json:"kept_as,omitempty"`
 }
@@ -87,123 +91,79 @@ type content struct {
 	kept   keptList
 }
 
-// file keeps a file and the state beside it up to date. A goroutine lives while there is something to write, and writes whatever differs
-// from the disk; if tables come faster than the disk, only the last one is written. Without a path, all methods do nothing.
+// stateDiffers reports whether the state beside the table has to be written where the disk has other content. The state tells of the table on
+// the disk, so it has no newer read of another.
+func (c *content) stateDiffers(disk *content) bool {
+	return c.hold != disk.hold || !slices.Equal(c.kept, disk.kept) || c.table == disk.table && c.read.After(disk.read)
+}
+
+// file keeps a file and the state beside it up to date: its writer writes whatever differs from the disk. If tables come faster than the
+// disk, only the last one is written. Without a path, all methods do nothing.
 type file struct {
 	// set before use, read only
 	cfg     FileConfig
-	store   *durable.Store
+	writer  *durable.Writer
 	log     *slog.Logger
 	metrics *Metrics
 	put     func(path string, write func(io.Writer) error) error // durable.WriteFile, except in tests
 
 	mu         sync.Mutex // guards the fields below
 	claimed    bool       // the previous file at the path is ours or was set aside
-	found      *durable.Trouble
+	found      error      // why the previous file could not be used
+	keptAs     string
 	want, disk content
-	next       chan struct{} // closed when the content wanted by now was attempted; nil if nobody asked since the last attempt began
-	idle       chan struct{} // closed when the goroutine has ended; nil while there is none
-	retryAt    time.Time     // after a failure
-	stateAt    time.Time     // when the state was last attempted
-	stateErr   error         // of the last attempt
+	retryAt    time.Time // after a failure
+	stateAt    time.Time // when the state was last attempted
+	stateErr   error     // of the last attempt
 	lastErr    error
 	savedAt    time.Time
 }
 
 func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
-	return &file{cfg: cfg, store: durable.NewStore(cfg.Path), put: durable.WriteFile, log: log, metrics: m}
+	f := &file{cfg: cfg, put: durable.WriteFile, log: log, metrics: m}
+	f.writer = durable.NewWriter(f.write)
+	return f
 }
 
-// save requests a write of a table. The channel is closed when that was attempted.
-func (f *file) save(c Candidate) <-chan struct{} {
-	return f.update(func(want *content) {
+// save makes the file have a table.
+func (f *file) save(c Candidate) {
+	f.update(func(want *content) {
 		want.table, want.origin, want.saved, want.read = c.Table, c.Origin, c.Read.At, c.Read.At
 	})
 }
 
-// update changes what the file should say, and requests a write if that is something else. The channel is closed when it was attempted.
-func (f *file) update(change func(want *content)) <-chan struct{} {
+// update changes what the file should say, and requests a write if that is something else.
+func (f *file) update(change func(want *content)) {
 	if f.cfg.Path == "" {
-		return idleNow()
+		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := f.want
-	change(&f.want)
-	if !f.want.differs(&before) {
-		return idleNow()
-	}
-	return f.request()
-}
-
-// differs reports whether content has to be written where the disk has other content.
-func (c *content) differs(disk *content) bool { return c.table != disk.table || c.stateDiffers(disk) }
-
-// stateDiffers does the same for the state beside the table. The state tells of the table on the disk, so it has no newer read of another.
-func (c *content) stateDiffers(disk *content) bool {
-	return c.hold != disk.hold || !slices.Equal(c.kept, disk.kept) || c.table == disk.table && c.read.After(disk.read)
-}
-
-// request makes the goroutine write. The caller holds mu.
-func (f *file) request() <-chan struct{} {
-	if f.next == nil {
-		f.next = make(chan struct{})
-	}
-	if f.idle == nil {
-		f.idle = make(chan struct{})
-		go f.drain()
-	}
-	return f.next
-}
-
-// drain writes until nothing is left to write. It reports the last write only when the file is idle again: before that, a caller
-// would find a write in progress.
-func (f *file) drain() {
-	for ended := false; !ended; {
-		f.mu.Lock()
-		done, want, disk := f.next, f.want, f.disk
-		f.next = nil
-		f.mu.Unlock()
-		// The state comes first, so that the table never has an object of which nobody knows why.
-		if !f.cfg.Plain && want.stateDiffers(&disk) {
-			f.wroteState(&want, f.writeState(&want, &disk))
-		}
-		if want.table != disk.table {
-			f.wroteTable(&want, f.writeTable(&want))
-		}
-		f.mu.Lock()
-		if ended = f.next == nil; ended {
-			close(f.idle)
-			f.idle = nil
-		}
-		f.mu.Unlock()
-		close(done)
+	if change(&f.want); f.want.table != before.table || f.want.stateDiffers(&before) {
+		f.writer.Request()
 	}
 }
 
-// idleNow returns a closed channel.
-func idleNow() <-chan struct{} {
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
-// written returns a channel that is closed when no write is in progress.
-func (f *file) written() <-chan struct{} {
+// write writes what differs from the disk.
+func (f *file) write() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.idle == nil {
-		return idleNow()
+	want, disk := f.want, f.disk
+	f.mu.Unlock()
+	// The state comes first, so that the table never has an object of which nobody knows why.
+	if !f.cfg.Plain && want.stateDiffers(&disk) {
+		f.wroteState(&want, f.writeState(&want, &disk))
 	}
-	return f.idle
+	if want.table != disk.table {
+		f.wroteTable(&want, f.writeTable(&want))
+	}
 }
 
 func (f *file) writeTable(c *content) error {
-	if err := f.makeFolder(); err != nil {
+	if err := errors.Join(f.makeFolder(), f.claim()); err != nil {
 		return err
 	}
-	f.claim()
-	return f.put(f.store.Path(), func(w io.Writer) error {
+	return f.put(f.cfg.Path, func(w io.Writer) error {
 		if f.cfg.Plain {
 			if _, err := c.table.WriteTo(w); err != nil {
 				return err
@@ -216,7 +176,7 @@ func (f *file) writeTable(c *content) error {
 }
 
 func (f *file) makeFolder() error {
-	if !f.cfg.MakeFolder {
+	if f.cfg.Plain {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(f.cfg.Path), 0o700); err != nil {
@@ -226,18 +186,22 @@ func (f *file) makeFolder() error {
 }
 
 // claim ensures, once, that a write replaces only our own file or nothing: any other file is not ours to delete.
-func (f *file) claim() {
+func (f *file) claim() error {
 	f.mu.Lock()
 	claimed := f.claimed
-	f.claimed = true
 	f.mu.Unlock()
 	switch {
 	case claimed:
+		return nil
 	case f.cfg.Plain:
 		durable.Tidy(f.cfg.Path)
-	default:
-		f.load(1 << 62)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.claimed = true
+		return nil
 	}
+	_, _, err := f.load(1 << 62)
+	return err
 }
 
 // wroteTable records the result of writing a table. It logs only changes between success and failure.
@@ -272,7 +236,7 @@ func (f *file) failed(err error, now time.Time) {
 func (f *file) tend(read, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cfg.Path == "" || f.idle != nil || now.Before(f.retryAt) {
+	if f.cfg.Path == "" || f.writer.Writing() || now.Before(f.retryAt) {
 		return
 	}
 	every := readEvery
@@ -283,7 +247,7 @@ func (f *file) tend(read, now time.Time) {
 		f.want.read = latest(f.want.read, read)
 	}
 	if f.want.table != f.disk.table || !f.cfg.Plain && f.want.stateDiffers(&f.disk) {
-		f.request()
+		f.writer.Request()
 	}
 }
 
@@ -293,9 +257,9 @@ func (f *file) status() *FileStatus {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &FileStatus{Path: f.store.Path(), Written: f.savedAt, LastRead: f.disk.read.UTC()}
+	s := &FileStatus{Path: f.cfg.Path, Written: f.savedAt, LastRead: f.disk.read.UTC(), KeptAs: f.keptAs}
 	if f.found != nil {
-		s.Unusable, s.KeptAs = f.found.Err.Error(), f.found.KeptAs
+		s.Unusable = f.found.Error()
 	}
 	if f.lastErr != nil {
 		s.Error = f.lastErr.Error()
@@ -304,32 +268,108 @@ func (f *file) status() *FileStatus {
 }
 
 // load returns the table of a last-known-good file of at most limit bytes, or nil. Nothing found at its path or its folder's path
-// prevents the start: files that cannot be trusted are set aside, or another name is used.
-func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta) {
-	found, troubles := f.store.Load(limit, func(r io.Reader, _ int64) (err error) {
+// prevents the start: a file that cannot be trusted is set aside. The error says why there is neither a table nor room for one.
+func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta, err error) {
+	if err := f.makeFolder(); err != nil {
+		return nil, table.FileMeta{}, err
+	}
+	keptAs, err := durable.Load(f.cfg.Path, limit, func(r io.Reader) (err error) {
 		t, meta, err = f.parse(r)
 		return err
 	})
-	for _, trouble := range troubles {
-		attrs := []any{"file", f.cfg.Name, "path", trouble.Path, "error", trouble.Err}
-		if trouble.KeptAs != "" {
-			attrs = append(attrs, "kept_as", trouble.KeptAs)
-		} else {
-			attrs = append(attrs, "set_aside_error", trouble.MoveErr, "used_instead", trouble.Instead)
-		}
-		f.log.Error(LogFileSetAside, attrs...)
-	}
 	f.mu.Lock()
-	f.claimed = true
-	if len(troubles) > 0 {
-		f.found = &troubles[0]
-	}
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	missing := errors.Is(err, fs.ErrNotExist)
+	f.claimed = err == nil || keptAs != "" || missing
 	switch {
-	case found:
-		return t, meta
-	case len(troubles) == 0:
+	case err == nil:
+		return t, meta, nil
+	case missing:
 		f.log.Info(LogFileMissing, "file", f.cfg.Name, "path", f.cfg.Path)
+	default:
+		if f.found == nil { // once, and not for each retry
+			f.log.Error(LogFileSetAside, "file", f.cfg.Name, "path", f.cfg.Path, "error", err, "kept_as", keptAs)
+		}
+		f.found, f.keptAs = err, keptAs
 	}
-	return nil, table.FileMeta{}
+	if f.claimed {
+		err = nil
+	}
+	return nil, table.FileMeta{}, err
+}
+
+// parse reads and verifies a last-known-good file. A file whose table does not have the recorded digest was not written by this
+// package.
+func (f *file) parse(r io.Reader) (t *table.Table, meta table.FileMeta, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			t, err = nil, fmt.Errorf("read last-known-good file: panic: %v", v)
+		}
+	}()
+	t, meta, err = table.ReadFile(r)
+	if err != nil {
+		return nil, table.FileMeta{}, err
+	}
+	var hashed sync.WaitGroup
+	hashed.Go(func() { t.Digest() })                  // in parallel with the check: a start waits for both
+	safe, killers := catalogue.WithoutKillers(nil, t) // possibly written by a version that did not know them
+	if hashed.Wait(); t.Digest() != meta.Digest {
+		return nil, table.FileMeta{}, errors.New("text is not in canonical form")
+	}
+	for _, k := range killers {
+		f.log.Error(LogKillerLeftOut, "file", f.cfg.Name, "path", f.cfg.Path, "route", k.ID, "error", k.Err)
+	}
+	if safe.Len() == 0 && t.Len() > 0 {
+		return nil, table.FileMeta{}, fmt.Errorf("no proxy would survive its only routes: %w", killers[0].Err)
+	}
+	return safe, meta, nil
+}
+
+// files are the files of one served table.
+type files []*file
+
+func newFiles(configs []FileConfig, log *slog.Logger, m *Metrics) (all files) {
+	for _, cfg := range configs {
+		all = append(all, newFile(cfg, log, m))
+	}
+	return all
+}
+
+// save makes the files have a table, and waits for the disk for a limited time.
+func (all files) save(log *slog.Logger, c Candidate) {
+	var waits files
+	for _, f := range all {
+		if f.save(c); !f.cfg.Background {
+			waits = append(waits, f)
+		}
+	}
+	waits.wait(log)
+}
+
+// wait waits for writes for a limited time.
+func (all files) wait(log *slog.Logger) {
+	timer := time.NewTimer(fileWait)
+	defer timer.Stop()
+	for _, f := range all {
+		if !f.writer.Wait(timer.C) {
+			log.Warn(LogFileSlow, "after", fileWait)
+			return
+		}
+	}
+}
+
+// tend calls tend of each file.
+func (all files) tend(read time.Time) {
+	for _, f := range all {
+		f.tend(read, time.Now())
+	}
+}
+
+// status returns the state of the files, in their order; nil for a file without a path.
+func (all files) status() []*FileStatus {
+	status := make([]*FileStatus, len(all))
+	for i, f := range all {
+		status[i] = f.status()
+	}
+	return status
 }

@@ -14,7 +14,7 @@ func TestFolderThatCannotBeMadeIsToldAtTheStart(t *testing.T) {
 	if err := os.WriteFile(folder, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := filePublisher(t, publish.FileConfig{Path: filepath.Join(folder, "table.eskip"), MakeFolder: true})
+	g := filePublisher(t, publish.FileConfig{Path: filepath.Join(folder, "table.eskip")})
 	g.Boot(1<<20, nil)
 	if f := g.Files()[0]; f.Error == "" || g.Served() != nil {
 		t.Errorf("the status is %+v, want an error", f)

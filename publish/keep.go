@@ -137,7 +137,7 @@ func (p *Publisher) stays(c Candidate, base *table.Table, now time.Time) (list, 
 	}
 	k.reads++
 	loss := p.guard.Compare(base, c.Table, now)
-	k.missing = p.guard.Share(loss)
+	k.missing = loss.Share
 	newest := namesOf(c.Snapshot)
 	lost := p.lostOf(k.list, &c.Snapshot.Backends)
 	var stay, back keptList
@@ -213,7 +213,7 @@ func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, lost map[kube
 		_, still := lost[o.Ref]
 		return !still
 	case o.object() == nil:
-		return !exists || !loss.Grows()
+		return !exists || !loss.Grows
 	case o.Deleted && exists:
 		return true
 	}
@@ -254,12 +254,12 @@ func (p *Publisher) withServices(c Candidate, list keptList, now time.Time) kept
 // lostObjects returns the Ingresses and RouteGroups whose change loses what makes a table suspicious, at their served versions.
 func (p *Publisher) lostObjects(c Candidate, next made, loss *guard.Loss) keptList {
 	served := p.keeper.served
-	if served == nil || loss.Drains() {
+	if served == nil || loss.Reason == guard.BackendsLost {
 		return nil
 	}
 	var found keptList
 	concerns := func(was, is kube.Object) bool {
-		if loss.Grows() {
+		if loss.Grows {
 			return is != nil && (was == nil || len(p.cfg.Builder.RoutesOf(is)) > len(p.cfg.Builder.RoutesOf(was)))
 		}
 		return was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r table.Route) bool { return loss.Of(&r) })
@@ -314,7 +314,7 @@ func changes(before, now *kube.Snapshot) map[kube.Ref]changed {
 // lostServices returns the services that have lost their endpoints, as they were.
 func (p *Publisher) lostServices(c Candidate, next made, loss *guard.Loss) keptList {
 	served := p.keeper.served
-	if served == nil || loss.Grows() {
+	if served == nil || loss.Grows {
 		return nil
 	}
 	keys := slices.DeleteFunc(p.cfg.Builder.LostServices(&served.Backends, &c.Snapshot.Backends), func(key kube.ServiceKey) bool {

@@ -104,8 +104,8 @@ func TestAnEmptyFirstTableIsNoHoldThatCounts(t *testing.T) {
 		t.Errorf("series %v, decisions %+v: want none of a hold", got, decisions)
 	}
 	g.Begin().Offer(offered(tableOf(t, 3, 2)))
-	if initialized, updated := g.Times(); initialized.IsZero() || updated.Before(initialized) || g.Table().Len() != 3 {
-		t.Errorf("initialized %v, updated %v, %d routes", initialized, updated, g.Table().Len())
+	if s := g.Served(); s.Initialized.IsZero() || s.Updated.Before(s.Initialized) || s.Table.Len() != 3 {
+		t.Errorf("initialized %v, updated %v, %d routes", s.Initialized, s.Updated, s.Table.Len())
 	}
 }
 
@@ -115,8 +115,8 @@ func TestTimes(t *testing.T) {
 		g, _ := newPublisher(t, guard.Config{})
 		start := time.Now()
 		at := func() string {
-			initialized, updated := g.Times()
-			return fmt.Sprint(initialized.Sub(start), " ", updated.Sub(start), " ", g.Served().Committed.Sub(start), " ", g.Served().Confirmed.Sub(start))
+			s := g.Served()
+			return fmt.Sprint(s.Initialized.Sub(start), " ", s.Updated.Sub(start), " ", s.Committed.Sub(start), " ", s.Confirmed.Sub(start))
 		}
 		for _, step := range []struct {
 			n    int
@@ -144,8 +144,11 @@ func TestWritesAreCounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := os.WriteFile(folder, nil, 0o600); err != nil { // no folder can be created there
+			t.Fatal(err)
+		}
 		g.Begin().Offer(offered(tableOf(t, 3, 1)))
-		if err := os.Mkdir(folder, 0o700); err != nil {
+		if err := os.Remove(folder); err != nil {
 			t.Fatal(err)
 		}
 		g.Begin().Offer(offered(tableOf(t, 4, 2)))

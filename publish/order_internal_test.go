@@ -101,7 +101,7 @@ func TestDiskThatHangsDelaysNothing(t *testing.T) {
 func TestAFileInTheBackgroundIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "made", "table.eskip")
-		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path, Background: true, MakeFolder: true}}})
+		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path, Background: true}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestAWriteThatFailedIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(folder, "table.eskip")
-		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path, MakeFolder: true}}})
+		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path}}})
 		if err != nil {
 			t.Fatal(err)
 		}

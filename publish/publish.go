@@ -96,7 +96,7 @@ type Publisher struct {
 	cfg   Config
 	log   *slog.Logger
 	guard *guard.Guard
-	files []*file
+	files files
 	ready chan struct{} // closed when a table is served
 
 	// mu is held while a table is judged and published, by every method that changes the fields below.
@@ -108,9 +108,6 @@ type Publisher struct {
 	// baseline is the table that the first table is compared with; nil if there is none, or once a table is served. Guarded by
 	// mu.
 	baseline *table.Table
-
-	state                sync.Mutex // guards the fields below
-	initialized, updated time.Time
 }
 
 // New checks the configuration. It starts no goroutine and does no I/O. The error names the invalid limit of the guard.
@@ -125,11 +122,9 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil, "routesrv")
 	}
-	publisher := &Publisher{cfg: cfg, log: cfg.Logger, guard: judge, ready: make(chan struct{})}
-	for _, f := range cfg.Files {
-		publisher.files = append(publisher.files, newFile(f, publisher.log, cfg.Metrics))
-	}
-	return publisher, nil
+	return &Publisher{
+		cfg: cfg, log: cfg.Logger, guard: judge, files: newFiles(cfg.Files, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
+	}, nil
 }
 
 // Restore serves a table that no read of this process has shown, as stale. It does nothing if a table is already served. Call it
@@ -182,26 +177,6 @@ func (p *Publisher) View() View {
 	p.mu.Lock() // not between publishing a table and its names
 	defer p.mu.Unlock()
 	return View{p.served.Load(), p.held.Load()}
-}
-
-// Times returns when the Publisher first served a table that a read had shown, and when it last began to serve a different one. Zero
-// means never.
-func (p *Publisher) Times() (initialized, updated time.Time) {
-	p.state.Lock()
-	defer p.state.Unlock()
-	return p.initialized, p.updated
-}
-
-// note records that a read has shown the served table, and whether that differs from the previous one.
-func (p *Publisher) note(now time.Time, changed bool) {
-	p.state.Lock()
-	defer p.state.Unlock()
-	if p.initialized.IsZero() {
-		p.initialized = now
-	}
-	if changed {
-		p.updated = now
-	}
 }
 
 // Attempt is one attempt to get a table. It must be used by one goroutine only.
@@ -319,22 +294,27 @@ func (p *Publisher) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict, c 
 func (a *Attempt) confirm(c Candidate, now time.Time) {
 	p := a.publisher
 	was := p.served.Load()
-	next := &Served{Candidate: c, Committed: was.Committed, Confirmed: now}
+	next := &Served{Candidate: c, Committed: was.Committed, Confirmed: now, Initialized: was.Initialized, Updated: was.Updated}
+	if next.Initialized.IsZero() {
+		next.Initialized = now
+	}
 	if next.Table = was.Table; c.Table.Revision() > was.Table.Revision() {
 		next.Table = was.Table.WithRevision(c.Table.Revision())
 	}
 	p.served.Store(next)
 	a.end(next.Table, c.Read)
-	p.note(now, false)
 	if next.Table.Revision() != was.Table.Revision() {
-		p.save(next.Candidate, p.files[:min(1, len(p.files))]) // the file names the table after a restart
+		p.files[:min(1, len(p.files))].save(p.log, next.Candidate) // the file names the table after a restart
 	}
 }
 
 // publish calls serve to serve a candidate, and writes it to the files. The caller holds mu.
 func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
 	before := p.served.Load()
-	next := &Served{Candidate: c, Committed: now, Confirmed: now}
+	next := &Served{Candidate: c, Committed: now, Confirmed: now, Initialized: now, Updated: now}
+	if before != nil && !before.Initialized.IsZero() {
+		next.Initialized = before.Initialized
+	}
 	unnamed := *next
 	unnamed.Names = nil
 	served := false
@@ -349,8 +329,7 @@ func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
 	if p.baseline = nil; before == nil {
 		close(p.ready)
 	}
-	p.note(time.Now(), true)
-	p.save(c, p.files)
+	p.files.save(p.log, c)
 	p.served.Store(next)
 }
 

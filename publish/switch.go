@@ -39,7 +39,7 @@ type SwitchConfig struct {
 type Switch struct {
 	cfg   SwitchConfig
 	log   *slog.Logger
-	files []*file
+	files files
 
 	from  string       // the served producer; empty for none
 	table *table.Table // as its producer made it; nil before the first table
@@ -75,11 +75,7 @@ func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Switch{cfg: cfg, log: cfg.Logger}
-	for _, f := range cfg.Files {
-		s.files = append(s.files, newFile(f, s.log, NewMetrics(nil, "switch")))
-	}
-	return s, nil
+	return &Switch{cfg: cfg, log: cfg.Logger, files: newFiles(cfg.Files, cfg.Logger, NewMetrics(nil, "switch"))}, nil
 }
 
 // From returns the served producer; empty for none.
@@ -215,27 +211,11 @@ func (s *Switch) save() {
 }
 
 // Tend retries failed writes.
-func (s *Switch) Tend() {
-	for _, f := range s.files {
-		f.tend(time.Time{}, time.Now())
-	}
-}
+func (s *Switch) Tend() { s.files.tend(time.Time{}) }
 
 // Flush waits a limited time for writes in progress.
-func (s *Switch) Flush() {
-	var writes []<-chan struct{}
-	for _, f := range s.files {
-		writes = append(writes, f.written())
-	}
-	waitFor(s.log, writes)
-}
+func (s *Switch) Flush() { s.files.wait(s.log) }
 
 // Files returns the state of the files, in the order of SwitchConfig.Files; nil for a file without a path. It is safe for
 // concurrent use.
-func (s *Switch) Files() []*FileStatus {
-	all := make([]*FileStatus, len(s.files))
-	for i, f := range s.files {
-		all[i] = f.status()
-	}
-	return all
-}
+func (s *Switch) Files() []*FileStatus { return s.files.status() }

@@ -45,22 +45,6 @@ func splitHosts(hosts string) iter.Seq[string] {
 	}
 }
 
-// HostChanges returns the hosts that only one of two tables has, sorted.
-func HostChanges(before, after *Table) (gone, come []string) {
-	a, b := before.Hosts(), after.Hosts()
-	for len(a) > 0 && len(b) > 0 {
-		switch order := strings.Compare(a[0], b[0]); {
-		case order < 0:
-			gone, a = append(gone, a[0]), a[1:]
-		case order > 0:
-			come, b = append(come, b[0]), b[1:]
-		default:
-			a, b = a[1:], b[1:]
-		}
-	}
-	return append(gone, a...), append(come, b...)
-}
-
 // alternatives yields the alternatives of the expression's outermost group: the compiler joins the hosts of a RouteGroup to
 // ^(host|host)$ and wraps the host of an Ingress rule in the same way. An expression of another form is one host.
 func alternatives(expr string) iter.Seq[string] {

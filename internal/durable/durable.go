@@ -3,8 +3,8 @@
 // [WriteFile] writes a temporary file beside the target, syncs it, renames it over the target and syncs the directory, without
 // which the rename itself may be lost. A reader finds either the old or the new content, even after a power failure, never a mix
 // or a part. Files have mode 0600. [Open] and [ReadFile] accept only regular files of a bounded size, so that a FIFO, a device or
-// a huge file neither blocks the caller nor fills its memory. A [Store] is an optional file: whatever is found in its place never
-// prevents a start.
+// a huge file neither blocks the caller nor fills its memory. [Load] reads a file that a process keeps for its next start: whatever is
+// found in its place never prevents that.
 //
 // # Temporary files
 //

@@ -47,7 +47,7 @@ func ofTheGuard() []Plant {
 			Edits: []Edit{{
 				File: "publish/keep.go",
 				Old:  "\t\tcase !o.Until.IsZero() && !now.Before(o.Until) && k.reads > 1:\n",
-				New:  "\t\tcase planted.On(\"restore-in-parts\") && p.guard.Share(loss) < 0.4, !o.Until.IsZero() && !now.Before(o.Until) && k.reads > 1:\n",
+				New:  "\t\tcase planted.On(\"restore-in-parts\") && loss.Share < 0.4, !o.Until.IsZero() && !now.Before(o.Until) && k.reads > 1:\n",
 			}},
 		},
 		{
