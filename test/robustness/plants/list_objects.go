@@ -19,10 +19,10 @@ func ofObjects() []Plant {
 			What: "an invalid RouteGroup ends the list, and those after it have no routes",
 			Edits: []Edit{{
 				File: "compile/compile.go",
-				Old:  "\tif c.latest != nil && s.SameObjects(c.latest.snapshot) {\n",
-				New: "\tif planted.On(\"invalid-takes-others\") {\n\t\tfor i, rg := range s.RouteGroups {\n\t\t\tif p := c.memo.rules.Admit(rg); p != nil && p.Reason == rules.InvalidObject {\n" +
+				Old:  "\tif before != nil && s.SameObjects(before.Snapshot) {\n",
+				New: "\tif planted.On(\"invalid-takes-others\") {\n\t\tfor i, rg := range s.RouteGroups {\n\t\t\tif p := c.set.Admit(rg); p != nil && p.Reason == rules.InvalidObject {\n" +
 					"\t\t\t\tless := *s\n\t\t\t\tless.RouteGroups = s.RouteGroups[:i+1]\n\t\t\t\ts = &less\n\t\t\t\tbreak\n\t\t\t}\n\t\t}\n\t}\n" +
-					"\tif c.latest != nil && s.SameObjects(c.latest.snapshot) {\n",
+					"\tif before != nil && s.SameObjects(before.Snapshot) {\n",
 			}},
 		},
 	}
