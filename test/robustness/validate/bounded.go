@@ -19,6 +19,7 @@ func (x *Index) bounded() []Violation {
 	if patience == 0 {
 		patience = defaultPatience
 	}
+	patience = time.Duration(max(1, x.h.Run.Stretch) * float64(patience))
 	var all []Violation
 	for i := range x.h.Answers {
 		a := &x.h.Answers[i]
