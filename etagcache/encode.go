@@ -195,10 +195,10 @@ type checksum struct {
 	size uint32 // modulo 2^32, as the format requires
 }
 
-// add appends a part. A CRC is linear: a part changes the checksum of what is before it as zeros of the same number would, and adds its
-// own difference to that of these zeros.
+// add appends a part. Without its inversions, which crc32.Update does before and after, a CRC is linear: that of a whole is that of its
+// beginning, continued by as many zeros as the rest has bytes, plus that of the rest.
 func (c *checksum) add(crc uint32, size int) {
-	c.crc = withZeros(c.crc, size) ^ withZeros(0, size) ^ crc
+	c.crc = ^withZeros(^c.crc, size) ^ crc
 	c.size += uint32(size)
 }
 

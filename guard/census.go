@@ -89,12 +89,15 @@ func (d reader) census(t *table.Table) *census {
 	return c
 }
 
-// members calls yield for everything that a route is counted for: nothing for a generated route or a catch-all, which answer for nobody.
+// answers reports whether a route answers requests for somebody: generated routes and catch-alls do not.
+func answers(r *table.Route) bool { return routeid.ObjectOf(r.ID).Kind != routeid.KindGenerated }
+
+// members calls yield for everything that a route is counted for: nothing if it answers for nobody.
 func (d reader) members(r *table.Route, yield func(kind, member)) {
-	owner := routeid.ObjectOf(r.ID)
-	if owner.Kind == routeid.KindGenerated {
+	if !answers(r) {
 		return
 	}
+	owner := routeid.ObjectOf(r.ID)
 	backend := backendOf(r)
 	d.requests(r, func(q member) {
 		yield(requests, q)

@@ -25,12 +25,13 @@ type Loss struct {
 
 // Of reports whether a route of the served table answers a request that the other table loses, or that it leaves without endpoints.
 func (l *Loss) Of(r *table.Route) bool {
+	if !answers(r) {
+		return false
+	}
 	_, found := l.namespaces[routeid.NamespaceOf(r.ID)]
-	l.reader.members(r, func(k kind, q member) {
-		if k == requests {
-			_, lost := l.requests[q]
-			found = found || lost
-		}
+	l.reader.requests(r, func(q member) {
+		_, lost := l.requests[q]
+		found = found || lost
 	})
 	return found
 }

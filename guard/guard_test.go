@@ -104,6 +104,11 @@ func TestRules(t *testing.T) {
 		{name: "most of the pairs of a host are lost pairs", served: r("a@h1", "b@h2,h3", "c@h1"), candidate: r("a", "b@h2", "c"), want: guard.RoutesLost},
 		{name: "half of the hosts may go", served: r("a@h1,h2", "b"), candidate: r("a@h1", "b")},
 		{name: "a host is kept by any route", served: r("a@h1", "b@h1"), candidate: r("a", "b@h1,h2")},
+		{
+			name: "but not by its catch-all, which answers for nobody", served: r("a@h1", "b@h2", "c@h3", "d", "e", "kube___catchall__h1____@h1", "kube___catchall__h2____@h2"),
+			candidate: r("c@h3", "d", "e", "kube___catchall__h1____@h1", "kube___catchall__h2____@h2"),
+			want:      guard.HostsLost, detail: "2 of 3 hosts are gone (66.7 %, limit 50.0 %)",
+		},
 
 		{
 			name: "growth past the ceiling of routes is held", cfg: guard.Config{MaxRoutes: 3}, served: numbered(0, 3), candidate: numbered(0, 4),

@@ -122,9 +122,12 @@ func (d *difference) loses(changed, removed []*table.Route) (hurt map[member]boo
 	missing := make(map[member]bool)
 	var one member
 	for i, r := range slices.Concat(removed, changed) {
+		if !answers(r) {
+			continue
+		}
 		owner, exists := d.reader.owner(r, d.has)
-		d.reader.members(r, func(k kind, q member) {
-			if k != requests || d.has(requests, q) {
+		d.reader.requests(r, func(q member) {
+			if d.has(requests, q) {
 				return
 			}
 			d.own = d.own && exists && (one == 0 || one == owner)

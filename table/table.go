@@ -14,8 +14,9 @@
 // The package does not parse routes on publication (compile has already parsed every route back), does not handle HTTP, encodings
 // or clocks, and does not decide whether a table is good: package guard does.
 //
-// Zone tables ([Table.Zone]) and the form of last-known-good files ([Table.WriteFile], [ParseFile]) work on the printed texts. Tables derived from each other share unchanged blocks, so keeping several versions,
-// and finding their differences ([Changes]), costs little more than the differences.
+// Zone tables ([Table.Zone]) and the form of last-known-good files ([Table.WriteFile], [ParseFile]) work on the printed texts. Tables
+// derived from each other share unchanged blocks, so keeping several versions, and finding their differences ([Changes]), costs little
+// more than the differences.
 //
 // A list keeps its routes compressed, in blocks: it needs a tenth of the memory of its text, and unpacks a block each time its routes
 // are needed.

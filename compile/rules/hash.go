@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"hash/maphash"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -46,7 +47,12 @@ func predicateHash(name string, args ...any) uint64 {
 	h.SetSeed(seed)
 	maphash.WriteComparable(&h, name)
 	for _, a := range args {
-		maphash.WriteComparable(&h, a)
+		switch a.(type) {
+		case string, float64:
+			maphash.WriteComparable(&h, a)
+		default: // of programs: it may have no hash
+			h.WriteString(fmt.Sprint(a))
+		}
 	}
 	return h.Sum64()
 }

@@ -61,7 +61,7 @@ func TestEverythingIsServedWhileLoadBalancersNotice(t *testing.T) {
 	f.ready()
 	begin := time.Now()
 	f.cancel()
-	f.eventually("log line", func() bool { return strings.Contains(f.log.String(), "shutting down the server in 1s...") })
+	f.logged("shutting down the server in 1s...")
 	f.apply(ingress("b")) // and the table is fresh
 	f.eventually("the new table", func() bool { return f.get("/routes").header.Get("X-Count") == "2" })
 	if got := f.get("/health").status; got != http.StatusNoContent {
@@ -105,7 +105,7 @@ func TestMainListenerThatFailsEndsTheServer(t *testing.T) {
 			f.ready()
 			if tt.cancel {
 				f.cancel()
-				f.eventually("log line", func() bool { return strings.Contains(f.log.String(), "shutting down the server in 1h0m0s...") })
+				f.logged("shutting down the server in 1h0m0s...")
 			}
 			(<-opened).Close()
 			select {

@@ -160,7 +160,7 @@ func TestSampledTracesHaveWhatChangesNothing(t *testing.T) {
 	f.get("/routes", "If-None-Match: "+etag)
 	f.polled()
 	f.breakSource(true)
-	f.eventually("failed read", func() bool { return strings.Contains(f.log.String(), "failed to fetch routes") })
+	f.logged("failed to fetch routes")
 	if err := f.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,7 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// buildah runs the program of that name with a storage of its own.
+// buildah runs the command buildah with its own storage.
 type buildah struct{ args []string }
 
 func newBuildah(t *testing.T) buildah {

@@ -8,23 +8,15 @@ import (
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
 
-// defaultPatience is used if the history has no Run.Patience.
-const defaultPatience = 5 * time.Second
-
 // Bounded: slow or many clients do not block others, and no process exceeds its memory limit.
 func Bounded(h *history.History) []Violation { return alone(h, (*Index).bounded) }
 
 func (x *Index) bounded() []Violation {
-	patience := x.h.Run.Patience
-	if patience == 0 {
-		patience = defaultPatience
-	}
-	patience = time.Duration(max(1, x.h.Run.Stretch) * float64(patience))
 	var all []Violation
 	for i := range x.h.Answers {
 		a := &x.h.Answers[i]
 		m := x.members[a.Client]
-		if a.End-a.Begin <= patience || a.Form == "event" || m == nil || m.Slow || !x.healthy(a) {
+		if a.End-a.Begin <= x.patience || a.Form == "event" || m == nil || m.Slow || !x.healthy(a) {
 			continue
 		}
 		all = append(all, Violation{NameBounded, a.End, a.Client, i, fmt.Sprintf(

@@ -15,6 +15,8 @@ const (
 	processing = 3 * time.Second
 	// reading is how long a read may take whose lists are not in the history.
 	reading = 5 * time.Second
+	// patience is how long an answer to a healthy client may take, if the history has no Run.Patience.
+	patience = 5 * time.Second
 	// afterPoll and afterWatch are how long after its end a fault may still affect what a server knows: through a request that
 	// hangs, or a watch that is silent until it is checked.
 	afterPoll, afterWatch = 5 * time.Second, 100 * time.Second
@@ -37,7 +39,7 @@ type Index struct {
 	judged    map[*sighting][]finding
 	coverage  Coverage
 
-	processing, reading time.Duration // for this run
+	processing, reading, patience time.Duration // for this run
 }
 
 // span is an interval of time.
@@ -60,6 +62,7 @@ func NewIndex(h *history.History) *Index {
 	}
 	stretch := max(1, h.Run.Stretch)
 	x.processing, x.reading = time.Duration(stretch*float64(processing)), time.Duration(stretch*float64(reading))
+	x.patience = time.Duration(stretch * float64(cmp.Or(h.Run.Patience, patience)))
 	for i := range h.Run.Members {
 		x.members[h.Run.Members[i].Name] = &h.Run.Members[i]
 	}

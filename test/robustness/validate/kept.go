@@ -145,7 +145,7 @@ func (j *judgement) drained(t *thing) bool {
 	return false
 }
 
-// reused returns a route with an address that belongs to a service of another namespace, and to none of its own any more.
+// reused returns a route with an address that belongs to a service of another namespace, and no longer to one of its own.
 func (j *judgement) reused(t *thing, own []int) (l line, is bool) {
 	var mine, others map[string]bool
 	for _, i := range own {
