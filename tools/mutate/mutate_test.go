@@ -12,6 +12,7 @@ import (
 // tiny runs the command on the module in testdata, and returns its exit status and output.
 func tiny(t *testing.T, results string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
+	t.Setenv("GOWORK", "off") // the module is not one of the workspace around it
 	var out, errs bytes.Buffer
 	args = append([]string{
 		"-root", "testdata/tiny", "-packages", ".", "-with", "", "-n", "0", "-results", results, "-equivalent", "equivalent.txt",
