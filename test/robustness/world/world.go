@@ -47,7 +47,8 @@ type World struct {
 	proxies map[string]*faultproxy.Proxy // by link
 	clients []*clients.Client
 	control *http.Client
-	net     [2]byte // of the addresses of this run: 127.a.b.0
+	net     [2]byte      // of the addresses of this run: 127.a.b.0
+	claim   net.Listener // keeps other runs away from them
 
 	mu       sync.Mutex
 	traps    []*trap
@@ -65,7 +66,7 @@ type trap struct {
 func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 	w = &World{
 		cfg: cfg, rec: rec, Processes: make(map[string]*Process), proxies: make(map[string]*faultproxy.Proxy),
-		control: &http.Client{Timeout: 5 * time.Second}, net: [2]byte{byte(16 + rand.IntN(200)), byte(rand.IntN(250))},
+		control:  &http.Client{Timeout: 5 * time.Second},
 		disabled: make(map[string]string), points: make(map[string]int),
 	}
 	defer func() {
@@ -73,6 +74,9 @@ func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 			w.Close()
 		}
 	}()
+	if err := w.claimNet(); err != nil {
+		return w, err
+	}
 	if cfg.Real != nil {
 		w.API, err = NewRealAPI(*cfg.Real, rec)
 	} else {
@@ -89,6 +93,18 @@ func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 	}
 	rec.Watch(nil, w.seen)
 	return w, nil
+}
+
+// claimNet chooses a network that no other run on this machine has, until Close: many run side by side, and two with the same one could
+// not listen.
+func (w *World) claimNet() (err error) {
+	for range 100 {
+		w.net = [2]byte{byte(16 + rand.IntN(200)), byte(rand.IntN(250))}
+		if w.claim, err = net.Listen("tcp", net.JoinHostPort(w.listening(), "9090")); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("find a free network of loopback addresses: %w", err)
 }
 
 // listening returns the address of the API and the proxies of this run. No connection comes from it, so none can occupy its
@@ -357,6 +373,9 @@ func (w *World) End(patience time.Duration) error {
 
 // Close ends everything that is left, and frees resources.
 func (w *World) Close() {
+	if w.claim != nil {
+		defer w.claim.Close()
+	}
 	for _, p := range w.Processes {
 		p.Continue()
 		p.Kill("")
