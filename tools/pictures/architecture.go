@@ -77,7 +77,7 @@ func readRows(document string, exists func(name string) bool) ([]row, error) {
 // rowHelp says what a row is, in few words.
 var rowHelp = map[string]string{
 	"binaries": "flags, signals, wiring", "assembly": "what a binary runs", "pages": "for operators", "parts": "what they share",
-	"producers": "candidates to publish", "seam": "what is served, and to whom", "serving": "conditional HTTP", "answers": "what became of an object",
+	"producers": "candidates to publish", "seam": "what is served to whom", "serving": "conditional HTTP", "answers": "what became of an object",
 	"pure": "no I/O, clock or log", "rules": "one object to its routes", "words": "guard, wire and names", "data": "what was read, versions", "language": "standard library only",
 }
 
