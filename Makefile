@@ -9,6 +9,9 @@ ROUTESRV_CONFORMANCE_DIR ?= $(wildcard $(abspath ../shared/conformance/kubernete
 ROUTESRV_DIFFERENTIAL_DIR ?= $(wildcard $(abspath ../shared/conformance/differential))
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOTESTSUM   = gotest.tools/gotestsum@v1.13.0
+BENCHSTAT   = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+GREMLINS    = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME   ?= 30s
 
@@ -27,12 +30,9 @@ help: ## list the targets
 build: ## build the binaries into bin/
 	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
-# A folder that is kept has every version that was ever built into it: make site SITE=FOLDER VERSION=v0.2.0
-SITE ?= dist/site
 .PHONY: site
-site: ## build the documents as a site with search and versions (SITE=dist/site; needs mkdocs and mkdocs-material)
-	go run ./tools/site -out "$(SITE)" -version "$(VERSION)"
-	@echo "To read it: python3 -m http.server -d $(SITE) 8000, then http://127.0.0.1:8000"
+site: ## build the documents as a site with search in dist/site (needs mkdocs and mkdocs-material)
+	mkdocs build
 
 # With buildah, which needs no daemon. The time of the commit instead of that of the build gives the same image again.
 IMAGE ?= localhost/routesrv
@@ -63,37 +63,24 @@ lint: ## run staticcheck
 	go run $(STATICCHECK) $(PACKAGES)
 
 .PHONY: docs-check
-docs-check: ## fail if a generated reference or picture is not what the code says, or a plot not what was measured
+docs-check: ## fail if a generated reference is not what the code says, a document quotes what does not exist, or a link leads nowhere
 	go run ./tools/docs -check
-	go run ./tools/dashboard -check
-	go run ./tools/pictures -check
-	go run ./tools/scale -check
+	@if command -v mkdocs >/dev/null; then mkdocs build --quiet; \
+	elif [ "$$CI" = true ]; then echo "mkdocs is missing: apt-get install mkdocs mkdocs-material" >&2; exit 1; \
+	else echo "SKIP the site: mkdocs is missing (apt-get install mkdocs mkdocs-material)"; fi
 
-# Packages that start no goroutine, neither in their code nor in their tests, are tested without the race detector, which makes them
-# six times as slow and has nothing to find there. Package test/arch holds the list.
+# See tools/test.sh.
 SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./internal/hostile ./test/robustness/validate \
 	./test/robustness/timeline ./internal/source/cluster/internal/decode
-
-# Plants run the programs with planted faults. The package that runs them without faults is tested with the race detector.
 PLANTS = ./test/robustness/plants
 
-# The programs are built first, once for all packages that run them (internal/programs). make vet looks at everything that go test
-# would look at again.
-#
-# Several packages at a time: the end-to-end tests mostly wait, and others can use the processors meanwhile. What takes longest
-# begins first, and what runs without the race detector beside what runs with it.
+# Where CI is true no test may be skipped.
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && export ROUTESRV_PROGRAMS="$$dir" KUBEBUILDER_ASSETS=$(ENVTEST_DIR) && \
-	go build -o "$$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$$dir/race/" ./cmd/... && \
-	{ { go test -vet=off -shuffle=on -timeout 30m -p 1 -json $(PLANTS) $(SEQUENTIAL) || echo '{"Action":"fail","Package":"go test"}'; \
-		go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./internal/sidecar || echo '{"Action":"fail","Package":"go test"}'; \
-		go test -vet=off -timeout 30m -json -run TestTreeNeverGoesBack ./dataplane || echo '{"Action":"fail","Package":"go test"}'; \
-	} > "$$dir/without-race.json" & \
-	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -json ./test/e2e ./test/e2e/manifests ./dataplane ./internal/server ./test/robustness \
-		./etagcache ./test/robustness/found ./deploy ./test/migrate $$(go list $(PACKAGES) | grep -vxF -e "$$(go list $(SEQUENTIAL) $(PLANTS))") \
-		|| echo '{"Action":"fail","Package":"go test -race"}'; \
-	wait; cat "$$dir/without-race.json"; } | go run ./tools/testcount
+	@events=$$(mktemp) && trap 'rm -f "$$events"' EXIT && export PACKAGES="$(PACKAGES)" SEQUENTIAL="$(SEQUENTIAL)" PLANTS="$(PLANTS)" KUBEBUILDER_ASSETS=$(ENVTEST_DIR) && \
+	go run $(GOTESTSUM) --format pkgname --jsonfile "$$events" --raw-command -- tools/test.sh && \
+	go run $(GOTESTSUM) tool slowest --jsonfile "$$events" --threshold 20s && \
+	if [ "$$CI" = true ] && grep '"Action":"skip"' "$$events" | grep '"Test":'; then echo "where CI is true no test may be skipped" >&2; exit 1; fi
 
 .PHONY: unit
 unit: ## run the tests that need no API server
@@ -117,8 +104,6 @@ golden: ## rewrite the golden cases; read the diff
 .PHONY: docs
 docs: ## write the generated references and pictures
 	go run ./tools/docs
-	go run ./tools/dashboard
-	go run ./tools/pictures
 
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
@@ -134,20 +119,20 @@ bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./test/bench
 
-RECORD ?=
-.PHONY: bench-guard
-bench-guard: ## compare what the benchmarks of the main figures measure with test/bench/recorded.txt (six minutes; RECORD=-record records)
-	@(go test -run '^$$' -bench 'Calibration|FirstTable$$|FromLastKnownGood|PollOneChanged|ChangeToFleet|DataPlane$$' -benchtime 5x -timeout 60m ./test/bench; \
-		go test -run '^$$' -bench Calibration -benchtime 5x ./test/bench) | tee /dev/stderr | go run ./tools/benchguard $(RECORD)
+BASE ?= HEAD~1
+BENCH ?= FirstTable$$|FromLastKnownGood|PollOneChanged|ChangeToFleet|DataPlane$$
+.PHONY: bench-compare
+bench-compare: ## compare the main figures with those of the commit BASE, in turns (a quarter of an hour; BASE=v0.1.0 BENCH='Change$$')
+	tools/bench-compare.sh "$(BASE)" '$(BENCH)' "go run $(BENCHSTAT)"
 
 .PHONY: scale
-scale: ## measure docs/scale.md at all sizes (most of an hour on a quiet machine)
+scale: ## measure what docs/scale.md shows, at all sizes (most of an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \
+		echo "factor $$factor"; \
 		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
-			-benchtime 3x -timeout 60m ./test/bench | tee /dev/stderr | go run ./tools/scale -record $$factor || exit 1; \
+			-benchtime 3x -timeout 60m ./test/bench || exit 1; \
 	done
-	go test -run '^$$' -bench Largest -benchtime 5x -timeout 60m ./test/bench | tee /dev/stderr | go run ./tools/scale -record 1
-	go run ./tools/scale
+	go test -run '^$$' -bench Largest -benchtime 5x -timeout 60m ./test/bench
 
 .PHONY: abuse
 abuse: ## measure what a well-behaved client notices of 500 to 10,000 others that misbehave (a quiet machine, two minutes)
@@ -183,10 +168,10 @@ robustness-real: assets ## the same on a real kube-apiserver and etcd, with fewe
 soak: ## the same for an hour with a table of full size and 300 clients, and see that nothing grows (DURATION=1h SEED=1)
 	go test ./test/robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -soak $(or $(DURATION),1h) -seed $(SEED)
 
-MUTATE ?=
+MUTATE ?= ./guard
 .PHONY: mutate
-mutate: ## change the code and see whether the tests notice (MUTATE='-packages guard -n 60 -goal 90', or -help)
-	@go run ./tools/mutate $(MUTATE)
+mutate: ## change the code and see whether the tests of a package notice (MUTATE=./guard)
+	go run $(GREMLINS) unleash --timeout-coefficient 10 $(MUTATE)
 
 ##@ Release (docs/release.md)
 

@@ -44,15 +44,15 @@ func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
 	}
 }
 
-// TestNamedTestsExist: a test that the Makefile runs by its name and that has another name by now would not run.
+// TestNamedTestsExist: a test that tools/test.sh runs by its name and that has another name by now would not run.
 func TestNamedTestsExist(t *testing.T) {
-	makefile, err := os.ReadFile("../../Makefile")
+	script, err := os.ReadFile("../../tools/test.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`-json -run (\w+) \./(\S+)`).FindAllStringSubmatch(string(makefile), -1)
+	named := regexp.MustCompile(`-json -run (\w+) \./(\S+)`).FindAllStringSubmatch(string(script), -1)
 	if len(named) == 0 {
-		t.Error("the Makefile names no test")
+		t.Error("tools/test.sh names no test")
 	}
 	for _, n := range named {
 		files, err := filepath.Glob(filepath.Join("../..", n[2], "*_test.go"))
@@ -68,7 +68,7 @@ func TestNamedTestsExist(t *testing.T) {
 			found = found || strings.Contains(string(text), "\nfunc "+n[1]+"(t *testing.T)")
 		}
 		if !found {
-			t.Errorf("%s has no test %s, which the Makefile runs", n[2], n[1])
+			t.Errorf("%s has no test %s, which tools/test.sh runs", n[2], n[1])
 		}
 	}
 }

@@ -7,30 +7,27 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/routesrv/routesrv/tools/markdown"
 )
 
 // checkLinks requires that every relative link in every document below root has a target: an existing file or folder, and, if it
 // has an anchor, a heading of that document. It does not check external links.
 func checkLinks(root string) error {
-	documents, err := markdown.Files(root)
+	all, err := documentFiles(root)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range documents {
+	for _, name := range all {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
-		for i, line := range markdown.Prose(string(text)) {
-			markdown.RewriteLinks(line, func(target string) string {
+		for i, line := range prose(string(text)) {
+			for _, target := range linksOf(line) {
 				if err := checkLink(name, target); err != nil {
 					errs = append(errs, fmt.Errorf("%s:%d: %w", name, i+1, err))
 				}
-				return target
-			})
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -56,7 +53,7 @@ func checkLink(document, target string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(markdown.Anchors(string(text)), anchor) {
+	if !slices.Contains(anchorsOf(string(text)), anchor) {
 		return fmt.Errorf("the link %s leads to no heading of %s", target, file)
 	}
 	return nil

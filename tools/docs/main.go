@@ -29,7 +29,6 @@ import (
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/tools/markdown"
 )
 
 func main() {
@@ -104,7 +103,7 @@ func checkNames() error {
 		return err
 	}
 	all = slices.Concat(all, own, relay, webhook)
-	names, err := markdown.Files(".")
+	names, err := documentFiles(".")
 	if err != nil {
 		return err
 	}

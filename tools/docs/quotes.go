@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/tools/markdown"
 )
 
 // Documents quote flags, log messages, labels and names of objects. A quote that the code does not have sends a reader who copies
@@ -60,7 +59,7 @@ func checkQuotes() error {
 	if err != nil {
 		return err
 	}
-	documents, err := markdown.Files(".")
+	documents, err := documentFiles(".")
 	if err != nil {
 		return err
 	}
@@ -91,7 +90,7 @@ func (c *code) check(text string) (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("%d: %s", line, fmt.Sprintf(format, args...)))
 	}
 	blocks := text
-	text = strings.Join(markdown.Prose(text), "\n") // code blocks have backticks, too
+	text = strings.Join(prose(text), "\n") // code blocks have backticks, too
 	for _, m := range inlineCode.FindAllStringSubmatchIndex(text, -1) {
 		quote := text[m[2]:m[3]]
 		words := strings.Fields(quote)

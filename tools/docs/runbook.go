@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/routesrv/routesrv/tools/markdown"
 )
 
 const (
@@ -82,7 +80,7 @@ func compareRunbook(alerts []alert, text string) error {
 		if _, ok := sections[a.name]; !ok {
 			errs = append(errs, fmt.Errorf("%s has no section %s, which is the name of an alert", runbookFile, a.name))
 		}
-		if want := runbookURL + "#" + markdown.Anchor(a.name); a.runbook != want {
+		if want := runbookURL + "#" + anchorOf(a.name); a.runbook != want {
 			errs = append(errs, fmt.Errorf("%s: the alert %s leads to %q, want %q", rulesFile, a.name, a.runbook, want))
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-
-	"github.com/routesrv/routesrv/tools/markdown"
 )
 
 // securityFile contains the table of threats, whose rows name the tests that prove them.
@@ -27,7 +25,7 @@ func checkTests() error {
 	if err != nil {
 		return err
 	}
-	names, err := markdown.Files(".")
+	names, err := documentFiles(".")
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package markdown_test
+package main
 
 import (
 	"os"
@@ -6,29 +6,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/routesrv/routesrv/tools/markdown"
 )
 
 func TestAnchorsAreThoseOfHeadings(t *testing.T) {
 	const text = "# A `code` title: with *marks*, and 2\n\n## Twice ##\n\n```sh\n## no heading\n```\n\n## Twice\n\n  # no heading\n### [A link](x.md)\n\n~~~\n```\n# no heading\n~~~\n## Über_uns\n"
 	want := []string{"a-code-title-with-marks-and-2", "twice", "twice-1", "a-link", "über_uns"}
-	if d := cmp.Diff(want, markdown.Anchors(text)); d != "" {
+	if d := cmp.Diff(want, anchorsOf(text)); d != "" {
 		t.Error(d)
 	}
 }
 
-func TestLinksAreRewritten(t *testing.T) {
-	var seen []string
-	got := markdown.RewriteLinks("a [b](c.md#d) ![e](f.svg) [g](h_(i)) [j](k l) [m] (n)", func(target string) string {
-		seen = append(seen, target)
-		return "<" + target + ">"
-	})
-	if d := cmp.Diff([]string{"c.md#d", "f.svg", "h_(i)"}, seen); d != "" {
+func TestLinksAndPicturesAreFound(t *testing.T) {
+	want := []string{"c.md#d", "f.svg", "h_(i)"}
+	if d := cmp.Diff(want, linksOf("a [b](c.md#d) ![e](f.svg) [g](h_(i)) [j](k l) [m] (n)")); d != "" {
 		t.Error(d)
-	}
-	if want := "a [b](<c.md#d>) ![e](<f.svg>) [g](<h_(i)>) [j](k l) [m] (n)"; got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -42,14 +33,14 @@ func TestDocumentsAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := markdown.Files(root)
+	got, err := documentFiles(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{filepath.Join(root, "a.md"), filepath.Join(root, "b/c.md")}, got); d != "" {
 		t.Error(d)
 	}
-	if _, err := markdown.Files(filepath.Join(root, "gone")); err == nil {
+	if _, err := documentFiles(filepath.Join(root, "gone")); err == nil {
 		t.Error("a folder that does not exist has documents")
 	}
 }

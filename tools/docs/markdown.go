@@ -1,6 +1,4 @@
-// Package markdown reads the documents of the repository as the usual renderers do: which lines are prose, where links lead, and
-// which anchors headings have. The checks of documents and the site use it. It is safe for concurrent use.
-package markdown
+package main
 
 import (
 	"fmt"
@@ -19,9 +17,9 @@ var (
 	linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// Files returns the paths of the documents below root, root included, in lexical order. It skips hidden folders, test data, and what
+// documentFiles returns the paths of the documents below root, root included, in lexical order. It skips hidden folders, test data, and what
 // builds and long runs write (dist, artifacts).
-func Files(root string) ([]string, error) {
+func documentFiles(root string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -37,15 +35,16 @@ func Files(root string) ([]string, error) {
 	return names, err
 }
 
-// RewriteLinks returns the line with the target of each link and image replaced by what rewrite returns for it.
-func RewriteLinks(line string, rewrite func(target string) string) string {
-	return link.ReplaceAllStringFunc(line, func(m string) string {
-		return "](" + rewrite(m[2:len(m)-1]) + ")"
-	})
+// linksOf returns the targets of the links and images of a line.
+func linksOf(line string) (targets []string) {
+	for _, m := range link.FindAllStringSubmatch(line, -1) {
+		targets = append(targets, m[1])
+	}
+	return targets
 }
 
-// Prose returns the lines of a document. Lines of code blocks and their fences are empty, so that the numbers of the others stay.
-func Prose(text string) []string {
+// prose returns the lines of a document. Lines of code blocks and their fences are empty, so that the numbers of the others stay.
+func prose(text string) []string {
 	lines := strings.Split(text, "\n")
 	fence := ""
 	for i, line := range lines {
@@ -63,8 +62,8 @@ func Prose(text string) []string {
 	return lines
 }
 
-// Heading returns the text of a line that is a heading.
-func Heading(line string) (title string, ok bool) {
+// headingOf returns the text of a line that is a heading.
+func headingOf(line string) (title string, ok bool) {
 	m := heading.FindStringSubmatch(line)
 	if m == nil {
 		return "", false
@@ -72,16 +71,16 @@ func Heading(line string) (title string, ok bool) {
 	return m[1], true
 }
 
-// Anchors returns the anchors of the headings of a document, in its order.
-func Anchors(text string) []string {
+// anchorsOf returns the anchors of the headings of a document, in its order.
+func anchorsOf(text string) []string {
 	var all []string
 	seen := make(map[string]int)
-	for _, line := range Prose(text) {
-		title, ok := Heading(line)
+	for _, line := range prose(text) {
+		title, ok := headingOf(line)
 		if !ok {
 			continue
 		}
-		a := Anchor(title)
+		a := anchorOf(title)
 		seen[a]++
 		if n := seen[a]; n > 1 {
 			a = fmt.Sprintf("%s-%d", a, n-1)
@@ -91,8 +90,8 @@ func Anchors(text string) []string {
 	return all
 }
 
-// Anchor returns the anchor of a heading that is the first with this title: the title in lower case, with dashes for spaces and without punctuation.
-func Anchor(title string) string {
+// anchorOf returns the anchor of a heading that is the first with this title: the title in lower case, with dashes for spaces and without punctuation.
+func anchorOf(title string) string {
 	title = linkText.ReplaceAllString(title, "$1")
 	var b strings.Builder
 	for _, r := range strings.ToLower(title) {

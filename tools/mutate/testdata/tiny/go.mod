@@ -1,3 +1,0 @@
-module example.org/tiny
-
-go 1.26

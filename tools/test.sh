@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Runs all tests and prints them as gotestsum reads them (go test -json); make test calls it. Several packages at a time: the end-to-end
+# tests mostly wait, and others can use the processors meanwhile. What takes longest begins first, and what runs without the race detector beside
+# what runs with it.
+#
+#	PACKAGES     patterns of all packages
+#	SEQUENTIAL   packages that start no goroutine, neither in their code nor in their tests, and are tested without the race detector,
+#	             which makes them six times as slow and has nothing to find there. Package test/arch holds the list.
+#	PLANTS       the package that runs programs with planted faults; the one that runs them without is tested with the race detector
+set -uo pipefail
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+# The programs are built once for all packages that run them (internal/programs).
+export ROUTESRV_PROGRAMS=$dir
+go build -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$dir/race/" ./cmd/... || exit 1
+
+plain() {
+	local failed=0
+	go test -vet=off -shuffle=on -timeout 30m -p 1 -json $PLANTS $SEQUENTIAL || failed=1
+	# Simulations of whole fleets exhaust the race detector.
+	go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./internal/sidecar || failed=1
+	go test -vet=off -timeout 30m -json -run TestTreeNeverGoesBack ./dataplane || failed=1
+	return $failed
+}
+
+plain > "$dir/plain.json" &
+beside=$!
+others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL $PLANTS)")
+CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -json ./test/e2e ./test/e2e/manifests ./dataplane ./internal/server ./test/robustness \
+	./etagcache ./test/robustness/found ./deploy ./test/migrate $others
+raced=$?
+wait $beside
+sequential=$?
+cat "$dir/plain.json"
+exit $((raced | sequential))
