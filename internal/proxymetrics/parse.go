@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/routesrv/routesrv/fleet"
 )
@@ -51,7 +54,7 @@ func (f figure) value() *uint64 {
 
 // Parse reads the metrics of a Skipper, of either flavour.
 func Parse(r io.Reader) (*fleet.Figures, error) {
-	in := bufio.NewReaderSize(r, maxLine)
+	in := bufio.NewReader(r)
 	first, err := in.Peek(1)
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
@@ -93,69 +96,70 @@ func (s *sums) figures() (*fleet.Figures, error) {
 	return f, nil
 }
 
-// prometheus reads text 0.0.4.
-func (s *sums) prometheus(in *bufio.Reader) error {
-	for {
-		line, err := in.ReadSlice('\n')
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			return fmt.Errorf("a line has more than %d bytes", maxLine)
-		case err != nil && err != io.EOF:
-			return err
-		}
-		if len(line) > 8 && string(line[:8]) == "skipper_" {
-			s.sample(string(line[8:]))
-		}
-		if err == io.EOF {
-			return nil
+// prometheus reads the text format of Prometheus.
+func (s *sums) prometheus(in io.Reader) error {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(&limited{r: in, limit: MaxText})
+	if err != nil {
+		return err
+	}
+	for name, family := range families {
+		name = strings.TrimPrefix(name, "skipper_")
+		for _, m := range family.Metric {
+			if v := valueOf(m); !math.IsNaN(v) {
+				s.series(name, m, v)
+			}
 		}
 	}
+	return nil
 }
 
-// sample processes one line, without the prefix of its name.
-func (s *sums) sample(line string) {
-	end := strings.IndexAny(line, "{ ")
-	if end < 0 {
-		return
+// valueOf returns the value of a series: of a histogram, how many values it has.
+func valueOf(m *dto.Metric) float64 {
+	switch {
+	case m.Counter != nil:
+		return m.Counter.GetValue()
+	case m.Gauge != nil:
+		return m.Gauge.GetValue()
+	case m.Untyped != nil:
+		return m.Untyped.GetValue()
+	case m.Histogram != nil:
+		return float64(m.Histogram.GetSampleCount())
+	case m.Summary != nil:
+		return float64(m.Summary.GetSampleCount())
 	}
-	name, rest := line[:end], line[end:]
-	var to *figure
-	switch name {
-	case "custom_total", "custom_gauges", "custom_duration_seconds_count", "route_invalid", "serve_route_count", "response_duration_seconds_count":
+	return math.NaN()
+}
+
+// series processes a series of a family, which has no prefix any more. Untyped counts of histograms keep their suffix.
+func (s *sums) series(family string, m *dto.Metric, value float64) {
+	label := func(name string) string {
+		for _, l := range m.Label {
+			if l.GetName() == name {
+				return l.GetValue()
+			}
+		}
+		return ""
+	}
+	serverError := strings.HasPrefix(label("code"), "5")
+	switch strings.TrimSuffix(family, "_count") {
 	case "route_error_total":
-		to = &s.noRoute
-	case "backend_5xx_duration_seconds_count":
-		to = &s.backend5xx
+		s.noRoute.add(value)
+	case "backend_5xx_duration_seconds":
+		s.backend5xx.add(value)
 	case "backend_error_total":
-		to = &s.backendErrors
-	default:
-		return
-	}
-	value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndexByte(strings.TrimSpace(rest), ' ')+1:]), 64)
-	if err != nil || math.IsNaN(value) {
-		return
-	}
-	if to != nil {
-		to.add(value)
-		return
-	}
-	s.labelled(name, rest, value)
-}
-
-// labelled processes a series in which a label says what it counts.
-func (s *sums) labelled(name, labels string, value float64) {
-	switch name {
-	case "custom_total", "custom_gauges", "custom_duration_seconds_count":
-		s.custom(label(labels, "key"), value)
+		s.backendErrors.add(value)
+	case "custom_total", "custom_gauges", "custom_duration_seconds":
+		s.custom(label("key"), value)
 	case "route_invalid":
-		s.refuse(label(labels, "reason"), value)
-	case "serve_route_count":
+		s.refuse(label("reason"), value)
+	case "serve_route":
 		s.served.add(value)
-		if strings.HasPrefix(label(labels, "code"), "5") {
+		if serverError {
 			s.served5xx.add(value)
 		}
-	case "response_duration_seconds_count":
-		if strings.HasPrefix(label(labels, "code"), "5") {
+	case "response_duration_seconds":
+		if serverError {
 			s.routes5xx.add(value)
 		}
 	}
@@ -197,23 +201,6 @@ func isWord(s string) bool {
 		}
 	}
 	return len(s) <= 32
-}
-
-// label returns the value of a label, provided that no character of it is escaped.
-func label(labels, name string) string {
-	for at := 0; ; {
-		i := strings.Index(labels[at:], name+`="`)
-		if i < 0 {
-			return ""
-		}
-		i += at
-		value := labels[i+len(name)+2:]
-		if before := labels[i-1]; before == '{' || before == ',' {
-			end := strings.IndexByte(value, '"')
-			return value[:max(end, 0)]
-		}
-		at = i + 1
-	}
 }
 
 // codahale reads the JSON document metric by metric.

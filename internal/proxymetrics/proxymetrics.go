@@ -6,9 +6,9 @@
 // # Limits
 //
 // A proxy of a large cluster has series for each route, host and method, of many megabytes. The Reader asks only for the families
-// that it uses (name[]=), and if these are still more than [MaxBytes], without those that have series for each route: then errors
+// that it uses (name[]=), and if these are still more than [MaxText], without those that have series for each route: then errors
 // are counted by the proxy's totals. A proxy that ignores the names, such as one with codahale's JSON, and has a longer document
-// yields no figures. The package processes line by line and keeps only the sums.
+// yields no figures.
 //
 // # Caveats
 //
@@ -34,10 +34,10 @@ import (
 
 // Limits of reading.
 const (
-	// MaxBytes limits the size of a document.
+	// MaxBytes limits the size of a document, MaxText that of Prometheus text, whose series are all in memory at once.
 	MaxBytes = 8 << 20
+	MaxText  = 2 << 20
 	timeout  = 2 * time.Second
-	maxLine  = 64 << 10
 )
 
 // Reader reads the metrics of one proxy. Create it with [New]. It must be used by one goroutine only.
@@ -102,10 +102,10 @@ func (r *Reader) judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 	if d := fetched.Sub(r.fetched); d > 500*time.Millisecond || d < -500*time.Millisecond {
 		r.fetched, r.updates, r.refused = fetched, 0, 0
 		if r.before != nil {
-			r.updates, r.refused = valueOf(r.before.Updates), total(r.before.Refused)
+			r.updates, r.refused = numberOf(r.before.Updates), total(r.before.Refused)
 		}
 	}
-	if n := valueOf(f.Updates); n < r.updates {
+	if n := numberOf(f.Updates); n < r.updates {
 		r.updates, r.refused = 0, 0 // the proxy was restarted
 	}
 	f.RefusedNew = total(f.Refused) - min(r.refused, total(f.Refused))
@@ -120,7 +120,7 @@ func (r *Reader) judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 	}
 }
 
-func valueOf(n *uint64) uint64 {
+func numberOf(n *uint64) uint64 {
 	if n == nil {
 		return 0
 	}
@@ -150,7 +150,7 @@ func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	}
-	body := &limited{r: resp.Body, left: MaxBytes}
+	body := &limited{r: resp.Body, limit: MaxBytes}
 	f, err := Parse(body)
 	if err != nil {
 		return nil, err
@@ -188,19 +188,19 @@ func (r *Reader) address() string {
 }
 
 // errTooLong means that there are too many metrics.
-var errTooLong = fmt.Errorf("the metrics have more than %d MiB", MaxBytes>>20)
+var errTooLong = errors.New("the metrics are too long")
 
 // limited returns an error where an io.LimitReader would return EOF.
 type limited struct {
-	r    io.Reader
-	left int
+	r           io.Reader
+	limit, read int
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, errTooLong
+	if l.read >= l.limit {
+		return 0, fmt.Errorf("%w: more than %d MiB", errTooLong, l.limit>>20)
 	}
-	n, err := l.r.Read(p[:min(len(p), l.left)])
-	l.left -= n
+	n, err := l.r.Read(p[:min(len(p), l.limit-l.read)])
+	l.read += n
 	return n, err
 }
