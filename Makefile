@@ -106,8 +106,9 @@ docs: ## write the generated references and pictures
 	go run ./tools/docs
 
 .PHONY: screenshots
-screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium)
+screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium and pngquant)
 	go run ./tools/screenshots -bin bin -out docs/images
+	pngquant --force --ext .png 64 docs/images/*.png
 
 ##@ Measure
 

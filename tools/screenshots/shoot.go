@@ -103,11 +103,7 @@ func (s *stage) take(ctx context.Context, b *browser.Browser, p picture, out str
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
-	small, err := shrink(raw)
-	if err != nil {
-		return fmt.Errorf("%s: %w", p.name, err)
-	}
 	path := filepath.Join(out, p.name+".png")
-	log.Printf("%s: %d kB, was %d kB", path, len(small)/1000, len(raw)/1000)
-	return os.WriteFile(path, small, 0o644)
+	log.Printf("%s: %d kB", path, len(raw)/1000)
+	return os.WriteFile(path, raw, 0o644)
 }
