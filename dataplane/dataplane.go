@@ -101,7 +101,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/pace"
 	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -109,7 +108,7 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultInterval    = pace.DefaultInterval
+	DefaultInterval    = wire.DefaultInterval
 	DefaultTimeout     = 10 * time.Second
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultReturnAfter = time.Minute

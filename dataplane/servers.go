@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/pace"
+	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // olderPolls is how many consecutive polls of one server must show a lower revision before it is accepted: a restored cluster
@@ -147,7 +147,7 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	s.status.Failures++
 	s.status.Reason, s.status.LastError = f.Reason, f.Err.Error()
 	advice := min(f.retryAfter, c.cfg.MaxBackoff)
-	delay := max(pace.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // with jitter, because all clients that it refused got the same advice
+	delay := max(wire.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // with jitter, because all clients that it refused got the same advice
 	s.status.RetryAt = now.Add(delay)
 	c.mu.Unlock()
 	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}

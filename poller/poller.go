@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/pace"
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -46,7 +46,7 @@ const LogFollowingFailed = "the source cannot follow its objects"
 
 // Defaults of [Config].
 const (
-	DefaultInterval   = pace.DefaultInterval
+	DefaultInterval   = wire.DefaultInterval
 	DefaultMaxBackoff = 15 * time.Second
 )
 
@@ -199,7 +199,7 @@ func (p *Poller) read(ctx context.Context, s *schedule, probing *probing) {
 		s.consistent = false
 	} else {
 		// Count from the end of the read: another read must not follow at once after one that failed by its deadline.
-		next = s.ended.Add(pace.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
+		next = s.ended.Add(wire.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
 	}
 	p.update(func(g *publish.Progress) { g.NextAttempt = next })
 	s.at(next)

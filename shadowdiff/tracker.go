@@ -5,13 +5,11 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
-
-	"github.com/routesrv/routesrv/internal/pace"
 )
 
 // Limits and defaults of [TrackerConfig].
 const (
-	DefaultInterval   = pace.DefaultInterval
+	DefaultInterval   = 3 * time.Second // that of all producers of tables
 	DefaultMaxTracked = 20_000
 
 	confirmComparisons = 3  // consecutive ones

@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/console"
-	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
@@ -20,7 +20,7 @@ import (
 const consoleClients = 5000
 
 // console builds the pages of this server.
-func (s *Server) console(held *guardpage.Handler) *console.Console {
+func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 	cfg := console.Config{
 		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, AcceptCommand: acceptCommand,
 		Publishes: &s.publishes, Logger: s.log,

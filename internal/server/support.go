@@ -9,7 +9,6 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -22,7 +21,7 @@ const acceptCommand = "routesrv accept"
 func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
-	held := guardpage.NewHeld(heldTables{s}, acceptCommand)
+	held := httpserve.NewHeldPage(heldTables{s}, acceptCommand)
 	all := []httpserve.Endpoint{
 		{Path: "/health", Handler: http.HandlerFunc(s.health),
 			Does: "as on the main listener: for probes that have no client certificate"},
@@ -138,7 +137,7 @@ func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
 // heldTables implements the guard pages' view of the publisher.
 type heldTables struct{ s *Server }
 
-func (h heldTables) Held() (guardpage.Held, bool) {
+func (h heldTables) Held() (httpserve.Held, bool) {
 	served, held, state := h.s.publisher.Comparison()
-	return guardpage.Held{Served: served, Table: held, State: state, Kept: h.s.publisher.Kept(), Owner: h.s.owners()}, held != nil && state.Held
+	return httpserve.Held{Served: served, Table: held, State: state, Kept: h.s.publisher.Kept(), Owner: h.s.owners()}, held != nil && state.Held
 }

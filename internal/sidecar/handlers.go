@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff/page"
 )
@@ -58,7 +57,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
 			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
-		{Path: "/guard/held", Methods: get, Handler: guardpage.NewHeld(heldTables{s.conductor}, acceptCommand),
+		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(heldTables{s.conductor}, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 	}
 	if s.cfg.EnableProfile {
@@ -92,10 +91,10 @@ func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.End
 type heldTables struct{ c *conductor }
 
 // Held returns a held table, in the same order of precedence as accept.
-func (h heldTables) Held() (held guardpage.Held, ok bool) {
+func (h heldTables) Held() (held httpserve.Held, ok bool) {
 	h.c.call(func() {
 		if p := h.c.served.Pending(); p != nil && p.Guard.Held {
-			held, ok = guardpage.Held{Served: h.c.served.Table(), Table: p.Table, State: p.Guard}, true
+			held, ok = httpserve.Held{Served: h.c.served.Table(), Table: p.Table, State: p.Guard}, true
 		}
 	})
 	var publishers []*publish.Publisher
@@ -110,7 +109,7 @@ func (h heldTables) Held() (held guardpage.Held, ok bool) {
 			break
 		}
 		served, table, state := g.Comparison()
-		held, ok = guardpage.Held{Served: served, Table: table, State: state, Kept: g.Kept()}, table != nil && state.Held
+		held, ok = httpserve.Held{Served: served, Table: table, State: state, Kept: g.Kept()}, table != nil && state.Held
 	}
 	held.Owner = h.c.owners()
 	return held, ok

@@ -3,7 +3,7 @@
 // agree.
 //
 // [Tag] is an ETag of a route server. [ParseTag] accepts only the spelling that [Tag.String] writes. [ParseTags] parses
-// If-None-Match of a request, and [ParseEntity] parses ETag of an answer.
+// If-None-Match of a request, and [ParseEntity] parses ETag of an answer. [Backoff] says when to ask again after failures.
 //
 // # What it does not do
 //

@@ -1,6 +1,4 @@
-// Package pace defines the timing of producers of tables, which compute or fetch them: the time between two reads, and the delay
-// after failures.
-package pace
+package wire
 
 import "time"
 

@@ -1,4 +1,4 @@
-package guardpage_test
+package httpserve_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -24,13 +24,13 @@ var start = time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
 // holder holds what a test says.
 type holder struct {
 	mu      sync.Mutex
-	held    guardpage.Held
+	held    httpserve.Held
 	holds   bool
 	asked   int
 	waiting chan struct{} // if not nil, Held waits for it
 }
 
-func (g *holder) Held() (guardpage.Held, bool) {
+func (g *holder) Held() (httpserve.Held, bool) {
 	if g.waiting != nil {
 		<-g.waiting
 	}
@@ -53,7 +53,7 @@ func (g *holder) hold(t *testing.T, served, held *table.Table) {
 	state := judge.State()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.held, g.holds = guardpage.Held{Served: served, Table: held, State: state}, true
+	g.held, g.holds = httpserve.Held{Served: served, Table: held, State: state}, true
 }
 
 // parse makes a table from a document.
@@ -120,7 +120,7 @@ func sample(t *testing.T) *holder {
 	t.Helper()
 	g := &holder{}
 	served, held := parse(t, 10, servedDoc), parse(t, 11, heldDoc)
-	g.held = guardpage.Held{Served: served, Table: held, State: guard.State{
+	g.held = httpserve.Held{Served: served, Table: held, State: guard.State{
 		Held: true, Digest: held.Digest(), Revision: 11, Routes: 2,
 		Verdict: guard.Verdict{Reason: guard.HostsLost, Detail: "DETAIL", Since: start, ReleaseAt: start.Add(10 * time.Minute)},
 	}}
@@ -130,7 +130,7 @@ func sample(t *testing.T) *holder {
 
 func TestHeldAsText(t *testing.T) {
 	g := sample(t)
-	w := get(guardpage.NewHeld(g, "routesrv accept"), "")
+	w := get(httpserve.NewHeldPage(g, "routesrv accept"), "")
 	got := strings.NewReplacer(g.held.Table.Digest().String(), "DIGEST", g.held.Served.Digest().String(), "SERVED").Replace(w.Body.String())
 	if diff := cmp.Diff(wantText, got); diff != "" || w.Code != http.StatusOK {
 		t.Errorf("%d (-want +got):\n%s", w.Code, diff)
@@ -143,7 +143,7 @@ func TestHeldAsText(t *testing.T) {
 func TestHeldAsPage(t *testing.T) {
 	g := sample(t)
 	digest := g.held.Table.Digest().String()
-	w := get(guardpage.NewHeld(g, "routesrv accept"), "text/html,*/*;q=0.8")
+	w := get(httpserve.NewHeldPage(g, "routesrv accept"), "text/html,*/*;q=0.8")
 	for _, want := range []string{
 		"<title>different · held table</title>", "<h1>Held table ", "<dt>served</dt>", "<dt>held</dt>", `<th scope="col">served</th><th scope="col">held</th>`,
 		"only in served", "<dt>reason</dt><dd>hosts_lost</dd>", "<dt>accept</dt><dd>in the pod, with kubectl exec: routesrv accept " + digest,
@@ -163,7 +163,7 @@ func TestHeldAsPage(t *testing.T) {
 
 func TestHeldAsJSON(t *testing.T) {
 	g := sample(t)
-	w := get(guardpage.NewHeld(g, "routesrv accept"), "application/json")
+	w := get(httpserve.NewHeldPage(g, "routesrv accept"), "application/json")
 	var got struct {
 		Hold struct {
 			Reason, Digest string
@@ -193,7 +193,7 @@ func TestHeldAsJSON(t *testing.T) {
 }
 
 func TestNothingIsHeld(t *testing.T) {
-	w := get(guardpage.NewHeld(&holder{}, "routesrv accept"), "")
+	w := get(httpserve.NewHeldPage(&holder{}, "routesrv accept"), "")
 	if w.Code != http.StatusNotFound || !strings.HasPrefix(w.Body.String(), "no table is held") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -202,7 +202,7 @@ func TestNothingIsHeld(t *testing.T) {
 	} {
 		g := &holder{}
 		w := httptest.NewRecorder()
-		guardpage.NewHeld(g, "routesrv accept").ServeHTTP(w, r)
+		httpserve.NewHeldPage(g, "routesrv accept").ServeHTTP(w, r)
 		if w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusBadRequest || g.asked != 0 {
 			t.Errorf("%s %s: %d", r.Method, r.URL, w.Code)
 		}
@@ -212,7 +212,7 @@ func TestNothingIsHeld(t *testing.T) {
 func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 	g := &holder{}
 	g.hold(t, nil, parse(t, 1, ""))
-	w := get(guardpage.NewHeld(g, "routesrv accept"), "")
+	w := get(httpserve.NewHeldPage(g, "routesrv accept"), "")
 	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only by acceptance\n") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -221,7 +221,7 @@ func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 // TestHeldIsOfNow: the next request sees a new state, another held table and the end of the hold.
 func TestHeldIsOfNow(t *testing.T) {
 	g := sample(t)
-	h := guardpage.NewHeld(g, "routesrv accept")
+	h := httpserve.NewHeldPage(g, "routesrv accept")
 	first := get(h, "").Body.String()
 	if again := get(h, "").Body.String(); again != first {
 		t.Errorf("the second answer is\n%s", again)
@@ -253,7 +253,7 @@ func TestLargeDifferenceIsBounded(t *testing.T) {
 	}
 	g := &holder{}
 	g.hold(t, served, parse(t, 2, "a: * -> <shunt>;"))
-	h := guardpage.NewHeld(g, "routesrv accept")
+	h := httpserve.NewHeldPage(g, "routesrv accept")
 	for accept, limit := range map[string]int{"text/plain": 2 << 20, "text/html": 4 << 20, "application/json": 8 << 20} {
 		w := get(h, accept)
 		if n := w.Body.Len(); n > limit {
@@ -278,7 +278,7 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := sample(t)
 		g.waiting = make(chan struct{})
-		h := guardpage.NewHeld(g, "routesrv accept")
+		h := httpserve.NewHeldPage(g, "routesrv accept")
 		first := make(chan *httptest.ResponseRecorder, 1)
 		go func() { first <- get(h, "") }()
 		synctest.Wait() // it has the turn
@@ -315,11 +315,11 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 // TestDifferenceIsThatOfThePage: other pages that show the comparison get the same one, and do not wait for it for ever.
 func TestDifferenceIsThatOfThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if v, err := guardpage.NewHeld(&holder{}, "routesrv accept").Difference(t.Context()); v != nil || err != nil {
+		if v, err := httpserve.NewHeldPage(&holder{}, "routesrv accept").Difference(t.Context()); v != nil || err != nil {
 			t.Errorf("nothing is held: %v %v", v, err)
 		}
 		g := sample(t)
-		h := guardpage.NewHeld(g, "routesrv accept")
+		h := httpserve.NewHeldPage(g, "routesrv accept")
 		v, err := h.Difference(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -1,16 +1,4 @@
-// Package guardpage shows operators the table that a guard holds back: [NewHeld] returns the page with its differences from the
-// served table. [httpserve.Accept] publishes it, for whoever may.
-//
-// # Cost
-//
-// The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. The others
-// are counted. Each pair of tables is compared once, and each form is rendered once for each state of the hold, one at a time. A
-// request that waits for its turn or runs a comparison ends when its client goes away.
-//
-// # What it does not do
-//
-// The package decides nothing, and does not check who asks: the routes of a held table are no more secret than the served ones.
-package guardpage
+package httpserve
 
 import (
 	"context"
@@ -20,7 +8,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
@@ -48,16 +35,21 @@ type Held struct {
 // notHeld is the answer while no table is held.
 const notHeld = "no table is held: what was read last is served, or nothing was read yet (GET /status)\n"
 
-// NewHeld returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
+// NewHeldPage returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
 // reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as [page.Handler]
 // chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference). While no table is
 // held, the answer is 404. The parameter accept is the command without its arguments, such as "routesrv accept".
-func NewHeld(g Holder, accept string) *Handler {
-	return &Handler{holder: g, command: accept, turn: make(chan struct{}, 1)}
+func NewHeldPage(g Holder, accept string) *HeldPage {
+	return &HeldPage{holder: g, command: accept, turn: make(chan struct{}, 1)}
 }
 
-// Handler keeps the last comparison and its forms. It is safe for concurrent use.
-type Handler struct {
+// HeldPage shows operators the table that a guard holds back, with its differences from the served one. It decides nothing, and does not check who asks: the
+// routes of a held table are no more secret than the served ones.
+//
+// The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. The others
+// are counted. Each pair of tables is compared once, and each form is rendered once for each state of the hold, one at a time. A
+// request that waits for its turn or runs a comparison ends when its client goes away. It is safe for concurrent use.
+type HeldPage struct {
 	holder  Holder
 	command string
 	turn    chan struct{} // of capacity 1: full while a request compares or renders
@@ -70,7 +62,7 @@ type Handler struct {
 }
 
 // ServeHTTP implements [http.Handler].
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	form, ok := page.Negotiate(w, r)
 	if !ok {
 		return
@@ -91,7 +83,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // body waits for its turn and renders the held table in a form. It returns nil if no table is held.
-func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
+func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
 	ctx := r.Context()
 	select {
 	case h.turn <- struct{}{}:
@@ -104,7 +96,7 @@ func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 		h.pair, h.view, h.key, h.forms = [2]table.Digest{}, nil, "", nil // free the memory of a released table
 		return nil, nil
 	}
-	hold, err := json.Marshal(httpserve.ReportGuard(held.State, held.Kept))
+	hold, err := json.Marshal(ReportGuard(held.State, held.Kept))
 	if err != nil {
 		return nil, fmt.Errorf("print the state of the guard: %w", err)
 	}
@@ -133,7 +125,7 @@ func (h *Handler) body(r *http.Request, form page.Form) ([]byte, error) {
 
 // Difference returns the comparison for the table held now, without notes, or nil if no table is held. The caller must not change
 // it. It waits for its turn as requests do. The error comes from ctx, or says why the tables could not be compared.
-func (h *Handler) Difference(ctx context.Context) (*shadowdiff.View, error) {
+func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.View, error) {
 	select {
 	case h.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -162,7 +154,7 @@ func withHold(hold []byte, accept string, difference []byte) ([]byte, error) {
 }
 
 // compare compares a pair of tables, unless it is the pair compared last.
-func (h *Handler) compare(ctx context.Context, held Held) error {
+func (h *HeldPage) compare(ctx context.Context, held Held) error {
 	pair := [2]table.Digest{{}, held.Table.Digest()}
 	if held.Served != nil {
 		pair[0] = held.Served.Digest()

@@ -1,4 +1,4 @@
-package guardpage
+package httpserve
 
 import (
 	"context"
