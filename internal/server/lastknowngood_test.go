@@ -233,7 +233,7 @@ func TestNothingInThePlaceOfTheStatePreventsAStart(t *testing.T) {
 		"3 GB": {func(dir string) error {
 			return errors.Join(os.WriteFile(file(dir), nil, 0o600), os.Truncate(file(dir), 3<<30))
 		}, true},
-		"half of a write": {func(dir string) error { return os.Mkdir(filepath.Join(dir, ".table.eskip.tmp"), 0o700) }, true},
+		"half of a write": {func(dir string) error { return os.WriteFile(filepath.Join(dir, ".table.eskip.tmp1"), []byte("half"), 0o600) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
