@@ -139,7 +139,7 @@ func manyRoutes(t testing.TB, changed int, revision uint64) *table.Table {
 		}
 		id := fmt.Sprintf("r%04d", i)
 		text := zoned(id, v)
-		routes[i] = table.Route{ID: id, Text: text, Backend: int32(strings.IndexByte(text, '<'))}
+		routes[i] = table.Route{ID: id, Text: text}
 	}
 	tab, err := table.New(routes, revision, start)
 	if err != nil {

@@ -40,9 +40,8 @@ type Block struct {
 
 // line is what a block has of a route in addition to the text.
 type line struct {
-	end     int // in the text
-	backend int32
-	hosts   int32 // index in hosts
+	end   int // in the text
+	hosts int // index in hosts
 }
 
 // newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
@@ -53,7 +52,7 @@ func newBlock(routes []*Route) *Block {
 		b.bytes += len(r.Text)
 	}
 	text := make([]byte, 0, b.bytes)
-	hosts := make(map[string]int32)
+	hosts := make(map[string]int)
 	for i, r := range routes {
 		if i > 0 {
 			text = append(text, '\n')
@@ -61,11 +60,11 @@ func newBlock(routes []*Route) *Block {
 		text = append(text, r.Text...)
 		at, known := hosts[r.Hosts]
 		if !known {
-			at = int32(len(b.hosts))
+			at = len(b.hosts)
 			hosts[r.Hosts] = at
 			b.hosts = append(b.hosts, strings.Clone(r.Hosts))
 		}
-		b.lines[i] = line{end: len(text), backend: r.Backend, hosts: at}
+		b.lines[i] = line{len(text), at}
 	}
 	packed := make([]byte, s2.MaxEncodedLen(min(len(text), pieceSize)))
 	for piece := range slices.Chunk(text, pieceSize) {
@@ -92,7 +91,7 @@ func (b *Block) ofHosts(keep func(hosts string) bool) []*Route {
 	for _, l := range b.lines {
 		if kept[l.hosts] {
 			own := string(text[begin:l.end]) // a copy, so that a route that is kept keeps no block
-			routes = append(routes, &Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts], Backend: l.backend})
+			routes = append(routes, &Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts]})
 		}
 		begin = l.end + 1 // without the newline
 	}

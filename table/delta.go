@@ -100,7 +100,7 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	upserts := make([]*Route, 0, len(d.Upserts))
 	var reader eskip.Reader
 	for _, line := range d.Upserts {
-		routes, err := parseDefinition(&reader, line)
+		routes, err := parsePart(&reader, line)
 		if err != nil {
 			return nil, fmt.Errorf("delta: %w", err)
 		}

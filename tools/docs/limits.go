@@ -52,7 +52,7 @@ var limits = []limit{
 	{"", "file of authorities, kubeconfig", "internal/source/cluster/internal/api", "maxCAFile", "bytes", ""},
 	{"route server, as the data plane sees it", "the first table, as sent and unpacked; then four times the last one", "dataplane", "DefaultMaxBytes", "bytes", "--max-table-bytes"},
 	{"", "one exchange", "dataplane", "DefaultTimeout", "time", "--fetch-timeout"},
-	{"", "one route", "table", "mostDefinition", "bytes", ""},
+	{"", "one route", "table", "MaxRoute", "bytes", ""},
 	{"", "window of the zstd decoder", "dataplane", "maxWindow", "bytes", ""},
 	{"", "an event that is neither table nor delta", "dataplane", "maxSmallEvent", "bytes", ""},
 	{"", "least time between two attempts to get a stream", "dataplane", "streamGap", "time", ""},
