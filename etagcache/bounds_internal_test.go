@@ -119,8 +119,8 @@ func TestAClientHasFewClaims(t *testing.T) {
 			t.Fatalf("claim %d is known", n)
 		}
 	}
-	if c.len() != maxClaimsPerClient+1 {
-		t.Errorf("%d claims, want those of a client and that of another", c.len())
+	if len(c.known.keys) != maxClaimsPerClient+1 {
+		t.Errorf("%d claims, want those of a client and that of another", len(c.known.keys))
 	}
 	for n := range maxClaimsPerClient + 1 {
 		if _, known := c.known.byKey[claimOf(n)]; known != (n > 0) {
@@ -145,7 +145,7 @@ func TestClaimsArePushedOutInOrder(t *testing.T) {
 		delete(want, claimOf(gone))
 		want[claimOf(n)] = c.known.byKey[claimOf(n)]
 		if !maps.Equal(c.known.byKey, want) {
-			t.Fatalf("claim %d did not take the place of claim %d; %d claims", n, gone, c.len())
+			t.Fatalf("claim %d did not take the place of claim %d; %d claims", n, gone, len(c.known.keys))
 		}
 	}
 }

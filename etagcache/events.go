@@ -96,7 +96,6 @@ func (e *eventWriter) delta(d *delta, id wire.Tag) {
 // table sends a table event, block by block.
 func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 	e.tables.Add(1)
-	end := time.Now().Add(maxTableTime)
 	e.head(wire.EventTable, &id)
 	blocks := va.table.Routes().Blocks()
 	if len(blocks) == 0 {
@@ -109,13 +108,13 @@ func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 			e.buf = appendEventLines(e.buf, b)
 		}
 		if len(e.buf) > 64<<10 {
-			if err := e.flushBy(end); err != nil {
+			if err := e.flush(); err != nil {
 				return err
 			}
 		}
 	}
 	e.text("\n")
-	return e.flushBy(end)
+	return e.flush()
 }
 
 func appendEventLines(dst []byte, b *table.Block) []byte {
@@ -128,19 +127,14 @@ func appendEventLines(dst []byte, b *table.Block) []byte {
 }
 
 // flush sends the added text. The reader must accept it within maxSilence.
-func (e *eventWriter) flush() error { return e.flushBy(time.Now().Add(maxSilence)) }
-
-func (e *eventWriter) flushBy(end time.Time) error {
+func (e *eventWriter) flush() error {
 	if e.err != nil || len(e.buf) == 0 {
 		return e.err
-	}
-	if limit := time.Now().Add(maxSilence); limit.Before(end) {
-		end = limit
 	}
 	if e.zipped {
 		e.buf = append(e.buf, 0x00, 0x00, 0x00, 0xff, 0xff) // an empty block makes decoders pass on everything before it
 	}
-	_ = e.control.SetWriteDeadline(end) // errors do not matter, as in begin
+	_ = e.control.SetWriteDeadline(time.Now().Add(maxSilence)) // errors do not matter, as in begin
 	if _, e.err = e.w.Write(e.buf); e.err == nil {
 		e.err = e.control.Flush()
 	}

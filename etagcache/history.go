@@ -30,6 +30,7 @@ type history struct {
 	// may remain, and have no meaning.
 	changed map[string]uint64
 	floor   uint64 // the oldest version from which deltas are possible
+	ordered uint64 // the oldest version that is known to be older than later ones
 }
 
 type servedTable struct {
@@ -65,7 +66,7 @@ func (h *history) showed(d table.Digest, revision, order uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	known, ok := h.served.byKey[d]
-	return ok && known.order <= order && revision <= known.newest.Load()
+	return ok && h.ordered <= known.order && known.order <= order && revision <= known.newest.Load()
 }
 
 // order returns the number of the last version with the table, full or for a zone; 0 if the table is not remembered.
@@ -78,15 +79,11 @@ func (h *history) order(d table.Digest) uint64 {
 	return 0
 }
 
-// forgetBefore forgets all tables of versions before the one with the given order.
-func (h *history) forgetBefore(order uint64) {
+// void voids what is known about the order of the versions before the one with the given order: the source went back in time.
+func (h *history) void(order uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, d := range slices.Clone(h.served.keys) {
-		if h.served.byKey[d].order < order {
-			h.served.remove(d)
-		}
-	}
+	h.ordered = order
 }
 
 // record records the changes of the version with the number compared with the previous one, if any.
