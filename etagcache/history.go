@@ -1,6 +1,7 @@
 package etagcache
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,9 +16,6 @@ const (
 	maxHistory = 512
 	// maxVersions is how many versions back deltas are possible. With a change in every poll that covers three minutes.
 	maxVersions = 64
-	// cutShare ends the deltas at a version that changes at least 1/cutShare of the routes: a delta across it would be about as
-	// large as the table.
-	cutShare = 2
 )
 
 // history remembers which tables this replica has served: a client that names one of them is certainly behind, however little is known
@@ -26,8 +24,7 @@ const (
 type history struct {
 	mu     sync.Mutex
 	served recent[table.Digest, servedTable]
-	// changed is the number of the last version in which the route with the id was added, changed or removed. Entries up to floor
-	// may remain, and have no meaning.
+	// changed is the number of the last version in which the route with the id was added, changed or removed.
 	changed map[string]uint64
 	floor   uint64 // the oldest version from which deltas are possible
 	ordered uint64 // the oldest version that is known to be older than later ones
@@ -89,13 +86,8 @@ func (h *history) void(order uint64) {
 // record records the changes of the version with the number compared with the previous one, if any.
 func (h *history) record(before, now *table.Table, order uint64) {
 	var ids []string
-	cut := before == nil
-	if !cut {
-		limit := max(before.Len(), now.Len())/cutShare + 1
+	if before != nil {
 		for was, is := range table.Changes(before.Routes(), now.Routes()) {
-			if cut = len(ids) == limit; cut {
-				break
-			}
 			if is == nil {
 				is = was
 			}
@@ -104,9 +96,8 @@ func (h *history) record(before, now *table.Table, order uint64) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if cut {
+	if before == nil {
 		h.changed, h.floor = make(map[string]uint64), order
-		return
 	}
 	for _, id := range ids {
 		h.changed[id] = order
@@ -114,13 +105,7 @@ func (h *history) record(before, now *table.Table, order uint64) {
 	if order > maxVersions {
 		h.floor = max(h.floor, order-maxVersions)
 	}
-	if order%16 == 0 {
-		for id, at := range h.changed {
-			if at <= h.floor {
-				delete(h.changed, id)
-			}
-		}
-	}
+	maps.DeleteFunc(h.changed, func(_ string, at uint64) bool { return at <= h.floor })
 }
 
 // lastChange returns the number of the last version in which one of the routes was added, changed or removed; if there is none, the

@@ -1,7 +1,6 @@
 package etagcache
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -172,16 +171,13 @@ type version struct {
 	published time.Time
 	full      *variant
 	before    map[string]*variant // the zones that were requested of the previous version
-
-	mu    sync.Mutex
-	zones map[string]func() *variant // that were requested; makes the variant once
+	zones     sync.Map            // that were requested, to func() *variant, which makes it once
 }
 
 // newVersion makes t a version.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
 	v := &version{
 		cache: c, table: t, readings: &readings{order: order}, published: time.Now(), full: c.newVariant(t),
-		zones: make(map[string]func() *variant),
 	}
 	c.history.add(t.Digest(), "", v.readings)
 	var before *table.Table
@@ -194,12 +190,9 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 
 // requested returns the tables of the zones that were requested. It waits for those that are being made.
 func (v *version) requested() map[string]*variant {
-	v.mu.Lock()
-	zones := maps.Clone(v.zones)
-	v.mu.Unlock()
-	made := make(map[string]*variant, len(zones))
-	for zone, get := range zones {
-		made[zone] = get()
+	made := make(map[string]*variant)
+	for zone, get := range v.zones.Range {
+		made[zone.(string)] = get.(func() *variant)()
 	}
 	return made
 }
@@ -213,14 +206,8 @@ func (v *version) variant(zone string) *variant {
 	if _, known := slices.BinarySearch(v.table.Zones(), zone); !known {
 		return v.full
 	}
-	v.mu.Lock()
-	get := v.zones[zone]
-	if get == nil {
-		get = sync.OnceValue(func() *variant { return v.makeZone(zone) })
-		v.zones[zone] = get
-	}
-	v.mu.Unlock()
-	return get()
+	get, _ := v.zones.LoadOrStore(zone, sync.OnceValue(func() *variant { return v.makeZone(zone) }))
+	return get.(func() *variant)()
 }
 
 func (v *version) makeZone(zone string) *variant {

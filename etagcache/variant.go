@@ -63,12 +63,14 @@ func (x *exchange) deltaFrom(base table.Digest) *delta {
 // deltaOf makes the delta that leads from the base to the variant, if only the routes with the ids may differ.
 func (va *variant) deltaOf(base table.Digest, ids []string) *delta {
 	wire := table.Delta{Base: base, Target: va.table.Digest(), Revision: va.table.Revision(), Count: va.table.Len()}
-	routes := va.table.Routes().Lookup()
+	routes, size := va.table.Routes().Lookup(), 0
 	for _, id := range ids {
-		if r := routes.Get(id); r != nil {
+		if r := routes.Get(id); r == nil {
+			wire.Deletes = append(wire.Deletes, id)
+		} else if size += len(r.Text); size <= table.MaxDelta {
 			wire.Upserts = append(wire.Upserts, r.Text)
 		} else {
-			wire.Deletes = append(wire.Deletes, id)
+			return nil
 		}
 	}
 	json, err := wire.AppendJSON(nil)

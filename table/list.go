@@ -25,20 +25,7 @@ type List struct {
 
 // NewList returns a list of routes given in any order. It copies what it needs of them. The error wraps
 // ErrDuplicateID, ErrInvalidID or ErrInvalidText and names the id.
-func NewList(routes []*Route) (List, error) {
-	if !slices.IsSortedFunc(routes, byID) {
-		routes = slices.Clone(routes)
-		slices.SortFunc(routes, byID)
-	}
-	if err := checkAll(routes); err != nil {
-		return List{}, err
-	}
-	var b builder
-	for _, r := range routes {
-		b.add(r)
-	}
-	return b.list(), nil
-}
+func NewList(routes []*Route) (List, error) { return List{}.With(routes, nil) }
 
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
 
