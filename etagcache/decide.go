@@ -136,15 +136,7 @@ func (x *exchange) keep(t wire.Tag) bool {
 
 // takesDeltas reports whether the client has the text of the tables it names, and accepts deltas.
 func takesDeltas(h http.Header) bool {
-	for _, value := range h[wire.HeaderAcceptIM] {
-		for member := range strings.SplitSeq(value, ",") {
-			name, _, _ := strings.Cut(member, ";")
-			if strings.EqualFold(strings.TrimSpace(name), wire.DeltaForm) {
-				return true
-			}
-		}
-	}
-	return false
+	return strings.Contains(strings.ToLower(strings.Join(h[wire.HeaderAcceptIM], ",")), wire.DeltaForm)
 }
 
 // encoding is a content coding of bodies.

@@ -118,9 +118,6 @@ var newlines = [encodings][]byte{
 	zstandard: []byte("\x28\xb5\x2f\xfd\x20\x01\x09\x00\x00\n"),
 }
 
-// emptyZstd is a frame without content.
-var emptyZstd = []byte("\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00")
-
 // encode joins the blocks to the canonical text, one gzip member (RFC 1952), or zstd frames.
 func (va *variant) encode(e encoding) *body {
 	metrics, start := va.cache.cfg.Metrics, time.Now()
@@ -149,7 +146,7 @@ func (va *variant) encode(e encoding) *body {
 	case e == gzipped:
 		out.addBytes(sum.appendTrailer(nil))
 	case e == zstandard && out.size == 0:
-		out.addBytes(emptyZstd)
+		out.addBytes(va.cache.encodeOnce(nil, zstandard)) // a frame without content
 	}
 	if e != identity {
 		metrics.EncodeDuration.Observe(time.Since(start).Seconds())

@@ -120,10 +120,8 @@ type Config struct {
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
 	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of requests,
-	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil. ObserveSent makes a table that was sent
-	// completely count even for a client that has named another one.
-	Saw         func(Seen)
-	ObserveSent bool
+	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil.
+	Saw func(Seen)
 	// Answered is called after each answer with a table, for traces, in the same way. nil costs nothing.
 	Answered func(Answer)
 }

@@ -49,7 +49,7 @@ func (x *exchange) observe(whole bool) {
 	if named := wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List; len(named) > 0 {
 		seen.Digest, seen.Revision = named[0].Digest, named[0].Revision
 	}
-	if whole && (seen.Digest == table.Digest{} || x.cache.cfg.ObserveSent) {
+	if whole && seen.Digest.IsZero() {
 		seen.Digest, seen.Revision, seen.Ahead = x.variant.table.Digest(), x.revision, false
 	}
 	saw(seen)

@@ -2,6 +2,7 @@ package etagcache
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,7 +13,7 @@ import (
 const (
 	// maxSilence is how long a reader may take for sendSize bytes of a body, or for what is written on a stream at a time.
 	maxSilence = 30 * time.Second
-	sendSize   = 32 << 10
+	sendSize   = 64 << 10
 	// maxBodyTime is how long a body of /routes may take.
 	maxBodyTime = 5 * time.Minute
 )
@@ -65,6 +66,12 @@ func (s *send) Write(p []byte) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// ReadFrom writes a body in parts of sendSize. With the half of it, as [io.Copy] would write, a reader with a small window gets one write
+// for each probe of the window.
+func (s *send) ReadFrom(body io.Reader) (n int64, err error) {
+	return io.CopyBuffer(struct{ io.Writer }{s}, body, make([]byte, sendSize))
 }
 
 // flush writes out the server's buffers behind a body of known length, so that a failure is noticed before the handler ends.

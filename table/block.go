@@ -33,7 +33,6 @@ type Block struct {
 	hosts  []string // the distinct Hosts of the routes
 	first  string   // id of the first route
 	bytes  int      // length of the text
-	starts bool     // its first route always begins a block
 
 	memos sync.Map // key to func() any
 }
@@ -46,7 +45,7 @@ type line struct {
 
 // newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
 func newBlock(routes []*Route) *Block {
-	b := &Block{lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID), starts: startsBlock(routes[0].ID)}
+	b := &Block{lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID)}
 	b.bytes = len(routes) - 1
 	for _, r := range routes {
 		b.bytes += len(r.Text)
@@ -128,16 +127,6 @@ func (b *Block) AppendText(dst []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// writeTo writes the text in pieces of the buffer's length.
-func (b *Block) writeTo(w io.Writer, buffer []byte) (written int64, err error) {
-	for written < int64(b.bytes) && err == nil {
-		n, _ := b.ReadAt(buffer, written)
-		n, err = w.Write(buffer[:n])
-		written += int64(n)
-	}
-	return written, err
-}
-
 // Memo returns what the first call with the key has made, and keeps it as long as the block: for values that depend on nothing else
 // than the routes. As with a context, keys are of a type of the caller.
 func (b *Block) Memo(key any, make func() any) any {
@@ -166,7 +155,7 @@ func (b *builder) add(r *Route) {
 // take adds the routes of a block of another list: the block itself, if these routes become one here, too.
 func (b *builder) take(block *Block) {
 	b.cut(block.first)
-	if last := len(b.blocks) - 1; len(b.routes) == 0 && (last < 0 || block.starts || b.blocks[last].Len() == maxBlock) {
+	if last := len(b.blocks) - 1; len(b.routes) == 0 && (last < 0 || startsBlock(block.first) || b.blocks[last].Len() == maxBlock) {
 		b.blocks = append(b.blocks, block)
 		return
 	}

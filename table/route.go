@@ -35,35 +35,24 @@ func NewRoute(r *eskip.Route) Route {
 	text, _ = eskip.AppendExpr(text, r)
 	text = append(text, ';')
 
-	route := Route{Text: string(text), Hosts: hostExpressions(r)}
-	if strings.HasPrefix(route.Text, r.Id) {
-		route.ID = route.Text[:len(r.Id)] // saves a string for each of 124,000 routes
-	}
-	return route
+	printed := string(text)
+	return Route{ID: printed[:len(r.Id)], Text: printed, Hosts: hostExpressions(r)} // an id of its own would cost 124,000 strings
 }
 
-// MaxRoute is the maximum length of a route's text in bytes. Every [Decoder] accepts a route of that length.
+// MaxRoute is the maximum length of a route's text in bytes.
 const MaxRoute = 1 << 20
 
-// Check returns an error if no table can have the route: it wraps ErrInvalidID or ErrInvalidText and names the id, or it is
-// ErrTooLarge. It is the rule of New and [List.With] for each route, except that these accept routes of any length.
+// Check returns an error if no table can have the route: it wraps ErrInvalidID, ErrInvalidText or ErrTooLarge, and names the id.
 func (r *Route) Check() error {
-	if err := check(r); err != nil {
-		return err
-	}
-	if len(r.Text) > MaxRoute {
-		return fmt.Errorf("%w: route %q has %d bytes, and may have %d", ErrTooLarge, r.ID, len(r.Text), MaxRoute)
-	}
-	return nil
-}
-
-func check(r *Route) error {
 	if !isSymbol(r.ID) {
 		return fmt.Errorf("%w: %q", ErrInvalidID, r.ID)
 	}
 	rest, ok := strings.CutPrefix(r.Text, r.ID)
 	if !ok || !strings.HasPrefix(rest, ": ") || !strings.HasSuffix(rest, ";") || strings.IndexByte(r.Text, '\n') >= 0 {
 		return fmt.Errorf("%w: %q", ErrInvalidText, r.ID)
+	}
+	if len(r.Text) > MaxRoute {
+		return fmt.Errorf("%w: route %q has %d bytes, and may have %d", ErrTooLarge, r.ID, len(r.Text), MaxRoute)
 	}
 	return nil
 }

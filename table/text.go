@@ -16,11 +16,11 @@ func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
 	}
 	var routes []*Route
 	for _, r := range parsed {
-		route, ok := keepText(part, r)
+		route, ok := (&Route{Text: part}).Reread(r)
 		if !ok {
 			route = NewRoute(r)
 		}
-		if err := check(&route); err != nil {
+		if err := route.Check(); err != nil {
 			return nil, err
 		}
 		routes = append(routes, &route)
@@ -29,19 +29,16 @@ func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
 }
 
 // Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if the
-// text is no line of a canonical text: a table with it would have other bytes, and another digest, for its readers.
-func (r *Route) Reread(parsed *eskip.Route) (Route, bool) { return keepText(r.Text, parsed) }
-
-// keepText gives the route the text that it was parsed from. ok is false if that is not a line of a canonical text: the id, and a
-// single semicolon outside of literals at the end. So each such line parses separately with the same result as in the document.
-func keepText(text string, r *eskip.Route) (route Route, ok bool) {
-	rest, ok := strings.CutPrefix(text, r.Id)
-	if !ok || r.Id == "" || !strings.HasPrefix(rest, ": ") || strings.IndexByte(text, '\n') >= 0 {
+// text is no line of a canonical text: a table with it would have other bytes, and another digest, for its readers. Such a line has the
+// id, and a single semicolon outside of literals at the end, so it parses separately with the same result as in the document.
+func (r *Route) Reread(parsed *eskip.Route) (Route, bool) {
+	rest, ok := strings.CutPrefix(r.Text, parsed.Id)
+	if !ok || parsed.Id == "" || !strings.HasPrefix(rest, ": ") || strings.IndexByte(r.Text, '\n') >= 0 {
 		return Route{}, false
 	}
-	for i := range outside(text) {
-		if text[i] == ';' {
-			return Route{Text: text, ID: text[:len(r.Id)], Hosts: hostExpressions(r)}, i == len(text)-1
+	for i := range outside(r.Text) {
+		if r.Text[i] == ';' {
+			return Route{Text: r.Text, ID: r.Text[:len(parsed.Id)], Hosts: hostExpressions(parsed)}, i == len(r.Text)-1
 		}
 	}
 	return Route{}, false // a comment, or no end
