@@ -84,11 +84,11 @@ func (e *eventWriter) head(name string, id *wire.Tag) {
 func (e *eventWriter) delta(d *delta, id wire.Tag) {
 	e.head(wire.EventDelta, &id)
 	if !e.zipped {
-		e.text("data: " + string(d.json) + "\n\n")
+		e.text("data: " + string(d[identity]()) + "\n\n")
 		return
 	}
 	e.text("data: ")
-	body := d.encodings[gzipped]()
+	body := d[gzipped]()
 	e.buf = append(e.buf, body[len(gzipHeader):len(body)-gzipTrailer]...)
 	e.text("\n\n")
 }

@@ -138,7 +138,7 @@ func (x *exchange) serveDelta() bool {
 		if d == nil {
 			continue
 		}
-		body := d.encodings[x.encoding]()
+		body := d[x.encoding]()
 		x.headers(x.tag(0).String()) // clients check the digest
 		x.bodyHeaders(wire.DeltaType)
 		h := x.w.Header()

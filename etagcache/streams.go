@@ -15,8 +15,9 @@ type streams struct {
 
 	mu       sync.Mutex
 	open     map[*stream]struct{}
-	running  sync.WaitGroup // of the open streams; no stream is added once draining is closed
-	draining chan struct{}  // closed when the streams must end
+	running  sync.WaitGroup // of the open streams; no stream is added once drained
+	drained  bool           // the streams must end
+	draining chan struct{}  // closed then
 	handOver time.Duration  // over which they end; set before
 }
 
@@ -24,7 +25,7 @@ type streams struct {
 func (s *streams) add(one *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.drained() || len(s.open) >= s.max {
+	if s.drained || len(s.open) >= s.max {
 		return false
 	}
 	s.open[one] = struct{}{}
@@ -54,23 +55,13 @@ type StreamStatus struct {
 	Compressed bool         `json:"compressed"`
 }
 
-// drained reports whether the streams must end. The caller holds mu.
-func (s *streams) drained() bool {
-	select {
-	case <-s.draining:
-		return true
-	default:
-		return false
-	}
-}
-
 // DrainStreams ends all streams, spread over the window of the first call, each with an event that asks its client to reconnect to any
 // server. It accepts no new streams from now on, and returns when all have ended.
 func (c *Cache) DrainStreams(window time.Duration) {
 	s := &c.streams
 	s.mu.Lock()
-	if !s.drained() {
-		s.handOver = window
+	if !s.drained {
+		s.drained, s.handOver = true, window
 		close(s.draining)
 	}
 	s.mu.Unlock()

@@ -101,7 +101,7 @@ func TestADrainWaitsForAllStreams(t *testing.T) {
 			go func() { c.DrainStreams(window); returned <- true }()
 			synctest.Wait()
 		}
-		if !c.streams.drained() || c.streams.handOver != time.Minute || len(returned) > 0 {
+		if !c.streams.drained || c.streams.handOver != time.Minute || len(returned) > 0 {
 			t.Errorf("window %v, %d calls returned", c.streams.handOver, len(returned))
 		}
 		c.streams.remove(one)

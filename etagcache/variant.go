@@ -43,11 +43,8 @@ func (va *variant) raise(revision uint64) uint64 {
 // body returns the variant in an encoding. The first call for an encoding encodes the blocks that lack it.
 func (va *variant) body(e encoding) *body { return va.bodies[e]() }
 
-// delta leads from one table to the table of a variant. It is encoded on first demand, and shared by all clients.
-type delta struct {
-	json      []byte
-	encodings [encodings]func() []byte
-}
+// delta leads from one table to the table of a variant, in all encodings. It is encoded on first demand, and shared by all clients.
+type delta [encodings]func() []byte
 
 // deltaFrom returns the delta from the named base to this zone's table. It returns nil if there is none, or if it would be larger
 // than the table. It is built once for all clients.
@@ -78,9 +75,9 @@ func (va *variant) deltaOf(base table.Digest, ids []string) *delta {
 		return nil // it is too large, or a text is not UTF-8
 	}
 	va.cache.cfg.Metrics.DeltasMade.Inc()
-	d := &delta{json: json}
+	d := new(delta)
 	for e := range encodings {
-		d.encodings[e] = sync.OnceValue(func() []byte { return va.cache.encodeOnce(json, e) })
+		d[e] = sync.OnceValue(func() []byte { return va.cache.encodeOnce(json, e) })
 	}
 	return d
 }

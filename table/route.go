@@ -109,15 +109,11 @@ func (r *Route) Path() (path string, expr bool) {
 // literal returns the content of the first literal of an argument list, which begins with a parenthesis.
 func literal(args string) string {
 	args = strings.TrimLeft(args, " \t(")
-	if args == "" {
-		return ""
-	}
 	end := -1
-	switch args[0] {
-	case '"', '`':
-		end = closingQuote(args, 1, args[0])
-	case '/':
+	if strings.HasPrefix(args, "/") {
 		end = closingSlash(args, 1)
+	} else if args != "" {
+		end = closingQuote(args, 1, args[0])
 	}
 	if end < 0 {
 		return ""
