@@ -81,22 +81,21 @@ func (e *eventWriter) head(name string, id *wire.Tag) {
 }
 
 // delta adds a delta event.
-func (e *eventWriter) delta(d *delta, id wire.Tag) {
-	e.head(wire.EventDelta, &id)
-	if !e.zipped {
-		e.text("data: " + string(d[identity]()) + "\n\n")
-		return
-	}
+func (e *eventWriter) delta(d *delta, id *wire.Tag) {
+	e.head(wire.EventDelta, id)
 	e.text("data: ")
-	body := d[gzipped]()
-	e.buf = append(e.buf, body[len(gzipHeader):len(body)-gzipTrailer]...)
+	body := d[e.encoding()]()
+	if e.zipped {
+		body = body[len(gzipHeader) : len(body)-gzipTrailer]
+	}
+	e.buf = append(e.buf, body...)
 	e.text("\n\n")
 }
 
-// table sends a table event, block by block.
-func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
+// table adds a table event block by block, and sends what is large.
+func (e *eventWriter) table(c *Cache, va *variant, id *wire.Tag) {
 	e.tables.Add(1)
-	e.head(wire.EventTable, &id)
+	e.head(wire.EventTable, id)
 	blocks := va.table.Routes().Blocks()
 	if len(blocks) == 0 {
 		e.text("data:\n")
@@ -107,14 +106,11 @@ func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 		} else {
 			e.buf = appendEventLines(e.buf, b)
 		}
-		if len(e.buf) > 64<<10 {
-			if err := e.flush(); err != nil {
-				return err
-			}
+		if len(e.buf) > sendSize && e.flush() != nil {
+			return
 		}
 	}
 	e.text("\n")
-	return e.flush()
 }
 
 func appendEventLines(dst []byte, b *table.Block) []byte {

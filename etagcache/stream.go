@@ -158,26 +158,27 @@ func (s *stream) step(st *state) error {
 	return s.out.flush()
 }
 
-// update sends what leads to the table of x: a delta if there is one, else the table.
+// update sends what leads from the client's table, nil for none, to the table of x: a delta if there is one, else the table.
 func (s *stream) update(x *exchange, has *wire.Tag) error {
+	var d *delta
 	if has != nil {
-		if d := x.deltaFrom(has.Digest); d != nil {
-			s.note(x)
-			x.began = time.Now()
-			s.out.delta(d, *s.has.Load())
-			err := s.out.flush()
-			x.tell(http.StatusIMUsed, 0, err == nil, true)
-			return err
-		}
+		d = x.deltaFrom(has.Digest)
 	}
 	s.note(x)
-	if !x.variant.sendable() {
-		s.out.event(wire.EventFetch, s.has.Load(), "")
+	x.began = time.Now()
+	status, id := http.StatusOK, s.has.Load()
+	switch {
+	case d != nil:
+		status = http.StatusIMUsed
+		s.out.delta(d, id)
+	case x.variant.sendable():
+		s.out.table(s.cache, x.variant, id)
+	default:
+		s.out.event(wire.EventFetch, id, "")
 		return s.out.flush()
 	}
-	x.began = time.Now()
-	err := s.out.table(s.cache, x.variant, *s.has.Load())
-	x.tell(http.StatusOK, 0, err == nil, true)
+	err := s.out.flush()
+	x.tell(status, 0, err == nil, true)
 	return err
 }
 
@@ -189,8 +190,7 @@ func (s *stream) note(x *exchange) {
 // current says which table the stream has brought the client to, and how fresh that table is, unless only the time of the read
 // has changed since it last said so.
 func (s *stream) current(x *exchange) {
-	st := s.cache.state.Load() // the time of the last read advances without a new version
-	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len(), SourceRead: st.sourceRead(), State: st.name()}
+	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {
 		f.State = wire.StateUnknown
 	}

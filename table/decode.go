@@ -135,10 +135,9 @@ func (d *Decoder) endPart(part []byte) {
 	part = bytes.TrimRight(part, "\n")
 	routes, err := d.parse(part)
 	if first, _, more := bytes.Cut(part, []byte{'\n'}); err != nil && more {
-		var firstErr error
-		if routes, firstErr = d.parse(first); firstErr == nil && len(routes) > 0 {
+		if one, wrong := d.parse(first); wrong == nil && len(one) > 0 {
 			d.leaveOut("", err)
-			err = nil
+			routes, err = one, nil
 		}
 	}
 	if err != nil {
