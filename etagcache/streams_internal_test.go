@@ -101,9 +101,11 @@ func TestADrainWaitsForAllStreams(t *testing.T) {
 			go func() { c.DrainStreams(window); returned <- true }()
 			synctest.Wait()
 		}
+		c.streams.mu.Lock()
 		if !c.streams.drained || c.streams.handOver != time.Minute || len(returned) > 0 {
 			t.Errorf("window %v, %d calls returned", c.streams.handOver, len(returned))
 		}
+		c.streams.mu.Unlock()
 		c.streams.remove(one)
 		synctest.Wait()
 		if len(returned) != 2 {
