@@ -146,8 +146,8 @@ type Config struct {
 	// DefaultReturnAfter.
 	ReturnAfter time.Duration
 	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
-	// last-known-good file. After the first ten thousand, a route counts as its text plus 96 bytes. The default is four times
-	// the last table, at least 64 MiB; before the first table it is DefaultMaxBytes; in any case at most a quarter of Memory.
+	// last-known-good file. The default is four times the last table, at least 64 MiB; before the first table it is
+	// DefaultMaxBytes; in any case at most a quarter of Memory.
 	MaxBytes int64
 	// Memory is how many bytes this process may use, 0 if unknown.
 	Memory int64

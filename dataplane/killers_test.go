@@ -42,7 +42,7 @@ func TestRouteThatNoProxySurvivesDoesNotCostTheOthers(t *testing.T) {
 func TestFileWithARouteThatNoProxySurvivesStillBoots(t *testing.T) {
 	const others = `b: Path("/b") -> "http://10.0.0.2:80";`
 	w := newWorld(t, 1)
-	content := parseTable(t, endsProxies+"\n"+others, 10).MarshalFile(table.FileMeta{Origin: "somewhere"})
+	content := marshal(t, parseTable(t, endsProxies+"\n"+others, 10), table.FileMeta{Origin: "somewhere"})
 	if err := os.WriteFile(fileOf(w.cfg), content, 0o600); err != nil {
 		t.Fatal(err)
 	}

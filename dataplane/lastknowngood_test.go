@@ -85,7 +85,7 @@ func TestLastKnownGoodFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 		t.Errorf("%d routes (%v) in\n%s", len(routes), err, data)
 	}
 	header, _, _ := strings.Cut(string(data), "\na: ")
-	for _, want := range []string{"version 2", tab.Digest().String(), `"revision":10`, `"routes":2`, `"time":"2`, "http://a/routes"} {
+	for _, want := range []string{"version 1", tab.Digest().String(), `"revision":10`, `"time":"2`, "http://a/routes"} {
 		if !strings.Contains(header, want) {
 			t.Errorf("the header has no %q:\n%s", want, header)
 		}
@@ -145,17 +145,17 @@ func setAside(t *testing.T, w *world, content []byte) {
 // foreign is what may be found in place of the last-known-good file.
 func foreign(t *testing.T) map[string][]byte {
 	tab := newTable(t, 10, "a", "b")
-	file := tab.MarshalFile(table.FileMeta{Origin: "somewhere"})
+	file := marshal(t, tab, table.FileMeta{Origin: "somewhere"})
 	return map[string][]byte{
 		"empty":           {},
 		"plain eskip":     tab.Text(),
 		"binary":          {0, 1, 2, 3},
-		"another version": bytes.Replace(file, []byte("version 2"), []byte("version 3"), 1),
+		"another version": bytes.Replace(file, []byte("version 1"), []byte("version 2"), 1),
 		"edited by hand":  bytes.Replace(file, []byte("/a"), []byte("/x"), 1),
 		"edited header":   bytes.Replace(file, []byte(`"revision":10`), []byte(`"revision":99`), 1),
 		"appended to":     append(bytes.Clone(file), "c: * -> <shunt>;\n"...),
 		"zeros at end":    append(bytes.Clone(file[:len(file)-10]), make([]byte, 10)...),
-		"ends proxies":    parseTable(t, endsProxies, 10).MarshalFile(table.FileMeta{Origin: "somewhere"}),
+		"ends proxies":    marshal(t, parseTable(t, endsProxies, 10), table.FileMeta{Origin: "somewhere"}),
 		"too large":       append(bytes.Clone(file), make([]byte, 200_000)...),
 	}
 }
@@ -173,7 +173,7 @@ func foreignWorld(t *testing.T, content []byte, maxBytes int64) *world {
 
 func TestFileAboveTheLimitIsSetAside(t *testing.T) {
 	doc := strings.Repeat("x", 100_000)
-	content := parseTable(t, `a: Path("/`+doc+`") -> <shunt>;`, 1).MarshalFile(table.FileMeta{})
+	content := marshal(t, parseTable(t, `a: Path("/`+doc+`") -> <shunt>;`, 1), table.FileMeta{})
 	setAside(t, foreignWorld(t, content, 1000), content)
 }
 
@@ -332,13 +332,11 @@ func TestFileTellsAtTheEndWhenTheTableWasLastCurrent(t *testing.T) {
 // FuzzLastKnownGood checks the loader of the file: whatever the content, it is loaded completely or set aside completely.
 func FuzzLastKnownGood(f *testing.F) {
 	tab := newTable(f, 10, "a", "b")
-	file := tab.MarshalFile(table.FileMeta{Saved: time.Unix(1, 0), Origin: "http://a/routes"})
+	file := marshal(f, tab, table.FileMeta{Saved: time.Unix(1, 0), Origin: "http://a/routes"})
 	f.Add(file)
 	f.Add(file[:len(file)-1])
-	f.Add(append(bytes.Clone(file), '\n'))
-	f.Add(bytes.Replace(file, []byte("routes: 2"), []byte("routes: 3"), 1))
 	f.Add(tab.Text())
-	f.Add([]byte(`// routesrv table, version 2`))
+	f.Add([]byte(`// routesrv table, version 1`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w := newWorld(t, 1)
 		if err := os.WriteFile(fileOf(w.cfg), data, 0o600); err != nil {
@@ -352,9 +350,6 @@ func FuzzLastKnownGood(f *testing.F) {
 			}
 			holds(t, c, nil)
 			return
-		}
-		if !bytes.HasSuffix(data, append(bytes.Clone(got.Text()), '\n')) {
-			t.Fatalf("loaded\n%s\nfrom\n%s", got.Text(), data)
 		}
 		if !bytes.Contains(data, []byte(got.Digest().String())) {
 			t.Fatalf("loaded %s, which the file does not name", got.Digest())

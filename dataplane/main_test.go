@@ -335,6 +335,16 @@ func holds(t testing.TB, c *dataplane.Client, want *table.Table) {
 	}
 }
 
+// marshal returns the file form of a table.
+func marshal(t testing.TB, tab *table.Table, meta table.FileMeta) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := tab.WriteFile(&b, meta); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
 // fileOf returns the path of the last-known-good file.
 func fileOf(cfg dataplane.Config) string {
 	return filepath.Join(cfg.StateDir, publish.LastKnownGoodFile)
@@ -353,7 +363,7 @@ func fileHolds(t testing.TB, path string, want *table.Table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := table.ParseFile(data)
+	got, _, err := table.ReadFile(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}

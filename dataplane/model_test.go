@@ -1,6 +1,7 @@
 package dataplane_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -349,7 +350,7 @@ func (m *model) check(before *table.Table) {
 	if os.IsNotExist(err) && m.diskOld {
 		return
 	}
-	onDisk, _, err := table.ParseFile(data)
+	onDisk, _, err := table.ReadFile(bytes.NewReader(data))
 	if err != nil || m.served[onDisk.Digest()] == nil {
 		m.failf("the file has what no server has ever had (%v):\n%s", err, data)
 	}

@@ -1,6 +1,7 @@
 package dataplane_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -257,7 +258,7 @@ func (m *streamModel) check() {
 	if err != nil {
 		m.failf("%v", err)
 	}
-	if onDisk, _, err := table.ParseFile(data); err != nil || onDisk.Digest() != cur.Digest() {
+	if onDisk, _, err := table.ReadFile(bytes.NewReader(data)); err != nil || onDisk.Digest() != cur.Digest() {
 		m.failf("the file (%v) has\n%s\nand the client\n%s", err, data, cur.Text())
 	}
 }

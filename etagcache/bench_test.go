@@ -32,11 +32,9 @@ func benchTableOf(n int) *table.Table {
 		id := fmt.Sprintf("kube_team_%d__service_%05d__www_%05d_example_org___api_v%d__backend_%d", ns, name, name, i%6, i%3)
 		host := fmt.Sprintf("^(www-%05d[.]example[.]org[.]?(:[0-9]+)?)$", name)
 		text := fmt.Sprintf("%s: Host(/%s/) && PathSubtree(\"/api/v%d\") -> annotate(\"team\", \"%d\") -> ", id, host, i%6, ns)
-		backend := 0
 		if i%3 == 0 {
 			text += "<shunt>;"
 		} else {
-			backend = len(text)
 			text += "<roundRobin"
 			for zone := range benchZones {
 				for e := range 1 + i/6%2*2 { // one or three per zone, the same for all routes of a service
@@ -45,7 +43,7 @@ func benchTableOf(n int) *table.Table {
 			}
 			text += ">;"
 		}
-		routes[i] = table.Route{ID: id, Text: text, Hosts: host, Backend: int32(backend)}
+		routes[i] = table.Route{ID: id, Text: text, Hosts: host}
 	}
 	t, err := table.New(routes, 7, start)
 	if err != nil {

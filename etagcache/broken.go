@@ -20,7 +20,7 @@ const maxBroken = 4096
 // so a restart empties it. The zero value is empty.
 type brokenBodies struct {
 	mu    sync.Mutex
-	known recent[bodyKey, brokenBody]
+	known recent[bodyKey, uint32] // rotations
 }
 
 // bodyKey identifies bytes sent to an address. It does not include the revision, which does not change the bytes.
@@ -30,30 +30,19 @@ type bodyKey struct {
 	encoding encoding
 }
 
-// brokenBody is what is known of the bodies under one key. The zero value means that none has broken off.
-type brokenBody struct {
-	rotation uint32 // of the next ETag; a client that names a lower one does not have the whole body
-	healed   bool   // the body has been written completely since, under that rotation
-}
-
-// whole reports whether a client that names no ETag can have the whole body that was last sent to its address.
-func (b brokenBody) whole() bool { return b.rotation == 0 || b.healed }
-
-func (b *brokenBodies) get(key bodyKey) brokenBody {
+// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at all, may
+// have half a body.
+func (b *brokenBodies) rotation(key bodyKey) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.known.byKey[key]
 }
 
-// sent records whether the whole body was written under a rotation, unless it has broken off since, under a higher one.
-func (b *brokenBodies) sent(key bodyKey, rotation uint32, whole bool) {
+// brokeOff records that a body with a rotation broke off, unless it has already done so under a higher one.
+func (b *brokenBodies) brokeOff(key bodyKey, rotation uint32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch known := b.known.byKey[key]; {
-	case rotation < known.rotation:
-	case !whole:
-		b.known.put(key, brokenBody{rotation: rotation + 1}, maxBroken)
-	case known.rotation > 0:
-		b.known.byKey[key] = brokenBody{known.rotation, true}
+	if rotation >= b.known.byKey[key] {
+		b.known.put(key, rotation+1, maxBroken)
 	}
 }

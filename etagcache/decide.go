@@ -1,8 +1,8 @@
 package etagcache
 
 import (
+	"mime"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,21 +26,21 @@ func (x *exchange) conditions() (h http.Header, tag wire.Tag) {
 			h[name] = values
 		}
 	}
-	broken := x.cache.broken.get(x.bodyKey())
+	rotation := x.cache.broken.rotation(x.bodyKey())
 	var kept wire.Tag
 	same := false
 	if values := x.r.Header[wire.HeaderIfNoneMatch]; len(values) > 0 {
 		if named := wire.ParseTags(values); named.Any {
-			same = broken.whole()
+			same = rotation == 0
 		} else {
 			kept, same = x.confirm(named.List)
 		}
 		h.Del("If-Modified-Since")
 		h.Set(wire.HeaderIfNoneMatch, noTag)
-	} else if !broken.whole() {
-		h.Del("If-Modified-Since") // the client cannot have the whole body that was last sent to its address
+	} else if rotation > 0 {
+		h.Del("If-Modified-Since") // the client may have half of the body
 	}
-	tag = x.tag(broken.rotation) // confirm may have raised the revision
+	tag = x.tag(rotation) // confirm may have raised the revision
 	if same {
 		if !kept.Digest.IsZero() {
 			tag = kept
@@ -76,7 +76,7 @@ func (x *exchange) confirm(named []wire.NamedTag) (tag wire.Tag, ok bool) {
 		if same && t.Encoding != x.encoding && !x.deltas {
 			continue
 		}
-		if !x.deltas && t.Rotation < x.cache.broken.get(bodyKey{clientOf(x.r), t.Digest, t.Encoding}).rotation {
+		if !x.deltas && t.Rotation < x.cache.broken.rotation(bodyKey{clientOf(x.r), t.Digest, t.Encoding}) {
 			continue
 		}
 		if same {
@@ -87,7 +87,7 @@ func (x *exchange) confirm(named []wire.NamedTag) (tag wire.Tag, ok bool) {
 		if t.Revision > other.Revision {
 			other = t.Tag
 		}
-		if t.Revision > newer.Revision && !x.notOlderThan(t.Tag) {
+		if t.Revision > newer.Revision && !x.cache.notOlderThan(x.state, Claim{t.Digest, t.Revision}) {
 			newer = t.Tag
 		}
 	}
@@ -104,12 +104,11 @@ func (x *exchange) confirm(named []wire.NamedTag) (tag wire.Tag, ok bool) {
 
 // notOlderThan reports whether the served table is certainly not older than the table that a client names: see the package
 // documentation. Without revisions there is no order, and no table is older.
-func (x *exchange) notOlderThan(t wire.Tag) bool {
-	st := x.state
-	if st.held && st.candidate != nil && t.Digest == st.candidate.Digest() {
+func (c *Cache) notOlderThan(st *state, t Claim) bool {
+	if candidate := st.read.Candidate; st.read.Held && candidate != nil && t.Digest == candidate.Digest() {
 		return false // another replica has already published this table: ours could send the client back in time
 	}
-	return st.newest == 0 || t.Revision <= st.oldest || x.cache.history.showed(t.Digest, t.Revision, st.version.readings.order)
+	return st.newest == 0 || t.Revision <= st.oldest || c.history.showed(t.Digest, t.Revision, st.version.readings.order)
 }
 
 // keep records a claim about a table that may be newer, and reports whether the client must keep it: not if the claim is refuted or
@@ -137,15 +136,7 @@ func (x *exchange) keep(t wire.Tag) bool {
 
 // takesDeltas reports whether the client has the text of the tables it names, and accepts deltas.
 func takesDeltas(h http.Header) bool {
-	for _, value := range h[wire.HeaderAcceptIM] {
-		for member := range strings.SplitSeq(value, ",") {
-			name, _, _ := strings.Cut(member, ";")
-			if strings.EqualFold(strings.TrimSpace(name), wire.DeltaForm) {
-				return true
-			}
-		}
-	}
-	return false
+	return strings.Contains(strings.ToLower(strings.Join(h[wire.HeaderAcceptIM], ",")), wire.DeltaForm)
 }
 
 // encoding is a content coding of bodies.
@@ -174,14 +165,18 @@ func negotiate(values []string, among []encoding) encoding {
 	weights := make(map[string]float64)
 	for _, value := range values {
 		for member := range strings.SplitSeq(value, ",") {
-			coding, weight, ok := parseMember(member)
-			if !ok {
+			if strings.Trim(member, " \t") == "" {
+				continue
+			}
+			coding, parameters, err := mime.ParseMediaType(member)
+			weight := 1.0
+			if q, given := parameters["q"]; given && err == nil {
+				weight, err = strconv.ParseFloat(q, 64)
+			}
+			if err != nil || !(weight >= 0 && weight <= 1) {
 				return identity
 			}
-			if coding == "x-gzip" {
-				coding = "gzip"
-			}
-			weights[coding] = weight
+			weights[strings.TrimPrefix(coding, "x-")] = weight // x-gzip
 		}
 	}
 	best, most := identity, 0.0
@@ -198,19 +193,4 @@ func negotiate(values []string, among []encoding) encoding {
 		}
 	}
 	return best
-}
-
-// memberForm is a member of Accept-Encoding: a coding, and maybe its weight (RFC 9110 §12.4.2). A list may have empty members.
-var memberForm = regexp.MustCompile(`^(?:|([^ \t"=/;]+)(?:[ \t]*;[ \t]*[qQ]=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?)$`)
-
-// parseMember parses one member of Accept-Encoding. The coding is in lower case, and empty for an empty member.
-func parseMember(member string) (coding string, weight float64, ok bool) {
-	parts := memberForm.FindStringSubmatch(strings.Trim(member, " \t"))
-	if parts == nil {
-		return "", 0, false
-	}
-	if weight = 1; parts[2] != "" {
-		weight, _ = strconv.ParseFloat(parts[2], 64) // the form has no others
-	}
-	return strings.ToLower(parts[1]), weight, true
 }

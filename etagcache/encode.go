@@ -5,9 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
-	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/klauspost/compress/flate"
@@ -59,23 +57,6 @@ func (c *Cache) encoded(b *table.Block, f form) *encodedBlock {
 		}
 		return &encodedBlock{enc.deflate(enc.text), crc32.ChecksumIEEE(enc.text)}
 	}).(*encodedBlock)
-}
-
-// fill makes the blocks of the variant in a form, on all CPUs.
-func (va *variant) fill(f form) {
-	blocks := va.table.Routes().Blocks()
-	start := time.Now()
-	workers := min(runtime.GOMAXPROCS(0), len(blocks))
-	var group sync.WaitGroup
-	for w := range workers {
-		group.Go(func() {
-			for i := w; i < len(blocks); i += workers {
-				va.cache.encoded(blocks[i], f)
-			}
-		})
-	}
-	group.Wait()
-	va.cache.cfg.Metrics.EncodeDuration.Observe(time.Since(start).Seconds())
 }
 
 // encoder holds two compressors, whose memory is reused from block to block. Each is created on first use.
@@ -137,18 +118,12 @@ var newlines = [encodings][]byte{
 	zstandard: []byte("\x28\xb5\x2f\xfd\x20\x01\x09\x00\x00\n"),
 }
 
-// emptyZstd is a frame without content.
-var emptyZstd = []byte("\x28\xb5\x2f\xfd\x20\x00\x01\x00\x00")
-
 // encode joins the blocks to the canonical text, one gzip member (RFC 1952), or zstd frames.
 func (va *variant) encode(e encoding) *body {
+	metrics, start := va.cache.cfg.Metrics, time.Now()
 	out := &body{}
-	switch e {
-	case gzipped:
-		va.fill(deflated)
+	if e == gzipped {
 		out.addBytes(gzipHeader)
-	case zstandard:
-		va.fill(frame)
 	}
 	var sum checksum
 	for i, b := range va.table.Routes().Blocks() {
@@ -171,10 +146,13 @@ func (va *variant) encode(e encoding) *body {
 	case e == gzipped:
 		out.addBytes(sum.appendTrailer(nil))
 	case e == zstandard && out.size == 0:
-		out.addBytes(emptyZstd)
+		out.addBytes(va.cache.encodeOnce(nil, zstandard)) // a frame without content
+	}
+	if e != identity {
+		metrics.EncodeDuration.Observe(time.Since(start).Seconds())
 	}
 	if v := va.cache.state.Load().version; v != nil && v.full == va {
-		va.cache.cfg.Metrics.TableBytes.WithLabelValues(e.String()).Set(float64(out.size))
+		metrics.TableBytes.WithLabelValues(e.String()).Set(float64(out.size))
 	}
 	return out
 }

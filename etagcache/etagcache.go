@@ -47,11 +47,10 @@
 // name exactly this table get 200 with the older one, which the metric routesrv_older_tables_served_total counts. A read through
 // caches never refutes. While no read completes, the answer is 304.
 //
-// The revision of a table changes in two cases. Neither changes bytes or digest, so no client downloads anything. First, it is
-// raised to the Newest of the last read when a client that names a higher revision is sent the table: if content A of revision 10
-// is current again at 12, it is newer than table B of revision 11, and under its old revision a replica that still has B would
-// send the client back to B. Second, it is lowered when a read ends below it, because the source went back in time; the history
-// is then void.
+// The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table: if
+// content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a replica that
+// still has B would send the client back to B. That changes neither bytes nor digest, so no client downloads anything. If the source
+// goes back in time, the history is void; a table that is current again keeps its revision, and claims sort out its clients.
 //
 // A table from a last-known-good file does not count as newer than any other table until a read has confirmed it. Tables of a
 // source without revisions (Newest 0) have no order: only the digest counts.
@@ -64,9 +63,9 @@
 // # Bodies that broke off
 //
 // Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table.
-// Therefore the cache remembers bodies whose writing failed. Requests from the same address that name the ETag of such a body get
-// 200 with an ETag of a higher rotation: the client with half a body gets no 304 for it, and other clients behind the same address
-// download at most once more. Only the replica that sent the body knows this. A body counts as sent once the kernel has taken all
+// Therefore the cache remembers bodies whose writing failed, also because their reader stalled. Requests from the same address that
+// name the ETag of such a body get 200 with an ETag of a higher rotation: the client with half a body gets no 304 for it, and other
+// clients behind the same address download at most once more. Only the replica that sent the body knows this. A body counts as sent once the kernel has taken all
 // of it: if the connection ends before the last socket buffer has arrived, the cache does not notice. See [brokenBodies].
 //
 // # Cost
@@ -80,8 +79,7 @@
 //
 // A stream works like a polling client: whenever there is a new table, it gets the same answer as a request with its last table
 // in If-None-Match. So it needs no queue, the rules about the order of tables apply to it, and a slow reader does not affect
-// others. The number of streams is limited, and so is the number of full tables being sent on streams at the same time.
-// docs/protocol.md describes the events.
+// others. The number of streams is limited. docs/protocol.md describes the events.
 //
 // # What it does not do
 //
@@ -122,10 +120,8 @@ type Config struct {
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
 	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of requests,
-	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil. ObserveSent makes a table that was sent
-	// completely count even for a client that has named another one.
-	Saw         func(Seen)
-	ObserveSent bool
+	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil.
+	Saw func(Seen)
 	// Answered is called after each answer with a table, for traces, in the same way. nil costs nothing.
 	Answered func(Answer)
 }
@@ -141,7 +137,6 @@ type Cache struct {
 	history history
 	streams streams
 	broken  brokenBodies
-	sends   sends
 
 	encoders sync.Pool // of *encoder
 
@@ -165,10 +160,12 @@ func New(cfg Config) (*Cache, error) {
 	if cfg.Recheck == nil {
 		cfg.Recheck = func() {}
 	}
-	c := &Cache{cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second))}
+	c := &Cache{
+		cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
+		streams: streams{max: cfg.MaxStreams, open: make(map[*stream]struct{}), draining: make(chan struct{})},
+	}
 	c.encoders.New = func() any { return &encoder{} }
 	c.state.Store(&state{superseded: make(chan struct{})})
-	c.streams.init(cfg.MaxStreams)
 	return c, nil
 }
 
@@ -182,22 +179,19 @@ func (c *Cache) Current() *table.Table {
 
 // Status is a summary for /status.
 type Status struct {
-	Digest           table.Digest // of the current table; zero before the first one
-	Revision         uint64       // in the ETag of the current table
-	ReadRevision     uint64       // Newest of the last read that showed the current table
-	CompleteRevision uint64       // Oldest of that read; 0 if unknown
-	LastRead         time.Time    // last successful read of the source
-	Stale            bool         // from a last-known-good file that no read has confirmed yet
-	Held             bool         // the last read showed another table, which is held back
-	Claims           int          // tables named by clients that may be newer than this replica's
+	Digest       table.Digest // of the current table; zero before the first one
+	Revision     uint64       // in the ETag of the current table
+	ReadRevision uint64       // Newest of the last read that showed the current table
+	LastRead     time.Time    // last successful read of the source
+	Stale        bool         // from a last-known-good file that no read has confirmed yet
+	Held         bool         // the last read showed another table, which is held back
 }
 
 // Status returns a summary of the served table.
 func (c *Cache) Status() Status {
 	st := c.state.Load()
 	s := Status{
-		ReadRevision: st.newest, CompleteRevision: st.oldest,
-		LastRead: st.lastRead, Stale: st.stale, Held: st.held, Claims: c.claims.len(),
+		ReadRevision: st.newest, LastRead: st.read.At, Stale: st.read.Stale, Held: st.read.Held,
 	}
 	if st.version != nil {
 		s.Digest = st.version.table.Digest()

@@ -81,23 +81,21 @@ func (e *eventWriter) head(name string, id *wire.Tag) {
 }
 
 // delta adds a delta event.
-func (e *eventWriter) delta(d *delta, id wire.Tag) {
-	e.head(wire.EventDelta, &id)
-	if !e.zipped {
-		e.text("data: " + string(d.json) + "\n\n")
-		return
-	}
+func (e *eventWriter) delta(d *delta, id *wire.Tag) {
+	e.head(wire.EventDelta, id)
 	e.text("data: ")
-	body := d.encodings[gzipped]()
-	e.buf = append(e.buf, body[len(gzipHeader):len(body)-gzipTrailer]...)
+	body := d[e.encoding()]()
+	if e.zipped {
+		body = body[len(gzipHeader) : len(body)-gzipTrailer]
+	}
+	e.buf = append(e.buf, body...)
 	e.text("\n\n")
 }
 
-// table sends a table event, block by block.
-func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
+// table adds a table event block by block, and sends what is large.
+func (e *eventWriter) table(c *Cache, va *variant, id *wire.Tag) {
 	e.tables.Add(1)
-	end := time.Now().Add(maxTableTime)
-	e.head(wire.EventTable, &id)
+	e.head(wire.EventTable, id)
 	blocks := va.table.Routes().Blocks()
 	if len(blocks) == 0 {
 		e.text("data:\n")
@@ -108,14 +106,11 @@ func (e *eventWriter) table(c *Cache, va *variant, id wire.Tag) error {
 		} else {
 			e.buf = appendEventLines(e.buf, b)
 		}
-		if len(e.buf) > 64<<10 {
-			if err := e.flushBy(end); err != nil {
-				return err
-			}
+		if len(e.buf) > sendSize && e.flush() != nil {
+			return
 		}
 	}
 	e.text("\n")
-	return e.flushBy(end)
 }
 
 func appendEventLines(dst []byte, b *table.Block) []byte {
@@ -128,19 +123,14 @@ func appendEventLines(dst []byte, b *table.Block) []byte {
 }
 
 // flush sends the added text. The reader must accept it within maxSilence.
-func (e *eventWriter) flush() error { return e.flushBy(time.Now().Add(maxSilence)) }
-
-func (e *eventWriter) flushBy(end time.Time) error {
+func (e *eventWriter) flush() error {
 	if e.err != nil || len(e.buf) == 0 {
 		return e.err
-	}
-	if limit := time.Now().Add(maxSilence); limit.Before(end) {
-		end = limit
 	}
 	if e.zipped {
 		e.buf = append(e.buf, 0x00, 0x00, 0x00, 0xff, 0xff) // an empty block makes decoders pass on everything before it
 	}
-	_ = e.control.SetWriteDeadline(end) // errors do not matter, as in begin
+	_ = e.control.SetWriteDeadline(time.Now().Add(maxSilence)) // errors do not matter, as in begin
 	if _, e.err = e.w.Write(e.buf); e.err == nil {
 		e.err = e.control.Flush()
 	}

@@ -1,6 +1,7 @@
 package etagcache
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,9 +16,6 @@ const (
 	maxHistory = 512
 	// maxVersions is how many versions back deltas are possible. With a change in every poll that covers three minutes.
 	maxVersions = 64
-	// cutShare ends the deltas at a version that changes at least 1/cutShare of the routes: a delta across it would be about as
-	// large as the table.
-	cutShare = 2
 )
 
 // history remembers which tables this replica has served: a client that names one of them is certainly behind, however little is known
@@ -26,10 +24,10 @@ const (
 type history struct {
 	mu     sync.Mutex
 	served recent[table.Digest, servedTable]
-	// changed is the number of the last version in which the route with the id was added, changed or removed. Entries up to floor
-	// may remain, and have no meaning.
+	// changed is the number of the last version in which the route with the id was added, changed or removed.
 	changed map[string]uint64
 	floor   uint64 // the oldest version from which deltas are possible
+	ordered uint64 // the oldest version that is known to be older than later ones
 }
 
 type servedTable struct {
@@ -65,7 +63,7 @@ func (h *history) showed(d table.Digest, revision, order uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	known, ok := h.served.byKey[d]
-	return ok && known.order <= order && revision <= known.newest.Load()
+	return ok && h.ordered <= known.order && known.order <= order && revision <= known.newest.Load()
 }
 
 // order returns the number of the last version with the table, full or for a zone; 0 if the table is not remembered.
@@ -78,27 +76,18 @@ func (h *history) order(d table.Digest) uint64 {
 	return 0
 }
 
-// forgetBefore forgets all tables of versions before the one with the given order.
-func (h *history) forgetBefore(order uint64) {
+// void voids what is known about the order of the versions before the one with the given order: the source went back in time.
+func (h *history) void(order uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, d := range slices.Clone(h.served.keys) {
-		if h.served.byKey[d].order < order {
-			h.served.remove(d)
-		}
-	}
+	h.ordered = order
 }
 
 // record records the changes of the version with the number compared with the previous one, if any.
 func (h *history) record(before, now *table.Table, order uint64) {
 	var ids []string
-	cut := before == nil
-	if !cut {
-		limit := max(before.Len(), now.Len())/cutShare + 1
+	if before != nil {
 		for was, is := range table.Changes(before.Routes(), now.Routes()) {
-			if cut = len(ids) == limit; cut {
-				break
-			}
 			if is == nil {
 				is = was
 			}
@@ -107,9 +96,8 @@ func (h *history) record(before, now *table.Table, order uint64) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if cut {
+	if before == nil {
 		h.changed, h.floor = make(map[string]uint64), order
-		return
 	}
 	for _, id := range ids {
 		h.changed[id] = order
@@ -117,13 +105,7 @@ func (h *history) record(before, now *table.Table, order uint64) {
 	if order > maxVersions {
 		h.floor = max(h.floor, order-maxVersions)
 	}
-	if order%16 == 0 {
-		for id, at := range h.changed {
-			if at <= h.floor {
-				delete(h.changed, id)
-			}
-		}
-	}
+	maps.DeleteFunc(h.changed, func(_ string, at uint64) bool { return at <= h.floor })
 }
 
 // lastChange returns the number of the last version in which one of the routes was added, changed or removed; if there is none, the

@@ -61,7 +61,7 @@ func TestHistoryEndsWhereTheSourceWentBack(t *testing.T) {
 	var h history
 	h.add(digestOf(1), "", seen(1, 10))
 	h.add(digestOf(2), "", seen(2, 20))
-	h.forgetBefore(2)
+	h.void(2)
 	if h.showed(digestOf(1), 1, 2) || !h.showed(digestOf(2), 20, 2) {
 		t.Error("want version 2 only")
 	}

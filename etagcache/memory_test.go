@@ -49,7 +49,7 @@ func TestHistoryIsNearlyFree(t *testing.T) {
 					if strings.Contains(r.Text, "changed()") {
 						own.Text = own.ID + strings.Replace(r.Text[len(own.ID):], "changed() -> ", "", 1)
 					}
-					own.ID, own.Backend = own.Text[:len(own.ID)], 0
+					own.ID = own.Text[:len(own.ID)]
 					upserts = append(upserts, &own)
 				}
 			}

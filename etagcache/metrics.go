@@ -32,7 +32,6 @@ type Metrics struct {
 	Claims          prometheus.Counter
 	OlderTables     prometheus.Counter
 	BrokenBodies    prometheus.Counter
-	BodiesCut       *prometheus.CounterVec // by reason
 	ZonesRendered   prometheus.Counter
 }
 
@@ -102,12 +101,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"replica's; each got 304 and caused a read."),
 		OlderTables: counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, "+
 			"because the source went back."),
-		BrokenBodies: counter("routesrv_broken_bodies_total", "Bodies that could not be written completely."),
-		BodiesCut: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_bodies_cut_total",
-			Help: "Bodies of /routes that were cut off because their reader stalled: silent (it read nothing), slow (it " +
-				"exceeded its time), for_others (too many readers at its address).",
-		}, []string{"reason"}),
+		BrokenBodies:  counter("routesrv_broken_bodies_total", "Bodies that could not be written completely."),
 		ZonesRendered: counter("routesrv_zone_tables_rendered_total", "Zone tables made at the request of clients."),
 	}
 	m.begin()
@@ -122,9 +116,6 @@ func (m *Metrics) begin() {
 		}
 		m.SentBytes.WithLabelValues(e.String())
 		m.TableBytes.WithLabelValues(e.String())
-	}
-	for _, reason := range cutReasons {
-		m.BodiesCut.WithLabelValues(reason)
 	}
 	for _, name := range wire.Events() {
 		m.StreamEvents.WithLabelValues(name)
@@ -143,7 +134,7 @@ func (m *Metrics) observeState(st *state) {
 		m.TableRevision.Set(float64(st.version.full.revision.Load()))
 	}
 	stale := 0.0
-	if st.stale {
+	if st.read.Stale {
 		stale = 1
 	}
 	m.TableStale.Set(stale)

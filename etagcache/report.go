@@ -19,7 +19,6 @@ type Seen struct {
 	// Ahead means that the client has a table that may be newer than this replica's.
 	Ahead  bool
 	Stream StreamPhase
-	Sent   bool // Digest was sent to the client, which has not named it
 }
 
 // StreamPhase is the stream event of a Seen.
@@ -50,8 +49,8 @@ func (x *exchange) observe(whole bool) {
 	if named := wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List; len(named) > 0 {
 		seen.Digest, seen.Revision = named[0].Digest, named[0].Revision
 	}
-	if whole && (seen.Digest == table.Digest{} || x.cache.cfg.ObserveSent) {
-		seen.Digest, seen.Revision, seen.Ahead, seen.Sent = x.variant.table.Digest(), x.revision, false, true
+	if whole && seen.Digest.IsZero() {
+		seen.Digest, seen.Revision, seen.Ahead = x.variant.table.Digest(), x.revision, false
 	}
 	saw(seen)
 }

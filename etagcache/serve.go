@@ -1,7 +1,6 @@
 package etagcache
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -121,11 +120,11 @@ func (x *exchange) serveContent(conditions http.Header, tag wire.Tag) {
 	r := x.r.WithContext(x.r.Context())
 	r.Header = conditions
 	http.ServeContent(out, r, "", x.state.version.table.Time(), &content{body: func() *body { return x.variant.body(x.encoding) }})
+	out.flush()
 	whole := out.err == nil
 	if out.status == http.StatusOK && r.Method == http.MethodGet {
-		whole = whole && int64(out.n) == x.variant.body(x.encoding).size
-		x.cache.broken.sent(x.bodyKey(), tag.Rotation, whole)
-		if !whole {
+		if whole = whole && int64(out.n) == x.variant.body(x.encoding).size; !whole {
+			x.cache.broken.brokeOff(x.bodyKey(), tag.Rotation)
 			x.cache.cfg.Metrics.BrokenBodies.Inc()
 		}
 	}
@@ -135,11 +134,11 @@ func (x *exchange) serveContent(conditions http.Header, tag wire.Tag) {
 // serveDelta answers with a delta from one of the tables that the client names, if there is a useful one.
 func (x *exchange) serveDelta() bool {
 	for _, t := range wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List {
-		d := x.deltaFrom(t.Digest, x.encoding)
+		d := x.deltaFrom(t.Digest)
 		if d == nil {
 			continue
 		}
-		body := d.encodings[x.encoding]()
+		body := d[x.encoding]()
 		x.headers(x.tag(0).String()) // clients check the digest
 		x.bodyHeaders(wire.DeltaType)
 		h := x.w.Header()
@@ -153,7 +152,8 @@ func (x *exchange) serveDelta() bool {
 		out := x.newSend()
 		out.WriteHeader(http.StatusIMUsed)
 		if x.r.Method != http.MethodHead {
-			_, _ = out.ReadFrom(bytes.NewReader(body)) // out has the error
+			_, _ = out.Write(body) // out has the error
+			out.flush()
 		}
 		x.answered(out.status, out.n, out.err == nil)
 		return true

@@ -1,7 +1,6 @@
 package etagcache
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,35 +11,32 @@ import (
 
 // state is everything that a response is made from. It is immutable, except for zones that are built later and stamps.
 type state struct {
-	version  *version  // nil before the first table
-	oldest   uint64    // version is not older than the source was at this revision; 0 if unknown
-	newest   uint64    // the highest revision up to which version may be the content of the source; 0 without revisions
-	lastRead time.Time // last successful read; zero if there was none
-	stale    bool      // version comes from a last-known-good file that no read has confirmed yet
-	held     bool      // the last read showed another table, which is held back
-	backends bool      // only its backends are held back
-	// candidate is the held table, nil if unknown. A client that has it got it from a replica that no longer holds it.
-	candidate *table.Table
+	version *version // nil before the first table
+	oldest  uint64   // version is not older than the source was at this revision; 0 if unknown
+	newest  uint64   // the highest revision up to which version may be the content of the source; 0 without revisions
+	// read is the last successful read, zero if there was none; At may be later, and Stale means that version comes from a
+	// last-known-good file that no read has confirmed yet. A client that has its Candidate got it from a replica that no longer holds it.
+	read table.Read
 
 	superseded chan struct{} // closed when another state replaces this one
 }
 
 // sourceRead returns the value of X-Source-Read, or "" if the source was never read.
 func (st *state) sourceRead() string {
-	if st.lastRead.IsZero() {
+	if st.read.At.IsZero() {
 		return ""
 	}
-	return wire.FormatTime(st.lastRead)
+	return wire.FormatTime(st.read.At)
 }
 
 // name returns the value of X-Table-State, or "".
 func (st *state) name() string {
 	switch {
-	case st.stale:
+	case st.read.Stale:
 		return wire.StateStale
-	case st.held && st.backends:
+	case st.read.Held && st.read.Backends:
 		return wire.StateBackendsHeld
-	case st.held:
+	case st.read.Held:
 		return wire.StateHeld
 	}
 	return ""
@@ -54,15 +50,15 @@ func (c *Cache) Publish(t *table.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.state.Load()
-	next := &state{version: old.version, oldest: old.oldest, newest: old.newest, lastRead: old.lastRead}
+	next := &state{version: old.version, oldest: old.oldest, newest: old.newest, read: table.Read{At: old.read.At}}
 	c.show(next, t)
 	c.swap(next)
 }
 
 // show makes t the table of next, unless next already has it. The caller holds mu.
 func (c *Cache) show(next *state, t *table.Table) {
-	if t.Time().After(next.lastRead) {
-		next.lastRead = t.Time()
+	if t.Time().After(next.read.At) {
+		next.read.At = t.Time()
 	}
 	if next.version == nil || next.version.table.Digest() != t.Digest() {
 		c.replace(next, t)
@@ -76,7 +72,7 @@ func (c *Cache) show(next *state, t *table.Table) {
 func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := &state{lastRead: lastRead, stale: true}
+	next := &state{read: table.Read{At: lastRead, Stale: true}}
 	c.replace(next, t)
 	c.swap(next)
 }
@@ -91,7 +87,7 @@ func (c *Cache) replace(next *state, t *table.Table) {
 	c.versions++
 	next.version, next.newest = c.newVersion(t, before, c.versions), t.Revision()
 	if before == nil {
-		c.history.forgetBefore(c.versions)
+		c.history.void(c.versions)
 	}
 }
 
@@ -121,7 +117,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 	}
 	next := *old
 	if t != nil {
-		next.stale = r.Stale
+		next.read.Stale = r.Stale
 		c.show(&next, t)
 	}
 	if !late {
@@ -129,31 +125,26 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 		if t != nil {
 			next.version.full.raise(min(t.Revision(), r.Newest)) // not beyond the source, which may have gone back in time
 		}
-		next.lastRead, next.held, next.backends, next.candidate = r.At, r.Held, r.Backends, r.Candidate
+		r.Stale = next.read.Stale // without a table the served one remains what it was
+		next.read = r
 		if !r.Held && !r.Waiting || r.Live {
 			next.oldest, next.newest = r.Oldest, r.Newest
 			if v := next.version; v != nil {
 				v.readings.newest.Store(r.Newest)
-				v.restampDown(r.Newest)
 				if r.Newest < old.newest {
-					c.history.forgetBefore(v.readings.order)
+					c.history.void(v.readings.order)
 				}
 			}
 		}
+		c.claims.judge(seq, r)
 	}
 	c.swap(&next)
-	if late {
-		return
-	}
-	if n := c.claims.judge(seq, r); n > 0 {
-		c.cfg.Logger.Warn("source is older than tables that clients hold", "revision", r.Newest, "claims", n)
-	}
 }
 
 // swap makes next the state, and reports its table if it is another one. The caller holds mu.
 func (c *Cache) swap(next *state) {
-	if !next.lastRead.IsZero() {
-		c.cfg.Metrics.LastRead.Set(float64(next.lastRead.UnixMilli()) / 1000)
+	if !next.read.At.IsZero() {
+		c.cfg.Metrics.LastRead.Set(float64(next.read.At.UnixMilli()) / 1000)
 	}
 	c.cfg.Metrics.observeState(next)
 	next.superseded = make(chan struct{})
@@ -166,9 +157,9 @@ func (c *Cache) swap(next *state) {
 	c.cfg.Metrics.TableRoutes.Set(float64(t.Len()))
 	c.cfg.Metrics.TableBytes.WithLabelValues(identity.String()).Set(float64(t.Bytes()))
 	c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(),
-		"revision", t.Revision(), "stale", next.stale)
+		"revision", t.Revision(), "stale", next.read.Stale)
 	if c.cfg.Published != nil {
-		c.cfg.Published(next.version.readings.order, t, next.stale)
+		c.cfg.Published(next.version.readings.order, t, next.read.Stale)
 	}
 }
 
@@ -180,16 +171,13 @@ type version struct {
 	published time.Time
 	full      *variant
 	before    map[string]*variant // the zones that were requested of the previous version
-
-	mu    sync.Mutex
-	zones map[string]func() *variant // that were requested; makes the variant once
+	zones     sync.Map            // that were requested, to func() *variant, which makes it once
 }
 
 // newVersion makes t a version.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
 	v := &version{
 		cache: c, table: t, readings: &readings{order: order}, published: time.Now(), full: c.newVariant(t),
-		zones: make(map[string]func() *variant),
 	}
 	c.history.add(t.Digest(), "", v.readings)
 	var before *table.Table
@@ -202,12 +190,9 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 
 // requested returns the tables of the zones that were requested. It waits for those that are being made.
 func (v *version) requested() map[string]*variant {
-	v.mu.Lock()
-	zones := maps.Clone(v.zones)
-	v.mu.Unlock()
-	made := make(map[string]*variant, len(zones))
-	for zone, get := range zones {
-		made[zone] = get()
+	made := make(map[string]*variant)
+	for zone, get := range v.zones.Range {
+		made[zone.(string)] = get.(func() *variant)()
 	}
 	return made
 }
@@ -221,14 +206,8 @@ func (v *version) variant(zone string) *variant {
 	if _, known := slices.BinarySearch(v.table.Zones(), zone); !known {
 		return v.full
 	}
-	v.mu.Lock()
-	get := v.zones[zone]
-	if get == nil {
-		get = sync.OnceValue(func() *variant { return v.makeZone(zone) })
-		v.zones[zone] = get
-	}
-	v.mu.Unlock()
-	return get()
+	get, _ := v.zones.LoadOrStore(zone, sync.OnceValue(func() *variant { return v.makeZone(zone) }))
+	return get.(func() *variant)()
 }
 
 func (v *version) makeZone(zone string) *variant {
@@ -247,15 +226,5 @@ func (v *version) makeZone(zone string) *variant {
 		va = v.cache.newVariant(t)
 	}
 	v.cache.history.add(va.table.Digest(), zone, v.readings)
-	va.lower(v.full.revision.Load()) // restampDown may have run before this zone existed
 	return va
-}
-
-// restampDown lowers the revision of all variants to the source's, if it is higher: the source went back in time and has this
-// content again. Other replicas would take a table with the old, higher revision for a newer one.
-func (v *version) restampDown(source uint64) {
-	v.full.lower(source) // first, because zones being built read it
-	for _, va := range v.requested() {
-		va.lower(source)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,17 +17,6 @@ import (
 const (
 	// heartbeat is how often a stream shows that it is alive, and how fresh its table is.
 	heartbeat = 15 * time.Second
-	// maxSilence is how long a reader may read nothing before it is dropped.
-	maxSilence = 30 * time.Second
-	// turnTime is the maximum duration of a turn to send a full table. Then the next stream gets it, and the rest of the table is
-	// sent without one, so that stalled or slow readers do not block others.
-	turnTime = time.Second
-	// maxTableTime is how long sending a full table to one reader may take.
-	maxTableTime = time.Minute
-	// wakeSpread is how much later a stream may send for each other open stream, up to maxWakeSpread: one change must not cause a
-	// spike.
-	wakeSpread    = 200 * time.Microsecond
-	maxWakeSpread = 500 * time.Millisecond
 	// retryBase and retrySpread define the advice when to reconnect after a broken connection.
 	retryBase   = time.Second
 	retrySpread = 4 * time.Second
@@ -127,7 +115,7 @@ func (s *stream) run(ctx context.Context) error {
 	defer beat.Stop()
 	for {
 		st, before := s.cache.state.Load(), s.out.bytes.Load()
-		if err := s.step(ctx, st); err != nil {
+		if err := s.step(st); err != nil {
 			return err
 		}
 		if s.out.bytes.Load() > before {
@@ -136,23 +124,18 @@ func (s *stream) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.cache.streams.draining.Done():
+		case <-s.cache.streams.draining:
 			return s.handOver(ctx)
 		case <-beat.C:
 			s.said = said{}
 			s.out.text(": heartbeat\n\n")
 		case <-st.superseded:
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(spread(s.cache.streams.spread())):
-			}
 		}
 	}
 }
 
 // step brings the client to the table of the state, like the answer to a request that names the client's table.
-func (s *stream) step(ctx context.Context, st *state) error {
+func (s *stream) step(st *state) error {
 	x := exchange{cache: s.cache, r: s.r, zone: s.zone, deltas: true, encoding: identity}
 	x.show(st)
 	has := s.has.Load()
@@ -164,30 +147,39 @@ func (s *stream) step(ctx context.Context, st *state) error {
 		}
 	}
 	if !current {
-		if err := s.update(ctx, &x, has); err != nil {
+		if err := s.update(&x, has); err != nil {
 			return err
 		}
 	}
 	if s.ahead = x.kept; !s.ahead {
-		s.order.Store(x.state.version.readings.order) // x, because a full table may have waited for its turn
+		s.order.Store(st.version.readings.order)
 	}
 	s.current(&x)
 	return s.out.flush()
 }
 
-// update sends what leads to the table of x: a delta if there is one, else the table.
-func (s *stream) update(ctx context.Context, x *exchange, has *wire.Tag) error {
+// update sends what leads from the client's table, nil for none, to the table of x: a delta if there is one, else the table.
+func (s *stream) update(x *exchange, has *wire.Tag) error {
+	var d *delta
 	if has != nil {
-		if d := x.deltaFrom(has.Digest, s.out.encoding()); d != nil {
-			s.note(x)
-			x.began = time.Now()
-			s.out.delta(d, *s.has.Load())
-			err := s.out.flush()
-			x.tell(http.StatusIMUsed, 0, err == nil, true)
-			return err
-		}
+		d = x.deltaFrom(has.Digest)
 	}
-	return s.fullTable(ctx, x)
+	s.note(x)
+	x.began = time.Now()
+	status, id := http.StatusOK, s.has.Load()
+	switch {
+	case d != nil:
+		status = http.StatusIMUsed
+		s.out.delta(d, id)
+	case x.variant.sendable():
+		s.out.table(s.cache, x.variant, id)
+	default:
+		s.out.event(wire.EventFetch, id, "")
+		return s.out.flush()
+	}
+	err := s.out.flush()
+	x.tell(status, 0, err == nil, true)
+	return err
 }
 
 // note records that the client was brought to the table of x.
@@ -195,52 +187,10 @@ func (s *stream) note(x *exchange) {
 	s.has.Store(&wire.Tag{Digest: x.variant.table.Digest(), Revision: x.revision})
 }
 
-// fullTable waits for its turn and sends the table that is then current.
-func (s *stream) fullTable(ctx context.Context, x *exchange) error {
-	end, err := s.turn(ctx)
-	if err != nil {
-		return err
-	}
-	defer end()
-	x.show(s.cache.state.Load())
-	s.note(x)
-	if !x.variant.sendable() {
-		s.out.event(wire.EventFetch, s.has.Load(), "")
-		return s.out.flush()
-	}
-	x.began = time.Now()
-	err = s.out.table(s.cache, x.variant, *s.has.Load())
-	x.tell(http.StatusOK, 0, err == nil, true)
-	return err
-}
-
-// turn waits until one more full table may be sent, and sends heartbeats meanwhile. The returned function ends the turn, unless
-// turnTime has already ended it.
-func (s *stream) turn(ctx context.Context) (end func(), err error) {
-	beat := time.NewTicker(heartbeat)
-	defer beat.Stop()
-	for {
-		if err := s.out.flush(); err != nil { // at first, to show the client that the request was accepted
-			return nil, err
-		}
-		select {
-		case s.cache.streams.turns <- struct{}{}:
-			once := sync.OnceFunc(func() { <-s.cache.streams.turns })
-			timer := time.AfterFunc(turnTime, once)
-			return func() { timer.Stop(); once() }, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-beat.C:
-			s.out.text(": waiting\n\n")
-		}
-	}
-}
-
 // current says which table the stream has brought the client to, and how fresh that table is, unless only the time of the read
 // has changed since it last said so.
 func (s *stream) current(x *exchange) {
-	st := s.cache.state.Load() // the time of the last read advances without a new version
-	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len(), SourceRead: st.sourceRead(), State: st.name()}
+	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {
 		f.State = wire.StateUnknown
 	}
@@ -256,7 +206,6 @@ func (s *stream) handOver(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-time.After(spread(s.cache.streams.handOver)):
-	case <-s.cache.streams.ending.Done():
 	}
 	s.out.event(wire.EventReconnect, nil, wire.FormatReconnect(spread(time.Second)))
 	return s.out.flush()

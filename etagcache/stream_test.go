@@ -444,35 +444,6 @@ func TestStreamsAreLimited(t *testing.T) {
 	})
 }
 
-// TestAReaderThatTakesNothingKeepsItsTurnForASecond: eight full tables are sent at a time, and a waiting client is told so at once. A
-// reader that reads nothing loses its turn but not its stream.
-func TestAReaderThatTakesNothingKeepsItsTurnForASecond(t *testing.T) {
-	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
-		poll(c, manyRoutes(t, 0, 1), 1, time.Now())
-		var deaf *listener
-		for range 8 {
-			deaf = listen(t, ctx, tr, watchURL, "", "")
-		}
-		synctest.Wait()
-		began := time.Now()
-		second := listen(t, ctx, tr, watchURL, "", "")
-		if took := time.Since(began); took != 0 {
-			t.Errorf("the status came after %v", took)
-		}
-		if e, _ := second.readEvent(); e.name != "retry" {
-			t.Errorf("the first event is %+v, want retry", e)
-		}
-		second.next("current")
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("the table came after %v, want the time of a turn", took)
-		}
-		deaf.next("current") // its stream continues
-		if second.held.Digest() != deaf.held.Digest() {
-			t.Error("the second client has another table")
-		}
-	})
-}
-
 func TestDrainedStreamsComeBackElsewhere(t *testing.T) {
 	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
 		poll(c, manyRoutes(t, 0, 1), 1, time.Now())

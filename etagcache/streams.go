@@ -2,7 +2,6 @@ package etagcache
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -10,37 +9,23 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// maxTableSends is how many streams may be sent a full table at the same time; the others wait for their turn.
-const maxTableSends = 8
-
 // streams holds all open streams.
 type streams struct {
-	max   int           // set by New, read only
-	turns chan struct{} // full, while as many full tables are being sent as may be
+	max int // set by New, read only
 
 	mu       sync.Mutex
 	open     map[*stream]struct{}
-	handOver time.Duration  // the time over which the streams end
-	running  sync.WaitGroup // of the open streams; no stream is added once draining is done
-
-	// The streams must end when draining is done, and at once when ending is done.
-	draining, ending context.Context
-	drain, hurry     context.CancelFunc
-}
-
-func (s *streams) init(limit int) {
-	s.max = limit
-	s.turns = make(chan struct{}, maxTableSends)
-	s.open = make(map[*stream]struct{})
-	s.draining, s.drain = context.WithCancel(context.Background())
-	s.ending, s.hurry = context.WithCancel(context.Background())
+	running  sync.WaitGroup // of the open streams; no stream is added once drained
+	drained  bool           // the streams must end
+	draining chan struct{}  // closed then
+	handOver time.Duration  // over which they end; set before
 }
 
 // add registers a stream. It returns false when the limit is reached or the server is shutting down.
 func (s *streams) add(one *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining.Err() != nil || len(s.open) >= s.max {
+	if s.drained || len(s.open) >= s.max {
 		return false
 	}
 	s.open[one] = struct{}{}
@@ -70,25 +55,14 @@ type StreamStatus struct {
 	Compressed bool         `json:"compressed"`
 }
 
-// spread returns the time over which the streams are woken.
-func (s *streams) spread() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min(time.Duration(len(s.open)-1)*wakeSpread, maxWakeSpread)
-}
-
-// DrainStreams ends all streams, spread over the window, each with an event that asks its client to reconnect to any server. It
-// accepts no new streams from now on, and returns when all have ended. A window of zero ends them at once, including those to
-// which another call gives more time.
+// DrainStreams ends all streams, spread over the window of the first call, each with an event that asks its client to reconnect to any
+// server. It accepts no new streams from now on, and returns when all have ended.
 func (c *Cache) DrainStreams(window time.Duration) {
 	s := &c.streams
 	s.mu.Lock()
-	if s.draining.Err() == nil {
-		s.handOver = window
-		s.drain()
-	}
-	if window == 0 {
-		s.hurry()
+	if !s.drained {
+		s.drained, s.handOver = true, window
+		close(s.draining)
 	}
 	s.mu.Unlock()
 	s.running.Wait()

@@ -90,46 +90,26 @@ func TestAStreamKeepsNoMemoryForATableThatItWasSent(t *testing.T) {
 	}
 }
 
-// A change is sent to each stream a little later than to the previous one. A single stream gets it at once.
-func TestHowLongAChangeMayTakeToReachAll(t *testing.T) {
-	c := cacheOfStreams(t, 10_000)
-	for n := 1; n <= 10_000; n++ {
-		c.streams.add(streamOf(c, "10.0.0.1:1", time.Time{}))
-		want := min(time.Duration(n-1)*wakeSpread, maxWakeSpread)
-		if got := c.streams.spread(); got != want {
-			t.Fatalf("%d streams: %v, want %v", n, got, want)
-		}
-	}
-}
-
-// The first call sets the window, and another call can only end it at once; each call returns when all streams have ended.
-func TestADrainIsHurriedByOneWithoutTime(t *testing.T) {
+// The first call sets the window; each call returns when all streams have ended.
+func TestADrainWaitsForAllStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cacheOfStreams(t, 2)
 		one := streamOf(c, "10.0.0.1:1", time.Time{})
 		c.streams.add(one)
-		returned := make(chan string, 4)
-		drain := func(name string, window time.Duration) {
-			go func() { c.DrainStreams(window); returned <- name }()
+		returned := make(chan bool, 2)
+		for _, window := range []time.Duration{time.Minute, 0} {
+			go func() { c.DrainStreams(window); returned <- true }()
 			synctest.Wait()
 		}
-		drain("first", time.Minute)
-		drain("second", time.Hour)
-		if c.streams.draining.Err() == nil || c.streams.ending.Err() != nil || c.streams.handOver != time.Minute {
-			t.Errorf("draining %v, ending %v, want the window of the first call", c.streams.draining.Err(), c.streams.ending.Err())
+		c.streams.mu.Lock()
+		if !c.streams.drained || c.streams.handOver != time.Minute || len(returned) > 0 {
+			t.Errorf("window %v, %d calls returned", c.streams.handOver, len(returned))
 		}
-		drain("third", 0)
-		drain("fourth", 0)
-		if c.streams.ending.Err() == nil {
-			t.Error("the streams are not told to end at once")
-		}
-		if len(returned) > 0 {
-			t.Errorf("the %s call returned before the stream had ended", <-returned)
-		}
+		c.streams.mu.Unlock()
 		c.streams.remove(one)
 		synctest.Wait()
-		if len(returned) != 4 {
-			t.Errorf("%d of 4 calls returned when the stream had ended", len(returned))
+		if len(returned) != 2 {
+			t.Errorf("%d of 2 calls returned when the stream had ended", len(returned))
 		}
 	})
 }

@@ -30,20 +30,11 @@ func (c *Cache) newVariant(t *table.Table) *variant {
 	return va
 }
 
-// lower replaces the revision, if it is higher than the given one.
-func (va *variant) lower(revision uint64) {
-	va.revise(func(old uint64) uint64 { return min(old, revision) })
-}
-
 // raise replaces the revision, if it is lower than the given one, and returns the resulting one.
 func (va *variant) raise(revision uint64) uint64 {
-	return va.revise(func(old uint64) uint64 { return max(old, revision) })
-}
-
-func (va *variant) revise(revised func(old uint64) uint64) uint64 {
 	for {
 		old := va.revision.Load()
-		if next := revised(old); va.revision.CompareAndSwap(old, next) {
+		if next := max(old, revision); va.revision.CompareAndSwap(old, next) {
 			return next
 		}
 	}
@@ -52,54 +43,41 @@ func (va *variant) revise(revised func(old uint64) uint64) uint64 {
 // body returns the variant in an encoding. The first call for an encoding encodes the blocks that lack it.
 func (va *variant) body(e encoding) *body { return va.bodies[e]() }
 
-// mostSaved is the largest possible ratio of a text to its gzip body: deflate codes at most 258 bytes in two bits (RFC 1951 §3.2.5).
-const mostSaved = 1032
-
-// exceeds reports whether n bytes are more than the smallest body. It makes the compressed ones only if a gzip body could be smaller.
-func (va *variant) exceeds(n int) bool {
-	return n > va.table.Bytes()/mostSaved && int64(n) > min(va.body(gzipped).size, va.body(zstandard).size)
-}
-
-// delta leads from one table to the table of a variant. It is encoded on first demand, and shared by all clients.
-type delta struct {
-	json      []byte
-	encodings [encodings]func() []byte
-}
+// delta leads from one table to the table of a variant, in all encodings. It is encoded on first demand, and shared by all clients.
+type delta [encodings]func() []byte
 
 // deltaFrom returns the delta from the named base to this zone's table. It returns nil if there is none, or if it would be larger
-// in the encoding than the compressed table. It is built once for all clients.
-func (x *exchange) deltaFrom(base table.Digest, e encoding) *delta {
+// than the table. It is built once for all clients.
+func (x *exchange) deltaFrom(base table.Digest) *delta {
 	ids, ok := x.cache.history.since(base, x.zone, x.state.version.readings.order)
 	if !ok {
 		return nil
 	}
 	get, _ := x.variant.deltas.LoadOrStore(base, sync.OnceValue(func() *delta { return x.variant.deltaOf(base, ids) }))
-	d := get.(func() *delta)()
-	if d == nil || x.variant.exceeds(len(d.encodings[e]())) {
-		return nil
-	}
-	return d
+	return get.(func() *delta)()
 }
 
 // deltaOf makes the delta that leads from the base to the variant, if only the routes with the ids may differ.
 func (va *variant) deltaOf(base table.Digest, ids []string) *delta {
 	wire := table.Delta{Base: base, Target: va.table.Digest(), Revision: va.table.Revision(), Count: va.table.Len()}
-	routes := va.table.Routes().Lookup()
+	routes, size := va.table.Routes().Lookup(), 0
 	for _, id := range ids {
-		if r := routes.Get(id); r != nil {
+		if r := routes.Get(id); r == nil {
+			wire.Deletes = append(wire.Deletes, id)
+		} else if size += len(r.Text); size <= table.MaxDelta {
 			wire.Upserts = append(wire.Upserts, r.Text)
 		} else {
-			wire.Deletes = append(wire.Deletes, id)
+			return nil
 		}
 	}
 	json, err := wire.AppendJSON(nil)
-	if err != nil {
+	if err != nil || len(json) > va.table.Bytes() {
 		return nil // it is too large, or a text is not UTF-8
 	}
 	va.cache.cfg.Metrics.DeltasMade.Inc()
-	d := &delta{json: json}
+	d := new(delta)
 	for e := range encodings {
-		d.encodings[e] = sync.OnceValue(func() []byte { return va.cache.encodeOnce(json, e) })
+		d[e] = sync.OnceValue(func() []byte { return va.cache.encodeOnce(json, e) })
 	}
 	return d
 }

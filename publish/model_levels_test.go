@@ -358,7 +358,7 @@ func (m *model) looksAtFile(l *level) {
 		}
 		return
 	}
-	t, _, err := table.ParseFile(text)
+	t, _, err := table.ReadFile(bytes.NewReader(text))
 	if err != nil {
 		m.violates("File", "the last-known-good file of the %s does not parse: %v", l.name, err)
 		return

@@ -1,6 +1,7 @@
 package publish_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -246,7 +247,7 @@ func (m *model) onDisk(l *level, how int) *seen {
 	if err != nil || how > 0 {
 		return nil
 	}
-	t, _, err := table.ParseFile(text)
+	t, _, err := table.ReadFile(bytes.NewReader(text))
 	if err != nil {
 		m.violates("File", "the last-known-good file of the %s: %v", l.name, err)
 		return nil

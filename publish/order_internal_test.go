@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -91,7 +92,7 @@ func TestDiskThatHangsDelaysNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, _, err := table.ParseFile(data)
+		got, _, err := table.ReadFile(bytes.NewReader(data))
 		if err != nil || got.Digest() != last.Digest() {
 			t.Errorf("the file has %v (%v)", got, err)
 		}

@@ -33,27 +33,25 @@ type Block struct {
 	hosts  []string // the distinct Hosts of the routes
 	first  string   // id of the first route
 	bytes  int      // length of the text
-	starts bool     // its first route always begins a block
 
 	memos sync.Map // key to func() any
 }
 
 // line is what a block has of a route in addition to the text.
 type line struct {
-	end     int // in the text
-	backend int32
-	hosts   int32 // index in hosts
+	end   int // in the text
+	hosts int // index in hosts
 }
 
 // newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
 func newBlock(routes []*Route) *Block {
-	b := &Block{lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID), starts: startsBlock(routes[0].ID)}
+	b := &Block{lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID)}
 	b.bytes = len(routes) - 1
 	for _, r := range routes {
 		b.bytes += len(r.Text)
 	}
 	text := make([]byte, 0, b.bytes)
-	hosts := make(map[string]int32)
+	hosts := make(map[string]int)
 	for i, r := range routes {
 		if i > 0 {
 			text = append(text, '\n')
@@ -61,11 +59,11 @@ func newBlock(routes []*Route) *Block {
 		text = append(text, r.Text...)
 		at, known := hosts[r.Hosts]
 		if !known {
-			at = int32(len(b.hosts))
+			at = len(b.hosts)
 			hosts[r.Hosts] = at
 			b.hosts = append(b.hosts, strings.Clone(r.Hosts))
 		}
-		b.lines[i] = line{end: len(text), backend: r.Backend, hosts: at}
+		b.lines[i] = line{len(text), at}
 	}
 	packed := make([]byte, s2.MaxEncodedLen(min(len(text), pieceSize)))
 	for piece := range slices.Chunk(text, pieceSize) {
@@ -92,7 +90,7 @@ func (b *Block) ofHosts(keep func(hosts string) bool) []*Route {
 	for _, l := range b.lines {
 		if kept[l.hosts] {
 			own := string(text[begin:l.end]) // a copy, so that a route that is kept keeps no block
-			routes = append(routes, &Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts], Backend: l.backend})
+			routes = append(routes, &Route{ID: own[:strings.IndexByte(own, ':')], Text: own, Hosts: b.hosts[l.hosts]})
 		}
 		begin = l.end + 1 // without the newline
 	}
@@ -129,16 +127,6 @@ func (b *Block) AppendText(dst []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// writeTo writes the text in pieces of the buffer's length.
-func (b *Block) writeTo(w io.Writer, buffer []byte) (written int64, err error) {
-	for written < int64(b.bytes) && err == nil {
-		n, _ := b.ReadAt(buffer, written)
-		n, err = w.Write(buffer[:n])
-		written += int64(n)
-	}
-	return written, err
-}
-
 // Memo returns what the first call with the key has made, and keeps it as long as the block: for values that depend on nothing else
 // than the routes. As with a context, keys are of a type of the caller.
 func (b *Block) Memo(key any, make func() any) any {
@@ -167,7 +155,7 @@ func (b *builder) add(r *Route) {
 // take adds the routes of a block of another list: the block itself, if these routes become one here, too.
 func (b *builder) take(block *Block) {
 	b.cut(block.first)
-	if last := len(b.blocks) - 1; len(b.routes) == 0 && (last < 0 || block.starts || b.blocks[last].Len() == maxBlock) {
+	if last := len(b.blocks) - 1; len(b.routes) == 0 && (last < 0 || startsBlock(block.first) || b.blocks[last].Len() == maxBlock) {
 		b.blocks = append(b.blocks, block)
 		return
 	}

@@ -89,7 +89,7 @@ func TestADocumentThatTurnsOutNotToBeSortedIsWhole(t *testing.T) {
 	for name, text := range map[string]string{
 		"newline at the end": text + "\n",
 		"an earlier id":      text + "\na: * -> <shunt>;",
-		"other spelling":     text + "\nz:\n  * -> <shunt>;",
+		"other spelling":     text + "\nz:*-><shunt>;",
 	} {
 		want, err := parsed(text)
 		if err != nil {

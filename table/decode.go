@@ -15,71 +15,76 @@ import (
 var ErrTooLarge = errors.New("table is too large")
 
 const (
-	// routeCharge is how many bytes a route counts against a limit in addition to its text: about what it takes in memory. The
-	// first freeRoutes count only as their text.
-	routeCharge = 96
-	freeRoutes  = 10_000
-	// definitionShare is the divisor of the limit for one definition, which is parsed as a whole and then takes many times its
-	// length.
-	definitionShare = 64
-	leastDefinition = 1 << 20
-	mostDefinition  = 4 << 20
-	// decodePiece is how much of the input is processed at once.
-	decodePiece = 64 << 10
-	// maxKnownID limits the search for the end of an id.
-	maxKnownID = 4096
+	// batchSize is how many routes a decoder collects before it packs them.
+	batchSize = 4096
+	// namedLeftOut is how many parts [Decoder.LeftOut] describes.
+	namedLeftOut = 10
 )
 
-// Decoder builds a table from an eskip document while the document arrives, so that the whole text is never in
-// memory. [Decoder.Write] accepts pieces of any size, and parses each definition when its end has arrived. It is not safe for
-// concurrent use.
+// Decoder builds a table from an eskip document while the document arrives, so that the whole text is never in memory.
+// [Decoder.Write] accepts pieces of any size. A route begins at the beginning of a line, with its id, and goes on until the next such
+// line; it may have [MaxRoute] bytes. Each is parsed alone. A Decoder is not safe for concurrent use.
 //
-// A definition that is a line of a canonical text ("id: expression;") keeps its text, whatever the spelling of the expression; every
-// other definition is printed again. So a canonical document keeps its bytes and its digest. This holds for everything that a route
+// A line of a canonical text ("id: expression;") keeps its text, whatever the spelling of the expression; every other route is printed
+// again. So a canonical document keeps its bytes and its digest. This holds for everything that a route
 // server sends and WriteFile writes: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as
 // Host(/^(a)$/).
 type Decoder struct {
 	limit int64
 	base  *Table  // may be nil
-	known *Lookup // in base, whose routes need no parsing where the text is the same; nil without a base
+	known *Lookup // in base, whose routes need no parsing where the text is the same; nil without a base, and once ids are not sorted
 
-	read    int64  // bytes of text
-	charged int64  // against the limit
-	buf     []byte // the received part of the current definition and what follows it
-	wait    int    // length of buf from which on to look for the end of the definition
-	reader  eskip.Reader
-
-	sorted bool    // so far
-	built  builder // all routes, until one is not in order: then routes continues it
-	routes []*Route
+	read   int64  // bytes of text
+	part   []byte // the lines of the current route that have arrived, and the beginning of a line
+	line   int    // where that line begins in part
 	last   string // id of the last route
-	count  int    // of routes
+	reader eskip.Reader
+	batch  []*Route // behind list
+	size   int      // of a batch
+	list   List
 
-	leaving *leaving // nil if an error in one definition is one of the document
-	err     error    // why there will be no table; the remaining input is only counted
+	lenient   bool // leave out parts with errors
+	leftOut   int
+	firstLeft []LeftOut
+	err       error // why there will be no table; the remaining input is only counted
 }
 
-// NewDecoder returns a decoder for a document of at most limit bytes. A route counts as its text plus 96 bytes, the first ten
-// thousand only as their text. base is a table that the document probably resembles; it may be nil.
+// LeftOut is a part of a document that is no route of its table.
+type LeftOut struct {
+	ID  string // empty if the part does not begin with an id
+	Err error  // why
+}
+
+// NewDecoder returns a decoder for a document of at most limit bytes. base is a table that the document probably resembles; it may be
+// nil.
 func NewDecoder(base *Table, limit int64) *Decoder {
-	d := &Decoder{limit: limit, base: base, sorted: true}
+	d := &Decoder{limit: limit, base: base, size: batchSize}
 	if base != nil {
 		d.known = base.list.Lookup()
 	}
 	return d
 }
 
-// Parse returns the routes of an eskip document in the order of the document: those of a [Decoder]. The error is the one of the
+// LeaveOut makes the decoder leave out parts that no table of this package can have, instead of refusing the document: those
+// that do not parse, have no id, or are too long. Of several routes with one id the last one counts, as in a proxy. A document from
+// which more is left out than is kept is still refused, with the first error. Call it before the first Write.
+func (d *Decoder) LeaveOut() { d.lenient = true }
+
+// LeftOut returns how many parts of the document were left out, and describes the first ones. It is complete after [Decoder.Table].
+func (d *Decoder) LeftOut() (count int, first []LeftOut) { return d.leftOut, d.firstLeft }
+
+// Parse returns the routes of a document in the order of the document, as a [Decoder] reads them. The error is the one of the
 // parser, or about an id; New detects duplicate ids.
 func Parse(text string) ([]Route, error) {
 	d := NewDecoder(nil, math.MaxInt64)
+	d.size = math.MaxInt
 	_, _ = d.Write([]byte(text)) // end reports its error
 	if err := d.end(); err != nil {
 		return nil, err
 	}
-	var routes []Route
-	for _, r := range d.all() {
-		routes = append(routes, *r)
+	routes := make([]Route, len(d.batch))
+	for i, r := range d.batch {
+		routes[i] = *r
 	}
 	return routes, nil
 }
@@ -90,13 +95,12 @@ func (d *Decoder) Write(p []byte) (int, error) {
 	if d.read += int64(len(p)); d.read > d.limit {
 		d.fail(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, d.limit))
 	}
-	for piece := range slices.Chunk(p, decodePiece) {
-		if d.err != nil {
-			break
-		}
-		d.buf = append(d.buf, piece...)
-		if err := d.definitions(false); err != nil {
-			d.fail(err)
+	for rest, ended := p, true; ended && d.err == nil; {
+		var piece []byte
+		piece, rest, ended = bytes.Cut(rest, []byte{'\n'})
+		d.part = append(d.part, piece[:min(len(piece), MaxRoute+1-(len(d.part)-d.line))]...)
+		if ended {
+			d.endLine()
 		}
 	}
 	if errors.Is(d.err, ErrTooLarge) {
@@ -105,112 +109,121 @@ func (d *Decoder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fail drops everything: there will be no table. An error about the size replaces an earlier one.
+// fail drops everything: there will be no table. An error about the size of the document replaces an earlier one.
 func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.buf, d.built, d.routes, d.base, d.known = nil, builder{}, nil, nil, nil
+	d.part, d.batch, d.list, d.base, d.known = nil, nil, List{}, nil, nil
 }
 
-// definitions takes the complete definitions out of buf; all of it at the end of the document.
-func (d *Decoder) definitions(end bool) error {
-	rest := d.buf
-	for {
-		rest = bytes.TrimLeft(d.skipped(rest), "\n")
-		n, err := d.definition(rest, end)
-		if err != nil {
-			return err
+// endLine adds the current line to the current route, or ends that and begins the next one.
+func (d *Decoder) endLine() {
+	if leadingID(d.part[d.line:]) != "" {
+		if d.endPart(d.part[:d.line]); d.err != nil {
+			return
 		}
-		if n == 0 {
-			d.buf = d.buf[:copy(d.buf, rest)]
-			return nil
-		}
-		rest, d.wait = rest[n:], 0
+		d.part = d.part[:copy(d.part, d.part[d.line:])]
 	}
+	d.part = append(d.part[:min(len(d.part), MaxRoute+1)], '\n')
+	d.line = len(d.part)
 }
 
-// definition adds the route of the definition that rest begins with, or leaves it out. It returns the length of what it has used, 0 if
-// the end of the definition has not arrived. The last definition of a document may lack a semicolon, or be nothing but comments.
-func (d *Decoder) definition(rest []byte, last bool) (int, error) {
-	if r := d.knownRoute(rest); r != nil {
-		return len(r.Text), d.add(r)
+// endPart adds the route of a part of the document, usually a line, or leaves it out. An error behind the first line costs only what is
+// behind it.
+func (d *Decoder) endPart(part []byte) {
+	part = bytes.TrimRight(part, "\n")
+	routes, err := d.parse(part)
+	if first, _, more := bytes.Cut(part, []byte{'\n'}); err != nil && more {
+		if one, wrong := d.parse(first); wrong == nil && len(one) > 0 {
+			d.leaveOut("", err)
+			routes, err = one, nil
+		}
 	}
-	most := min(max(d.limit/definitionShare, leastDefinition), mostDefinition)
-	long := int64(len(rest)) > most
-	end := -1
-	if long || last || len(rest) >= d.wait {
-		end, _, _ = scan(rest)
-	}
-	switch {
-	case end >= 0:
-	case long:
-		return d.leaveOut(rest, len(rest), fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, most))
-	case last:
-		end = len(rest)
-	default:
-		d.wait = 2 * len(rest) // so that a long definition in short pieces is not scanned for each of them
-		return 0, nil
-	}
-	routes, err := parseDefinition(&d.reader, string(rest[:end]))
 	if err != nil {
-		return d.leaveOut(rest, end, err)
+		d.leaveOut(leadingID(part), err)
 	}
-	for _, r := range routes {
-		if err := d.add(r); err != nil {
-			return 0, err
+	if d.batch = append(d.batch, routes...); len(d.batch) >= d.size {
+		d.pack()
+	}
+}
+
+// parse returns the routes of a part: usually one, none of a blank line.
+func (d *Decoder) parse(part []byte) ([]*Route, error) {
+	if len(part) > MaxRoute {
+		return nil, fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, MaxRoute)
+	}
+	if d.known != nil {
+		id := leadingID(part)
+		if id < d.last {
+			d.known = nil // without order, each look could unpack a block
+		} else if r := d.known.Get(id); r != nil && r.Text == string(part) {
+			d.last = r.ID
+			return []*Route{r}, nil
+		}
+		d.last = id
+	}
+	return parsePart(&d.reader, string(part))
+}
+
+// leadingID returns the id of the route that a line begins with, or "".
+func leadingID(line []byte) string {
+	id, _, found := bytes.Cut(line, []byte{':'})
+	if !found || !isSymbol(string(id)) {
+		return ""
+	}
+	return string(id)
+}
+
+// leaveOut records a part of the document that is no route of the table.
+func (d *Decoder) leaveOut(id string, err error) {
+	if !d.lenient {
+		d.fail(err)
+		return
+	}
+	if d.leftOut++; len(d.firstLeft) < namedLeftOut {
+		d.firstLeft = append(d.firstLeft, LeftOut{id, err})
+	}
+}
+
+// pack moves the routes of the batch to the list. The last route with an id counts.
+func (d *Decoder) pack() {
+	slices.SortStableFunc(d.batch, byID)
+	packed, upserts := d.list.Lookup(), d.batch[:0]
+	for i, r := range d.batch {
+		again := i+1 < len(d.batch) && d.batch[i+1].ID == r.ID
+		if again || packed.Get(r.ID) != nil {
+			d.leaveOut(r.ID, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID))
+		}
+		if !again {
+			upserts = append(upserts, r)
 		}
 	}
-	return end, nil
-}
-
-// knownRoute returns the route of base that b begins with, or nil if there is none or if that is not clear yet.
-func (d *Decoder) knownRoute(b []byte) *Route {
-	if d.known == nil || !d.sorted { // without order, each look could unpack a block
-		return nil
+	if d.err != nil {
+		return
 	}
-	end := bytes.IndexByte(b[:min(len(b), maxKnownID)], ':')
-	if end < 0 {
-		return nil
+	list, err := d.list.With(upserts, nil)
+	if err != nil {
+		d.fail(err)
+		return
 	}
-	if r := d.known.Get(string(b[:end])); r != nil && bytes.HasPrefix(b, []byte(r.Text)) {
-		return r
-	}
-	return nil
-}
-
-// add adds a route.
-func (d *Decoder) add(r *Route) error {
-	d.sorted = d.sorted && (d.count == 0 || r.ID > d.last)
-	charge := int64(len(r.Text) + 1)
-	if d.count++; d.count > freeRoutes {
-		charge += routeCharge
-	}
-	if d.charged += charge; d.charged-1 > d.limit { // there is one newline less than routes
-		return fmt.Errorf("all routes together: %w: %d routes come to more than %d bytes, with %d for each beside its text", ErrTooLarge,
-			d.count, d.limit, routeCharge)
-	}
-	d.last = r.ID
-	if d.sorted {
-		d.built.add(r)
-	} else {
-		d.routes = append(d.routes, r)
-	}
-	return nil
+	clear(d.batch)
+	d.list, d.batch = list, d.batch[:0]
 }
 
 // Table returns the table of the document, which must be complete, with the arguments of [New]. The table shares common parts
-// with base. The error comes from the parser or New, or is ErrTooLarge.
+// with base. The error comes from the parser or New, or is ErrTooLarge. Call it once.
 func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
-	if err := d.end(); err != nil {
-		return nil, err
+	if d.end() == nil {
+		d.pack()
 	}
-	list, err := d.list()
-	if err != nil {
-		d.fail(err)
-		return nil, err
+	if d.err == nil && d.list.Len() < d.leftOut {
+		d.fail(d.firstLeft[0].Err) // the document is something else
 	}
-	base := d.base
+	if d.err != nil {
+		return nil, d.err
+	}
+	list, base := d.list, d.base
 	if base != nil {
 		list.share(base.list)
 	}
@@ -221,26 +234,10 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 // end parses what is left of the document.
 func (d *Decoder) end() error {
 	if d.err == nil {
-		if err := d.definitions(true); err != nil {
-			d.fail(err)
-		}
+		d.endLine()
+	}
+	if d.err == nil {
+		d.endPart(d.part)
 	}
 	return d.err
-}
-
-// list returns the list of the routes.
-func (d *Decoder) list() (List, error) {
-	if d.sorted {
-		return d.built.list(), d.leaving.enough(d.count)
-	}
-	all, err := d.leaving.lastOfEach(d.all())
-	if err != nil {
-		return List{}, err
-	}
-	return NewList(all)
-}
-
-// all returns the routes in the order of the document.
-func (d *Decoder) all() []*Route {
-	return append(slices.Collect(d.built.list().All()), d.routes...)
 }

@@ -22,9 +22,9 @@ var (
 	ErrDelta = errors.New("delta does not lead to its target")
 )
 
-// maxDelta limits the wire form of a delta, which is in memory as a whole while it is read, several times over. Beyond it, the full
+// MaxDelta limits the wire form of a delta, which is in memory as a whole while it is read, several times over. Beyond it, the full
 // table is the better choice: it is read piece by piece.
-const maxDelta = 4 << 20
+const MaxDelta = 4 << 20
 
 // Delta leads from one table to another. Its wire form, which docs/protocol.md specifies, is JSON:
 //
@@ -60,7 +60,7 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	if err := enc.Encode(wire); err != nil {
 		return nil, fmt.Errorf("encode delta: %w", err)
 	}
-	if b.Len()-len(dst) > maxDelta {
+	if b.Len()-len(dst) > MaxDelta {
 		return nil, fmt.Errorf("%w: a delta of %d bytes", ErrTooLarge, b.Len()-len(dst))
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
@@ -69,7 +69,7 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 // ReadDelta reads the wire form to its end, and ignores unknown fields. The input may have at most limit bytes, and at most 4 MiB;
 // beyond that the error is ErrTooLarge. ReadDelta does not check whether the delta leads to its target: see [Table.Apply].
 func ReadDelta(r io.Reader, limit int64) (*Delta, error) {
-	limit = min(limit, maxDelta)
+	limit = min(limit, MaxDelta)
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("delta: %w", err)
@@ -100,7 +100,7 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	upserts := make([]*Route, 0, len(d.Upserts))
 	var reader eskip.Reader
 	for _, line := range d.Upserts {
-		routes, err := parseDefinition(&reader, line)
+		routes, err := parsePart(&reader, line)
 		if err != nil {
 			return nil, fmt.Errorf("delta: %w", err)
 		}

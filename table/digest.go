@@ -61,12 +61,13 @@ func (c *content) hash() (d Digest) {
 	if n := len(states); n > 0 {
 		sum = cloned(states[n-1])
 	}
-	buffer := make([]byte, pieceSize)
+	var text []byte
 	for i := len(states); i < len(c.list.blocks); i++ {
 		if i > 0 {
-			sum.Write([]byte{'\n'}) // a hash does not fail
+			text = append(text[:0], '\n')
 		}
-		_, _ = c.list.blocks[i].writeTo(sum, buffer)
+		text = c.list.blocks[i].AppendText(text)
+		sum.Write(text) // a hash does not fail
 		states = append(states, cloned(sum))
 	}
 	c.states.Store(&states)

@@ -24,36 +24,10 @@ type List struct {
 }
 
 // NewList returns a list of routes given in any order. It copies what it needs of them. The error wraps
-// ErrDuplicateID, ErrInvalidID or ErrInvalidText and names the id.
-func NewList(routes []*Route) (List, error) {
-	if !slices.IsSortedFunc(routes, byID) {
-		routes = slices.Clone(routes)
-		slices.SortFunc(routes, byID)
-	}
-	if err := checkAll(routes); err != nil {
-		return List{}, err
-	}
-	var b builder
-	for _, r := range routes {
-		b.add(r)
-	}
-	return b.list(), nil
-}
+// ErrDuplicateID or is the one of [Route.Check], and names the id.
+func NewList(routes []*Route) (List, error) { return List{}.With(routes, nil) }
 
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
-
-// checkAll checks routes before sorting.
-func checkAll(routes []*Route) error {
-	for i, r := range routes {
-		if err := check(r); err != nil {
-			return err
-		}
-		if i > 0 && r.ID == routes[i-1].ID {
-			return fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
-		}
-	}
-	return nil
-}
 
 func newList(blocks []*Block) List {
 	l := List{blocks: blocks, bytes: max(0, len(blocks)-1)}
@@ -148,8 +122,13 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 		return l, nil
 	}
 	upserts = slices.SortedFunc(slices.Values(upserts), byID)
-	if err := checkAll(upserts); err != nil {
-		return List{}, err
+	for i, r := range upserts {
+		if err := r.Check(); err != nil {
+			return List{}, err
+		}
+		if i > 0 && r.ID == upserts[i-1].ID {
+			return List{}, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
+		}
 	}
 	replaced := make(map[string]bool, len(upserts)+len(deletes))
 	for _, r := range upserts {

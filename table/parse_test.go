@@ -76,7 +76,7 @@ func TestParseKeepsTheSpellingOfACanonicalDocument(t *testing.T) {
 
 func TestRestoredFileIsTheTable(t *testing.T) {
 	want := newTable(t, generic("a"), generic("b"))
-	got, _, err := table.ParseFile(want.MarshalFile(table.FileMeta{Saved: saved}))
+	got, _, err := unmarshal(marshal(t, want, table.FileMeta{Saved: saved}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,20 +105,18 @@ func TestParsePrintsWhatIsNoLine(t *testing.T) {
 		b               = `b: * -> f("\n") -> <"http://b?zone=z">;`
 	)
 	for name, test := range map[string]struct{ text, a string }{
-		"several in a line":        {`a: Host("x") -> <shunt>; b: * -> f("\n") -> <"http://b?zone=z">;`, keptA},
+		"several in a line":        {`a: Host("x") -> <shunt>; b: * -> f("\n") -> <"http://b?zone=z">;`, printedA},
 		"in another order":         {"b: * -> f(\"\\n\") -> <\"http://b?zone=z\">;\na: Host(\"x\") -> <shunt>;", keptA},
 		"newline in a string":      {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\n\") -> <\"http://b?zone=z\">;", keptA},
 		"pretty":                   {"a: Host(\"x\")\n  -> <shunt>;\n\nb: *\n  -> f(\"\\n\")\n  -> <\"http://b?zone=z\">;", printedA},
-		"comment":                  {"// a;\na: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", printedA},
-		"comment in a line":        {"a: Host(\"x\") -> <shunt>; //;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", keptA},
+		"comment":                  {"// a;\na: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", keptA},
+		"comment in a line":        {"a: Host(\"x\") -> <shunt>; //;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", printedA},
 		"comment within":           {"a: Host(\"x\") -> <shunt> //;\n;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", printedA},
 		"newline at the end":       {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;\n", keptA},
 		"no semicolon":             {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">", keptA},
 		"no semicolon, other text": {b + "\na: Host(\"x\") -> <shunt>", printedA},
-		"empty definition":         {"a: Host(\"x\") -> <shunt>;\n;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", keptA},
+		"empty definition":         {"a: Host(\"x\") -> <shunt>;\n;\nb: * -> f(\"\\n\") -> <\"http://b?zone=z\">;", printedA},
 		"no space":                 {"a:Host(\"x\") -> <shunt>;\nb:* -> f(\"\\n\") -> <\"http://b?zone=z\">;", printedA},
-		"other form of a zone":     {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> <\"http://b?zone=%7A\">;", keptA},
-		"other backend":            {"a: Host(\"x\") -> <shunt>;\nb: * -> f(\"\\n\") -> < \"http://b?zone=z\" >;", keptA},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, want := string(parse(t, test.text).Text()), test.a+"\n"+b; got != want {
@@ -128,12 +126,10 @@ func TestParsePrintsWhatIsNoLine(t *testing.T) {
 	}
 }
 
-// The lines look like definitions but are not: the literal continues.
-func TestParseIsNotFooledByLinesInLiterals(t *testing.T) {
-	text := "a: Path(\"x;\nb: \") -> <shunt>; b: * -> <shunt>;"
-	want := "a: Path(\"x;\\nb: \") -> <shunt>;\nb: * -> <shunt>;"
-	if got := string(parse(t, text).Text()); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+// TestALineThatBeginsWithAnIDBeginsARoute: also in a literal, which then has no end.
+func TestALineThatBeginsWithAnIDBeginsARoute(t *testing.T) {
+	if routes, err := table.Parse("a: Path(\"x;\nb: \") -> <shunt>; b: * -> <shunt>;"); err == nil {
+		t.Errorf("got %v", routes)
 	}
 }
 
@@ -141,7 +137,6 @@ func TestParseIsNotFooledByLinesInLiterals(t *testing.T) {
 // the canonical text changes nothing.
 func FuzzParse(f *testing.F) {
 	f.Add(document)
-	f.Add("a: Path(\"x;\nb: \") -> <shunt>; b: * -> <shunt>;")
 	f.Add("a: Host(/[/;\"]\\/;/) && Path(`\\`;`) -> <loopback>;\nb: f(\"<\") -> <random, \"http://a?zone=z\">;")
 	f.Add("a: * -> <\"http://a?zone=z\"> //;\n;\nb: * -> <shunt>;")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -153,9 +148,13 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		parsed, err := eskip.Parse(text)
-		if err != nil {
-			t.Fatal(err)
+		var parsed []*eskip.Route
+		for _, part := range parts(text) {
+			one, err := eskip.Parse(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed = append(parsed, one...)
 		}
 		if printed, err := eskip.Parse(eskip.String(parsed...)); err != nil || !eskip.EqLists(printed, parsed) {
 			return // a route that does not survive printing, which compile omits
@@ -193,7 +192,7 @@ func FuzzCompiledTableComesBack(f *testing.F) {
 			}
 		}
 		want := newTable(t, routes...)
-		got, _, err := table.ParseFile(want.MarshalFile(table.FileMeta{}))
+		got, _, err := unmarshal(marshal(t, want, table.FileMeta{}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,9 +107,6 @@ func (t *Table) Equal(o *Table) bool {
 	if t == nil || o == nil {
 		return t == o
 	}
-	if t.content == o.content {
-		return true
-	}
 	if t.list.len != o.list.len || t.list.bytes != o.list.bytes {
 		return false
 	}
@@ -132,18 +129,16 @@ func (t *Table) Text() []byte {
 	return text.Bytes()
 }
 
-// WriteTo writes the canonical text to w in pieces of at most 32 KiB, and needs memory for one of them. It may be called concurrently.
+// WriteTo writes the canonical text to w block by block, and needs memory for one of them. It may be called concurrently.
 func (t *Table) WriteTo(w io.Writer) (n int64, err error) {
-	buffer := make([]byte, pieceSize)
-	for i, b := range t.list.blocks {
-		if i > 0 {
-			if _, err := w.Write([]byte{'\n'}); err != nil {
-				return n, err
-			}
-			n++
+	var text []byte
+	for _, b := range t.list.blocks {
+		if n > 0 {
+			text = append(text[:0], '\n')
 		}
-		m, err := b.writeTo(w, buffer)
-		if n += m; err != nil {
+		text = b.AppendText(text)
+		m, err := w.Write(text)
+		if n += int64(m); err != nil {
 			return n, err
 		}
 	}

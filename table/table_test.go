@@ -97,7 +97,6 @@ func TestNewRefusesWhatCouldNotBeParsed(t *testing.T) {
 		{"dash", []table.Route{route("a-b")}, table.ErrInvalidID, `"a-b"`},
 		{"other id in the text", []table.Route{{ID: "a", Text: "b: * -> <shunt>;"}}, table.ErrInvalidText, `"a"`},
 		{"no semicolon", []table.Route{{ID: "a", Text: "a: * -> <shunt>"}}, table.ErrInvalidText, `"a"`},
-		{"backend behind the end", []table.Route{{ID: "a", Text: "a: * -> <shunt>;", Backend: 99}}, table.ErrInvalidText, `"a"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := table.New(test.routes, 1, at)
@@ -184,40 +183,28 @@ b: Host("^(a[.]org[.]?(:[0-9]+)?)$") && Host(/[.](x|y)[.]org$/) -> <shunt>;
 c: Host(/^(a)|(b)$/) -> <shunt>;
 d: Host(/plain|[|]|\|/) -> <shunt>;
 e: * -> <shunt>;`)
-	want := []string{`(b)$`, `[.](x|y)[.]org$`, `[|]`, `\|`, `^(a)`, `a[.]org[.]?(:[0-9]+)?`, `b[.]org[.]?(:[0-9]+)?`, `plain`}
+	want := []string{`(b`, `[.](x|y)[.]org$`, `a)`, `a[.]org[.]?(:[0-9]+)?`, `b[.]org[.]?(:[0-9]+)?`, `plain|[|]|\|`}
 	if diff := cmp.Diff(want, tab.Hosts()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestNewRouteFindsTheBackend(t *testing.T) {
-	for _, test := range []struct {
-		text    string
-		backend string // "" if zones do not matter
-	}{
-		{`r: * -> <"http://a?zone=z">;`, `<"http://a?zone=z">;`},
-		{`r: Path("<") -> f("-> <") -> <random, "http://a", "http://b?zone=z">;`, `<random, "http://a", "http://b?zone=z">;`},
-		{`r: * -> <roundRobin, "http://a", "http://b">;`, ``},
-		{`r: * -> "http://a?zone=z";`, ``},
-		{`r: * -> <shunt>;`, ``},
-		{`r: * -> annotate("zalando.org/traffic-zone-aware", "false") -> <"http://a?zone=z">;`, ``},
-		{`r: * -> f() -> annotate("zalando.org/traffic-zone-aware", "true") -> <"http://a?zone=z">;`, `<"http://a?zone=z">;`},
-		{`r: * -> annotate("zalando.org/traffic-zone-aware", "false", "x") -> <"http://a?zone=z">;`, `<"http://a?zone=z">;`},
+func TestZonesOfARoute(t *testing.T) {
+	for _, test := range []struct{ text, zones string }{
+		{`r: * -> <"http://a?zone=z">;`, "z"},
+		{`r: * -> <"http://a?zone=%7A">;`, "z"},
+		{`r: Path("<") -> f("-> <", /"</) -> <random, "http://a", "http://b?zone=z", "http://c?zone=y">;`, "y z"},
+		{`r: * -> <roundRobin, "http://a", "http://b">;`, ""},
+		{`r: * -> "http://a?zone=z";`, ""},
+		{`r: * -> <shunt>;`, ""},
+		{`r: * -> annotate("zalando.org/traffic-zone-aware", "false") -> <"http://a?zone=z">;`, ""},
+		{`r: * -> f() -> annotate("zalando.org/traffic-zone-aware", "true") -> <"http://a?zone=z">;`, "z"},
+		{`r: * -> annotate("zalando.org/traffic-zone-aware", "false", "x") -> <"http://a?zone=z">;`, "z"},
+		{`r: * -> < "http://a?zone=z">;`, "z"},
+		{`r: * -> <"http://a?zone=z" >;`, ""},
 	} {
-		routes, err := table.Parse(test.text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := routes[0]
-		if r.ID != "r" || r.Text != test.text {
-			t.Errorf("got %q, %q; want %q", r.ID, r.Text, test.text)
-		}
-		got := ""
-		if r.Backend > 0 {
-			got = r.Text[r.Backend:]
-		}
-		if got != test.backend {
-			t.Errorf("%s: backend %q, want %q", test.text, got, test.backend)
+		if got := strings.Join(parse(t, test.text).Zones(), " "); got != test.zones {
+			t.Errorf("%s: zones %q, want %q", test.text, got, test.zones)
 		}
 	}
 }
@@ -285,11 +272,15 @@ func TestZoneTable(t *testing.T) {
 	three := eps("http://10.0.0.1:80?zone=z", "http://10.0.0.2:80?zone=y", "http://10.0.0.3:80?zone=z", "http://10.0.0.4:80", "http://10.0.0.5:80?zone=z")
 	two := eps("http://10.0.0.1:80?zone=z", "http://10.0.0.2:80?zone=y", "http://10.0.0.3:80?zone=z")
 	odd := eps("http://a/p?b=1&zone=z+1", "http://[fd00::1]:80?zone=z+1", "http://c?zone=%7A%2B1", "http://d?zone=z%201", "http://e", `http://f?x=\"`, `http://g?x=\\&y=1`)
-	tab := parse(t, `three: * -> <roundRobin, `+three+`>;
-bare: * -> <`+three+`>;
-two: * -> <roundRobin, `+two+`>;
-odd: * -> <`+odd+`>;
+	routes, err := eskip.Parse(`three: * -> <roundRobin, ` + three + `>;
+bare: * -> <` + three + `>;
+two: * -> <roundRobin, ` + two + `>;
+odd: * -> <` + odd + `>;
 plain: * -> "http://10.0.0.1?zone=only-here";`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab := parse(t, eskip.String(routes...))
 	if diff := cmp.Diff([]string{"y", "z", "z 1", "z+1"}, tab.Zones()); diff != "" {
 		t.Error(diff)
 	}

@@ -79,7 +79,7 @@ func (b *Block) zone(zone string) *Block {
 		differs := false
 		routes := b.Routes()
 		for _, r := range routes {
-			if text := zoneText(r, zone); text != r.Text {
+			if text := zoneText(r.Text, zone); text != r.Text {
 				r.Text, differs = text, true
 			}
 		}
@@ -94,7 +94,8 @@ func (b *Block) zone(zone string) *Block {
 func zonesOf(routes []*Route) []string {
 	distinct := make(map[string]struct{})
 	for _, r := range routes {
-		for _, ep := range endpoints(r) {
+		_, all := endpoints(r.Text)
+		for _, ep := range all {
 			if _, known := distinct[ep.zone]; !known && ep.zone != "" {
 				distinct[strings.Clone(ep.zone)] = struct{}{} // a clone, so that the route's text is not kept in memory
 			}
@@ -103,9 +104,9 @@ func zonesOf(routes []*Route) []string {
 	return slices.Sorted(maps.Keys(distinct))
 }
 
-// zoneText returns the route's text with only the endpoints of the zone, or the unchanged text if the rule does not apply.
-func zoneText(r *Route, zone string) string {
-	all := endpoints(r)
+// zoneText returns a route's text with only the endpoints of the zone, or the unchanged text if the rule does not apply.
+func zoneText(text, zone string) string {
+	head, all := endpoints(text)
 	var in []string
 	for _, ep := range all {
 		if ep.zone == zone {
@@ -113,12 +114,13 @@ func zoneText(r *Route, zone string) string {
 		}
 	}
 	if len(in) < minZoneEndpoints || len(in) == len(all) {
-		return r.Text
+		return text
 	}
-	// Keep everything before the first endpoint: the algorithm with its comma, if there is one.
-	head := r.Text[:int(r.Backend)+strings.IndexByte(r.Text[r.Backend:], '"')]
 	return head + strings.Join(in, ", ") + ">;"
 }
+
+// zoneOptOut is the filter that excludes a route from zone selection, with exactly these two arguments.
+const zoneOptOut = `-> annotate("zalando.org/traffic-zone-aware", "false")`
 
 // endpoint is one endpoint of a printed load-balanced backend.
 type endpoint struct {
@@ -126,25 +128,35 @@ type endpoint struct {
 	zone   string // decoded
 }
 
-// endpoints returns the endpoints of r's printed backend, <algorithm, "endpoint", …>. It returns none if no zone table of the route
-// may differ, or if the text at r.Backend does not have that form.
-func endpoints(r *Route) (eps []endpoint) {
-	rest := r.Text[r.Backend:]
-	if r.Backend == 0 || !strings.HasPrefix(rest, "<") {
-		return nil
+// endpoints returns the endpoints of a route's printed backend, <algorithm, "endpoint", …>, and the text before the first one. It
+// returns none if no zone table of the route may differ, or if the backend is not printed in that form.
+func endpoints(text string) (head string, all []endpoint) {
+	if !strings.Contains(text, "zone=") || strings.Contains(text, zoneOptOut) {
+		return "", nil
 	}
-	for {
-		open := strings.IndexByte(rest, '"')
-		if open < 0 {
-			return eps
+	begin := len(text)
+	for i := range outside(text) {
+		if text[i] == '<' { // only a backend begins with it
+			begin = i
 		}
-		end := closingQuote(rest, open+1, '"')
+	}
+	first := strings.IndexByte(text[begin:], '"')
+	if first < 0 {
+		return "", nil
+	}
+	head = text[:begin+first]
+	for rest := text[begin+first:]; strings.HasPrefix(rest, `"`); {
+		end := closingQuote(rest, 1, '"')
 		if end < 0 {
-			return eps
+			break
 		}
-		eps = append(eps, endpoint{quoted: rest[open : end+1], zone: zoneOf(rest[open+1 : end])})
-		rest = rest[end+1:]
+		all = append(all, endpoint{quoted: rest[:end+1], zone: zoneOf(rest[1:end])})
+		var more bool
+		if rest, more = strings.CutPrefix(rest[end+1:], ", "); !more && rest == ">;" {
+			return head, all
+		}
 	}
+	return "", nil
 }
 
 // zoneOf returns the zone of an endpoint as printed between its quotes.

@@ -189,7 +189,7 @@ func (f *flags) fetchFlags(p *config.Parser) {
 		"request, to the last byte of the answer.")
 	p.Flag(groupFetch, "max-table-bytes", size(&c.MaxBytes, 0), "Largest table to accept. 0 means four times the last table "+
 		"and at least 64 MiB, or 512 MiB before the first table, and at most a quarter of the memory limit (of the cgroup, or "+
-		"GOMEMLIMIT). A route counts as its text plus 96 bytes, the first 10,000 as their text alone.")
+		"GOMEMLIMIT).")
 	p.Flag(groupFetch, "proxy-metrics-url", text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL), "URL of the metrics "+
 		"of the proxy. Every ten seconds a few sums of them are reported to the route server in use, for /clients: requests, errors, "+
 		"routes, refused routes and the time when it applied a table. Empty turns that off; so does a proxy without metrics.")

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -205,9 +206,9 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		switch e.Name() {
-		case "control", "routes", "table.eskip", "table.eskip.state",
-			".routes.tmp", ".table.eskip.tmp", ".table.eskip.state.tmp":
+		switch name, random, temporary := strings.Cut(e.Name(), ".tmp"); {
+		case !temporary && slices.Contains([]string{"control", "routes", "table.eskip", "table.eskip.state"}, name):
+		case random != "" && slices.Contains([]string{".routes", ".table.eskip", ".table.eskip.state"}, name):
 		default:
 			t.Errorf("%s was left", e.Name())
 		}
@@ -239,7 +240,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 		"device":         func(path string) error { return os.Symlink("/dev/zero", path) },
 		"link to itself": func(path string) error { return os.Symlink(path, path) },
 		"20 GB": func(path string) error {
-			return errors.Join(os.WriteFile(path, []byte("// routesrv table, version 2\n"), 0o600), os.Truncate(path, 20<<30))
+			return errors.Join(os.WriteFile(path, []byte("// routesrv table, version 1\n"), 0o600), os.Truncate(path, 20<<30))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +270,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, _, err := table.ParseFile(data); err != nil || got.Digest() != tab.Digest() {
+			if got, _, err := table.ReadFile(bytes.NewReader(data)); err != nil || got.Digest() != tab.Digest() {
 				t.Errorf("the last-known-good file has %v (%v)", got, err)
 			}
 		})

@@ -130,7 +130,6 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 	if printed.Hosts != reread.Hosts { // with control characters, which readers have as escapes
 		printed.Hosts = strings.Clone(reread.Hosts)
 	}
-	printed.Backend = reread.Backend
 	return &printed, true
 }
 

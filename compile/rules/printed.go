@@ -16,8 +16,8 @@ import (
 // routes changes, and where several routes want an id.
 type printed []byte
 
-// pack returns the routes in packed form: for each the length of its text, the text, the length of its hosts, the hosts, and Backend. The
-// id is the beginning of the text.
+// pack returns the routes in packed form: for each the length of its text, the text, the length of its hosts, and the hosts. The id is the
+// beginning of the text.
 func pack(routes []table.Route) printed {
 	if len(routes) == 0 {
 		return nil
@@ -29,7 +29,6 @@ func pack(routes []table.Route) printed {
 		plain = append(plain, r.Text...)
 		plain = binary.AppendUvarint(plain, uint64(len(r.Hosts)))
 		plain = append(plain, r.Hosts...)
-		plain = binary.AppendUvarint(plain, uint64(r.Backend))
 	}
 	return bytes.Clone(s2.Encode(nil, plain)) // in no more memory than it needs
 }
@@ -44,21 +43,16 @@ func (p printed) unpack() []table.Route {
 		panic(fmt.Sprintf("compile: unpack what this process has packed: %v", err))
 	}
 	text := string(plain)
-	number := func() int {
-		n, size := binary.Uvarint(plain)
-		plain, text = plain[size:], text[size:]
-		return int(n)
-	}
 	part := func() string {
-		n := number()
-		s := text[:n]
-		plain, text = plain[n:], text[n:]
+		n, size := binary.Uvarint(plain)
+		end := size + int(n)
+		s := text[size:end]
+		plain, text = plain[end:], text[end:]
 		return s
 	}
 	var routes []table.Route
 	for len(plain) > 0 {
 		r := table.Route{Text: part(), Hosts: part()}
-		r.Backend = int32(number())
 		r.ID, _, _ = strings.Cut(r.Text, ":")
 		routes = append(routes, r)
 	}

@@ -53,7 +53,7 @@ func (p *Parser) Upstream(c *RouteServer) {
 	var limit int
 	g.own("max-table-bytes", number(&limit, 0, 0, math.MaxInt), "Largest table to accept from --upstream. 0 means four times "+
 		"the last table and at least 64 MiB, or 512 MiB before the first table, and at most a quarter of the memory limit (of "+
-		"the cgroup, or GOMEMLIMIT). A route counts as its text plus 96 bytes, the first 10,000 as their text alone.")
+		"the cgroup, or GOMEMLIMIT).")
 	g.own("upstream-ca-file", text(&u.CAFile, ""), "CAs of --upstream and --peers, PEM, instead of those of the system. Read "+
 		"again when the file changes.")
 	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to present to --upstream or --peers, PEM. Read again "+

@@ -104,29 +104,3 @@ func TestWriteFileIntoAMissingFolderFails(t *testing.T) {
 		t.Errorf("error %v, called %v; want fs.ErrNotExist before anything is written", err, called)
 	}
 }
-
-func TestSetAsideKeepsTheLastBadFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "table.eskip")
-	for _, text := range []string{"first", "second", "third"} {
-		if err := durable.WriteFile(path, content(text)); err != nil {
-			t.Fatal(err)
-		}
-		aside, err := durable.SetAside(path)
-		if err != nil || aside != path+".bad" {
-			t.Fatalf("set aside as %q (%v), want %q", aside, err, path+".bad")
-		}
-		if got := read(t, aside); got != text {
-			t.Errorf("%s has %q, want %q", aside, got, text)
-		}
-	}
-	if got := names(t, path); len(got) != 1 {
-		t.Errorf("files %q, want one", got)
-	}
-}
-
-func TestSetAsideOfNothingFails(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "table.eskip")
-	if aside, err := durable.SetAside(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %q, %v; want fs.ErrNotExist", aside, err)
-	}
-}

@@ -31,21 +31,18 @@ func (w *Writer) Request() {
 
 // run writes until nothing is left to write.
 func (w *Writer) run() {
-	for w.next() {
+	for {
+		w.mu.Lock()
+		if !w.again {
+			close(w.idle)
+			w.idle = nil
+			w.mu.Unlock()
+			return
+		}
+		w.again = false
+		w.mu.Unlock()
 		w.write()
 	}
-}
-
-// next reports whether to write again.
-func (w *Writer) next() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	again := w.again
-	if w.again = false; !again {
-		close(w.idle)
-		w.idle = nil
-	}
-	return again
 }
 
 // Writing reports whether something is being written.

@@ -33,7 +33,7 @@ func TestCountingAnswersLeavesTheWriterAsItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab, err := table.New([]table.Route{{ID: "a", Text: `a: Path("/` + strings.Repeat("x", 1<<20) + `") -> <shunt>;`}}, 1, time.Now())
+	tab, err := table.New([]table.Route{{ID: "a", Text: `a: Path("/` + strings.Repeat("x", 1<<19) + `") -> <shunt>;`}}, 1, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func readLastKnownGood(t *testing.T, dir string) (*table.Table, table.FileMeta) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab, meta, err := table.ParseFile(data)
+	tab, meta, err := table.ReadFile(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,11 @@ func TestLastKnownGoodFileThatCannotBeTrustedIsSetAsideAndSaid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return tab.MarshalFile(table.FileMeta{Saved: time.Now(), Origin: "manifests"})
+			var b bytes.Buffer
+			if err := tab.WriteFile(&b, table.FileMeta{Saved: time.Now(), Origin: "manifests"}); err != nil {
+				t.Fatal(err)
+			}
+			return b.Bytes()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +237,9 @@ func TestNothingInThePlaceOfTheStatePreventsAStart(t *testing.T) {
 		"3 GB": {func(dir string) error {
 			return errors.Join(os.WriteFile(file(dir), nil, 0o600), os.Truncate(file(dir), 3<<30))
 		}, true},
-		"half of a write": {func(dir string) error { return os.Mkdir(filepath.Join(dir, ".table.eskip.tmp"), 0o700) }, true},
+		"half of a write": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, ".table.eskip.tmp1"), []byte("half"), 0o600)
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

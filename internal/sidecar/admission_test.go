@@ -233,7 +233,7 @@ func TestWrongSupportTLSEndsTheStart(t *testing.T) {
 		"set --support-tls-cert and --support-tls-key":       {ClientCA: a.File(dir)},
 		"(--support-tls-cert, --support-tls-key)":            {Cert: cert + "x", Key: key},
 		"(--support-client-ca): the file has no certificate": {Cert: cert, Key: key, ClientCA: key},
-		"read authorities (--support-client-ca): stat /no/":  {Cert: cert, Key: key, ClientCA: "/no/where"},
+		"read authorities (--support-client-ca): open /no/":  {Cert: cert, Key: key, ClientCA: "/no/where"},
 	} {
 		c := sidecar.Config{Pod: "p", SupportTLS: cfg}
 		c.Fetch.URLs = []string{"http://127.0.0.1:1"}

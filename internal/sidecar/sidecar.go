@@ -215,7 +215,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	if s.cache, err = etagcache.New(etagcache.Config{
 		Logger: cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.conductor.recheck() }, Saw: s.proxy.Saw, ObserveSent: true,
+		Recheck: func() { s.conductor.recheck() }, Saw: s.proxy.Saw,
 	}); err != nil {
 		return nil, err
 	}

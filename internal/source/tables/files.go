@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -91,24 +92,16 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	t := &Table{Read: time.Now()}
-	if len(text) > 0 { // empty input is a table without routes, not a truncated copy
-		copied, _, err := table.ParseFile(text)
-		switch {
-		case err == nil:
-			t.Revision = copied.Revision()
-		case isCopy(err):
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+	switch copied, _, err := table.ReadFile(bytes.NewReader(text)); {
+	case err == nil:
+		t.Revision = copied.Revision()
+	case errors.Is(err, table.ErrDamaged): // a copy that must not be compared
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if t.Routes, err = parse(name, string(text)); err != nil {
 		return nil, err
 	}
 	return t, nil
-}
-
-// isCopy reports whether err describes a damaged copy of a table, which must not be compared.
-func isCopy(err error) bool {
-	return errors.Is(err, table.ErrTruncated) || errors.Is(err, table.ErrDigestMismatch) || errors.Is(err, table.ErrFileVersion)
 }
 
 // readAll reads to the end and fails if the input exceeds the limit.

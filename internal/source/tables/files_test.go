@@ -69,7 +69,7 @@ func TestCopyOfATableIsChecked(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	damaged := strings.Replace(b.String(), "/3", "/4", 1)
-	if _, err := load(t, reader(t, tables.Config{}), write(t, "table.eskip", damaged)); !errors.Is(err, table.ErrDigestMismatch) {
+	if _, err := load(t, reader(t, tables.Config{}), write(t, "table.eskip", damaged)); !errors.Is(err, table.ErrDamaged) {
 		t.Errorf("a damaged copy: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func TestKilledWritesLeaveNothingBehind(t *testing.T) {
 			}
 			temporary := 0
 			for _, f := range files {
-				if strings.HasSuffix(f.Name(), ".tmp") {
+				if strings.Contains(f.Name(), ".tmp") {
 					temporary++
 				}
 			}

@@ -128,8 +128,8 @@ func ofTheGuard() []Plant {
 			What: "services have lost all endpoints, their routes keep them, and no answer says so",
 			Edits: []Edit{{
 				File: "etagcache/state.go",
-				Old:  "\tcase st.held && st.backends:\n",
-				New:  "\tcase st.held && st.backends && planted.On(\"lost-backends-unsaid\"):\n\tcase st.held && st.backends:\n",
+				Old:  "\tcase st.read.Held && st.read.Backends:\n",
+				New:  "\tcase st.read.Held && st.read.Backends && planted.On(\"lost-backends-unsaid\"):\n\tcase st.read.Held && st.read.Backends:\n",
 			}},
 		},
 		{

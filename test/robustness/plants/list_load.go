@@ -11,9 +11,9 @@ func ofLoad() []Plant {
 			Edits: []Edit{
 				{
 					File: "etagcache/stream.go",
-					Old:  "\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest, s.out.encoding()); d != nil {\n",
+					Old:  "\tif has != nil {\n\t\td = x.deltaFrom(has.Digest)\n",
 					New: "\tif planted.On(\"stream-blocks-others\") {\n\t\tplanted.Occupy()\n\t}\n" +
-						"\tif has != nil {\n\t\tif d := x.deltaFrom(has.Digest, s.out.encoding()); d != nil {\n",
+						"\tif has != nil {\n\t\td = x.deltaFrom(has.Digest)\n",
 				},
 				{
 					File: "etagcache/serve.go",
