@@ -19,6 +19,8 @@ type Unit struct {
 	texts    printed
 	printing []table.Route
 
+	// Refused means that the object has no routes because of its class, or because validation refused it.
+	Refused bool
 	// Global are the routes outside of host groups: of default backends, and all routes of a RouteGroup.
 	Global []Route
 	// Companions are the deprecated east-west companions of default backends, which come after all host groups.
