@@ -176,8 +176,12 @@ func TestOneObjectHasALimit(t *testing.T) {
 		"one long route": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			annotate(i, "zalando.org/skipper-filter", strings.Repeat(long+" -> ", 26)+long)
 		}},
-		"backends of one path": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
+		"backends of one path": {change: func(s *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
+			s.Services = slices.Clone(s.Services)
 			for k := range 2000 {
+				service := *s.Services[0]
+				service.Name = fmt.Sprintf("app-%d", k+2)
+				s.Services = append(s.Services, &service)
 				p := i.Spec.Rules[0].Paths[0]
 				p.Backend = &kube.IngressBackend{Service: fmt.Sprintf("app-%d", k+2), PortNumber: 80}
 				i.Spec.Rules[0].Paths = append(i.Spec.Rules[0].Paths, p)
@@ -190,6 +194,16 @@ func TestOneObjectHasALimit(t *testing.T) {
 					Path: fmt.Sprintf("/%d", k), Methods: []string{"GET", "PUT"}, Filters: []string{`f("` + strings.Repeat("x", 20_000) + `")`},
 				})
 			}
+		}},
+		"methods times forward backends of a group": {group: true, options: rules.Options{ForwardBackendURL: "http://up.example.org"}, change: func(_ *kube.Snapshot, _ *kube.Ingress, g *kube.RouteGroup) {
+			r := &kube.RouteSpec{Path: "/x", Filters: []string{`f("` + strings.Repeat("x", 400_000) + `")`}}
+			for k := range 100 {
+				name := fmt.Sprintf("n%d", k)
+				g.Spec.Backends = append(g.Spec.Backends, &kube.RouteGroupBackend{Name: name, Type: "forward"})
+				r.Backends = append(r.Backends, &kube.BackendReference{BackendName: name})
+				r.Methods = append(r.Methods, "M"+name)
+			}
+			g.Spec.Routes = []*kube.RouteSpec{r}
 		}},
 		"methods times backends of a group": {group: true, change: func(_ *kube.Snapshot, _ *kube.Ingress, g *kube.RouteGroup) {
 			r := &kube.RouteSpec{Path: "/x", Filters: []string{long}}

@@ -69,7 +69,7 @@ func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clo
 		routes, errs = e.DoWithErrors(routes)
 		failed = append(failed, errs...)
 		for range p.sharers - 1 {
-			if routes[0] = editFilters(e, routes[0]); leastText(routes[0]) > table.MaxRoute {
+			if routes[0] = editFilters(e, routes[0]); len(routes[0].String()) > table.MaxRoute {
 				panic(oversized{fmt.Sprintf("a route with more than %s", mebibytes(table.MaxRoute))})
 			}
 		}

@@ -83,7 +83,7 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 			continue
 		}
 		if s := shares[pathBackend{p.Path, p.Backend.Service}]; !s.none {
-			b.pathRule(r.Host, p, s.predicates)
+			b.pathRule(r.Host, p, s)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 			weights[i] = b.ann.weights[name]
 		}
 		b.unit.checkWeights(services, weights)
-		for name, s := range b.set.TrafficAlgorithm.split(&b.unit.findings, services, weights, false) {
+		for name, s := range b.set.TrafficAlgorithm.split(services, weights, false) {
 			result[pathBackend{path, name}] = s
 		}
 	}
@@ -133,7 +133,7 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 }
 
 // pathRule compiles one path of a host: its route and companions. The order of the steps determines the text.
-func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*eskip.Predicate) {
+func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic share) {
 	target, ok := b.resolve(p.Backend, false)
 	if !ok {
 		return
@@ -148,7 +148,7 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*e
 	} else {
 		r.Id = routeid.Ingress(b.ing.Namespace, b.ing.Name, host, p.Path, p.Backend.Service)
 		setPath(r, b.ann.pathMode, p)
-		r.Predicates = append(r.Predicates, traffic...)
+		traffic.split(r)
 	}
 	b.setBackend(r, target)
 	if r.BackendType != eskip.ShuntBackend {
