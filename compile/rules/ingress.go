@@ -76,7 +76,6 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 	shares := b.shares(r)
 	for i := range r.Paths {
 		p := &r.Paths[i]
-		b.checkPath(p)
 		b.customRoutes(r.Host, p)
 		if p.Backend == nil {
 			b.unit.errorf(MissingBackend, "Ignoring path without backend: host %q, path %q", r.Host, p.Path)
@@ -86,16 +85,6 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 			b.pathRule(r.Host, p, s)
 		}
 	}
-}
-
-// checkPath reports a path that proxies cannot match.
-func (b *ingressBuilder) checkPath(p *kube.IngressPath) {
-	if plainExpression(p.Path) && strings.IndexByte(p.Path, ':') < 0 {
-		return // valid, whatever the path type
-	}
-	r := &eskip.Route{}
-	setPath(r, b.ann.pathMode, p)
-	b.unit.checkRoute(r)
 }
 
 type pathBackend struct{ path, service string }

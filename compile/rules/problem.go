@@ -143,10 +143,6 @@ func (f *findings) infof(r Reason, format string, args ...any) {
 	f.add(Problem{Reason: r, Severity: Info, Message: fmt.Sprintf(format, args...)})
 }
 
-func (f *findings) warnf(r Reason, format string, args ...any) {
-	f.add(Problem{Reason: r, Severity: Warning, Message: fmt.Sprintf(format, args...)})
-}
-
 // plainf adds an error that the reference logs without the name of the object.
 func (f *findings) plainf(r Reason, format string, args ...any) {
 	f.add(Problem{Reason: r, Severity: Error, Message: fmt.Sprintf(format, args...), Plain: true})

@@ -38,21 +38,18 @@ func (s *Set) newCatalogue() *catalogue.Catalogue {
 	})
 }
 
-// checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Expressions of hosts and paths
-// are reported where they are parsed.
+// checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Hosts with wildcards have been reported.
 func (f *findings) checkRefused(s *Set, r *eskip.Route) {
-	reason, err := s.proxies.Check(r)
-	if err == nil || reason == catalogue.InvalidMatcher &&
-		slices.ContainsFunc(f.list, func(p Problem) bool { return p.Reason == InvalidExpression }) {
+	refused, err := s.proxies.Check(r)
+	if err == nil {
 		return
 	}
 	what := err.Error()
-	about := string(reason) + " " + what
-	if slices.ContainsFunc(f.list, func(p Problem) bool { return p.Reason == WouldReject && p.About == about }) {
-		return // another one of many routes of the object with the same mistake
+	if strings.HasPrefix(what, "predicate Host:") && slices.ContainsFunc(f.list, func(p Problem) bool { return p.About == aboutWildcard }) {
+		return
 	}
-	var detail string
-	switch reason {
+	reason, detail := WouldReject, ""
+	switch refused {
 	case catalogue.UnknownFilter:
 		detail = "proxies know no filter " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), false))
 	case catalogue.UnknownPredicate:
@@ -61,13 +58,15 @@ func (f *findings) checkRefused(s *Set, r *eskip.Route) {
 		detail = "proxies do not accept the filter " + what
 	case catalogue.InvalidPredicateParams:
 		detail = "proxies do not accept the predicate " + what
+	case catalogue.InvalidMatcher:
+		reason, detail = InvalidExpression, "a host or path is not valid: "+what
 	default:
 		detail = "proxies do not accept a route: " + what
 	}
-	f.add(Problem{
-		Route: r.Id, Reason: WouldReject, Severity: Warning,
-		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, reason, what),
-		Detail:  detail + ", so they ignore the routes that have it", About: about,
+	f.addOnce(Problem{
+		Route: r.Id, Reason: reason, Severity: Warning,
+		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, refused, what),
+		Detail:  detail + ", so they ignore the routes that have it", About: string(refused) + " " + what,
 	})
 }
 

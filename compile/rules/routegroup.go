@@ -47,7 +47,9 @@ func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
 		b.backends[be.Name] = be
 	}
 	u.list = appendNulls(u.list, u.owner, rg.Nulls)
-	u.checkRouteGroup(rg.Spec)
+	for _, h := range rg.Spec.Hosts {
+		u.checkHost(h)
+	}
 	// Checked and reported, but redirects of RouteGroups use the code of the options.
 	redirectCode(rg.Annotations, set.HTTPSRedirectCode, &u.findings)
 
