@@ -113,7 +113,7 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	key := kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName}
 	svc := p.unit.lookups.service(key)
 	port, _ := portOf(svc, be.ServicePort)
-	eps := p.unit.zonesOf(key, p.unit.lookups.endpoints(p.set, kube.KindRouteGroup, key, svc, port, protocol))
+	eps := p.unit.lookups.endpoints(p.set, kube.KindRouteGroup, key, svc, port, protocol)
 	p.unit.checkEndpoints(key, port, eps)
 	if !p.internal && !optOut {
 		eps = inZone(eps, p.set.TopologyZone)
