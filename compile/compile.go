@@ -135,11 +135,7 @@ func (c *Compiler) Latest() *Result { return c.latest.Load() }
 // ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
 // problems).
 func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
-	compare := func(p rules.Problem, o kube.Ref) int { return p.Owner.Compare(o) }
-	from, found := slices.BinarySearchFunc(r.Problems, owner, compare)
-	if !found {
-		return nil
-	}
+	from, _ := slices.BinarySearchFunc(r.Problems, owner, func(p rules.Problem, o kube.Ref) int { return p.Owner.Compare(o) })
 	to := from
 	for to < len(r.Problems) && r.Problems[to].Owner == owner {
 		to++
@@ -147,9 +143,14 @@ func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
 	return r.Problems[from:to:to]
 }
 
+// Addresses returns the ready addresses of a service, sorted as strings.
+func (r *Result) Addresses(namespace, name string) []string {
+	return r.all.view.Addresses(namespace, name)
+}
+
 // RoutesOf returns the routes that an object of one of the last snapshots had, printed. The result is empty for an object that was not
 // compiled. It costs as much as the object.
-func (c *Compiler) RoutesOf(o kube.Object) []table.Route {
+func (c *Compiler) RoutesOf(o kube.Object) []*table.Route {
 	if u := c.unitOf(o); u != nil {
 		return u.Routes()
 	}

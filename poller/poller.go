@@ -71,10 +71,6 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
-// Dropper is an optional interface of a Source that can release the objects that it remembers. The next Read then costs as much as
-// the first. A caller that stops reading for some time calls it; a Poller does not.
-type Dropper interface{ Drop() }
-
 // Config configures a Poller.
 type Config struct {
 	// Source and Compile are required. Compile returns the routes, which share unchanged parts with the previous ones. If it

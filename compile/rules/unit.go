@@ -15,9 +15,10 @@ type Unit struct {
 	lookups lookups
 	findings
 
-	// texts are all printed routes, packed; printing are those of a unit that is being compiled.
-	texts    printed
-	printing []table.Route
+	// texts are all printed routes, packed, because those of one object have most of their text in common; nil for none. printing are
+	// those of a unit that is being compiled.
+	texts    *table.Block
+	printing []*table.Route
 
 	// Refused means that the object has no routes because of its class, or because validation refused it.
 	Refused bool
@@ -94,14 +95,14 @@ const (
 )
 
 // addText appends a printed route to the texts of a unit that is being compiled, and returns its index.
-func (u *Unit) addText(r table.Route) int32 {
+func (u *Unit) addText(r *table.Route) int32 {
 	u.printing = append(u.printing, r)
 	return int32(len(u.printing) - 1)
 }
 
 // done ends the compilation of a unit.
 func (u *Unit) done() *Unit {
-	u.texts, u.printing = pack(u.printing), nil
+	u.texts, u.printing = table.Pack(u.printing), nil
 	u.lookups.view, u.seen = nil, nil // the unit outlives them
 	return u
 }
