@@ -132,11 +132,6 @@ func TestOneObjectHasALimit(t *testing.T) {
 		group   bool // the RouteGroup is too large, not the Ingress
 	}{
 		"rules": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 5001) }},
-		"catch-alls": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
-			i.Spec.Rules[0].Paths[0].PathType = "" // a path expression: the host gets a catch-all
-			i.Spec.Rules[0].Paths[0].Path = "/x"
-			manyRules(i, 2600)
-		}},
 		"redirects": {options: rules.Options{HTTPSRedirect: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
 		"east-west": {options: rules.Options{EastWest: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
 		"clones": {options: rules.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`^PathSubtree`), "Path")}},

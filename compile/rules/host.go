@@ -24,8 +24,8 @@ func hostExpr(hosts ...string) string {
 	return b.String()
 }
 
-// aboutWildcard is the subject of the problem of a host with a wildcard.
-const aboutWildcard = "wildcard"
+// aboutWildcard begins the subject of the problem of a host with a wildcard.
+const aboutWildcard = "wildcard "
 
 // checkHost reports a wildcard, in words that say more than that its expression does not compile.
 func (f *findings) checkHost(host string) {
@@ -33,7 +33,7 @@ func (f *findings) checkHost(host string) {
 		f.add(Problem{
 			Reason: InvalidExpression, Severity: Warning,
 			Message: fmt.Sprintf("host %q has a wildcard, proxies drop its routes", host),
-			Detail:  fmt.Sprintf("the host %q has a wildcard, which is not supported, so proxies ignore its routes", host), About: aboutWildcard,
+			Detail:  fmt.Sprintf("the host %q has a wildcard, which is not supported, so proxies ignore its routes", host), About: aboutWildcard + host,
 		})
 	}
 }

@@ -70,7 +70,7 @@ func (x *index) addEndpoints(all []*kube.Endpoints) {
 // addSlices uses the namespace as it is: a slice without one is never found (it does not default to "default" here).
 func (x *index) addSlices(all []*kube.EndpointSlice) {
 	for _, s := range all {
-		x.problems = appendSliceProblems(x.problems, s)
+		x.problems = appendNulls(x.problems, s.Ref(), s.Nulls)
 		if s.NoPorts {
 			continue
 		}

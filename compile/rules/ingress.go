@@ -41,27 +41,8 @@ func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
 		b.rule(&ing.Spec.Rules[i])
 	}
 	b.checkWeightNames()
-	b.countCatchAlls()
 	if set.TLS {
 		b.tls()
-	}
-}
-
-// countCatchAlls counts the catch-alls that the object may bring about, with their redirects: they are compiled by host.
-func (b *ingressBuilder) countCatchAlls() {
-	if b.set.DisableCatchAllRoutes {
-		return
-	}
-	for i := range b.unit.Groups {
-		g := &b.unit.Groups[i]
-		if g.CatchAll || len(g.Routes) == 0 {
-			continue
-		}
-		const rest = 64 // of the text, beside the host in id and expression
-		b.unit.route(2*len(g.Host) + rest)
-		if g.Redirect != (Redirect{}) {
-			b.unit.route(2*len(g.Host) + 2*rest)
-		}
 	}
 }
 

@@ -97,7 +97,7 @@ func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
 	if svc == nil {
 		b.unit.add(Problem{
 			Reason: ServiceNotFound, Severity: Error, Message: fmt.Sprintf("Failed to get service %s, %s", backend.Service, backend.Port()),
-			Detail: noService(b.ing.Namespace, backend.Service), About: backend.Service,
+			Detail: noService(b.ing.Namespace, backend.Service), About: backend.Service + ":" + backend.Port(),
 		})
 	}
 	return svc

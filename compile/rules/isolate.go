@@ -14,7 +14,8 @@ import (
 // DefaultMaxObjectBytes is the default of [Options.MaxObjectBytes].
 const DefaultMaxObjectBytes = 8 << 20
 
-// maxObjectRoutes is the maximum number of routes of one object, including its companions, clones and catch-alls.
+// maxObjectRoutes is the maximum number of routes of one object, including its companions and clones. The catch-alls of its
+// hosts do not count: there is one for each host with a route that counts.
 const maxObjectRoutes = 5_000
 
 // size is how much one object has compiled to so far. It is checked while the object is compiled, because the whole result may be

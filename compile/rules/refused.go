@@ -45,7 +45,7 @@ func (f *findings) checkRefused(s *Set, r *eskip.Route) {
 		return
 	}
 	what := err.Error()
-	if strings.HasPrefix(what, "predicate Host:") && slices.ContainsFunc(f.list, func(p Problem) bool { return p.About == aboutWildcard }) {
+	if strings.HasPrefix(what, "predicate Host:") && slices.ContainsFunc(f.list, func(p Problem) bool { return strings.HasPrefix(p.About, aboutWildcard) }) {
 		return
 	}
 	reason, detail := WouldReject, ""
@@ -63,7 +63,7 @@ func (f *findings) checkRefused(s *Set, r *eskip.Route) {
 	default:
 		detail = "proxies do not accept a route: " + what
 	}
-	f.addOnce(Problem{
+	f.add(Problem{
 		Route: r.Id, Reason: reason, Severity: Warning,
 		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, refused, what),
 		Detail:  detail + ", so they ignore the routes that have it", About: string(refused) + " " + what,
@@ -87,7 +87,7 @@ func (f *findings) checkAllowed(s *Set, r *eskip.Route) bool {
 		if does == "" || slices.Contains(s.ownFilters, name) {
 			continue
 		}
-		f.addOnce(Problem{
+		f.add(Problem{
 			Route: r.Id, Reason: RunsAtLoad, Severity: Warning,
 			Message: fmt.Sprintf("filter %s %s each time a proxy loads its routes", name, does),
 			Detail:  fmt.Sprintf("the filter %s %s each time a proxy loads its routes, and a proxy that waits for it serves old routes", name, does),
