@@ -132,17 +132,6 @@ func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result 
 // Latest returns the result of the last call of Compile, or nil before the first one.
 func (c *Compiler) Latest() *Result { return c.latest.Load() }
 
-// ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
-// problems).
-func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
-	from, _ := slices.BinarySearchFunc(r.Problems, owner, func(p rules.Problem, o kube.Ref) int { return p.Owner.Compare(o) })
-	to := from
-	for to < len(r.Problems) && r.Problems[to].Owner == owner {
-		to++
-	}
-	return r.Problems[from:to:to]
-}
-
 // Addresses returns the ready addresses of a service, sorted as strings.
 func (r *Result) Addresses(namespace, name string) []string {
 	return r.all.view.Addresses(namespace, name)

@@ -35,6 +35,17 @@ type InspectedRoute struct {
 	Wins bool
 }
 
+// ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
+// problems).
+func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
+	from, _ := slices.BinarySearchFunc(r.Problems, owner, func(p rules.Problem, o kube.Ref) int { return p.Owner.Compare(o) })
+	to := from
+	for to < len(r.Problems) && r.Problems[to].Owner == owner {
+		to++
+	}
+	return r.Problems[from:to:to]
+}
+
 // Inspect describes an Ingress or RouteGroup. ok is false if the snapshot has none with that name. It searches all objects.
 func (r *Result) Inspect(ref kube.Ref) (Inspection, bool) {
 	a := r.all

@@ -131,7 +131,7 @@ func TestOneObjectHasALimit(t *testing.T) {
 		change  func(*kube.Snapshot, *kube.Ingress, *kube.RouteGroup)
 		group   bool // the RouteGroup is too large, not the Ingress
 	}{
-		"rules": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 5001) }},
+		"rules":     {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 5001) }},
 		"redirects": {options: rules.Options{HTTPSRedirect: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
 		"east-west": {options: rules.Options{EastWest: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
 		"clones": {options: rules.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`^PathSubtree`), "Path")}},

@@ -251,6 +251,32 @@ func (o *Options) filters() iter.Seq2[string, []*eskip.Filter] {
 	}
 }
 
+// newCatalogue returns the catalogue for the proxies. It accepts all filters and predicates that the options add to routes,
+// because the operators of the proxies chose them.
+func (s *Set) newCatalogue() *catalogue.Catalogue {
+	filters, predicates := slices.Clone(s.ExtraFilters), slices.Clone(s.ExtraPredicates)
+	known := catalogue.New(catalogue.Options{})
+	for _, list := range s.filters() {
+		for _, f := range list {
+			if reason, _ := known.Filters([]*eskip.Filter{f}); reason == catalogue.UnknownFilter {
+				filters = append(filters, f.Name)
+			}
+		}
+	}
+	all := slices.Clone(s.EastWestRangePredicates)
+	for _, a := range slices.Concat(s.AnnotationPredicates, s.EastWestRangeAnnotationPredicates) {
+		all = append(all, a.Predicates...)
+	}
+	for _, p := range all {
+		if reason, _ := known.Check(&eskip.Route{Predicates: []*eskip.Predicate{p}, BackendType: eskip.ShuntBackend}); reason == catalogue.UnknownPredicate {
+			predicates = append(predicates, p.Name)
+		}
+	}
+	return catalogue.New(catalogue.Options{
+		ForwardBackendURL: s.ForwardBackendURL, ExtraFilters: filters, ExtraPredicates: predicates,
+	})
+}
+
 // checkFilters refuses options that no proxy survives, or that use a refused filter: all routes would be left out, or all routes of
 // some objects. It also records which filters the options use.
 func (s *Set) checkFilters() error {

@@ -12,32 +12,6 @@ import (
 // A route that proxies refuse is published as in the reference, because the tables must be equal. Each proxy then drops it, and
 // only its own log says so. Therefore it is a problem here.
 
-// newCatalogue returns the catalogue for the proxies. It accepts all filters and predicates that the options add to routes,
-// because the operators of the proxies chose them.
-func (s *Set) newCatalogue() *catalogue.Catalogue {
-	filters, predicates := slices.Clone(s.ExtraFilters), slices.Clone(s.ExtraPredicates)
-	known := catalogue.New(catalogue.Options{})
-	for _, list := range s.filters() {
-		for _, f := range list {
-			if reason, _ := known.Filters([]*eskip.Filter{f}); reason == catalogue.UnknownFilter {
-				filters = append(filters, f.Name)
-			}
-		}
-	}
-	all := slices.Clone(s.EastWestRangePredicates)
-	for _, a := range slices.Concat(s.AnnotationPredicates, s.EastWestRangeAnnotationPredicates) {
-		all = append(all, a.Predicates...)
-	}
-	for _, p := range all {
-		if reason, _ := known.Check(&eskip.Route{Predicates: []*eskip.Predicate{p}, BackendType: eskip.ShuntBackend}); reason == catalogue.UnknownPredicate {
-			predicates = append(predicates, p.Name)
-		}
-	}
-	return catalogue.New(catalogue.Options{
-		ForwardBackendURL: s.ForwardBackendURL, ExtraFilters: filters, ExtraPredicates: predicates,
-	})
-}
-
 // checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Hosts with wildcards have been reported.
 func (f *findings) checkRefused(s *Set, r *eskip.Route) {
 	refused, err := s.proxies.Check(r)

@@ -101,9 +101,3 @@ func segments(names []string, weights []float64) map[string]share {
 	}
 	return result
 }
-
-func predicate(name string, args ...any) *eskip.Predicate {
-	return &eskip.Predicate{Name: name, Args: args}
-}
-
-func filter(name string, args ...any) *eskip.Filter { return &eskip.Filter{Name: name, Args: args} }
