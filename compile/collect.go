@@ -2,8 +2,8 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
@@ -14,13 +14,8 @@ import (
 func (r *Result) problems() []rules.Problem {
 	a := r.all
 	problems := append(snapshotProblems(r.Snapshot), a.view.Problems()...)
-	for _, k := range []*objects{&a.ingresses, &a.groups} {
-		for _, o := range k.refused {
-			problems = append(problems, *o.refused)
-		}
-		for _, o := range k.sorted {
-			problems = append(problems, o.unit.Problems()...)
-		}
+	for _, o := range a.objects {
+		problems = append(problems, o.unit.Problems()...)
 	}
 	problems = append(problems, a.certificateProblems()...)
 	problems = append(problems, a.catchAllProblems()...)
@@ -51,7 +46,7 @@ func snapshotProblems(s *kube.Snapshot) []rules.Problem {
 func (a *assembly) certificateProblems() []rules.Problem {
 	var problems []rules.Problem
 	registry := make(map[string]time.Time)
-	for _, o := range slices.Concat(a.ingresses.sorted, a.groups.sorted) {
+	for _, o := range a.objects {
 		for _, c := range o.unit.Certificates {
 			verb := "adding certificate to registry"
 			if before, ok := registry[c.Host]; ok {
@@ -71,10 +66,15 @@ func (a *assembly) certificateProblems() []rules.Problem {
 
 // catchAllProblems returns the problems of the catch-alls, by host.
 func (a *assembly) catchAllProblems() []rules.Problem {
-	slices.SortFunc(a.faulty, func(a, b section) int { return strings.Compare(a.host, b.host) })
+	faulty := make(map[string]*rules.Unit)
+	for name, h := range a.hosts {
+		if h.catchAll != nil && len(h.catchAll.Problems()) > 0 {
+			faulty[name] = h.catchAll
+		}
+	}
 	var problems []rules.Problem
-	for _, s := range a.faulty {
-		problems = append(problems, s.unit.Problems()...)
+	for _, name := range slices.Sorted(maps.Keys(faulty)) {
+		problems = append(problems, faulty[name].Problems()...)
 	}
 	return problems
 }
@@ -95,7 +95,7 @@ func (a *assembly) eastWestProblems() []rules.Problem {
 	}
 	return []rules.Problem{{
 		Reason: rules.EastWestEnabled, Severity: rules.Info, Plain: true,
-		Message: fmt.Sprintf("Enabled east west routes: %d %d %d %d", before, before+n, n, a.hosts),
+		Message: fmt.Sprintf("Enabled east west routes: %d %d %d %d", before, before+n, n, len(a.hosts)),
 	}}
 }
 

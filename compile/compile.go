@@ -14,13 +14,13 @@
 //
 // The build, this package, assembles the units of a snapshot into one list of routes:
 //
-//   - memo.go has the unit of each object. It is compiled again only if the object or a result of its lookups is another one;
-//   - assemble.go puts the units in the order of the reference, with the catch-alls of their hosts;
+//   - objects.go has the unit of each object. It is compiled again only if the object or a result of its lookups is another one;
+//   - assemble.go puts the units together, with the catch-alls of their hosts; section.go has the order of the reference;
 //   - claims.go gives each id to one route;
 //   - conflicts.go reports the routes that want or match the same;
 //   - list.go changes the previous list into the new one, so that both share what is equal.
 //
-// Only the memo and the previous list are kept from one build to the next, and they affect the cost of a result, never the result.
+// Only results are kept from one build to the next, and they affect the cost of a result, never the result.
 //
 // # Isolation
 //
@@ -58,10 +58,14 @@ type Result struct {
 // starts again without what it remembered, because that can no longer be trusted.
 type Compiler struct {
 	set    *rules.Set
-	memo   *memo // nil before the first snapshot, and after a panic
+	fixed  *rules.Unit // the routes of the options
 	latest atomic.Pointer[Result]
-	beside *Result // of the last CompileBeside, without problems; nil after Forget
+	beside *Result   // of the last CompileBeside, without problems; nil after Forget
+	recent []objects // of the last builds, the last one first; nil before the first one, and after a panic
 }
+
+// remembered is how many builds are remembered: a read of a cluster takes a few while objects are kept at earlier versions.
+const remembered = 5
 
 // New returns a Compiler. The error names an invalid option.
 func New(o rules.Options) (*Compiler, error) {
@@ -69,7 +73,7 @@ func New(o rules.Options) (*Compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Compiler{set: set}, nil
+	return &Compiler{set: set, fixed: set.Fixed()}, nil
 }
 
 // Compile compiles the snapshot. A snapshot with the same objects as the previous one returns the same *Result.
@@ -102,15 +106,15 @@ func (c *Compiler) Forget() { c.beside = nil }
 
 // build builds a snapshot. The list of routes is made from that of a result before, if there is one.
 func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result {
-	m := c.memo
-	c.memo = nil // until the end: a panic may leave it half done
-	if m == nil {
-		m, before = newMemo(c.set), nil
-	}
-	if before == nil {
+	recent := c.recent
+	c.recent = nil // until the end: after a panic nothing of it is used again
+	from := []*assembly{}
+	if recent == nil {
 		before = &Result{}
+	} else {
+		from = append(from, before.all, c.latest.Load().all)
 	}
-	next := &Result{Snapshot: s, all: m.assemble(s)}
+	next := &Result{Snapshot: s, all: c.assemble(s, from, recent)}
 	next.Routes = changed(before.Routes, before.all, next.all)
 	if report {
 		next.Problems = next.problems()
@@ -118,32 +122,24 @@ func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result 
 			next.Problems = before.Problems // the same slice, by which callers see that nothing has changed
 		}
 	}
-	m.tidy()
-	c.memo = m
+	c.recent = slices.Insert(recent, 0, next.all.objects)
+	if len(c.recent) > remembered {
+		c.recent = slices.Delete(c.recent, remembered, len(c.recent))
+	}
 	return next
 }
 
 // Latest returns the result of the last call of Compile, or nil before the first one.
 func (c *Compiler) Latest() *Result { return c.latest.Load() }
 
-// ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
-// problems).
-func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
-	compare := func(p rules.Problem, o kube.Ref) int { return p.Owner.Compare(o) }
-	from, found := slices.BinarySearchFunc(r.Problems, owner, compare)
-	if !found {
-		return nil
-	}
-	to := from
-	for to < len(r.Problems) && r.Problems[to].Owner == owner {
-		to++
-	}
-	return r.Problems[from:to:to]
+// Addresses returns the ready addresses of a service, sorted as strings.
+func (r *Result) Addresses(namespace, name string) []string {
+	return r.all.view.Addresses(namespace, name)
 }
 
 // RoutesOf returns the routes that an object of one of the last snapshots had, printed. The result is empty for an object that was not
 // compiled. It costs as much as the object.
-func (c *Compiler) RoutesOf(o kube.Object) []table.Route {
+func (c *Compiler) RoutesOf(o kube.Object) []*table.Route {
 	if u := c.unitOf(o); u != nil {
 		return u.Routes()
 	}
@@ -166,15 +162,10 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 
 // unitOf returns the unit that an object had in the last build with it; nil if it has none.
 func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
-	if c.memo == nil {
-		return nil
+	for _, objects := range c.recent {
+		if u := objects.unitOf(o); u != nil {
+			return u
+		}
 	}
-	known := c.memo.objects[o]
-	switch {
-	case known == nil:
-		return nil
-	case known.used[1] > known.used[0]:
-		return known.units[1]
-	}
-	return known.units[0]
+	return nil
 }

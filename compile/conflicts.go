@@ -45,11 +45,7 @@ func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem
 func (c *claims) shadows(of func(claim) bool) []rules.Problem {
 	var problems []rules.Problem
 	var texts rules.Texts
-	for match := range c.matches.several {
-		all := slices.DeleteFunc(c.with(c.matches, match), func(p claim) bool { return !c.wins(p.route()) })
-		if len(all) < 2 {
-			continue
-		}
+	for _, all := range repeated(c.all, c.matchOf) {
 		first := oldest(all)[0]
 		for _, p := range all[1:] {
 			if of(p) && p.section.asker() != first.section.asker() {
@@ -64,6 +60,14 @@ func (c *claims) shadows(of func(claim) bool) []rules.Problem {
 		return strings.Compare(a.Route, b.Route)
 	})
 	return problems
+}
+
+// matchOf returns the hash of what a route matches; 0 for one that is not in the table.
+func (c *claims) matchOf(r *rules.Route) uint64 {
+	if !c.has(r) || r.LeftOut() {
+		return 0
+	}
+	return r.Match
 }
 
 // shadow returns the problem of a route that matches the same as another one.

@@ -35,27 +35,35 @@ type InspectedRoute struct {
 	Wins bool
 }
 
+// ProblemsOf returns the problems of one object in the order of detection. The slice must not be changed. It costs O(log
+// problems).
+func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
+	from, _ := slices.BinarySearchFunc(r.Problems, owner, func(p rules.Problem, o kube.Ref) int { return p.Owner.Compare(o) })
+	to := from
+	for to < len(r.Problems) && r.Problems[to].Owner == owner {
+		to++
+	}
+	return r.Problems[from:to:to]
+}
+
 // Inspect describes an Ingress or RouteGroup. ok is false if the snapshot has none with that name. It searches all objects.
 func (r *Result) Inspect(ref kube.Ref) (Inspection, bool) {
 	a := r.all
-	o := a.find(ref)
-	if o.object == nil {
+	i, found := a.objects.search(ref)
+	if !found {
 		return Inspection{}, false
 	}
-	found := Inspection{Object: o.Object, Meta: o.meta, Compiled: o.unit != nil, Problems: r.ProblemsOf(o.Ref())}
-	if !found.Compiled {
-		return found, true
-	}
+	o := &a.objects[i]
+	in := Inspection{Object: o.Object, Meta: o.meta, Compiled: !o.unit.Refused, Problems: r.ProblemsOf(o.Ref()), Services: o.unit.Services()}
 	var texts rules.Texts
 	for i := range a.sections {
-		if s := &a.sections[i]; s.asker() == o.object {
+		if s := &a.sections[i]; s.asker() == o {
 			for at := range s.routes {
-				found.Routes = append(found.Routes, a.claims.inspect(claim{s, at}, &texts))
+				in.Routes = append(in.Routes, a.claims.inspect(claim{s, at}, &texts))
 			}
 		}
 	}
-	found.Services = o.unit.Services()
-	return found, true
+	return in, true
 }
 
 // inspect describes a route.
@@ -68,48 +76,20 @@ func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
 	return found
 }
 
-// find returns the object with a name, the first one of several; without a unit if it is not compiled.
-func (a *assembly) find(ref kube.Ref) compiled {
-	var k *objects
-	switch ref.Kind {
-	case kube.KindIngress:
-		k = &a.ingresses
-	case kube.KindRouteGroup:
-		k = &a.groups
-	default:
-		return compiled{}
-	}
-	if i, found := k.search(&kube.Meta{Namespace: ref.Namespace, Name: ref.Name}); found {
-		return k.sorted[i]
-	}
-	for _, o := range k.refused {
-		if o.meta.Namespace == ref.Namespace && o.meta.Name == ref.Name {
-			return compiled{object: o}
-		}
-	}
-	return compiled{}
-}
-
-// search returns the place of a name among the compiled objects: that of the first object with it, if there is one.
-func (k *objects) search(name *kube.Meta) (at int, found bool) {
-	return slices.BinarySearchFunc(k.sorted, name, func(o compiled, name *kube.Meta) int { return compareMeta(o.meta, name) })
-}
-
 // Claims returns the compiled objects that have the host, sorted. It searches all objects.
 func (r *Result) Claims(host string) []kube.Ref {
 	var owners []kube.Ref
-	for _, o := range r.all.ingresses.sorted {
-		ing := o.Object.(*kube.Ingress)
-		if ing.Spec != nil && slices.ContainsFunc(ing.Spec.Rules, func(r kube.IngressRule) bool { return r.Host == host }) {
-			owners = append(owners, ing.Ref())
+	for _, o := range r.all.objects {
+		has := false
+		switch of := o.Object.(type) {
+		case *kube.Ingress:
+			has = of.Spec != nil && slices.ContainsFunc(of.Spec.Rules, func(r kube.IngressRule) bool { return r.Host == host })
+		case *kube.RouteGroup:
+			has = of.Spec != nil && slices.Contains(of.Spec.Hosts, host)
+		}
+		if has && !o.unit.Refused {
+			owners = append(owners, o.Ref())
 		}
 	}
-	for _, o := range r.all.groups.sorted {
-		rg := o.Object.(*kube.RouteGroup)
-		if slices.Contains(rg.Spec.Hosts, host) {
-			owners = append(owners, rg.Ref())
-		}
-	}
-	slices.SortFunc(owners, kube.Ref.Compare)
 	return slices.Compact(owners)
 }

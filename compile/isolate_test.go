@@ -131,12 +131,7 @@ func TestOneObjectHasALimit(t *testing.T) {
 		change  func(*kube.Snapshot, *kube.Ingress, *kube.RouteGroup)
 		group   bool // the RouteGroup is too large, not the Ingress
 	}{
-		"rules": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 5001) }},
-		"catch-alls": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
-			i.Spec.Rules[0].Paths[0].PathType = "" // a path expression: the host gets a catch-all
-			i.Spec.Rules[0].Paths[0].Path = "/x"
-			manyRules(i, 2600)
-		}},
+		"rules":     {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 5001) }},
 		"redirects": {options: rules.Options{HTTPSRedirect: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
 		"east-west": {options: rules.Options{EastWest: true}, change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) { manyRules(i, 2600) }},
 		"clones": {options: rules.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`^PathSubtree`), "Path")}},
@@ -176,8 +171,12 @@ func TestOneObjectHasALimit(t *testing.T) {
 		"one long route": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
 			annotate(i, "zalando.org/skipper-filter", strings.Repeat(long+" -> ", 26)+long)
 		}},
-		"backends of one path": {change: func(_ *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
+		"backends of one path": {change: func(s *kube.Snapshot, i *kube.Ingress, _ *kube.RouteGroup) {
+			s.Services = slices.Clone(s.Services)
 			for k := range 2000 {
+				service := *s.Services[0]
+				service.Name = fmt.Sprintf("app-%d", k+2)
+				s.Services = append(s.Services, &service)
 				p := i.Spec.Rules[0].Paths[0]
 				p.Backend = &kube.IngressBackend{Service: fmt.Sprintf("app-%d", k+2), PortNumber: 80}
 				i.Spec.Rules[0].Paths = append(i.Spec.Rules[0].Paths, p)
@@ -190,6 +189,16 @@ func TestOneObjectHasALimit(t *testing.T) {
 					Path: fmt.Sprintf("/%d", k), Methods: []string{"GET", "PUT"}, Filters: []string{`f("` + strings.Repeat("x", 20_000) + `")`},
 				})
 			}
+		}},
+		"methods times forward backends of a group": {group: true, options: rules.Options{ForwardBackendURL: "http://up.example.org"}, change: func(_ *kube.Snapshot, _ *kube.Ingress, g *kube.RouteGroup) {
+			r := &kube.RouteSpec{Path: "/x", Filters: []string{`f("` + strings.Repeat("x", 400_000) + `")`}}
+			for k := range 100 {
+				name := fmt.Sprintf("n%d", k)
+				g.Spec.Backends = append(g.Spec.Backends, &kube.RouteGroupBackend{Name: name, Type: "forward"})
+				r.Backends = append(r.Backends, &kube.BackendReference{BackendName: name})
+				r.Methods = append(r.Methods, "M"+name)
+			}
+			g.Spec.Routes = []*kube.RouteSpec{r}
 		}},
 		"methods times backends of a group": {group: true, change: func(_ *kube.Snapshot, _ *kube.Ingress, g *kube.RouteGroup) {
 			r := &kube.RouteSpec{Path: "/x", Filters: []string{long}}

@@ -37,58 +37,45 @@ func (a *assembly) notIn(o *assembly) iter.Seq[claim] {
 const maxBatch = 8000
 
 // changed returns the list of the routes of an assembly, from a list before and the assembly that this one was made of. Both lists share
-// what is equal.
+// what is equal. The deletions come last, when it is known which ids no route has any more.
 func changed(before table.List, was, is *assembly) table.List {
-	e := edit{list: before, before: before, deletes: make(map[string]struct{})}
+	var texts rules.Texts
+	deletes := make(map[string]struct{})
 	if was != nil {
 		for c := range was.notIn(is) {
-			e.remove(c)
+			for r := range texts.Rows(c.section.unit, c.route()) {
+				deletes[r.ID] = struct{}{}
+			}
 		}
 	}
+	list, upserts := before, []*table.Route(nil)
 	for c := range is.notIn(was) {
-		e.insert(c)
+		for r := range texts.Rows(c.section.unit, c.route()) {
+			delete(deletes, r.ID)
+			upserts = append(upserts, r)
+		}
+		if len(upserts) >= maxBatch {
+			list, upserts = replaced(list, newIn(before, upserts), nil), nil
+		}
 	}
-	e.flush(slices.Collect(maps.Keys(e.deletes)))
-	return e.list
+	return replaced(list, newIn(before, upserts), slices.Collect(maps.Keys(deletes)))
 }
 
-// edit changes a list. The deletions come last, when it is known which ids no route has any more.
-type edit struct {
-	list    table.List
-	before  table.List
-	texts   rules.Texts
-	deletes map[string]struct{}
-	upserts []*table.Route
-}
-
-func (e *edit) remove(c claim) {
-	for r := range e.texts.Rows(c.section.unit, c.route()) {
-		e.deletes[r.ID] = struct{}{}
-	}
-}
-
-func (e *edit) insert(c claim) {
-	for r := range e.texts.Rows(c.section.unit, c.route()) {
-		delete(e.deletes, r.ID)
-		e.upserts = append(e.upserts, r)
-	}
-	if len(e.upserts) >= maxBatch {
-		e.flush(nil)
-	}
-}
-
-// flush changes the list. Routes that the list before has with the same text stay there; in the order of ids each of its blocks is unpacked
-// once. The rules have checked each route when it was printed, as the list does, so an error is a defect.
-func (e *edit) flush(deletes []string) {
-	slices.SortFunc(e.upserts, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
-	before := e.before.Lookup()
-	e.upserts = slices.DeleteFunc(e.upserts, func(r *table.Route) bool {
-		was := before.Get(r.ID)
+// newIn returns the routes that a list does not have with the same text. In the order of ids each block of the list is unpacked once.
+func newIn(before table.List, routes []*table.Route) []*table.Route {
+	slices.SortFunc(routes, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
+	has := before.Lookup()
+	return slices.DeleteFunc(routes, func(r *table.Route) bool {
+		was := has.Get(r.ID)
 		return was != nil && *was == *r
 	})
-	next, err := e.list.With(e.upserts, deletes)
+}
+
+// replaced changes a list. The rules have checked each route when it was printed, as the list does, so an error is a defect.
+func replaced(list table.List, upserts []*table.Route, deletes []string) table.List {
+	next, err := list.With(upserts, deletes)
 	if err != nil {
 		panic(fmt.Sprintf("compile: a route that was checked is refused: %v", err))
 	}
-	e.list, e.upserts = next, nil
+	return next
 }

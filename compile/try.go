@@ -25,34 +25,28 @@ type Trial struct {
 // costs as much as the object.
 func (r *Result) Try(o kube.Object) (Trial, error) {
 	a := r.all
-	k := &a.ingresses
-	switch o.(type) {
+	tried := &object{Object: o}
+	switch of := o.(type) {
 	case *kube.Ingress:
+		tried.meta = &of.Meta
 	case *kube.RouteGroup:
-		k = &a.groups
+		tried.meta = &of.Meta
 	default:
 		return Trial{}, fmt.Errorf("%s has no routes", o.Ref())
 	}
-	tried := newObject(a.rules, o)
-	switch p := tried.refused; {
-	case p == nil:
-	case p.Reason == rules.NotSelected:
-		return Trial{Skipped: true}, nil
-	default:
-		return Trial{Problems: []rules.Problem{*p}}, nil
-	}
 	var old *object
-	i, found := k.search(tried.meta)
+	i, found := a.objects.search(o.Ref())
 	at := placed(i) - 1
 	if found {
-		old, at = k.sorted[i].object, placed(i)
+		old, at = &a.objects[i], placed(i)
 	}
-	u := a.rules.Compile(o, a.view.Before(at), at)
-	own := slices.Collect(claimsOf(compiled{tried, u}.sections(nil, at)))
-	all := newClaims(slices.Concat(own, a.claims.concerned(own, old)))
+	tried.unit = a.rules.Compile(o, a.view.Before(at), at)
+	own := slices.Collect(claimsOf(tried.sections(nil, at)))
+	all := newClaims(slices.Values(slices.Concat(own, a.claims.concerned(own, old))))
 
 	result := Trial{Routes: len(own)}
-	for _, p := range u.Problems() {
+	for _, p := range tried.unit.Problems() {
+		result.Skipped = result.Skipped || p.Reason == rules.NotSelected
 		if p.Severity > rules.Info {
 			result.Problems = append(result.Problems, p)
 		}
@@ -66,22 +60,29 @@ func (r *Result) Try(o kube.Object) (Trial, error) {
 // concerned returns the routes that decide about some others: those that want the same ids or match the same, and those that want the
 // ids of the latter. Routes of the object without, if it is not nil, are left out.
 func (c *claims) concerned(of []claim, without *object) []claim {
-	var all []claim
-	known := make(map[*rules.Route]bool)
-	add := func(claims []claim) {
-		for _, claim := range claims {
-			if r := claim.route(); !known[r] && (without == nil || claim.section.asker() != without) {
-				known[r] = true
-				all = append(all, claim)
+	ids, matches := make(map[uint64]bool), make(map[uint64]bool)
+	for _, o := range of {
+		ids[o.route().ID] = true
+		matches[o.route().Match] = true
+	}
+	delete(matches, 0)
+	others := func(found func(claim)) {
+		for other := range c.all {
+			if without == nil || other.section.asker() != without {
+				found(other)
 			}
 		}
 	}
-	for _, claim := range of {
-		add(c.with(c.ids, claim.route().ID))
-		add(c.with(c.matches, claim.route().Match))
-	}
-	for _, claim := range all {
-		add(c.with(c.ids, claim.route().ID))
-	}
+	others(func(other claim) {
+		if r := other.route(); matches[r.Match] && !r.LeftOut() {
+			ids[r.ID] = true
+		}
+	})
+	var all []claim
+	others(func(other claim) {
+		if ids[other.route().ID] {
+			all = append(all, other)
+		}
+	})
 	return all
 }

@@ -3,7 +3,6 @@ package poller
 import (
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,9 +17,7 @@ import (
 // Addresses and Latest are safe for concurrent use; only the goroutine that runs the Poller may call the others.
 type Compiler struct {
 	*compile.Compiler
-	options  rules.Options // set by NewCompiler, read only
-	ledger   *ledger
-	snapshot atomic.Pointer[kube.Snapshot] // of the last Compile
+	ledger *ledger
 }
 
 // NewCompiler checks the options. A nil logger means no log, a nil registerer no metrics.
@@ -32,7 +29,7 @@ func NewCompiler(o rules.Options, log *slog.Logger, reg prometheus.Registerer) (
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Compiler{Compiler: compiler, options: o, ledger: newLedger(log, reg)}, nil
+	return &Compiler{Compiler: compiler, ledger: newLedger(log, reg)}, nil
 }
 
 // CountNamespaces adds the series routesrv_namespace_problems for at most n namespaces, those with the most problems. Call it
@@ -43,7 +40,6 @@ func (c *Compiler) CountNamespaces(n int, reg prometheus.Registerer) {
 
 // Compile returns the routes of a snapshot and records its problems. It passes a panic on to the Poller.
 func (c *Compiler) Compile(s *kube.Snapshot) table.List {
-	c.snapshot.Store(s) // first: addresses do not depend on the compilation
 	result := c.Compiler.Compile(s)
 	c.ledger.record(result.Problems, time.Now())
 	return result.Routes
@@ -54,10 +50,10 @@ func (c *Compiler) Problems() []Problem { return c.ledger.list() }
 
 // Addresses returns the ready addresses of a service, sorted as strings, from the last successful read. ok is false before the
 // first read.
-func (c *Compiler) Addresses(namespace, name string) ([]string, bool) {
-	s := c.snapshot.Load()
-	if s == nil {
+func (c *Compiler) Addresses(namespace, name string) (addresses []string, ok bool) {
+	latest := c.Latest()
+	if latest == nil {
 		return nil, false
 	}
-	return rules.Addresses(s, c.options.EndpointSlices, namespace, name), true
+	return latest.Addresses(namespace, name), true
 }

@@ -71,10 +71,6 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
-// Dropper is an optional interface of a Source that can release the objects that it remembers. The next Read then costs as much as
-// the first. A caller that stops reading for some time calls it; a Poller does not.
-type Dropper interface{ Drop() }
-
 // Config configures a Poller.
 type Config struct {
 	// Source and Compile are required. Compile returns the routes, which share unchanged parts with the previous ones. If it
@@ -105,6 +101,7 @@ type Poller struct {
 	cfg     Config
 	log     *slog.Logger
 	recheck chan struct{}
+	prober  Prober // nil means no probes
 
 	candidate *table.Table // of the last read; owned by Run
 
@@ -140,10 +137,11 @@ func New(cfg Config) (*Poller, error) {
 	if cfg.Trace == nil {
 		cfg.Trace = func(time.Time) ReadTrace { return untraced{} }
 	}
-	return &Poller{
-		cfg: cfg, log: cfg.Logger.With("component", "poller"),
-		recheck: make(chan struct{}, 1),
-	}, nil
+	p := &Poller{cfg: cfg, log: cfg.Logger.With("component", "poller"), recheck: make(chan struct{}, 1)}
+	if cfg.ProbeInterval > 0 {
+		p.prober, _ = cfg.Source.(Prober)
+	}
+	return p, nil
 }
 
 // Run polls until ctx ends, then returns nil. Call it once.
@@ -154,10 +152,8 @@ func (p *Poller) Run(ctx context.Context) error {
 	p.update(func(s *publish.Progress) { s.Started = time.Now() })
 	changed, wait := p.follow(ctx)
 	defer wait()
-	s := &schedule{timer: time.NewTimer(0)}
+	s := &schedule{timer: time.NewTimer(0), trusted: true}
 	defer s.timer.Stop()
-	probing := newProbing(p.cfg)
-	defer probing.stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -166,43 +162,54 @@ func (p *Poller) Run(ctx context.Context) error {
 			s.asked()
 		case <-changed:
 			s.changed()
-		case <-probing.due():
-			if probing.answers(ctx) {
-				s.sooner(time.Now())
-			}
 		case <-s.timer.C:
 			if ctx.Err() != nil {
 				return nil // both were ready
 			}
-			p.read(ctx, s, probing)
+			var down error // the source does not even answer a probe
+			if p.prober != nil && s.failures > 0 {
+				down = p.probe(ctx)
+				if !s.probed(down, p.cfg.ProbeInterval) {
+					break
+				}
+			}
+			p.read(ctx, s, down)
 		}
+		s.wake()
 	}
 }
 
-// read makes the read that is due, and schedules the next one.
-func (p *Poller) read(ctx context.Context, s *schedule, probing *probing) {
+// probeTimeout limits a probe: a source worth reading returns one object in this time.
+const probeTimeout = 1500 * time.Millisecond
+
+// probe returns why a read would fail, if a probe can tell.
+func (p *Poller) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return p.prober.Probe(ctx)
+}
+
+// read makes the read that is due, and sets when the next one is.
+func (p *Poller) read(ctx context.Context, s *schedule, down error) {
 	select {
 	case <-p.recheck: // the request came just when this read became due: it needs no extra read
 		s.consistent = true
 	default:
 	}
 	s.started = time.Now()
-	var down error // the source does not even answer a probe
-	if s.failures > 0 {
-		down = probing.probe(ctx)
-	}
 	s.failures = p.once(ctx, kube.ReadOptions{Consistent: s.consistent}, down)
 	s.ended = time.Now()
-	probing.after(s.failures)
-	next := s.started.Add(p.cfg.Interval)
+	s.due, s.probe = s.started.Add(p.cfg.Interval), time.Time{}
 	if s.failures == 0 {
-		s.consistent = false
+		s.consistent, s.trusted = false, true
 	} else {
 		// Count from the end of the read: another read must not follow at once after one that failed by its deadline.
-		next = s.ended.Add(wire.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
+		s.due = s.ended.Add(wire.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
+		if p.prober != nil {
+			s.probe = s.ended.Add(p.cfg.ProbeInterval)
+		}
 	}
-	p.update(func(g *publish.Progress) { g.NextAttempt = next })
-	s.at(next)
+	p.update(func(g *publish.Progress) { g.NextAttempt = s.due })
 }
 
 // follow runs a source that follows its objects, until ctx ends. The returned function waits for that.

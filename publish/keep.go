@@ -19,7 +19,7 @@ type Builder interface {
 	// CompileBeside returns the routes of another snapshot than the newest one; see [compile.Compiler.CompileBeside].
 	CompileBeside(s *kube.Snapshot) table.List
 	// RoutesOf returns the routes of an object of one of the last snapshots, and ServicesOf the services that it referenced.
-	RoutesOf(o kube.Object) []table.Route
+	RoutesOf(o kube.Object) []*table.Route
 	ServicesOf(o kube.Object) []kube.ServiceKey
 	// LostServices returns the services that had endpoints and have lost them.
 	LostServices(before, now *kube.Backends) []kube.ServiceKey
@@ -218,7 +218,7 @@ func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, lost map[kube
 		return true
 	}
 	routes := p.cfg.Builder.RoutesOf(o.object())
-	return routes != nil && !slices.ContainsFunc(routes, func(r table.Route) bool { return loss.Of(&r) })
+	return routes != nil && !slices.ContainsFunc(routes, func(r *table.Route) bool { return loss.Of(r) })
 }
 
 // withServices adds the services that kept objects need and that have lost their endpoints meanwhile.
@@ -262,7 +262,7 @@ func (p *Publisher) lostObjects(c Candidate, next made, loss *guard.Loss) keptLi
 		if loss.Grows {
 			return is != nil && (was == nil || len(p.cfg.Builder.RoutesOf(is)) > len(p.cfg.Builder.RoutesOf(was)))
 		}
-		return was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r table.Route) bool { return loss.Of(&r) })
+		return was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r *table.Route) bool { return loss.Of(r) })
 	}
 	for ref, c := range changes(served, next.snapshot) {
 		if concerns(c.was, c.is) {

@@ -43,6 +43,14 @@ type line struct {
 	hosts int // index in hosts
 }
 
+// Pack returns a block for routes that are kept outside of a list, in any order; nil for none.
+func Pack(routes []*Route) *Block {
+	if len(routes) == 0 {
+		return nil
+	}
+	return newBlock(routes)
+}
+
 // newBlock returns a block of routes, which must be sorted, checked and not empty. It keeps none of them.
 func newBlock(routes []*Route) *Block {
 	b := &Block{lines: make([]line, len(routes)), first: strings.Clone(routes[0].ID)}
@@ -72,7 +80,7 @@ func newBlock(routes []*Route) *Block {
 	return b
 }
 
-// Routes returns new routes, sorted by id. Each call unpacks them.
+// Routes returns new routes, sorted by id if the block is of a list. Each call unpacks them.
 func (b *Block) Routes() []*Route { return b.ofHosts(func(string) bool { return true }) }
 
 // ofHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.

@@ -39,32 +39,18 @@ func (g mergedSlices) endpoints() []sliceAddress {
 	return slices.DeleteFunc(all, func(a sliceAddress) bool { return position[a.address] == gone })
 }
 
-// Addresses returns the ready addresses of a service in the snapshot, sorted as strings: from all its subsets, or from its merged
-// EndpointSlices. It serves the shard endpoints; an unknown service has no addresses.
-func Addresses(s *kube.Snapshot, endpointSlices bool, namespace, name string) []string {
-	var out []string
-	if endpointSlices {
-		var of mergedSlices
-		for _, es := range s.EndpointSlices {
-			if !es.NoPorts && es.Namespace == namespace && es.Service == name {
-				of = append(of, es)
-			}
-		}
-		for _, a := range of.endpoints() {
-			out = append(out, a.address)
-		}
-	} else {
-		key := kube.ServiceKeyOf(namespace, name)
-		for _, e := range s.Endpoints {
-			if kube.ServiceKeyOf(e.Namespace, e.Name) != key {
-				continue
-			}
-			out = nil // the later one with the same name counts
-			for _, sub := range e.Subsets {
-				out = append(out, sub.Addresses...)
-			}
+// Addresses returns the ready addresses of a service, sorted as strings: from all its subsets, or from its merged EndpointSlices. It
+// serves the shard endpoints; an unknown service has no addresses.
+func (v *View) Addresses(namespace, name string) []string {
+	var all []string
+	for _, a := range v.services[kube.ServiceKey{Namespace: namespace, Name: name}].slices.endpoints() {
+		all = append(all, a.address)
+	}
+	if e := v.services[kube.ServiceKeyOf(namespace, name)].endpoints; e != nil {
+		for _, sub := range e.Subsets {
+			all = append(all, sub.Addresses...)
 		}
 	}
-	slices.Sort(out)
-	return out
+	slices.Sort(all)
+	return all
 }

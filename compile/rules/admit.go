@@ -6,10 +6,10 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Admit returns why an object is not compiled: because it is not valid, or [NotSelected] for a foreign class. It returns nil if the object
+// refuses returns why an object is not compiled: because it is not valid, or [NotSelected] for a foreign class. It returns nil if the object
 // is compiled. It validates RouteGroups before it checks the class, so invalid RouteGroups of foreign classes are reported, too. Ingresses
 // are validated when they are compiled.
-func (s *Set) Admit(o kube.Object) *Problem {
+func (s *Set) refuses(o kube.Object) *Problem {
 	switch of := o.(type) {
 	case *kube.Ingress:
 		return s.foreignIngress(of)
@@ -20,19 +20,13 @@ func (s *Set) Admit(o kube.Object) *Problem {
 }
 
 func (s *Set) refusedGroup(rg *kube.RouteGroup) *Problem {
-	var err error
-	if failed := isolated(func() { err = validateRouteGroup(rg) }); failed != nil {
-		failed.Owner = rg.Ref()
-		return failed
-	}
-	if err != nil {
+	if err := validateRouteGroup(rg); err != nil {
 		return &Problem{
-			Owner: rg.Ref(), Reason: InvalidObject, Severity: Error, Plain: true, Message: "[routegroup] " + err.Error(),
-			Detail: refusedBecause(err),
+			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[routegroup] " + err.Error(), Detail: refusedBecause(err),
 		}
 	}
 	if class := rg.Annotations.Get(routeGroupClassAnnotation); class != "" && !s.routeGroupClass.MatchString(class) {
-		return notSelected(rg.Ref(), class, "the annotation "+routeGroupClassAnnotation, s.routeGroupClass.String())
+		return notSelected(class, "the annotation "+routeGroupClassAnnotation, s.routeGroupClass.String())
 	}
 	return nil
 }
@@ -41,17 +35,17 @@ func (s *Set) refusedGroup(rg *kube.RouteGroup) *Problem {
 // class.
 func (s *Set) foreignIngress(ing *kube.Ingress) *Problem {
 	if class := ing.Annotations.Get(ingressClassAnnotation); class != "" && !s.ingressClass.MatchString(class) {
-		return notSelected(ing.Ref(), class, "the annotation "+ingressClassAnnotation, s.ingressClass.String())
+		return notSelected(class, "the annotation "+ingressClassAnnotation, s.ingressClass.String())
 	}
 	if ing.Spec != nil && ing.Spec.IngressClassName != "" && !s.ingressClass.MatchString(ing.Spec.IngressClassName) {
-		return notSelected(ing.Ref(), ing.Spec.IngressClassName, "spec.ingressClassName", s.ingressClass.String())
+		return notSelected(ing.Spec.IngressClassName, "spec.ingressClassName", s.ingressClass.String())
 	}
 	return nil
 }
 
-func notSelected(owner kube.Ref, class, where, wanted string) *Problem {
+func notSelected(class, where, wanted string) *Problem {
 	return &Problem{
-		Owner: owner, Reason: NotSelected, Severity: Info,
+		Reason: NotSelected, Severity: Info,
 		Message: fmt.Sprintf("not selected: the class %q in %s does not match %s", class, where, wanted),
 		Detail:  fmt.Sprintf("its class is %q (%s), and only classes that match %q are served here, so nothing of it is served", class, where, wanted),
 	}

@@ -51,7 +51,7 @@ func (u *Unit) checkEndpoints(key kube.ServiceKey, port kube.ServicePort, eps []
 	text := strconv.Itoa(port.Port)
 	about := key.Name + ":" + text
 	if len(eps) > 0 {
-		u.addOnce(Problem{
+		u.add(Problem{
 			Reason: PortNotFound, Severity: Error,
 			Message: fmt.Sprintf("no endpoint of service %s has the target port %s of port %s: proxies get port 0", key.Name, port.TargetPort, text),
 			Detail: fmt.Sprintf("no pod of Service %q has the port %q, which is the target of its port %s, so proxies cannot connect",
@@ -72,7 +72,7 @@ func (u *Unit) checkEndpoints(key kube.ServiceKey, port kube.ServicePort, eps []
 	default:
 		why = fmt.Sprintf("no pod is behind Service %q: its selector matches none, or none runs", key.Name)
 	}
-	u.addOnce(Problem{
+	u.add(Problem{
 		Reason: NoEndpoints, Severity: Warning,
 		Message: fmt.Sprintf("service %s has no ready endpoints for port %s (%d ready in all, %d not ready): its routes answer 502",
 			key.Name, text, ready, notReady),
@@ -124,7 +124,7 @@ func (f *findings) checkWeights(names []string, weights []float64) {
 		if w != 0 {
 			continue
 		}
-		f.addOnce(Problem{
+		f.add(Problem{
 			Reason: ZeroWeight, Severity: Info, Message: fmt.Sprintf("backend %s has the weight 0 and gets no traffic", names[i]),
 			Detail: fmt.Sprintf("the backend %q has the weight 0 beside backends with more, so it gets no traffic", names[i]), About: names[i],
 		})

@@ -236,10 +236,3 @@ func setNoEndpoints(r *eskip.Route) {
 	r.BackendType = eskip.ShuntBackend
 	r.Filters = []*eskip.Filter{filter("status", 502.0), filter("inlineContent", "no endpoints")}
 }
-
-// prepend adds filters before those of a route, in a new slice.
-func prepend(r *eskip.Route, filters ...*eskip.Filter) {
-	if len(filters) > 0 {
-		r.Filters = slices.Concat(filters, r.Filters)
-	}
-}

@@ -52,7 +52,7 @@ func (p finisher) edit(dst []Route, before *eskip.Route, u *Unit, role role) []R
 		made.Match = matchOf(r)
 	}
 	if text, ok := p.print(r, &u.findings); ok {
-		made.text = u.addText(*text)
+		made.text = u.addText(text)
 	}
 	if made.text == leftOut || r != before || len(clones) > 0 {
 		made.more = &more{id: before.Id, before: before.String(), clones: p.printClones(clones, u)}
@@ -69,7 +69,7 @@ func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clo
 		routes, errs = e.DoWithErrors(routes)
 		failed = append(failed, errs...)
 		for range p.sharers - 1 {
-			if routes[0] = editFilters(e, routes[0]); leastText(routes[0]) > table.MaxRoute {
+			if routes[0] = editFilters(e, routes[0]); len(routes[0].String()) > table.MaxRoute {
 				panic(oversized{fmt.Sprintf("a route with more than %s", mebibytes(table.MaxRoute))})
 			}
 		}
@@ -149,7 +149,7 @@ func (p finisher) printClones(routes []*eskip.Route, u *Unit) []int32 {
 	for _, r := range routes {
 		clones = slices.DeleteFunc(clones, func(text int32) bool { return u.printing[text].ID == r.Id })
 		if printed, ok := p.print(r, &u.findings); ok {
-			clones = append(clones, u.addText(*printed))
+			clones = append(clones, u.addText(printed))
 		}
 	}
 	return clones
@@ -158,9 +158,6 @@ func (p finisher) printClones(routes []*eskip.Route, u *Unit) []int32 {
 // parseBack ensures that one object cannot break the table for all: the text of a route, parsed on its own, must mean the same as
 // the route. The result belongs to the reader.
 func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route, error) {
-	if !eskip.ValidID(r.Id) {
-		return nil, fmt.Errorf("%q is not a route id", r.Id)
-	}
 	back, err := reader.Parse(text)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,9 @@
 package rules
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // hostExpr returns the regular expression for hosts: dots escaped, an optional trailing dot and port. It returns "" for no hosts.
 // Nothing else is escaped, so a wildcard host gives an invalid expression, as in the reference.
@@ -19,4 +22,18 @@ func hostExpr(hosts ...string) string {
 	}
 	b.WriteString(")$")
 	return b.String()
+}
+
+// aboutWildcard begins the subject of the problem of a host with a wildcard.
+const aboutWildcard = "wildcard "
+
+// checkHost reports a wildcard, in words that say more than that its expression does not compile.
+func (f *findings) checkHost(host string) {
+	if strings.Contains(host, "*") {
+		f.add(Problem{
+			Reason: InvalidExpression, Severity: Warning,
+			Message: fmt.Sprintf("host %q has a wildcard, proxies drop its routes", host),
+			Detail:  fmt.Sprintf("the host %q has a wildcard, which is not supported, so proxies ignore its routes", host), About: aboutWildcard + host,
+		})
+	}
 }

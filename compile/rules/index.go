@@ -9,7 +9,7 @@ import (
 
 // index has the backends of a snapshot by name. It is immutable.
 type index struct {
-	number   uint64 // different for each index of a Compiler
+	number   uint64 // different for each index of a Set
 	services map[kube.ServiceKey]backing
 	secrets  map[kube.ServiceKey]*kube.Secret
 	problems []Problem // of the backends themselves
@@ -70,7 +70,7 @@ func (x *index) addEndpoints(all []*kube.Endpoints) {
 // addSlices uses the namespace as it is: a slice without one is never found (it does not default to "default" here).
 func (x *index) addSlices(all []*kube.EndpointSlice) {
 	for _, s := range all {
-		x.problems = appendSliceProblems(x.problems, s)
+		x.problems = appendNulls(x.problems, s.Ref(), s.Nulls)
 		if s.NoPorts {
 			continue
 		}
@@ -92,17 +92,16 @@ type View struct {
 	at       int // position of the object that is compiled, among those of its kind
 }
 
-// View returns what the objects of a snapshot see. It shares with the view before, if there is one, what is still the same.
-func (s *Set) View(of *kube.Snapshot, before *View) *View {
+// View returns what the objects of a snapshot see. It shares the index of another view with the same backends, if there is one.
+func (s *Set) View(of *kube.Snapshot, others ...*View) *View {
 	v := &View{filters: of.DefaultFilters, resolved: make(map[endpointsKey]resolution)}
-	switch {
-	case before == nil:
-		v.index = newIndex(&of.Backends, s.EndpointSlices, 0)
-	case before.of.SameAs(&of.Backends):
-		v.index = before.index
-	default:
-		v.index = newIndex(&of.Backends, s.EndpointSlices, before.number+1)
+	for _, other := range others {
+		if other.of.SameAs(&of.Backends) {
+			v.index = other.index
+			return v
+		}
 	}
+	v.index = newIndex(&of.Backends, s.EndpointSlices, s.indexes.Add(1))
 	return v
 }
 

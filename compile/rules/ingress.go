@@ -41,27 +41,8 @@ func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
 		b.rule(&ing.Spec.Rules[i])
 	}
 	b.checkWeightNames()
-	b.countCatchAlls()
 	if set.TLS {
 		b.tls()
-	}
-}
-
-// countCatchAlls counts the catch-alls that the object may bring about, with their redirects: they are compiled by host.
-func (b *ingressBuilder) countCatchAlls() {
-	if b.set.DisableCatchAllRoutes {
-		return
-	}
-	for i := range b.unit.Groups {
-		g := &b.unit.Groups[i]
-		if g.CatchAll || len(g.Routes) == 0 {
-			continue
-		}
-		const rest = 64 // of the text, beside the host in id and expression
-		b.unit.route(2*len(g.Host) + rest)
-		if g.Redirect != (Redirect{}) {
-			b.unit.route(2*len(g.Host) + 2*rest)
-		}
 	}
 }
 
@@ -76,26 +57,15 @@ func (b *ingressBuilder) rule(r *kube.IngressRule) {
 	shares := b.shares(r)
 	for i := range r.Paths {
 		p := &r.Paths[i]
-		b.checkPath(p)
 		b.customRoutes(r.Host, p)
 		if p.Backend == nil {
 			b.unit.errorf(MissingBackend, "Ignoring path without backend: host %q, path %q", r.Host, p.Path)
 			continue
 		}
 		if s := shares[pathBackend{p.Path, p.Backend.Service}]; !s.none {
-			b.pathRule(r.Host, p, s.predicates)
+			b.pathRule(r.Host, p, s)
 		}
 	}
-}
-
-// checkPath reports a path that proxies cannot match.
-func (b *ingressBuilder) checkPath(p *kube.IngressPath) {
-	if plainExpression(p.Path) && strings.IndexByte(p.Path, ':') < 0 {
-		return // valid, whatever the path type
-	}
-	r := &eskip.Route{}
-	setPath(r, b.ann.pathMode, p)
-	b.unit.checkRoute(r)
 }
 
 type pathBackend struct{ path, service string }
@@ -125,7 +95,7 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 			weights[i] = b.ann.weights[name]
 		}
 		b.unit.checkWeights(services, weights)
-		for name, s := range b.set.TrafficAlgorithm.split(&b.unit.findings, services, weights, false) {
+		for name, s := range b.set.TrafficAlgorithm.split(services, weights, false) {
 			result[pathBackend{path, name}] = s
 		}
 	}
@@ -133,7 +103,7 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 }
 
 // pathRule compiles one path of a host: its route and companions. The order of the steps determines the text.
-func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*eskip.Predicate) {
+func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic share) {
 	target, ok := b.resolve(p.Backend, false)
 	if !ok {
 		return
@@ -148,7 +118,7 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic []*e
 	} else {
 		r.Id = routeid.Ingress(b.ing.Namespace, b.ing.Name, host, p.Path, p.Backend.Service)
 		setPath(r, b.ann.pathMode, p)
-		r.Predicates = append(r.Predicates, traffic...)
+		traffic.split(r)
 	}
 	b.setBackend(r, target)
 	if r.BackendType != eskip.ShuntBackend {

@@ -79,13 +79,9 @@ func (b *ingressBuilder) evaluate() {
 	a.filters = b.annotationFilters()
 	if v, ok := ann.Lookup(predicateAnnotation); ok {
 		a.predicates, _ = b.reader.ParsePredicates(v) // validated before
-		b.unit.checkPredicates(a.predicates)
 	}
 	if v, ok := ann.Lookup(routesAnnotation); ok {
 		a.routes, _ = eskip.Parse(v) // validated before
-		for _, r := range a.routes {
-			b.unit.checkRoute(r)
-		}
 	}
 	if v, ok := ann.Lookup(weightsAnnotation); ok {
 		// A value that is not a number counts as 0, and the others are used: this is what encoding/json leaves behind.

@@ -97,7 +97,7 @@ func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
 	if svc == nil {
 		b.unit.add(Problem{
 			Reason: ServiceNotFound, Severity: Error, Message: fmt.Sprintf("Failed to get service %s, %s", backend.Service, backend.Port()),
-			Detail: noService(b.ing.Namespace, backend.Service), About: backend.Service,
+			Detail: noService(b.ing.Namespace, backend.Service), About: backend.Service + ":" + backend.Port(),
 		})
 	}
 	return svc
@@ -117,7 +117,7 @@ func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.Ser
 		return []endpoint{{url: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
 	}
 	key := kube.ServiceKeyOf(b.ing.Namespace, name)
-	eps := b.unit.zonesOf(key, b.unit.lookups.endpoints(b.set, kube.KindIngress, key, svc, port, b.ann.protocol))
+	eps := b.unit.lookups.endpoints(b.set, kube.KindIngress, key, svc, port, b.ann.protocol)
 	if !b.ann.forward {
 		b.unit.checkEndpoints(key, port, eps)
 	}

@@ -14,16 +14,16 @@ import (
 // DefaultMaxObjectBytes is the default of [Options.MaxObjectBytes].
 const DefaultMaxObjectBytes = 8 << 20
 
-// maxObjectRoutes is the maximum number of routes of one object, including its companions, clones and catch-alls.
+// maxObjectRoutes is the maximum number of routes of one object, including its companions and clones. The catch-alls of its
+// hosts do not count: there is one for each host with a route that counts.
 const maxObjectRoutes = 5_000
 
 // size is how much one object has compiled to so far. It is checked while the object is compiled, because the whole result may be
 // thousands of times as large as the object.
 type size struct {
-	most   int // maximum of each number of bytes; 0: no limit
+	most   int // maximum of bytes; 0: no limit
 	routes int
 	bytes  int // of the printed routes
-	built  int // of routes that are not printed yet, at least
 	said   int // of the problems
 }
 
@@ -32,18 +32,13 @@ type oversized struct{ what string }
 
 // route counts a printed route.
 func (s *size) route(bytes int) {
-	if s.most == 0 {
-		return
-	}
-	if s.routes++; s.routes > maxObjectRoutes {
+	s.routes++
+	s.bytes += bytes
+	switch {
+	case s.most == 0:
+	case s.routes > maxObjectRoutes:
 		panic(oversized{fmt.Sprintf("more than %d routes", maxObjectRoutes)})
-	}
-	s.add(&s.bytes, bytes)
-}
-
-// add adds to one of the numbers of bytes.
-func (s *size) add(to *int, bytes int) {
-	if *to += bytes; s.most > 0 && *to > s.most {
+	case s.bytes > s.most:
 		panic(oversized{fmt.Sprintf("more than %s", mebibytes(s.most))})
 	}
 }

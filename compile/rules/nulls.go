@@ -21,17 +21,3 @@ func appendNulls(problems []Problem, owner kube.Ref, nulls kube.Nulls) []Problem
 	}
 	return problems
 }
-
-// appendSliceProblems also reports empty addresses: they are used, as in the reference, but do not work.
-func appendSliceProblems(problems []Problem, s *kube.EndpointSlice) []Problem {
-	problems = appendNulls(problems, s.Ref(), s.Nulls)
-	for i := range s.Endpoints {
-		if e := &s.Endpoints[i]; e.Address == "" && !e.NoAddress && !s.NoPorts {
-			return append(problems, Problem{
-				Owner: s.Ref(), Reason: NullEntry, Severity: Warning,
-				Message: "The first address of an endpoint is empty: routes to it have no host",
-			})
-		}
-	}
-	return problems
-}

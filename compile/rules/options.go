@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
@@ -187,6 +188,7 @@ type Set struct {
 	proxies         *catalogue.Catalogue // what the proxies know
 	ownFilters      []string             // names of the filters that the options add to routes
 	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
+	indexes         atomic.Uint64        // made so far
 }
 
 // reader takes a reader from the pool; the caller must put it back.
@@ -247,6 +249,32 @@ func (o *Options) filters() iter.Seq2[string, []*eskip.Filter] {
 			}
 		}
 	}
+}
+
+// newCatalogue returns the catalogue for the proxies. It accepts all filters and predicates that the options add to routes,
+// because the operators of the proxies chose them.
+func (s *Set) newCatalogue() *catalogue.Catalogue {
+	filters, predicates := slices.Clone(s.ExtraFilters), slices.Clone(s.ExtraPredicates)
+	known := catalogue.New(catalogue.Options{})
+	for _, list := range s.filters() {
+		for _, f := range list {
+			if reason, _ := known.Filters([]*eskip.Filter{f}); reason == catalogue.UnknownFilter {
+				filters = append(filters, f.Name)
+			}
+		}
+	}
+	all := slices.Clone(s.EastWestRangePredicates)
+	for _, a := range slices.Concat(s.AnnotationPredicates, s.EastWestRangeAnnotationPredicates) {
+		all = append(all, a.Predicates...)
+	}
+	for _, p := range all {
+		if reason, _ := known.Check(&eskip.Route{Predicates: []*eskip.Predicate{p}, BackendType: eskip.ShuntBackend}); reason == catalogue.UnknownPredicate {
+			predicates = append(predicates, p.Name)
+		}
+	}
+	return catalogue.New(catalogue.Options{
+		ForwardBackendURL: s.ForwardBackendURL, ExtraFilters: filters, ExtraPredicates: predicates,
+	})
 }
 
 // checkFilters refuses options that no proxy survives, or that use a refused filter: all routes would be left out, or all routes of

@@ -1,79 +1,27 @@
 package rules
 
 import (
-	"bytes"
-	"encoding/binary"
-	"fmt"
 	"iter"
 	"strings"
-
-	"github.com/klauspost/compress/s2"
 
 	"github.com/routesrv/routesrv/table"
 )
 
-// printed are printed routes, compressed: the routes of one object have most of their text in common. They are read where a list of
-// routes changes, and where several routes want an id.
-type printed []byte
-
-// pack returns the routes in packed form: for each the length of its text, the text, the length of its hosts, and the hosts. The id is the
-// beginning of the text.
-func pack(routes []table.Route) printed {
-	if len(routes) == 0 {
-		return nil
-	}
-	var plain []byte
-	for i := range routes {
-		r := &routes[i]
-		plain = binary.AppendUvarint(plain, uint64(len(r.Text)))
-		plain = append(plain, r.Text...)
-		plain = binary.AppendUvarint(plain, uint64(len(r.Hosts)))
-		plain = append(plain, r.Hosts...)
-	}
-	return bytes.Clone(s2.Encode(nil, plain)) // in no more memory than it needs
-}
-
-// unpack returns the routes, which share their strings.
-func (p printed) unpack() []table.Route {
-	if p == nil {
-		return nil
-	}
-	plain, err := s2.Decode(nil, p)
-	if err != nil {
-		panic(fmt.Sprintf("compile: unpack what this process has packed: %v", err))
-	}
-	text := string(plain)
-	part := func() string {
-		n, size := binary.Uvarint(plain)
-		end := size + int(n)
-		s := text[size:end]
-		plain, text = plain[end:], text[end:]
-		return s
-	}
-	var routes []table.Route
-	for len(plain) > 0 {
-		r := table.Route{Text: part(), Hosts: part()}
-		r.ID, _, _ = strings.Cut(r.Text, ":")
-		routes = append(routes, r)
-	}
-	return routes
-}
-
 // Texts unpacks the routes of units. It remembers the last two units, because problems are mostly about the routes of two objects.
 type Texts struct {
 	units  [2]*Unit
-	routes [2][]table.Route
+	routes [2][]*table.Route
 	next   int
 }
 
 // of returns the printed routes of a unit.
-func (t *Texts) of(u *Unit) []table.Route {
+func (t *Texts) of(u *Unit) []*table.Route {
 	for i, known := range t.units {
 		if known == u {
 			return t.routes[i]
 		}
 	}
-	routes := u.texts.unpack()
+	routes := u.Routes()
 	t.units[t.next], t.routes[t.next] = u, routes
 	t.next = 1 - t.next
 	return routes
@@ -84,18 +32,18 @@ func (t *Texts) Route(u *Unit, r *Route) *table.Route {
 	if r.LeftOut() {
 		return nil
 	}
-	return &t.of(u)[r.text]
+	return t.of(u)[r.text]
 }
 
 // Rows yields what the table has of a route that was not left out: the route and its clones.
 func (t *Texts) Rows(u *Unit, r *Route) iter.Seq[*table.Route] {
 	return func(yield func(*table.Route) bool) {
 		texts := t.of(u)
-		if !yield(&texts[r.text]) || r.more == nil {
+		if !yield(texts[r.text]) || r.more == nil {
 			return
 		}
 		for _, clone := range r.more.clones {
-			if !yield(&texts[clone]) {
+			if !yield(texts[clone]) {
 				return
 			}
 		}
@@ -115,7 +63,7 @@ func (t *Texts) Expression(u *Unit, r *Route) string {
 	if r.more != nil {
 		return r.more.before
 	}
-	text := &t.of(u)[r.text]
+	text := t.of(u)[r.text]
 	return strings.TrimSuffix(strings.TrimPrefix(text.Text, text.ID+": "), ";")
 }
 
@@ -125,4 +73,9 @@ func (t *Texts) Same(u *Unit, r *Route, v *Unit, s *Route) bool {
 }
 
 // Routes returns all printed routes of the unit, with those that are in no table because another object has their id.
-func (u *Unit) Routes() []table.Route { return u.texts.unpack() }
+func (u *Unit) Routes() []*table.Route {
+	if u.texts == nil {
+		return nil
+	}
+	return u.texts.Routes()
+}

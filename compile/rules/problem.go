@@ -105,18 +105,21 @@ func (p Problem) ID() string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
-// findings collects the problems of one object. It keeps equal findings once, as the reference logs them once per object and
-// load.
+// findings collects the problems of one object: each once, as the reference logs them once per object and load.
 type findings struct {
 	owner kube.Ref
 	size
 	list []Problem
-	seen map[Problem]struct{} // the problems of the list, and each with its reason and subject alone
+	seen map[Problem]struct{} // the problems of the list, those with a subject with their reason and subject alone
 }
 
 func (f *findings) add(p Problem) {
 	p.Owner = f.owner
-	if _, has := f.seen[p]; has {
+	identity := p
+	if p.About != "" {
+		identity = Problem{Reason: p.Reason, Severity: p.Severity, About: p.About}
+	}
+	if _, has := f.seen[identity]; has {
 		return
 	}
 	f.size.say(len(p.Message) + len(p.Cause) + len(p.Detail))
@@ -124,15 +127,7 @@ func (f *findings) add(p Problem) {
 	if f.seen == nil {
 		f.seen = make(map[Problem]struct{})
 	}
-	f.seen[p] = struct{}{}
-	f.seen[Problem{Reason: p.Reason, About: p.About}] = struct{}{}
-}
-
-// addOnce adds a problem unless the object already has one with the same reason and subject.
-func (f *findings) addOnce(p Problem) {
-	if _, has := f.seen[Problem{Reason: p.Reason, About: p.About}]; !has {
-		f.add(p)
-	}
+	f.seen[identity] = struct{}{}
 }
 
 func (f *findings) errorf(r Reason, format string, args ...any) {
@@ -141,10 +136,6 @@ func (f *findings) errorf(r Reason, format string, args ...any) {
 
 func (f *findings) infof(r Reason, format string, args ...any) {
 	f.add(Problem{Reason: r, Severity: Info, Message: fmt.Sprintf(format, args...)})
-}
-
-func (f *findings) warnf(r Reason, format string, args ...any) {
-	f.add(Problem{Reason: r, Severity: Warning, Message: fmt.Sprintf(format, args...)})
 }
 
 // plainf adds an error that the reference logs without the name of the object.

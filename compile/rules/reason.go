@@ -36,7 +36,6 @@ const (
 	TLSCertificate    Reason = "tls_certificate"
 	EastWestEnabled   Reason = "east_west"
 	TooLarge          Reason = "too_large"
-	TooManyZones      Reason = "too_many_zones"
 	InternalError     Reason = "internal_error"
 	Kept              Reason = "kept" // of package publish, not of this one
 )
@@ -96,8 +95,6 @@ var reasons = []ReasonInfo{
 		"Name a port of the Service, by number or by name.", true},
 	{NoEndpoints, Warning, "a Service has no ready pod, so requests are answered with 502",
 		"Compare the selector of the Service with the labels of the pods, and look at the readiness of the pods.", true},
-	{TooManyZones, Warning, "the pods of a Service are in more zones than can be served apart, so some zones do not count",
-		"Look at the zones of the EndpointSlices (topology.kubernetes.io/zone of the nodes).", true},
 	{DuplicateID, Error, "another object has a route with the same id, so this one is left out",
 		"Change the name, host or path in this object: the other route had the id first.", true},
 	{Shadows, Warning, "another object has a route for the same requests, and proxies take one of the two at random",

@@ -12,47 +12,18 @@ import (
 // A route that proxies refuse is published as in the reference, because the tables must be equal. Each proxy then drops it, and
 // only its own log says so. Therefore it is a problem here.
 
-// newCatalogue returns the catalogue for the proxies. It accepts all filters and predicates that the options add to routes,
-// because the operators of the proxies chose them.
-func (s *Set) newCatalogue() *catalogue.Catalogue {
-	filters, predicates := slices.Clone(s.ExtraFilters), slices.Clone(s.ExtraPredicates)
-	known := catalogue.New(catalogue.Options{})
-	for _, list := range s.filters() {
-		for _, f := range list {
-			if reason, _ := known.Filters([]*eskip.Filter{f}); reason == catalogue.UnknownFilter {
-				filters = append(filters, f.Name)
-			}
-		}
-	}
-	all := slices.Clone(s.EastWestRangePredicates)
-	for _, a := range slices.Concat(s.AnnotationPredicates, s.EastWestRangeAnnotationPredicates) {
-		all = append(all, a.Predicates...)
-	}
-	for _, p := range all {
-		if reason, _ := known.Check(&eskip.Route{Predicates: []*eskip.Predicate{p}, BackendType: eskip.ShuntBackend}); reason == catalogue.UnknownPredicate {
-			predicates = append(predicates, p.Name)
-		}
-	}
-	return catalogue.New(catalogue.Options{
-		ForwardBackendURL: s.ForwardBackendURL, ExtraFilters: filters, ExtraPredicates: predicates,
-	})
-}
-
-// checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Expressions of hosts and paths
-// are reported where they are parsed.
+// checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Hosts with wildcards have been reported.
 func (f *findings) checkRefused(s *Set, r *eskip.Route) {
-	reason, err := s.proxies.Check(r)
-	if err == nil || reason == catalogue.InvalidMatcher &&
-		slices.ContainsFunc(f.list, func(p Problem) bool { return p.Reason == InvalidExpression }) {
+	refused, err := s.proxies.Check(r)
+	if err == nil {
 		return
 	}
 	what := err.Error()
-	about := string(reason) + " " + what
-	if slices.ContainsFunc(f.list, func(p Problem) bool { return p.Reason == WouldReject && p.About == about }) {
-		return // another one of many routes of the object with the same mistake
+	if strings.HasPrefix(what, "predicate Host:") && slices.ContainsFunc(f.list, func(p Problem) bool { return strings.HasPrefix(p.About, aboutWildcard) }) {
+		return
 	}
-	var detail string
-	switch reason {
+	reason, detail := WouldReject, ""
+	switch refused {
 	case catalogue.UnknownFilter:
 		detail = "proxies know no filter " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), false))
 	case catalogue.UnknownPredicate:
@@ -61,13 +32,15 @@ func (f *findings) checkRefused(s *Set, r *eskip.Route) {
 		detail = "proxies do not accept the filter " + what
 	case catalogue.InvalidPredicateParams:
 		detail = "proxies do not accept the predicate " + what
+	case catalogue.InvalidMatcher:
+		reason, detail = InvalidExpression, "a host or path is not valid: "+what
 	default:
 		detail = "proxies do not accept a route: " + what
 	}
 	f.add(Problem{
-		Route: r.Id, Reason: WouldReject, Severity: Warning,
-		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, reason, what),
-		Detail:  detail + ", so they ignore the routes that have it", About: about,
+		Route: r.Id, Reason: reason, Severity: Warning,
+		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, refused, what),
+		Detail:  detail + ", so they ignore the routes that have it", About: string(refused) + " " + what,
 	})
 }
 
@@ -88,7 +61,7 @@ func (f *findings) checkAllowed(s *Set, r *eskip.Route) bool {
 		if does == "" || slices.Contains(s.ownFilters, name) {
 			continue
 		}
-		f.addOnce(Problem{
+		f.add(Problem{
 			Route: r.Id, Reason: RunsAtLoad, Severity: Warning,
 			Message: fmt.Sprintf("filter %s %s each time a proxy loads its routes", name, does),
 			Detail:  fmt.Sprintf("the filter %s %s each time a proxy loads its routes, and a proxy that waits for it serves old routes", name, does),

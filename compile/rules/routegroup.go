@@ -30,16 +30,8 @@ type routeGroupPass struct {
 	internal bool
 	redirect bool
 	eastWest bool
-	// routes are the unfinished routes of the pass: catch-alls and additions come after all of them.
-	routes []groupRoute
-	// built means that there is a main route, hostOnly that one has no predicate except Host.
+	// built means that there is a main route, hostOnly that one has no predicate except Host: even one of an entry that fails.
 	built, hostOnly bool
-}
-
-// groupRoute is a route of a pass with its role.
-type groupRoute struct {
-	*eskip.Route
-	role role
 }
 
 // compileRouteGroup compiles one valid RouteGroup of the right class into an empty unit.
@@ -55,29 +47,25 @@ func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
 		b.backends[be.Name] = be
 	}
 	u.list = appendNulls(u.list, u.owner, rg.Nulls)
-	u.checkRouteGroup(rg.Spec)
+	for _, h := range rg.Spec.Hosts {
+		u.checkHost(h)
+	}
 	// Checked and reported, but redirects of RouteGroups use the code of the options.
 	redirectCode(rg.Annotations, set.HTTPSRedirectCode, &u.findings)
 
 	external, internal := b.splitHosts()
 	if len(external) > 0 || len(rg.Spec.Hosts) == 0 {
-		p := &routeGroupPass{
-			routeGroupBuilder: b, hosts: external, hostExpr: hostExpr(external...),
-			redirect: b.redirects(), eastWest: b.eastWestCopies(external),
-		}
+		p := &routeGroupPass{routeGroupBuilder: b, hosts: external, redirect: b.redirects(), eastWest: b.eastWestCopies(external)}
 		if err := p.compile(); err != nil {
 			u.backendFailed("Error transforming external hosts: ", err)
 			return // the internal hosts are skipped, too
 		}
-		p.finish()
 	}
 	if len(internal) > 0 {
-		p := &routeGroupPass{routeGroupBuilder: b, hosts: internal, hostExpr: hostExpr(internal...), internal: true}
+		p := &routeGroupPass{routeGroupBuilder: b, hosts: internal, internal: true}
 		if err := p.compile(); err != nil {
 			u.backendFailed("Error transforming internal hosts: ", err)
-			return
 		}
-		p.finish()
 	}
 }
 
@@ -112,46 +100,28 @@ func (b *routeGroupBuilder) eastWestCopies(hosts []string) bool {
 	})
 }
 
-// compile creates the main routes of the pass with their copies. An error ends the whole group.
+// compile compiles the routes of the pass. An error ends the whole group.
 func (p *routeGroupPass) compile() error {
+	p.hostExpr = hostExpr(p.hosts...)
 	if p.set.TLS {
 		p.unit.checkTLS(p.rg.Spec.TLS, p.rg.Spec.Hosts, p.rg.Namespace, "routegroup hosts", "RouteGroup")
 	}
 	if len(p.rg.Spec.Routes) == 0 {
-		return p.implicitRoutes()
-	}
-	for i, spec := range p.rg.Spec.Routes {
-		// One failing combination removes all routes of this entry, and only those.
-		routes, err := p.explicitRoutes(i, spec)
-		if err != nil {
-			p.unit.backendFailed("Ignoring route: ", err)
-			continue
-		}
-		p.routes = append(p.routes, routes...)
-	}
-	return nil
-}
-
-// implicitRoutes returns the routes of a group without routes: one for each default backend.
-func (p *routeGroupPass) implicitRoutes() error {
-	shares := p.shares(p.rg.Spec.DefaultBackends)
-	for j, ref := range p.rg.Spec.DefaultBackends {
-		r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, "all", 0, j, p.internal)}
-		be := p.backends[ref.BackendName]
-		if err := p.setBackend(r, be); err != nil {
+		if err := p.entry(0, &kube.RouteSpec{}); err != nil { // a route for each default backend
 			return err
 		}
-		p.appendHost(r)
-		r.Predicates = append(r.Predicates, shares[ref.BackendName].predicates...)
-		p.defaultFilters(r, be)
-		p.set.application(r, &p.rg.Meta)
-		p.routes = p.addMain(p.routes, r)
 	}
+	for i, spec := range p.rg.Spec.Routes {
+		if err := p.entry(i, spec); err != nil {
+			p.unit.backendFailed("Ignoring route: ", err)
+		}
+	}
+	p.catchAlls()
 	return nil
 }
 
-// explicitRoutes returns the routes of the i-th entry: one for each method and backend.
-func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]groupRoute, error) {
+// entry compiles the i-th entry: a route for each method and backend. A backend that fails removes all of them, and only these.
+func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) error {
 	refs := spec.Backends
 	if len(refs) == 0 {
 		refs = p.rg.Spec.DefaultBackends
@@ -160,27 +130,57 @@ func (p *routeGroupPass) explicitRoutes(i int, spec *kube.RouteSpec) ([]groupRou
 	if len(methods) == 0 {
 		methods = []string{""}
 	}
+	filters, predicates := p.texts(spec)
 	shares := p.shares(refs)
-	var routes []groupRoute
+	failing, err := p.failing(refs)
 	for _, method := range methods {
 		for j, ref := range refs {
+			if j == failing {
+				return err
+			}
 			r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, methodID(method), i, j, p.internal)}
 			p.match(r, spec, method)
-			for _, text := range spec.Filters {
-				fs, _ := p.reader.ParseFilters(text) // validated before
-				r.Filters = append(r.Filters, fs...)
-			}
+			r.Predicates = append(r.Predicates, predicates...)
+			shares[ref.BackendName].split(r)
+			p.built = true
+			p.hostOnly = p.hostOnly || onlyHosts(r)
 			be := p.backends[ref.BackendName]
-			if err := p.setBackend(r, be); err != nil {
-				return nil, err
+			if err == nil {
+				r.Filters = slices.Clone(filters)
+				p.setBackend(r, be)
 			}
 			p.defaultFilters(r, be)
-			r.Predicates = append(r.Predicates, shares[ref.BackendName].predicates...)
 			p.set.application(r, &p.rg.Meta)
-			routes = p.addMain(routes, r)
+			if err == nil {
+				p.finishMain(r)
+			}
 		}
 	}
-	return routes, nil
+	return nil
+}
+
+// texts parses the filters and predicates of an entry, which validation has parsed before: once, because the entry may have thousands of
+// routes.
+func (p *routeGroupPass) texts(spec *kube.RouteSpec) (filters []*eskip.Filter, predicates []*eskip.Predicate) {
+	for _, text := range spec.Filters {
+		fs, _ := p.reader.ParseFilters(text)
+		filters = append(filters, fs...)
+	}
+	for _, text := range spec.Predicates {
+		ps, _ := p.reader.ParsePredicates(text)
+		predicates = append(predicates, ps...)
+	}
+	return filters, predicates
+}
+
+// failing returns the first backend that no route can have, and why.
+func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, err error) {
+	for i, ref := range refs {
+		if err := p.checkBackend(p.backends[ref.BackendName]); err != nil {
+			return i, err
+		}
+	}
+	return -1, nil
 }
 
 func methodID(method string) string {
@@ -200,7 +200,7 @@ func uniqueStrings(in []string) []string {
 	return out
 }
 
-// match sets the route's predicates: paths, hosts, method, then the predicates of the entry.
+// match sets the route's first predicates: paths, hosts, method.
 func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method string) {
 	switch {
 	case spec.Path != "":
@@ -211,19 +211,11 @@ func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method stri
 	if spec.PathRegexp != "" {
 		r.Predicates = append(r.Predicates, predicate("PathRegexp", spec.PathRegexp))
 	}
-	p.appendHost(r)
-	if method != "" {
-		r.Predicates = append(r.Predicates, predicate("Method", strings.ToUpper(method)))
-	}
-	for _, text := range spec.Predicates {
-		ps, _ := p.reader.ParsePredicates(text) // validated before
-		r.Predicates = append(r.Predicates, ps...)
-	}
-}
-
-func (p *routeGroupPass) appendHost(r *eskip.Route) {
 	if len(p.hosts) > 0 {
 		r.Predicates = append(r.Predicates, predicate("Host", p.hostExpr))
+	}
+	if method != "" {
+		r.Predicates = append(r.Predicates, predicate("Method", strings.ToUpper(method)))
 	}
 }
 
@@ -235,7 +227,7 @@ func (p *routeGroupPass) shares(refs []*kube.BackendReference) map[string]share 
 		names[i], weights[i] = ref.BackendName, float64(ref.Weight)
 	}
 	p.unit.checkWeights(names, weights)
-	return p.set.TrafficAlgorithm.split(&p.unit.findings, names, weights, true)
+	return p.set.TrafficAlgorithm.split(names, weights, true)
 }
 
 // defaultFilters prepends the default filters of a service backend.

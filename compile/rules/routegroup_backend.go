@@ -25,23 +25,33 @@ func (u *Unit) backendFailed(prefix string, err error) {
 	u.add(p)
 }
 
-// setBackend sets a route's backend, and the filters that the backend adds or replaces.
-func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) error {
-	var err error
+// checkBackend returns why no route can have a backend.
+func (p *routeGroupPass) checkBackend(be *kube.RouteGroupBackend) error {
 	switch typ, _ := routeGroupBackendType(be.Type); typ {
 	case serviceBackend:
-		err = p.setService(r, be)
+		return p.checkService(be)
 	case eskip.NetworkBackend:
 		if !p.allowedAddress(be.Address) {
 			return fmt.Errorf("routegroup with not allowed network backend: %s", be.Address)
 		}
-		r.BackendType, r.Backend = eskip.NetworkBackend, be.Address
 	case eskip.LBBackend:
 		for _, e := range be.Endpoints {
 			if !p.allowedAddress(e) {
 				return fmt.Errorf("routegroup with not allowed explicit LB endpoint: %s", e)
 			}
 		}
+	}
+	return nil
+}
+
+// setBackend sets a route's backend, which has been checked, and the filters that the backend adds or replaces.
+func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) {
+	switch typ, _ := routeGroupBackendType(be.Type); typ {
+	case serviceBackend:
+		p.setService(r, be)
+	case eskip.NetworkBackend:
+		r.BackendType, r.Backend = eskip.NetworkBackend, be.Address
+	case eskip.LBBackend:
 		r.BackendType, r.LBAlgorithm, r.LBEndpoints = eskip.LBBackend, p.algorithm(be), eskip.NewLBEndpoints(be.Endpoints)
 	case eskip.ForwardBackend:
 		r.Filters = nil
@@ -49,13 +59,9 @@ func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) 
 	default: // shunt, loopback, dynamic
 		r.BackendType = typ
 	}
-	if err != nil {
-		return err
-	}
 	if p.set.BackendNameTracingTag {
 		r.Filters = append(r.Filters, filter("tracingTag", "skipper.backend_name", be.Name))
 	}
-	return nil
 }
 
 func (b *routeGroupBuilder) algorithm(be *kube.RouteGroupBackend) string {
@@ -72,14 +78,9 @@ func (b *routeGroupBuilder) allowedAddress(address string) bool {
 	return err == nil && b.set.allowedExternalName(u.Hostname())
 }
 
-// setService sets the endpoints of a service.
-func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) error {
-	optOut := p.rg.Annotations.Get(zoneAwareKey) == "false"
-	if optOut {
-		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
-	}
-	key := kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName}
-	svc := p.unit.lookups.service(key)
+// checkService returns why no route can have a service with its port.
+func (p *routeGroupPass) checkService(be *kube.RouteGroupBackend) error {
+	svc := p.unit.lookups.service(kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName})
 	switch {
 	case svc == nil:
 		return &backendError{Problem{
@@ -89,25 +90,35 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	case !strings.EqualFold(svc.Type, "ClusterIP"):
 		return fmt.Errorf("not supported service type in service/%s/%s: %s", p.ns, be.ServiceName, svc.Type)
 	}
-	port, ok := portOf(svc, be.ServicePort)
-	if !ok {
+	if _, ok := portOf(svc, be.ServicePort); !ok {
 		given := fmt.Sprint(be.ServicePort)
 		return &backendError{Problem{
 			Reason: PortNotFound, Message: fmt.Sprintf("target port not found: %s:%s", be.ServiceName, given),
 			Detail: noPort(svc, be.ServiceName, given) + ", so the routes to it are left out", About: be.ServiceName + ":" + given,
 		}}
 	}
+	return nil
+}
+
+// setService sets the endpoints of a service.
+func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) {
+	optOut := p.rg.Annotations.Get(zoneAwareKey) == "false"
+	if optOut {
+		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
+	}
 	var protocol *string
 	if v, ok := p.rg.Annotations.Lookup(protocolAnnotation); ok {
 		protocol = &v
 	}
-	eps := p.unit.zonesOf(key, p.unit.lookups.endpoints(p.set, kube.KindRouteGroup, key, svc, port, protocol))
+	key := kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName}
+	svc := p.unit.lookups.service(key)
+	port, _ := portOf(svc, be.ServicePort)
+	eps := p.unit.lookups.endpoints(p.set, kube.KindRouteGroup, key, svc, port, protocol)
 	p.unit.checkEndpoints(key, port, eps)
 	if !p.internal && !optOut {
 		eps = inZone(eps, p.set.TopologyZone)
 	}
 	setEndpoints(r, eps, p.algorithm(be))
-	return nil
 }
 
 func portOf(svc *kube.Service, port int) (kube.ServicePort, bool) {

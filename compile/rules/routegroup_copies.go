@@ -7,49 +7,42 @@ import (
 	"github.com/routesrv/routesrv/internal/routeid"
 )
 
-// addMain adds a main route and its copies, and records what the decision about catch-alls needs, even for routes of an entry
-// that fails later.
-func (p *routeGroupPass) addMain(dst []groupRoute, r *eskip.Route) []groupRoute {
-	p.built = true
-	p.hostOnly = p.hostOnly || onlyHosts(r)
-	dst = p.append(dst, r, mainRoute)
+// finishMain finishes a main route, and its copies after it.
+func (p *routeGroupPass) finishMain(r *eskip.Route) {
+	var copies []*eskip.Route
 	if p.eastWest {
-		dst = p.append(dst, p.eastWestCopy(r), companion)
+		copies = append(copies, p.eastWestCopy(r))
 	}
 	if p.redirect && !matchesForwardedProto(r) {
-		dst = p.append(dst, p.redirectCopy(r), companion)
+		copies = append(copies, p.redirectCopy(r))
 	}
-	return dst
+	p.finish(r, mainRoute)
+	for _, c := range copies {
+		p.finish(c, companion)
+	}
 }
 
-// append adds a route and counts it: all routes of a pass are in memory at once.
-func (p *routeGroupPass) append(dst []groupRoute, r *eskip.Route, role role) []groupRoute {
-	p.unit.size.add(&p.unit.built, leastText(r))
-	return append(dst, groupRoute{r, role})
+// finish applies the additions of the pass to a route, and prints it.
+func (p *routeGroupPass) finish(r *eskip.Route, role role) {
+	if p.internal {
+		r.Predicates = append(r.Predicates, p.set.EastWestRangePredicates...)
+	}
+	p.set.appendAnnotated(r, p.rg.Annotations, p.internal)
+	p.unit.Global = p.out.finish(p.unit.Global, r, p.unit, role)
 }
 
-// leastText returns a number of bytes that the text of a route does not go below.
-func leastText(r *eskip.Route) int {
-	n := len("id: * -> <shunt>;")
-	count := func(name string, args []any) {
-		n += len(name) + len("() ->")
-		for _, a := range args {
-			n += len("1")
-			if s, ok := a.(string); ok {
-				n += len(s)
-			}
-		}
+// catchAlls adds the catch-alls of the hosts, unless a route takes all their requests.
+func (p *routeGroupPass) catchAlls() {
+	if !p.built || p.hostOnly || p.set.DisableCatchAllRoutes {
+		return
 	}
-	for _, p := range r.Predicates {
-		count(p.Name, p.Args)
+	for _, h := range p.hosts {
+		p.finish(&eskip.Route{
+			Id:          routeid.RouteGroupCatchAll(h, p.internal),
+			Predicates:  []*eskip.Predicate{predicate("Host", hostExpr(h))},
+			BackendType: eskip.ShuntBackend,
+		}, companion)
 	}
-	for _, f := range r.Filters {
-		count(f.Name, f.Args)
-	}
-	for _, e := range r.LBEndpoints {
-		n += len(e.Address)
-	}
-	return n
 }
 
 // onlyHosts reports whether a route has no predicate except Host, and so takes all requests to its hosts.
@@ -81,25 +74,5 @@ func (p *routeGroupPass) redirectCopy(r *eskip.Route) *eskip.Route {
 		Predicates:  append(c.Predicates, predicate("Header", forwardedProtoHeader, "http")),
 		Filters:     []*eskip.Filter{redirectFilter(p.set.HTTPSRedirectCode)},
 		BackendType: eskip.ShuntBackend,
-	}
-}
-
-// finish adds the catch-alls, applies the additions of the pass to every route, and prints the routes.
-func (p *routeGroupPass) finish() {
-	if p.built && !p.hostOnly && !p.set.DisableCatchAllRoutes {
-		for _, h := range p.hosts {
-			p.routes = append(p.routes, groupRoute{role: companion, Route: &eskip.Route{
-				Id:          routeid.RouteGroupCatchAll(h, p.internal),
-				Predicates:  []*eskip.Predicate{predicate("Host", hostExpr(h))},
-				BackendType: eskip.ShuntBackend,
-			}})
-		}
-	}
-	for _, r := range p.routes {
-		if p.internal {
-			r.Predicates = append(r.Predicates, p.set.EastWestRangePredicates...)
-		}
-		p.set.appendAnnotated(r.Route, p.rg.Annotations, p.internal)
-		p.unit.Global = p.out.finish(p.unit.Global, r.Route, p.unit, r.role)
 	}
 }

@@ -1,9 +1,8 @@
 // Package rules compiles one object into a unit: the routes that Skipper's own route server, the reference, makes of it, and its
 // problems. Package compile assembles the units of a snapshot into a table.
 //
-// A [Set] is the rules with the options of a program. Its methods are all that a build needs: [Set.Admit] says whether an object is
-// served here, [Set.View] what the objects of a snapshot see, and [Set.Compile], [Set.CatchAll] and [Set.Fixed] make units. All are pure:
-// no I/O, no clock, no log.
+// A [Set] is the rules with the options of a program. Its methods are all that a build needs: [Set.View] is what the objects of a snapshot
+// see, and [Set.Compile], [Set.CatchAll] and [Set.Fixed] make units. All are pure: no I/O, no clock, no log.
 //
 // # From an object to routes
 //
@@ -40,6 +39,11 @@ func (s *Set) Compile(o kube.Object, v *View, at int) *Unit {
 	v.at = at
 	u := newUnit(s, v, o.Ref())
 	failed := isolated(func() {
+		if p := s.refuses(o); p != nil {
+			u.add(*p)
+			u.Refused = true
+			return
+		}
 		switch of := o.(type) {
 		case *kube.Ingress:
 			compileIngress(s, u, of)

@@ -6,28 +6,38 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// share is a backend's part of the traffic.
+// share is a backend's part of the traffic. The zero share is all of it.
 type share struct {
-	predicates []*eskip.Predicate
+	part *eskip.Predicate // nil for all
+	// rest is how many True() predicates follow, one for each backend that is split off later. They are made for each route: those of all
+	// backends grow with the square of their number.
+	rest int
 	// none marks a backend without traffic. Ingresses create no route for it, RouteGroups do.
 	none bool
 }
 
+// split adds the predicates of the share to a route.
+func (s share) split(r *eskip.Route) {
+	if s.part != nil {
+		r.Predicates = append(r.Predicates, s.part)
+		r.Predicates = append(r.Predicates, slices.Repeat([]*eskip.Predicate{predicate("True")}, s.rest)...)
+	}
+}
+
 // split computes the share of each backend from the weights, in order of appearance. The result is by name; if a backend is
 // repeated, its last share counts. keepZero returns Traffic(0) for a weight of zero. The float64 arithmetic has the same order of
-// operations as the reference, because the numbers are printed. A single backend has all traffic, which is the zero share: the result
-// is nil then. The predicates of many backends grow with the square of their number, so they count.
-func (a TrafficAlgorithm) split(f *findings, names []string, weights []float64, keepZero bool) map[string]share {
+// operations as the reference, because the numbers are printed. A single backend has all traffic: the result is nil then.
+func (a TrafficAlgorithm) split(names []string, weights []float64, keepZero bool) map[string]share {
 	if len(names) == 1 {
 		return nil
 	}
 	if a == TrafficSegmentPredicate {
 		return segments(names, weights)
 	}
-	return shares(f, names, weights, keepZero)
+	return shares(names, weights, keepZero)
 }
 
-func shares(f *findings, names []string, weights []float64, keepZero bool) map[string]share {
+func shares(names []string, weights []float64, keepZero bool) map[string]share {
 	sum := 0.0
 	for _, w := range weights {
 		sum += w
@@ -57,11 +67,7 @@ func shares(f *findings, names []string, weights []float64, keepZero bool) map[s
 		sum -= weights[i]
 		s := share{none: part <= 0}
 		if part != 1 && (!s.none || keepZero) {
-			s.predicates = append(s.predicates, predicate("Traffic", part))
-			if n := len(names) - i - 2; n > 0 {
-				f.size.add(&f.built, n*len("True() && "))
-				s.predicates = append(s.predicates, slices.Repeat([]*eskip.Predicate{predicate("True")}, n)...)
-			}
+			s.part, s.rest = predicate("Traffic", part), max(0, len(names)-i-2)
 		}
 		result[name] = s
 	}
@@ -89,15 +95,9 @@ func segments(names []string, weights []float64) map[string]share {
 		from, to := b.from/total, b.to/total
 		s := share{none: from == to}
 		if from != 0 || to != 1 {
-			s.predicates = []*eskip.Predicate{predicate("TrafficSegment", from, to)}
+			s.part = predicate("TrafficSegment", from, to)
 		}
 		result[name] = s
 	}
 	return result
 }
-
-func predicate(name string, args ...any) *eskip.Predicate {
-	return &eskip.Predicate{Name: name, Args: args}
-}
-
-func filter(name string, args ...any) *eskip.Filter { return &eskip.Filter{Name: name, Args: args} }

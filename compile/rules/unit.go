@@ -1,11 +1,8 @@
 package rules
 
 import (
-	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -15,10 +12,13 @@ type Unit struct {
 	lookups lookups
 	findings
 
-	// texts are all printed routes, packed; printing are those of a unit that is being compiled.
-	texts    printed
-	printing []table.Route
+	// texts are all printed routes, packed, because those of one object have most of their text in common; nil for none. printing are
+	// those of a unit that is being compiled.
+	texts    *table.Block
+	printing []*table.Route
 
+	// Refused means that the object has no routes because of its class, or because validation refused it.
+	Refused bool
 	// Global are the routes outside of host groups: of default backends, and all routes of a RouteGroup.
 	Global []Route
 	// Companions are the deprecated east-west companions of default backends, which come after all host groups.
@@ -92,14 +92,14 @@ const (
 )
 
 // addText appends a printed route to the texts of a unit that is being compiled, and returns its index.
-func (u *Unit) addText(r table.Route) int32 {
+func (u *Unit) addText(r *table.Route) int32 {
 	u.printing = append(u.printing, r)
 	return int32(len(u.printing) - 1)
 }
 
 // done ends the compilation of a unit.
 func (u *Unit) done() *Unit {
-	u.texts, u.printing = pack(u.printing), nil
+	u.texts, u.printing = table.Pack(u.printing), nil
 	u.lookups.view, u.seen = nil, nil // the unit outlives them
 	return u
 }
@@ -113,46 +113,4 @@ func (u *Unit) group(host string) *HostGroup {
 	}
 	u.Groups = append(u.Groups, HostGroup{Host: host})
 	return &u.Groups[len(u.Groups)-1]
-}
-
-// shallow copies the route with new slices of predicates and filters, so that appending to one copy does not affect the other.
-// Nothing is appended to its expressions.
-func shallow(r *eskip.Route) *eskip.Route {
-	c := *r
-	c.Predicates = slices.Clone(r.Predicates)
-	c.Filters = slices.Clone(r.Filters)
-	return &c
-}
-
-// countsAsCatchAll is the reference's test: no path expression, or "^/" among them. It ignores Path and PathSubtree predicates.
-func countsAsCatchAll(r *eskip.Route) bool {
-	return len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/")
-}
-
-// application prepends the filter that names the application of the object.
-func (s *Set) application(r *eskip.Route, m *kube.Meta) {
-	if s.ApplicationLabel == "" {
-		return
-	}
-	if v := m.Labels.Get(s.ApplicationLabel); v != "" {
-		prepend(r, filter(annotateFilter, "Application", v))
-	}
-}
-
-// appendAnnotated appends the predicates and filters that the options define for objects with certain annotations.
-func (s *Set) appendAnnotated(r *eskip.Route, annotations kube.Pairs, internal bool) {
-	predicates, filters := s.AnnotationPredicates, s.AnnotationFiltersAppend
-	if internal {
-		predicates, filters = s.EastWestRangeAnnotationPredicates, s.EastWestRangeAnnotationFilters
-	}
-	for _, p := range predicates {
-		if v, ok := annotations.Lookup(p.Key); ok && v == p.Value {
-			r.Predicates = append(r.Predicates, p.Predicates...)
-		}
-	}
-	for _, p := range filters {
-		if v, ok := annotations.Lookup(p.Key); ok && v == p.Value {
-			r.Filters = append(r.Filters, p.Filters...)
-		}
-	}
 }

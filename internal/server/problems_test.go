@@ -79,8 +79,8 @@ func TestProblemsThatNoLogOfTheReferenceHas(t *testing.T) {
 		{"Ingress shop/shadow", "kube_shop__shadow__a_example_org___x__s", "shadows", "warning", "of Ingress shop--prod/web matches"},
 		{"Ingress shop/null", "", "null_entry", "warning", "spec.rules[0]"},
 		{"Service shop/s", "", "null_entry", "warning", "spec.ports[0]"},
-		{"Ingress shop/path", "", "invalid_expression", "warning", "missing closing )"},
-		{"RouteGroup shop/host", "", "invalid_expression", "warning", "missing argument to repetition operator"},
+		{"Ingress shop/path", "kube_shop__path__c_example_org______s", "invalid_expression", "warning", "missing closing )"},
+		{"RouteGroup shop/host", "", "invalid_expression", "warning", "has a wildcard"},
 	} {
 		found := false
 		for _, p := range got.Problems {

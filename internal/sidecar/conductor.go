@@ -11,7 +11,6 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -295,7 +294,7 @@ func (c *conductor) startSelf(slow bool) {
 		if err := p.poller.Run(ctx); err != nil {
 			c.log.Error("poller ended", "error", err)
 		}
-		if source, ok := c.cfg.Source.(poller.Dropper); ok {
+		if source, ok := c.cfg.Source.(interface{ Drop() }); ok {
 			source.Drop()
 		}
 	})

@@ -247,7 +247,7 @@ var outside = map[string][]string{
 	"google.golang.org/protobuf/": {"internal/tracing", "internal/source/cluster/internal/decode", "internal/kubetest"},
 	"github.com/spf13/":           {"internal/cli", "internal/config", "internal/forward"},
 	"go.yaml.in/":                 {"internal/config", "internal/fixture"},
-	"github.com/klauspost/":       {"compile/rules", "dataplane", "etagcache", "internal/source/cluster/internal/api", "table"},
+	"github.com/klauspost/":       {"dataplane", "etagcache", "internal/source/cluster/internal/api", "table"},
 }
 
 // pure packages do no I/O, use no clock and log nothing.

@@ -1,0 +1,102 @@
+package compile
+
+import (
+	"slices"
+
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// object is an Ingress or a RouteGroup of a build with its unit.
+type object struct {
+	kube.Object
+	meta *kube.Meta
+	unit *rules.Unit
+}
+
+// objects are those of a build, by kind, namespace and name. They are all that makes the next builds cheaper than the first one.
+type objects []object
+
+func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
+
+// placed returns the number of a position. Odd numbers are between two positions, for an object that is only tried
+// ([Result.Try]).
+func placed(i int) int { return 2 * i }
+
+// gather returns the objects of a snapshot, each once, without their units.
+func gather(s *kube.Snapshot) objects {
+	all := make(objects, 0, len(s.Ingresses)+len(s.RouteGroups))
+	for _, o := range s.Ingresses {
+		all = append(all, object{Object: o, meta: &o.Meta})
+	}
+	for _, o := range s.RouteGroups {
+		all = append(all, object{Object: o, meta: &o.Meta})
+	}
+	if !slices.IsSortedFunc(all, compareObjects) {
+		slices.SortStableFunc(all, compareObjects)
+	}
+	once := all[:0]
+	for _, o := range all {
+		if !once.endWith(o) {
+			once = append(once, o)
+		}
+	}
+	return once
+}
+
+// endWith reports whether an object is one of the last ones, which have its name.
+func (k objects) endWith(o object) bool {
+	for i := len(k) - 1; i >= 0 && compareObjects(k[i], o) == 0; i-- {
+		if k[i].Object == o.Object {
+			return true
+		}
+	}
+	return false
+}
+
+// next returns the unit of an object, and drops the objects before it: those who ask ask in the order of the objects. It returns nil if
+// the object is not among them.
+func (k *objects) next(o object) *rules.Unit {
+	for len(*k) > 0 {
+		first := (*k)[0]
+		if first.Object == o.Object {
+			return first.unit
+		}
+		if compareObjects(first, o) > 0 {
+			return nil
+		}
+		*k = (*k)[1:]
+	}
+	return nil
+}
+
+// search returns the place of a name: that of the first object with it, if there is one.
+func (k objects) search(name kube.Ref) (at int, found bool) {
+	return slices.BinarySearchFunc(k, name, func(o object, name kube.Ref) int { return o.Ref().Compare(name) })
+}
+
+// unitOf returns the unit of an object; nil if it is not among them.
+func (k objects) unitOf(o kube.Object) *rules.Unit {
+	for i, found := k.search(o.Ref()); found && i < len(k) && k[i].Ref() == o.Ref(); i++ {
+		if k[i].Object == o {
+			return k[i].unit
+		}
+	}
+	return nil
+}
+
+// compile gives each object its unit: that of a build before, if the object looks up the same, or a new one.
+func (k objects) compile(set *rules.Set, v *rules.View, recent []objects) {
+	known := slices.Clone(recent)
+	for i := range k { // in order, because of what objects resolve for others
+		for n := range known {
+			if u := known[n].next(k[i]); u != nil && u.Holds(v) {
+				k[i].unit = u
+				break
+			}
+		}
+		if k[i].unit == nil {
+			k[i].unit = set.Compile(k[i].Object, v, placed(i))
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/kube"
+)
+
+func predicate(name string, args ...any) *eskip.Predicate {
+	return &eskip.Predicate{Name: name, Args: args}
+}
+
+func filter(name string, args ...any) *eskip.Filter { return &eskip.Filter{Name: name, Args: args} }
+
+// prepend adds filters before those of a route, in a new slice.
+func prepend(r *eskip.Route, filters ...*eskip.Filter) {
+	if len(filters) > 0 {
+		r.Filters = slices.Concat(filters, r.Filters)
+	}
+}
+
+// shallow copies the route with new slices of predicates and filters, so that appending to one copy does not affect the other.
+// Nothing is appended to its expressions.
+func shallow(r *eskip.Route) *eskip.Route {
+	c := *r
+	c.Predicates = slices.Clone(r.Predicates)
+	c.Filters = slices.Clone(r.Filters)
+	return &c
+}
+
+// countsAsCatchAll is the reference's test: no path expression, or "^/" among them. It ignores Path and PathSubtree predicates.
+func countsAsCatchAll(r *eskip.Route) bool {
+	return len(r.PathRegexps) == 0 || slices.Contains(r.PathRegexps, "^/")
+}
+
+// application prepends the filter that names the application of the object.
+func (s *Set) application(r *eskip.Route, m *kube.Meta) {
+	if s.ApplicationLabel == "" {
+		return
+	}
+	if v := m.Labels.Get(s.ApplicationLabel); v != "" {
+		prepend(r, filter(annotateFilter, "Application", v))
+	}
+}
+
+// appendAnnotated appends the predicates and filters that the options define for objects with certain annotations.
+func (s *Set) appendAnnotated(r *eskip.Route, annotations kube.Pairs, internal bool) {
+	predicates, filters := s.AnnotationPredicates, s.AnnotationFiltersAppend
+	if internal {
+		predicates, filters = s.EastWestRangeAnnotationPredicates, s.EastWestRangeAnnotationFilters
+	}
+	for _, p := range predicates {
+		if v, ok := annotations.Lookup(p.Key); ok && v == p.Value {
+			r.Predicates = append(r.Predicates, p.Predicates...)
+		}
+	}
+	for _, p := range filters {
+		if v, ok := annotations.Lookup(p.Key); ok && v == p.Value {
+			r.Filters = append(r.Filters, p.Filters...)
+		}
+	}
+}
