@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/routeid"
@@ -21,6 +22,8 @@ type Loss struct {
 	reader     reader
 	requests   map[member]struct{} // which are lost, or have no endpoints any more
 	namespaces map[string]int      // all of whose routes are lost; nil unless that is the reason
+
+	missing, missingRoutes, drained int // see Missing
 }
 
 // Of reports whether a route of the served table answers a request that the other table loses, or that it leaves without endpoints.
@@ -39,10 +42,35 @@ func (l *Loss) Of(r *table.Route) bool {
 // Requests returns how many requests are lost or have no endpoints any more.
 func (l *Loss) Requests() int { return len(l.requests) }
 
-// Compare compares a table with the served one by the rules of [Guard.Judge]. No hold begins or ends. The time is that of the read.
-func (g *Guard) Compare(served, other *table.Table, now time.Time) *Loss {
+// Missing counts what a table lacks that was held before for reasons of these kinds: requests that nobody answers, without those that their
+// object no longer wants; and requests without endpoints.
+func (l *Loss) Missing(kinds []Code) (n int) {
+	if slices.ContainsFunc(kinds, Code.Loses) {
+		n = l.missing
+	}
+	if slices.Contains(kinds, NamespaceLost) {
+		n = max(n, l.missingRoutes)
+	}
+	if slices.Contains(kinds, BackendsLost) {
+		n += l.drained
+	}
+	return n
+}
+
+// Held is what the caller of [Guard.Judge] holds back because of a loss. The zero value means nothing.
+type Held struct {
+	// Since is when that began. Until it ends, what was lost within the window before counts.
+	Since time.Time
+	// Objects means that it keeps objects and serves everything else. Then less is suspicious, because the accident may go on: a loss
+	// of more than 5 % of the requests, hosts or endpoints, unless it is one object's.
+	Objects bool
+}
+
+// Judge compares a table with the served one, or nil. Call it for every completed read, also without a change; now is the time of the read.
+func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Loss {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.held = held
 	g.begin(served, now)
 	f := g.inspect(other)
 	l := &Loss{Reason: f.reason, Detail: f.detail, reader: g.reader, requests: make(map[member]struct{})}
@@ -62,23 +90,14 @@ func (g *Guard) Compare(served, other *table.Table, now time.Time) *Loss {
 	if f.reason == NamespaceLost {
 		l.namespaces = g.lostNamespaces(d)
 	}
+	if g.cfg.MaxLoss < 1 {
+		l.missing = d.missing
+	}
+	if g.cfg.MaxBackendLoss < 1 {
+		l.drained = len(d.all(backends).gone)
+	}
+	l.missingRoutes = d.missingRoutes
 	return l
-}
-
-// Keeping tells the Guard that its caller keeps objects because of a loss, since a time; the zero time means that it keeps none. Meanwhile
-// less is suspicious, because the accident may go on: a loss of more than 5 % of the requests, hosts or endpoints, unless it is one
-// object's. And what was lost within the window before counts until then.
-func (g *Guard) Keeping(since time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.keeping = since
-}
-
-// Drop ends a hold without a release, for a caller that now keeps the lost objects instead of the table.
-func (g *Guard) Drop() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.hold = nil
 }
 
 // Forgive makes later tables be compared with this one only, as if nothing had been lost before: somebody has accepted that, or its

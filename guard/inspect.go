@@ -28,9 +28,6 @@ func Generated(t *table.Table) bool {
 type finding struct {
 	reason Code
 	detail string
-	// returning means that only the hold makes the table suspicious: it lacks less than the limits, but not everything that the
-	// hold keeps is back.
-	returning bool
 }
 
 // inspect returns the first reason why candidate is suspicious compared with the base. The caller holds mu.
@@ -57,14 +54,14 @@ func (g *Guard) inspect(candidate *table.Table) finding {
 	if past(g.cfg.MaxBytes, served.Bytes(), candidate.Bytes()) {
 		return finding{reason: TooLarge, detail: fmt.Sprintf("%d bytes, limit %d; %d are served", candidate.Bytes(), g.cfg.MaxBytes, served.Bytes())}
 	}
-	return g.unreturned(candidate)
+	return finding{}
 }
 
 // inspectLoss applies the rules about losses.
 func (g *Guard) inspectLoss(candidate *table.Table) finding {
 	d := g.difference(candidate)
 	limit, backendLimit := g.cfg.MaxLoss, g.cfg.MaxBackendLoss
-	if !g.keeping.IsZero() {
+	if g.held.Objects {
 		if limit < 1 && d.lostObjects() > 1 {
 			limit = min(limit, ReturnTolerance)
 		}

@@ -42,7 +42,7 @@ func (g *Guard) lostNamespaces(d *difference) map[string]int {
 	for _, n := range g.census[namespaces] {
 		rest.all += int(n)
 	}
-	if rest.beyond(restTolerance) && g.hold == nil && g.keeping.IsZero() {
+	if rest.beyond(restTolerance) && g.held.Since.IsZero() {
 		return nil
 	}
 	return lost

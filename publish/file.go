@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
@@ -87,14 +86,13 @@ type content struct {
 	origin string
 	saved  time.Time // the last read when the table was first served
 	read   time.Time // the last read that showed the table
-	hold   guard.Ongoing
 	kept   keptList
 }
 
 // stateDiffers reports whether the state beside the table has to be written where the disk has other content. The state tells of the table on
 // the disk, so it has no newer read of another.
 func (c *content) stateDiffers(disk *content) bool {
-	return c.hold != disk.hold || !slices.Equal(c.kept, disk.kept) || c.table == disk.table && c.read.After(disk.read)
+	return !slices.Equal(c.kept, disk.kept) || c.table == disk.table && c.read.After(disk.read)
 }
 
 // file keeps a file and the state beside it up to date: its writer writes whatever differs from the disk. If tables come faster than the

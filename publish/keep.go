@@ -27,89 +27,94 @@ type Builder interface {
 	Forget()
 }
 
-// keeper keeps objects at the versions that are served, while the guard finds what would be lost suspicious. It is guarded by mu of the
-// Publisher.
-type keeper struct {
-	list   keptList
-	digest table.Digest // names the list: that of its names when one was last added
-	// served is the snapshot of the served table: the newest one with the kept objects. nil if unknown, as after a restart.
-	served *kube.Snapshot
-	reads  int // of this process with kept objects
-	// newest is the last candidate as it was read. holding is what was made of it, if the guard holds that back as a whole.
-	newest  Candidate
-	holding made
-
-	returned time.Time // when a kept object last came back
-	missing  float64   // share of the served requests that the newest table lacks
-	last     *guard.Release
-}
-
-// made is a table of the newest read in which some objects are kept.
+// made is a table of the newest read, and what is kept or waits when it is offered.
 type made struct {
-	list     keptList
+	newest   Candidate // as it was read
+	list     keptList  // with the entry of the whole table, if the table waits
 	snapshot *kube.Snapshot
 	table    *table.Table
-	due      keptList     // released by time
-	base     *table.Table // what the table is compared with: the served one, or that without what is released
+	due      keptList // released by time
+	fresh    bool     // the entry of the whole table, or a reason of it, is new
 }
 
-// keep returns the candidate with what the guard keeps of the served objects, and why it keeps more than before. The candidate stays as it
-// is where nothing is known of objects. The caller holds mu.
-func (p *Publisher) keep(newest Candidate, now time.Time) (c Candidate, m made) {
-	c = newest
+// candidate returns what can be served of the read.
+func (m *made) candidate() Candidate {
+	c := m.newest
+	c.Table, c.Snapshot = m.table, m.snapshot
+	if len(m.list.objects()) > 0 {
+		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, m.newest.Table
+		c.Read.Backends = !slices.ContainsFunc(m.list, func(k *Kept) bool { return k.Service == nil })
+	}
+	return c
+}
+
+// keep returns the table of a read with what the guard keeps of the served objects. Where nothing is known of objects, and where the table is
+// suspicious even so, the whole table waits. The caller holds mu.
+func (p *Publisher) keep(newest Candidate, now time.Time) made {
+	k, base := &p.keeper, p.beside()
+	m, loss := made{newest: newest, snapshot: newest.Snapshot, table: newest.Table}, (*guard.Loss)(nil)
+	if p.cfg.Builder != nil && newest.Snapshot != nil && base != nil {
+		if m, loss = p.keepObjects(m, base, now); loss != nil && loss.Reason == "" && p.snapshot() != nil {
+			return m // what the whole table waited for is kept now, or back
+		}
+	}
+	if loss == nil {
+		loss = k.guard.Judge(base, m.table, k.list.held(), now)
+		if kept := k.list.objects(); len(kept) > 0 && loss.Reason == "" && !m.table.Equal(base) {
+			loss.Reason, loss.Detail = kept[0].Reason, kept[0].Detail // it lacks what is kept
+		}
+	}
+	table, fresh, due := k.judgeTable(loss, now)
+	if due {
+		m.due = m.due.with(table)
+	} else {
+		m.list, m.fresh = m.list.with(table), fresh
+	}
+	return m
+}
+
+// keepObjects keeps objects of the newest read. It returns what still makes the table suspicious; nil if a defect prevents keeping.
+func (p *Publisher) keepObjects(newest made, base *table.Table, now time.Time) (m made, loss *guard.Loss) {
 	k := &p.keeper
-	base := p.Table()
-	if base == nil {
-		base = p.baseline
-	}
-	if p.cfg.Builder == nil || c.Snapshot == nil || base == nil {
-		return c, made{snapshot: c.Snapshot, table: c.Table}
-	}
 	defer func() {
-		if v := recover(); v != nil { // a defect: then the guard holds the whole table
+		if v := recover(); v != nil {
 			p.log.Error(LogKeepPanicked, "panic", fmt.Sprintf("%.200v", v), "stack", string(debug.Stack()))
-			c, m = newest, made{snapshot: newest.Snapshot, table: newest.Table}
+			m, loss = newest, nil
 		}
 	}()
-	list, due, base := p.stays(c, base, now)
-	next := p.build(c, list)
-	p.guard.Keeping(list.since())
-	if v, whole := p.guard.Held(); whole && len(list) == 0 {
-		p.guard.Keeping(v.Since)
-	}
-	loss := p.guard.Compare(base, next.table, now)
-	for _, find := range []func(Candidate, made, *guard.Loss) keptList{p.lostObjects, p.lostServices} {
+	c := newest.newest
+	list, due, base, share := p.stays(c, base, now)
+	m = p.build(c, list)
+	loss = k.guard.Judge(base, m.table, list.with(k.list.table()).held(), now)
+	for _, find := range []func(made, *guard.Loss) keptList{p.lostObjects, p.lostServices} {
 		if loss.Reason == "" {
 			break
 		}
-		found := find(c, next, loss)
+		found := find(m, loss)
 		for _, o := range found {
-			o.Reason, o.Detail, o.By, o.Since = loss.Reason, loss.Detail, keptBy, now.UTC()
+			o.Reason, o.Detail, o.By, o.Since, o.From = loss.Reason, loss.Detail, keptBy, now.UTC(), now.UTC()
 			o.Endless = c.Table.Len() == 0 || guard.Generated(c.Table)
 		}
 		if len(found) > 0 {
 			list = p.withServices(c, slices.Concat(list, found).sorted(), now)
-			next = p.build(c, list)
-			p.guard.Keeping(list.since())
-			loss = p.guard.Compare(base, next.table, now)
+			m = p.build(c, list)
+			loss = k.guard.Judge(base, m.table, list.held(), now)
 		}
 	}
-	if loss.Reason == "" && k.served != nil {
-		p.guard.Drop() // what a hold of the whole table was about is kept now, or back
+	for i, o := range m.list {
+		m.list[i] = k.until(o, share)
 	}
-	p.until(next.list)
-	next.due, next.base = due, base
-	c.Table, c.Snapshot = next.table, next.snapshot
-	return c, next
+	m.due = due
+	return m, loss
 }
 
 // build compiles the newest snapshot with kept objects.
 func (p *Publisher) build(c Candidate, list keptList) made {
 	if len(list) == 0 {
-		return made{snapshot: c.Snapshot, table: c.Table}
+		return made{newest: c, snapshot: c.Snapshot, table: c.Table}
 	}
 	s, list := list.apply(c.Snapshot)
-	return made{list: list, snapshot: s, table: p.tableOf(p.cfg.Builder.CompileBeside(s), c)}
+	return made{newest: c, list: list, snapshot: s, table: p.tableOf(p.cfg.Builder.CompileBeside(s), c)}
 }
 
 // tableOf returns the table of a read with these routes, which is the served one if they are equal.
@@ -128,45 +133,47 @@ func (p *Publisher) tableOf(routes table.List, c Candidate) *table.Table {
 	return t
 }
 
-// stays returns the objects that stay kept, with the services that these need, and those that time releases; and the table that the next
-// one is compared with.
-func (p *Publisher) stays(c Candidate, base *table.Table, now time.Time) (list, due keptList, _ *table.Table) {
+// stays returns the objects that stay kept, with the services that these need, and those that time releases; the table that the next one is
+// compared with; and the share of the served requests that the newest table lacks.
+func (p *Publisher) stays(c Candidate, base *table.Table, now time.Time) (list, due keptList, _ *table.Table, share float64) {
 	k := &p.keeper
-	if len(k.list) == 0 {
-		return nil, nil, base
+	kept := k.list.objects()
+	if len(kept) == 0 {
+		return nil, nil, base, 0
 	}
-	k.reads++
-	loss := p.guard.Compare(base, c.Table, now)
-	k.missing = loss.Share
+	loss := k.guard.Judge(base, c.Table, k.list.held(), now)
 	newest := namesOf(c.Snapshot)
-	lost := p.lostOf(k.list, &c.Snapshot.Backends)
-	var stay, back keptList
-	for _, o := range k.list {
+	lost := p.lostOf(kept, &c.Snapshot.Backends)
+	var back, stay keptList
+	for _, o := range kept {
 		_, exists := newest[o.Ref]
-		switch {
-		case p.isBack(o, exists, loss, lost):
+		if p.isBack(o, exists, loss, lost) {
 			back = append(back, o)
-		case !o.Until.IsZero() && !now.Before(o.Until) && k.reads > 1:
-			due = append(due, o)
-		default:
-			if o.Deleted == exists {
-				changed := *o
-				changed.Deleted = !exists
-				o = &changed
-			}
-			stay = append(stay, o)
+			continue
 		}
+		next := *o
+		next.Deleted = !exists
+		stay = append(stay, &next)
 	}
 	if len(back) > 0 {
-		k.returned = now
 		p.log.Info(LogKeptBack, "count", len(back), "objects", back.names(), "kept", len(stay))
+	}
+	for _, o := range stay {
+		if len(back) > 0 {
+			o.From, o.Returned = now.UTC(), true
+		}
+		if o = k.until(o, loss.Share); k.due(o, now) {
+			due = append(due, o)
+		} else {
+			list = append(list, o)
+		}
 	}
 	if len(due) > 0 {
 		// What was lost with them is no loss any more: compare with what would be served without.
-		base = p.build(c, stay).table
-		p.guard.Forgive(base)
+		base = p.build(c, list).table
+		k.guard.Forgive(base)
 	}
-	return p.withServices(c, stay, now), due, base
+	return p.withServices(c, list, now), due, base, loss.Share
 }
 
 // namesOf returns the names of the Ingresses, RouteGroups and Services of a snapshot.
@@ -223,37 +230,37 @@ func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, lost map[kube
 
 // withServices adds the services that kept objects need and that have lost their endpoints meanwhile.
 func (p *Publisher) withServices(c Candidate, list keptList, now time.Time) keptList {
-	k := &p.keeper
+	served := p.snapshot()
 	needed := make(map[kube.ServiceKey]*Kept)
 	for _, o := range list {
-		if served := o.object(); served != nil {
-			for _, key := range p.cfg.Builder.ServicesOf(served) {
+		if object := o.object(); object != nil {
+			for _, key := range p.cfg.Builder.ServicesOf(object) {
 				needed[key] = o
 			}
 		}
 	}
-	if len(needed) == 0 || k.served == nil {
+	if len(needed) == 0 || served == nil {
 		return list
 	}
 	var keys []kube.ServiceKey
-	for _, key := range p.cfg.Builder.LostServices(&k.served.Backends, &c.Snapshot.Backends) {
+	for _, key := range p.cfg.Builder.LostServices(&served.Backends, &c.Snapshot.Backends) {
 		if needed[key] != nil && !list.has(serviceRef(key)) {
 			keys = append(keys, key)
 		}
 	}
-	for key, s := range compile.ServicesAt(&k.served.Backends, keys) {
+	for key, s := range compile.ServicesAt(&served.Backends, keys) {
 		user := needed[key]
 		list = append(list, &Kept{
 			Ref: serviceRef(key), Service: s, Reason: user.Reason, Detail: "needed by " + user.Ref.String() + ", which is kept",
-			By: keptBy, Since: now.UTC(), Endless: user.Endless,
+			By: keptBy, Since: now.UTC(), From: now.UTC(), Endless: user.Endless,
 		})
 	}
 	return list.sorted()
 }
 
 // lostObjects returns the Ingresses and RouteGroups whose change loses what makes a table suspicious, at their served versions.
-func (p *Publisher) lostObjects(c Candidate, next made, loss *guard.Loss) keptList {
-	served := p.keeper.served
+func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
+	served := p.snapshot()
 	if served == nil || loss.Reason == guard.BackendsLost {
 		return nil
 	}
@@ -312,53 +319,19 @@ func changes(before, now *kube.Snapshot) map[kube.Ref]changed {
 }
 
 // lostServices returns the services that have lost their endpoints, as they were.
-func (p *Publisher) lostServices(c Candidate, next made, loss *guard.Loss) keptList {
-	served := p.keeper.served
+func (p *Publisher) lostServices(next made, loss *guard.Loss) keptList {
+	served := p.snapshot()
 	if served == nil || loss.Grows {
 		return nil
 	}
-	keys := slices.DeleteFunc(p.cfg.Builder.LostServices(&served.Backends, &c.Snapshot.Backends), func(key kube.ServiceKey) bool {
+	keys := slices.DeleteFunc(p.cfg.Builder.LostServices(&served.Backends, &next.newest.Snapshot.Backends), func(key kube.ServiceKey) bool {
 		return next.list.has(serviceRef(key))
 	})
-	exist := namesOf(c.Snapshot)
+	exist := namesOf(next.newest.Snapshot)
 	var found keptList
 	for key, s := range compile.ServicesAt(&served.Backends, keys) {
 		_, is := exist[serviceRef(key)]
 		found = append(found, &Kept{Ref: serviceRef(key), Service: s, Deleted: !is})
 	}
 	return found
-}
-
-// hold returns how long objects are kept.
-func (p *Publisher) hold() time.Duration {
-	if p.cfg.Guard.Hold == 0 {
-		return guard.DefaultKeep
-	}
-	return p.cfg.Guard.Hold
-}
-
-// until sets when time releases the objects of a list.
-func (p *Publisher) until(list keptList) {
-	hold := p.hold()
-	// If nearly everything is back, the rest is not suspicious: it need not wait as long as an accident.
-	settled := !p.keeper.returned.IsZero() && p.keeper.missing <= guard.ReturnTolerance
-	for i, o := range list {
-		until := o.Since
-		if p.keeper.returned.After(until) {
-			until = p.keeper.returned
-		}
-		switch {
-		case p.cfg.Guard.Manual, o.Endless && !settled:
-			until = time.Time{}
-		case settled:
-			until = until.Add(min(hold, guard.DefaultWindow))
-		default:
-			until = until.Add(hold)
-		}
-		if !until.Equal(o.Until) {
-			changed := *o
-			changed.Until = until.UTC()
-			list[i] = &changed
-		}
-	}
 }

@@ -111,7 +111,7 @@ func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, text := range map[string]string{
-			"no hold":      strings.Replace(good, `"hold":`, `"told":`, 1),
+			"no hold":      strings.Replace(good, `"kept":`, `"told":`, 1),
 			"torn":         good[:len(good)-2],
 			"half":         good[:len(good)-20] + "\n",
 			"reason":       strings.Replace(good, `"reason":"routes_lost"`, `"reason":"storm"`, 1),

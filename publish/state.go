@@ -9,16 +9,14 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
 )
 
 // Beside a last-known-good file lies a file with what a process that comes after this one must know, and what changes more often than
-// the table, or with it: when the table was last known to be current, the hold of a whole table, and the kept objects with what is
-// served of them. A table may stay the same for days while it is read every few seconds: writing all of it for each read would wear
-// out the disk, and without the time a restart would make the table look as old as its last change. Without the hold and the kept
-// objects, a restart would publish a restore that is half done.
+// the table, or with it: when the table was last known to be current, and the kept objects with what is served of them. A table may stay the same for days while it is read every few seconds: writing all of it for each read would wear
+// out the disk, and without the time a restart would make the table look as old as its last change. Without the kept objects, a
+// restart would publish a restore that is half done.
 
 const (
 	// stateSuffix is appended to the path of a last-known-good file.
@@ -52,8 +50,6 @@ type state struct {
 	Written time.Time    `json:"written"`
 	Digest  table.Digest `json:"digest"` // of the table beside it
 	Read    time.Time    `json:"read"`   // when that was last known to be current
-	// Hold is the hold of a whole table; nil if none is held.
-	Hold *guard.Ongoing `json:"hold,omitempty"`
 	// Kept is a list of [Kept]; empty if none are kept.
 	Kept json.RawMessage `json:"kept,omitempty"`
 }
@@ -73,9 +69,6 @@ func (f *file) writeState(want, disk *content) error {
 	}
 	if want.table == disk.table {
 		s.Read = want.read.UTC()
-	}
-	if want.hold != (guard.Ongoing{}) {
-		s.Hold = &want.hold
 	}
 	if len(want.kept) > 0 {
 		text, err := EncodeKept(want.kept)
@@ -103,7 +96,7 @@ func (f *file) wroteState(want *content, err error) {
 	defer f.mu.Unlock()
 	f.stateAt = time.Now()
 	if err == nil {
-		f.disk.hold, f.disk.kept = want.hold, want.kept
+		f.disk.kept = want.kept
 		if want.table == f.disk.table {
 			f.disk.read = want.read
 		}
@@ -142,7 +135,7 @@ func mayReplaceState(path string) error {
 }
 
 // readState reads the file. The error wraps fs.ErrNotExist if there is none.
-func readState(path string) (s state, kept []*Kept, err error) {
+func readState(path string) (s state, kept keptList, err error) {
 	durable.Tidy(path)
 	in, err := openState(path)
 	if err != nil {
@@ -159,14 +152,6 @@ func readState(path string) (s state, kept []*Kept, err error) {
 		return state{}, nil, fmt.Errorf("read %q: %w", path, err)
 	}
 	return s, kept, nil
-}
-
-// resumable returns the hold that lasted when a table was written; zero if none did, or if it may have ended.
-func (s *state) resumable(written time.Time) guard.Ongoing {
-	if s.Hold == nil || written.Sub(s.Written) > holdLater || s.Hold.Check() != nil {
-		return guard.Ongoing{}
-	}
-	return *s.Hold
 }
 
 // readOf returns when the table of a file was last known to be current: the time in the file itself, or the later one that was

@@ -47,10 +47,17 @@ func (g *holder) hold(t *testing.T, served, held *table.Table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := judge.Judge(served, held, start); v.Publish {
+	loss := judge.Judge(served, held, guard.Held{}, start)
+	if loss.Reason == "" {
 		t.Fatal("nothing is suspicious")
 	}
-	state := judge.State()
+	state := guard.State{
+		Held: true, Digest: held.Digest(), Revision: held.Revision(), Routes: held.Len(), Bytes: held.Bytes(), Polls: 1,
+		Verdict: guard.Verdict{Reason: loss.Reason, Detail: loss.Detail, Since: start, ReleaseAt: start.Add(guard.DefaultHold)},
+	}
+	if loss.Reason.Endless() {
+		state.Verdict.ReleaseAt = time.Time{}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.held, g.holds = guardpage.Held{Served: served, Table: held, State: state}, true
