@@ -3,8 +3,10 @@ package publish
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
@@ -35,6 +37,8 @@ type made struct {
 	table    *table.Table
 	due      keptList // released by time
 	fresh    bool     // the entry of the whole table, or a reason of it, is new
+	// loss is what the newest table lacks, for the next read; nil if that has to count again: see missing.
+	loss *guard.Loss
 }
 
 // candidate returns what can be served of the read.
@@ -65,7 +69,7 @@ func (p *Publisher) keep(newest Candidate, now time.Time) made {
 		}
 	}
 	table, fresh, due := k.judgeTable(loss, now)
-	if due {
+	if m.loss = nil; due {
 		m.due = m.due.with(table)
 	} else {
 		m.list, m.fresh = m.list.with(table), fresh
@@ -83,28 +87,38 @@ func (p *Publisher) keepObjects(newest made, base *table.Table, now time.Time) (
 		}
 	}()
 	c := newest.newest
-	list, due, base, share := p.stays(c, base, now)
+	lost := p.lostIn(c.Snapshot)
+	list, due, base, missing := p.stays(c, base, lost, now)
 	m = p.build(c, list)
 	loss = k.guard.Judge(base, m.table, list.with(k.list.table()).held(), now)
-	for _, find := range []func(made, *guard.Loss) keptList{p.lostObjects, p.lostServices} {
+	if missing == nil {
+		missing = loss
+	}
+	grew := false
+	for _, find := range []func() keptList{
+		func() keptList { return p.lostObjects(m, loss) },
+		func() keptList { return p.lostServices(m, loss, lost) },
+	} {
 		if loss.Reason == "" {
 			break
 		}
-		found := find(m, loss)
+		found := find()
 		for _, o := range found {
 			o.Reason, o.Detail, o.By, o.Since, o.From = loss.Reason, loss.Detail, keptBy, now.UTC(), now.UTC()
-			o.Endless = c.Table.Len() == 0 || guard.Generated(c.Table)
+			o.Endless = missing.Reason.Endless()
 		}
 		if len(found) > 0 {
-			list = p.withServices(c, slices.Concat(list, found).sorted(), now)
-			m = p.build(c, list)
+			list = p.withServices(slices.Concat(list, found).sorted(), lost, now)
+			m, grew = p.build(c, list), true
 			loss = k.guard.Judge(base, m.table, list.held(), now)
 		}
 	}
 	for i, o := range m.list {
-		m.list[i] = k.until(o, share)
+		m.list[i] = k.until(o, missing.Share)
 	}
-	m.due = due
+	if m.due = due; len(due) == 0 && !grew {
+		m.loss = missing
+	}
 	return m, loss
 }
 
@@ -134,33 +148,33 @@ func (p *Publisher) tableOf(routes table.List, c Candidate) *table.Table {
 }
 
 // stays returns the objects that stay kept, with the services that these need, and those that time releases; the table that the next one is
-// compared with; and the share of the served requests that the newest table lacks.
-func (p *Publisher) stays(c Candidate, base *table.Table, now time.Time) (list, due keptList, _ *table.Table, share float64) {
+// compared with; and what the newest table lacks of the served one, or nil if nothing is kept.
+func (p *Publisher) stays(c Candidate, base *table.Table, lost func() map[kube.ServiceKey]bool, now time.Time) (list, due keptList, _ *table.Table, loss *guard.Loss) {
 	k := &p.keeper
 	kept := k.list.objects()
 	if len(kept) == 0 {
-		return nil, nil, base, 0
+		return nil, nil, base, nil
 	}
-	loss := k.guard.Judge(base, c.Table, k.list.held(), now)
-	newest := namesOf(c.Snapshot)
-	lost := p.lostOf(kept, &c.Snapshot.Backends)
+	loss, same := p.missing(c, base, now)
+	exist := present(kept, c.Snapshot)
 	var back, stay keptList
 	for _, o := range kept {
-		_, exists := newest[o.Ref]
-		if p.isBack(o, exists, loss, lost) {
+		if p.isBack(o, exist[o.Ref], loss, same, lost) {
 			back = append(back, o)
-			continue
+		} else {
+			stay = append(stay, o)
 		}
-		next := *o
-		next.Deleted = !exists
-		stay = append(stay, &next)
 	}
 	if len(back) > 0 {
 		p.log.Info(LogKeptBack, "count", len(back), "objects", back.names(), "kept", len(stay))
 	}
 	for _, o := range stay {
-		if len(back) > 0 {
-			o.From, o.Returned = now.UTC(), true
+		if o.Deleted == exist[o.Ref] || len(back) > 0 {
+			next := *o
+			if next.Deleted = !exist[o.Ref]; len(back) > 0 {
+				next.From, next.Returned = now.UTC(), true
+			}
+			o = &next
 		}
 		if o = k.until(o, loss.Share); k.due(o, now) {
 			due = append(due, o)
@@ -173,81 +187,104 @@ func (p *Publisher) stays(c Candidate, base *table.Table, now time.Time) (list, 
 		base = p.build(c, list).table
 		k.guard.Forgive(base)
 	}
-	return p.withServices(c, list, now), due, base, loss.Share
+	return p.withServices(list, lost, now), due, base, loss
 }
 
-// namesOf returns the names of the Ingresses, RouteGroups and Services of a snapshot.
-func namesOf(s *kube.Snapshot) map[kube.Ref]struct{} {
-	names := make(map[kube.Ref]struct{}, len(s.Ingresses)+len(s.RouteGroups)+len(s.Services))
+// missing returns what the newest table lacks of the served one. Counting that takes long while much is kept. So it is not done if no route of the
+// newest read changed that has to do with what was missing at the read before: then the answer is the same, as far as kept objects are
+// concerned.
+func (p *Publisher) missing(c Candidate, base *table.Table, now time.Time) (loss *guard.Loss, same bool) {
+	last := &p.made
+	if last.loss == nil || last.loss.Grows || len(last.list) == 0 {
+		return p.keeper.guard.Judge(base, c.Table, p.keeper.list.held(), now), false
+	}
+	for was, is := range table.Changes(last.newest.Table.Routes(), c.Table.Routes()) {
+		if was != nil && last.loss.Of(was) || is != nil && last.loss.Of(is) {
+			return p.keeper.guard.Judge(base, c.Table, p.keeper.list.held(), now), false
+		}
+	}
+	return last.loss, true
+}
+
+// present returns which objects of a list are in a snapshot.
+func present(list keptList, s *kube.Snapshot) map[kube.Ref]bool {
+	exist := make(map[kube.Ref]bool)
 	for o := range objects(s) {
-		names[o.Ref()] = struct{}{}
+		if ref := o.Ref(); list.has(ref) {
+			exist[ref] = true
+		}
 	}
 	for _, o := range s.Services {
-		names[serviceRef(kube.ServiceKeyOf(o.Namespace, o.Name))] = struct{}{}
+		if ref := serviceRef(kube.ServiceKeyOf(o.Namespace, o.Name)); list.has(ref) {
+			exist[ref] = true
+		}
 	}
-	return names
+	return exist
 }
 
 func serviceRef(key kube.ServiceKey) kube.Ref {
 	return kube.Ref{Kind: kube.KindService, Namespace: key.Namespace, Name: key.Name}
 }
 
-// lostOf returns the kept services that still have no endpoints.
-func (p *Publisher) lostOf(list keptList, now *kube.Backends) map[kube.Ref]struct{} {
-	before := &kube.Backends{}
-	for _, o := range list {
-		if s := o.Service; s != nil {
-			before.Services = append(before.Services, s.Service)
-			before.EndpointSlices = append(before.EndpointSlices, s.Slices...)
-			if s.Endpoints != nil {
-				before.Endpoints = append(before.Endpoints, s.Endpoints)
+// lostIn returns a function that finds the served services, kept ones among them, which have no endpoints in the newest snapshot.
+func (p *Publisher) lostIn(newest *kube.Snapshot) func() map[kube.ServiceKey]bool {
+	return sync.OnceValue(func() map[kube.ServiceKey]bool {
+		before := new(kube.Backends)
+		if served := p.snapshot(); served != nil {
+			before = &served.Backends
+		} else { // after a restart only those are known
+			for _, o := range p.keeper.list {
+				if s := o.Service; s != nil {
+					before.Services = append(before.Services, s.Service)
+					before.EndpointSlices = append(before.EndpointSlices, s.Slices...)
+					if s.Endpoints != nil {
+						before.Endpoints = append(before.Endpoints, s.Endpoints)
+					}
+				}
 			}
 		}
-	}
-	lost := make(map[kube.Ref]struct{})
-	if len(before.Services) > 0 {
-		for _, key := range p.cfg.Builder.LostServices(before, now) {
-			lost[serviceRef(key)] = struct{}{}
+		lost := make(map[kube.ServiceKey]bool)
+		for _, key := range p.cfg.Builder.LostServices(before, &newest.Backends) {
+			lost[key] = true
 		}
-	}
-	return lost
+		return lost
+	})
 }
 
 // isBack reports whether a kept object needs no keeping any more: it exists again; or somebody answers all its requests.
-func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, lost map[kube.Ref]struct{}) bool {
+func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, same bool, lost func() map[kube.ServiceKey]bool) bool {
 	switch {
 	case o.Service != nil:
-		_, still := lost[o.Ref]
-		return !still
-	case o.object() == nil:
+		return !lost()[kube.ServiceKey{Namespace: o.Namespace, Name: o.Name}]
+	case o.Reason.Kind() == guard.TooManyRoutes:
 		return !exists || !loss.Grows
 	case o.Deleted && exists:
 		return true
+	case same:
+		return false
 	}
 	routes := p.cfg.Builder.RoutesOf(o.object())
 	return routes != nil && !slices.ContainsFunc(routes, func(r table.Route) bool { return loss.Of(&r) })
 }
 
 // withServices adds the services that kept objects need and that have lost their endpoints meanwhile.
-func (p *Publisher) withServices(c Candidate, list keptList, now time.Time) keptList {
+func (p *Publisher) withServices(list keptList, lost func() map[kube.ServiceKey]bool, now time.Time) keptList {
 	served := p.snapshot()
+	isObject := func(o *Kept) bool { return o.object() != nil }
+	if served == nil || !slices.ContainsFunc(list, isObject) || len(lost()) == 0 {
+		return list
+	}
 	needed := make(map[kube.ServiceKey]*Kept)
 	for _, o := range list {
-		if object := o.object(); object != nil {
-			for _, key := range p.cfg.Builder.ServicesOf(object) {
-				needed[key] = o
+		if isObject(o) {
+			for _, key := range p.cfg.Builder.ServicesOf(o.object()) {
+				if lost()[key] && !list.has(serviceRef(key)) {
+					needed[key] = o
+				}
 			}
 		}
 	}
-	if len(needed) == 0 || served == nil {
-		return list
-	}
-	var keys []kube.ServiceKey
-	for _, key := range p.cfg.Builder.LostServices(&served.Backends, &c.Snapshot.Backends) {
-		if needed[key] != nil && !list.has(serviceRef(key)) {
-			keys = append(keys, key)
-		}
-	}
+	keys := slices.Collect(maps.Keys(needed))
 	for key, s := range compile.ServicesAt(&served.Backends, keys) {
 		user := needed[key]
 		list = append(list, &Kept{
@@ -319,19 +356,24 @@ func changes(before, now *kube.Snapshot) map[kube.Ref]changed {
 }
 
 // lostServices returns the services that have lost their endpoints, as they were.
-func (p *Publisher) lostServices(next made, loss *guard.Loss) keptList {
+func (p *Publisher) lostServices(next made, loss *guard.Loss, lost func() map[kube.ServiceKey]bool) keptList {
 	served := p.snapshot()
 	if served == nil || loss.Grows {
 		return nil
 	}
-	keys := slices.DeleteFunc(p.cfg.Builder.LostServices(&served.Backends, &next.newest.Snapshot.Backends), func(key kube.ServiceKey) bool {
-		return next.list.has(serviceRef(key))
-	})
-	exist := namesOf(next.newest.Snapshot)
+	var keys []kube.ServiceKey
+	for key := range lost() {
+		if !next.list.has(serviceRef(key)) {
+			keys = append(keys, key)
+		}
+	}
 	var found keptList
 	for key, s := range compile.ServicesAt(&served.Backends, keys) {
-		_, is := exist[serviceRef(key)]
-		found = append(found, &Kept{Ref: serviceRef(key), Service: s, Deleted: !is})
+		found = append(found, &Kept{Ref: serviceRef(key), Service: s})
+	}
+	exist := present(found.sorted(), next.newest.Snapshot)
+	for _, o := range found {
+		o.Deleted = !exist[o.Ref]
 	}
 	return found
 }

@@ -27,6 +27,7 @@ type cluster struct {
 	t         *testing.T
 	publisher *publish.Publisher
 	compiler  *poller.Compiler
+	builder   *breakable
 	before    *table.Table
 	revision  uint64
 
@@ -34,6 +35,19 @@ type cluster struct {
 	groups    map[string]*kube.RouteGroup
 	services  map[string]*kube.Service
 	pods      map[string]*kube.EndpointSlice
+}
+
+// breakable is a compiler that panics on demand.
+type breakable struct {
+	*poller.Compiler
+	broken bool
+}
+
+func (b *breakable) CompileBeside(s *kube.Snapshot) table.List {
+	if b.broken {
+		panic("index out of range")
+	}
+	return b.Compiler.CompileBeside(s)
 }
 
 // newCluster has twenty Ingresses of the namespace shop and ten of the namespace team, each with a service and a pod, and a RouteGroup.
@@ -61,7 +75,8 @@ func (c *cluster) start(cfg publish.Config) {
 	if c.compiler, err = poller.NewCompiler(rules.Options{EndpointSlices: true}, nil, nil); err != nil {
 		c.t.Fatal(err)
 	}
-	cfg.Builder = c.compiler
+	c.builder = &breakable{Compiler: c.compiler}
+	cfg.Builder = c.builder
 	if cfg.Sink == nil {
 		cfg.Sink = publish.Each(func(*table.Table) {})
 	}
@@ -378,6 +393,51 @@ func TestGrowthKeepsWhatGrew(t *testing.T) {
 	c.read()
 	c.keeps("the flood recedes")
 	c.serves("the flood recedes", "flood__app_09__")
+}
+
+// An object that exists and grows past the ceiling stays at its served version until the table is small enough, whatever else changes.
+func TestAnObjectThatGrowsStaysKept(t *testing.T) {
+	c := newCluster(t, publish.Config{Guard: guard.Config{MaxRoutes: 35}})
+	c.read()
+	small := c.ingresses["shop/app-07"]
+	large := *small
+	large.Spec = &kube.IngressSpec{Rules: slices.Clone(small.Spec.Rules)}
+	for i := range 10 {
+		rule := small.Spec.Rules[0]
+		rule.Host = fmt.Sprintf("more-%d.example.org", i)
+		large.Spec.Rules = append(large.Spec.Rules, rule)
+	}
+	c.ingresses["shop/app-07"] = &large
+	c.read()
+	since := c.publisher.State().Verdict.Since
+	for i := range 3 {
+		c.pod("team", "app-00", fmt.Sprintf("10.2.2.%d", i))
+		c.read()
+		c.keeps("an object has grown", "Ingress shop/app-07")
+		c.serves("an object has grown", "!more-1", "shop__app_07", fmt.Sprintf("10.2.2.%d", i))
+	}
+	if got := c.publisher.State().Verdict.Since; !got.Equal(since) {
+		t.Errorf("kept since %v, want %v: it was released meanwhile", got, since)
+	}
+	c.ingresses["shop/app-07"] = small
+	c.read()
+	c.keeps("it is small again")
+}
+
+// A defect of the compiler releases nothing: the whole table waits, also if it lacks less than the limits.
+func TestADefectReleasesNoKeptObject(t *testing.T) {
+	c := newCluster(t, publish.Config{})
+	c.read()
+	c.remove("shop", 0, 20)
+	c.read()
+	c.restore("shop", 0, 18)
+	c.builder.broken = true
+	c.read()
+	c.serves("the compiler panics", "shop__app_19__")
+	c.builder.broken = false
+	c.read()
+	c.keeps("it no longer does", apps("Ingress", "shop", 18, 20)...)
+	c.serves("it no longer does", "shop__app_19__")
 }
 
 // Kept objects and what is served of them are on disk before the table is, only for the user of the process, and a new process goes on.
