@@ -430,13 +430,13 @@ func TestADefectReleasesNoKeptObject(t *testing.T) {
 	c.read()
 	c.remove("shop", 0, 20)
 	c.read()
-	c.restore("shop", 0, 18)
+	c.restore("shop", 0, 19)
 	c.builder.broken = true
 	c.read()
 	c.serves("the compiler panics", "shop__app_19__")
 	c.builder.broken = false
 	c.read()
-	c.keeps("it no longer does", apps("Ingress", "shop", 18, 20)...)
+	c.keeps("it no longer does", "Ingress shop/app-19")
 	c.serves("it no longer does", "shop__app_19__")
 }
 
