@@ -1,8 +1,6 @@
 package publish
 
 import (
-	"errors"
-	"io/fs"
 	"time"
 
 	"github.com/routesrv/routesrv/table"
@@ -28,7 +26,7 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	t, meta, err := f.load(limit + maxHeader)
 	if err != nil {
 		f.mu.Lock()
-		f.failed(err, time.Now())
+		f.wrote(err, false)
 		f.mu.Unlock()
 	}
 	if t == nil {
@@ -40,19 +38,12 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	if names != nil {
 		c.Names = names(t)
 	}
-	path, now := f.cfg.Path+stateSuffix, time.Now()
-	s, kept, err := readState(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.log.Error(LogStateUnusable, "path", path, "error", err)
-	}
-	c.Read.At = s.readOf(meta, now)
+	s, kept := f.readState()
+	c.Read.At = s.readOf(meta, time.Now())
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.restore(c)
-	if o := kept.table(); o != nil && meta.Saved.Sub(s.Written) > holdLater {
-		kept = kept.objects()
-	}
 	p.takeOver(kept)
 	f.mu.Lock()
 	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, kept: p.keeper.list}

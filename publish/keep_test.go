@@ -476,11 +476,11 @@ func TestKeptObjectsAreOnDisk(t *testing.T) {
 	}
 }
 
-// A damaged file of kept objects is reported and not used; somebody else's file stays.
+// A file of kept objects that is damaged, or somebody else's, is reported, set aside and not used.
 func TestUnusableFilesOfKeptObjects(t *testing.T) {
 	for name, content := range map[string]string{
-		"torn":   "// routesrv state of the last-known-good file, version 1\n{\"kept\":[{\"kind\":\"Ingress\",",
-		"wrong":  "// routesrv state of the last-known-good file, version 1\n{\"kept\":[{\"kind\":\"Ingress\",\"namespace\":\"a\",\"name\":\"b\",\"reason\":\"unknown\"}]}\n",
+		"torn":   "{\"kept\":[{\"kind\":\"Ingress\",",
+		"wrong":  "{\"kept\":[{\"kind\":\"Ingress\",\"namespace\":\"a\",\"name\":\"b\",\"reason\":\"unknown\"}]}\n",
 		"others": "a poem\n",
 		"empty":  "",
 	} {
@@ -501,9 +501,11 @@ func TestUnusableFilesOfKeptObjects(t *testing.T) {
 			c.read()
 			c.keeps("later", apps("Ingress", "shop", 0, 20)...)
 			c.publisher.Flush()
-			text, err := os.ReadFile(path)
-			if ours := strings.HasPrefix(string(text), "// routesrv state"); err != nil || ours != strings.HasPrefix(content, "//") {
+			if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), `{"digest":`) {
 				t.Errorf("afterwards the file is %.60q, error %v", text, err)
+			}
+			if text, err := os.ReadFile(path + ".bad"); err != nil || string(text) != content {
+				t.Errorf("the file of before is %.60q, error %v", text, err)
 			}
 		})
 	}

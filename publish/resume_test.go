@@ -77,8 +77,7 @@ func TestAnAcceptedHoldStaysEnded(t *testing.T) {
 	})
 }
 
-// TestAHoldThatCannotBeTrustedIsNotResumed: the table is loaded, and judged by the limits. Likewise beside a table that was written
-// much later.
+// TestAHoldThatCannotBeTrustedIsNotResumed: the table is loaded, and judged by the limits.
 func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "table.eskip")
@@ -116,7 +115,6 @@ func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 			"half":         good[:len(good)-20] + "\n",
 			"reason":       strings.Replace(good, `"reason":"routes_lost"`, `"reason":"storm"`, 1),
 			"no beginning": strings.Replace(good, `"since":`, `"until":`, 1),
-			"an old one":   strings.ReplaceAll(good, time.Now().UTC().Format("2006-01-02"), "1999-01-01"),
 			"longer":       good + strings.Repeat("x", 4096),
 		} {
 			if text == good || held(text) {
@@ -145,7 +143,7 @@ func TestAHoldIsWrittenWhenTheDiskRecovers(t *testing.T) {
 		if err := os.Remove(path + ".state"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(30 * time.Second)
 		g.Tend()
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 60, 3))); o.Result != publish.Held {
