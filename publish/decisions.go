@@ -42,15 +42,9 @@ const (
 	DecidedAccepted = "accepted" // that ended because an operator accepted it
 )
 
-// decided reports a decision.
-func (p *Publisher) decided(what string, d table.Digest, objects string, reason guard.Code, a guard.Acceptance) {
-	decide(p.cfg.Decided, what, d, objects, reason, a)
-}
-
-func decide(tell func(Decision), what string, d table.Digest, objects string, reason guard.Code, a guard.Acceptance) {
-	if tell != nil {
-		tell(Decision{time.Now().UTC(), what, d, objects, reason, a.By, a.Why})
-	}
+// decisionOf returns a decision about entries of a list, which concerns a table.
+func decisionOf(what string, t *table.Table, list keptList) Decision {
+	return Decision{Time: time.Now().UTC(), What: what, Digest: t.Digest(), Objects: list.objects().names(), Reason: list[0].Reason}
 }
 
 const (

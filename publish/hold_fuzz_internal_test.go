@@ -159,7 +159,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 			}
 			accept := code&64 != 0
 			if accept {
-				_, err := g.accept(guard.Acceptance{Digest: candidate.Digest()}, start.Add(now))
+				_, err := g.accept(Acceptance{Digest: candidate.Digest()}, start.Add(now))
 				if (err == nil) == want {
 					t.Fatalf("event %d: accept gave %v after publish %v", i/2, err, want)
 				}

@@ -140,7 +140,7 @@ func TestManualRelease(t *testing.T) {
 		if v := g.offer(tableOf(t, "a", "b", "c"), few, start); v.publish || !v.ReleaseAt.IsZero() || !v.Since.Equal(start) {
 			t.Errorf("got %+v, want a hold without an end", v)
 		}
-		if _, err := g.accept(guard.Acceptance{Digest: few.Digest()}, start); err != nil {
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, start); err != nil {
 			t.Errorf("accept: %v", err)
 		}
 	})
@@ -178,22 +178,23 @@ func TestAccept(t *testing.T) {
 	t.Run("releases what is held", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
 		g.offer(full, few, start)
-		got, err := g.accept(guard.Acceptance{Digest: few.Digest(), By: "ann", Why: "moved"}, start.Add(time.Second))
+		got, err := g.accept(Acceptance{Digest: few.Digest(), By: "ann", Why: "moved"}, start.Add(time.Second))
 		if err != nil || got != few {
 			t.Fatalf("got %v, %v; want the held table", got, err)
 		}
 		s := g.state()
-		want := guard.Release{
-			Digest: few.Digest(), Reason: guard.RoutesLost, Since: start, At: start.Add(time.Second), Accepted: true, By: "ann", Why: "moved",
+		want := Decision{What: DecidedAccepted, Digest: few.Digest(), Reason: guard.RoutesLost, By: "ann", Why: "moved"}
+		if s.Held || s.Last == nil || s.Last.Time.IsZero() {
+			t.Fatalf("state %+v, last release %+v; want nothing held and %+v", s, s.Last, want)
 		}
-		if s.Held || s.Last == nil || *s.Last != want {
-			t.Errorf("state %+v, last release %+v; want nothing held and %+v", s, s.Last, want)
+		if want.Time = s.Last.Time; *s.Last != want {
+			t.Errorf("last release %+v, want %+v", s.Last, want)
 		}
 	})
 	t.Run("lets the next read of the same content pass", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
 		g.offer(full, few, start)
-		if _, err := g.accept(guard.Acceptance{Digest: few.Digest()}, start); err != nil {
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, start); err != nil {
 			t.Fatal(err)
 		}
 		if v := g.offer(full, few, start.Add(time.Second)); !v.publish {
@@ -203,7 +204,7 @@ func TestAccept(t *testing.T) {
 	t.Run("is not for content that comes later", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
 		g.offer(full, few, start)
-		if _, err := g.accept(guard.Acceptance{Digest: few.Digest()}, start); err != nil {
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, start); err != nil {
 			t.Fatal(err)
 		}
 		if v := g.offer(full, tableOf(t, "b"), start.Add(time.Second)); v.publish {
@@ -217,25 +218,25 @@ func TestAccept(t *testing.T) {
 		g := newHolder(t, guard.Config{})
 		empty := tableOf(t)
 		g.offer(full, empty, start)
-		if got, err := g.accept(guard.Acceptance{Digest: empty.Digest()}, start); err != nil || got != empty {
+		if got, err := g.accept(Acceptance{Digest: empty.Digest()}, start); err != nil || got != empty {
 			t.Errorf("got %v, %v; want the empty table", got, err)
 		}
 	})
 	t.Run("refuses another digest", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
 		g.offer(full, few, start)
-		_, err := g.accept(guard.Acceptance{Digest: full.Digest()}, start)
-		refuses(t, g, err, guard.ErrNotHeld, few, "another table is held: "+few.Digest().String())
+		_, err := g.accept(Acceptance{Digest: full.Digest()}, start)
+		refuses(t, g, err, ErrNotHeld, few, "another table is held: "+few.Digest().String())
 	})
 	t.Run("refuses no digest", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
 		g.offer(full, few, start)
-		_, err := g.accept(guard.Acceptance{By: "ann", Why: "all of it"}, start)
-		refuses(t, g, err, guard.ErrNoDigest, few, "say which table you accept, by its digest; held is "+few.Digest().String())
+		_, err := g.accept(Acceptance{By: "ann", Why: "all of it"}, start)
+		refuses(t, g, err, ErrNoDigest, few, "say which table you accept, by its digest; held is "+few.Digest().String())
 	})
 	t.Run("refuses when nothing is held", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
-		if _, err := g.accept(guard.Acceptance{}, start); !errors.Is(err, guard.ErrNothingHeld) {
+		if _, err := g.accept(Acceptance{}, start); !errors.Is(err, ErrNothingHeld) {
 			t.Errorf("got %v, want ErrNothingHeld", err)
 		}
 	})
@@ -244,7 +245,7 @@ func TestAccept(t *testing.T) {
 // refuses checks a refused acceptance: the error, the description of what is held, and that the hold continues.
 func refuses(t *testing.T, g *holder, err, want error, held *table.Table, text string) {
 	t.Helper()
-	refused, ok := errors.AsType[*guard.HeldError](err)
+	refused, ok := errors.AsType[*HeldError](err)
 	if !errors.Is(err, want) || !ok || refused.Digest != held.Digest() || refused.Reason != guard.RoutesLost || err.Error() != text {
 		t.Errorf("got %v, want %q with the held table", err, text)
 	}
@@ -255,20 +256,20 @@ func refuses(t *testing.T, g *holder, err, want error, held *table.Table, text s
 
 func TestStateSaysWhatIsHeld(t *testing.T) {
 	g := newHolder(t, guard.Config{})
-	if s := g.state(); s != (guard.State{}) {
+	if s := g.state(); s != (State{}) {
 		t.Errorf("got %+v, want nothing", s)
 	}
 	full, few := tableOf(t, "a", "b", "c"), tableOf(t, "a")
 	g.offer(full, few, start)
 	v := g.offer(full, few, start.Add(time.Second))
 	s := g.state()
-	want := guard.State{Held: true, Verdict: v.Verdict, Digest: few.Digest(), Revision: 1, Routes: 1, Bytes: few.Bytes(), Polls: 2}
+	want := State{Held: true, Reason: v.Reason, Detail: v.Detail, Since: v.Since, ReleaseAt: v.ReleaseAt, Digest: few.Digest(), Revision: 1, Routes: 1, Bytes: few.Bytes(), Polls: 2}
 	if s != want {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
 	g.offer(full, few, start.Add(time.Hour))
 	s = g.state()
-	if s.Held || s.Last == nil || s.Last.Accepted || !s.Last.At.Equal(start.Add(time.Hour)) || !s.Last.Since.Equal(start) {
+	if s.Held || s.Last == nil || s.Last.What != DecidedReleased || s.Last.Digest != few.Digest() {
 		t.Errorf("got %+v, want the release recorded", s)
 	}
 }
@@ -286,7 +287,7 @@ func TestReleaseBeginsANewWindow(t *testing.T) {
 					t.Fatalf("got %+v, want a release", v)
 				}
 			default:
-				held, err := r.guard.accept(guard.Acceptance{Digest: few.Digest()}, r.now)
+				held, err := r.guard.accept(Acceptance{Digest: few.Digest()}, r.now)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -93,8 +93,8 @@ func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
 	r := newRun(t, guard.Config{}, numbered(0, 100))
 	r.judge(0, lost)
 	r.restarts(time.Second, guard.Config{})
-	a := guard.Acceptance{Digest: lost.Digest()}
-	if _, err := r.guard.accept(a, r.now); err != guard.ErrNothingHeld {
+	a := Acceptance{Digest: lost.Digest()}
+	if _, err := r.guard.accept(a, r.now); err != ErrNothingHeld {
 		t.Errorf("error %v", err)
 	}
 	if s := r.guard.state(); s.Held {

@@ -56,8 +56,10 @@ func newHolder(t *testing.T, cfg guard.Config) *holder {
 
 // verdict says whether a table is served, and what is held. A release has both.
 type verdict struct {
-	guard.Verdict
-	publish bool
+	Reason           guard.Code
+	Detail           string
+	Since, ReleaseAt time.Time
+	publish          bool
 }
 
 func (h *holder) offer(served, candidate *table.Table, now time.Time) verdict {
@@ -65,20 +67,20 @@ func (h *holder) offer(served, candidate *table.Table, now time.Time) verdict {
 	if o == nil {
 		return verdict{publish: true}
 	}
-	return verdict{guard.Verdict{Reason: o.Reason, Detail: o.Detail, Since: o.Since, ReleaseAt: o.Until}, due}
+	return verdict{o.Reason, o.Detail, o.Since, o.Until, due}
 }
 
-func (h *holder) accept(a guard.Acceptance, now time.Time) (*table.Table, error) {
+func (h *holder) accept(a Acceptance, now time.Time) (*table.Table, error) {
 	if err := h.accepts(a); err != nil {
 		return nil, err
 	}
 	t := h.waits
-	h.released(h.list, t, now, &a)
+	h.released(h.list, t, &a)
 	h.list, h.waits, h.reads = nil, nil, 0
 	return t, nil
 }
 
-func (h *holder) state() guard.State { return h.show(nil).state() }
+func (h *holder) state() State { return h.show(nil).state() }
 
 // run is a holder with the table that is served.
 type run struct {

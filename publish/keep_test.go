@@ -237,23 +237,23 @@ func TestAcceptanceOfSomeObjects(t *testing.T) {
 
 	for _, tt := range []struct {
 		name   string
-		accept guard.Acceptance
+		accept publish.Acceptance
 		err    error
 		kept   []string
 		serves []string
 	}{
-		{name: "nothing named", err: guard.ErrNoDigest, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
-		{name: "another list", accept: guard.Acceptance{Digest: table.Digest{1}}, err: guard.ErrNotHeld, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
-		{name: "nobody's", accept: guard.Acceptance{Digest: list, Namespaces: []string{"other"}}, err: publish.ErrNotKept, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{name: "nothing named", err: publish.ErrNoDigest, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{name: "another list", accept: publish.Acceptance{Digest: table.Digest{1}}, err: publish.ErrNotHeld, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{name: "nobody's", accept: publish.Acceptance{Digest: list, Namespaces: []string{"other"}}, err: publish.ErrNotKept, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
 		{
-			name: "one object", accept: guard.Acceptance{Digest: list, Objects: []kube.Ref{{Kind: kube.KindIngress, Namespace: "shop", Name: "app-00"}}},
+			name: "one object", accept: publish.Acceptance{Digest: list, Objects: []kube.Ref{{Kind: kube.KindIngress, Namespace: "shop", Name: "app-00"}}},
 			kept: slices.Concat(apps("Ingress", "shop", 1, 20), apps("Ingress", "team", 0, 5)), serves: []string{"!shop__app_00__", "shop__app_01__"},
 		},
 		{
-			name: "a namespace", accept: guard.Acceptance{Digest: list, Namespaces: []string{"shop"}},
+			name: "a namespace", accept: publish.Acceptance{Digest: list, Namespaces: []string{"shop"}},
 			kept: apps("Ingress", "team", 0, 5), serves: []string{"!shop__app", "team__app_00__"},
 		},
-		{name: "the rest", accept: guard.Acceptance{Digest: list}, serves: []string{"!team__app_00__", "team__app_05__"}},
+		{name: "the rest", accept: publish.Acceptance{Digest: list}, serves: []string{"!team__app_00__", "team__app_05__"}},
 	} {
 		_, err := c.publisher.Accept(tt.accept)
 		if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
@@ -409,14 +409,14 @@ func TestAnObjectThatGrowsStaysKept(t *testing.T) {
 	}
 	c.ingresses["shop/app-07"] = &large
 	c.read()
-	since := c.publisher.State().Verdict.Since
+	since := c.publisher.State().Since
 	for i := range 3 {
 		c.pod("team", "app-00", fmt.Sprintf("10.2.2.%d", i))
 		c.read()
 		c.keeps("an object has grown", "Ingress shop/app-07")
 		c.serves("an object has grown", "!more-1", "shop__app_07", fmt.Sprintf("10.2.2.%d", i))
 	}
-	if got := c.publisher.State().Verdict.Since; !got.Equal(since) {
+	if got := c.publisher.State().Since; !got.Equal(since) {
 		t.Errorf("kept since %v, want %v: it was released meanwhile", got, since)
 	}
 	c.ingresses["shop/app-07"] = small

@@ -19,7 +19,7 @@ type keeper struct {
 	digest table.Digest // names the objects of the list: that of their names when one was last added
 	waits  *table.Table // the table that the entry of the whole table is about; nil until this process has read one
 	reads  int          // judgements of this process with entries
-	last   *guard.Release
+	last   *Decision
 }
 
 func newKeeper(cfg guard.Config) (keeper, error) {
@@ -58,7 +58,7 @@ func (k *keeper) judge(served, t *table.Table, now time.Time) (o *Kept, fresh, d
 	case o == nil:
 		k.list, k.waits, k.reads = nil, nil, 0
 	case due:
-		k.released(keptList{o}, t, now, nil)
+		k.released(keptList{o}, t, nil)
 		k.list, k.waits, k.reads = nil, nil, 0
 	default:
 		k.list, k.waits = keptList{o}, t
@@ -128,22 +128,22 @@ func (k *keeper) due(o *Kept, now time.Time) bool {
 }
 
 // accepts checks that an acceptance names what waits: the table, or the list of objects.
-func (k *keeper) accepts(a guard.Acceptance) error {
+func (k *keeper) accepts(a Acceptance) error {
 	if len(k.list) == 0 {
-		return guard.ErrNothingHeld
+		return ErrNothingHeld
 	}
-	refused := guard.HeldError{Digest: k.digest, Reason: k.list[0].Reason}
+	refused := HeldError{Digest: k.digest, Reason: k.list[0].Reason}
 	if o := k.list.table(); o != nil {
 		if k.waits == nil {
-			return guard.ErrNothingHeld // not read yet
+			return ErrNothingHeld // not read yet
 		}
-		refused = guard.HeldError{Digest: k.waits.Digest(), Reason: o.Reason}
+		refused = HeldError{Digest: k.waits.Digest(), Reason: o.Reason}
 	}
 	switch {
 	case a.Digest.IsZero():
-		refused.Err = guard.ErrNoDigest
+		refused.Err = ErrNoDigest
 	case a.Digest != refused.Digest:
-		refused.Err = guard.ErrNotHeld
+		refused.Err = ErrNotHeld
 	default:
 		return nil
 	}
@@ -152,12 +152,14 @@ func (k *keeper) accepts(a guard.Acceptance) error {
 
 // released records that entries are released with a table: by time, or by an operator if a is not nil. Tables that were served before no longer
 // count, otherwise the next read would wait for the same loss.
-func (k *keeper) released(list keptList, t *table.Table, now time.Time, a *guard.Acceptance) {
-	k.last = &guard.Release{Digest: t.Digest(), Reason: list[0].Reason, Since: list[0].Since, At: now}
+func (k *keeper) released(list keptList, t *table.Table, a *Acceptance) Decision {
+	d := decisionOf(DecidedReleased, t, list)
 	if a != nil {
-		k.last.Accepted, k.last.By, k.last.Why = true, a.By, a.Why
+		d.What, d.By, d.Why = DecidedAccepted, a.By, a.Why
 	}
+	k.last = &d
 	k.guard.Forgive(t)
+	return d
 }
 
 // shown is what readers see of a keeper. newest is the newest table, which is not served as it is.
@@ -166,7 +168,7 @@ type shown struct {
 	digest table.Digest
 	newest *table.Table
 	reads  int
-	last   *guard.Release
+	last   *Decision
 }
 
 // show returns what readers see.
@@ -179,8 +181,8 @@ func (k *keeper) show(newest *table.Table) *shown {
 }
 
 // state returns what is held: the whole table, or objects.
-func (s *shown) state() guard.State {
-	state := guard.State{Last: s.last}
+func (s *shown) state() State {
+	state := State{Last: s.last}
 	list := slices.SortedFunc(slices.Values(s.list.objects()), newestFirst)
 	digest := s.digest
 	if o := s.list.table(); o != nil && s.newest != nil {
@@ -190,13 +192,13 @@ func (s *shown) state() guard.State {
 		return state
 	}
 	state.Held, state.Digest, state.Polls = true, digest, s.reads
-	state.Verdict = guard.Verdict{Reason: list[0].Reason, Since: list[0].Since, ReleaseAt: list[0].Until, Detail: list[0].Detail}
+	state.Reason, state.Detail, state.Since, state.ReleaseAt = list[0].Reason, list[0].Detail, list[0].Since, list[0].Until
 	for _, k := range list {
-		if k.Since.Before(state.Verdict.Since) {
-			state.Verdict.Since = k.Since
+		if k.Since.Before(state.Since) {
+			state.Since = k.Since
 		}
-		if !k.Until.IsZero() && (state.Verdict.ReleaseAt.IsZero() || k.Until.Before(state.Verdict.ReleaseAt)) {
-			state.Verdict.ReleaseAt = k.Until
+		if !k.Until.IsZero() && (state.ReleaseAt.IsZero() || k.Until.Before(state.ReleaseAt)) {
+			state.ReleaseAt = k.Until
 		}
 	}
 	if t := s.newest; t != nil {

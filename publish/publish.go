@@ -128,6 +128,9 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Decided == nil {
+		cfg.Decided = func(Decision) {}
+	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil, "routesrv")
 	}
@@ -272,7 +275,7 @@ func (a *Attempt) hold(c Candidate, m *made) {
 	}
 	if m.fresh && p.beside() != nil { // otherwise nothing is lost yet: the cluster may be new
 		p.cfg.Metrics.holds.WithLabelValues(string(o.Reason)).Inc()
-		p.decided(DecidedHeld, c.Table.Digest(), "", o.Reason, guard.Acceptance{})
+		p.cfg.Decided(decisionOf(DecidedHeld, c.Table, keptList{o}))
 		p.log.Error(LogTableHeld, "reason", string(o.Reason), "detail", o.Detail, "release_at", releaseAt(o.Until),
 			"count", c.Table.Len(), "hash", c.Table.Digest().String())
 	}
@@ -331,7 +334,7 @@ func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
 
 // Comparison returns a consistent view of what is held: held is the held table, or the newest one while objects are kept, or nil; beside
 // is the served table, or before the first one the table of a peer, or nil; and the state.
-func (p *Publisher) Comparison() (beside, held *table.Table, s guard.State) {
+func (p *Publisher) Comparison() (beside, held *table.Table, s State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s = p.State()

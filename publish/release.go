@@ -1,17 +1,12 @@
 package publish
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
-
-// ErrNotKept says that an acceptance names no object that is kept.
-var ErrNotKept = errors.New("no such object is kept")
 
 // keeps records what is kept of the read that is served now. The caller holds mu.
 func (p *Publisher) keeps(m made) {
@@ -30,7 +25,7 @@ func (p *Publisher) keeps(m made) {
 		p.log.Error(LogKept, "reason", string(fresh[0].Reason), "detail", fresh[0].Detail, "count", len(fresh), "objects", fresh.names(),
 			"release_at", releaseAt(fresh[0].Until), "hash", k.digest.String())
 		p.cfg.Metrics.holds.WithLabelValues(string(fresh[0].Reason)).Inc()
-		p.decided(DecidedHeld, m.newest.Table.Digest(), fresh.names(), fresh[0].Reason, guard.Acceptance{})
+		p.cfg.Decided(decisionOf(DecidedHeld, m.newest.Table, fresh))
 	}
 	k.list, k.waits = m.list, nil
 	p.showKept(&m.newest)
@@ -57,25 +52,21 @@ func (p *Publisher) showKept(held *Candidate) {
 }
 
 // released records that entries are released with a table: by time, or by an operator if a is not nil. The caller holds mu.
-func (p *Publisher) released(list keptList, t *table.Table, a *guard.Acceptance) {
-	what, by := DecidedReleased, guard.Acceptance{}
-	if a != nil {
-		what, by = DecidedAccepted, *a
-	}
+func (p *Publisher) released(list keptList, t *table.Table, a *Acceptance) {
 	objects := list.objects()
-	log := p.log.With("accepted", a != nil, "reason", string(list[0].Reason), "by", by.By, "why", by.Why, "hash", t.Digest().String())
+	d := p.keeper.released(list, t, a)
+	p.cfg.Decided(d)
+	log := p.log.With("accepted", a != nil, "reason", string(d.Reason), "by", d.By, "why", d.Why, "hash", t.Digest().String())
 	if list.table() != nil {
 		log.Warn(LogTableReleased, "count", t.Len(), "bytes", t.Bytes())
 	} else {
-		log.Warn(LogKeptReleased, "count", len(objects), "objects", objects.names())
+		log.Warn(LogKeptReleased, "count", len(objects), "objects", d.Objects)
 	}
-	p.keeper.released(list, t, time.Now(), a)
-	p.decided(what, t.Digest(), objects.names(), list[0].Reason, by)
 }
 
 // Accept publishes what is held at once: a table, which the digest names, or kept objects. The digest of these names their list; objects
-// that were kept later are not accepted. The error is [guard.ErrNothingHeld], a [*guard.HeldError], or [ErrNotKept].
-func (p *Publisher) Accept(a guard.Acceptance) (*table.Table, error) {
+// that were kept later are not accepted. The error is [ErrNothingHeld], a [*HeldError], or [ErrNotKept].
+func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := &p.keeper
@@ -118,4 +109,4 @@ func (p *Publisher) Kept() []*Kept {
 
 // State returns what is held: a table that the guard holds back, or objects that are kept. Then Digest names their list, and the other
 // figures are those of the newest table.
-func (p *Publisher) State() guard.State { return p.shown.Load().state() }
+func (p *Publisher) State() State { return p.shown.Load().state() }

@@ -33,14 +33,14 @@ func TestAHoldOutlivesItsProcess(t *testing.T) {
 		if g.Held() == nil {
 			t.Fatal("the loss is not held")
 		}
-		begun := g.State().Verdict.Since
+		begun := g.State().Since
 		for back := 20; back < 100; back += 10 {
 			g = next(t, path)
 			if o := g.Begin().Offer(offered(tableOf(t, back, uint64(back)))); o.Result != publish.Held || !g.Table().Equal(whole) {
 				t.Fatalf("%d of 100 are back: result %v, %d routes are served", back, o.Result, g.Table().Len())
 			}
-			if s := g.State(); s.Verdict.Reason != guard.RoutesLost || !s.Verdict.Since.Equal(begun) {
-				t.Errorf("%d of 100 are back: %+v, want a hold since %v", back, s.Verdict, begun)
+			if s := g.State(); s.Reason != guard.RoutesLost || !s.Since.Equal(begun) {
+				t.Errorf("%d of 100 are back: %+v, want a hold since %v", back, s, begun)
 			}
 			g.Tend()
 			time.Sleep(time.Second)
@@ -52,7 +52,7 @@ func TestAHoldOutlivesItsProcess(t *testing.T) {
 		// The hold has ended, also for the next process.
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 60, 101))); o.Result != publish.Published {
-			t.Errorf("a loss below the limit: result %v, %+v", o.Result, g.State().Verdict)
+			t.Errorf("a loss below the limit: result %v, %+v", o.Result, g.State())
 		}
 	})
 }
@@ -67,12 +67,12 @@ func TestAnAcceptedHoldStaysEnded(t *testing.T) {
 		g.Begin().Offer(offered(lost))
 		g = next(t, path)
 		g.Begin().Offer(offered(lost))
-		if _, err := g.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
+		if _, err := g.Accept(publish.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Fatal(err)
 		}
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 9, 3))); o.Result != publish.Published {
-			t.Errorf("result %v, %+v", o.Result, g.State().Verdict)
+			t.Errorf("result %v, %+v", o.Result, g.State())
 		}
 	})
 }

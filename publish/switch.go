@@ -63,7 +63,7 @@ type pending struct {
 type Pending struct {
 	Since   time.Time // time of the producer's first table
 	Waiting string    // why the move was not made at the last read
-	Guard   guard.State
+	Guard   State
 	Table   *table.Table // of the other producer, as last offered
 }
 
@@ -71,6 +71,9 @@ type Pending struct {
 func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 	if _, err := newKeeper(cfg.Guard); err != nil {
 		return nil, err
+	}
+	if cfg.Decided == nil {
+		cfg.Decided = func(Decision) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -157,17 +160,18 @@ func (s *Switch) Take(from string, o Offer) bool {
 
 // holds reports whether a move to a table has to wait because the table is suspicious beside the served one.
 func (s *Switch) holds(t *table.Table, now time.Time) bool {
-	entry, fresh, due := s.pending.keeper.judge(s.table, t, now)
+	k := &s.pending.keeper
+	entry, fresh, due := k.judge(s.table, t, now)
 	switch {
 	case due:
-		decide(s.cfg.Decided, DecidedReleased, t.Digest(), "", entry.Reason, guard.Acceptance{})
+		s.cfg.Decided(*k.last)
 		return false
 	case entry == nil:
 		return false
 	}
 	s.pending.waiting = "held back by the guard: " + entry.Detail
 	if fresh {
-		decide(s.cfg.Decided, DecidedHeld, t.Digest(), "", entry.Reason, guard.Acceptance{})
+		s.cfg.Decided(decisionOf(DecidedHeld, t, k.list))
 		s.log.Error(LogSwitchHeld, "reason", string(entry.Reason), "detail", entry.Detail,
 			"release_at", releaseAt(entry.Until), "hash", t.Digest().String())
 	}
@@ -187,16 +191,16 @@ func (s *Switch) move(from string, o Offer) {
 func (s *Switch) Abandon() { s.pending = nil }
 
 // Accept makes a move that the guard holds, to the producer with the offer. The errors are those of [guard.Guard.Accept].
-func (s *Switch) Accept(a guard.Acceptance, from string, read table.Read) (*table.Table, error) {
+func (s *Switch) Accept(a Acceptance, from string, read table.Read) (*table.Table, error) {
 	if s.pending == nil {
-		return nil, guard.ErrNothingHeld
+		return nil, ErrNothingHeld
 	}
 	k := &s.pending.keeper
 	if err := k.accepts(a); err != nil {
 		return nil, err
 	}
 	t := k.waits
-	decide(s.cfg.Decided, DecidedAccepted, t.Digest(), "", k.list.table().Reason, a)
+	s.cfg.Decided(k.released(k.list, t, &a))
 	s.move(from, Offer{t, read})
 	return t, nil
 }

@@ -168,7 +168,7 @@ type tables interface {
 	Recheck()
 	Status() publish.Progress
 	// Accept publishes the held table with the digest.
-	Accept(guard.Acceptance) (*table.Table, error)
+	Accept(publish.Acceptance) (*table.Table, error)
 }
 
 // New checks the configuration, reads certificates and the last-known-good file, and connects the parts. It opens no socket and

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve/guardpage"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -51,12 +52,12 @@ func (g *holder) hold(t *testing.T, served, held *table.Table) {
 	if loss.Reason == "" {
 		t.Fatal("nothing is suspicious")
 	}
-	state := guard.State{
+	state := publish.State{
 		Held: true, Digest: held.Digest(), Revision: held.Revision(), Routes: held.Len(), Bytes: held.Bytes(), Polls: 1,
-		Verdict: guard.Verdict{Reason: loss.Reason, Detail: loss.Detail, Since: start, ReleaseAt: start.Add(guard.DefaultHold)},
+		Reason: loss.Reason, Detail: loss.Detail, Since: start, ReleaseAt: start.Add(guard.DefaultHold),
 	}
 	if loss.Reason.Endless() {
-		state.Verdict.ReleaseAt = time.Time{}
+		state.ReleaseAt = time.Time{}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,9 +128,9 @@ func sample(t *testing.T) *holder {
 	t.Helper()
 	g := &holder{}
 	served, held := parse(t, 10, servedDoc), parse(t, 11, heldDoc)
-	g.held = guardpage.Held{Served: served, Table: held, State: guard.State{
+	g.held = guardpage.Held{Served: served, Table: held, State: publish.State{
 		Held: true, Digest: held.Digest(), Revision: 11, Routes: 2,
-		Verdict: guard.Verdict{Reason: guard.HostsLost, Detail: "DETAIL", Since: start, ReleaseAt: start.Add(10 * time.Minute)},
+		Reason: guard.HostsLost, Detail: "DETAIL", Since: start, ReleaseAt: start.Add(10 * time.Minute),
 	}}
 	g.holds = true
 	return g
@@ -233,7 +234,7 @@ func TestHeldIsOfNow(t *testing.T) {
 	if again := get(h, "").Body.String(); again != first {
 		t.Errorf("the second answer is\n%s", again)
 	}
-	g.held.State.Verdict.Detail = "ANOTHER"
+	g.held.State.Detail = "ANOTHER"
 	if got := get(h, "").Body.String(); !strings.Contains(got, "ANOTHER") {
 		t.Error("the new state is not shown")
 	}

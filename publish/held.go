@@ -1,4 +1,4 @@
-package guard
+package publish
 
 import (
 	"errors"
@@ -6,61 +6,44 @@ import (
 	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
-// The words about what waits, for those who hold it and those who show it.
-
-// Verdict says why something is held.
-type Verdict struct {
-	Reason Code
-	// Detail is a sentence with the figures behind Reason.
-	Detail string
-	// Since is when the hold started.
-	Since time.Time
-	// ReleaseAt is the earliest time at which the hold can be released; it moves when something comes back. Zero if time does not
-	// release it.
-	ReleaseAt time.Time
-}
-
-// Release records how a held table, or kept objects, were released.
-type Release struct {
-	Digest   table.Digest // of the table that was published then
-	Reason   Code
-	Since    time.Time // when the hold started
-	At       time.Time
-	Accepted bool // by an operator; otherwise by time
-	// By and Why are copied from the acceptance; empty if the operator gave none.
-	By, Why string
-}
-
 // State is what is held: a table, or kept objects. The zero value means that nothing is or ever was held.
 type State struct {
-	Held    bool
-	Verdict Verdict // only if Held
-	// Digest names what is held, for an acceptance: the newest held table, or the list of the kept objects. Only if Held.
+	Held bool
+	// Reason and Detail say why; Detail is a sentence with the figures behind Reason. Like all that follows except Last, only if Held.
+	Reason guard.Code
+	Detail string
+	// Since is when the hold started, and ReleaseAt the earliest time at which something can be released; it moves when something comes
+	// back. Zero if time does not release it.
+	Since, ReleaseAt time.Time
+	// Digest names what is held, for an acceptance: the newest held table, or the list of the kept objects.
 	Digest table.Digest
-	// Revision, Routes and Bytes are those of the newest table, and Polls counts the judgements in this hold. Only if Held.
+	// Revision, Routes and Bytes are those of the newest table, and Polls counts the judgements in this hold.
 	Revision uint64
 	Routes   int
 	Bytes    int
 	Polls    int
-	Last     *Release // the last release; nil if there was none
+
+	Last *Decision // the last release or acceptance; nil if there was none
 }
 
-// Errors of an acceptance. The last two come in a *HeldError.
+// Errors of an acceptance. ErrNoDigest and ErrNotHeld come in a *HeldError.
 var (
 	ErrNothingHeld = errors.New("no table is held")
 	ErrNoDigest    = errors.New("say which table you accept, by its digest")
 	ErrNotHeld     = errors.New("another table is held")
+	ErrNotKept     = errors.New("no such object is kept")
 )
 
 // HeldError says why an acceptance was refused while something is held, and what that is.
 type HeldError struct {
 	Err    error // ErrNoDigest or ErrNotHeld
 	Digest table.Digest
-	Reason Code
+	Reason guard.Code
 }
 
 // Error implements error.
