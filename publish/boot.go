@@ -43,7 +43,12 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.restore(c)
+	if p.served.Load() != nil {
+		return
+	}
+	p.cfg.Sink.Restore(c.Table, c.Read.At)
+	p.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
+	close(p.ready)
 	p.takeOver(kept)
 	f.mu.Lock()
 	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, kept: p.keeper.list}

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 // restarts replaces the keeper by that of the next process, which has the served table from a file and the hold as text.
 func (r *run) restarts(after time.Duration, cfg guard.Config) {
 	r.t.Helper()
-	text, err := EncodeKept(r.guard.list)
+	text, err := json.Marshal(r.guard.list)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
 func TestWhatNoProcessHasWrittenIsNotResumed(t *testing.T) {
 	good := Kept{Ref: tableRef, Reason: guard.RoutesLost, Since: start, From: start, Reasons: []guard.Code{guard.RoutesLost}}
 	decode := func(o Kept) error {
-		text, err := EncodeKept([]*Kept{&o})
+		text, err := json.Marshal([]*Kept{&o})
 		if err != nil {
 			t.Fatal(err)
 		}

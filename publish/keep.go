@@ -301,16 +301,26 @@ func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
 	if served == nil || loss.Reason == guard.BackendsLost {
 		return nil
 	}
-	var found keptList
+	before := make(map[kube.Ref]kube.Object)
+	for o := range objects(served) {
+		before[o.Ref()] = o
+	}
 	concerns := func(was, is kube.Object) bool {
 		if loss.Grows {
 			return is != nil && (was == nil || len(p.cfg.Builder.RoutesOf(is)) > len(p.cfg.Builder.RoutesOf(was)))
 		}
 		return was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r table.Route) bool { return loss.Of(&r) })
 	}
-	for ref, c := range changes(served, next.snapshot) {
-		if concerns(c.was, c.is) {
-			found = append(found, keptObject(ref, c.was, c.is == nil))
+	var found keptList
+	for is := range objects(next.snapshot) {
+		was := before[is.Ref()]
+		if delete(before, is.Ref()); was != is && concerns(was, is) {
+			found = append(found, keptObject(is.Ref(), was, false))
+		}
+	}
+	for ref, was := range before {
+		if concerns(was, nil) {
+			found = append(found, keptObject(ref, was, true))
 		}
 	}
 	return found
@@ -330,29 +340,6 @@ func objects(s *kube.Snapshot) iter.Seq[kube.Object] {
 			}
 		}
 	}
-}
-
-// changed is an object that differs between two snapshots. One that does not exist is nil.
-type changed struct{ was, is kube.Object }
-
-// changes returns the Ingresses and RouteGroups that differ.
-func changes(before, now *kube.Snapshot) map[kube.Ref]changed {
-	same := make(map[kube.Object]struct{})
-	for o := range objects(before) {
-		same[o] = struct{}{}
-	}
-	found := make(map[kube.Ref]changed)
-	for o := range objects(now) {
-		if _, ok := same[o]; ok {
-			delete(same, o)
-		} else {
-			found[o.Ref()] = changed{is: o}
-		}
-	}
-	for o := range same {
-		found[o.Ref()] = changed{was: o, is: found[o.Ref()].is}
-	}
-	return found
 }
 
 // lostServices returns the services that have lost their endpoints, as they were.

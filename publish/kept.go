@@ -122,15 +122,6 @@ func (k *Kept) check() error {
 	return nil
 }
 
-// EncodeKept returns the JSON form of kept objects.
-func EncodeKept(list []*Kept) ([]byte, error) {
-	text, err := json.Marshal(list)
-	if err != nil {
-		return nil, fmt.Errorf("encode kept objects: %w", err)
-	}
-	return text, nil
-}
-
 // DecodeKept reads the JSON form of kept objects. The error names the first one that is not valid.
 func DecodeKept(text []byte) ([]*Kept, error) {
 	var list keptList

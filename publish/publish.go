@@ -82,9 +82,16 @@ type Sink interface {
 	Publish(t *table.Table)
 }
 
-// Config configures a Publisher. Only Sink is required.
+// nobody is the Sink of a Publisher that has none.
+type nobody struct{}
+
+func (nobody) Restore(*table.Table, time.Time)       {}
+func (nobody) Begin() func(*table.Table, table.Read) { return func(*table.Table, table.Read) {} }
+func (nobody) Publish(*table.Table)                  {}
+
+// Config configures a Publisher.
 type Config struct {
-	Sink  Sink
+	Sink  Sink // nil means that only the Publisher and its files have the tables
 	Guard guard.Config
 	// Builder compiles snapshots in which some objects are kept. nil means that a hold keeps the whole table.
 	Builder Builder
@@ -128,6 +135,9 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Sink == nil {
+		cfg.Sink = nobody{}
+	}
 	if cfg.Decided == nil {
 		cfg.Decided = func(Decision) {}
 	}
@@ -139,24 +149,6 @@ func New(cfg Config) (*Publisher, error) {
 	}
 	p.shown.Store(k.show(nil))
 	return p, nil
-}
-
-// Restore serves a table that no read of this process has shown, as stale. It does nothing if a table is already served. Call it
-// before the first offer.
-func (p *Publisher) Restore(c Candidate) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.restore(c)
-}
-
-// restore is Restore with mu held.
-func (p *Publisher) restore(c Candidate) {
-	if p.served.Load() != nil {
-		return
-	}
-	p.cfg.Sink.Restore(c.Table, c.Read.At)
-	p.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
-	close(p.ready)
 }
 
 // CompareWith makes the Publisher judge the first table against t, which another replica serves, as if t was served here. It does

@@ -55,7 +55,7 @@ func (f *file) writeState(want, disk *content) error {
 	}
 	var tooLong error
 	if len(want.kept) > 0 {
-		text, err := EncodeKept(want.kept)
+		text, err := json.Marshal(want.kept)
 		if err != nil {
 			return err
 		}
