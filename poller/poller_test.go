@@ -325,7 +325,7 @@ func TestServedTableIsNotPublishedAgainButConfirmed(t *testing.T) {
 		if s.Initialized.IsZero() || !s.Updated.IsZero() {
 			t.Errorf("status %+v, want an initialized table that was not updated", s)
 		}
-		want := []string{"INFO "+publish.LogFileLoaded, "INFO starting polling", "INFO routes initialized", "INFO polling stopped"}
+		want := []string{"INFO " + publish.LogFileLoaded, "INFO starting polling", "INFO routes initialized", "INFO polling stopped"}
 		if diff := cmp.Diff(want, w.log.lines()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
