@@ -82,7 +82,6 @@ package guard
 import (
 	"fmt"
 	"hash/maphash"
-	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/table"
@@ -166,12 +165,11 @@ type Config struct {
 	MaxRoutes, MaxBytes int
 }
 
-// Guard judges tables. All methods are safe for concurrent use; call Judge from one loop.
+// Guard judges tables. It is not safe for concurrent use.
 type Guard struct {
 	cfg    Config // set by New, read only
 	reader reader // likewise
 
-	mu   sync.Mutex
 	held Held        // of the last call of Judge
 	memo *difference // the last comparison, because most reads repeat the previous one
 
@@ -212,7 +210,7 @@ func New(cfg Config) (*Guard, error) {
 	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[set]*window)}, nil
 }
 
-// begin records which table is served, and forgets what is older than the window. The caller holds mu.
+// begin records which table is served, and forgets what is older than the window.
 func (g *Guard) begin(served *table.Table, now time.Time) {
 	g.follow(served)
 	g.judged = now
