@@ -44,6 +44,8 @@ func (k *keeper) takeOver(list keptList, now time.Time) {
 		}
 		if o.From.After(now) {
 			o.From = now
+		} else if o.From.Before(o.Since) {
+			o.From = o.Since
 		}
 		k.list = append(k.list, &o)
 	}
