@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/publish"
@@ -282,7 +281,7 @@ func firstOf(names []string) string {
 }
 
 // Accept applies the held table at once; see [publish.Publisher.Accept].
-func (c *Client) Accept(a guard.Acceptance) (*table.Table, error) {
+func (c *Client) Accept(a publish.Acceptance) (*table.Table, error) {
 	t, err := c.publisher.Accept(a)
 	if err == nil {
 		c.applied()

@@ -277,9 +277,6 @@ func (cfg *Config) fill() {
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport()
 	}
-	if cfg.Sink == nil {
-		cfg.Sink = publish.Each(func(*table.Table) {})
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

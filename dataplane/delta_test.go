@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -104,7 +104,7 @@ func TestDeltaForTheHeldTable(t *testing.T) {
 	if got := s.metric("dataplane_deltas_total", "result", "applied"); got != 2 {
 		t.Errorf("%v deltas, want 2", got)
 	}
-	if _, err := c.Accept(guard.Acceptance{Digest: less.Digest()}); err != nil {
+	if _, err := c.Accept(publish.Acceptance{Digest: less.Digest()}); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, c, less)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -296,7 +296,7 @@ func (m *model) odd(arg byte) {
 		m.note("the cluster was restored: it is at %d", m.revision)
 	case 1:
 		held := m.c.Status().Held
-		tab, err := m.c.Accept(guard.Acceptance{Digest: heldBy(m.c)})
+		tab, err := m.c.Accept(publish.Acceptance{Digest: heldBy(m.c)})
 		m.note("accept: %v", err)
 		if (held == nil) != (err != nil) || err == nil && tab.Digest() != held.Digest {
 			m.failf("accepted %v (%v), held was %v", tab, err, held)

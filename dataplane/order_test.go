@@ -255,16 +255,16 @@ func TestAccept(t *testing.T) {
 	full, empty := newTable(t, 10, "a", "b"), newTable(t, 11)
 	w.servers[0].set(full)
 	mustPoll(t, c)
-	if _, err := c.Accept(guard.Acceptance{Digest: heldBy(c)}); !errors.Is(err, guard.ErrNothingHeld) {
+	if _, err := c.Accept(publish.Acceptance{Digest: heldBy(c)}); !errors.Is(err, publish.ErrNothingHeld) {
 		t.Errorf("error %v", err)
 	}
 	w.servers[0].set(empty)
 	mustPoll(t, c)
 	holds(t, c, full)
-	if _, err := c.Accept(guard.Acceptance{Digest: full.Digest()}); !errors.Is(err, guard.ErrNotHeld) {
+	if _, err := c.Accept(publish.Acceptance{Digest: full.Digest()}); !errors.Is(err, publish.ErrNotHeld) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := c.Accept(guard.Acceptance{Digest: empty.Digest()}); err != nil {
+	if _, err := c.Accept(publish.Acceptance{Digest: empty.Digest()}); err != nil {
 		t.Fatal(err)
 	}
 	holds(t, c, empty)
@@ -289,7 +289,7 @@ func TestAcceptDuringAnExchange(t *testing.T) {
 	s.set(lost)
 	mustPoll(t, c)
 	s.fail(func(rw http.ResponseWriter, r *http.Request) {
-		if _, err := c.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
+		if _, err := c.Accept(publish.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Error(err)
 		}
 		serveTable(rw, r, full, "")

@@ -116,7 +116,7 @@ func (r *Relay) Recheck() {
 }
 
 // Accept serves the held table; see [publish.Publisher.Accept].
-func (r *Relay) Accept(a guard.Acceptance) (*table.Table, error) { return r.client.Accept(a) }
+func (r *Relay) Accept(a publish.Acceptance) (*table.Table, error) { return r.client.Accept(a) }
 
 // Publisher returns the publisher that judges and keeps the tables.
 func (r *Relay) Publisher() *publish.Publisher { return r.client.Publisher() }

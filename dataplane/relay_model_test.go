@@ -13,7 +13,6 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -97,7 +96,7 @@ func (m *relayModel) start() {
 	var err error
 	m.client, err = dataplane.New(dataplane.Config{
 		URLs: []string{"http://left", "http://right"}, Transport: m.tr.network, StateDir: m.state, Guard: guard.Config{MaxLoss: 1},
-		Sink: publish.Each(m.moved),
+		Sink: movedSink(m.moved),
 	})
 	if err != nil {
 		m.t.Fatal(err)
@@ -107,6 +106,19 @@ func (m *relayModel) start() {
 	done := make(chan error, 1)
 	go func() { done <- m.client.Run(ctx) }()
 	m.stop = func() { cancel(); <-done }
+}
+
+// movedSink is called with each table that a read shows, or that is accepted.
+type movedSink func(*table.Table)
+
+func (s movedSink) Restore(*table.Table, time.Time) {}
+func (s movedSink) Publish(t *table.Table)          { s(t) }
+func (s movedSink) Begin() func(*table.Table, table.Read) {
+	return func(t *table.Table, _ table.Read) {
+		if t != nil {
+			s(t)
+		}
+	}
 }
 
 // moved checks the table that the client moves to: its content must be one that the cluster has had since the client's previous

@@ -16,6 +16,7 @@ import (
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/loopback"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -446,7 +447,7 @@ func TestGuardOfARelay(t *testing.T) {
 		if got := strict.head("/routes").Get("X-Table-State"); got != "held" {
 			t.Errorf("state %q", got)
 		}
-		if _, err := strict.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
+		if _, err := strict.Accept(publish.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Fatal(err)
 		}
 		relayAfter(time.Second)

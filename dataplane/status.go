@@ -209,7 +209,7 @@ func age(now, at time.Time) float64 {
 }
 
 // Guard returns the state of the guard.
-func (c *Client) Guard() guard.State { return c.publisher.State() }
+func (c *Client) Guard() publish.State { return c.publisher.State() }
 
 func (c *Client) heldStatus() *Held {
 	held, g := c.publisher.Held(), c.publisher.State()
@@ -218,7 +218,7 @@ func (c *Client) heldStatus() *Held {
 	}
 	return &Held{
 		Digest: g.Digest, Revision: g.Revision, Routes: g.Routes, Bytes: g.Bytes, Origin: held.Origin,
-		Reason: g.Verdict.Reason, Detail: g.Verdict.Detail, Since: g.Verdict.Since, ReleaseAt: g.Verdict.ReleaseAt,
+		Reason: g.Reason, Detail: g.Detail, Since: g.Since, ReleaseAt: g.ReleaseAt,
 		Polls: g.Polls,
 	}
 }

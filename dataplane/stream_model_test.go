@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -220,7 +220,7 @@ func (m *streamModel) odd(o *origin, arg byte) {
 		m.accepted = true
 		m.mu.Unlock()
 		if held := m.c.Status().Held; held != nil {
-			_, err := m.c.Accept(guard.Acceptance{Digest: held.Digest}) // which may be another one by now
+			_, err := m.c.Accept(publish.Acceptance{Digest: held.Digest}) // which may be another one by now
 			m.note("accept: %v", err)
 		}
 		m.mu.Lock()

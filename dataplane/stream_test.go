@@ -10,6 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -231,7 +232,7 @@ func TestAcceptWhileAStreamIsUp(t *testing.T) {
 		lost := newTable(t, 11, "a")
 		s.origins[0].set(lost)
 		synctest.Wait()
-		if _, err := c.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
+		if _, err := c.Accept(publish.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Fatal(err)
 		}
 		holds(t, c, lost)

@@ -1,12 +1,11 @@
-// Package guard decides whether a new table may replace the served one, or is held back because it looks like an accident.
+// Package guard finds out whether a new table looks like an accident beside the served one.
 // Suspicious are: a table without routes; a table with only generated routes where the served one has others; a table that no
 // longer answers more than a share of the requests or hosts, or those of a whole kind of objects or namespace; a table in which too
 // many requests lost all endpoints; and a table that grew past a ceiling.
 //
-// A [Guard] is a state machine used by the route server before it publishes, and by a relay and a data plane before they commit.
-// It does no I/O and has no clock. The caller calls [Guard.Judge] once for every completed read, with the served table and the
-// new table, and serves the new one if and only if the verdict says so. All rules use only tables, so that they are the same
-// wherever a table passes.
+// A [Guard] judges tables for the route server before it publishes, and for a relay and a data plane before they commit. It does no I/O and has
+// no clock. The caller calls [Guard.Judge] for every completed read, with the served table and the new one. All rules use only tables, so that
+// they are the same wherever a table passes.
 //
 // # Losses
 //
@@ -42,7 +41,6 @@
 // The Guard counts the served table when it first changes what it answers, and from then on only what changes. It remembers hashes
 // of what was added or removed within the window. This takes memory in proportion to changes, not
 // tables: as losses above the share are held, the missing members are never more than a fixed multiple of the served ones.
-// Additions and losses within the window before a hold count until the hold ends, so that a loss in steps stays one loss.
 //
 // # Lost namespaces
 //
@@ -57,36 +55,19 @@
 //   - A namespace is lost if it had at least 20 such routes, the served table has some of its routes, and the new table none. So a
 //     namespace that loses its routes in steps also counts.
 //   - The rest is unchanged if all other namespaces together lost at most 5 % of their served routes. A larger change is a
-//     reorganisation, which the shares judge. While a hold lasts, whatever its reason, the rest does not matter: a change
+//     reorganisation, which the shares judge. While something is held, whatever the reason, the rest does not matter: a change
 //     elsewhere does not release the namespace.
 //
 // Ids do not distinguish all namespaces: a name with "--" is cut there, and a RouteGroup's namespace loses the prefix "internal-"
 // (package routeid). Two such namespaces may count as one.
 //
-// # The hold
+// # While something is held
 //
-// A suspicious table starts a hold. Each further judgement compares the newest table with the served one. The hold
+// The guard holds nothing itself. Its caller (package publish) keeps objects, or lets the whole table wait, says so with each judgement
+// ([Held]), and decides when that ends. Additions and losses within the window before count until then. If it keeps objects and serves
+// everything else, less is suspicious. [Loss.Of] tells which objects are concerned, and [Loss.Missing] what has not come back.
 //
-//   - ends without release if a judgement finds that everything is back: the table is fine, and has every request that the hold
-//     keeps, and with endpoints if it keeps those. A request need not come back if its object exists and no longer wants it. A
-//     restore that is half done is therefore never published, also when it has passed the limits. A table equal to the served
-//     one always ends the hold;
-//   - is released by time: once Config.Hold has passed since the hold first saw a table that was suspicious for a reason of this
-//     kind (loss of requests, of endpoints, of namespaces, growth), and since something last came back, that is, since fewer
-//     requests were missing than ever before in this hold. It takes two judgements. The newest table is released, which need
-//     not be the one that started the hold. A reason that alternates with another does not start its time again. With Config.Manual, time
-//     releases nothing;
-//   - is released by [Guard.Accept].
-//
-// Time never releases an empty table or one with only generated routes, because serving the last routes is always better than
-// serving no route that anybody asked for, and none that follows in the same hold before at most 5 % of the requests are missing.
-//
-// A release begins a new window: later tables are compared with the released one only.
-//
-// A failed read is no evidence for either side: the caller does not call Judge, and the hold does not end while time passes.
-//
-// A restart does not end a hold: the process after this one continues it with [Guard.Resume] and the table that was served. It does
-// not know what was lost before the hold began, and the time of the hold starts again.
+// Once something is released, later tables are compared with the released one only: [Guard.Forgive].
 //
 // # Caveats
 //
@@ -94,15 +75,13 @@
 // past them: once a table above a ceiling is served, further growth is not held, because a hold would stop every change,
 // including necessary ones. Without a served table only an empty one is held.
 //
-// Whether a hold keeps the whole served table or updates its endpoints is up to the caller: see package publish. A process that
-// starts with a table that is far too small, and then reads the right one, compares with the small one until the window has
+// A process that starts with a table that is far too small, and then reads the right one, compares with the small one until the window has
 // passed.
 package guard
 
 import (
 	"fmt"
 	"hash/maphash"
-	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/table"
@@ -139,9 +118,9 @@ func Codes() []Code {
 	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, KindLost, NamespaceLost, BackendsLost, TooManyRoutes, TooLarge}
 }
 
-// kind returns the kind of the reason, which has a time of its own in a hold. Losses of requests, of hosts and of a kind of objects
+// Kind returns the kind of the reason, which has a time of its own in a hold. Losses of requests, of hosts and of a kind of objects
 // are the same accident seen from several sides. A loss of namespaces that grows past the share is another kind.
-func (c Code) kind() Code {
+func (c Code) Kind() Code {
 	switch c {
 	case HostsLost, KindLost:
 		return RoutesLost
@@ -149,6 +128,20 @@ func (c Code) kind() Code {
 		return TooManyRoutes
 	default:
 		return c
+	}
+}
+
+// Endless reports whether time does not release what is held for the reason before nearly all is back: serving the last routes is better
+// than serving no route that anybody asked for.
+func (c Code) Endless() bool { return c == Empty || c == OnlyGenerated }
+
+// Loses reports whether the reason is that requests are no longer answered.
+func (c Code) Loses() bool {
+	switch c.Kind() {
+	case Empty, OnlyGenerated, RoutesLost, NamespaceLost:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -162,9 +155,9 @@ type Config struct {
 	MaxBackendLoss float64
 	// Window is how long what was served counts for MaxLoss and MaxBackendLoss. 0 means DefaultWindow.
 	Window time.Duration
-	// Hold is how long a suspicious table is held. 0 means DefaultHold.
+	// Hold is for the caller: how long it holds something back. 0 means DefaultHold, or DefaultKeep for one that keeps objects.
 	Hold time.Duration
-	// Manual means that time releases no hold, whatever Hold is: a hold ends when a judgement finds the table fine, or by Accept.
+	// Manual is for the caller: time releases nothing, whatever Hold is.
 	Manual bool
 	// Namespaces holds a table that lost a whole namespace; see the package documentation.
 	Namespaces bool
@@ -172,55 +165,13 @@ type Config struct {
 	MaxRoutes, MaxBytes int
 }
 
-// Verdict is the result of Judge for a table.
-type Verdict struct {
-	// Publish means that the table must be served. If Reason is also set, a hold has just been released.
-	Publish bool
-	// Reason is why the table is suspicious; empty if it is fine.
-	Reason Code
-	// Detail is a sentence with the figures behind Reason.
-	Detail string
-	// Since is when the hold started. Zero if the table is fine.
-	Since time.Time
-	// ReleaseAt is the earliest time at which the hold can be released; it moves when something comes back. It is zero if the table
-	// is fine, or if time does not release it: Empty, OnlyGenerated, and everything with Config.Manual.
-	ReleaseAt time.Time
-}
-
-// Release records how a held table was released.
-type Release struct {
-	Digest   table.Digest
-	Reason   Code
-	Since    time.Time // when its hold started
-	At       time.Time
-	Accepted bool // by an operator; otherwise by time
-	// By and Why are copied from the acceptance; empty if the operator gave none.
-	By, Why string
-}
-
-// State is the current hold. The zero value means that no table is or ever was held.
-type State struct {
-	Held     bool
-	Verdict  Verdict      // of the last judgement; only if Held
-	Digest   table.Digest // of the newest held table; only if Held
-	Revision uint64       // of the newest held table; only if Held
-	Routes   int          // of the newest held table; only if Held
-	Bytes    int          // of the newest held table; only if Held
-	Polls    int          // judgements in this hold so far; only if Held
-	Last     *Release     // the last release; nil if there was none
-}
-
-// Guard judges tables. All methods are safe for concurrent use; call Judge from one loop.
+// Guard judges tables. It is not safe for concurrent use.
 type Guard struct {
 	cfg    Config // set by New, read only
 	reader reader // likewise
 
-	mu       sync.Mutex
-	hold     *hold        // nil if no table is held
-	accepted table.Digest // accepted and not judged since
-	keeping  time.Time    // see Keeping
-	last     *Release
-	memo     *difference // the last comparison, because most reads repeat the previous one
+	held Held        // of the last call of Judge
+	memo *difference // the last comparison, because most reads repeat the previous one
 
 	base    *table.Table // served at the last judgement
 	judged  time.Time    // time of that judgement
@@ -259,86 +210,13 @@ func New(cfg Config) (*Guard, error) {
 	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[set]*window)}, nil
 }
 
-// Judge compares candidate, the table of a read completed at now, with served, the served table or nil. Call it for every
-// completed read, even without a change: a read that shows the served table again ends a hold. Judge does not change the tables;
-// it keeps the newest held one until its hold ends.
-func (g *Guard) Judge(served, candidate *table.Table, now time.Time) Verdict {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-
-	accepted := g.accepted
-	g.accepted = table.Digest{}
-	g.begin(served, now)
-	f := g.inspect(candidate)
-	if !accepted.IsZero() && candidate.Digest() == accepted {
-		f = finding{}
-		g.restart(nil)
-	}
-	if f.reason == "" {
-		g.hold = nil
-		return Verdict{Publish: true}
-	}
-	release := g.keep(candidate, f, now)
-	verdict := g.hold.verdict
-	if verdict.Publish = release; release {
-		g.release(now, nil)
-	}
-	return verdict
-}
-
-// begin records which table is served, and forgets what is older than the window. The caller holds mu.
+// begin records which table is served, and forgets what is older than the window.
 func (g *Guard) begin(served *table.Table, now time.Time) {
 	g.follow(served)
 	g.judged = now
-	since := g.keeping
-	if g.hold != nil {
-		since = g.hold.since
-	}
 	for s, w := range g.windows {
-		if w.expire(g.cfg.Window, now, since); len(w.gained)+len(w.lost) == 0 {
+		if w.expire(g.cfg.Window, now, g.held.Since); len(w.gained)+len(w.lost) == 0 {
 			delete(g.windows, s)
 		}
 	}
-}
-
-// State returns the current hold, for /status and metrics.
-func (g *Guard) State() State {
-	g.mu.Lock()
-	s := State{Last: g.last}
-	var held *table.Table
-	if h := g.hold; h != nil {
-		held, s.Verdict, s.Polls = h.table, h.verdict, h.polls
-	}
-	g.mu.Unlock()
-	if held != nil {
-		s.Held = true
-		s.Digest = held.Digest() // possibly computed here for the first time
-		s.Revision = held.Revision()
-		s.Routes = held.Len()
-		s.Bytes = held.Bytes()
-	}
-	return s
-}
-
-// Held returns the verdict on the held table, or false if none is held. Unlike State it does not compute a digest. After Resume it
-// returns only reason and beginning until the first judgement.
-func (g *Guard) Held() (v Verdict, held bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.hold == nil {
-		return Verdict{}, false
-	}
-	return g.hold.verdict, true
-}
-
-// release records that the held table is released, by an operator if a is not nil. Tables served before no longer count:
-// otherwise the next read would be held for the same loss. The caller holds mu.
-func (g *Guard) release(now time.Time, a *Acceptance) {
-	h := g.hold
-	g.restart(nil)
-	g.last = &Release{Digest: h.table.Digest(), Reason: h.verdict.Reason, Since: h.since, At: now}
-	if a != nil {
-		g.last.Accepted, g.last.By, g.last.Why = true, a.By, a.Why
-	}
-	g.hold = nil
 }

@@ -14,8 +14,8 @@ const (
 	kindLoss = 0.9
 )
 
-// Generated reports whether no route of t comes from an object. It is true for an empty table.
-func Generated(t *table.Table) bool {
+// generated reports whether no route of t comes from an object. It is true for an empty table.
+func generated(t *table.Table) bool {
 	for r := range t.Routes().All() {
 		if !routeid.Generated(r.ID) {
 			return false
@@ -28,12 +28,9 @@ func Generated(t *table.Table) bool {
 type finding struct {
 	reason Code
 	detail string
-	// returning means that only the hold makes the table suspicious: it lacks less than the limits, but not everything that the
-	// hold keeps is back.
-	returning bool
 }
 
-// inspect returns the first reason why candidate is suspicious compared with the base. The caller holds mu.
+// inspect returns the first reason why candidate is suspicious compared with the base.
 func (g *Guard) inspect(candidate *table.Table) finding {
 	served := g.base
 	if served != nil && served.Equal(candidate) {
@@ -45,7 +42,7 @@ func (g *Guard) inspect(candidate *table.Table) finding {
 	if served == nil || served.Len() == 0 {
 		return finding{}
 	}
-	if Generated(candidate) && !Generated(served) {
+	if generated(candidate) && !generated(served) {
 		return finding{reason: OnlyGenerated, detail: fmt.Sprintf("all %d routes are generated; %d are served", candidate.Len(), served.Len())}
 	}
 	if f := g.inspectLoss(candidate); f.reason != "" {
@@ -57,14 +54,14 @@ func (g *Guard) inspect(candidate *table.Table) finding {
 	if past(g.cfg.MaxBytes, served.Bytes(), candidate.Bytes()) {
 		return finding{reason: TooLarge, detail: fmt.Sprintf("%d bytes, limit %d; %d are served", candidate.Bytes(), g.cfg.MaxBytes, served.Bytes())}
 	}
-	return g.unreturned(candidate)
+	return finding{}
 }
 
 // inspectLoss applies the rules about losses.
 func (g *Guard) inspectLoss(candidate *table.Table) finding {
 	d := g.difference(candidate)
 	limit, backendLimit := g.cfg.MaxLoss, g.cfg.MaxBackendLoss
-	if !g.keeping.IsZero() {
+	if g.held.Objects {
 		if limit < 1 && d.lostObjects() > 1 {
 			limit = min(limit, ReturnTolerance)
 		}
@@ -136,7 +133,7 @@ func (g *Guard) tooMuch(d *difference, k kind, broken func(count) bool, verb str
 	return ""
 }
 
-// size returns how many members a set of the base has; 0 if the base is not counted yet. The caller holds mu.
+// size returns how many members a set of the base has; 0 if the base is not counted yet.
 func (g *Guard) size(s set) int {
 	switch {
 	case g.census == nil:
@@ -148,7 +145,7 @@ func (g *Guard) size(s set) int {
 	}
 }
 
-// window returns what is remembered of a set. The caller holds mu.
+// window returns what is remembered of a set.
 func (g *Guard) window(s set) *window {
 	w := g.windows[s]
 	if w == nil {
@@ -158,7 +155,7 @@ func (g *Guard) window(s set) *window {
 	return w
 }
 
-// follow records which table is served: a new one, if the last judgement passed it. The caller holds mu.
+// follow records which table is served: a new one, if the last judgement passed it.
 func (g *Guard) follow(served *table.Table) {
 	switch {
 	case served == nil || g.base != nil && g.base.Equal(served):
@@ -177,8 +174,7 @@ func (g *Guard) follow(served *table.Table) {
 	}
 }
 
-// restart makes later tables be compared with this table only; nil means the table served at the next judgement. The caller holds
-// mu.
+// restart makes later tables be compared with this table only; nil means the table served at the next judgement.
 func (g *Guard) restart(served *table.Table) {
 	g.base, g.census, g.memo = served, nil, nil
 	clear(g.windows)

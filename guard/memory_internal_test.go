@@ -32,14 +32,18 @@ func TestMemoryOfTheWindowIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		served := tableOf()
+		served, held := tableOf(), Held{}
 		for round := range 500 { // 25 minutes
 			for i := range test.each {
 				names[(round*test.each+i)%size] = fmt.Sprintf("x%d_%d", round, i)
 			}
 			candidate := tableOf()
-			if now = now.Add(3 * time.Second); g.Judge(served, candidate, now).Publish {
-				served = candidate
+			now = now.Add(3 * time.Second)
+			switch l := g.Judge(served, candidate, held, now); {
+			case l.Reason == "" && l.Missing([]Code{RoutesLost}) == 0:
+				served, held = candidate, Held{}
+			case held.Since.IsZero():
+				held.Since = now
 			}
 			for what, n := range map[string][2]int{
 				"requests": {len(g.window(set{kind: requests}).lost), len(g.window(set{kind: requests}).gained)},

@@ -18,7 +18,7 @@ const (
 )
 
 // lostNamespaces returns the namespaces that a change removes, with how many routes they had; none if it changes the rest too
-// much. The caller holds mu.
+// much.
 func (g *Guard) lostNamespaces(d *difference) map[string]int {
 	lost := make(map[string]int)
 	var rest count
@@ -42,7 +42,7 @@ func (g *Guard) lostNamespaces(d *difference) map[string]int {
 	for _, n := range g.census[namespaces] {
 		rest.all += int(n)
 	}
-	if rest.beyond(restTolerance) && g.hold == nil && g.keeping.IsZero() {
+	if rest.beyond(restTolerance) && g.held.Since.IsZero() {
 		return nil
 	}
 	return lost

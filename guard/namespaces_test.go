@@ -103,34 +103,6 @@ func TestNamespaceLost(t *testing.T) {
 	}
 }
 
-// TestNamespaceLostIsAKind: the reads agree whichever namespace is lost; a loss beyond the share is another kind.
-func TestNamespaceLostIsAKind(t *testing.T) {
-	shop, kids, rest := of("shop", 0, 20), of("kids", 0, 20), of("rest", 0, 200)
-	const hold = time.Minute
-	play(t, newGuard(t, guard.Config{Hold: hold, Namespaces: true}), slices.Concat(shop, kids, rest), []step{
-		{0, slices.Concat(kids, rest), false, guard.NamespaceLost},
-		{hold - 1, rest, false, guard.NamespaceLost},
-		{hold - 1, rest[150:], false, guard.RoutesLost},
-		{hold, slices.Concat(shop, rest), true, guard.NamespaceLost},
-		{hold + 1, rest[1:], false, guard.NamespaceLost},
-		{hold + 2, slices.Concat(shop[:1], rest), false, guard.NamespaceLost},
-		{hold + 3, slices.Concat(shop, rest), true, ""},
-	})
-}
-
-// TestChangeElsewhereDoesNotReleaseANamespace: the hold of a namespace continues however many routes of other namespaces are
-// removed.
-func TestChangeElsewhereDoesNotReleaseANamespace(t *testing.T) {
-	shop, rest := of("shop", 0, 20), of("rest", 0, 200)
-	play(t, newGuard(t, guard.Config{Manual: true, Namespaces: true}), slices.Concat(shop, rest), []step{
-		{0, rest, false, guard.NamespaceLost},
-		{time.Hour, rest[50:], false, guard.NamespaceLost},
-		{2 * time.Hour, rest[90:], false, guard.NamespaceLost},
-		{3 * time.Hour, slices.Concat(shop[:1], rest[90:]), false, guard.NamespaceLost},
-		{4 * time.Hour, slices.Concat(shop, rest), true, ""},
-	})
-}
-
 // TestNamespaceIsLostInSteps: the objects of a deleted namespace are removed one kind after another.
 func TestNamespaceIsLostInSteps(t *testing.T) {
 	rest := of("rest", 0, 200)
@@ -202,10 +174,10 @@ func BenchmarkJudge(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.Judge(tables[0], tables[1], start)
+			g.Judge(tables[0], tables[1], guard.Held{}, start)
 			now := 0
 			for b.Loop() {
-				g.Judge(tables[now%2], tables[(now+1)%2], start.Add(time.Duration(now)*time.Second))
+				g.Judge(tables[now%2], tables[(now+1)%2], guard.Held{}, start.Add(time.Duration(now)*time.Second))
 				now++
 			}
 		})

@@ -11,10 +11,10 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 )
 
 func TestNewCompilerRefusesWhatCannotWork(t *testing.T) {
@@ -57,7 +57,7 @@ func TestHeldTableCanBeAccepted(t *testing.T) {
 		if !state.Held || len(f.published) != 1 {
 			t.Fatalf("guard %+v after %d tables, want the second one held", state, len(f.published))
 		}
-		if _, err := f.poller.Accept(guard.Acceptance{Digest: state.Digest}); err != nil || len(f.published) != 2 {
+		if _, err := f.poller.Accept(publish.Acceptance{Digest: state.Digest}); err != nil || len(f.published) != 2 {
 			t.Errorf("error %v after %d tables, want the second one published", err, len(f.published))
 		}
 		stop()

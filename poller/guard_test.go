@@ -199,15 +199,15 @@ func TestAcceptPublishesAtOnce(t *testing.T) {
 		p := w.poller(nil)
 		stop := w.run(p)
 		polled(0)
-		if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()}); !errors.Is(err, guard.ErrNothingHeld) {
-			t.Errorf("error %v while nothing is held, want %v", err, guard.ErrNothingHeld)
+		if _, err := p.Accept(publish.Acceptance{Digest: tableOf(t, "a").Digest()}); !errors.Is(err, publish.ErrNothingHeld) {
+			t.Errorf("error %v while nothing is held, want %v", err, publish.ErrNothingHeld)
 		}
 		w.set("a")
 		polled(3 * time.Second)
-		if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "b").Digest()}); !errors.Is(err, guard.ErrNotHeld) {
-			t.Errorf("error %v for another table than the held one, want %v", err, guard.ErrNotHeld)
+		if _, err := p.Accept(publish.Acceptance{Digest: tableOf(t, "b").Digest()}); !errors.Is(err, publish.ErrNotHeld) {
+			t.Errorf("error %v for another table than the held one, want %v", err, publish.ErrNotHeld)
 		}
-		got, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()})
+		got, err := p.Accept(publish.Acceptance{Digest: tableOf(t, "a").Digest()})
 		if err != nil || idsOf(got) != "a" || !slices.Equal(w.tables(), []string{"a b c", "a"}) {
 			t.Errorf("table %v, error %v, published %v: want the held table at once", got, err, w.tables())
 		}
@@ -237,10 +237,10 @@ func TestAcceptWorksWhileAReadIsUnderWay(t *testing.T) {
 		polled(3 * time.Second)
 		w.change(func() { w.took = time.Minute })
 		polled(4 * time.Second) // in the middle of the third read
-		if _, err := p.Accept(guard.Acceptance{}); !errors.Is(err, guard.ErrNoDigest) {
-			t.Errorf("accept without a digest: %v, want %v", err, guard.ErrNoDigest)
+		if _, err := p.Accept(publish.Acceptance{}); !errors.Is(err, publish.ErrNoDigest) {
+			t.Errorf("accept without a digest: %v, want %v", err, publish.ErrNoDigest)
 		}
-		if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()}); err != nil {
+		if _, err := p.Accept(publish.Acceptance{Digest: tableOf(t, "a").Digest()}); err != nil {
 			t.Errorf("accept: %v", err)
 		}
 		if got := w.tables(); !slices.Equal(got, []string{"a b c", "a"}) {
@@ -279,8 +279,8 @@ func TestPanicKeepsTheTableAndTheLoop(t *testing.T) {
 				if got := w.tables(); !slices.Equal(got, []string{"a", "a b"}) || p.Status().Failures != 0 {
 					t.Errorf("published %v, want the new table with the first read that passes", got)
 				}
-				if _, err := p.Accept(guard.Acceptance{Digest: tableOf(t, "a").Digest()}); !errors.Is(err, guard.ErrNothingHeld) {
-					t.Errorf("accept: %v, want %v and no lock that is still held", err, guard.ErrNothingHeld)
+				if _, err := p.Accept(publish.Acceptance{Digest: tableOf(t, "a").Digest()}); !errors.Is(err, publish.ErrNothingHeld) {
+					t.Errorf("accept: %v, want %v and no lock that is still held", err, publish.ErrNothingHeld)
 				}
 				stop()
 			})

@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -51,7 +50,7 @@ func TestAnAcceptanceOfAHoldGivesTheNewestTable(t *testing.T) {
 		if s := f.publisher.State(); !s.Held || len(seen) != 5 || len(f.published) != 4 {
 			t.Fatalf("%d reads, %d tables, %+v", len(seen), len(f.published), s)
 		}
-		got, err := f.poller.Accept(guard.Acceptance{Digest: f.publisher.State().Digest})
+		got, err := f.poller.Accept(publish.Acceptance{Digest: f.publisher.State().Digest})
 		if err != nil || !got.Equal(seen[4].Candidate) {
 			t.Errorf("an acceptance of the kept objects gives %v, error %v; want the newest", got, err)
 		}

@@ -3,6 +3,7 @@ package poller_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -86,16 +88,22 @@ func (w *world) settings(change func(*settings)) settings {
 	if change != nil {
 		change(&s)
 	}
-	var err error
-	s.Publisher, err = publish.New(publish.Config{
+	cfg := publish.Config{
 		Sink: w, Guard: s.Guard, Logger: s.Logger.With("component", "poller"), Metrics: publish.NewMetrics(w.registry, "routesrv"),
-	})
-	if err != nil {
-		w.t.Fatal(err)
 	}
 	if s.Served != nil {
-		s.Publisher.Restore(publish.Candidate{Table: s.Served})
+		file := publish.LastKnownGood(w.t.TempDir())
+		err := durable.WriteFile(file.Path, func(to io.Writer) error { return s.Served.WriteFile(to, table.FileMeta{}) })
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		cfg.Files = []publish.FileConfig{file}
 	}
+	var err error
+	if s.Publisher, err = publish.New(cfg); err != nil {
+		w.t.Fatal(err)
+	}
+	s.Publisher.Boot(1<<20, nil)
 	return s
 }
 

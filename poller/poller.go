@@ -23,7 +23,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
@@ -251,7 +250,7 @@ func (p *Poller) update(change func(*publish.Progress)) {
 }
 
 // Accept publishes the held table at once; see [publish.Publisher.Accept].
-func (p *Poller) Accept(a guard.Acceptance) (*table.Table, error) {
+func (p *Poller) Accept(a publish.Acceptance) (*table.Table, error) {
 	before := p.cfg.Publisher.Table()
 	t, err := p.cfg.Publisher.Accept(a)
 	if err == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 )
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
@@ -324,7 +325,7 @@ func TestServedTableIsNotPublishedAgainButConfirmed(t *testing.T) {
 		if s.Initialized.IsZero() || !s.Updated.IsZero() {
 			t.Errorf("status %+v, want an initialized table that was not updated", s)
 		}
-		want := []string{"INFO starting polling", "INFO routes initialized", "INFO polling stopped"}
+		want := []string{"INFO " + publish.LogFileLoaded, "INFO starting polling", "INFO routes initialized", "INFO polling stopped"}
 		if diff := cmp.Diff(want, w.log.lines()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}

@@ -1,12 +1,8 @@
 package publish
 
 import (
-	"errors"
-	"io/fs"
-	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -30,7 +26,7 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	t, meta, err := f.load(limit + maxHeader)
 	if err != nil {
 		f.mu.Lock()
-		f.failed(err, time.Now())
+		f.wrote(err, false)
 		f.mu.Unlock()
 	}
 	if t == nil {
@@ -42,50 +38,39 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	if names != nil {
 		c.Names = names(t)
 	}
-	path, now := f.cfg.Path+stateSuffix, time.Now()
-	s, kept, err := readState(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.log.Error(LogStateUnusable, "path", path, "error", err)
-	}
-	c.Read.At = s.readOf(meta, now)
+	s, kept := f.readState()
+	c.Read.At = s.readOf(meta, time.Now())
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.restore(c)
-	hold := s.resumable(meta.Saved)
-	if hold != (guard.Ongoing{}) && p.guard.Resume(hold, now) == nil {
-		p.log.Warn(LogHoldResumed, "reason", string(hold.Reason), "since", hold.Since)
+	if p.served.Load() != nil {
+		return
 	}
-	if p.cfg.Builder != nil {
-		p.takeOver(kept)
-	}
+	p.cfg.Sink.Restore(c.Table, c.Read.At)
+	p.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
+	close(p.ready)
+	p.takeOver(kept)
 	f.mu.Lock()
-	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, hold: hold, kept: p.keeper.list}
+	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, kept: p.keeper.list}
 	f.disk = f.want
 	f.mu.Unlock()
 	p.files[1:].save(p.log, c)
 }
 
-// takeOver keeps objects that another process has kept. The caller holds mu.
+// takeOver goes on with what another process has kept. The caller holds mu.
 func (p *Publisher) takeOver(list keptList) {
-	if len(list) == 0 {
-		return
+	table, objects := list.table(), list.objects()
+	if table != nil {
+		p.log.Warn(LogHoldResumed, "reason", string(table.Reason), "since", table.Since)
 	}
-	now := time.Now()
-	for i, k := range list {
-		// The other process waited longer because something had come back.
-		if from := k.Until.Add(-p.hold()); from.After(k.Since) && from.After(p.keeper.returned) {
-			p.keeper.returned = from
-		}
-		if k.Since.After(now) { // the clock was set back
-			changed := *k
-			changed.Since = now.UTC()
-			list[i] = &changed
-		}
+	if p.cfg.Builder == nil {
+		objects = nil
 	}
-	p.keeper.list, p.keeper.digest = list, list.digest()
-	p.shown.Store(&shownKept{list: slices.Clone(list), digest: p.keeper.digest})
-	p.log.Warn(LogKeptResumed, "count", len(list), "objects", list.names())
+	if len(objects) > 0 {
+		p.log.Warn(LogKeptResumed, "count", len(objects), "objects", objects.names())
+	}
+	p.keeper.takeOver(objects.with(table), time.Now().UTC())
+	p.shown.Store(p.keeper.show(nil))
 }
 
 // TakeOver keeps the objects that another replica keeps, so that the first table of this process has them as well. Call it before the
@@ -98,11 +83,10 @@ func (p *Publisher) TakeOver(list []*Kept) {
 	}
 }
 
-// saveState makes the last-known-good file tell of the hold and the kept objects. The caller holds mu.
-func (p *Publisher) saveState(kept keptList) {
+// saveKept makes the last-known-good file tell of what is kept or waits. The caller holds mu.
+func (p *Publisher) saveKept(kept keptList) {
 	if f := p.lastKnownGood(); f != nil && p.served.Load() != nil {
-		hold, _ := p.guard.Ongoing()
-		f.update(func(want *content) { want.hold, want.kept = hold, kept })
+		f.update(func(want *content) { want.kept = kept })
 	}
 }
 

@@ -1,9 +1,6 @@
 package publish
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -11,15 +8,6 @@ import (
 
 	"github.com/routesrv/routesrv/table"
 )
-
-// BudgetConfig configures a Budget.
-type BudgetConfig struct {
-	Sink Sink
-	// Limit is how long a lazy change may wait. It must be positive.
-	Limit    time.Duration
-	Logger   *slog.Logger          // nil means no log
-	Registry prometheus.Registerer // nil means no metrics
-}
 
 // Budget is a [Sink] before another one that reduces the number of changes for proxies. A proxy that receives one changed route parses the
 // whole table and rebuilds its matcher, so constant changes of endpoints keep every proxy busy. Most of these changes can wait: a
@@ -36,10 +24,9 @@ type BudgetConfig struct {
 //
 // It is safe for concurrent use.
 type Budget struct {
-	cfg          BudgetConfig
-	log          *slog.Logger
-	urgent, lazy prometheus.Counter
-	timer        *time.Timer // fires when the waiting table is due
+	sink    Sink
+	limit   time.Duration
+	changes *prometheus.CounterVec
 
 	mu      sync.Mutex
 	served  *table.Table // the table that the sink serves; nil if there is none, or if no read has confirmed it
@@ -47,33 +34,21 @@ type Budget struct {
 	due     time.Time    // when waiting must be served
 }
 
-// NewBudget checks the configuration. It starts no goroutine; see [Budget.Run].
-func NewBudget(cfg BudgetConfig) (*Budget, error) {
-	if cfg.Sink == nil {
-		return nil, errors.New("budget: no sink")
-	}
-	if cfg.Limit <= 0 {
-		return nil, errors.New("budget: the limit must be positive")
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	changes := prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewBudget returns a Budget before a sink. A lazy change waits for up to the limit. reg may be nil.
+func NewBudget(sink Sink, limit time.Duration, reg prometheus.Registerer) *Budget {
+	b := &Budget{sink: sink, limit: limit, changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_budget_changes_total",
 		Help: "Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --change-budget.",
-	}, []string{"kind"})
-	b := &Budget{
-		cfg: cfg, log: cfg.Logger.With("component", "budget"), timer: time.NewTimer(cfg.Limit),
-		urgent: changes.WithLabelValues("urgent"), lazy: changes.WithLabelValues("lazy"),
-	}
-	b.timer.Stop()
-	if cfg.Registry != nil {
-		cfg.Registry.MustRegister(changes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	}, []string{"kind"})}
+	b.changes.WithLabelValues("urgent")
+	b.changes.WithLabelValues("lazy")
+	if reg != nil {
+		reg.MustRegister(b.changes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "routesrv_budget_waiting",
 			Help: "1 while a table waits because it only adds endpoints, else 0.",
 		}, b.waits))
 	}
-	return b, nil
+	return b
 }
 
 // Restore serves a table from the last-known-good file. The first table of a read is then served at once, whatever it changes.
@@ -81,7 +56,7 @@ func (b *Budget) Restore(t *table.Table, read time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.served, b.waiting = nil, nil
-	b.cfg.Sink.Restore(t, read)
+	b.sink.Restore(t, read)
 }
 
 // Publish serves an accepted table at once.
@@ -89,12 +64,12 @@ func (b *Budget) Publish(t *table.Table) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.served, b.waiting = t, nil
-	b.cfg.Sink.Publish(t)
+	b.sink.Publish(t)
 }
 
 // Begin reports the start of a read. Call the returned function with its result.
 func (b *Budget) Begin() (end func(t *table.Table, r table.Read)) {
-	inner := b.cfg.Sink.Begin()
+	inner := b.sink.Begin()
 	return func(t *table.Table, r table.Read) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -107,7 +82,7 @@ func (b *Budget) Begin() (end func(t *table.Table, r table.Read)) {
 			r.Waiting, r.Live = true, false
 			t = nil
 		default:
-			b.urgent.Inc()
+			b.changes.WithLabelValues("urgent").Inc()
 			b.served, b.waiting = t, nil
 		}
 		inner(t, r)
@@ -122,27 +97,13 @@ func (b *Budget) mayWait(t *table.Table) bool {
 // wait makes a table wait until it is due: with those that wait already, or for the limit.
 func (b *Budget) wait(t *table.Table) {
 	if b.waiting == nil {
-		b.due = time.Now().Add(b.cfg.Limit)
-		b.timer.Reset(b.cfg.Limit)
+		b.due = time.Now().Add(b.limit)
+		time.AfterFunc(b.limit, b.serveDue) // later than the end of the process, the next one has it in the last-known-good file
 	}
 	if b.waiting == nil || !b.waiting.Equal(t) {
-		b.lazy.Inc()
+		b.changes.WithLabelValues("lazy").Inc()
 	}
 	b.waiting = t
-}
-
-// Run serves waiting tables when they are due, until ctx ends. A table that then still waits is served after the next start: the
-// last-known-good file has it.
-func (b *Budget) Run(ctx context.Context) {
-	defer b.timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-b.timer.C:
-			b.serveDue()
-		}
-	}
 }
 
 // serveDue serves the waiting table, unless the timer was that of an earlier one.
@@ -152,9 +113,8 @@ func (b *Budget) serveDue() {
 	if b.waiting == nil || time.Now().Before(b.due) {
 		return
 	}
-	b.log.Debug("lazy changes have waited for long enough", "limit", b.cfg.Limit)
 	b.served, b.waiting = b.waiting, nil
-	b.cfg.Sink.Publish(b.served)
+	b.sink.Publish(b.served)
 }
 
 // waits is 1 while a table waits.

@@ -1,7 +1,6 @@
 package publish_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -111,10 +110,7 @@ func document(t *testing.T, lines ...string) *table.Table {
 func waits(t *testing.T, served, next *table.Table) bool {
 	t.Helper()
 	s := &shown{}
-	b, err := publish.NewBudget(publish.BudgetConfig{Sink: s, Limit: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := publish.NewBudget(s, time.Minute, nil)
 	b.Begin()(served, table.Read{})
 	b.Begin()(next, table.Read{})
 	return s.last().Waiting
@@ -159,15 +155,7 @@ func TestOnlyAddsEndpoints(t *testing.T) {
 
 func budgetOf(t *testing.T, s *shown, reg prometheus.Registerer) *publish.Budget {
 	t.Helper()
-	b, err := publish.NewBudget(publish.BudgetConfig{Sink: s, Limit: 30 * time.Second, Registry: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); b.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
-	return b
+	return publish.NewBudget(s, 30*time.Second, reg)
 }
 
 func TestLazyChangesWait(t *testing.T) {
@@ -292,13 +280,5 @@ routesrv_budget_waiting 0
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", []promlint.Problem(problems), err)
-	}
-}
-
-func TestNewBudgetRefuses(t *testing.T) {
-	for _, c := range []publish.BudgetConfig{{Limit: time.Second}, {Sink: &shown{}}, {Sink: &shown{}, Limit: -1}} {
-		if _, err := publish.NewBudget(c); err == nil {
-			t.Errorf("%+v is taken", c)
-		}
 	}
 }

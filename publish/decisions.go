@@ -42,15 +42,9 @@ const (
 	DecidedAccepted = "accepted" // that ended because an operator accepted it
 )
 
-// decided reports a decision.
-func (p *Publisher) decided(what string, d table.Digest, objects string, reason guard.Code, a guard.Acceptance) {
-	decide(p.cfg.Decided, what, d, objects, reason, a)
-}
-
-func decide(tell func(Decision), what string, d table.Digest, objects string, reason guard.Code, a guard.Acceptance) {
-	if tell != nil {
-		tell(Decision{time.Now().UTC(), what, d, objects, reason, a.By, a.Why})
-	}
+// decisionOf returns a decision about entries of a list, which concerns a table.
+func decisionOf(what string, t *table.Table, list keptList) Decision {
+	return Decision{Time: time.Now().UTC(), What: what, Digest: t.Digest(), Objects: list.objects().names(), Reason: list[0].Reason}
 }
 
 const (
@@ -61,6 +55,7 @@ const (
 
 	maxDecisions     = 500     // in memory and in the file
 	maxDecisionsFile = 8 << 20 // more than that many need
+	maxDecisionText  = 1000    // characters of each text
 	decisionsWait    = 5 * time.Second
 )
 
@@ -133,22 +128,19 @@ func (d *Decisions) write() {
 	d.mu.Lock()
 	list := slices.Clone(d.list)
 	d.mu.Unlock()
-	if err := durable.WriteFile(d.path, func(w io.Writer) error { return writeDecisions(w, list) }); err != nil {
+	err := durable.WriteFile(d.path, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		for _, e := range list {
+			if err := enc.Encode(e); err != nil {
+				return fmt.Errorf("decision of %s: %w", e.Digest, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		d.log.Error(LogDecisionsFailed, "path", d.path, "error", err)
 	}
-}
-
-func writeDecisions(w io.Writer, list []Decision) error {
-	var lines bytes.Buffer
-	enc := json.NewEncoder(&lines)
-	enc.SetEscapeHTML(false)
-	for _, e := range list {
-		if err := enc.Encode(e); err != nil {
-			return fmt.Errorf("decision of %s: %w", e.Digest, err)
-		}
-	}
-	_, err := w.Write(lines.Bytes())
-	return err
 }
 
 // Last returns up to n decisions, newest first.
@@ -167,19 +159,12 @@ func (d *Decisions) Close() {
 	}
 }
 
-// Limits of texts, in characters.
-const (
-	maxDecisionName = 100 // of What and Reason
-	maxDecisionBy   = 200
-	maxDecisionText = 1000
-)
-
 // clean returns the decision in a form that reads back unchanged.
 func (e Decision) clean() Decision {
-	e.What = printable(e.What, maxDecisionName)
-	e.Reason = guard.Code(printable(string(e.Reason), maxDecisionName))
-	e.Objects = printable(e.Objects, maxDecisionText)
-	e.By, e.Why = printable(e.By, maxDecisionBy), printable(e.Why, maxDecisionText)
+	e.What = printable(e.What)
+	e.Reason = guard.Code(printable(string(e.Reason)))
+	e.Objects = printable(e.Objects)
+	e.By, e.Why = printable(e.By), printable(e.Why)
 	e.Time = e.Time.UTC().Truncate(time.Millisecond)
 	if y := e.Time.Year(); y < 1 || y > 9999 { // JSON allows no other years
 		e.Time = time.Time{}
@@ -188,9 +173,9 @@ func (e Decision) clean() Decision {
 }
 
 // printable replaces unprintable characters and truncates the text.
-func printable(s string, limit int) string {
-	if s = strings.ToValidUTF8(s, "\ufffd"); utf8.RuneCountInString(s) > limit {
-		s = string([]rune(s)[:limit-1]) + "…"
+func printable(s string) string {
+	if s = strings.ToValidUTF8(s, "\ufffd"); utf8.RuneCountInString(s) > maxDecisionText {
+		s = string([]rune(s)[:maxDecisionText-1]) + "…"
 	}
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
@@ -87,14 +86,13 @@ type content struct {
 	origin string
 	saved  time.Time // the last read when the table was first served
 	read   time.Time // the last read that showed the table
-	hold   guard.Ongoing
 	kept   keptList
 }
 
 // stateDiffers reports whether the state beside the table has to be written where the disk has other content. The state tells of the table on
 // the disk, so it has no newer read of another.
 func (c *content) stateDiffers(disk *content) bool {
-	return c.hold != disk.hold || !slices.Equal(c.kept, disk.kept) || c.table == disk.table && c.read.After(disk.read)
+	return !slices.Equal(c.kept, disk.kept) || c.table == disk.table && c.read.After(disk.read)
 }
 
 // file keeps a file and the state beside it up to date: its writer writes whatever differs from the disk. If tables come faster than the
@@ -112,11 +110,9 @@ type file struct {
 	found      error      // why the previous file could not be used
 	keptAs     string
 	want, disk content
-	retryAt    time.Time // after a failure
-	stateAt    time.Time // when the state was last attempted
-	stateErr   error     // of the last attempt
-	lastErr    error
-	savedAt    time.Time
+	lastErr    error     // of the last attempt to write
+	triedAt    time.Time // when that was
+	savedAt    time.Time // when the table was last written
 }
 
 func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
@@ -150,13 +146,28 @@ func (f *file) write() {
 	f.mu.Lock()
 	want, disk := f.want, f.disk
 	f.mu.Unlock()
-	// The state comes first, so that the table never has an object of which nobody knows why.
-	if !f.cfg.Plain && want.stateDiffers(&disk) {
-		f.wroteState(&want, f.writeState(&want, &disk))
+	state, table := !f.cfg.Plain && want.stateDiffers(&disk), want.table != disk.table
+	var stateErr, tableErr error
+	if state { // before the table, which never has an object of which nobody knows why
+		if stateErr = f.makeFolder(); stateErr == nil {
+			stateErr = f.writeState(&want, &disk)
+		}
 	}
-	if want.table != disk.table {
-		f.wroteTable(&want, f.writeTable(&want))
+	if table {
+		tableErr = f.writeTable(&want)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if state && stateErr == nil {
+		if f.disk.kept = want.kept; !table {
+			f.disk.read = want.read
+		}
+	}
+	if table && tableErr == nil {
+		f.savedAt = time.Now()
+		f.disk.table, f.disk.origin, f.disk.saved, f.disk.read = want.table, want.origin, want.saved, want.saved
+	}
+	f.wrote(errors.Join(stateErr, tableErr), table)
 }
 
 func (f *file) writeTable(c *content) error {
@@ -204,31 +215,23 @@ func (f *file) claim() error {
 	return err
 }
 
-// wroteTable records the result of writing a table. It logs only changes between success and failure.
-func (f *file) wroteTable(c *content, err error) {
-	now := time.Now()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err != nil {
-		f.failed(err, now)
-		return
-	}
+// wrote records the result of an attempt to write. It logs only changes between success and failure, and counts failures, and successes of a
+// table. The caller holds mu.
+func (f *file) wrote(err error, table bool) {
 	was := f.lastErr
-	f.lastErr, f.savedAt, f.stateAt = nil, now, now
-	f.disk.table, f.disk.origin, f.disk.saved, f.disk.read = c.table, c.origin, c.saved, c.saved
-	f.metrics.write(f.cfg.Name, "ok")
+	f.lastErr, f.triedAt = err, time.Now()
+	switch {
+	case err != nil:
+		f.metrics.write(f.cfg.Name, "error")
+		if was == nil {
+			f.log.Error(LogFileFailed, "file", f.cfg.Name, "path", f.cfg.Path, "error", err)
+		}
+		return
+	case table:
+		f.metrics.write(f.cfg.Name, "ok")
+	}
 	if was != nil {
 		f.log.Info(LogFileRecovered, "file", f.cfg.Name, "path", f.cfg.Path)
-	}
-}
-
-// failed records that the file or its folder could not be used. The caller holds mu.
-func (f *file) failed(err error, now time.Time) {
-	was := f.lastErr
-	f.lastErr, f.retryAt = err, now.Add(fileRetry)
-	f.metrics.write(f.cfg.Name, "error")
-	if was == nil {
-		f.log.Error(LogFileFailed, "file", f.cfg.Name, "path", f.cfg.Path, "error", err)
 	}
 }
 
@@ -236,16 +239,17 @@ func (f *file) failed(err error, now time.Time) {
 func (f *file) tend(read, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cfg.Path == "" || f.writer.Writing() || now.Before(f.retryAt) {
-		return
-	}
 	every := readEvery
-	if len(f.want.kept) > 0 {
+	switch {
+	case f.lastErr != nil:
+		every = fileRetry
+	case len(f.want.kept) > 0:
 		every = keptReadEvery
 	}
-	if f.stateErr != nil || now.Sub(f.stateAt) >= every {
-		f.want.read = latest(f.want.read, read)
+	if f.cfg.Path == "" || f.writer.Writing() || now.Sub(f.triedAt) < every {
+		return
 	}
+	f.want.read = latest(f.want.read, read)
 	if f.want.table != f.disk.table || !f.cfg.Plain && f.want.stateDiffers(&f.disk) {
 		f.writer.Request()
 	}

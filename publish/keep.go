@@ -3,8 +3,10 @@ package publish
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
@@ -27,89 +29,106 @@ type Builder interface {
 	Forget()
 }
 
-// keeper keeps objects at the versions that are served, while the guard finds what would be lost suspicious. It is guarded by mu of the
-// Publisher.
-type keeper struct {
-	list   keptList
-	digest table.Digest // names the list: that of its names when one was last added
-	// served is the snapshot of the served table: the newest one with the kept objects. nil if unknown, as after a restart.
-	served *kube.Snapshot
-	reads  int // of this process with kept objects
-	// newest is the last candidate as it was read. holding is what was made of it, if the guard holds that back as a whole.
-	newest  Candidate
-	holding made
-
-	returned time.Time // when a kept object last came back
-	missing  float64   // share of the served requests that the newest table lacks
-	last     *guard.Release
-}
-
-// made is a table of the newest read in which some objects are kept.
+// made is a table of the newest read, and what is kept or waits when it is offered.
 type made struct {
-	list     keptList
+	newest   Candidate // as it was read
+	list     keptList  // with the entry of the whole table, if the table waits
 	snapshot *kube.Snapshot
 	table    *table.Table
-	due      keptList     // released by time
-	base     *table.Table // what the table is compared with: the served one, or that without what is released
+	due      keptList // released by time
+	fresh    bool     // the entry of the whole table, or a reason of it, is new
+	// loss is what the newest table lacks, for the next read; nil if that has to count again: see missing.
+	loss *guard.Loss
 }
 
-// keep returns the candidate with what the guard keeps of the served objects, and why it keeps more than before. The candidate stays as it
-// is where nothing is known of objects. The caller holds mu.
-func (p *Publisher) keep(newest Candidate, now time.Time) (c Candidate, m made) {
-	c = newest
+// candidate returns what can be served of the read.
+func (m *made) candidate() Candidate {
+	c := m.newest
+	c.Table, c.Snapshot = m.table, m.snapshot
+	if len(m.list.objects()) > 0 {
+		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, m.newest.Table
+		c.Read.Backends = !slices.ContainsFunc(m.list, func(k *Kept) bool { return k.Service == nil })
+	}
+	return c
+}
+
+// keep returns the table of a read with what the guard keeps of the served objects. Where nothing is known of objects, and where the table is
+// suspicious even so, the whole table waits. The caller holds mu.
+func (p *Publisher) keep(newest Candidate, now time.Time) made {
+	k, base := &p.keeper, p.beside()
+	m, loss := made{newest: newest, snapshot: newest.Snapshot, table: newest.Table}, (*guard.Loss)(nil)
+	if p.cfg.Builder != nil && newest.Snapshot != nil && base != nil {
+		if m, loss = p.keepObjects(m, base, now); loss != nil && loss.Reason == "" && p.snapshot() != nil {
+			return m // what the whole table waited for is kept now, or back
+		}
+	}
+	if loss == nil {
+		loss = k.guard.Judge(base, m.table, k.list.held(), now)
+		if kept := k.list.objects(); len(kept) > 0 && loss.Reason == "" && !m.table.Equal(base) {
+			loss.Reason, loss.Detail = kept[0].Reason, kept[0].Detail // it lacks what is kept
+		}
+	}
+	table, fresh, due := k.judgeTable(loss, now)
+	if m.loss = nil; due {
+		m.due = m.due.with(table)
+	} else {
+		m.list, m.fresh = m.list.with(table), fresh
+	}
+	return m
+}
+
+// keepObjects keeps objects of the newest read. It returns what still makes the table suspicious; nil if a defect prevents keeping.
+func (p *Publisher) keepObjects(newest made, base *table.Table, now time.Time) (m made, loss *guard.Loss) {
 	k := &p.keeper
-	base := p.Table()
-	if base == nil {
-		base = p.baseline
-	}
-	if p.cfg.Builder == nil || c.Snapshot == nil || base == nil {
-		return c, made{snapshot: c.Snapshot, table: c.Table}
-	}
 	defer func() {
-		if v := recover(); v != nil { // a defect: then the guard holds the whole table
+		if v := recover(); v != nil {
 			p.log.Error(LogKeepPanicked, "panic", fmt.Sprintf("%.200v", v), "stack", string(debug.Stack()))
-			c, m = newest, made{snapshot: newest.Snapshot, table: newest.Table}
+			m, loss = newest, nil
 		}
 	}()
-	list, due, base := p.stays(c, base, now)
-	next := p.build(c, list)
-	p.guard.Keeping(list.since())
-	if v, whole := p.guard.Held(); whole && len(list) == 0 {
-		p.guard.Keeping(v.Since)
+	c := newest.newest
+	lost := p.lostIn(c.Snapshot)
+	list, due, base, missing := p.stays(c, base, lost, now)
+	m = p.build(c, list)
+	loss = k.guard.Judge(base, m.table, list.with(k.list.table()).held(), now)
+	if missing == nil {
+		missing = loss
 	}
-	loss := p.guard.Compare(base, next.table, now)
-	for _, find := range []func(Candidate, made, *guard.Loss) keptList{p.lostObjects, p.lostServices} {
+	grew := false
+	for _, find := range []func() keptList{
+		func() keptList { return p.lostObjects(m, loss) },
+		func() keptList { return p.lostServices(m, loss, lost) },
+	} {
 		if loss.Reason == "" {
 			break
 		}
-		found := find(c, next, loss)
+		found := find()
 		for _, o := range found {
-			o.Reason, o.Detail, o.By, o.Since = loss.Reason, loss.Detail, keptBy, now.UTC()
-			o.Endless = c.Table.Len() == 0 || guard.Generated(c.Table)
+			o.Reason, o.Detail, o.By, o.Since, o.From = loss.Reason, loss.Detail, keptBy, now.UTC(), now.UTC()
+			o.Endless = missing.Reason.Endless()
 		}
 		if len(found) > 0 {
-			list = p.withServices(c, slices.Concat(list, found).sorted(), now)
-			next = p.build(c, list)
-			p.guard.Keeping(list.since())
-			loss = p.guard.Compare(base, next.table, now)
+			list = p.withServices(slices.Concat(list, found).sorted(), lost, now)
+			m, grew = p.build(c, list), true
+			loss = k.guard.Judge(base, m.table, list.held(), now)
 		}
 	}
-	if loss.Reason == "" && k.served != nil {
-		p.guard.Drop() // what a hold of the whole table was about is kept now, or back
+	for i, o := range m.list {
+		m.list[i] = k.until(o, missing.Share)
 	}
-	p.until(next.list)
-	next.due, next.base = due, base
-	c.Table, c.Snapshot = next.table, next.snapshot
-	return c, next
+	if m.due = due; len(due) == 0 && !grew {
+		m.loss = missing
+	}
+	return m, loss
 }
 
 // build compiles the newest snapshot with kept objects.
 func (p *Publisher) build(c Candidate, list keptList) made {
 	if len(list) == 0 {
-		return made{snapshot: c.Snapshot, table: c.Table}
+		return made{newest: c, snapshot: c.Snapshot, table: c.Table}
 	}
 	s, list := list.apply(c.Snapshot)
-	return made{list: list, snapshot: s, table: p.tableOf(p.cfg.Builder.CompileBeside(s), c)}
+	return made{newest: c, list: list, snapshot: s, table: p.tableOf(p.cfg.Builder.CompileBeside(s), c)}
 }
 
 // tableOf returns the table of a read with these routes, which is the served one if they are equal.
@@ -128,145 +147,180 @@ func (p *Publisher) tableOf(routes table.List, c Candidate) *table.Table {
 	return t
 }
 
-// stays returns the objects that stay kept, with the services that these need, and those that time releases; and the table that the next
-// one is compared with.
-func (p *Publisher) stays(c Candidate, base *table.Table, now time.Time) (list, due keptList, _ *table.Table) {
+// stays returns the objects that stay kept, with the services that these need, and those that time releases; the table that the next one is
+// compared with; and what the newest table lacks of the served one, or nil if nothing is kept.
+func (p *Publisher) stays(c Candidate, base *table.Table, lost func() map[kube.ServiceKey]bool, now time.Time) (list, due keptList, _ *table.Table, loss *guard.Loss) {
 	k := &p.keeper
-	if len(k.list) == 0 {
-		return nil, nil, base
+	kept := k.list.objects()
+	if len(kept) == 0 {
+		return nil, nil, base, nil
 	}
-	k.reads++
-	loss := p.guard.Compare(base, c.Table, now)
-	k.missing = loss.Share
-	newest := namesOf(c.Snapshot)
-	lost := p.lostOf(k.list, &c.Snapshot.Backends)
-	var stay, back keptList
-	for _, o := range k.list {
-		_, exists := newest[o.Ref]
-		switch {
-		case p.isBack(o, exists, loss, lost):
+	loss, same := p.missing(c, base, now)
+	exist := present(kept, c.Snapshot)
+	var back, stay keptList
+	for _, o := range kept {
+		if p.isBack(o, exist[o.Ref], loss, same, lost) {
 			back = append(back, o)
-		case !o.Until.IsZero() && !now.Before(o.Until) && k.reads > 1:
-			due = append(due, o)
-		default:
-			if o.Deleted == exists {
-				changed := *o
-				changed.Deleted = !exists
-				o = &changed
-			}
+		} else {
 			stay = append(stay, o)
 		}
 	}
 	if len(back) > 0 {
-		k.returned = now
 		p.log.Info(LogKeptBack, "count", len(back), "objects", back.names(), "kept", len(stay))
+	}
+	for _, o := range stay {
+		if o.Deleted == exist[o.Ref] || len(back) > 0 {
+			next := *o
+			if next.Deleted = !exist[o.Ref]; len(back) > 0 {
+				next.From, next.Returned = now.UTC(), true
+			}
+			o = &next
+		}
+		if o = k.until(o, loss.Share); k.due(o, now) {
+			due = append(due, o)
+		} else {
+			list = append(list, o)
+		}
 	}
 	if len(due) > 0 {
 		// What was lost with them is no loss any more: compare with what would be served without.
-		base = p.build(c, stay).table
-		p.guard.Forgive(base)
+		base = p.build(c, list).table
+		k.guard.Forgive(base)
 	}
-	return p.withServices(c, stay, now), due, base
+	return p.withServices(list, lost, now), due, base, loss
 }
 
-// namesOf returns the names of the Ingresses, RouteGroups and Services of a snapshot.
-func namesOf(s *kube.Snapshot) map[kube.Ref]struct{} {
-	names := make(map[kube.Ref]struct{}, len(s.Ingresses)+len(s.RouteGroups)+len(s.Services))
+// missing returns what the newest table lacks of the served one. Counting that takes long while much is kept. So it is not done if no route of the
+// newest read changed that has to do with what was missing at the read before: then the answer is the same, as far as kept objects are
+// concerned.
+func (p *Publisher) missing(c Candidate, base *table.Table, now time.Time) (loss *guard.Loss, same bool) {
+	last := &p.made
+	if last.loss == nil || last.loss.Grows || len(last.list) == 0 {
+		return p.keeper.guard.Judge(base, c.Table, p.keeper.list.held(), now), false
+	}
+	for was, is := range table.Changes(last.newest.Table.Routes(), c.Table.Routes()) {
+		if was != nil && last.loss.Of(was) || is != nil && last.loss.Of(is) {
+			return p.keeper.guard.Judge(base, c.Table, p.keeper.list.held(), now), false
+		}
+	}
+	return last.loss, true
+}
+
+// present returns which objects of a list are in a snapshot.
+func present(list keptList, s *kube.Snapshot) map[kube.Ref]bool {
+	exist := make(map[kube.Ref]bool)
 	for o := range objects(s) {
-		names[o.Ref()] = struct{}{}
+		if ref := o.Ref(); list.has(ref) {
+			exist[ref] = true
+		}
 	}
 	for _, o := range s.Services {
-		names[serviceRef(kube.ServiceKeyOf(o.Namespace, o.Name))] = struct{}{}
+		if ref := serviceRef(kube.ServiceKeyOf(o.Namespace, o.Name)); list.has(ref) {
+			exist[ref] = true
+		}
 	}
-	return names
+	return exist
 }
 
 func serviceRef(key kube.ServiceKey) kube.Ref {
 	return kube.Ref{Kind: kube.KindService, Namespace: key.Namespace, Name: key.Name}
 }
 
-// lostOf returns the kept services that still have no endpoints.
-func (p *Publisher) lostOf(list keptList, now *kube.Backends) map[kube.Ref]struct{} {
-	before := &kube.Backends{}
-	for _, o := range list {
-		if s := o.Service; s != nil {
-			before.Services = append(before.Services, s.Service)
-			before.EndpointSlices = append(before.EndpointSlices, s.Slices...)
-			if s.Endpoints != nil {
-				before.Endpoints = append(before.Endpoints, s.Endpoints)
+// lostIn returns a function that finds the served services, kept ones among them, which have no endpoints in the newest snapshot.
+func (p *Publisher) lostIn(newest *kube.Snapshot) func() map[kube.ServiceKey]bool {
+	return sync.OnceValue(func() map[kube.ServiceKey]bool {
+		before := new(kube.Backends)
+		if served := p.snapshot(); served != nil {
+			before = &served.Backends
+		} else { // after a restart only those are known
+			for _, o := range p.keeper.list {
+				if s := o.Service; s != nil {
+					before.Services = append(before.Services, s.Service)
+					before.EndpointSlices = append(before.EndpointSlices, s.Slices...)
+					if s.Endpoints != nil {
+						before.Endpoints = append(before.Endpoints, s.Endpoints)
+					}
+				}
 			}
 		}
-	}
-	lost := make(map[kube.Ref]struct{})
-	if len(before.Services) > 0 {
-		for _, key := range p.cfg.Builder.LostServices(before, now) {
-			lost[serviceRef(key)] = struct{}{}
+		lost := make(map[kube.ServiceKey]bool)
+		for _, key := range p.cfg.Builder.LostServices(before, &newest.Backends) {
+			lost[key] = true
 		}
-	}
-	return lost
+		return lost
+	})
 }
 
 // isBack reports whether a kept object needs no keeping any more: it exists again; or somebody answers all its requests.
-func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, lost map[kube.Ref]struct{}) bool {
+func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, same bool, lost func() map[kube.ServiceKey]bool) bool {
 	switch {
 	case o.Service != nil:
-		_, still := lost[o.Ref]
-		return !still
-	case o.object() == nil:
+		return !lost()[kube.ServiceKey{Namespace: o.Namespace, Name: o.Name}]
+	case o.Reason.Kind() == guard.TooManyRoutes:
 		return !exists || !loss.Grows
 	case o.Deleted && exists:
 		return true
+	case same:
+		return false
 	}
 	routes := p.cfg.Builder.RoutesOf(o.object())
 	return routes != nil && !slices.ContainsFunc(routes, func(r *table.Route) bool { return loss.Of(r) })
 }
 
 // withServices adds the services that kept objects need and that have lost their endpoints meanwhile.
-func (p *Publisher) withServices(c Candidate, list keptList, now time.Time) keptList {
-	k := &p.keeper
+func (p *Publisher) withServices(list keptList, lost func() map[kube.ServiceKey]bool, now time.Time) keptList {
+	served := p.snapshot()
+	isObject := func(o *Kept) bool { return o.object() != nil }
+	if served == nil || !slices.ContainsFunc(list, isObject) || len(lost()) == 0 {
+		return list
+	}
 	needed := make(map[kube.ServiceKey]*Kept)
 	for _, o := range list {
-		if served := o.object(); served != nil {
-			for _, key := range p.cfg.Builder.ServicesOf(served) {
-				needed[key] = o
+		if isObject(o) {
+			for _, key := range p.cfg.Builder.ServicesOf(o.object()) {
+				if lost()[key] && !list.has(serviceRef(key)) {
+					needed[key] = o
+				}
 			}
 		}
 	}
-	if len(needed) == 0 || k.served == nil {
-		return list
-	}
-	var keys []kube.ServiceKey
-	for _, key := range p.cfg.Builder.LostServices(&k.served.Backends, &c.Snapshot.Backends) {
-		if needed[key] != nil && !list.has(serviceRef(key)) {
-			keys = append(keys, key)
-		}
-	}
-	for key, s := range compile.ServicesAt(&k.served.Backends, keys) {
+	keys := slices.Collect(maps.Keys(needed))
+	for key, s := range compile.ServicesAt(&served.Backends, keys) {
 		user := needed[key]
 		list = append(list, &Kept{
 			Ref: serviceRef(key), Service: s, Reason: user.Reason, Detail: "needed by " + user.Ref.String() + ", which is kept",
-			By: keptBy, Since: now.UTC(), Endless: user.Endless,
+			By: keptBy, Since: now.UTC(), From: now.UTC(), Endless: user.Endless,
 		})
 	}
 	return list.sorted()
 }
 
 // lostObjects returns the Ingresses and RouteGroups whose change loses what makes a table suspicious, at their served versions.
-func (p *Publisher) lostObjects(c Candidate, next made, loss *guard.Loss) keptList {
-	served := p.keeper.served
+func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
+	served := p.snapshot()
 	if served == nil || loss.Reason == guard.BackendsLost {
 		return nil
 	}
-	var found keptList
+	before := make(map[kube.Ref]kube.Object)
+	for o := range objects(served) {
+		before[o.Ref()] = o
+	}
 	concerns := func(was, is kube.Object) bool {
 		if loss.Grows {
 			return is != nil && (was == nil || len(p.cfg.Builder.RoutesOf(is)) > len(p.cfg.Builder.RoutesOf(was)))
 		}
 		return was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r *table.Route) bool { return loss.Of(r) })
 	}
-	for ref, c := range changes(served, next.snapshot) {
-		if concerns(c.was, c.is) {
-			found = append(found, keptObject(ref, c.was, c.is == nil))
+	var found keptList
+	for is := range objects(next.snapshot) {
+		was := before[is.Ref()]
+		if delete(before, is.Ref()); was != is && concerns(was, is) {
+			found = append(found, keptObject(is.Ref(), was, false))
+		}
+	}
+	for ref, was := range before {
+		if concerns(was, nil) {
+			found = append(found, keptObject(ref, was, true))
 		}
 	}
 	return found
@@ -288,77 +342,25 @@ func objects(s *kube.Snapshot) iter.Seq[kube.Object] {
 	}
 }
 
-// changed is an object that differs between two snapshots. One that does not exist is nil.
-type changed struct{ was, is kube.Object }
-
-// changes returns the Ingresses and RouteGroups that differ.
-func changes(before, now *kube.Snapshot) map[kube.Ref]changed {
-	same := make(map[kube.Object]struct{})
-	for o := range objects(before) {
-		same[o] = struct{}{}
-	}
-	found := make(map[kube.Ref]changed)
-	for o := range objects(now) {
-		if _, ok := same[o]; ok {
-			delete(same, o)
-		} else {
-			found[o.Ref()] = changed{is: o}
-		}
-	}
-	for o := range same {
-		found[o.Ref()] = changed{was: o, is: found[o.Ref()].is}
-	}
-	return found
-}
-
 // lostServices returns the services that have lost their endpoints, as they were.
-func (p *Publisher) lostServices(c Candidate, next made, loss *guard.Loss) keptList {
-	served := p.keeper.served
+func (p *Publisher) lostServices(next made, loss *guard.Loss, lost func() map[kube.ServiceKey]bool) keptList {
+	served := p.snapshot()
 	if served == nil || loss.Grows {
 		return nil
 	}
-	keys := slices.DeleteFunc(p.cfg.Builder.LostServices(&served.Backends, &c.Snapshot.Backends), func(key kube.ServiceKey) bool {
-		return next.list.has(serviceRef(key))
-	})
-	exist := namesOf(c.Snapshot)
+	var keys []kube.ServiceKey
+	for key := range lost() {
+		if !next.list.has(serviceRef(key)) {
+			keys = append(keys, key)
+		}
+	}
 	var found keptList
 	for key, s := range compile.ServicesAt(&served.Backends, keys) {
-		_, is := exist[serviceRef(key)]
-		found = append(found, &Kept{Ref: serviceRef(key), Service: s, Deleted: !is})
+		found = append(found, &Kept{Ref: serviceRef(key), Service: s})
+	}
+	exist := present(found.sorted(), next.newest.Snapshot)
+	for _, o := range found {
+		o.Deleted = !exist[o.Ref]
 	}
 	return found
-}
-
-// hold returns how long objects are kept.
-func (p *Publisher) hold() time.Duration {
-	if p.cfg.Guard.Hold == 0 {
-		return guard.DefaultKeep
-	}
-	return p.cfg.Guard.Hold
-}
-
-// until sets when time releases the objects of a list.
-func (p *Publisher) until(list keptList) {
-	hold := p.hold()
-	// If nearly everything is back, the rest is not suspicious: it need not wait as long as an accident.
-	settled := !p.keeper.returned.IsZero() && p.keeper.missing <= guard.ReturnTolerance
-	for i, o := range list {
-		until := o.Since
-		if p.keeper.returned.After(until) {
-			until = p.keeper.returned
-		}
-		switch {
-		case p.cfg.Guard.Manual, o.Endless && !settled:
-			until = time.Time{}
-		case settled:
-			until = until.Add(min(hold, guard.DefaultWindow))
-		default:
-			until = until.Add(hold)
-		}
-		if !until.Equal(o.Until) {
-			changed := *o
-			changed.Until = until.UTC()
-			list[i] = &changed
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package publish_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -27,6 +28,7 @@ type cluster struct {
 	t         *testing.T
 	publisher *publish.Publisher
 	compiler  *poller.Compiler
+	builder   *breakable
 	before    *table.Table
 	revision  uint64
 
@@ -34,6 +36,19 @@ type cluster struct {
 	groups    map[string]*kube.RouteGroup
 	services  map[string]*kube.Service
 	pods      map[string]*kube.EndpointSlice
+}
+
+// breakable is a compiler that panics on demand.
+type breakable struct {
+	*poller.Compiler
+	broken bool
+}
+
+func (b *breakable) CompileBeside(s *kube.Snapshot) table.List {
+	if b.broken {
+		panic("index out of range")
+	}
+	return b.Compiler.CompileBeside(s)
 }
 
 // newCluster has twenty Ingresses of the namespace shop and ten of the namespace team, each with a service and a pod, and a RouteGroup.
@@ -61,7 +76,8 @@ func (c *cluster) start(cfg publish.Config) {
 	if c.compiler, err = poller.NewCompiler(rules.Options{EndpointSlices: true}, nil, nil); err != nil {
 		c.t.Fatal(err)
 	}
-	cfg.Builder = c.compiler
+	c.builder = &breakable{Compiler: c.compiler}
+	cfg.Builder = c.builder
 	if cfg.Sink == nil {
 		cfg.Sink = publish.Each(func(*table.Table) {})
 	}
@@ -222,23 +238,23 @@ func TestAcceptanceOfSomeObjects(t *testing.T) {
 
 	for _, tt := range []struct {
 		name   string
-		accept guard.Acceptance
+		accept publish.Acceptance
 		err    error
 		kept   []string
 		serves []string
 	}{
-		{name: "nothing named", err: guard.ErrNoDigest, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
-		{name: "another list", accept: guard.Acceptance{Digest: table.Digest{1}}, err: guard.ErrNotHeld, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
-		{name: "nobody's", accept: guard.Acceptance{Digest: list, Namespaces: []string{"other"}}, err: publish.ErrNotKept, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{name: "nothing named", err: publish.ErrNoDigest, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{name: "another list", accept: publish.Acceptance{Digest: table.Digest{1}}, err: publish.ErrNotHeld, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
+		{name: "nobody's", accept: publish.Acceptance{Digest: list, Namespaces: []string{"other"}}, err: publish.ErrNotKept, kept: slices.Concat(apps("Ingress", "shop", 0, 20), apps("Ingress", "team", 0, 5))},
 		{
-			name: "one object", accept: guard.Acceptance{Digest: list, Objects: []kube.Ref{{Kind: kube.KindIngress, Namespace: "shop", Name: "app-00"}}},
+			name: "one object", accept: publish.Acceptance{Digest: list, Objects: []kube.Ref{{Kind: kube.KindIngress, Namespace: "shop", Name: "app-00"}}},
 			kept: slices.Concat(apps("Ingress", "shop", 1, 20), apps("Ingress", "team", 0, 5)), serves: []string{"!shop__app_00__", "shop__app_01__"},
 		},
 		{
-			name: "a namespace", accept: guard.Acceptance{Digest: list, Namespaces: []string{"shop"}},
+			name: "a namespace", accept: publish.Acceptance{Digest: list, Namespaces: []string{"shop"}},
 			kept: apps("Ingress", "team", 0, 5), serves: []string{"!shop__app", "team__app_00__"},
 		},
-		{name: "the rest", accept: guard.Acceptance{Digest: list}, serves: []string{"!team__app_00__", "team__app_05__"}},
+		{name: "the rest", accept: publish.Acceptance{Digest: list}, serves: []string{"!team__app_00__", "team__app_05__"}},
 	} {
 		_, err := c.publisher.Accept(tt.accept)
 		if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
@@ -380,6 +396,51 @@ func TestGrowthKeepsWhatGrew(t *testing.T) {
 	c.serves("the flood recedes", "flood__app_09__")
 }
 
+// An object that exists and grows past the ceiling stays at its served version until the table is small enough, whatever else changes.
+func TestAnObjectThatGrowsStaysKept(t *testing.T) {
+	c := newCluster(t, publish.Config{Guard: guard.Config{MaxRoutes: 35}})
+	c.read()
+	small := c.ingresses["shop/app-07"]
+	large := *small
+	large.Spec = &kube.IngressSpec{Rules: slices.Clone(small.Spec.Rules)}
+	for i := range 10 {
+		rule := small.Spec.Rules[0]
+		rule.Host = fmt.Sprintf("more-%d.example.org", i)
+		large.Spec.Rules = append(large.Spec.Rules, rule)
+	}
+	c.ingresses["shop/app-07"] = &large
+	c.read()
+	since := c.publisher.State().Since
+	for i := range 3 {
+		c.pod("team", "app-00", fmt.Sprintf("10.2.2.%d", i))
+		c.read()
+		c.keeps("an object has grown", "Ingress shop/app-07")
+		c.serves("an object has grown", "!more-1", "shop__app_07", fmt.Sprintf("10.2.2.%d", i))
+	}
+	if got := c.publisher.State().Since; !got.Equal(since) {
+		t.Errorf("kept since %v, want %v: it was released meanwhile", got, since)
+	}
+	c.ingresses["shop/app-07"] = small
+	c.read()
+	c.keeps("it is small again")
+}
+
+// A defect of the compiler releases nothing: the whole table waits, also if it lacks less than the limits.
+func TestADefectReleasesNoKeptObject(t *testing.T) {
+	c := newCluster(t, publish.Config{})
+	c.read()
+	c.remove("shop", 0, 20)
+	c.read()
+	c.restore("shop", 0, 19)
+	c.builder.broken = true
+	c.read()
+	c.serves("the compiler panics", "shop__app_19__")
+	c.builder.broken = false
+	c.read()
+	c.keeps("it no longer does", "Ingress shop/app-19")
+	c.serves("it no longer does", "shop__app_19__")
+}
+
 // Kept objects and what is served of them are on disk before the table is, only for the user of the process, and a new process goes on.
 func TestKeptObjectsAreOnDisk(t *testing.T) {
 	dir := t.TempDir()
@@ -416,11 +477,11 @@ func TestKeptObjectsAreOnDisk(t *testing.T) {
 	}
 }
 
-// A damaged file of kept objects is reported and not used; somebody else's file stays.
+// A file of kept objects that is damaged, or somebody else's, is reported, set aside and not used.
 func TestUnusableFilesOfKeptObjects(t *testing.T) {
 	for name, content := range map[string]string{
-		"torn":   "// routesrv state of the last-known-good file, version 1\n{\"kept\":[{\"kind\":\"Ingress\",",
-		"wrong":  "// routesrv state of the last-known-good file, version 1\n{\"kept\":[{\"kind\":\"Ingress\",\"namespace\":\"a\",\"name\":\"b\",\"reason\":\"unknown\"}]}\n",
+		"torn":   "{\"kept\":[{\"kind\":\"Ingress\",",
+		"wrong":  "{\"kept\":[{\"kind\":\"Ingress\",\"namespace\":\"a\",\"name\":\"b\",\"reason\":\"unknown\"}]}\n",
 		"others": "a poem\n",
 		"empty":  "",
 	} {
@@ -441,9 +502,11 @@ func TestUnusableFilesOfKeptObjects(t *testing.T) {
 			c.read()
 			c.keeps("later", apps("Ingress", "shop", 0, 20)...)
 			c.publisher.Flush()
-			text, err := os.ReadFile(path)
-			if ours := strings.HasPrefix(string(text), "// routesrv state"); err != nil || ours != strings.HasPrefix(content, "//") {
+			if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), `{"digest":`) {
 				t.Errorf("afterwards the file is %.60q, error %v", text, err)
+			}
+			if text, err := os.ReadFile(path + ".bad"); err != nil || string(text) != content {
+				t.Errorf("the file of before is %.60q, error %v", text, err)
 			}
 		})
 	}
@@ -460,7 +523,7 @@ func FuzzDecodeKept(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := publish.EncodeKept(list)
+		again, err := json.Marshal(list)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // Kept is an object that is served at an earlier version than the newest one: an Ingress, a RouteGroup, or a Service with its endpoints.
-// It is immutable. The state file, and replicas among each other, use its JSON form.
+// Where only tables are known, it is the whole table. It is immutable. The state file, and replicas among each other, use its JSON form.
 type Kept struct {
 	kube.Ref
 	// Reason and Detail say why; By says who keeps it: "guard".
@@ -25,6 +25,9 @@ type Kept struct {
 	Detail string     `json:"detail"`
 	By     string     `json:"by"`
 	Since  time.Time  `json:"since"`
+	// From is when its time began: with Since, or when something last came back, which Returned then says.
+	From     time.Time `json:"from"`
+	Returned bool      `json:"returned,omitempty"`
 	// Until is when time releases it; zero if time does not.
 	Until time.Time `json:"until,omitzero"`
 	// Deleted means that the newest snapshot has no object with the name.
@@ -37,10 +40,17 @@ type Kept struct {
 
 	// Endless means that the newest table had no routes of objects when the object was kept: time releases it only when nearly all is back.
 	Endless bool `json:"endless,omitempty"`
+
+	// Only for the whole table: the kinds of all reasons so far, and the least that was missing for these ([guard.Loss.Missing]).
+	Reasons []guard.Code `json:"reasons,omitempty"`
+	Missing int          `json:"missing,omitempty"`
 }
 
 // keptBy is who keeps objects.
 const keptBy = "guard"
+
+// tableRef names the entry of the whole table. No object has this kind.
+var tableRef = kube.Ref{Kind: "Table", Name: "all"}
 
 // keptObject returns an Ingress or RouteGroup that is kept as it was; nil if it did not exist.
 func keptObject(ref kube.Ref, was kube.Object, deleted bool) *Kept {
@@ -101,6 +111,8 @@ func (k *Kept) check() error {
 		valid = named(kube.KindRouteGroup, k.RouteGroup.Ref()) && k.Service == nil
 	case k.Service != nil:
 		valid = k.Kind == kube.KindService && k.Service.Service != nil && !slices.Contains(k.Service.Slices, nil)
+	case k.Ref == tableRef:
+		valid = len(k.Reasons) > 0
 	default:
 		valid = k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup
 	}
@@ -108,15 +120,6 @@ func (k *Kept) check() error {
 		return fmt.Errorf("kept object %s is not valid", k.Ref)
 	}
 	return nil
-}
-
-// EncodeKept returns the JSON form of kept objects.
-func EncodeKept(list []*Kept) ([]byte, error) {
-	text, err := json.Marshal(list)
-	if err != nil {
-		return nil, fmt.Errorf("encode kept objects: %w", err)
-	}
-	return text, nil
 }
 
 // DecodeKept reads the JSON form of kept objects. The error names the first one that is not valid.
@@ -148,9 +151,34 @@ func (l keptList) sorted() keptList {
 	return slices.SortedFunc(slices.Values(l), func(a, b *Kept) int { return a.Ref.Compare(b.Ref) })
 }
 
-func (l keptList) has(r kube.Ref) bool {
-	_, found := slices.BinarySearchFunc(l, r, func(k *Kept, r kube.Ref) int { return k.Ref.Compare(r) })
-	return found
+func (l keptList) find(r kube.Ref) *Kept {
+	i, found := slices.BinarySearchFunc(l, r, func(k *Kept, r kube.Ref) int { return k.Ref.Compare(r) })
+	if !found {
+		return nil
+	}
+	return l[i]
+}
+
+func (l keptList) has(r kube.Ref) bool { return l.find(r) != nil }
+
+// table returns the entry of the whole table, or nil.
+func (l keptList) table() *Kept { return l.find(tableRef) }
+
+// objects returns the list without the entry of the whole table.
+func (l keptList) objects() keptList {
+	if l.table() == nil {
+		return l
+	}
+	return slices.DeleteFunc(slices.Clone(l), func(k *Kept) bool { return k.Ref == tableRef })
+}
+
+// with returns the list with the entry of the whole table, or without one if it is nil.
+func (l keptList) with(table *Kept) keptList {
+	l = l.objects()
+	if table != nil {
+		l = append(slices.Clip(l), table).sorted()
+	}
+	return l
 }
 
 // digest identifies the names in a list. Replicas that keep the same objects have the same digest.
@@ -162,14 +190,15 @@ func (l keptList) digest() table.Digest {
 	return table.Digest(h.Sum(nil))
 }
 
-// since returns when the first object was kept; zero for none.
-func (l keptList) since() (first time.Time) {
+// held says for the guard what the list holds back.
+func (l keptList) held() guard.Held {
+	h := guard.Held{Objects: len(l.objects()) > 0}
 	for _, k := range l {
-		if first.IsZero() || k.Since.Before(first) {
-			first = k.Since
+		if h.Since.IsZero() || k.Since.Before(h.Since) {
+			h.Since = k.Since
 		}
 	}
-	return first
+	return h
 }
 
 // names lists some of the objects, for logs.

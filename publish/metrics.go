@@ -45,19 +45,11 @@ func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 	return m
 }
 
-// hold sets the gauge for whether anything is held.
-func (m *Metrics) hold(is bool) {
-	value := 0.0
-	if is {
-		value = 1
-	}
-	m.held.Set(value) // once: a scrape may come at any time
-}
-
-// keeps counts the kept objects.
+// keeps shows what is kept, or that the whole table waits.
 func (m *Metrics) keeps(list keptList) {
+	m.held.Set(float64(min(1, len(list)))) // once: a scrape may come at any time
 	count := map[kube.Kind]int{kube.KindIngress: 0, kube.KindRouteGroup: 0, kube.KindService: 0}
-	for _, k := range list {
+	for _, k := range list.objects() {
 		count[k.Kind]++
 	}
 	for kind, n := range count {

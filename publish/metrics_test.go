@@ -80,7 +80,7 @@ func TestMetricsOfAHold(t *testing.T) {
 	shows("a second hold", map[string]float64{
 		"x_guard_holds_total routes_lost": 1, "x_guard_holds_total empty": 1, "x_guard_held": 1,
 	})
-	if _, err := g.Accept(guard.Acceptance{Digest: none.Digest()}); err != nil {
+	if _, err := g.Accept(publish.Acceptance{Digest: none.Digest()}); err != nil {
 		t.Fatal(err)
 	}
 	shows("an acceptance", map[string]float64{"x_guard_holds_total routes_lost": 1, "x_guard_holds_total empty": 1})

@@ -40,7 +40,7 @@ type level struct {
 	name      string
 	cache     *etagcache.Cache
 	publisher *publish.Publisher
-	accept    func(guard.Acceptance) (*table.Table, error)
+	accept    func(publish.Acceptance) (*table.Table, error)
 	stop      func()
 
 	home, away string      // the folder of the last-known-good file, and its name while the disk is unavailable

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -157,7 +156,7 @@ func (m *model) misfortune(n int) {
 // acceptAt accepts what a level holds: under the right digest, a wrong one, or none.
 func (m *model) acceptAt(l *level, which int) {
 	s := l.publisher.State()
-	a := guard.Acceptance{Digest: s.Digest, By: "model", Why: "test"}
+	a := publish.Acceptance{Digest: s.Digest, By: "model", Why: "test"}
 	switch which {
 	case 2:
 		a.Digest[0] ^= 1
@@ -188,7 +187,7 @@ func (m *model) acceptAt(l *level, which int) {
 }
 
 // accept does what the handler of an acceptance does: a panic counts as an answer, too.
-func (m *model) accept(l *level, a guard.Acceptance) (t *table.Table, err error) {
+func (m *model) accept(l *level, a publish.Acceptance) (t *table.Table, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)

@@ -26,8 +26,15 @@
 // team (guarantee Live). A kept object is released when it is back, when somebody else answers its requests, by time, or by acceptance. The
 // list is on disk before a table with kept objects is published, and a process that comes after this one goes on with it.
 //
-// Where only tables are known, as on relays and data planes, the guard holds the whole table. So it does on a route server whose objects
-// are unknown: after a restart with a last-known-good file and a loss that happened meanwhile.
+// Where only tables are known, as on relays and data planes, the whole table waits. So it does on a route server whose objects are unknown: after
+// a restart with a last-known-good file and a loss that happened meanwhile. The table is one more entry of the list of what is kept, with the
+// same rules (type keeper). Its differences:
+//
+//   - it is back when the table is fine, and has everything that it was held for, as [guard.Loss.Missing] says. A restore that is half done is
+//     therefore never published, also when it has passed the limits;
+//   - another kind of reason sets its time back, because the time of one loss does not release another. So does a restart: the file
+//     that tells of it may be older than what was served last;
+//   - once the objects are known, and the table is fine with those that are kept, it no longer waits.
 //
 // Before the first table the guard has nothing to compare with, so it passes any table that is not empty. [Publisher.CompareWith] sets
 // the table of another replica for the comparison. If the first table is then held, nothing is served.
@@ -42,14 +49,13 @@
 package publish
 
 import (
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -76,9 +82,16 @@ type Sink interface {
 	Publish(t *table.Table)
 }
 
-// Config configures a Publisher. Only Sink is required.
+// nobody is the Sink of a Publisher that has none.
+type nobody struct{}
+
+func (nobody) Restore(*table.Table, time.Time)       {}
+func (nobody) Begin() func(*table.Table, table.Read) { return func(*table.Table, table.Read) {} }
+func (nobody) Publish(*table.Table)                  {}
+
+// Config configures a Publisher.
 type Config struct {
-	Sink  Sink
+	Sink  Sink // nil means that only the Publisher and its files have the tables
 	Guard guard.Config
 	// Builder compiles snapshots in which some objects are kept. nil means that a hold keeps the whole table.
 	Builder Builder
@@ -95,16 +108,16 @@ type Config struct {
 type Publisher struct {
 	cfg   Config
 	log   *slog.Logger
-	guard *guard.Guard
 	files files
 	ready chan struct{} // closed when a table is served
 
 	// mu is held while a table is judged and published, by every method that changes the fields below.
 	mu     sync.Mutex
 	served atomic.Pointer[Served]    // nil before the first table
-	held   atomic.Pointer[Candidate] // nil if no table is held
+	held   atomic.Pointer[Candidate] // the table that waits, or the newest one while objects are kept; nil if neither
 	keeper keeper                    // guarded by mu
-	shown  atomic.Pointer[shownKept] // the kept objects, for readers
+	made   made                      // of the last read; guarded by mu
+	shown  atomic.Pointer[shown]     // of the keeper, for readers
 	// baseline is the table that the first table is compared with; nil if there is none, or once a table is served. Guarded by
 	// mu.
 	baseline *table.Table
@@ -112,37 +125,30 @@ type Publisher struct {
 
 // New checks the configuration. It starts no goroutine and does no I/O. The error names the invalid limit of the guard.
 func New(cfg Config) (*Publisher, error) {
-	judge, err := guard.New(cfg.Guard)
+	if cfg.Guard.Hold == 0 && cfg.Builder != nil {
+		cfg.Guard.Hold = guard.DefaultKeep
+	}
+	k, err := newKeeper(cfg.Guard)
 	if err != nil {
-		return nil, fmt.Errorf("guard: %w", err)
+		return nil, err
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Sink == nil {
+		cfg.Sink = nobody{}
+	}
+	if cfg.Decided == nil {
+		cfg.Decided = func(Decision) {}
+	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil, "routesrv")
 	}
-	return &Publisher{
-		cfg: cfg, log: cfg.Logger, guard: judge, files: newFiles(cfg.Files, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
-	}, nil
-}
-
-// Restore serves a table that no read of this process has shown, as stale. It does nothing if a table is already served. Call it
-// before the first offer.
-func (p *Publisher) Restore(c Candidate) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.restore(c)
-}
-
-// restore is Restore with mu held.
-func (p *Publisher) restore(c Candidate) {
-	if p.served.Load() != nil {
-		return
+	p := &Publisher{
+		cfg: cfg, log: cfg.Logger, keeper: k, files: newFiles(cfg.Files, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
 	}
-	p.cfg.Sink.Restore(c.Table, c.Read.At)
-	p.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
-	close(p.ready)
+	p.shown.Store(k.show(nil))
+	return p, nil
 }
 
 // CompareWith makes the Publisher judge the first table against t, which another replica serves, as if t was served here. It does
@@ -164,6 +170,23 @@ func (p *Publisher) Table() *table.Table {
 		return s.Table
 	}
 	return nil
+}
+
+// snapshot returns the snapshot of the served table: the newest one with the kept objects. It is nil if unknown, as after a restart.
+func (p *Publisher) snapshot() *kube.Snapshot {
+	if s := p.served.Load(); s != nil {
+		return s.Snapshot
+	}
+	return nil
+}
+
+// beside returns the table that the next one is compared with: the served one, or before the first the table of a peer, or nil. The
+// caller holds mu.
+func (p *Publisher) beside() *table.Table {
+	if t := p.Table(); t != nil {
+		return t
+	}
+	return p.baseline
 }
 
 // Held returns the held candidate, or nil.
@@ -206,33 +229,21 @@ func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
 	return a.offer(c)
 }
 
-// offer judges a candidate and publishes or holds it. Objects that would be lost are kept before. The caller holds mu.
-func (a *Attempt) offer(c Candidate) Outcome {
+// offer judges a candidate, and publishes it with what is kept, or lets it wait. The caller holds mu.
+func (a *Attempt) offer(newest Candidate) Outcome {
 	p, now := a.publisher, time.Now()
-	before, newest := p.Table(), c
-	p.keeper.newest = newest
-	c, kept := p.keep(c, now)
-	p.keeper.holding = kept
-	if len(kept.list) > 0 {
-		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, newest.Table
-		c.Read.Backends = !slices.ContainsFunc(kept.list, func(k *Kept) bool { return k.Service == nil })
-	}
-	was, wasHeld := p.guard.Held()
-	beside := before
-	if before == nil {
-		beside = p.baseline
-	}
-	if kept.base != nil {
-		beside = kept.base
-	}
-	verdict := p.guard.Judge(beside, c.Table, now)
-	if !verdict.Publish {
-		p.saveState(p.keeper.list)
-		a.hold(c, verdict, !wasHeld || was.Reason != verdict.Reason)
+	before, waited := p.Table(), p.keeper.list.table()
+	m := p.keep(newest, now)
+	c := m.candidate()
+	p.made = m
+	if m.list.table() != nil {
+		a.hold(c, &m)
 		return Outcome{Result: Held, Before: before, Now: p.Table()}
 	}
-	p.endHold(was, wasHeld, verdict, c, len(kept.list) > 0)
-	p.saveState(kept.list) // on disk before the table
+	if waited != nil && before != nil && m.due.table() == nil {
+		p.log.Info(LogHoldEnded, "reason", string(waited.Reason))
+	}
+	p.saveKept(m.list) // on disk before the table
 	result := Published
 	if before != nil && before.Equal(c.Table) {
 		result = Unchanged
@@ -240,29 +251,25 @@ func (a *Attempt) offer(c Candidate) Outcome {
 	} else {
 		p.publish(c, now, func() { a.end(c.Table, c.Read) })
 	}
-	p.keeps(kept)
+	p.keeps(m)
 	return Outcome{Result: result, Before: before, Now: p.Table()}
 }
 
-// hold keeps a candidate back, and serves what can be served of its read. fresh means that the hold begins or has a new reason.
-// The caller holds mu.
-func (a *Attempt) hold(c Candidate, v guard.Verdict, fresh bool) {
-	p := a.publisher
-	p.held.Store(&c)
-	p.cfg.Metrics.hold(true)
-	counts := p.Table() != nil || p.baseline != nil // otherwise nothing is lost yet: the cluster may be new
-	if counts && fresh {
-		p.cfg.Metrics.holds.WithLabelValues(string(v.Reason)).Inc()
-		p.decided(DecidedHeld, c.Table.Digest(), "", v.Reason, guard.Acceptance{})
-	}
+// hold lets a whole table wait, and serves what can be served of its read. The caller holds mu.
+func (a *Attempt) hold(c Candidate, m *made) {
+	p, o := a.publisher, m.list.table()
+	p.keeper.list, p.keeper.waits = p.keeper.list.with(o), c.Table
+	p.showKept(&c)
 	if p.Table() != nil { // otherwise there is no served table to report on
 		read := c.Read
 		read.Held, read.Live, read.Candidate = true, false, nil
 		a.end(nil, read)
 	}
-	if counts && fresh {
-		p.log.Error(LogTableHeld, "reason", string(v.Reason), "detail", v.Detail,
-			"release_at", releaseAt(v.ReleaseAt), "count", c.Table.Len(), "hash", c.Table.Digest().String())
+	if m.fresh && p.beside() != nil { // otherwise nothing is lost yet: the cluster may be new
+		p.cfg.Metrics.holds.WithLabelValues(string(o.Reason)).Inc()
+		p.cfg.Decided(decisionOf(DecidedHeld, c.Table, keptList{o}))
+		p.log.Error(LogTableHeld, "reason", string(o.Reason), "detail", o.Detail, "release_at", releaseAt(o.Until),
+			"count", c.Table.Len(), "hash", c.Table.Digest().String())
 	}
 }
 
@@ -272,22 +279,6 @@ func releaseAt(at time.Time) slog.Value {
 		return slog.StringValue("never")
 	}
 	return slog.TimeValue(at)
-}
-
-// endHold drops the held candidate, if any, because the verdict passes the newest table. While objects are kept, the newest read stays the
-// held one for everybody who looks, also in between. The caller holds mu.
-func (p *Publisher) endHold(was guard.Verdict, wasHeld bool, v guard.Verdict, c Candidate, keeps bool) {
-	if !keeps {
-		p.cfg.Metrics.hold(false)
-		p.held.Store(nil)
-	}
-	switch {
-	case v.Reason != "":
-		p.log.Warn(LogTableReleased, "accepted", false, "reason", string(v.Reason), "detail", v.Detail, "since", v.Since)
-		p.decided(DecidedReleased, c.Table.Digest(), "", v.Reason, guard.Acceptance{})
-	case wasHeld && p.Table() != nil:
-		p.log.Info(LogHoldEnded, "reason", string(was.Reason))
-	}
 }
 
 // confirm records that a read showed the served table. The caller holds mu.
@@ -333,42 +324,14 @@ func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
 	p.served.Store(next)
 }
 
-// Accept publishes what is held at once: a table, which the digest names, or kept objects. The digest of these names their list; objects
-// that were kept later are not accepted. The errors are those of [guard.Guard.Accept], and [ErrNotKept].
-func (p *Publisher) Accept(a guard.Acceptance) (*table.Table, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	verdict, whole := p.guard.Held()
-	if !whole && len(p.keeper.list) > 0 {
-		return p.acceptKept(a, now)
-	}
-	t, err := p.guard.Accept(a, now)
-	if err != nil {
-		return nil, err
-	}
-	p.saveState(p.keeper.holding.list)
-	c := *p.held.Swap(nil)
-	p.cfg.Metrics.hold(false)
-	p.log.Warn(LogTableReleased, "accepted", true, "by", a.By, "why", a.Why, "count", t.Len(), "bytes", t.Bytes(),
-		"hash", t.Digest().String())
-	p.decided(DecidedAccepted, t.Digest(), "", verdict.Reason, a)
-	p.publish(c, now, func() { p.cfg.Sink.Publish(t) })
-	p.keeps(p.keeper.holding)
-	return t, nil
-}
-
 // Comparison returns a consistent view of what is held: held is the held table, or the newest one while objects are kept, or nil; beside
 // is the served table, or before the first one the table of a peer, or nil; and the state.
-func (p *Publisher) Comparison() (beside, held *table.Table, s guard.State) {
+func (p *Publisher) Comparison() (beside, held *table.Table, s State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s = p.State()
 	if c := p.held.Load(); c != nil {
 		held = c.Table
 	}
-	if beside = p.Table(); beside == nil {
-		beside = p.baseline
-	}
-	return beside, held, s
+	return p.beside(), held, s
 }

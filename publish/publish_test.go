@@ -71,7 +71,7 @@ func TestFirstTableIsJudgedBesideThatOfAPeer(t *testing.T) {
 		t.Fatalf("outcome %+v, served %v: want a hold and nothing served", o, to.tables)
 	}
 	beside, held, state := g.Comparison()
-	if beside != peer || held != lost || !state.Held || state.Verdict.Reason != guard.RoutesLost {
+	if beside != peer || held != lost || !state.Held || state.Reason != guard.RoutesLost {
 		t.Errorf("%v is held beside %v, %+v", held, beside, state)
 	}
 	select {
@@ -79,7 +79,7 @@ func TestFirstTableIsJudgedBesideThatOfAPeer(t *testing.T) {
 		t.Error("the Publisher is ready, and has nothing")
 	default:
 	}
-	if _, err := g.Accept(guard.Acceptance{Digest: lost.Digest(), By: "ada", Why: "a new cluster"}); err != nil {
+	if _, err := g.Accept(publish.Acceptance{Digest: lost.Digest(), By: "ada", Why: "a new cluster"}); err != nil {
 		t.Fatal(err)
 	}
 	<-g.Ready()
@@ -137,7 +137,7 @@ func TestAnOfferThatAnAcceptanceOvertakesChangesNothing(t *testing.T) {
 	if seen.Held == nil || seen.Held.Table != lost {
 		t.Fatalf("view %+v", seen)
 	}
-	if _, err := g.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
+	if _, err := g.Accept(publish.Acceptance{Digest: lost.Digest()}); err != nil {
 		t.Fatal(err)
 	}
 	if o := g.Begin().OfferSeen(seen, offered(tableOf(t, 100, 1))); o.Result != publish.Overtaken || g.Table() != lost {
@@ -184,7 +184,7 @@ func TestHoldThatBeginsWithAPanicIsOne(t *testing.T) {
 		if s := g.State(); !s.Held || s.Digest != held.Digest() || g.Held() == nil {
 			t.Errorf("state %+v, want the whole table held", s)
 		}
-		if _, err := g.Accept(guard.Acceptance{Digest: held.Digest(), By: "anna"}); err != nil || g.Table() != held {
+		if _, err := g.Accept(publish.Acceptance{Digest: held.Digest(), By: "anna"}); err != nil || g.Table() != held {
 			t.Errorf("acceptance: %v, served %v", err, g.Table())
 		}
 		if want := []string{"held routes_lost  ", "accepted routes_lost anna "}; !slices.Equal(to.what(), want) {

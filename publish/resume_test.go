@@ -33,14 +33,14 @@ func TestAHoldOutlivesItsProcess(t *testing.T) {
 		if g.Held() == nil {
 			t.Fatal("the loss is not held")
 		}
-		begun := g.State().Verdict.Since
+		begun := g.State().Since
 		for back := 20; back < 100; back += 10 {
 			g = next(t, path)
 			if o := g.Begin().Offer(offered(tableOf(t, back, uint64(back)))); o.Result != publish.Held || !g.Table().Equal(whole) {
 				t.Fatalf("%d of 100 are back: result %v, %d routes are served", back, o.Result, g.Table().Len())
 			}
-			if s := g.State(); s.Verdict.Reason != guard.RoutesLost || !s.Verdict.Since.Equal(begun) {
-				t.Errorf("%d of 100 are back: %+v, want a hold since %v", back, s.Verdict, begun)
+			if s := g.State(); s.Reason != guard.RoutesLost || !s.Since.Equal(begun) {
+				t.Errorf("%d of 100 are back: %+v, want a hold since %v", back, s, begun)
 			}
 			g.Tend()
 			time.Sleep(time.Second)
@@ -52,7 +52,7 @@ func TestAHoldOutlivesItsProcess(t *testing.T) {
 		// The hold has ended, also for the next process.
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 60, 101))); o.Result != publish.Published {
-			t.Errorf("a loss below the limit: result %v, %+v", o.Result, g.State().Verdict)
+			t.Errorf("a loss below the limit: result %v, %+v", o.Result, g.State())
 		}
 	})
 }
@@ -67,18 +67,17 @@ func TestAnAcceptedHoldStaysEnded(t *testing.T) {
 		g.Begin().Offer(offered(lost))
 		g = next(t, path)
 		g.Begin().Offer(offered(lost))
-		if _, err := g.Accept(guard.Acceptance{Digest: lost.Digest()}); err != nil {
+		if _, err := g.Accept(publish.Acceptance{Digest: lost.Digest()}); err != nil {
 			t.Fatal(err)
 		}
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 9, 3))); o.Result != publish.Published {
-			t.Errorf("result %v, %+v", o.Result, g.State().Verdict)
+			t.Errorf("result %v, %+v", o.Result, g.State())
 		}
 	})
 }
 
-// TestAHoldThatCannotBeTrustedIsNotResumed: the table is loaded, and judged by the limits. Likewise beside a table that was written
-// much later.
+// TestAHoldThatCannotBeTrustedIsNotResumed: the table is loaded, and judged by the limits.
 func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "table.eskip")
@@ -111,12 +110,11 @@ func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, text := range map[string]string{
-			"no hold":      strings.Replace(good, `"hold":`, `"told":`, 1),
+			"no hold":      strings.Replace(good, `"kept":`, `"told":`, 1),
 			"torn":         good[:len(good)-2],
 			"half":         good[:len(good)-20] + "\n",
 			"reason":       strings.Replace(good, `"reason":"routes_lost"`, `"reason":"storm"`, 1),
 			"no beginning": strings.Replace(good, `"since":`, `"until":`, 1),
-			"an old one":   strings.ReplaceAll(good, time.Now().UTC().Format("2006-01-02"), "1999-01-01"),
 			"longer":       good + strings.Repeat("x", 4096),
 		} {
 			if text == good || held(text) {
@@ -145,7 +143,7 @@ func TestAHoldIsWrittenWhenTheDiskRecovers(t *testing.T) {
 		if err := os.Remove(path + ".state"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		time.Sleep(30 * time.Second)
 		g.Tend()
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 60, 3))); o.Result != publish.Held {

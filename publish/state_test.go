@@ -65,7 +65,7 @@ func between(t *testing.T, text, prefix string) string {
 	return value
 }
 
-// TestTimeOfAnotherTableIsNotUsed: nor one in the future, one that is damaged, or a file of somebody else, which stays.
+// TestTimeOfAnotherTableIsNotUsed: nor one in the future, one that is damaged, or a file of somebody else, which is set aside.
 func TestTimeOfAnotherTableIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -103,7 +103,7 @@ func TestTimeOfAnotherTableIsNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		readOn(t, path, 3, time.Minute)
-		if got, err := os.ReadFile(path + ".state"); err != nil || string(got) != "the only copy\n" {
+		if got, err := os.ReadFile(path + ".state.bad"); err != nil || string(got) != "the only copy\n" {
 			t.Errorf("the file of another program has %q, %v", got, err)
 		}
 	})

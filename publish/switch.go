@@ -54,7 +54,7 @@ type Switch struct {
 // pending is a move to another producer that is in progress.
 type pending struct {
 	since   time.Time
-	guard   *guard.Guard
+	keeper  keeper
 	waiting string
 	offer   *table.Table // the latest table
 }
@@ -63,14 +63,17 @@ type pending struct {
 type Pending struct {
 	Since   time.Time // time of the producer's first table
 	Waiting string    // why the move was not made at the last read
-	Guard   guard.State
+	Guard   State
 	Table   *table.Table // of the other producer, as last offered
 }
 
 // NewSwitch returns a Switch. The error names the invalid limit of the guard.
 func NewSwitch(cfg SwitchConfig) (*Switch, error) {
-	if _, err := guard.New(cfg.Guard); err != nil {
-		return nil, fmt.Errorf("guard: %w", err)
+	if _, err := newKeeper(cfg.Guard); err != nil {
+		return nil, err
+	}
+	if cfg.Decided == nil {
+		cfg.Decided = func(Decision) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -133,12 +136,8 @@ func (s *Switch) Publish(t *table.Table) {
 func (s *Switch) Take(from string, o Offer) bool {
 	now := time.Now()
 	if s.pending == nil {
-		g, err := guard.New(s.cfg.Guard)
-		if err != nil {
-			s.log.Error("make guard", "error", err) // unexpected: NewSwitch accepted the same limits
-			return false
-		}
-		s.pending = &pending{since: now, guard: g}
+		k, _ := newKeeper(s.cfg.Guard) // NewSwitch accepted the limits
+		s.pending = &pending{since: now, keeper: k}
 	}
 	s.pending.offer = o.Table
 	if was := s.table; was != nil && was.Digest() != o.Table.Digest() {
@@ -147,25 +146,31 @@ func (s *Switch) Take(from string, o Offer) bool {
 				o.Table.Revision(), was.Revision())
 			return false
 		}
-		before, wasHeld := s.pending.guard.Held()
-		verdict := s.pending.guard.Judge(was, o.Table, now)
-		if !verdict.Publish {
-			reason := "held back by the guard: " + verdict.Detail
-			if !wasHeld || before.Reason != verdict.Reason {
-				decide(s.cfg.Decided, DecidedHeld, o.Table.Digest(), "", verdict.Reason, guard.Acceptance{})
-			}
-			if s.pending.waiting != reason {
-				s.log.Error(LogSwitchHeld, "reason", string(verdict.Reason), "detail", verdict.Detail,
-					"release_at", releaseAt(verdict.ReleaseAt), "hash", o.Table.Digest().String())
-			}
-			s.pending.waiting = reason
+		if s.holds(o.Table, now) {
 			return false
-		}
-		if verdict.Reason != "" {
-			decide(s.cfg.Decided, DecidedReleased, o.Table.Digest(), "", verdict.Reason, guard.Acceptance{})
 		}
 	}
 	s.move(from, o)
+	return true
+}
+
+// holds reports whether a move to a table has to wait because the table is suspicious beside the served one.
+func (s *Switch) holds(t *table.Table, now time.Time) bool {
+	k := &s.pending.keeper
+	entry, fresh, due := k.judge(s.table, t, now)
+	switch {
+	case due:
+		s.cfg.Decided(*k.last)
+		return false
+	case entry == nil:
+		return false
+	}
+	s.pending.waiting = "held back by the guard: " + entry.Detail
+	if fresh {
+		s.cfg.Decided(decisionOf(DecidedHeld, t, k.list))
+		s.log.Error(LogSwitchHeld, "reason", string(entry.Reason), "detail", entry.Detail,
+			"release_at", releaseAt(entry.Until), "hash", t.Digest().String())
+	}
 	return true
 }
 
@@ -182,17 +187,18 @@ func (s *Switch) move(from string, o Offer) {
 func (s *Switch) Abandon() { s.pending = nil }
 
 // Accept makes a move that the guard holds, to the producer with the offer. The errors are those of [guard.Guard.Accept].
-func (s *Switch) Accept(a guard.Acceptance, from string, read table.Read) (*table.Table, error) {
+func (s *Switch) Accept(a Acceptance, from string, read table.Read) (*table.Table, error) {
 	if s.pending == nil {
-		return nil, guard.ErrNothingHeld
+		return nil, ErrNothingHeld
 	}
-	verdict, _ := s.pending.guard.Held()
-	t, err := s.pending.guard.Accept(a, time.Now())
-	if err == nil {
-		decide(s.cfg.Decided, DecidedAccepted, t.Digest(), "", verdict.Reason, a)
-		s.move(from, Offer{t, read})
+	k := &s.pending.keeper
+	if err := k.accepts(a); err != nil {
+		return nil, err
 	}
-	return t, err
+	t := k.waits
+	s.cfg.Decided(k.released(k.list, t, &a))
+	s.move(from, Offer{t, read})
+	return t, nil
 }
 
 // Pending returns the move in progress, or nil.
@@ -200,7 +206,7 @@ func (s *Switch) Pending() *Pending {
 	if s.pending == nil {
 		return nil
 	}
-	return &Pending{s.pending.since, s.pending.waiting, s.pending.guard.State(), s.pending.offer}
+	return &Pending{s.pending.since, s.pending.waiting, s.pending.keeper.show(nil).state(), s.pending.offer}
 }
 
 // save requests writes of the files.

@@ -151,7 +151,7 @@ func TestAMoveToASuspiciousTableIsHeld(t *testing.T) {
 		})
 		s.Take("a", offerOf(t, 10, 100))
 		few := offerOf(t, 2, 101)
-		if _, err := s.Accept(guard.Acceptance{Digest: few.Table.Digest()}, "b", few.Read); err == nil {
+		if _, err := s.Accept(publish.Acceptance{Digest: few.Table.Digest()}, "b", few.Read); err == nil {
 			t.Error("accepted although nothing is held")
 		}
 		for range 60 {
@@ -173,10 +173,10 @@ func TestAMoveToASuspiciousTableIsHeld(t *testing.T) {
 		s.Abandon()
 		none := offerOf(t, 0, 103)
 		s.Take("c", none)
-		if _, err := s.Accept(guard.Acceptance{Digest: fewer.Table.Digest()}, "c", none.Read); err == nil || s.Pending() == nil {
+		if _, err := s.Accept(publish.Acceptance{Digest: fewer.Table.Digest()}, "c", none.Read); err == nil || s.Pending() == nil {
 			t.Errorf("another table was accepted: %v", err)
 		}
-		got, err := s.Accept(guard.Acceptance{Digest: none.Table.Digest(), By: "ann", Why: "closed"}, "c", none.Read)
+		got, err := s.Accept(publish.Acceptance{Digest: none.Table.Digest(), By: "ann", Why: "closed"}, "c", none.Read)
 		if err != nil || got != none.Table || s.From() != "c" || sink.table.Len() != 0 || s.Pending() != nil {
 			t.Errorf("the acceptance gave %v, served are %d routes", err, sink.table.Len())
 		}

@@ -51,7 +51,7 @@ const AcceptPath = "/guard/accept"
 // accident. The parameters namespace and object, each possibly given more than once, accept only some of the kept objects. The
 // parameter why is kept with the decision, and so is by, the name that the peer gives for its user; without it, the user id of the
 // peer. The errors of accept come from package guard.
-func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
+func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := PeerOf(r.Context())
 		if !ok {
@@ -78,7 +78,7 @@ func Accept(accept func(guard.Acceptance) (*table.Table, error), log *slog.Logge
 
 // AcceptEndpoints returns the endpoint of the control socket that accepts, and the one of the support listener that says where to
 // accept instead. The command is what accepts in the pod, such as "routesrv accept".
-func AcceptEndpoints(accept func(guard.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
+func AcceptEndpoints(accept func(publish.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
 	return []Endpoint{
 		{Listener: ControlListener, Path: AcceptPath, Methods: []string{http.MethodPost}, Handler: Accept(accept, log),
 			Does: "publishes the table that is held back, or releases kept objects: `digest=` names what you looked at, `namespace=` and `object=KIND/NAMESPACE/NAME` choose some objects, `by=` and `why=` are kept with the decision"},
@@ -102,13 +102,13 @@ func acceptElsewhere(command string) Endpoint {
 // refuse maps an error of accept to an HTTP answer.
 func refuse(w http.ResponseWriter, err error) {
 	report, status := errorReport{Error: err.Error()}, http.StatusInternalServerError
-	if held, ok := errors.AsType[*guard.HeldError](err); ok {
+	if held, ok := errors.AsType[*publish.HeldError](err); ok {
 		report.Held, report.Reason = held.Digest.String(), held.Reason
 	}
 	switch {
-	case errors.Is(err, guard.ErrNothingHeld), errors.Is(err, guard.ErrNotHeld), errors.Is(err, publish.ErrNotKept):
+	case errors.Is(err, publish.ErrNothingHeld), errors.Is(err, publish.ErrNotHeld), errors.Is(err, publish.ErrNotKept):
 		status = http.StatusConflict
-	case errors.Is(err, guard.ErrNoDigest):
+	case errors.Is(err, publish.ErrNoDigest):
 		status = http.StatusBadRequest
 	}
 	WriteJSON(w, status, report)
@@ -116,7 +116,7 @@ func refuse(w http.ResponseWriter, err error) {
 
 // readAcceptance reads the parameters digest, by and why from the query or a form. It reads a bounded number of bytes of the
 // form. The error says which parameter is missing or wrong.
-func readAcceptance(w http.ResponseWriter, r *http.Request) (a guard.Acceptance, err error) {
+func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptance, err error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxAcceptance)
 	err = r.ParseForm() // parse the query and simple forms first: ParseMultipartForm hides this error for forms that are not multipart
 	if err == nil {

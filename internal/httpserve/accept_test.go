@@ -17,6 +17,7 @@ import (
 
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -31,9 +32,9 @@ func heldTable(t *testing.T) *table.Table {
 }
 
 // accepting returns the handler, and the acceptances that reach the decider.
-func accepting(tab *table.Table, err error) (h http.Handler, got *[]guard.Acceptance, log *bytes.Buffer) {
-	got, log = new([]guard.Acceptance), new(bytes.Buffer)
-	return httpserve.Accept(func(a guard.Acceptance) (*table.Table, error) {
+func accepting(tab *table.Table, err error) (h http.Handler, got *[]publish.Acceptance, log *bytes.Buffer) {
+	got, log = new([]publish.Acceptance), new(bytes.Buffer)
+	return httpserve.Accept(func(a publish.Acceptance) (*table.Table, error) {
 		*got = append(*got, a)
 		return tab, err
 	}, slog.New(slog.NewTextHandler(log, nil))), got, log
@@ -90,7 +91,7 @@ func TestAcceptanceSaysWhoAndWhy(t *testing.T) {
 			if diff := cmp.Diff(want, answer); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]guard.Acceptance{{Digest: tab.Digest(), By: want.By, Why: want.Why}}, *got); diff != "" {
+			if diff := cmp.Diff([]publish.Acceptance{{Digest: tab.Digest(), By: want.By, Why: want.Why}}, *got); diff != "" {
 				t.Errorf("acceptances (-want +got):\n%s", diff)
 			}
 			if !strings.Contains(log.String(), `why="namespace shop moved, see #1"`) {
@@ -164,16 +165,16 @@ func TestAcceptanceIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
 func TestRefusedAcceptanceSaysWhatIsHeld(t *testing.T) {
 	tab := heldTable(t)
 	held := func(err error) error {
-		return &guard.HeldError{Err: err, Digest: tab.Digest(), Reason: guard.NamespaceLost}
+		return &publish.HeldError{Err: err, Digest: tab.Digest(), Reason: guard.NamespaceLost}
 	}
 	for _, test := range []struct {
 		err    error
 		status int
 		held   bool
 	}{
-		{guard.ErrNothingHeld, http.StatusConflict, false},
-		{held(guard.ErrNotHeld), http.StatusConflict, true},
-		{held(guard.ErrNoDigest), http.StatusBadRequest, true},
+		{publish.ErrNothingHeld, http.StatusConflict, false},
+		{held(publish.ErrNotHeld), http.StatusConflict, true},
+		{held(publish.ErrNoDigest), http.StatusBadRequest, true},
 		{errors.New("disk full"), http.StatusInternalServerError, false},
 	} {
 		h, _, log := accepting(nil, test.err)
@@ -193,8 +194,8 @@ func TestRefusedAcceptanceSaysWhatIsHeld(t *testing.T) {
 
 func TestReportOfAReleaseSaysWhoAndWhy(t *testing.T) {
 	tab := heldTable(t)
-	got := httpserve.ReportGuard(guard.State{Last: &guard.Release{
-		Digest: tab.Digest(), Reason: guard.Empty, At: time.Unix(5, 0), Accepted: true, By: "ann", Why: "moved",
+	got := httpserve.ReportGuard(publish.State{Last: &publish.Decision{
+		Digest: tab.Digest(), Reason: guard.Empty, Time: time.Unix(5, 0), What: publish.DecidedAccepted, By: "ann", Why: "moved",
 	}}, nil)
 	want := &httpserve.ReleaseReport{
 		Digest: tab.Digest().String(), Reason: guard.Empty, At: time.Unix(5, 0), Accepted: true, By: "ann", Why: "moved",

@@ -51,19 +51,19 @@ type ReleaseReport struct {
 }
 
 // ReportGuard converts what a publisher holds for /status.
-func ReportGuard(g guard.State, kept []*publish.Kept) GuardReport {
+func ReportGuard(g publish.State, kept []*publish.Kept) GuardReport {
 	r := GuardReport{Held: g.Held}
 	if g.Held {
-		r.Reason, r.Detail = g.Verdict.Reason, g.Verdict.Detail
+		r.Reason, r.Detail = g.Reason, g.Detail
 		r.Digest, r.Revision, r.Routes = g.Digest.String(), g.Revision, g.Routes
-		r.Since, r.ReleaseAt = g.Verdict.Since, g.Verdict.ReleaseAt
+		r.Since, r.ReleaseAt = g.Since, g.ReleaseAt
 		r.KeptCount = len(kept)
 		for _, k := range kept[:min(len(kept), maxKeptShown)] {
 			r.Kept = append(r.Kept, KeptReport{k.Ref, k.Reason, k.Detail, k.By, k.Since, k.Until, k.Served(), k.Waits()})
 		}
 	}
 	if l := g.Last; l != nil {
-		r.Last = &ReleaseReport{l.Digest.String(), l.Reason, l.At, l.Accepted, l.By, l.Why}
+		r.Last = &ReleaseReport{l.Digest.String(), l.Reason, l.Time, l.What == publish.DecidedAccepted, l.By, l.Why}
 	}
 	return r
 }

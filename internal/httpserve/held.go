@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
@@ -27,7 +26,7 @@ type Holder interface {
 type Held struct {
 	// Served is nil if no table is served yet. Table is never nil.
 	Served, Table *table.Table
-	State         guard.State
+	State         publish.State
 	Kept          []*publish.Kept      // objects; then Table is the newest one
 	Owner         shadowdiff.OwnerFunc // finds the objects of routes; nil where only tables are known
 }
@@ -195,7 +194,7 @@ const maxNoted = 20
 // notes describes the hold in words.
 func notes(held Held, command string) []shadowdiff.Note {
 	s := held.State
-	all := []shadowdiff.Note{{Name: "reason", Text: string(s.Verdict.Reason)}, {Name: "detail", Text: s.Verdict.Detail}}
+	all := []shadowdiff.Note{{Name: "reason", Text: string(s.Reason)}, {Name: "detail", Text: s.Detail}}
 	for _, k := range held.Kept[:min(len(held.Kept), maxNoted)] {
 		all = append(all, shadowdiff.Note{Name: "kept", Text: fmt.Sprintf("%s: served %s, %s waits", k.Ref, k.Served(), k.Waits())})
 	}
@@ -204,11 +203,11 @@ func notes(held Held, command string) []shadowdiff.Note {
 	}
 	all = append(all, shadowdiff.Note{Name: "digest", Text: s.Digest.String()})
 	release := "never by time, only by acceptance"
-	if at := s.Verdict.ReleaseAt; !at.IsZero() {
+	if at := s.ReleaseAt; !at.IsZero() {
 		release = at.UTC().Format(time.RFC3339) + " at the earliest"
 	}
 	return append(all,
-		shadowdiff.Note{Name: "since", Text: s.Verdict.Since.UTC().Format(time.RFC3339)},
+		shadowdiff.Note{Name: "since", Text: s.Since.UTC().Format(time.RFC3339)},
 		shadowdiff.Note{Name: "release", Text: release},
 		shadowdiff.Note{Name: "accept", Text: command},
 	)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -47,10 +48,17 @@ func (g *holder) hold(t *testing.T, served, held *table.Table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := judge.Judge(served, held, start); v.Publish {
+	loss := judge.Judge(served, held, guard.Held{}, start)
+	if loss.Reason == "" {
 		t.Fatal("nothing is suspicious")
 	}
-	state := judge.State()
+	state := publish.State{
+		Held: true, Digest: held.Digest(), Revision: held.Revision(), Routes: held.Len(), Bytes: held.Bytes(), Polls: 1,
+		Reason: loss.Reason, Detail: loss.Detail, Since: start, ReleaseAt: start.Add(guard.DefaultHold),
+	}
+	if loss.Reason.Endless() {
+		state.ReleaseAt = time.Time{}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.held, g.holds = httpserve.Held{Served: served, Table: held, State: state}, true
@@ -120,9 +128,9 @@ func sample(t *testing.T) *holder {
 	t.Helper()
 	g := &holder{}
 	served, held := parse(t, 10, servedDoc), parse(t, 11, heldDoc)
-	g.held = httpserve.Held{Served: served, Table: held, State: guard.State{
+	g.held = httpserve.Held{Served: served, Table: held, State: publish.State{
 		Held: true, Digest: held.Digest(), Revision: 11, Routes: 2,
-		Verdict: guard.Verdict{Reason: guard.HostsLost, Detail: "DETAIL", Since: start, ReleaseAt: start.Add(10 * time.Minute)},
+		Reason: guard.HostsLost, Detail: "DETAIL", Since: start, ReleaseAt: start.Add(10 * time.Minute),
 	}}
 	g.holds = true
 	return g
@@ -226,7 +234,7 @@ func TestHeldIsOfNow(t *testing.T) {
 	if again := get(h, "").Body.String(); again != first {
 		t.Errorf("the second answer is\n%s", again)
 	}
-	g.held.State.Verdict.Detail = "ANOTHER"
+	g.held.State.Detail = "ANOTHER"
 	if got := get(h, "").Body.String(); !strings.Contains(got, "ANOTHER") {
 		t.Error("the new state is not shown")
 	}

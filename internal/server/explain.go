@@ -58,10 +58,10 @@ func (s *Server) hold(query explain.Query) *explain.Hold {
 		return nil
 	}
 	h := &explain.Hold{
-		Reason: string(g.Verdict.Reason), Detail: g.Verdict.Detail, Since: g.Verdict.Since,
+		Reason: string(g.Reason), Detail: g.Detail, Since: g.Since,
 		Snapshot: served.Snapshot, Options: s.cfg.Compile,
 	}
-	until := g.Verdict.ReleaseAt
+	until := g.ReleaseAt
 	for _, k := range s.publisher.Kept() {
 		if k.Ref == (kube.Ref{Kind: query.Kind, Namespace: query.Namespace, Name: query.Name}) {
 			h.Reason, h.Detail, h.Since, until = string(k.Reason), k.Detail, k.Since, k.Until

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -35,7 +36,7 @@ func (s *Server) serveKept(w http.ResponseWriter, _ *http.Request) {
 		for i, k := range list {
 			shown[i] = s.bare(k)
 		}
-		body, err := publish.EncodeKept(shown)
+		body, err := json.Marshal(shown)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

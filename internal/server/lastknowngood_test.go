@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -280,7 +279,6 @@ func lastRead(t *testing.T, dir string) time.Time {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ = bytes.Cut(text, []byte("\n"))
 	var state struct{ Read time.Time }
 	if err := json.Unmarshal(text, &state); err != nil {
 		t.Fatal(err)

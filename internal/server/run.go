@@ -51,9 +51,6 @@ func (s *Server) runTables(ctx context.Context) error {
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
 	}
-	if s.budget != nil {
-		beside.Go(func() { s.budget.Run(ctx) })
-	}
 	err := s.tables.Run(ctx)
 	beside.Wait()
 	s.decisions.Close()

@@ -147,7 +147,6 @@ type Server struct {
 	tables    tables
 	publisher *publish.Publisher
 	kept      keptAnswer
-	budget    *publish.Budget    // nil without --change-budget
 	compiler  *poller.Compiler   // nil in a relay
 	relay     *dataplane.Relay   // nil except in a relay
 	decisions *publish.Decisions // in memory only without a state folder
@@ -168,7 +167,7 @@ type tables interface {
 	Recheck()
 	Status() publish.Progress
 	// Accept publishes the held table with the digest.
-	Accept(guard.Acceptance) (*table.Table, error)
+	Accept(publish.Acceptance) (*table.Table, error)
 }
 
 // New checks the configuration, reads certificates and the last-known-good file, and connects the parts. It opens no socket and
@@ -251,11 +250,7 @@ func (s *Server) newPoller() error {
 	}
 	sink := s.sink()
 	if s.cfg.ChangeBudget > 0 {
-		s.budget, err = publish.NewBudget(publish.BudgetConfig{Sink: sink, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
-		if err != nil {
-			return err
-		}
-		sink = s.budget
+		sink = publish.NewBudget(sink, s.cfg.ChangeBudget, s.registry)
 	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
 	if s.publisher, err = publish.New(publish.Config{

@@ -182,8 +182,8 @@ func TestTableWithoutEndpointsIsHeldAfterTheServer(t *testing.T) {
 				t.Errorf("the relay serves\n%s", got.body)
 			}
 			root.eventually("held table in the data plane", func() bool { return plane.Guard().Held })
-			if g := plane.Guard(); g.Verdict.Reason != guard.BackendsLost || string(plane.Current().Text()) != before {
-				t.Errorf("the data plane holds for %+v and has\n%s", g.Verdict, plane.Current().Text())
+			if g := plane.Guard(); g.Reason != guard.BackendsLost || string(plane.Current().Text()) != before {
+				t.Errorf("the data plane holds for %+v and has\n%s", g, plane.Current().Text())
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"errors"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -44,8 +43,8 @@ func (c *conductor) current(p producer) bool {
 }
 
 // acceptSwitchover accepts a switch that the guard holds.
-func (c *conductor) acceptSwitchover(a guard.Acceptance) (t *table.Table, err error) {
-	err = guard.ErrNothingHeld
+func (c *conductor) acceptSwitchover(a publish.Acceptance) (t *table.Table, err error) {
+	err = publish.ErrNothingHeld
 	c.call(func() {
 		var p producer
 		var read table.Read
@@ -67,21 +66,21 @@ func (c *conductor) acceptSwitchover(a guard.Acceptance) (t *table.Table, err er
 
 // accept publishes a table that one of the guards holds: first a held switch, then a table of the producer that is served or will
 // be, then one of the other producer. run must not call it.
-func (c *conductor) accept(a guard.Acceptance) (*table.Table, error) {
-	acceptors := []func(guard.Acceptance) (*table.Table, error){c.acceptSwitchover}
+func (c *conductor) accept(a publish.Acceptance) (*table.Table, error) {
+	acceptors := []func(publish.Acceptance) (*table.Table, error){c.acceptSwitchover}
 	if p := c.selfNow.Load(); p != nil {
 		acceptors = append(acceptors, p.poller.Accept)
 	}
 	if p := c.remoteNow.Load(); p != nil {
 		acceptors = append(acceptors, p.client.Accept)
 	}
-	result := error(guard.ErrNothingHeld)
+	result := error(publish.ErrNothingHeld)
 	for _, accept := range acceptors {
 		t, err := accept(a)
 		if err == nil {
 			return t, nil
 		}
-		if !errors.Is(err, guard.ErrNothingHeld) {
+		if !errors.Is(err, publish.ErrNothingHeld) {
 			result = err // this error is more specific
 		}
 	}

@@ -81,8 +81,8 @@ func (w *pipeline) change(version int) {
 func (w *pipeline) publish(revision uint64) {
 	end := w.cache.Begin()
 	next := w.table.Next(w.compiler.Compile(w.snapshot).Routes, revision, time.Now())
-	if v := w.guard.Judge(w.table, next, time.Now()); !v.Publish {
-		panic(v.Detail) // one object is not a suspicious loss
+	if l := w.guard.Judge(w.table, next, guard.Held{}, time.Now()); l.Reason != "" {
+		panic(l.Detail) // one object is not a suspicious loss
 	}
 	w.table = next
 	end(w.table, table.Read{Oldest: revision, Newest: revision, At: time.Now()})

@@ -8,28 +8,19 @@ func ofTheGuard() []Plant {
 		{
 			Name: "guard-after-restart", Validator: validate.NameGuarded, Scenario: "loss-while-down",
 			What: "the first read after a restart is not compared with the last-known-good table",
-			Edits: []Edit{
-				{
-					File: "publish/keep.go",
-					Old:  "\tif base == nil {\n\t\tbase = p.baseline\n\t}\n",
-					New: "\tif base == nil {\n\t\tbase = p.baseline\n\t} else if planted.On(\"guard-after-restart\") && p.served.Load().Stale {\n" +
-						"\t\tbase = nil\n\t}\n",
-				},
-				{
-					File: "publish/publish.go",
-					Old:  "\tif before == nil {\n\t\tbeside = p.baseline\n\t}\n\tif kept.base",
-					New: "\tif before == nil || planted.On(\"guard-after-restart\") && p.served.Load().Stale {\n\t\tbeside = p.baseline\n\t}\n" +
-						"\tif kept.base",
-				},
-			},
+			Edits: []Edit{{
+				File: "publish/publish.go",
+				Old:  "\tif t := p.Table(); t != nil {\n",
+				New:  "\tif t := p.Table(); t != nil && !(planted.On(\"guard-after-restart\") && p.served.Load().Stale) {\n",
+			}},
 		},
 		{
 			Name: "short-hold", Validator: validate.NameGuarded, Scenario: "loss",
 			What: "kept objects are released after a tenth of their time",
 			Edits: []Edit{{
-				File: "publish/keep.go",
-				Old:  "\thold := p.hold()\n",
-				New:  "\thold := p.hold()\n\tif planted.On(\"short-hold\") {\n\t\thold /= 10\n\t}\n",
+				File: "publish/keeper.go",
+				Old:  "\t\tuntil = o.From.Add(k.hold)\n",
+				New:  "\t\tif until = o.From.Add(k.hold); planted.On(\"short-hold\") {\n\t\t\tuntil = o.From.Add(k.hold / 10)\n\t\t}\n",
 			}},
 		},
 		{
@@ -46,17 +37,17 @@ func ofTheGuard() []Plant {
 			What: "kept objects are released as soon as half of what was lost is back",
 			Edits: []Edit{{
 				File: "publish/keep.go",
-				Old:  "\t\tcase !o.Until.IsZero() && !now.Before(o.Until) && k.reads > 1:\n",
-				New:  "\t\tcase planted.On(\"restore-in-parts\") && loss.Share < 0.4, !o.Until.IsZero() && !now.Before(o.Until) && k.reads > 1:\n",
+				Old:  "\t\tif o = k.until(o, loss.Share); k.due(o, now) {\n",
+				New:  "\t\tif o = k.until(o, loss.Share); k.due(o, now) || planted.On(\"restore-in-parts\") && loss.Share < 0.4 {\n",
 			}},
 		},
 		{
 			Name: "hold-in-parts", Validator: validate.NameGuarded, Scenario: "restore-after-loss",
 			What: "a hold of a whole table ends as soon as the table is not suspicious, although something is not back",
 			Edits: []Edit{{
-				File: "guard/inspect.go",
-				Old:  "\treturn g.unreturned(candidate)\n",
-				New:  "\tif planted.On(\"hold-in-parts\") {\n\t\treturn finding{}\n\t}\n\treturn g.unreturned(candidate)\n",
+				File: "publish/keeper.go",
+				Old:  "(was == nil || loss.Missing(was.Reasons) == 0) {\n",
+				New:  "(was == nil || loss.Missing(was.Reasons) == 0 || planted.On(\"hold-in-parts\")) {\n",
 			}},
 		},
 		{
@@ -64,8 +55,8 @@ func ofTheGuard() []Plant {
 			What: "a restart releases what was kept",
 			Edits: []Edit{{
 				File: "publish/boot.go",
-				Old:  "\tif p.cfg.Builder != nil {\n\t\tp.takeOver(kept)\n",
-				New:  "\tif p.cfg.Builder != nil && !planted.On(\"hold-forgotten\") {\n\t\tp.takeOver(kept)\n",
+				Old:  "\tp.takeOver(kept)\n\tf.mu.Lock()\n",
+				New:  "\tif !planted.On(\"hold-forgotten\") {\n\t\tp.takeOver(kept)\n\t}\n\tf.mu.Lock()\n",
 			}},
 		},
 		{
@@ -84,7 +75,7 @@ func ofTheGuard() []Plant {
 			Edits: []Edit{{
 				File: "publish/keep.go",
 				Old:  "\ts, list := list.apply(c.Snapshot)\n",
-				New: "\tif served := p.keeper.served; planted.On(\"others-delayed\") && served != nil {\n\t\told := *c.Snapshot\n" +
+				New: "\tif served := p.snapshot(); planted.On(\"others-delayed\") && served != nil {\n\t\told := *c.Snapshot\n" +
 					"\t\told.Ingresses, old.RouteGroups = served.Ingresses, served.RouteGroups\n\t\tc.Snapshot = &old\n\t}\n" +
 					"\ts, list := list.apply(c.Snapshot)\n",
 			}},
@@ -119,8 +110,8 @@ func ofTheGuard() []Plant {
 			What: "a hold keeps the whole table, endpoints included",
 			Edits: []Edit{{
 				File: "publish/keep.go",
-				Old:  "\tif p.cfg.Builder == nil || c.Snapshot == nil ||",
-				New:  "\tif planted.On(\"frozen-endpoints\") || p.cfg.Builder == nil || c.Snapshot == nil ||",
+				Old:  "\tif p.cfg.Builder != nil && newest.Snapshot != nil &&",
+				New:  "\tif !planted.On(\"frozen-endpoints\") && p.cfg.Builder != nil && newest.Snapshot != nil &&",
 			}},
 		},
 		{

@@ -1,4 +1,4 @@
-package guard_test
+package publish
 
 import (
 	"fmt"
@@ -15,10 +15,11 @@ type model struct {
 
 	held     bool
 	polls    int
-	first    map[string]time.Duration // when the hold first had a kind
-	lost     string                   // kind for which requests are kept
+	kinds    map[string]bool // which the hold has had
+	endless  bool            // one of them was
+	from     time.Duration   // when its time began
 	least    int
-	returned time.Duration // negative if never
+	returned bool // something has come back
 }
 
 type observation struct {
@@ -30,33 +31,22 @@ type observation struct {
 
 // judge reports whether the table of an observation is published.
 func (m *model) judge(o observation, hold time.Duration) bool {
-	endless := func(kind string) bool { return kind == "empty" || kind == "generated" }
-	within := o.kind == ""
-	if within {
-		if !m.held || o.missing == 0 {
-			*m = model{manual: m.manual}
-			return true
-		}
-		o.kind = m.lost
+	if o.kind == "" && (!m.held || o.missing == 0) {
+		*m = model{manual: m.manual}
+		return true
 	}
 	if !m.held {
-		m.held, m.first, m.least, m.returned = true, make(map[string]time.Duration), o.missing, -1
+		m.held, m.kinds = true, make(map[string]bool)
 	}
-	if !endless(m.lost) || endless(o.kind) {
-		m.lost = o.kind
-	}
-	o.kind = m.lost
-	if _, seen := m.first[o.kind]; !seen {
-		m.first[o.kind] = o.at
+	if o.kind != "" && !m.kinds[o.kind] {
+		m.kinds[o.kind], m.from, m.least = true, o.at, o.missing
+		m.endless = m.endless || o.kind == "empty" || o.kind == "generated"
 	}
 	if o.missing < m.least {
-		m.least, m.returned = o.missing, o.at
+		m.least, m.from, m.returned = o.missing, o.at, true
 	}
 	m.polls++
-	if m.manual || m.polls < 2 || endless(o.kind) && !(within && 20*o.missing <= o.all) {
-		return false
-	}
-	if o.at-max(m.first[o.kind], m.returned) < hold {
+	if m.manual || m.polls < 2 || m.endless && !(m.returned && 20*o.missing <= o.all) || o.at-m.from < hold {
 		return false
 	}
 	*m = model{manual: m.manual}
@@ -136,7 +126,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, events []byte, options byte) {
 		const hold = time.Minute
 		cfg := guard.Config{Hold: hold, Window: 1, Manual: options&1 != 0, Namespaces: options&2 != 0} // no memory: the windows have separate tests
-		g := newGuard(t, cfg)
+		g := newHolder(t, cfg)
 		m := model{manual: cfg.Manual}
 		var served *table.Table
 		var servedSet byte
@@ -160,16 +150,16 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 				o.kind = "" // no change, even if an empty table was accepted before
 			}
 			want := m.judge(o, hold)
-			got := g.Judge(served, candidate, start.Add(now))
-			if got.Publish != want {
-				t.Fatalf("event %d at %v: %08b after %08b: publish %v, want %v (%+v)", i/2, now, set, servedSet, got.Publish, want, got)
+			got := g.offer(served, candidate, start.Add(now))
+			if got.publish != want {
+				t.Fatalf("event %d at %v: %08b after %08b: publish %v, want %v (%+v)", i/2, now, set, servedSet, got.publish, want, got)
 			}
-			if g.State().Held == want {
-				t.Fatalf("event %d: held %v after publish %v", i/2, g.State().Held, want)
+			if g.state().Held == want {
+				t.Fatalf("event %d: held %v after publish %v", i/2, g.state().Held, want)
 			}
 			accept := code&64 != 0
 			if accept {
-				_, err := g.Accept(guard.Acceptance{Digest: candidate.Digest()}, start.Add(now))
+				_, err := g.accept(Acceptance{Digest: candidate.Digest()}, start.Add(now))
 				if (err == nil) == want {
 					t.Fatalf("event %d: accept gave %v after publish %v", i/2, err, want)
 				}

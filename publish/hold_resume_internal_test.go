@@ -1,33 +1,26 @@
-package guard_test
+package publish
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
 )
 
-// restarts replaces the guard by that of the next process, which has the served table from a file and the hold as text.
+// restarts replaces the keeper by that of the next process, which has the served table from a file and the hold as text.
 func (r *run) restarts(after time.Duration, cfg guard.Config) {
 	r.t.Helper()
-	o, held := r.guard.Ongoing()
-	r.guard = newGuard(r.t, cfg)
-	if r.now = r.now.Add(after); !held {
-		return
-	}
-	text, err := json.Marshal(o)
+	text, err := json.Marshal(r.guard.list)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var again guard.Ongoing
-	if err := json.Unmarshal(text, &again); err != nil {
+	again, err := DecodeKept(text)
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := r.guard.Resume(again, r.now); err != nil {
-		r.t.Fatal(err)
-	}
+	r.guard, r.now = newHolder(r.t, cfg), r.now.Add(after)
+	r.guard.takeOver(again, r.now)
 }
 
 // TestARestartEndsNoHold: every reading of a restore in steps follows a restart, and only the whole one is served.
@@ -44,8 +37,8 @@ func TestARestartEndsNoHold(t *testing.T) {
 			r.wants(r.judge(time.Second, lost.table(t)), guard.Code(name))
 			for back := 10; back < 100; back += 15 {
 				r.restarts(time.Second, guard.Config{})
-				if v, held := r.guard.Held(); !held || v.Reason != guard.Code(name) {
-					t.Fatalf("held %v, %+v", held, v)
+				if o := r.guard.list.table(); o == nil || o.Reason != guard.Code(name) {
+					t.Fatalf("held is %+v", o)
 				}
 				next := ingresses("app", 0, back, alive)
 				if name == string(guard.BackendsLost) {
@@ -55,7 +48,7 @@ func TestARestartEndsNoHold(t *testing.T) {
 			}
 			r.restarts(time.Second, guard.Config{})
 			r.wants(r.judge(time.Second, ingresses("app", 0, 100, alive).table(t)), "")
-			if _, held := r.guard.Ongoing(); held {
+			if len(r.guard.list) > 0 {
 				t.Error("a hold goes on")
 			}
 		})
@@ -83,7 +76,7 @@ func TestTheTimeOfAHoldStartsAgainAfterARestart(t *testing.T) {
 				t.Errorf("half came back at %v, and the hold ends at %v", r.now, v.ReleaseAt)
 			}
 			r.wants(r.judge(guard.DefaultHold-time.Second, tableOf(t, numbered(0, 60)...)), guard.RoutesLost)
-			if v = r.judge(time.Second, tableOf(t, numbered(0, 60)...)); !v.Publish || v.Reason != guard.RoutesLost {
+			if v = r.judge(time.Second, tableOf(t, numbered(0, 60)...)); !v.publish || v.Reason != guard.RoutesLost {
 				t.Errorf("after the time of the hold: %+v", v)
 			}
 		})
@@ -101,15 +94,15 @@ func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
 	r := newRun(t, guard.Config{}, numbered(0, 100))
 	r.judge(0, lost)
 	r.restarts(time.Second, guard.Config{})
-	a := guard.Acceptance{Digest: lost.Digest()}
-	if _, err := r.guard.Accept(a, r.now); err != guard.ErrNothingHeld {
+	a := Acceptance{Digest: lost.Digest()}
+	if _, err := r.guard.accept(a, r.now); err != ErrNothingHeld {
 		t.Errorf("error %v", err)
 	}
-	if s := r.guard.State(); s.Held {
+	if s := r.guard.state(); s.Held {
 		t.Errorf("state %+v", s)
 	}
 	r.judge(0, lost)
-	if got, err := r.guard.Accept(a, r.now); err != nil || got != lost {
+	if got, err := r.guard.accept(a, r.now); err != nil || got != lost {
 		t.Errorf("accepted %v, error %v", got, err)
 	}
 	r.served = lost
@@ -117,25 +110,26 @@ func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
 	r.wants(r.judge(0, lost), "")
 }
 
-func TestWhatNoGuardHasMadeIsNotResumed(t *testing.T) {
-	good := guard.Ongoing{Reason: guard.RoutesLost, Since: start, Lost: guard.RoutesLost}
-	if err := good.Check(); err != nil {
+func TestWhatNoProcessHasWrittenIsNotResumed(t *testing.T) {
+	good := Kept{Ref: tableRef, Reason: guard.RoutesLost, Since: start, From: start, Reasons: []guard.Code{guard.RoutesLost}}
+	decode := func(o Kept) error {
+		text, err := json.Marshal([]*Kept{&o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = DecodeKept(text)
+		return err
+	}
+	if err := decode(good); err != nil {
 		t.Fatal(err)
 	}
-	for want, spoil := range map[string]func(*guard.Ongoing){
-		`reason "" is unknown`:                 func(o *guard.Ongoing) { o.Reason = "" },
-		`reason "storm" is unknown`:            func(o *guard.Ongoing) { o.Reason = "storm" },
-		"no time at which":                     func(o *guard.Ongoing) { o.Since = time.Time{} },
-		`reason "too_large" loses no requests`: func(o *guard.Ongoing) { o.Lost = guard.TooLarge },
+	for name, spoil := range map[string]func(*Kept){
+		"no reason": func(o *Kept) { o.Reason = "" }, "an unknown reason": func(o *Kept) { o.Reason = "storm" },
+		"no beginning": func(o *Kept) { o.Since = time.Time{} }, "no kinds": func(o *Kept) { o.Reasons = nil }, "another name": func(o *Kept) { o.Name = "some" },
 	} {
 		o := good
-		spoil(&o)
-		g := newGuard(t, guard.Config{})
-		if err := g.Resume(o, start); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
-		if _, held := g.Held(); held {
-			t.Errorf("%s: a hold was resumed", want)
+		if spoil(&o); decode(o) == nil {
+			t.Errorf("%s: no error", name)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Each returns a Sink that calls f for each newly served table, one call at a time. It is for a program without a cache. f does
-// not receive the table of a last-known-good file, which is stale.
+// Each returns a Sink that calls f for each newly served table, one call at a time. f does not receive the table of a last-known-good
+// file, which is stale.
 func Each(f func(*table.Table)) Sink { return &each{f: f} }
 
 type each struct {

@@ -111,8 +111,12 @@ func TestNewNamesWithoutEndpointsLoseThem(t *testing.T) {
 	if want := "80 of 80 pairs of host and path with endpoints lost all endpoints (100.0 %, limit 50.0 %)"; v.Detail != want {
 		t.Errorf("got %q", v.Detail)
 	}
-	r.wants(r.judge(time.Second, join(ingresses("new", 0, 30, alive), ingresses("new", 30, 40, noEndpoints)).table(t)), guard.BackendsLost)
-	r.wants(r.judge(time.Second, ingresses("new", 0, 40, alive).table(t)), "")
+	for alives, missing := range map[int]int{30: 20, 40: 0} {
+		l := r.guard.Judge(r.served, join(ingresses("new", 0, alives, alive), ingresses("new", alives, 40, noEndpoints)).table(t), r.held, r.now)
+		if r.wants(l, ""); l.Missing([]guard.Code{guard.BackendsLost}) != missing || l.Missing([]guard.Code{guard.RoutesLost}) != 0 {
+			t.Errorf("%d have endpoints: %d are missing, want %d", alives, l.Missing([]guard.Code{guard.BackendsLost}), missing)
+		}
+	}
 }
 
 // TestANamespaceThatMovesIsNotLost: all objects get another namespace. One that is deleted is lost, also if somebody else answers the
@@ -132,8 +136,12 @@ func TestANamespaceThatMovesIsNotLost(t *testing.T) {
 	r = newRun(t, guard.Config{Namespaces: true}, nil)
 	r.served = join(of("team", 30), of("other", 30), rest).table(t)
 	r.wants(r.judge(time.Second, join(of("other", 30), rest).table(t)), guard.NamespaceLost)
-	r.wants(r.judge(time.Second, join(of("team", 29), of("other", 30), rest).table(t)), guard.NamespaceLost)
-	r.wants(r.judge(time.Second, join(of("team", 30), of("other", 30), rest).table(t)), "")
+	for back, missing := range map[int]int{29: 1, 30: 0} {
+		l := r.guard.Judge(r.served, join(of("team", back), of("other", 30), rest).table(t), r.held, r.now)
+		if r.wants(l, ""); l.Missing([]guard.Code{guard.NamespaceLost}) != missing {
+			t.Errorf("%d of 30 are back: %d are missing, want %d", back, l.Missing([]guard.Code{guard.NamespaceLost}), missing)
+		}
+	}
 }
 
 // TestAnotherPathModeLosesNothing: the same paths are spelled as another predicate, and their ids change.
@@ -224,78 +232,6 @@ func TestAdditionsDoNotHideALoss(t *testing.T) {
 	r.wants(r.judge(time.Second, old.table(t)), "")
 }
 
-// TestARestoreIsNotPublishedInParts: what is deleted and applied again in steps of one percent is published when all of it is back,
-// whatever reason the hold began with.
-func TestARestoreIsNotPublishedInParts(t *testing.T) {
-	const size = 100
-	full := ingresses("app", 0, size, alive)
-	generated := cluster{{ID: "kube__redirect", Text: `kube__redirect: Path("/") -> <shunt>;`}}
-	for name, begin := range map[string]cluster{"empty": nil, "only generated": generated, "a tenth is left": append(full[:4*size/10:4*size/10], generated...)} {
-		t.Run(name, func(t *testing.T) {
-			r := newRun(t, guard.Config{}, nil)
-			r.served = join(full, generated).table(t)
-			first := r.judge(time.Second, begin.table(t))
-			if first.Publish {
-				t.Fatalf("%+v", first)
-			}
-			for back := size / 10; back < size; back++ {
-				v := r.judge(time.Minute, join(full[:4*back], generated).table(t)) // longer than a hold, altogether
-				if v.Publish || v.Reason != first.Reason {
-					t.Fatalf("%d of %d are back: %+v", back, size, v)
-				}
-				if never := first.ReleaseAt.IsZero(); never != v.ReleaseAt.IsZero() && back < size*95/100 {
-					t.Fatalf("%d of %d are back: released at %v, the hold began with %v", back, size, v.ReleaseAt, first.ReleaseAt)
-				}
-			}
-			r.wants(r.judge(time.Second, join(full, generated).table(t)), "")
-		})
-	}
-}
-
-// TestARestoreThatLacksLittleIsReleasedByTime: somebody deleted an object for good while everything was gone.
-func TestARestoreThatLacksLittleIsReleasedByTime(t *testing.T) {
-	full := ingresses("app", 0, 100, alive)
-	for name, begin := range map[string]cluster{"empty": nil, "lost": full[:100]} {
-		r := newRun(t, guard.Config{}, nil)
-		r.served = full.table(t)
-		r.judge(time.Second, begin.table(t))
-		v := r.judge(20*time.Minute-time.Second, full[4:].table(t))
-		if v.Publish || !v.ReleaseAt.Equal(r.now.Add(guard.DefaultHold)) {
-			t.Fatalf("%s: %+v", name, v)
-		}
-		if v := r.judge(guard.DefaultHold, full[4:].table(t)); !v.Publish || v.Reason == "" {
-			t.Errorf("%s: %+v", name, v)
-		}
-	}
-}
-
-// TestWhatAnObjectNoLongerWantsNeedNotComeBack: an object came back in another version, under another path.
-func TestWhatAnObjectNoLongerWantsNeedNotComeBack(t *testing.T) {
-	full := ingresses("app", 0, 100, alive)
-	custom := routeid.Custom("shop", "app-1", "old-api", 0, "app-1.example.org", "/old")
-	full.add(custom, "app-1[.]example[.]org", `PathSubtree("/old")`, alive)
-	for name, test := range map[string]struct {
-		without []int // routes that do not come back
-		want    guard.Code
-	}{
-		"a path of an object that exists": {[]int{1, 2}, ""},
-		"an object":                       {[]int{0, 1, 2, 3}, guard.RoutesLost},
-		"a custom route":                  {[]int{len(full) - 1}, ""},
-		"a catch-all":                     {[]int{3}, ""},
-	} {
-		r := newRun(t, guard.Config{}, nil)
-		r.served = full.table(t)
-		r.wants(r.judge(time.Second, full[:40].table(t)), guard.RoutesLost)
-		back := slices.Clone(full)
-		for _, i := range slices.Backward(test.without) {
-			back = slices.Delete(back, i, i+1)
-		}
-		if v := r.judge(time.Second, back.table(t)); v.Reason != test.want {
-			t.Errorf("%s: %+v, want %q", name, v, test.want)
-		}
-	}
-}
-
 // TestCustomRoutesAreNoObjects: the id of a custom route has its name and that of its Ingress in one. Two teams that drop custom routes
 // while objects are kept have lost no object, and what they drop is their decision up to the usual share.
 func TestCustomRoutesAreNoObjects(t *testing.T) {
@@ -308,46 +244,12 @@ func TestCustomRoutesAreNoObjects(t *testing.T) {
 		}
 	}
 	g := newGuard(t, guard.Config{})
-	g.Keeping(start)
-	if l := g.Compare(full.table(t), full[:plain].table(t), start.Add(time.Second)); l.Reason != "" || l.Requests() < 20 {
+	keeping := guard.Held{Since: start, Objects: true}
+	if l := g.Judge(full.table(t), full[:plain].table(t), keeping, start.Add(time.Second)); l.Reason != "" || l.Requests() < 20 {
 		t.Errorf("%d requests are lost: %s, %s", l.Requests(), l.Reason, l.Detail)
 	}
-	if l := g.Compare(full.table(t), full[12:plain].table(t), start.Add(2*time.Second)); l.Reason == "" {
+	if l := g.Judge(full.table(t), full[12:plain].table(t), keeping, start.Add(2*time.Second)); l.Reason == "" {
 		t.Error("the loss of several objects is not noticed while objects are kept")
-	}
-}
-
-// TestEndpointsComeBackTogether: services that are restarted one after another are not published half way.
-func TestEndpointsComeBackTogether(t *testing.T) {
-	r := newRun(t, guard.Config{}, nil)
-	r.served = ingresses("app", 0, 100, alive).table(t)
-	for back := 10; back < 100; back++ {
-		v := r.judge(time.Second, join(ingresses("app", 0, back, alive), ingresses("app", back, 100, noEndpoints)).table(t))
-		r.wants(v, guard.BackendsLost)
-	}
-	r.wants(r.judge(time.Second, ingresses("app", 0, 100, alive).table(t)), "")
-}
-
-// TestAReasonThatAlternatesIsReleased: every 7 s the hold has another reason, and a hold takes 12 s.
-func TestAReasonThatAlternatesIsReleased(t *testing.T) {
-	full := ingresses("app", 0, 100, alive)
-	few := full[:120]
-	drained := join(ingresses("app", 0, 30, alive), ingresses("app", 30, 100, noEndpoints))
-	within := full[:240]
-	for name, reads := range map[string][2]cluster{
-		"routes and endpoints": {few, drained}, "endpoints and routes": {drained, few}, "more and less": {few, within}, "two sizes": {full[:100], full[:180]},
-	} {
-		r := newRun(t, guard.Config{Hold: 12 * time.Second}, nil)
-		r.served = full.table(t)
-		released := time.Duration(0)
-		for s := time.Duration(0); s < 30 && released == 0; s++ {
-			if v := r.judge(time.Second, reads[s/7%2].table(t)); v.Publish {
-				released = s * time.Second
-			}
-		}
-		if released < 12*time.Second || released > 20*time.Second {
-			t.Errorf("%s: released after %v", name, released)
-		}
 	}
 }
 
@@ -380,9 +282,9 @@ func TestWhatOneObjectGivesUpIsNoLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		served := tt.before.table(t)
-		g.Judge(served, served, start)
-		if v := g.Judge(served, tt.after.table(t), start.Add(time.Second)); v.Reason != tt.want || v.Publish != (tt.want == "") {
-			t.Errorf("%s: %+v, want %q", name, v, tt.want)
+		g.Judge(served, served, guard.Held{}, start)
+		if l := g.Judge(served, tt.after.table(t), guard.Held{}, start.Add(time.Second)); l.Reason != tt.want {
+			t.Errorf("%s: %q, %s, want %q", name, l.Reason, l.Detail, tt.want)
 		}
 	}
 }

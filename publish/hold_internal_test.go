@@ -1,0 +1,463 @@
+package publish
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/table"
+)
+
+// step is one judgement of a history: what was read when, and the expected outcome.
+type step struct {
+	at      time.Duration
+	read    []string
+	publish bool
+	reason  guard.Code
+}
+
+// play judges a history. A published table is served from then on.
+func play(t *testing.T, g *holder, served []string, steps []step) {
+	t.Helper()
+	cur := tableOf(t, served...)
+	for i, s := range steps {
+		candidate := tableOf(t, s.read...)
+		got := g.offer(cur, candidate, start.Add(s.at))
+		if got.publish != s.publish || got.Reason != s.reason {
+			t.Fatalf("step %d at %v: got publish %v, reason %q; want %v, %q", i, s.at, got.publish, got.Reason, s.publish, s.reason)
+		}
+		if got.publish {
+			cur = candidate
+		}
+	}
+}
+
+func TestHold(t *testing.T) {
+	const hold = time.Minute
+	full := numbered(0, 10)
+	few := numbered(0, 3)
+	fewer := numbered(0, 2)
+	none := []string{"kube__redirect"}
+	tests := []struct {
+		name  string
+		steps []step
+	}{
+		{"is released when every read agreed", []step{
+			{0, few, false, guard.RoutesLost},
+			{30 * time.Second, few, false, guard.RoutesLost},
+			{hold - 1, few, false, guard.RoutesLost},
+			{hold, few, true, guard.RoutesLost},
+			{hold + 1, few, true, ""},
+		}},
+		{"needs two reads only, if others failed in between", []step{
+			{0, few, false, guard.RoutesLost},
+			{10 * hold, few, true, guard.RoutesLost},
+		}},
+		{"releases the newest table", []step{
+			{0, few, false, guard.RoutesLost},
+			{hold, fewer, true, guard.RoutesLost},
+			{hold + 1, fewer, true, ""},
+		}},
+		{"ends when a read shows the served table", []step{
+			{0, few, false, guard.RoutesLost},
+			{30 * time.Second, full, true, ""},
+			{hold, few, false, guard.RoutesLost},
+			{2*hold - 1, few, false, guard.RoutesLost},
+			{2 * hold, few, true, guard.RoutesLost},
+		}},
+		{"never releases what follows only generated routes, before nearly all is back", []step{
+			{0, few, false, guard.RoutesLost},
+			{30 * time.Second, none, false, guard.OnlyGenerated},
+			{hold, none, false, guard.OnlyGenerated},
+			{90 * time.Second, few, false, guard.OnlyGenerated},
+			{100 * hold, few, false, guard.OnlyGenerated},
+			{200 * hold, numbered(0, 9), false, guard.OnlyGenerated},
+			{300 * hold, numbered(0, 9), false, guard.OnlyGenerated},
+			{400 * hold, full, true, ""},
+		}},
+		{"never lets only generated routes pass", []step{
+			{0, none, false, guard.OnlyGenerated},
+			{hold, none, false, guard.OnlyGenerated},
+			{1000 * hold, none, false, guard.OnlyGenerated},
+		}},
+		{"never lets an empty table pass", []step{
+			{0, nil, false, guard.Empty},
+			{hold, nil, false, guard.Empty},
+			{1000 * hold, nil, false, guard.Empty},
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			play(t, newHolder(t, guard.Config{Hold: hold}), full, test.steps)
+		})
+	}
+}
+
+func TestLossOfRoutesAndOfHostsAreOneKind(t *testing.T) {
+	g := newHolder(t, guard.Config{Hold: time.Minute})
+	served := []string{"a@h1", "b@h2", "c@h3", "d@h4", "e", "f", "g"}
+	play(t, g, served, []step{
+		{0, []string{"a@h1", "e", "f", "g"}, false, guard.HostsLost},
+		{time.Minute, []string{"a@h1"}, true, guard.RoutesLost},
+	})
+}
+
+// TestManualRelease: time releases nothing, and the window does not let a loss in steps pass.
+func TestManualRelease(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		steps []step
+	}{
+		{"one loss", []step{
+			{0, numbered(0, 3), false, guard.RoutesLost},
+			{100 * time.Hour, numbered(0, 3), false, guard.RoutesLost},
+			{200 * time.Hour, numbered(0, 2), false, guard.RoutesLost},
+			{300 * time.Hour, numbered(0, 10), true, ""},
+		}},
+		{"loss in steps", []step{
+			{0, numbered(0, 6), true, ""},
+			{time.Second, numbered(0, 4), false, guard.RoutesLost},
+			{time.Hour, numbered(0, 4), false, guard.RoutesLost},
+			{2 * time.Hour, numbered(0, 2), false, guard.RoutesLost},
+			{3 * time.Hour, []string{"kube__redirect"}, false, guard.OnlyGenerated},
+			{4 * time.Hour, numbered(0, 4), false, guard.OnlyGenerated},
+			{5 * time.Hour, numbered(0, 5), false, guard.OnlyGenerated},
+			{6 * time.Hour, numbered(0, 6), true, ""},
+			{7 * time.Hour, numbered(0, 3), true, ""},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g := newHolder(t, guard.Config{Manual: true, Hold: time.Second})
+			play(t, g, numbered(0, 10), test.steps)
+		})
+	}
+	t.Run("says so", func(t *testing.T) {
+		g := newHolder(t, guard.Config{Manual: true})
+		few := tableOf(t, "a")
+		if v := g.offer(tableOf(t, "a", "b", "c"), few, start); v.publish || !v.ReleaseAt.IsZero() || !v.Since.Equal(start) {
+			t.Errorf("got %+v, want a hold without an end", v)
+		}
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, start); err != nil {
+			t.Errorf("accept: %v", err)
+		}
+	})
+}
+
+// TestHoldAsLongAsTheWindow: a loss in steps is released as such a loss, and does not end as if there had been none.
+func TestHoldAsLongAsTheWindow(t *testing.T) {
+	g := newHolder(t, guard.Config{})
+	play(t, g, numbered(0, 10), []step{
+		{0, numbered(0, 6), true, ""},
+		{time.Minute, numbered(0, 4), false, guard.RoutesLost},
+		{time.Minute + guard.DefaultHold - 1, numbered(0, 4), false, guard.RoutesLost},
+		{time.Minute + guard.DefaultHold, numbered(0, 4), true, guard.RoutesLost},
+	})
+}
+
+func TestVerdictSaysWhenItCanBeReleased(t *testing.T) {
+	g := newHolder(t, guard.Config{Hold: time.Hour})
+	full := tableOf(t, "a", "b", "c")
+	v := g.offer(full, tableOf(t, "a"), start)
+	if !v.Since.Equal(start) || !v.ReleaseAt.Equal(start.Add(time.Hour)) {
+		t.Errorf("got %+v, want a hold from %v for an hour", v, start)
+	}
+	for i, routes := range [][]string{{}, {"kube__redirect"}} {
+		at := start.Add(time.Duration(i+1) * time.Minute)
+		v = g.offer(full, tableOf(t, routes...), at)
+		if !v.Since.Equal(start) || !v.ReleaseAt.IsZero() {
+			t.Errorf("%v: got %+v, want no release by time", routes, v)
+		}
+	}
+}
+
+func TestAccept(t *testing.T) {
+	full, few := tableOf(t, "a", "b", "c"), tableOf(t, "a")
+	t.Run("releases what is held", func(t *testing.T) {
+		g := newHolder(t, guard.Config{})
+		g.offer(full, few, start)
+		got, err := g.accept(Acceptance{Digest: few.Digest(), By: "ann", Why: "moved"}, start.Add(time.Second))
+		if err != nil || got != few {
+			t.Fatalf("got %v, %v; want the held table", got, err)
+		}
+		s := g.state()
+		want := Decision{What: DecidedAccepted, Digest: few.Digest(), Reason: guard.RoutesLost, By: "ann", Why: "moved"}
+		if s.Held || s.Last == nil || s.Last.Time.IsZero() {
+			t.Fatalf("state %+v, last release %+v; want nothing held and %+v", s, s.Last, want)
+		}
+		if want.Time = s.Last.Time; *s.Last != want {
+			t.Errorf("last release %+v, want %+v", s.Last, want)
+		}
+	})
+	t.Run("lets the next read of the same content pass", func(t *testing.T) {
+		g := newHolder(t, guard.Config{})
+		g.offer(full, few, start)
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, start); err != nil {
+			t.Fatal(err)
+		}
+		if v := g.offer(full, few, start.Add(time.Second)); !v.publish {
+			t.Errorf("got %+v, want publish", v)
+		}
+	})
+	t.Run("is not for content that comes later", func(t *testing.T) {
+		g := newHolder(t, guard.Config{})
+		g.offer(full, few, start)
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, start); err != nil {
+			t.Fatal(err)
+		}
+		if v := g.offer(full, tableOf(t, "b"), start.Add(time.Second)); v.publish {
+			t.Errorf("got %+v, want the other table held", v)
+		}
+		if v := g.offer(full, few, start.Add(2*time.Second)); v.publish {
+			t.Errorf("got %+v, want an acceptance to be used up", v)
+		}
+	})
+	t.Run("releases an empty table", func(t *testing.T) {
+		g := newHolder(t, guard.Config{})
+		empty := tableOf(t)
+		g.offer(full, empty, start)
+		if got, err := g.accept(Acceptance{Digest: empty.Digest()}, start); err != nil || got != empty {
+			t.Errorf("got %v, %v; want the empty table", got, err)
+		}
+	})
+	t.Run("refuses another digest", func(t *testing.T) {
+		g := newHolder(t, guard.Config{})
+		g.offer(full, few, start)
+		_, err := g.accept(Acceptance{Digest: full.Digest()}, start)
+		refuses(t, g, err, ErrNotHeld, few, "another table is held: "+few.Digest().String())
+	})
+	t.Run("refuses no digest", func(t *testing.T) {
+		g := newHolder(t, guard.Config{})
+		g.offer(full, few, start)
+		_, err := g.accept(Acceptance{By: "ann", Why: "all of it"}, start)
+		refuses(t, g, err, ErrNoDigest, few, "say which table you accept, by its digest; held is "+few.Digest().String())
+	})
+	t.Run("refuses when nothing is held", func(t *testing.T) {
+		g := newHolder(t, guard.Config{})
+		if _, err := g.accept(Acceptance{}, start); !errors.Is(err, ErrNothingHeld) {
+			t.Errorf("got %v, want ErrNothingHeld", err)
+		}
+	})
+}
+
+// refuses checks a refused acceptance: the error, the description of what is held, and that the hold continues.
+func refuses(t *testing.T, g *holder, err, want error, held *table.Table, text string) {
+	t.Helper()
+	refused, ok := errors.AsType[*HeldError](err)
+	if !errors.Is(err, want) || !ok || refused.Digest != held.Digest() || refused.Reason != guard.RoutesLost || err.Error() != text {
+		t.Errorf("got %v, want %q with the held table", err, text)
+	}
+	if !g.state().Held {
+		t.Error("the hold ended")
+	}
+}
+
+func TestStateSaysWhatIsHeld(t *testing.T) {
+	g := newHolder(t, guard.Config{})
+	if s := g.state(); s != (State{}) {
+		t.Errorf("got %+v, want nothing", s)
+	}
+	full, few := tableOf(t, "a", "b", "c"), tableOf(t, "a")
+	g.offer(full, few, start)
+	v := g.offer(full, few, start.Add(time.Second))
+	s := g.state()
+	want := State{Held: true, Reason: v.Reason, Detail: v.Detail, Since: v.Since, ReleaseAt: v.ReleaseAt, Digest: few.Digest(), Revision: 1, Routes: 1, Bytes: few.Bytes(), Polls: 2}
+	if s != want {
+		t.Errorf("got %+v, want %+v", s, want)
+	}
+	g.offer(full, few, start.Add(time.Hour))
+	s = g.state()
+	if s.Held || s.Last == nil || s.Last.What != DecidedReleased || s.Last.Digest != few.Digest() {
+		t.Errorf("got %+v, want the release recorded", s)
+	}
+}
+
+func TestReleaseBeginsANewWindow(t *testing.T) {
+	for _, release := range []string{"time", "accept", "accept during a read"} {
+		t.Run(release, func(t *testing.T) {
+			r := newRun(t, guard.Config{}, numbered(0, 2764))
+			r.wants(r.read(time.Second, numbered(0, 1400)...), "")
+			few := tableOf(t, numbered(0, 760)...)
+			r.wants(r.judge(time.Second, few), guard.RoutesLost)
+			switch release {
+			case "time":
+				if v := r.judge(guard.DefaultHold, few); !v.publish {
+					t.Fatalf("got %+v, want a release", v)
+				}
+			default:
+				held, err := r.guard.accept(Acceptance{Digest: few.Digest()}, r.now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if release == "accept" {
+					r.served = held
+				}
+				r.wants(r.judge(time.Second, few), "")
+			}
+			r.wants(r.read(time.Second, numbered(0, 759)...), "")
+			r.wants(r.read(time.Second, numbered(0, 400)...), "")
+			r.wants(r.read(time.Second, numbered(0, 300)...), guard.RoutesLost)
+		})
+	}
+}
+
+func TestBackendsLostAreReleasedByTime(t *testing.T) {
+	r := newRun(t, guard.Config{}, nil)
+	r.served = backed(t, 100, 0, noEndpoints)
+	gone := backed(t, 100, 100, noEndpoints)
+	r.wants(r.judge(0, gone), guard.BackendsLost)
+	r.wants(r.judge(guard.DefaultHold-1, gone), guard.BackendsLost)
+	if v := r.judge(1, gone); !v.publish || v.Reason != guard.BackendsLost {
+		t.Errorf("got %+v, want a release", v)
+	}
+	r.wants(r.judge(time.Second, backed(t, 100, 99, noEndpoints)), "")
+}
+
+// TestARestoreIsNotPublishedInParts: what is deleted and applied again in steps of one percent is published when all of it is back,
+// whatever reason the hold began with.
+func TestARestoreIsNotPublishedInParts(t *testing.T) {
+	const size = 100
+	full := ingresses("app", 0, size, alive)
+	generated := cluster{{ID: "kube__redirect", Text: `kube__redirect: Path("/") -> <shunt>;`}}
+	for name, begin := range map[string]cluster{"empty": nil, "only generated": generated, "a tenth is left": append(full[:4*size/10:4*size/10], generated...)} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, guard.Config{}, nil)
+			r.served = join(full, generated).table(t)
+			first := r.judge(time.Second, begin.table(t))
+			if first.publish {
+				t.Fatalf("%+v", first)
+			}
+			for back := size / 10; back < size; back++ {
+				v := r.judge(time.Minute, join(full[:4*back], generated).table(t)) // longer than a hold, altogether
+				if v.publish || v.Reason != first.Reason {
+					t.Fatalf("%d of %d are back: %+v", back, size, v)
+				}
+				if never := first.ReleaseAt.IsZero(); never != v.ReleaseAt.IsZero() && back < size*95/100 {
+					t.Fatalf("%d of %d are back: released at %v, the hold began with %v", back, size, v.ReleaseAt, first.ReleaseAt)
+				}
+			}
+			r.wants(r.judge(time.Second, join(full, generated).table(t)), "")
+		})
+	}
+}
+
+// TestARestoreThatLacksLittleIsReleasedByTime: somebody deleted an object for good while everything was gone.
+func TestARestoreThatLacksLittleIsReleasedByTime(t *testing.T) {
+	full := ingresses("app", 0, 100, alive)
+	for name, begin := range map[string]cluster{"empty": nil, "lost": full[:100]} {
+		r := newRun(t, guard.Config{}, nil)
+		r.served = full.table(t)
+		r.judge(time.Second, begin.table(t))
+		v := r.judge(20*time.Minute-time.Second, full[4:].table(t))
+		if v.publish || !v.ReleaseAt.Equal(r.now.Add(guard.DefaultHold)) {
+			t.Fatalf("%s: %+v", name, v)
+		}
+		if v := r.judge(guard.DefaultHold, full[4:].table(t)); !v.publish || v.Reason == "" {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+// TestWhatAnObjectNoLongerWantsNeedNotComeBack: an object came back in another version, under another path.
+func TestWhatAnObjectNoLongerWantsNeedNotComeBack(t *testing.T) {
+	full := ingresses("app", 0, 100, alive)
+	custom := routeid.Custom("shop", "app-1", "old-api", 0, "app-1.example.org", "/old")
+	full.add(custom, "app-1[.]example[.]org", `PathSubtree("/old")`, alive)
+	for name, test := range map[string]struct {
+		without []int // routes that do not come back
+		want    guard.Code
+	}{
+		"a path of an object that exists": {[]int{1, 2}, ""},
+		"an object":                       {[]int{0, 1, 2, 3}, guard.RoutesLost},
+		"a custom route":                  {[]int{len(full) - 1}, ""},
+		"a catch-all":                     {[]int{3}, ""},
+	} {
+		r := newRun(t, guard.Config{}, nil)
+		r.served = full.table(t)
+		r.wants(r.judge(time.Second, full[:40].table(t)), guard.RoutesLost)
+		back := slices.Clone(full)
+		for _, i := range slices.Backward(test.without) {
+			back = slices.Delete(back, i, i+1)
+		}
+		if v := r.judge(time.Second, back.table(t)); v.Reason != test.want {
+			t.Errorf("%s: %+v, want %q", name, v, test.want)
+		}
+	}
+}
+
+// TestEndpointsComeBackTogether: services that are restarted one after another are not published half way.
+func TestEndpointsComeBackTogether(t *testing.T) {
+	r := newRun(t, guard.Config{}, nil)
+	r.served = ingresses("app", 0, 100, alive).table(t)
+	for back := 10; back < 100; back++ {
+		v := r.judge(time.Second, join(ingresses("app", 0, back, alive), ingresses("app", back, 100, noEndpoints)).table(t))
+		r.wants(v, guard.BackendsLost)
+	}
+	r.wants(r.judge(time.Second, ingresses("app", 0, 100, alive).table(t)), "")
+}
+
+// TestAReasonThatAlternatesIsReleased: every 7 s the hold has another reason, and a hold takes 12 s.
+func TestAReasonThatAlternatesIsReleased(t *testing.T) {
+	full := ingresses("app", 0, 100, alive)
+	few := full[:120]
+	drained := join(ingresses("app", 0, 30, alive), ingresses("app", 30, 100, noEndpoints))
+	within := full[:240]
+	for name, reads := range map[string][2]cluster{
+		"routes and endpoints": {few, drained}, "endpoints and routes": {drained, few}, "more and less": {few, within}, "two sizes": {full[:100], full[:180]},
+	} {
+		r := newRun(t, guard.Config{Hold: 12 * time.Second}, nil)
+		r.served = full.table(t)
+		released := time.Duration(0)
+		for s := time.Duration(0); s < 30 && released == 0; s++ {
+			if v := r.judge(time.Second, reads[s/7%2].table(t)); v.publish {
+				released = s * time.Second
+			}
+		}
+		if released < 12*time.Second || released > 20*time.Second {
+			t.Errorf("%s: released after %v", name, released)
+		}
+	}
+}
+
+// TestNamespaceLostIsAKind: the reads agree whichever namespace is lost; a loss beyond the share is another kind, and sets the time back.
+func TestNamespaceLostIsAKind(t *testing.T) {
+	shop, kids, rest := of("shop", 0, 20), of("kids", 0, 20), of("rest", 0, 200)
+	const hold = time.Minute
+	play(t, newHolder(t, guard.Config{Hold: hold, Namespaces: true}), slices.Concat(shop, kids, rest), []step{
+		{0, slices.Concat(kids, rest), false, guard.NamespaceLost},
+		{hold - 1, rest, false, guard.NamespaceLost},
+		{hold - 1, rest[150:], false, guard.RoutesLost},
+		{hold, slices.Concat(shop, rest), false, guard.NamespaceLost},
+		{2*hold - 1, slices.Concat(shop, rest), false, guard.NamespaceLost},
+		{2 * hold, slices.Concat(shop, rest), true, guard.NamespaceLost},
+		{2*hold + 1, rest[1:], false, guard.NamespaceLost},
+		{2*hold + 2, slices.Concat(shop[:1], rest), false, guard.NamespaceLost},
+		{2*hold + 3, slices.Concat(shop, rest), true, ""},
+	})
+}
+
+// TestChangeElsewhereDoesNotReleaseANamespace: the hold of a namespace continues however many routes of other namespaces are
+// removed.
+func TestChangeElsewhereDoesNotReleaseANamespace(t *testing.T) {
+	shop, rest := of("shop", 0, 20), of("rest", 0, 200)
+	play(t, newHolder(t, guard.Config{Manual: true, Namespaces: true}), slices.Concat(shop, rest), []step{
+		{0, rest, false, guard.NamespaceLost},
+		{time.Hour, rest[50:], false, guard.NamespaceLost},
+		{2 * time.Hour, rest[90:], false, guard.NamespaceLost},
+		{3 * time.Hour, slices.Concat(shop[:1], rest[90:]), false, guard.NamespaceLost},
+		{4 * time.Hour, slices.Concat(shop, rest), true, ""},
+	})
+}
+
+// The default in the documentation.
+func TestAHoldLastsTenMinutes(t *testing.T) {
+	for at, publish := range map[time.Duration]bool{10*time.Minute - 1: false, 10 * time.Minute: true} {
+		r := newRun(t, guard.Config{}, numbered(0, 10))
+		r.read(0, numbered(0, 4)...)
+		if v := r.read(at, numbered(0, 4)...); v.publish != publish {
+			t.Errorf("after %v: %+v", at, v)
+		}
+	}
+}
