@@ -3,6 +3,7 @@ package etagcache
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
@@ -48,7 +49,7 @@ func (c *Cache) encoded(b *table.Block, f form) *encodedBlock {
 		enc := c.encoders.Get().(*encoder)
 		defer c.encoders.Put(enc)
 		if f == eventLines {
-			enc.text = appendEventLines(enc.text[:0], b)
+			enc.text = fmt.Appendf(enc.text[:0], "data: %s\n", eventData(b.AppendText(nil)))
 			return &encodedBlock{data: enc.deflate(enc.text)}
 		}
 		c.cfg.Metrics.EncodedBlocks.Inc()

@@ -1,6 +1,7 @@
 package etagcache
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/http"
 	"strings"
@@ -45,6 +46,9 @@ func (e *eventWriter) begin() {
 		e.buf = append(e.buf, gzipHeader...)
 	}
 }
+
+// eventPart is how much of a table is sent at a time.
+const eventPart = 32 << 10
 
 // maxStored is the maximum size of a stored deflate block.
 const maxStored = 1<<16 - 1
@@ -92,35 +96,33 @@ func (e *eventWriter) delta(d *delta, id *wire.Tag) {
 	e.text("\n\n")
 }
 
-// table adds a table event block by block, and sends what is large.
+// table adds a table event, and sends it in parts, so that a stalled reader holds no more than one of them.
 func (e *eventWriter) table(c *Cache, va *variant, id *wire.Tag) {
 	e.tables.Add(1)
 	e.head(wire.EventTable, id)
-	blocks := va.table.Routes().Blocks()
-	if len(blocks) == 0 {
-		e.text("data:\n")
-	}
-	for _, b := range blocks {
-		if e.zipped {
-			e.buf = append(e.buf, c.encoded(b, eventLines).data...)
-		} else {
-			e.buf = appendEventLines(e.buf, b)
+	if blocks := va.table.Routes().Blocks(); e.zipped && len(blocks) > 0 {
+		for _, b := range blocks {
+			if e.buf = append(e.buf, c.encoded(b, eventLines).data...); len(e.buf) > eventPart && e.flush() != nil {
+				return
+			}
 		}
-		if len(e.buf) > sendSize && e.flush() != nil {
+		e.text("\n")
+		return
+	}
+	text, part := va.body(identity), make([]byte, eventPart)
+	e.text("data: ")
+	for off := int64(0); off < text.size; off += eventPart {
+		n, _ := text.ReadAt(part, off)
+		e.text(string(eventData(part[:n])))
+		if e.flush() != nil {
 			return
 		}
 	}
-	e.text("\n")
+	e.text("\n\n")
 }
 
-func appendEventLines(dst []byte, b *table.Block) []byte {
-	for _, r := range b.Routes() {
-		dst = append(dst, "data: "...)
-		dst = append(dst, r.Text...)
-		dst = append(dst, '\n')
-	}
-	return dst
-}
+// eventData returns lines as data of an event, without the name of the field before the first one.
+func eventData(lines []byte) []byte { return bytes.ReplaceAll(lines, []byte("\n"), []byte("\ndata: ")) }
 
 // flush sends the added text. The reader must accept it within maxSilence.
 func (e *eventWriter) flush() error {
