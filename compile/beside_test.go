@@ -135,3 +135,13 @@ func TestNothingVolatileIsReused(t *testing.T) {
 		t.Errorf("beside:\n%s\nwant:\n%s", got, want)
 	}
 }
+
+// TestASnapshotIsCompiledBesideNone: a compiler whose first build failed has no latest result.
+func TestASnapshotIsCompiledBesideNone(t *testing.T) {
+	s := isolationSnapshot()
+	c := mustCompiler(t, rules.Options{})
+	beside := c.CompileBeside(s)
+	if got := c.Compile(s).Routes; got.Len() == 0 || got.Len() != beside.Len() {
+		t.Errorf("%d routes, and %d beside", got.Len(), beside.Len())
+	}
+}

@@ -108,11 +108,14 @@ func (c *Compiler) Forget() { c.beside = nil }
 func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result {
 	recent := c.recent
 	c.recent = nil // until the end: after a panic nothing of it is used again
-	from := []*assembly{}
-	if recent == nil {
+	var from []*assembly
+	for _, r := range []*Result{before, c.latest.Load()} {
+		if r != nil && recent != nil {
+			from = append(from, r.all)
+		}
+	}
+	if before == nil || recent == nil {
 		before = &Result{}
-	} else {
-		from = append(from, before.all, c.latest.Load().all)
 	}
 	next := &Result{Snapshot: s, all: c.assemble(s, from, recent)}
 	next.Routes = changed(before.Routes, before.all, next.all)
@@ -122,10 +125,7 @@ func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result 
 			next.Problems = before.Problems // the same slice, by which callers see that nothing has changed
 		}
 	}
-	c.recent = slices.Insert(recent, 0, next.all.objects)
-	if len(c.recent) > remembered {
-		c.recent = slices.Delete(c.recent, remembered, len(c.recent))
-	}
+	c.recent = slices.Insert(recent[:min(len(recent), remembered-1)], 0, next.all.objects)
 	return next
 }
 

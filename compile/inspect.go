@@ -54,7 +54,7 @@ func (r *Result) Inspect(ref kube.Ref) (Inspection, bool) {
 		return Inspection{}, false
 	}
 	o := &a.objects[i]
-	in := Inspection{Object: o.Object, Meta: o.meta, Compiled: !o.unit.Refused, Problems: r.ProblemsOf(o.Ref()), Services: o.unit.Services()}
+	in := Inspection{Object: o.Object, Meta: o.meta(), Compiled: !o.unit.Refused, Problems: r.ProblemsOf(o.Ref()), Services: o.unit.Services()}
 	var texts rules.Texts
 	for i := range a.sections {
 		if s := &a.sections[i]; s.asker() == o {

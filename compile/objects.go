@@ -10,8 +10,18 @@ import (
 // object is an Ingress or a RouteGroup of a build with its unit.
 type object struct {
 	kube.Object
-	meta *kube.Meta
 	unit *rules.Unit
+}
+
+// meta returns the metadata of an Ingress or a RouteGroup; nil for another object.
+func (o *object) meta() *kube.Meta {
+	switch of := o.Object.(type) {
+	case *kube.Ingress:
+		return &of.Meta
+	case *kube.RouteGroup:
+		return &of.Meta
+	}
+	return nil
 }
 
 // objects are those of a build, by kind, namespace and name. They are all that makes the next builds cheaper than the first one.
@@ -27,10 +37,10 @@ func placed(i int) int { return 2 * i }
 func gather(s *kube.Snapshot) objects {
 	all := make(objects, 0, len(s.Ingresses)+len(s.RouteGroups))
 	for _, o := range s.Ingresses {
-		all = append(all, object{Object: o, meta: &o.Meta})
+		all = append(all, object{Object: o})
 	}
 	for _, o := range s.RouteGroups {
-		all = append(all, object{Object: o, meta: &o.Meta})
+		all = append(all, object{Object: o})
 	}
 	if !slices.IsSortedFunc(all, compareObjects) {
 		slices.SortStableFunc(all, compareObjects)

@@ -82,7 +82,7 @@ func (s *section) owner() kube.Ref {
 // created returns when the asker was created, or 0 if unknown.
 func (s *section) created() int64 {
 	if o := s.asker(); o != nil {
-		return o.meta.Created
+		return o.meta().Created
 	}
 	return 0
 }

@@ -26,12 +26,7 @@ type Trial struct {
 func (r *Result) Try(o kube.Object) (Trial, error) {
 	a := r.all
 	tried := &object{Object: o}
-	switch of := o.(type) {
-	case *kube.Ingress:
-		tried.meta = &of.Meta
-	case *kube.RouteGroup:
-		tried.meta = &of.Meta
-	default:
+	if tried.meta() == nil {
 		return Trial{}, fmt.Errorf("%s has no routes", o.Ref())
 	}
 	var old *object

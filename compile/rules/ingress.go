@@ -24,7 +24,7 @@ type ingressBuilder struct {
 func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
 	b := &ingressBuilder{set: set, out: finisher{set: set}, ing: ing, reader: set.reader(), unit: u}
 	defer set.readers.Put(b.reader)
-	if err := validateIngress(ing, b.reader); err != nil {
+	if err := b.parse(); err != nil {
 		b.unit.add(Problem{
 			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[ingress] " + err.Error(), Detail: refusedBecause(err),
 		})

@@ -37,19 +37,19 @@ func Annotations() []string {
 	}
 }
 
-// validateIngress checks the syntax of the annotations whose errors refuse the whole Ingress. It reports all errors.
-func validateIngress(ing *kube.Ingress, reader *eskip.Reader) error {
+// parse parses the annotations whose errors refuse the whole Ingress. It reports all errors.
+func (b *ingressBuilder) parse() error {
 	var errs []error
 	check := func(key string, parse func(string) error) {
-		if v, ok := ing.Annotations.Lookup(key); ok {
+		if v, ok := b.ing.Annotations.Lookup(key); ok {
 			if err := parse(v); err != nil {
 				errs = append(errs, fmt.Errorf("invalid %q annotation: %w", key, err))
 			}
 		}
 	}
-	check(filterAnnotation, func(v string) error { _, err := reader.ParseFilters(v); return err })
-	check(predicateAnnotation, func(v string) error { _, err := reader.ParsePredicates(v); return err })
-	check(routesAnnotation, func(v string) error { _, err := eskip.Parse(v); return err })
+	check(filterAnnotation, func(v string) error { _, err := b.reader.ParseFilters(v); return err })
+	check(predicateAnnotation, func(v string) (err error) { b.ann.predicates, err = b.reader.ParsePredicates(v); return err })
+	check(routesAnnotation, func(v string) (err error) { b.ann.routes, err = eskip.Parse(v); return err })
 	check(lbAlgorithmAnnotation, func(v string) error {
 		if v != "" && !validAlgorithm(v) {
 			return errors.New("unsupported algorithm")
@@ -73,16 +73,10 @@ type ingressAnnotations struct {
 	redirect    redirectAnnotations
 }
 
-// evaluate parses the annotations of a validated Ingress.
+// evaluate parses the other annotations: a mistake costs only the annotation.
 func (b *ingressBuilder) evaluate() {
 	a, ann := &b.ann, b.ing.Annotations
 	a.filters = b.annotationFilters()
-	if v, ok := ann.Lookup(predicateAnnotation); ok {
-		a.predicates, _ = b.reader.ParsePredicates(v) // validated before
-	}
-	if v, ok := ann.Lookup(routesAnnotation); ok {
-		a.routes, _ = eskip.Parse(v) // validated before
-	}
 	if v, ok := ann.Lookup(weightsAnnotation); ok {
 		// A value that is not a number counts as 0, and the others are used: this is what encoding/json leaves behind.
 		if err := json.Unmarshal([]byte(v), &a.weights); err != nil {

@@ -115,49 +115,45 @@ type AnnotationFilters struct {
 	Filters    []*eskip.Filter
 }
 
-// PathMode is the meaning of an Ingress path without a path type. The zero value is the default.
-type PathMode uint8
+// PathMode is the meaning of an Ingress path without a path type, by the name that flags and annotations use. Empty is the default.
+type PathMode string
 
 // The path modes.
 const (
-	PathModeKubernetesIngress PathMode = iota // a regular expression, anchored at the start
-	PathModePathRegexp                        // a regular expression as written
-	PathModePathPrefix                        // a subtree
+	PathModeKubernetesIngress PathMode = "kubernetes-ingress" // a regular expression, anchored at the start; the default
+	PathModePathRegexp        PathMode = "path-regexp"        // a regular expression as written
+	PathModePathPrefix        PathMode = "path-prefix"        // a subtree
 )
-
-var pathModes = []string{"kubernetes-ingress", "path-regexp", "path-prefix"}
-
-// String returns the name that flags and annotations use.
-func (m PathMode) String() string { return pathModes[m] }
 
 // ParsePathMode parses the name of a path mode. The empty name is the default.
 func ParsePathMode(s string) (PathMode, error) {
-	if at := slices.Index(pathModes, cmp.Or(s, pathModes[0])); at >= 0 {
-		return PathMode(at), nil
+	switch m := PathMode(s); m {
+	case "":
+		return PathModeKubernetesIngress, nil
+	case PathModeKubernetesIngress, PathModePathRegexp, PathModePathPrefix:
+		return m, nil
 	}
-	return 0, fmt.Errorf("invalid path mode string: %s", s)
+	return "", fmt.Errorf("invalid path mode string: %s", s)
 }
 
-// TrafficAlgorithm selects how weights become predicates. The zero value is the default.
-type TrafficAlgorithm uint8
+// TrafficAlgorithm selects how weights become predicates, by the name that the flag uses. Empty is the default.
+type TrafficAlgorithm string
 
 // The traffic algorithms.
 const (
-	TrafficPredicate        TrafficAlgorithm = iota // Traffic(share) and True()
-	TrafficSegmentPredicate                         // TrafficSegment(from, to)
+	TrafficPredicate        TrafficAlgorithm = "traffic-predicate"         // Traffic(share) and True(); the default
+	TrafficSegmentPredicate TrafficAlgorithm = "traffic-segment-predicate" // TrafficSegment(from, to)
 )
-
-var trafficAlgorithms = []string{"traffic-predicate", "traffic-segment-predicate"}
-
-// String returns the name that the flag uses.
-func (a TrafficAlgorithm) String() string { return trafficAlgorithms[a] }
 
 // ParseTrafficAlgorithm parses the name of a traffic algorithm. The empty name is the default.
 func ParseTrafficAlgorithm(s string) (TrafficAlgorithm, error) {
-	if at := slices.Index(trafficAlgorithms, cmp.Or(s, trafficAlgorithms[0])); at >= 0 {
-		return TrafficAlgorithm(at), nil
+	switch a := TrafficAlgorithm(s); a {
+	case "":
+		return TrafficPredicate, nil
+	case TrafficPredicate, TrafficSegmentPredicate:
+		return a, nil
 	}
-	return 0, fmt.Errorf("invalid backend traffic algorithm: %s", s)
+	return "", fmt.Errorf("invalid backend traffic algorithm: %s", s)
 }
 
 const (
@@ -208,11 +204,11 @@ func New(o Options) (*Set, error) {
 	if s.routeGroupClass, err = regexp.Compile(cmp.Or(o.RouteGroupClass, defaultClass)); err != nil {
 		return nil, fmt.Errorf("routegroup class: %w", err)
 	}
-	if int(o.PathMode) >= len(pathModes) {
-		return nil, fmt.Errorf("invalid path mode: %d", o.PathMode)
+	if s.PathMode, err = ParsePathMode(string(o.PathMode)); err != nil {
+		return nil, err
 	}
-	if int(o.TrafficAlgorithm) >= len(trafficAlgorithms) {
-		return nil, fmt.Errorf("invalid backend traffic algorithm: %d", o.TrafficAlgorithm)
+	if s.TrafficAlgorithm, err = ParseTrafficAlgorithm(string(o.TrafficAlgorithm)); err != nil {
+		return nil, err
 	}
 	if !validAlgorithm(o.DefaultLBAlgorithm) {
 		s.DefaultLBAlgorithm = defaultLBAlgorithm

@@ -62,14 +62,14 @@ func TestBadObjectNamesTheField(t *testing.T) {
 	}
 	const prefix, suffix = "the field ", ", so nothing of the object is served."
 	for text, want := range map[string]string{
-		`{"spec":{"name":5}}`:              prefix + "spec.name is a number and has to be a string" + suffix,
-		`{"spec":{"name":true}}`:           prefix + "spec.name is true or false and has to be a string" + suffix,
-		`{"spec":{"number":"80"}}`:         prefix + "spec.number is a string and has to be a whole number" + suffix,
-		`{"spec":{"number":80.5}}`:         prefix + "spec.number is the number 80.5 and has to be a whole number" + suffix,
-		`{"spec":{"on":"yes"}}`:            prefix + "spec.on is a string and has to be true or false" + suffix,
-		`{"spec":{"hosts":{"a":"b"}}}`:     prefix + "spec.hosts is an object and has to be a list" + suffix,
-		`{"spec":{"inner":[]}}`:            prefix + "spec.inner is an array and has to be an object with fields" + suffix,
-		`{"spec":{"inner":{"depth":"1"}}}`: prefix + "spec.inner.depth is a string and has to be a whole number" + suffix,
+		`{"spec":{"name":5}}`:              prefix + "spec.name has to be a string (found: number)" + suffix,
+		`{"spec":{"name":true}}`:           prefix + "spec.name has to be a string (found: bool)" + suffix,
+		`{"spec":{"number":"80"}}`:         prefix + "spec.number has to be a whole number (found: string)" + suffix,
+		`{"spec":{"number":80.5}}`:         prefix + "spec.number has to be a whole number (found: number 80.5)" + suffix,
+		`{"spec":{"on":"yes"}}`:            prefix + "spec.on has to be true or false (found: string)" + suffix,
+		`{"spec":{"hosts":{"a":"b"}}}`:     prefix + "spec.hosts has to be a list (found: object)" + suffix,
+		`{"spec":{"inner":[]}}`:            prefix + "spec.inner has to be an object with fields (found: array)" + suffix,
+		`{"spec":{"inner":{"depth":"1"}}}`: prefix + "spec.inner.depth has to be a whole number (found: string)" + suffix,
 		`{"spec":`:                         ": unexpected end of JSON input.",
 		`[]`:                               "cannot unmarshal array into Go value of type", // no field
 	} {

@@ -14,23 +14,10 @@ import (
 func BadObject(b kube.BadObject) Problem {
 	p := Problem{Owner: b.Ref, Reason: Undecodable, Severity: Error, Plain: true, Message: b.Err.Error()}
 	if e := (*json.UnmarshalTypeError)(nil); errors.As(b.Err, &e) && e.Field != "" {
-		p.Detail = fmt.Sprintf("the field %s is %s and has to be %s, so nothing of the object is served",
-			strings.Trim(e.Field, "."), withArticle(e.Value), wantedType(e.Type))
+		p.Detail = fmt.Sprintf("the field %s has to be %s (found: %s), so nothing of the object is served",
+			strings.Trim(e.Field, "."), wantedType(e.Type), e.Value)
 	}
 	return p
-}
-
-// withArticle describes a JSON value from the decoder's words: "number 5", "string", "array".
-func withArticle(value string) string {
-	switch {
-	case value == "bool":
-		return "true or false"
-	case strings.HasPrefix(value, "number "):
-		return "the " + value
-	case strings.HasPrefix(value, "a"), strings.HasPrefix(value, "o"):
-		return "an " + value
-	}
-	return "a " + value
 }
 
 // wantedType describes a type in the words of YAML authors.

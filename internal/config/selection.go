@@ -66,10 +66,10 @@ func (p *Parser) generated(o *rules.Options) {
 
 func (p *Parser) conversion(o *rules.Options) {
 	g := p.group(GroupConversion)
-	g.skipper("kubernetes-path-mode", parsed("MODE", &o.PathMode, o.PathMode.String(), rules.ParsePathMode), "Meaning of Ingress "+
+	g.skipper("kubernetes-path-mode", parsed("MODE", &o.PathMode, string(rules.PathModeKubernetesIngress), rules.ParsePathMode), "Meaning of Ingress "+
 		"paths without a path type: kubernetes-ingress (regular expression, anchored at the start), path-regexp (regular "+
 		"expression) or path-prefix (subtree).")
-	g.skipper("kubernetes-backend-traffic-algorithm", parsed("ALGORITHM", &o.TrafficAlgorithm, o.TrafficAlgorithm.String(),
+	g.skipper("kubernetes-backend-traffic-algorithm", parsed("ALGORITHM", &o.TrafficAlgorithm, string(rules.TrafficPredicate),
 		rules.ParseTrafficAlgorithm), "How to split traffic by weights: traffic-predicate or traffic-segment-predicate.")
 	g.skipper("kubernetes-default-lb-algorithm", text(&o.DefaultLBAlgorithm, "roundRobin"), "Load balancing algorithm where an "+
 		"object names none: "+strings.Join(lbAlgorithms, ", ")+". Anything else means roundRobin.")
