@@ -14,7 +14,6 @@ const ReturnTolerance = 0.05
 type window struct {
 	gained map[member]time.Time // members that did not exist when the window began
 	lost   map[member]loss      // members that no longer exist
-	young  int                  // how many of lost are young
 }
 
 // loss is a member that was lost.
@@ -46,7 +45,13 @@ func (w *window) since(c *change, size int) count {
 // older counts the members that existed when the window began, and how many of them are missing after the change: what was added
 // meanwhile makes up for nothing.
 func (w *window) older(c *change, size int) count {
-	missing := len(w.lost) - w.young
+	young := 0
+	for _, l := range w.lost {
+		if l.young {
+			young++
+		}
+	}
+	missing := len(w.lost) - young
 	for _, m := range c.come {
 		if l, back := w.lost[m]; back && !l.young {
 			missing--
@@ -57,7 +62,7 @@ func (w *window) older(c *change, size int) count {
 			missing++
 		}
 	}
-	return count{missing, size - len(w.gained) + len(w.lost) - w.young}
+	return count{missing, size - len(w.gained) + len(w.lost) - young}
 }
 
 // returns reports whether the change undoes additions within the window: hardly any of the members that existed when the window
@@ -70,32 +75,29 @@ func (w *window) returns(c *change, size int) bool {
 // apply records that the change was served at a time. size is the size of the set before it. Members that were added within the
 // window and disappear in a return never count as lost.
 func (w *window) apply(c *change, size int, at time.Time) {
-	if len(c.gone) > 0 && len(w.gained)+w.young > 0 && w.returns(c, size) {
+	if len(c.gone) > 0 && w.returns(c, size) {
 		c = w.forgetYoung(c)
 	}
 	for _, m := range c.left {
 		delete(w.gained, m)
-		w.find(m)
+		delete(w.lost, m)
 	}
 	for _, m := range c.gone {
 		_, young := w.gained[m]
 		delete(w.gained, m)
 		w.lost[m] = loss{at, young}
-		if young {
-			w.young++
-		}
 	}
 	for _, m := range c.come {
-		if lost, back := w.find(m); !back || lost.young {
+		if lost, back := w.lost[m]; !back || lost.young {
 			w.gained[m] = at
 		}
+		delete(w.lost, m)
 	}
 }
 
 // forgetYoung stops counting lost young members as losses, and returns the change without those that it removes.
 func (w *window) forgetYoung(c *change) *change {
 	maps.DeleteFunc(w.lost, func(_ member, l loss) bool { return l.young })
-	w.young = 0
 	rest := *c
 	rest.gone = nil
 	for _, m := range c.gone {
@@ -108,17 +110,6 @@ func (w *window) forgetYoung(c *change) *change {
 	return &rest
 }
 
-// find removes a member from the lost ones and returns it.
-func (w *window) find(m member) (l loss, found bool) {
-	if l, found = w.lost[m]; found {
-		delete(w.lost, m)
-		if l.young {
-			w.young--
-		}
-	}
-	return l, found
-}
-
 // expire forgets additions and losses older than the span. During a hold, when since is not zero, it keeps the entries that were in the
 // window when the hold began: otherwise the held table would pass without a release.
 func (w *window) expire(span time.Duration, now, since time.Time) {
@@ -126,17 +117,5 @@ func (w *window) expire(span time.Duration, now, since time.Time) {
 		return now.Sub(at) >= span && (!at.Before(since) || since.Sub(at) >= span)
 	}
 	maps.DeleteFunc(w.gained, func(_ member, at time.Time) bool { return old(at) })
-	maps.DeleteFunc(w.lost, func(_ member, l loss) bool {
-		if old(l.at) && l.young {
-			w.young--
-		}
-		return old(l.at)
-	})
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	maps.DeleteFunc(w.lost, func(_ member, l loss) bool { return old(l.at) })
 }

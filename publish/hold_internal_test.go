@@ -461,3 +461,18 @@ func TestAHoldLastsTenMinutes(t *testing.T) {
 		}
 	}
 }
+
+// A hold during which nothing changes is one entry: the state is not written again for each read.
+func TestAHoldThatGoesOnIsOneEntry(t *testing.T) {
+	g := newHolder(t, guard.Config{})
+	full, few := tableOf(t, "a", "b", "c"), tableOf(t, "a")
+	g.offer(full, few, start)
+	g.offer(full, few, start.Add(time.Second)) // the first judgement of a process begins the time
+	was := g.list.table()
+	for i := range 3 {
+		g.offer(full, few, start.Add(time.Duration(i+2)*time.Second))
+	}
+	if g.list.table() != was {
+		t.Errorf("the entry is %+v, and was %+v", g.list.table(), was)
+	}
+}

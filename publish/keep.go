@@ -256,7 +256,7 @@ func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, same bool, lo
 	switch {
 	case o.Service != nil:
 		return !lost()[kube.ServiceKey{Namespace: o.Namespace, Name: o.Name}]
-	case o.Reason.Kind() == guard.TooManyRoutes:
+	case o.object() == nil, o.Reason.Kind() == guard.TooManyRoutes:
 		return !exists || !loss.Grows
 	case o.Deleted && exists:
 		return true
@@ -295,7 +295,8 @@ func (p *Publisher) withServices(list keptList, lost func() map[kube.ServiceKey]
 	return list.sorted()
 }
 
-// lostObjects returns the Ingresses and RouteGroups whose change loses what makes a table suspicious, at their served versions.
+// lostObjects returns the Ingresses and RouteGroups whose change loses what makes a table suspicious, or makes it grow past a ceiling, at their
+// served versions.
 func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
 	served := p.snapshot()
 	if served == nil || loss.Reason == guard.BackendsLost {
@@ -306,10 +307,8 @@ func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
 		before[o.Ref()] = o
 	}
 	concerns := func(was, is kube.Object) bool {
-		if loss.Grows {
-			return is != nil && (was == nil || len(p.cfg.Builder.RoutesOf(is)) > len(p.cfg.Builder.RoutesOf(was)))
-		}
-		return was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r *table.Route) bool { return loss.Of(r) })
+		grown := loss.Grows && is != nil && (was == nil || len(p.cfg.Builder.RoutesOf(is)) > len(p.cfg.Builder.RoutesOf(was)))
+		return grown || loss.Reason.Loses() && was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r *table.Route) bool { return loss.Of(r) })
 	}
 	var found keptList
 	for is := range objects(next.snapshot) {
@@ -345,7 +344,7 @@ func objects(s *kube.Snapshot) iter.Seq[kube.Object] {
 // lostServices returns the services that have lost their endpoints, as they were.
 func (p *Publisher) lostServices(next made, loss *guard.Loss, lost func() map[kube.ServiceKey]bool) keptList {
 	served := p.snapshot()
-	if served == nil || loss.Grows {
+	if served == nil || loss.Reason.Kind() == guard.TooManyRoutes {
 		return nil
 	}
 	var keys []kube.ServiceKey

@@ -425,6 +425,26 @@ func TestAnObjectThatGrowsStaysKept(t *testing.T) {
 	c.keeps("it is small again")
 }
 
+// One read shows both a loss and a table past the ceiling: what would be lost is kept, and so is what grew.
+func TestALossBehindGrowthIsKept(t *testing.T) {
+	c := newCluster(t, publish.Config{Guard: guard.Config{MaxRoutes: 35}})
+	c.read()
+	c.remove("shop", 0, 20)
+	for i := range 30 {
+		c.add("flood", fmt.Sprintf("app-%02d", i), fmt.Sprintf("10.5.0.%d", i+1))
+	}
+	for i := range 3 {
+		c.pod("team", "app-00", fmt.Sprintf("10.2.3.%d", i))
+		c.read()
+		c.keeps("both", append(apps("Ingress", "shop", 0, 20), apps("Ingress", "flood", 0, 30)...)...)
+		c.serves("both", "!flood__app", "shop__app_19__", fmt.Sprintf("10.2.3.%d", i))
+	}
+	c.restore("shop", 0, 20)
+	c.remove("flood", 0, 30)
+	c.read()
+	c.keeps("neither")
+}
+
 // A defect of the compiler releases nothing: the whole table waits, also if it lacks less than the limits.
 func TestADefectReleasesNoKeptObject(t *testing.T) {
 	c := newCluster(t, publish.Config{})

@@ -2,6 +2,7 @@ package publish
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -100,7 +101,9 @@ func (k *keeper) judgeTable(loss *guard.Loss, now time.Time) (o *Kept, fresh, du
 	if missing := loss.Missing(o.Reasons); missing < o.Missing {
 		o.From, o.Returned, o.Missing = now.UTC(), true, missing
 	}
-	o = k.until(o, loss.Share)
+	if o = k.until(o, loss.Share); reflect.DeepEqual(o, was) {
+		o = was // nothing to write
+	}
 	return o, fresh, k.due(o, now)
 }
 

@@ -26,6 +26,11 @@
 // team (guarantee Live). A kept object is released when it is back, when somebody else answers its requests, by time, or by acceptance. The
 // list is on disk before a table with kept objects is published, and a process that comes after this one goes on with it.
 //
+// Time releases an object once the hold time has passed since it was kept, or since any of the kept ones last came back, and after two judgements of
+// one process. Once something came back and at most 5 % of the served requests are missing, it takes ten minutes at most. Before that, time never
+// releases what was kept because a table had no routes, or only generated ones: serving the last routes is better than serving none that anybody
+// asked for. With guard.Config.Manual it releases nothing. A failed read is no evidence for either side.
+//
 // Where only tables are known, as on relays and data planes, the whole table waits. So it does on a route server whose objects are unknown: after
 // a restart with a last-known-good file and a loss that happened meanwhile. The table is one more entry of the list of what is kept, with the
 // same rules (type keeper). Its differences:
@@ -235,8 +240,8 @@ func (a *Attempt) offer(newest Candidate) Outcome {
 	before, waited := p.Table(), p.keeper.list.table()
 	m := p.keep(newest, now)
 	c := m.candidate()
-	p.made = m
 	if m.list.table() != nil {
+		p.made = m
 		a.hold(c, &m)
 		return Outcome{Result: Held, Before: before, Now: p.Table()}
 	}
@@ -252,6 +257,7 @@ func (a *Attempt) offer(newest Candidate) Outcome {
 		p.publish(c, now, func() { a.end(c.Table, c.Read) })
 	}
 	p.keeps(m)
+	p.made = m // not if the sink panics
 	return Outcome{Result: result, Before: before, Now: p.Table()}
 }
 

@@ -149,7 +149,7 @@ func TestAnOfferThatAnAcceptanceOvertakesChangesNothing(t *testing.T) {
 type broken struct{}
 
 func (broken) CompileBeside(*kube.Snapshot) table.List { panic("index out of range") }
-func (broken) RoutesOf(kube.Object) []*table.Route      { panic("index out of range") }
+func (broken) RoutesOf(kube.Object) []*table.Route     { panic("index out of range") }
 func (broken) ServicesOf(kube.Object) []kube.ServiceKey {
 	panic("index out of range")
 }

@@ -96,10 +96,10 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	}
 	p.released(next.due, next.table, &a)
 	next.due, next.loss, next.fresh = nil, nil, false
-	p.made = next
 	p.saveKept(next.list) // on disk before the table
 	p.publish(next.candidate(), time.Now(), func() { p.cfg.Sink.Publish(next.table) })
 	p.keeps(next)
+	p.made = next
 	return next.table, nil
 }
 

@@ -53,10 +53,8 @@ type Switch struct {
 
 // pending is a move to another producer that is in progress.
 type pending struct {
-	since   time.Time
+	Pending // without Guard
 	keeper  keeper
-	waiting string
-	offer   *table.Table // the latest table
 }
 
 // Pending reports a move to another producer that is in progress.
@@ -137,12 +135,12 @@ func (s *Switch) Take(from string, o Offer) bool {
 	now := time.Now()
 	if s.pending == nil {
 		k, _ := newKeeper(s.cfg.Guard) // NewSwitch accepted the limits
-		s.pending = &pending{since: now, keeper: k}
+		s.pending = &pending{Pending{Since: now}, k}
 	}
-	s.pending.offer = o.Table
+	s.pending.Table = o.Table
 	if was := s.table; was != nil && was.Digest() != o.Table.Digest() {
-		if o.Table.Revision() < was.Revision() && now.Sub(s.pending.since) < s.cfg.Lag {
-			s.pending.waiting = fmt.Sprintf("the table of revision %d may only lag behind the served one of %d",
+		if o.Table.Revision() < was.Revision() && now.Sub(s.pending.Since) < s.cfg.Lag {
+			s.pending.Waiting = fmt.Sprintf("the table of revision %d may only lag behind the served one of %d",
 				o.Table.Revision(), was.Revision())
 			return false
 		}
@@ -165,7 +163,7 @@ func (s *Switch) holds(t *table.Table, now time.Time) bool {
 	case entry == nil:
 		return false
 	}
-	s.pending.waiting = "held back by the guard: " + entry.Detail
+	s.pending.Waiting = "held back by the guard: " + entry.Detail
 	if fresh {
 		s.cfg.Decided(decisionOf(DecidedHeld, t, k.list))
 		s.log.Error(LogSwitchHeld, "reason", string(entry.Reason), "detail", entry.Detail,
@@ -206,7 +204,9 @@ func (s *Switch) Pending() *Pending {
 	if s.pending == nil {
 		return nil
 	}
-	return &Pending{s.pending.since, s.pending.waiting, s.pending.keeper.show(nil).state(), s.pending.offer}
+	p := s.pending.Pending
+	p.Guard = s.pending.keeper.show(nil).state()
+	return &p
 }
 
 // save requests writes of the files.

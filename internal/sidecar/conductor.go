@@ -54,8 +54,7 @@ type conductor struct {
 	cfg          *Config // read only
 	log          *slog.Logger
 	cache        *etagcache.Cache
-	sink         publish.Sink    // the cache, or a stage before it
-	budget       *publish.Budget // nil without --change-budget
+	sink         publish.Sink // the cache, or a stage before it
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
@@ -100,10 +99,7 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 	c.sink = cache
 	var err error
 	if cfg.ChangeBudget > 0 {
-		if c.budget, err = publish.NewBudget(publish.BudgetConfig{Sink: cache, Limit: cfg.ChangeBudget, Logger: log, Registry: cfg.Registry}); err != nil {
-			return nil, err
-		}
-		c.sink = c.budget
+		c.sink = publish.NewBudget(cache, cfg.ChangeBudget, cfg.Registry)
 	}
 	if c.served, err = publish.NewSwitch(publish.SwitchConfig{
 		Sink: c.sink, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,

@@ -35,9 +35,6 @@ func (s *Sidecar) RunTables(ctx context.Context) {
 		background.Go(func() { s.modes.watch(ctx, s.conductor.set) })
 	}
 	background.Go(func() { s.report(ctx) })
-	if s.conductor.budget != nil {
-		background.Go(func() { s.conductor.budget.Run(ctx) })
-	}
 	s.conductor.run(ctx)
 	background.Wait()
 }

@@ -86,8 +86,8 @@ func ofTheGuard() []Plant {
 			Edits: []Edit{
 				{
 					File: "publish/keep.go",
-					Old:  "\t\treturn was != nil && slices.ContainsFunc(",
-					New:  "\t\treturn was != nil && planted.On(\"kept-too-many\") || was != nil && slices.ContainsFunc(",
+					Old:  "\t\treturn grown || loss.Reason.Loses() &&",
+					New:  "\t\treturn grown || was != nil && planted.On(\"kept-too-many\") || loss.Reason.Loses() &&",
 				},
 				{
 					File: "publish/keep.go",
