@@ -59,8 +59,8 @@ func NewBudget(cfg BudgetConfig) (*Budget, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	changes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_budget_changes_total",
-		Help: "Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --change-budget.",
+		Name: "routesrv_endpoint_debounce_changes_total",
+		Help: "Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --endpoint-debounce.",
 	}, []string{"kind"})
 	b := &Budget{
 		cfg: cfg, log: cfg.Logger.With("component", "budget"), timer: time.NewTimer(cfg.Limit),
@@ -69,7 +69,7 @@ func NewBudget(cfg BudgetConfig) (*Budget, error) {
 	b.timer.Stop()
 	if cfg.Registry != nil {
 		cfg.Registry.MustRegister(changes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "routesrv_budget_waiting",
+			Name: "routesrv_endpoint_debounce_waiting",
 			Help: "1 while a table waits because it only adds endpoints, else 0.",
 		}, b.waits))
 	}

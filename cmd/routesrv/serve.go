@@ -73,7 +73,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*se
 		MaxConnections:      cfg.Listen.MaxConnections,
 		MaxStreams:          cfg.Listen.MaxStreams,
 		SharedMaxAge:        cfg.Listen.SharedMaxAge,
-		ChangeBudget:        cfg.Listen.ChangeBudget,
+		EndpointDebounce:    cfg.Listen.EndpointDebounce,
 		ProblemNamespaces:   cfg.Listen.ProblemNamespaces,
 		Selection:           server.Selection{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
 		EnableProfile:       cfg.Listen.EnableProfile,

@@ -92,7 +92,7 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 		"the support listener, the source and files. A full listener closes the connection that has been idle for longest.")
 	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "Maximum number of clients that follow "+
 		"the table on /routes/watch; one more gets 429. 0 turns streams off.")
-	g.own("change-budget", duration(&c.ChangeBudget, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
+	g.own("endpoint-debounce", duration(&c.EndpointDebounce, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
 		"which have some. It waits for similar changes, or for the next change of another kind, and is served with them: each changed table "+
 		"costs every proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at once.")
 	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "How long an HTTP cache between servers and proxies may "+

@@ -92,9 +92,9 @@ type Config struct {
 
 	// SharedMaxAge is how long HTTP caches may serve an answer without asking again: see etagcache.Config.
 	SharedMaxAge time.Duration
-	// ChangeBudget is how long changes that only add endpoints may wait: see publish.Budget. 0 publishes every change at once. A
+	// EndpointDebounce is how long changes that only add endpoints may wait: see publish.Budget. 0 publishes every change at once. A
 	// relay has no budget: it serves the tables of the server above.
-	ChangeBudget time.Duration
+	EndpointDebounce time.Duration
 
 	// Peers returns the table that another replica serves, and the objects that it keeps. The server compares its first table with it,
 	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
@@ -147,7 +147,7 @@ type Server struct {
 	tables    tables
 	publisher *publish.Publisher
 	kept      keptAnswer
-	budget    *publish.Budget    // nil without --change-budget
+	budget    *publish.Budget    // nil without --endpoint-debounce
 	compiler  *poller.Compiler   // nil in a relay
 	relay     *dataplane.Relay   // nil except in a relay
 	decisions *publish.Decisions // in memory only without a state folder
@@ -250,8 +250,8 @@ func (s *Server) newPoller() error {
 		s.compiler.CountNamespaces(s.cfg.ProblemNamespaces, s.registry)
 	}
 	sink := s.sink()
-	if s.cfg.ChangeBudget > 0 {
-		s.budget, err = publish.NewBudget(publish.BudgetConfig{Sink: sink, Limit: s.cfg.ChangeBudget, Logger: s.cfg.Logger, Registry: s.registry})
+	if s.cfg.EndpointDebounce > 0 {
+		s.budget, err = publish.NewBudget(publish.BudgetConfig{Sink: sink, Limit: s.cfg.EndpointDebounce, Logger: s.cfg.Logger, Registry: s.registry})
 		if err != nil {
 			return err
 		}

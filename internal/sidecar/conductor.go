@@ -56,7 +56,7 @@ type conductor struct {
 	log          *slog.Logger
 	cache        *etagcache.Cache
 	sink         publish.Sink    // the cache, or a stage before it
-	budget       *publish.Budget // nil without --change-budget
+	budget       *publish.Budget // nil without --endpoint-debounce
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
@@ -100,8 +100,8 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
 	c.sink = cache
 	var err error
-	if cfg.ChangeBudget > 0 {
-		if c.budget, err = publish.NewBudget(publish.BudgetConfig{Sink: cache, Limit: cfg.ChangeBudget, Logger: log, Registry: cfg.Registry}); err != nil {
+	if cfg.EndpointDebounce > 0 {
+		if c.budget, err = publish.NewBudget(publish.BudgetConfig{Sink: cache, Limit: cfg.EndpointDebounce, Logger: log, Registry: cfg.Registry}); err != nil {
 			return nil, err
 		}
 		c.sink = c.budget

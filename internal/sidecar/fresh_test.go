@@ -78,7 +78,7 @@ func TestComparisonWithAnAgedTableProvesNothing(t *testing.T) {
 		cfg := w.config("Pre")
 		cfg.Fetch.Follow = dataplane.Poll
 		cfg.FreshLimit = time.Minute
-		cfg.Gate = rollout.GateConfig{CleanFor: 30 * time.Second, MinComparisons: 5}
+		cfg.Cutover = rollout.CutoverConfig{CleanFor: 30 * time.Second, MinComparisons: 5}
 		p := w.run(cfg)
 		time.Sleep(50 * time.Second)
 		if s := p.status(); s.Cutover == nil || !s.Cutover.Ready {

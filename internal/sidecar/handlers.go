@@ -16,7 +16,7 @@ import (
 // Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
 func (s *Sidecar) Handler() http.Handler { return s.main }
 
-// SupportHandler returns the handler for operators: /live, /health, /fresh, /status, /problems, /shadow, /guard/held and /metrics.
+// SupportHandler returns the handler for operators: /livez, /readyz, /health, /fresh, /status, /problems, /shadow, /guard/held and /metrics.
 func (s *Sidecar) SupportHandler() http.Handler { return s.support }
 
 // ControlHandler returns the handler of the control socket: what operators in the pod may ask.
@@ -42,11 +42,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes, Does: "the table for proxies of one zone"},
 		health, fresh,
 	}
-	open := []httpserve.Endpoint{
-		{Path: "/live", Methods: get, Handler: http.HandlerFunc(serveLive),
-			Does: "204 as long as the process answers, with or without a table: for liveness probes"},
-		health, fresh,
-	}
+	open := append(httpserve.Probes(health.Handler), health, fresh)
 	forPrometheus := []httpserve.Endpoint{
 		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
 	}
@@ -145,9 +141,6 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// serveLive answers that the process is alive.
-func serveLive(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
 // serveHealth answers whether there is a table. Once there is, the answer stays positive.
 func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {

@@ -92,7 +92,7 @@ type Config struct {
 	// ProxyMetricsURL is the URL of the proxy's metrics. The sidecar reports a few sums of them to the route server. Empty turns
 	// this off.
 	ProxyMetricsURL string
-	Gate            rollout.GateConfig
+	Cutover         rollout.CutoverConfig
 	// Fallback says when a data plane in Exec computes a table. The sidecar sets its Pod.
 	Fallback rollout.FallbackConfig
 
@@ -123,9 +123,9 @@ type Config struct {
 	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
 	StateDir string
 
-	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
+	// EndpointDebounce is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
 	// every change at once. RoutesFile always gets every change at once.
-	ChangeBudget time.Duration
+	EndpointDebounce time.Duration
 	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
 	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
 	SupportTLS SupportTLS
@@ -209,7 +209,7 @@ func New(cfg Config) (*Sidecar, error) {
 	if s.member, err = cfg.ShareBy.Member(cfg.Node, cfg.Pod); err != nil {
 		return nil, fmt.Errorf("sidecar: share by %s: %w", cfg.ShareBy, err)
 	}
-	decider, err := rollout.NewDecider(s.member.Name, cfg.Gate, able, setting)
+	decider, err := rollout.NewDecider(s.member.Name, cfg.Cutover, able, setting)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (c *conductor) report(now time.Time) {
 	}
 	if d.Mode == rollout.Pre {
 		e := c.shadow.evidence(now, d.Mode)
-		r := c.cfg.Gate.Judge(e)
+		r := c.cfg.Cutover.Judge(e)
 		v.CutoverReady = &r.Ready
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
 	}
