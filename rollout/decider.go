@@ -33,9 +33,9 @@ type Decision struct {
 // whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the setting
 // again, so that a refused switch happens as soon as nothing speaks against it.
 type Decider struct {
-	name string // of the member
+	name  string // of the member
 	check CutoverConfig
-	able Able
+	able  Able
 
 	setting Setting
 	mode    Mode // in force

@@ -80,7 +80,7 @@ func TestGateLetsPass(t *testing.T) {
 	report, off := enforced(), enforced()
 	report.Policy, off.Policy = rollout.CutoverReport, rollout.CutoverOff
 	for name, c := range map[string]struct {
-		check     rollout.CutoverConfig
+		check    rollout.CutoverConfig
 		from, to string
 		want     rollout.Mode
 	}{

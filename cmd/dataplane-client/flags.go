@@ -177,7 +177,7 @@ func (f *flags) fetchFlags(p *config.Parser) {
 	p.Flag(groupFetch, "zone", text("ZONE", &c.Zone, ""), "Zone of the table; empty means the full table.")
 	p.Flag(groupFetch, "zone-file", text("PATH", &c.ZoneFile, ""), "File with the zone, for example from the downward API, "+
 		"instead of --zone.")
-	p.Flag(groupFetch, "update-mode", parsed("MODE", &c.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How to get new "+
+	p.Flag(groupFetch, "update-mode", parsed("MODE", &c.UpdateMode, dataplane.Auto.String(), dataplane.ParseUpdateMode), "How to get new "+
 		"tables: stream (the route server sends changes when they happen), poll (ask for them), or auto (stream, and poll "+
 		"while streams do not work; it tries a stream again after half a minute, and later up to every five minutes). Changes "+
 		"arrive as deltas either way, where the route server has them.")

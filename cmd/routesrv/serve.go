@@ -97,7 +97,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg 
 		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
 	return nil, dataplane.Config{
-		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Transport: transport,
+		URLs: u.URLs, UpdateMode: u.UpdateMode, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Transport: transport,
 	}, "", nil
 }
 

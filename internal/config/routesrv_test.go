@@ -334,7 +334,7 @@ func serveSamples() map[string]sample {
 		"application-log-json-enabled": one("true", true, func(c *config.RouteServer) any { return c.Log.JSON }),
 		"upstream": one("http://a, http://b", []string{"http://a", "http://b"},
 			func(c *config.RouteServer) any { return c.Upstream.URLs }, "-kubernetes=false"),
-		"update-mode":          one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.Follow }),
+		"update-mode":          one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.UpdateMode }),
 		"full-fetch-interval":  one("2h", 2*time.Hour, func(c *config.RouteServer) any { return c.Upstream.FullEvery }),
 		"fetch-timeout":        one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Upstream.Timeout }),
 		"peers":                one("peers:9090", []string{"http://peers:9090"}, func(c *config.RouteServer) any { return c.Peers }),

@@ -6,7 +6,7 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// metrics are the series of the conductor.
+// metrics are the series of the controller.
 type metrics struct {
 	mode      *prometheus.GaugeVec
 	origin    *prometheus.GaugeVec

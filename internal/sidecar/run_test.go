@@ -110,7 +110,7 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 		{addresses["loc"] + "/metrics", `dataplane_mode{mode="Exec"} 1`},
 		{"control://pod/shadow", "the mode is Exec"},
 	} {
-		// The proxy may be served a moment before the conductor shows the change.
+		// The proxy may be served a moment before the controller shows the change.
 		eventually(t, want.url+" with "+want.part, func() (bool, string) {
 			status, body := get(want.url)
 			return status == http.StatusOK && strings.Contains(body, want.part), fmt.Sprintf("status %d:\n%s", status, body)

@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/server"
@@ -28,6 +27,7 @@ import (
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/internal/tracing"
+	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -174,7 +174,7 @@ func serverSeries() ([]series, error) {
 // webhookSeries returns the series that only the admission webhook has.
 func webhookSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
-	admission.NewMetrics(registry)
+	webhook.NewMetrics(registry)
 	return described(registry)
 }
 
