@@ -126,7 +126,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		"--cutover-clean-for=1m", "--cutover-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-max-age=3h",
 		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--update-mode=stream", "--full-fetch-interval=2h", "--max-table-bytes=1000", "--zone=z", "--state-dir=/l",
 		"--routes-file=/r", "--pod-name=p", "--node-name=n", "--share-by=pod", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
-		"-enable-kubernetes-endpointslices", "--guard-max-loss=0.25",
+		"-enable-kubernetes-endpointslices", "--guard=max-loss=0.25",
 	}, config.Env{})
 	if err != nil {
 		t.Fatal(err)

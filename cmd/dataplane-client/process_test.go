@@ -191,7 +191,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	defer server.Close()
 	dir := t.TempDir()
 	for range 12 {
-		p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=1ms", "--guard-max-loss=1",
+		p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=1ms", "--guard=max-loss=1",
 			"--state-dir="+dir, "--routes-file="+dir+"/routes")
 		// A poll begins when the previous table is on disk, so some kills hit a write.
 		p.until("tables", func() bool { return strings.Count(p.log.String(), `msg="table applied"`) >= 5 })

@@ -37,7 +37,7 @@ func TestLossesPassTheGuardOfARelay(t *testing.T) {
 	if c, _ := relay(t, "--upstream=http://a"); c.Guard.MaxLoss != 0 {
 		t.Errorf("max loss %v, want 0, the default of a relay", c.Guard.MaxLoss)
 	}
-	if c, _ := relay(t, "--upstream=http://a", "--guard-max-loss=0.5"); c.Guard.MaxLoss != 0.5 {
+	if c, _ := relay(t, "--upstream=http://a", "--guard=max-loss=0.5"); c.Guard.MaxLoss != 0.5 {
 		t.Errorf("max loss %v, want 0.5", c.Guard.MaxLoss)
 	}
 }

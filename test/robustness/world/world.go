@@ -180,7 +180,7 @@ func (w *World) process(m history.Member) error {
 	millis := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 	p.args = []string{
 		"-application-log-json-enabled", "-source-poll-timeout=" + millis(pl.Interval), "--poll-max-backoff=1s",
-		"--guard-hold=" + pl.Hold.String(), fmt.Sprintf("--guard-max-loss=%g", pl.MaxLoss), "--guard-window=" + pl.Window.String(), "--shutdown-timeout=10s",
+		"--guard=hold=" + pl.Hold.String(), fmt.Sprintf("--guard=max-loss=%g", pl.MaxLoss), "--guard=window=" + pl.Window.String(), "--shutdown-timeout=10s",
 	}
 	if plan.ReadsAPI(m) {
 		api, err := w.API.Listen(m.Name, w.listening())
