@@ -135,7 +135,7 @@ func benchmarkDelta(b *testing.B, n int) {
 	transport.add(first)
 	transport.addDelta(first, second)
 	transport.addDelta(second, first)
-	c, err := dataplane.New(dataplane.Config{URLs: []string{"http://a"}, Transport: transport, Follow: dataplane.Poll})
+	c, err := dataplane.New(dataplane.Config{URLs: []string{"http://a"}, Transport: transport, UpdateMode: dataplane.Poll})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -249,13 +249,13 @@ func (c *Client) olderThan(s *server, seen view, next *publish.Candidate) bool {
 		return false
 	}
 	if s.older++; s.older < olderPolls {
-		c.said.say(slog.LevelWarn, LogTableOlder, s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
+		c.dedup.Log(slog.LevelWarn, LogTableOlder, s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
 			"digest", next.Table.Digest().String())
 		return true
 	}
 	s.older = 0
 	c.cfg.Metrics.older.Inc()
-	c.said.say(slog.LevelWarn, LogOlderAccepted, s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
+	c.dedup.Log(slog.LevelWarn, LogOlderAccepted, s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
 		"digest", next.Table.Digest().String())
 	return false
 }

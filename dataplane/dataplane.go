@@ -43,7 +43,7 @@
 // table, or agrees with the held one. So freshness, holds and the order of tables work the same way. Data that does not verify
 // ends the stream, and the client fetches the full table once.
 //
-// With Follow [Auto] the client polls once, and then opens a stream. If the server does not support streams, or two consecutive
+// With UpdateMode [Auto] the client polls once, and then opens a stream. If the server does not support streams, or two consecutive
 // attempts fail, the client polls for 15 to 30 seconds, and later for up to five minutes, before the next attempt. It closes a
 // stream that is silent for 45 seconds. Actions that many clients would take at the same moment are spread over time:
 // reconnecting after a lost connection, and fetching a table that a stream announces.
@@ -126,9 +126,9 @@ type Config struct {
 	// Set at most one of the two.
 	Zone, ZoneFile string
 
-	// Follow says how to get new tables: over a stream, by polling, or whichever works. The zero value is Auto.
-	Follow Follow
-	// NoDeltas requests full tables only. It requires Follow Poll, because streams consist of deltas.
+	// UpdateMode says how to get new tables: over a stream, by polling, or whichever works. The zero value is Auto.
+	UpdateMode UpdateMode
+	// NoDeltas requests full tables only. It requires UpdateMode Poll, because streams consist of deltas.
 	NoDeltas bool
 	// FullEvery is how often to fetch a full table even without a failure; jitter shortens it by up to half. Default
 	// DefaultFullEvery.
@@ -187,7 +187,7 @@ type Client struct {
 	// set by New, read only
 	cfg       Config
 	log       *slog.Logger
-	said      *said
+	dedup     *dedupLogger
 	publisher *publish.Publisher
 	http      *http.Client
 	recheck   chan struct{}
@@ -234,7 +234,7 @@ func New(cfg Config) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	c.said = newSaid(c.log)
+	c.dedup = newDedupLogger(c.log)
 	c.transport.pollFirst = true
 	c.zoneSource = zoneSource{zone: Zone{cfg.Zone, cfg.ZoneFile}, log: c.log} // already checked
 	return c, nil
@@ -252,10 +252,10 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("interval %v: want at least 1ms", cfg.Interval)
 	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.ReturnAfter < 0 || cfg.FullEvery < 0:
 		return errors.New("timeout, max backoff, return after and full every: want no negative time")
-	case cfg.Follow > Poll:
-		return fmt.Errorf("follow %v: want auto, stream or poll", cfg.Follow)
-	case cfg.NoDeltas && cfg.Follow != Poll:
-		return fmt.Errorf("no deltas with follow %v: a stream is made of them, want poll", cfg.Follow)
+	case cfg.UpdateMode > Poll:
+		return fmt.Errorf("update mode %v: want auto, stream or poll", cfg.UpdateMode)
+	case cfg.NoDeltas && cfg.UpdateMode != Poll:
+		return fmt.Errorf("no deltas with update mode %v: a stream is made of them, want poll", cfg.UpdateMode)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
 		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
 	case cfg.RoutesFile != "" && filepath.Clean(cfg.RoutesFile) == publish.LastKnownGood(cfg.StateDir).Path:

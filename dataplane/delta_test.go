@@ -17,7 +17,7 @@ import (
 
 func TestPollsAreAnsweredWithDeltas(t *testing.T) {
 	s := newStage(t, 1)
-	s.cfg.Follow = dataplane.Poll
+	s.cfg.UpdateMode = dataplane.Poll
 	c, o := s.client(), s.origins[0]
 	first, second := newTable(t, 1, "a", "b"), newTable(t, 2, "b", "c")
 	o.set(first)
@@ -62,7 +62,7 @@ func TestPollsAreAnsweredWithDeltas(t *testing.T) {
 // TestDeltaSharesMemory: a change of one route does not create a second table.
 func TestDeltaSharesMemory(t *testing.T) {
 	s := newStage(t, 1)
-	s.cfg.Follow = dataplane.Poll
+	s.cfg.UpdateMode = dataplane.Poll
 	c, o := s.client(), s.origins[0]
 	var doc strings.Builder
 	for i := range 5000 {
@@ -87,7 +87,7 @@ func TestDeltaSharesMemory(t *testing.T) {
 // TestDeltaForTheHeldTable: a request names both tables, and a delta may be based on either.
 func TestDeltaForTheHeldTable(t *testing.T) {
 	s := newStage(t, 1)
-	s.cfg.Follow = dataplane.Poll
+	s.cfg.UpdateMode = dataplane.Poll
 	c, o := s.client(), s.origins[0]
 	full, lost, less := newTable(t, 1, "a", "b", "c", "d"), newTable(t, 2, "a"), newTable(t, 3, "a", "e")
 	o.set(full)
@@ -161,7 +161,7 @@ func TestDeltaThatDoesNotVerify(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t, 1)
-			s.cfg.Follow, s.cfg.MaxBytes = dataplane.Poll, 4000
+			s.cfg.UpdateMode, s.cfg.MaxBytes = dataplane.Poll, 4000
 			client, o := s.client(), s.origins[0]
 			o.set(first)
 			mustPoll(t, client)
@@ -211,7 +211,7 @@ func (b *before) WriteHeader(status int) {
 // TestDeltaAndFullTableThatDoNotVerify: the applied table stays.
 func TestDeltaAndFullTableThatDoNotVerify(t *testing.T) {
 	s := newStage(t, 1)
-	s.cfg.Follow = dataplane.Poll
+	s.cfg.UpdateMode = dataplane.Poll
 	c, o := s.client(), s.origins[0]
 	first, second := newTable(t, 1, "a", "b"), newTable(t, 2, "b", "c")
 	o.set(first)
@@ -241,7 +241,7 @@ func TestDeltaAndFullTableThatDoNotVerify(t *testing.T) {
 func TestServerWithABadDeltaHasARest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
-		s.cfg.Follow = dataplane.Poll
+		s.cfg.UpdateMode = dataplane.Poll
 		c, o := s.client(), s.origins[0]
 		o.set(newTable(t, 1, "a"))
 		mustPoll(t, c)
@@ -310,7 +310,7 @@ func TestDeltasAreNotAskedOfStrangers(t *testing.T) {
 
 func TestDeltasCanBeSwitchedOff(t *testing.T) {
 	s := newStage(t, 1)
-	s.cfg.Follow, s.cfg.NoDeltas = dataplane.Poll, true
+	s.cfg.UpdateMode, s.cfg.NoDeltas = dataplane.Poll, true
 	c, o := s.client(), s.origins[0]
 	for i := range uint64(3) {
 		o.set(newTable(t, i+1, "a"))
@@ -328,7 +328,7 @@ func TestDeltasCanBeSwitchedOff(t *testing.T) {
 func TestFullTableNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
-		s.cfg.Follow, s.cfg.FullEvery = dataplane.Poll, time.Hour
+		s.cfg.UpdateMode, s.cfg.FullEvery = dataplane.Poll, time.Hour
 		c, o := s.client(), s.origins[0]
 		tab := newTable(t, 1, "a", "b")
 		o.set(tab)
@@ -368,7 +368,7 @@ func TestFullTableNowAndThen(t *testing.T) {
 func TestFullTableIsDueAfterABoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, 1)
-		s.cfg.Follow = dataplane.Poll
+		s.cfg.UpdateMode = dataplane.Poll
 		s.origins[0].set(newTable(t, 1, "a"))
 		mustPoll(t, s.client())
 		c := s.client()

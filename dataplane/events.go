@@ -220,7 +220,7 @@ func (c *Client) rejected(st *subscription, f *Error) *ending {
 	if f.stack != nil {
 		attrs = append(attrs, "stack", string(f.stack))
 	}
-	c.said.say(slog.LevelWarn, LogStreamRejected, string(f.Reason)+" "+st.server.name, attrs...)
+	c.dedup.Log(slog.LevelWarn, LogStreamRejected, string(f.Reason)+" "+st.server.name, attrs...)
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
 }
 

@@ -125,7 +125,7 @@ func TestStreamThatTellsNoTimeAges(t *testing.T) {
 				mux.HandleFunc("/routes", serveNamed(tab, sourceRead(begun)))
 				mux.HandleFunc("/routes/watch", stream)
 				net.Set("a", mux)
-				w.cfg.URLs, w.cfg.Transport, w.cfg.Follow = []string{"http://a"}, net, dataplane.Auto
+				w.cfg.URLs, w.cfg.Transport, w.cfg.UpdateMode = []string{"http://a"}, net, dataplane.Auto
 				c := w.client()
 				stop := w.run(c)
 				time.Sleep(10 * time.Minute)

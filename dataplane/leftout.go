@@ -32,11 +32,11 @@ func (c *Client) noteLeftOut(a *answer, t *table.Table, killers []catalogue.Kill
 		left.of = t.Digest()
 	}
 	if parts > 0 {
-		c.said.say(slog.LevelError, LogPartsLeftOut, a.origin+" "+first[0].ID, "url", a.origin, "count", parts,
+		c.dedup.Log(slog.LevelError, LogPartsLeftOut, a.origin+" "+first[0].ID, "url", a.origin, "count", parts,
 			"first", first[0].ID, "error", first[0].Err)
 	}
 	if len(killers) > 0 {
-		c.said.say(slog.LevelError, LogKillersLeftOut, a.origin, "url", a.origin, "count", len(killers), "first", killers[0].ID, "error", killers[0].Err)
+		c.dedup.Log(slog.LevelError, LogKillersLeftOut, a.origin, "url", a.origin, "count", len(killers), "first", killers[0].ID, "error", killers[0].Err)
 	}
 	c.cfg.Metrics.leftOut.Set(float64(left.count))
 	c.update(func(l *loopState) { l.leftOut = left })

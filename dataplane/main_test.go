@@ -223,7 +223,7 @@ func newWorld(t testing.TB, n int) *world {
 		w.cfg.URLs = append(w.cfg.URLs, "http://"+host)
 	}
 	w.cfg.Transport = net
-	w.cfg.Follow = dataplane.Poll
+	w.cfg.UpdateMode = dataplane.Poll
 	w.cfg.Random = func() float64 { return 0.5 }
 	w.cfg.Logger = slog.New(w.log)
 	w.cfg.StateDir = t.TempDir()

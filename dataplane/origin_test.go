@@ -356,7 +356,7 @@ func newStage(t testing.TB, n int) *stage {
 		s.network.Set(string(rune('a'+i)), o)
 	}
 	s.cfg.Transport = s.network
-	s.cfg.Follow = dataplane.Auto
+	s.cfg.UpdateMode = dataplane.Auto
 	return s
 }
 

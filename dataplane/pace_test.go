@@ -90,14 +90,14 @@ func TestServersDoNotSetThePace(t *testing.T) {
 		"fails, for ever":           refused(http.StatusServiceUnavailable, "99999999999999999999"),
 		"no table, for ever":        refused(http.StatusNotFound, "65535"),
 	} {
-		for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Stream} {
+		for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Stream} {
 			t.Run(name+"/"+follow.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &pace{tab: newTable(t, 10, "a"), watch: watch}
 					net := &loopback.Network{}
 					net.Set("a", s)
 					w := newWorld(t, 0)
-					w.cfg.URLs, w.cfg.Transport, w.cfg.Follow = []string{"http://a"}, net, follow
+					w.cfg.URLs, w.cfg.Transport, w.cfg.UpdateMode = []string{"http://a"}, net, follow
 					w.cfg.Random = func() float64 { return 0 } // the shortest possible times
 					stop := w.run(w.client())
 					time.Sleep(during)
@@ -135,7 +135,7 @@ func TestClientsSpreadWhatTheyAreToldAtOnce(t *testing.T) {
 			net := &loopback.Network{}
 			net.Set("a", s)
 			w := newWorld(t, 0)
-			w.cfg.URLs, w.cfg.Transport, w.cfg.Follow = []string{"http://a"}, net, dataplane.Stream
+			w.cfg.URLs, w.cfg.Transport, w.cfg.UpdateMode = []string{"http://a"}, net, dataplane.Stream
 			w.cfg.Random = func() float64 { return random }
 			stop := w.run(w.client())
 			time.Sleep(5 * time.Minute)

@@ -20,10 +20,10 @@ type replica struct {
 }
 
 // realStage makes a stage whose servers are real.
-func realStage(t *testing.T, n int, follow dataplane.Follow) (*stage, []*replica) {
+func realStage(t *testing.T, n int, follow dataplane.UpdateMode) (*stage, []*replica) {
 	t.Helper()
 	s := newStage(t, n)
-	s.cfg.Follow = follow
+	s.cfg.UpdateMode = follow
 	replicas := make([]*replica, n)
 	for i := range replicas {
 		replicas[i] = newReplica(t)
@@ -185,7 +185,7 @@ type realFleet struct {
 	bad  string
 }
 
-func newFleet(t *testing.T, follow dataplane.Follow) *realFleet {
+func newFleet(t *testing.T, follow dataplane.UpdateMode) *realFleet {
 	f := &realFleet{t: t}
 	f.s, f.replicas = realStage(t, 2, follow)
 	f.s.cfg.Guard.MaxLoss = 1 // this test is about order only
@@ -309,7 +309,7 @@ func runFleet(t *testing.T, script []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		follow := dataplane.Auto
 		if len(script) > 0 {
-			follow = []dataplane.Follow{dataplane.Auto, dataplane.Stream, dataplane.Poll}[script[0]%3]
+			follow = []dataplane.UpdateMode{dataplane.Auto, dataplane.Stream, dataplane.Poll}[script[0]%3]
 		}
 		f := newFleet(t, follow)
 		defer func() { f.stop() }()

@@ -36,7 +36,7 @@ func TestARelayEndsAfterItsQuestions(t *testing.T) {
 		a.root = a.tree.root("root")
 		a.root.reads(relayTable(t, 10, 30), true)
 		cfg := a.fetch("", "root")
-		cfg.Follow = dataplane.Poll
+		cfg.UpdateMode = dataplane.Poll
 		log := slowLog{slog.DiscardHandler, make(chan struct{}), make(chan struct{})}
 		a.relay = a.relayWith("relay", dataplane.RelayConfig{Fetch: cfg, Logger: slog.New(log)})
 		relayAfter(time.Second)

@@ -28,7 +28,7 @@ func askingOf(t *testing.T, interval time.Duration, f func(t *testing.T, a *aski
 		a.root = a.tree.root("root")
 		a.root.reads(relayTable(t, 10, 30), true)
 		cfg := a.fetch("", "root")
-		cfg.Follow, cfg.Interval = dataplane.Poll, interval
+		cfg.UpdateMode, cfg.Interval = dataplane.Poll, interval
 		a.relay = a.relayWith("relay", dataplane.RelayConfig{Fetch: cfg, Registerer: a.registry})
 		defer a.end()
 		relayAfter(time.Second)

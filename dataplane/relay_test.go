@@ -169,7 +169,7 @@ func (n *node) head(path string, header ...string) http.Header {
 }
 
 // play runs a test with a root, two relays of it, and a relay of these.
-func playTree(t *testing.T, follow dataplane.Follow, f func(t *testing.T, tr *tree, root *node)) {
+func playTree(t *testing.T, follow dataplane.UpdateMode, f func(t *testing.T, tr *tree, root *node)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTree(t)
@@ -177,12 +177,12 @@ func playTree(t *testing.T, follow dataplane.Follow, f func(t *testing.T, tr *tr
 		root.reads(relayTable(t, 10, 300), true)
 		for _, name := range []string{"left", "right"} {
 			cfg := tr.fetch("", "root")
-			cfg.Follow = follow
+			cfg.UpdateMode = follow
 			tr.relayWith(name, dataplane.RelayConfig{Fetch: cfg})
 		}
 		relayAfter(time.Second)
 		cfg := tr.fetch(t.TempDir(), "left", "right")
-		cfg.Follow = follow
+		cfg.UpdateMode = follow
 		tr.relayWith("leaf", dataplane.RelayConfig{Fetch: cfg})
 		defer tr.end()
 		relayAfter(time.Second)
@@ -193,7 +193,7 @@ func playTree(t *testing.T, follow dataplane.Follow, f func(t *testing.T, tr *tr
 // TestEveryLevelHasTheSameNames: digest, revision, ETag and count, of the full table and of zones, in all encodings, and the time
 // of the read.
 func TestEveryLevelHasTheSameNames(t *testing.T) {
-	for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Poll} {
+	for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Poll} {
 		t.Run(follow.String(), func(t *testing.T) {
 			playTree(t, follow, func(t *testing.T, tr *tree, root *node) {
 				for i := range uint64(3) {
@@ -336,7 +336,7 @@ func TestRestartServesTheFile(t *testing.T) {
 // TestUnknownTableIsAskedAbout: a client with a table that the relay has never had keeps it until the root has decided, and no
 // longer.
 func TestUnknownTableIsAskedAbout(t *testing.T) {
-	for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Poll} {
+	for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Poll} {
 		t.Run(follow.String(), func(t *testing.T) {
 			playTree(t, follow, func(t *testing.T, tr *tree, root *node) {
 				leaf := tr.nodes["leaf"]
@@ -502,7 +502,7 @@ func TestRelayTellsOfNoReadThatNothingProves(t *testing.T) {
 		read := time.Now()
 		root.Begin()(tab, table.Read{Oldest: 10, Newest: 10, At: read})
 		cfg := tr.fetch("", "root")
-		cfg.Follow = dataplane.Poll
+		cfg.UpdateMode = dataplane.Poll
 		n := tr.relayWith("relay", dataplane.RelayConfig{Fetch: cfg})
 		time.Sleep(10 * time.Second)
 		tr.network.Set("root", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -112,9 +112,9 @@ func (c *Client) ended(err error) {
 	})
 	switch {
 	case err != nil && !c.failing:
-		c.said.say(slog.LevelError, LogUnreachable, "", "error", err)
+		c.dedup.Log(slog.LevelError, LogUnreachable, "", "error", err)
 	case err == nil && c.failing:
-		c.said.say(slog.LevelInfo, LogReachable, "")
+		c.dedup.Log(slog.LevelInfo, LogReachable, "")
 	}
 	c.failing = err != nil
 	c.publisher.Tend()

@@ -134,7 +134,7 @@ func (c *Client) succeeded(s *server, now time.Time) {
 	s.status.LastError, s.status.RetryAt = "", time.Time{}
 	c.mu.Unlock()
 	if was.Failures > 0 {
-		c.said.say(slog.LevelInfo, LogServerRecovered, s.name, "url", s.name, "failures", was.Failures, "reason", string(was.Reason))
+		c.dedup.Log(slog.LevelInfo, LogServerRecovered, s.name, "url", s.name, "failures", was.Failures, "reason", string(was.Reason))
 	}
 }
 
@@ -158,7 +158,7 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 		c.log.Debug(LogServerFailed, attrs...) // logged once per change
 		return
 	}
-	c.said.say(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
+	c.dedup.Log(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
 }
 
 // use sets the server in use.

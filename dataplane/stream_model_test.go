@@ -35,9 +35,9 @@ type streamModel struct {
 	bad      string // what a callback has found
 }
 
-func newStreamModel(t *testing.T, follow dataplane.Follow) *streamModel {
+func newStreamModel(t *testing.T, follow dataplane.UpdateMode) *streamModel {
 	m := &streamModel{t: t, s: newStage(t, 2), ever: make(map[table.Digest]*table.Table), revision: 100}
-	m.s.cfg.Follow = follow
+	m.s.cfg.UpdateMode = follow
 	m.s.cfg.MaxBytes = 20_000
 	m.s.cfg.Guard.Hold = modelHold
 	m.s.publish = func(tab *table.Table, _ dataplane.Applied) { m.published(tab) }
@@ -277,7 +277,7 @@ func (m *streamModel) heal() {
 	holds(m.t, m.c, m.s.origins[0].currentLocked())
 	m.publish(0, 0x3f)
 	m.s.origins[1].set(m.s.origins[0].currentLocked())
-	if m.s.cfg.Follow == dataplane.Poll {
+	if m.s.cfg.UpdateMode == dataplane.Poll {
 		time.Sleep(5 * time.Second)
 	} else if m.s.origins[0].connected() != 1 || m.s.origins[1].connected() != 0 {
 		m.failf("%d and %d streams; %+v", m.s.origins[0].connected(), m.s.origins[1].connected(), m.c.Status())
@@ -290,7 +290,7 @@ func runStreamModel(t *testing.T, script []byte) {
 	synctest.Test(t, func(t *testing.T) {
 		follow := dataplane.Auto
 		if len(script) > 0 {
-			follow = []dataplane.Follow{dataplane.Auto, dataplane.Stream, dataplane.Poll}[script[0]%3]
+			follow = []dataplane.UpdateMode{dataplane.Auto, dataplane.Stream, dataplane.Poll}[script[0]%3]
 		}
 		m := newStreamModel(t, follow)
 		defer func() { m.stop() }()

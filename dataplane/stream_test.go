@@ -97,7 +97,7 @@ func TestStreamBringsChangesAtOnce(t *testing.T) {
 func TestStreamAloneBringsTheFirstTable(t *testing.T) {
 	prepare := func(s *stage) {
 		tablesAt1(t)(s)
-		s.cfg.Follow = dataplane.Stream
+		s.cfg.UpdateMode = dataplane.Stream
 	}
 	play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
 		holds(t, c, newTable(t, 1, "a", "b"))

@@ -50,7 +50,7 @@ type transport struct {
 // Run follows the route servers until ctx ends, then returns nil. It asks at once. At the end it updates the last-known-good
 // file if its table was confirmed later. Call it once.
 func (c *Client) Run(ctx context.Context) error {
-	c.log.Info(LogStarted, "urls", len(c.servers), "transport", c.cfg.Follow.String(), "interval", c.cfg.Interval,
+	c.log.Info(LogStarted, "urls", len(c.servers), "transport", c.cfg.UpdateMode.String(), "interval", c.cfg.Interval,
 		"timeout", c.cfg.Timeout)
 	defer c.log.Info(LogStopped)
 	defer c.publisher.Flush()
@@ -86,14 +86,14 @@ func (c *Client) Run(ctx context.Context) error {
 func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) {
 	k := &c.transport
 	now := time.Now()
-	if c.cfg.Follow == Poll || c.cfg.Follow == Auto && (k.pollFirst || k.resting && now.Before(k.streamAt)) {
+	if c.cfg.UpdateMode == Poll || c.cfg.UpdateMode == Auto && (k.pollFirst || k.resting && now.Before(k.streamAt)) {
 		k.pollFirst = false
 		c.using(transportPoll)
 		if err := c.Poll(ctx); err != nil {
 			return now, c.retryAt(), true
 		}
 		k.polled = true
-		if due = now.Add(c.interval()); c.cfg.Follow == Auto && (!k.resting || k.streamAt.Before(due)) {
+		if due = now.Add(c.interval()); c.cfg.UpdateMode == Auto && (!k.resting || k.streamAt.Before(due)) {
 			due = k.streamAt
 		}
 		return now, due, false
@@ -121,7 +121,7 @@ func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed 
 		return k.streamAt, false
 	}
 	k.failures++
-	if c.cfg.Follow == Stream {
+	if c.cfg.UpdateMode == Stream {
 		if retry := c.retryAt(); retry.After(k.streamAt) {
 			k.streamAt = retry
 		}
@@ -136,7 +136,7 @@ func (c *Client) afterStream(now time.Time, end *ending) (due time.Time, failed 
 		rest := min(leastRest<<min(k.rests, 8), mostRest)
 		k.rests++
 		k.streamAt = now.Add(rest/2 + c.chance(rest/2))
-		c.said.say(slog.LevelInfo, LogPollingBegins, string(end.reason), "reason", string(end.reason), "until", k.streamAt)
+		c.dedup.Log(slog.LevelInfo, LogPollingBegins, string(end.reason), "reason", string(end.reason), "until", k.streamAt)
 	}
 	k.polled = false
 	switch {
@@ -183,7 +183,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 	c.update(func(l *loopState) {
 		l.stream = StreamStatus{Connected: st.connected, URL: st.server.name}
 	})
-	c.said.say(slog.LevelInfo, LogStreamOpen, st.server.name, "url", st.server.name, "zone", st.zone)
+	c.dedup.Log(slog.LevelInfo, LogStreamOpen, st.server.name, "url", st.server.name, "zone", st.zone)
 
 	end = c.listen(ctx, st)
 	st.close()
@@ -192,7 +192,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 	if ctx.Err() != nil {
 		return end
 	}
-	c.said.say(slog.LevelInfo, LogStreamEnded, string(end.reason)+" "+st.server.name, "url", st.server.name,
+	c.dedup.Log(slog.LevelInfo, LogStreamEnded, string(end.reason)+" "+st.server.name, "url", st.server.name,
 		"reason", string(end.reason), "wait", end.wait)
 	if end.refetch && pause(ctx, c.chance(fetchSpread)) {
 		c.polling.Lock()
@@ -238,7 +238,7 @@ func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 			c.cfg.Metrics.fetchErrors.WithLabelValues(string(f.Reason)).Inc()
 		}
 		end.reason = f.Reason
-		if c.cfg.Follow == Auto && f.Reason != ReasonConnect {
+		if c.cfg.UpdateMode == Auto && f.Reason != ReasonConnect {
 			c.log.Debug(LogNoStream, "url", s.name, "reason", string(f.Reason), "error", f.Err)
 			end.wait = max(f.retryAfter, defaultRetry)
 			return nil, end
@@ -328,7 +328,7 @@ func (c *Client) broke(st *subscription) *ending {
 	switch {
 	case slices.Contains(verifyReasons, f.Reason):
 		return c.rejected(st, f)
-	case silent && st.current || end.failed && c.cfg.Follow == Stream:
+	case silent && st.current || end.failed && c.cfg.UpdateMode == Stream:
 		c.failed(st.server, f, time.Now()) // otherwise polling decides about it
 	}
 	if silent {

@@ -230,11 +230,11 @@ func TestStreamsThatFailTwiceArePolledAround(t *testing.T) {
 // TestAdviceToWaitWithAStreamIsTaken: both when there is no table yet, and when there is no room.
 func TestAdviceToWaitWithAStreamIsTaken(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusNotFound} {
-		for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Stream} {
+		for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Stream} {
 			t.Run(http.StatusText(status)+" "+follow.String(), func(t *testing.T) {
 				prepare := func(s *stage) {
 					tablesAt1(t)(s)
-					s.cfg.Follow = follow
+					s.cfg.UpdateMode = follow
 					s.origins[0].watch = answer(status, "Retry-After: 20")
 				}
 				play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
@@ -293,11 +293,11 @@ func TestStreamFailsOver(t *testing.T) {
 
 // TestUnreachableServersAreLeftAlone: streams do not increase the load on them.
 func TestUnreachableServersAreLeftAlone(t *testing.T) {
-	for _, follow := range []dataplane.Follow{dataplane.Auto, dataplane.Stream} {
+	for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Stream} {
 		t.Run(follow.String(), func(t *testing.T) {
 			prepare := func(s *stage) {
 				tablesAt1(t)(s)
-				s.cfg.Follow = follow
+				s.cfg.UpdateMode = follow
 			}
 			play(t, 1, prepare, func(t *testing.T, s *stage, c *dataplane.Client) {
 				o := s.origins[0]
@@ -509,16 +509,16 @@ func TestEndOfTheLoopEndsTheStream(t *testing.T) {
 }
 
 func TestFollowHasOneTextForm(t *testing.T) {
-	for f, text := range map[dataplane.Follow]string{dataplane.Auto: "auto", dataplane.Stream: "stream", dataplane.Poll: "poll"} {
-		if got, err := dataplane.ParseFollow(text); err != nil || got != f || f.String() != text {
+	for f, text := range map[dataplane.UpdateMode]string{dataplane.Auto: "auto", dataplane.Stream: "stream", dataplane.Poll: "poll"} {
+		if got, err := dataplane.ParseUpdateMode(text); err != nil || got != f || f.String() != text {
 			t.Errorf("%q is %v (%v), and %v is %q", text, got, err, f, f)
 		}
 	}
-	if _, err := dataplane.ParseFollow("push"); err == nil {
+	if _, err := dataplane.ParseUpdateMode("push"); err == nil {
 		t.Error("push is taken")
 	}
 	for _, cfg := range []dataplane.Config{
-		{URLs: []string{"http://a"}, NoDeltas: true}, {URLs: []string{"http://a"}, Follow: 7}, {URLs: []string{"http://a"}, FullEvery: -1},
+		{URLs: []string{"http://a"}, NoDeltas: true}, {URLs: []string{"http://a"}, UpdateMode: 7}, {URLs: []string{"http://a"}, FullEvery: -1},
 	} {
 		if _, err := dataplane.New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)

@@ -146,7 +146,7 @@ func TestMonitorsFindPortsThatHaveMetrics(t *testing.T) {
 		t.Errorf("the sidecar has no port %q", endpoint.port)
 	}
 	s = prepare(t, render, d, c, nil).reading(t, api).serve(t)
-	if status, body := s.get(t, supportListener, endpoint.path); status != http.StatusOK || !strings.Contains(body, "\nsidecar_mode{") {
+	if status, body := s.get(t, supportListener, endpoint.path); status != http.StatusOK || !strings.Contains(body, "\ndataplane_mode{") {
 		t.Errorf("%s of the sidecar: %d", endpoint.path, status)
 	}
 }

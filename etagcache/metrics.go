@@ -97,7 +97,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Complete: gauge("routesrv_table_complete_revision", "Lowest revision of these lists: the table is complete up to "+
 			"it."),
 		LastRead: gauge("routesrv_source_last_read_timestamp_seconds", "Time of the last successful read of the source."),
-		Claims: counter("routesrv_newer_table_claims_total", "Tables named by clients that may be newer than this "+
+		Claims: counter("routesrv_unknown_etags_total", "Tables named by clients that may be newer than this "+
 			"replica's; each got 304 and caused a read."),
 		OlderTables: counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, "+
 			"because the source went back."),

@@ -37,14 +37,14 @@ type Budget struct {
 // NewBudget returns a Budget before a sink. A lazy change waits for up to the limit. reg may be nil.
 func NewBudget(sink Sink, limit time.Duration, reg prometheus.Registerer) *Budget {
 	b := &Budget{sink: sink, limit: limit, changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_budget_changes_total",
-		Help: "Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --change-budget.",
+		Name: "routesrv_endpoint_debounce_changes_total",
+		Help: "Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --endpoint-debounce.",
 	}, []string{"kind"})}
 	b.changes.WithLabelValues("urgent")
 	b.changes.WithLabelValues("lazy")
 	if reg != nil {
 		reg.MustRegister(b.changes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "routesrv_budget_waiting",
+			Name: "routesrv_endpoint_debounce_waiting",
 			Help: "1 while a table waits because it only adds endpoints, else 0.",
 		}, b.waits))
 	}

@@ -266,13 +266,13 @@ func TestSeriesOfABudget(t *testing.T) {
 		b.Begin()(routes(t, lines), table.Read{})
 	}
 	const want = `
-# HELP routesrv_budget_changes_total Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --change-budget.
-# TYPE routesrv_budget_changes_total counter
-routesrv_budget_changes_total{kind="lazy"} 2
-routesrv_budget_changes_total{kind="urgent"} 1
-# HELP routesrv_budget_waiting 1 while a table waits because it only adds endpoints, else 0.
-# TYPE routesrv_budget_waiting gauge
-routesrv_budget_waiting 0
+# HELP routesrv_endpoint_debounce_changes_total Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --endpoint-debounce.
+# TYPE routesrv_endpoint_debounce_changes_total counter
+routesrv_endpoint_debounce_changes_total{kind="lazy"} 2
+routesrv_endpoint_debounce_changes_total{kind="urgent"} 1
+# HELP routesrv_endpoint_debounce_waiting 1 while a table waits because it only adds endpoints, else 0.
+# TYPE routesrv_endpoint_debounce_waiting gauge
+routesrv_endpoint_debounce_waiting 0
 `
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
 		t.Error(err)

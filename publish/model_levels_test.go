@@ -200,7 +200,7 @@ func (m *model) fetch(l *level, from string, sink publish.Sink) dataplane.Config
 		Random: half,
 	}
 	if m.polling {
-		cfg.Follow = dataplane.Poll
+		cfg.UpdateMode = dataplane.Poll
 	}
 	if l.name == levelNames[plane] {
 		cfg.Transport = roundTripper(m.names)

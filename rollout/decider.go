@@ -14,7 +14,7 @@ func (a Able) Missing(m Mode) string {
 	case m != Exec && !a.Compute:
 		return fmt.Sprintf("mode %s needs objects to compute a table of: set -kubernetes or --manifests", m)
 	case m != False && !a.Fetch:
-		return fmt.Sprintf("mode %s needs a route server: set --routesrv-url", m)
+		return fmt.Sprintf("mode %s needs a route server: set --upstream", m)
 	}
 	return ""
 }
@@ -33,9 +33,9 @@ type Decision struct {
 // whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the setting
 // again, so that a refused switch happens as soon as nothing speaks against it.
 type Decider struct {
-	name string // of the member
-	gate GateConfig
-	able Able
+	name  string // of the member
+	check CutoverConfig
+	able  Able
 
 	setting Setting
 	mode    Mode // in force
@@ -43,8 +43,8 @@ type Decider struct {
 
 // NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error says which
 // configuration the mode lacks.
-func NewDecider(name string, gate GateConfig, able Able, start Setting) (*Decider, error) {
-	d := &Decider{name: name, gate: gate, able: able, setting: start, mode: start.For(name)}
+func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*Decider, error) {
+	d := &Decider{name: name, check: check, able: able, setting: start, mode: start.For(name)}
 	if missing := able.Missing(d.mode); missing != "" {
 		return nil, fmt.Errorf("--mode %s: %s", start, missing)
 	}
@@ -75,10 +75,10 @@ func (d *Decider) refuse(asked Mode, e Evidence) string {
 	if missing := d.able.Missing(asked); missing != "" {
 		return missing
 	}
-	if asked != Exec || d.gate.Policy != GateEnforce || d.setting.Override {
+	if asked != Exec || d.check.Policy != CutoverEnforce || d.setting.Override {
 		return ""
 	}
-	r := d.gate.Judge(e)
+	r := d.check.Judge(e)
 	if r.Ready {
 		return ""
 	}

@@ -13,8 +13,8 @@ var (
 	clean = rollout.Evidence{Comparisons: 100, CleanFor: 15 * time.Minute}
 )
 
-func enforced() rollout.GateConfig {
-	return rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: rollout.DefaultCleanFor, MinComparisons: rollout.DefaultMinComparisons}
+func enforced() rollout.CutoverConfig {
+	return rollout.CutoverConfig{Policy: rollout.CutoverEnforce, CleanFor: rollout.DefaultCleanFor, MinComparisons: rollout.DefaultMinComparisons}
 }
 
 func setting(t *testing.T, s string) rollout.Setting {
@@ -26,9 +26,9 @@ func setting(t *testing.T, s string) rollout.Setting {
 	return set
 }
 
-func decider(t *testing.T, gate rollout.GateConfig, able rollout.Able, start string) *rollout.Decider {
+func decider(t *testing.T, check rollout.CutoverConfig, able rollout.Able, start string) *rollout.Decider {
 	t.Helper()
-	d, err := rollout.NewDecider("pod", gate, able, setting(t, start))
+	d, err := rollout.NewDecider("pod", check, able, setting(t, start))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +78,9 @@ func TestSwitchToExecIsRefusedUntilTheGateIsReady(t *testing.T) {
 
 func TestGateLetsPass(t *testing.T) {
 	report, off := enforced(), enforced()
-	report.Policy, off.Policy = rollout.GateReport, rollout.GateOff
+	report.Policy, off.Policy = rollout.CutoverReport, rollout.CutoverOff
 	for name, c := range map[string]struct {
-		gate     rollout.GateConfig
+		check    rollout.CutoverConfig
 		from, to string
 		want     rollout.Mode
 	}{
@@ -96,7 +96,7 @@ func TestGateLetsPass(t *testing.T) {
 		"past Pre":              {enforced(), "False", "Exec", rollout.False},
 		"a larger share":        {enforced(), "Exec:0%", "Exec:100%", rollout.Pre},
 	} {
-		d := decider(t, c.gate, both, c.from)
+		d := decider(t, c.check, both, c.from)
 		d.Set(setting(t, c.to))
 		got := d.Decide(rollout.Evidence{})
 		if got.Mode != c.want || (got.Refused != "") != (got.Mode != got.Asked) {
@@ -119,15 +119,15 @@ func TestModeThatIsNotConfiguredIsRefused(t *testing.T) {
 	}
 	d = decider(t, enforced(), compute, "False")
 	d.Set(setting(t, "Exec!"))
-	if got := d.Decide(clean); got.Mode != rollout.False || !strings.Contains(got.Refused, "--routesrv-url") {
-		t.Errorf("Exec without a route server: got %+v, want a refusal with --routesrv-url", got)
+	if got := d.Decide(clean); got.Mode != rollout.False || !strings.Contains(got.Refused, "--upstream") {
+		t.Errorf("Exec without a route server: got %+v, want a refusal with --upstream", got)
 	}
 }
 
 func TestPoliciesAreReadAsTheyArePrinted(t *testing.T) {
-	for _, p := range []rollout.GatePolicy{rollout.GateReport, rollout.GateEnforce, rollout.GateOff} {
-		if got, err := rollout.ParseGatePolicy(strings.ToUpper(p.String())); err != nil || got != p {
-			t.Errorf("gate %v: got %v, %v", p, got, err)
+	for _, p := range []rollout.CutoverPolicy{rollout.CutoverReport, rollout.CutoverEnforce, rollout.CutoverOff} {
+		if got, err := rollout.ParseCutoverPolicy(strings.ToUpper(p.String())); err != nil || got != p {
+			t.Errorf("check %v: got %v, %v", p, got, err)
 		}
 	}
 	for _, p := range []rollout.FallbackPolicy{rollout.FallbackBoot, rollout.FallbackNever, rollout.FallbackAlways} {
@@ -135,8 +135,8 @@ func TestPoliciesAreReadAsTheyArePrinted(t *testing.T) {
 			t.Errorf("fallback %v: got %v, %v", p, got, err)
 		}
 	}
-	if _, err := rollout.ParseGatePolicy("on"); err == nil {
-		t.Error(`gate "on" is taken`)
+	if _, err := rollout.ParseCutoverPolicy("on"); err == nil {
+		t.Error(`check "on" is taken`)
 	}
 	if _, err := rollout.ParseFallbackPolicy(""); err == nil {
 		t.Error(`fallback "" is taken`)

@@ -21,16 +21,16 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Routes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "shadow_diff_routes",
+			Name: "dataplane_shadow_routes",
 			Help: "Routes that differ between the two tables for longer than skew explains, by kind: missing, extra, changed or renamed.",
 		}, []string{"kind"}),
 		Comparisons: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "shadow_diff_comparisons_total",
+			Name: "dataplane_shadow_comparisons_total",
 			Help: "Comparisons by result: same, pending (the difference may be skew), different or error (a table was not " +
 				"available).",
 		}, []string{"result"}),
 		Clean: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "shadow_diff_clean_seconds",
+			Name: "dataplane_shadow_clean_seconds",
 			Help: "Time without a difference that counts, up to the last comparison.",
 		}),
 	}

@@ -22,7 +22,7 @@ func TestMetrics(t *testing.T) {
 		o := w.compare(3, with, b)
 		m.Observe(&o)
 		if got := testutil.ToFloat64(m.Clean); o.Comparisons == 2 && got != 3 {
-			t.Errorf("shadow_diff_clean_seconds = %v, want 3", got)
+			t.Errorf("dataplane_shadow_clean_seconds = %v, want 3", got)
 		}
 	}
 	m.Failed()
@@ -34,19 +34,19 @@ func TestMetrics(t *testing.T) {
 
 // exposition is the state after two comparisons without differences, three with one, and one that failed.
 const exposition = `
-# HELP shadow_diff_clean_seconds Time without a difference that counts, up to the last comparison.
-# TYPE shadow_diff_clean_seconds gauge
-shadow_diff_clean_seconds 0
-# HELP shadow_diff_comparisons_total Comparisons by result: same, pending (the difference may be skew), different or error (a table was not available).
-# TYPE shadow_diff_comparisons_total counter
-shadow_diff_comparisons_total{result="different"} 1
-shadow_diff_comparisons_total{result="error"} 1
-shadow_diff_comparisons_total{result="pending"} 2
-shadow_diff_comparisons_total{result="same"} 2
-# HELP shadow_diff_routes Routes that differ between the two tables for longer than skew explains, by kind: missing, extra, changed or renamed.
-# TYPE shadow_diff_routes gauge
-shadow_diff_routes{kind="changed"} 0
-shadow_diff_routes{kind="extra"} 0
-shadow_diff_routes{kind="missing"} 1
-shadow_diff_routes{kind="renamed"} 0
+# HELP dataplane_shadow_clean_seconds Time without a difference that counts, up to the last comparison.
+# TYPE dataplane_shadow_clean_seconds gauge
+dataplane_shadow_clean_seconds 0
+# HELP dataplane_shadow_comparisons_total Comparisons by result: same, pending (the difference may be skew), different or error (a table was not available).
+# TYPE dataplane_shadow_comparisons_total counter
+dataplane_shadow_comparisons_total{result="different"} 1
+dataplane_shadow_comparisons_total{result="error"} 1
+dataplane_shadow_comparisons_total{result="pending"} 2
+dataplane_shadow_comparisons_total{result="same"} 2
+# HELP dataplane_shadow_routes Routes that differ between the two tables for longer than skew explains, by kind: missing, extra, changed or renamed.
+# TYPE dataplane_shadow_routes gauge
+dataplane_shadow_routes{kind="changed"} 0
+dataplane_shadow_routes{kind="extra"} 0
+dataplane_shadow_routes{kind="missing"} 1
+dataplane_shadow_routes{kind="renamed"} 0
 `

@@ -19,7 +19,7 @@ import (
 // Flag groups that only dataplane-client has.
 const (
 	groupMode     config.Group = "Mode"
-	groupGate     config.Group = "Gate"
+	groupCutover  config.Group = "Cutover check"
 	groupFallback config.Group = "Fallback"
 	groupFetch    config.Group = "Route servers"
 	groupServe    config.Group = "Listeners"
@@ -33,12 +33,12 @@ fetches the table from route servers, or computes it from the cluster with the f
     Exec   fetch the table; --fallback says when to compute one instead
 
 Fetch the table from a route server, and keep a copy that survives a restart:
-    dataplane-client --mode Exec --routesrv-url http://routesrv.ingress --state-dir /var/lib/dataplane
+    dataplane-client --mode Exec --upstream http://routesrv.ingress --state-dir /var/lib/dataplane
 
-Changes arrive over a stream, as deltas, and by polling where streams do not work; --transport poll uses no streams.
+Changes arrive over a stream, as deltas, and by polling where streams do not work; --update-mode poll uses no streams.
 
 Move a fleet: mount a ConfigMap with the key "mode", and write False, Pre, Exec:25% or Exec into it:
-    dataplane-client --mode-file /etc/dataplane/mode --gate enforce --routesrv-url http://routesrv.ingress \
+    dataplane-client --mode-file /etc/dataplane/mode --cutover-check enforce --upstream http://routesrv.ingress \
         -kubernetes -kubernetes-in-cluster
 
 The proxy then runs without -kubernetes, with -routes-urls=http://127.0.0.1:9005/routes.
@@ -60,7 +60,7 @@ func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	var poll config.Poll
 	c := &f.sidecar
 	f.modeFlags(p)
-	f.gateFlags(p)
+	f.cutoverFlags(p)
 	f.fallbackFlags(p)
 	f.fetchFlags(p)
 	f.serveFlags(p)
@@ -98,7 +98,7 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 		return nil, fmt.Errorf("--share-by %s: %w: set --node-name, such as from spec.nodeName of the downward API", c.ShareBy, err)
 	}
 	if len(f.source.Manifests) == 0 && !f.source.Kubernetes && len(c.Fetch.URLs) == 0 {
-		return nil, errors.New("no source for a table: set --routesrv-url to fetch one, -kubernetes or --manifests to compute " +
+		return nil, errors.New("no source for a table: set --upstream to fetch one, -kubernetes or --manifests to compute " +
 			"one")
 	}
 	withTLS := c.SupportTLS != (sidecar.SupportTLS{})
@@ -137,14 +137,14 @@ func (f *flags) modeFlags(p *config.Parser) {
 		"--node-name is set, else pod).")
 }
 
-func (f *flags) gateFlags(p *config.Parser) {
-	g := &f.sidecar.Gate
-	p.Flag(groupGate, "gate", parsed("POLICY", &g.Policy, "report", rollout.ParseGatePolicy), "What to do with the comparisons "+
+func (f *flags) cutoverFlags(p *config.Parser) {
+	g := &f.sidecar.Cutover
+	p.Flag(groupCutover, "cutover-check", parsed("POLICY", &g.Policy, "report", rollout.ParseCutoverPolicy), "What to do with the comparisons "+
 		"of mode Pre: report (say whether a cutover is advisable), enforce (also refuse a switch to Exec while it is not, "+
 		"unless the mode has an exclamation mark: Exec!) or off. A start in Exec is not a switch.")
-	p.Flag(groupGate, "gate-clean-for", duration(&g.CleanFor, rollout.DefaultCleanFor, 0), "How long the tables must have been "+
+	p.Flag(groupCutover, "cutover-clean-for", duration(&g.CleanFor, rollout.DefaultCleanFor, 0), "How long the tables must have been "+
 		"equal, apart from skew.")
-	p.Flag(groupGate, "gate-min-comparisons", number(&g.MinComparisons, rollout.DefaultMinComparisons), "Minimum number of "+
+	p.Flag(groupCutover, "cutover-min-comparisons", number(&g.MinComparisons, rollout.DefaultMinComparisons), "Minimum number of "+
 		"comparisons in that time.")
 }
 
@@ -162,7 +162,7 @@ func (f *flags) fallbackFlags(p *config.Parser) {
 }
 
 // urlFlag can be repeated.
-const urlFlag = "routesrv-url"
+const urlFlag = "upstream"
 
 func (f *flags) fetchFlags(p *config.Parser) {
 	c := &f.sidecar.Fetch
@@ -177,7 +177,7 @@ func (f *flags) fetchFlags(p *config.Parser) {
 	p.Flag(groupFetch, "zone", text("ZONE", &c.Zone, ""), "Zone of the table; empty means the full table.")
 	p.Flag(groupFetch, "zone-file", text("PATH", &c.ZoneFile, ""), "File with the zone, for example from the downward API, "+
 		"instead of --zone.")
-	p.Flag(groupFetch, "transport", parsed("TRANSPORT", &c.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How to get new "+
+	p.Flag(groupFetch, "update-mode", parsed("MODE", &c.UpdateMode, dataplane.Auto.String(), dataplane.ParseUpdateMode), "How to get new "+
 		"tables: stream (the route server sends changes when they happen), poll (ask for them), or auto (stream, and poll "+
 		"while streams do not work; it tries a stream again after half a minute, and later up to every five minutes). Changes "+
 		"arrive as deltas either way, where the route server has them.")
@@ -193,29 +193,29 @@ func (f *flags) fetchFlags(p *config.Parser) {
 	p.Flag(groupFetch, "proxy-metrics-url", text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL), "URL of the metrics "+
 		"of the proxy. Every ten seconds a few sums of them are reported to the route server in use, for /clients: requests, errors, "+
 		"routes, refused routes and the time when it applied a table. Empty turns that off; so does a proxy without metrics.")
-	p.Flag(groupFetch, "routesrv-ca-file", text("PATH", &f.tls.CA, ""), "CAs of the route servers, PEM, instead of those of "+
+	p.Flag(groupFetch, "upstream-ca-file", text("PATH", &f.tls.CA, ""), "CAs of the route servers, PEM, instead of those of "+
 		"the system. Read again when the file changes.")
-	p.Flag(groupFetch, "routesrv-client-cert", text("PATH", &f.tls.Cert, ""), "Certificate to present to route servers, PEM. "+
+	p.Flag(groupFetch, "upstream-client-cert", text("PATH", &f.tls.Cert, ""), "Certificate to present to route servers, PEM. "+
 		"Read again when the file changes.")
-	p.Flag(groupFetch, "routesrv-client-key", text("PATH", &f.tls.Key, ""), "Private key of that certificate, PEM.")
+	p.Flag(groupFetch, "upstream-client-key", text("PATH", &f.tls.Key, ""), "Private key of that certificate, PEM.")
 }
 
 func (f *flags) serveFlags(p *config.Parser) {
 	c := &f.sidecar
 	p.Flag(groupServe, "address", address(&c.Address, sidecar.DefaultAddress), "Listener for the proxy: /routes, /health, /fresh.")
 	p.Flag(groupServe, "support-listener", address(&c.SupportAddress, sidecar.DefaultSupportAddress), "Listener for operators, "+
-		"probes and metrics: /live, /health, /fresh, /status, /problems, /shadow, /guard/held, /metrics; empty turns it off.")
+		"probes and metrics: /livez, /health, /fresh, /status, /problems, /shadow, /guard/held, /metrics; empty turns it off.")
 	p.Flag(groupServe, "support-loopback-only", boolean(&c.SupportLoopbackOnly), "Answer /status, /problems, /shadow, /guard/held and profiles "+
-		"only to commands in the container, such as dataplane-client get /status, over the socket in --state-dir. /live, /health, /fresh "+
+		"only to commands in the container, such as dataplane-client get /status, over the socket in --state-dir. /livez, /health, /fresh "+
 		"and /metrics stay open. Without this flag the pages also answer other machines, but never the addresses of this pod, which the proxy shares.")
 	p.Flag(groupServe, "support-tls-cert", text("PATH", &c.SupportTLS.Cert, ""), "Certificate of the support listener, PEM: it then "+
 		"serves TLS. Read again when the file changes.")
 	p.Flag(groupServe, "support-tls-key", text("PATH", &c.SupportTLS.Key, ""), "Private key of that certificate, PEM.")
 	p.Flag(groupServe, "support-client-ca", text("PATH", &c.SupportTLS.ClientCA, ""), "CAs of the clients of the support listener, PEM. With it "+
-		"only /live, /health and /fresh answer without a client certificate. Read again when the file changes.")
+		"only /livez, /health and /fresh answer without a client certificate. Read again when the file changes.")
 	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
 		"with -routes-file. The proxy must run as the same user.")
-	p.Flag(groupServe, "change-budget", duration(&c.ChangeBudget, 0, 0), "How long a change may wait that only adds endpoints to routes "+
+	p.Flag(groupServe, "endpoint-debounce", duration(&c.EndpointDebounce, 0, 0), "How long a change may wait that only adds endpoints to routes "+
 		"which have some. It waits for similar changes, or for the next change of another kind, and reaches the proxy with them: each "+
 		"changed table costs the proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at "+
 		"once. --routes-file gets every change at once.")

@@ -31,8 +31,8 @@ func TestMemoryOfAModeThatWasLeftIsGivenBack(t *testing.T) {
 	if err := os.WriteFile(mode, []byte("False"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := startProcess(t, "--mode-file="+mode, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=50ms",
-		"--kubernetes", "--kubernetes-url="+api.URL, "--enable-kubernetes-endpointslices", "--source-poll-timeout=3000", "--gate=off")
+	p := startProcess(t, "--mode-file="+mode, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=50ms",
+		"--kubernetes", "--kubernetes-url="+api.URL, "--enable-kubernetes-endpointslices", "--source-poll-timeout=3000", "--cutover-check=off")
 	p.until("table in False", func() bool { s := p.status(); return s.Ready && s.Origin == "self" })
 	before := p.resident()
 	if err := os.WriteFile(mode, []byte("Exec"), 0o600); err != nil {

@@ -67,7 +67,7 @@ func newSidecar(f *flags, warnings []config.Warning, std config.Stdio) (*sidecar
 		cfg.Fetch.Memory = config.MemoryLimit()
 		var err error
 		if cfg.Fetch.Transport, err = config.NewTransport(f.tls, log, cfg.Registry); err != nil {
-			return nil, fmt.Errorf("--routesrv-ca-file, --routesrv-client-cert, --routesrv-client-key: %w", err)
+			return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 		}
 	}
 	if f.source.Kubernetes || len(f.source.Manifests) > 0 {

@@ -46,39 +46,39 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "version flag", args: []string{"--version"}, out: `^dataplane-client `},
 		{
 			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`, stderr: `--state-dir`,
-			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--routesrv-url=http://routesrv"},
+			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--upstream=http://routesrv"},
 		},
 		{
-			name: "settings in effect", args: []string{"--check-config=yaml", "--routesrv-url=http://a", "--routesrv-url=http://b", "--state-dir=/l"},
-			out: `(?s)  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: host name\n|` +
-				`(?s)  pod-name:\n +value: \S+\n +from: host name\n.*  routesrv-url:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
+			name: "settings in effect", args: []string{"--check-config=yaml", "--upstream=http://a", "--upstream=http://b", "--state-dir=/l"},
+			out: `(?s)  upstream:\n +value:\n +- http://a\n +- http://b\n +from: command line\n.*  pod-name:\n +value: \S+\n +from: host name\n|` +
+				`(?s)  pod-name:\n +value: \S+\n +from: host name\n.*  upstream:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
 		},
-		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--routesrv-url.*-kubernetes`},
-		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*Gate\n.*Fallback\n.*Route servers\n.*Listeners\n`},
-		{name: "nothing to do", status: 2, stderr: `--routesrv-url.*-kubernetes`},
+		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--upstream.*-kubernetes`},
+		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*Cutover check\n.*Fallback\n.*Route servers\n.*Listeners\n`},
+		{name: "nothing to do", status: 2, stderr: `--upstream.*-kubernetes`},
 		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": want False, Pre, Exec`},
 		{name: "no such name of a share", args: []string{"--share-by", "zone"}, status: 2, stderr: `--share-by: .*"zone": want auto, node or pod`},
 		{
-			name: "a share by nodes without a node", args: []string{"--share-by=node", "--routesrv-url=http://a"}, status: 2,
+			name: "a share by nodes without a node", args: []string{"--share-by=node", "--upstream=http://a"}, status: 2,
 			stderr: `--share-by node: the name of the node is not known: set --node-name`,
 		},
-		{name: "no such gate", args: []string{"--gate", "on"}, status: 2, stderr: `off, report or enforce`},
+		{name: "no such cutover check", args: []string{"--cutover-check", "on"}, status: 2, stderr: `off, report or enforce`},
 		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `never, boot or always`},
 		{name: "too short", args: []string{"--fallback-after", "1ms"}, status: 2, stderr: `from 1s to 720h`},
-		{name: "no such transport", args: []string{"--transport", "push"}, status: 2, stderr: `--transport: "push": want auto, stream or poll`},
+		{name: "no such transport", args: []string{"--update-mode", "push"}, status: 2, stderr: `--update-mode: "push": want auto, stream or poll`},
 		{name: "full tables all the time", args: []string{"--full-fetch-interval", "1s"}, status: 2, stderr: `from 1m to 720h`},
 		{name: "no port", args: []string{"--address", "localhost"}, status: 2, stderr: `want HOST:PORT`},
 		{
 			name: "Exec without a route server", args: []string{"--mode", "Exec", "--manifests", shop}, status: 2,
-			stderr: `mode Exec needs a route server: set --routesrv-url`,
+			stderr: `mode Exec needs a route server: set --upstream`,
 		},
 		{
-			name: "False without a source", args: []string{"--routesrv-url", "http://routesrv"}, status: 2,
+			name: "False without a source", args: []string{"--upstream", "http://routesrv"}, status: 2,
 			stderr: `mode False needs objects.*-kubernetes`,
 		},
 		{
-			name: "half of a pair", status: 2, stderr: `--routesrv-client-key: client certificate: want both`,
-			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--routesrv-client-cert", "x"},
+			name: "half of a pair", status: 2, stderr: `--upstream-client-key: client certificate: want both`,
+			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--upstream-client-cert", "x"},
 		},
 		{
 			name: "what is computed has a zone, too", status: 2, stderr: `zone "a/b": want letters`,
@@ -90,19 +90,19 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		},
 		{
 			name: "two zones", status: 2, stderr: `both a zone and a zone file`,
-			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--zone", "a", "--zone-file", "b"},
+			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--zone", "a", "--zone-file", "b"},
 		},
 		{
 			name: "half of a pair of the support listener", status: 2, stderr: `--support-tls-cert.*set certificate and key`,
-			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--support-tls-cert", "/c"},
+			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--support-tls-cert", "/c"},
 		},
 		{
 			name: "client certificates without TLS", status: 2, stderr: `client certificates need TLS`,
-			args: []string{"--check-config", "--mode", "Exec", "--routesrv-url", "http://routesrv", "--support-client-ca", "/c"},
+			args: []string{"--check-config", "--mode", "Exec", "--upstream", "http://routesrv", "--support-client-ca", "/c"},
 		},
 		{
 			name: "no certificate in the file", status: 2, stderr: `support listener: read certificate "/no/c" and key "/no/k" \(--support-tls-cert, --support-tls-key\)`,
-			args: []string{"--mode", "Exec", "--routesrv-url", "http://routesrv", "--support-tls-cert", "/no/c", "--support-tls-key=/no/k"},
+			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--support-tls-cert", "/no/c", "--support-tls-key=/no/k"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -122,11 +122,11 @@ func TestExitStatusesAndMessages(t *testing.T) {
 
 func TestFlagsReachTheSidecar(t *testing.T) {
 	f, warnings, err := parse([]string{
-		"--mode=exec:25%", "--routesrv-url", "http://a", "--routesrv-url=http://b,http://c", "--gate=enforce",
-		"--gate-clean-for=1m", "--gate-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-max-age=3h",
-		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--transport=stream", "--full-fetch-interval=2h", "--max-table-bytes=1000", "--zone=z", "--state-dir=/l",
+		"--mode=exec:25%", "--upstream", "http://a", "--upstream=http://b,http://c", "--cutover-check=enforce",
+		"--cutover-clean-for=1m", "--cutover-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-max-age=3h",
+		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--update-mode=stream", "--full-fetch-interval=2h", "--max-table-bytes=1000", "--zone=z", "--state-dir=/l",
 		"--routes-file=/r", "--pod-name=p", "--node-name=n", "--share-by=pod", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
-		"-enable-kubernetes-endpointslices", "--guard-max-loss=0.25",
+		"-enable-kubernetes-endpointslices", "--guard=max-loss=0.25",
 	}, config.Env{})
 	if err != nil {
 		t.Fatal(err)
@@ -141,15 +141,15 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 	if got := strings.Join(c.Fetch.URLs, " "); got != "http://a http://b http://c" {
 		t.Errorf("URLs %s", got)
 	}
-	if got, want := c.Gate, (rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 7}); got != want {
-		t.Errorf("gate %+v, want %+v", got, want)
+	if got, want := c.Cutover, (rollout.CutoverConfig{Policy: rollout.CutoverEnforce, CleanFor: time.Minute, MinComparisons: 7}); got != want {
+		t.Errorf("cutover check %+v, want %+v", got, want)
 	}
 	want := rollout.FallbackConfig{Policy: rollout.FallbackAlways, After: 2 * time.Minute, MaxAge: 3 * time.Hour, Window: 4 * time.Minute}
 	if c.Fallback != want {
 		t.Errorf("fallback %+v, want %+v", c.Fallback, want)
 	}
 	if c.Fetch.Interval != 5*time.Second || c.Fetch.Timeout != 6*time.Second || c.Fetch.MaxBytes != 1000 || c.Fetch.Zone != "z" ||
-		c.StateDir != "/l" || c.Fetch.Follow != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.Fetch.RoutesFile != "/r" {
+		c.StateDir != "/l" || c.Fetch.UpdateMode != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.Fetch.RoutesFile != "/r" {
 		t.Errorf("fetch %+v", c.Fetch)
 	}
 	if c.Pod != "p" || c.Node != "n" || c.ShareBy != rollout.ShareByPod || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
@@ -161,7 +161,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 // TestProtectionReachesTheSidecar: the flags set the configuration of the sidecar, and flags without effect are named.
 func TestProtectionReachesTheSidecar(t *testing.T) {
 	args := []string{
-		"--mode=Exec", "--routesrv-url=http://a", "--state-dir=/l", "--fallback=never", "--support-loopback-only",
+		"--mode=Exec", "--upstream=http://a", "--state-dir=/l", "--fallback=never", "--support-loopback-only",
 		"--support-tls-cert=/c", "--support-tls-key=/k", "--support-client-ca=/ca",
 	}
 	f, warnings, err := parse(args, config.Env{})
@@ -178,7 +178,7 @@ func TestProtectionReachesTheSidecar(t *testing.T) {
 }
 
 func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
-	f, warnings, err := parse([]string{"--mode=Exec", "--routesrv-url=http://a"}, config.Env{})
+	f, warnings, err := parse([]string{"--mode=Exec", "--upstream=http://a"}, config.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	done := make(chan int, 1)
 	go func() {
 		done <- run(ctx, []string{
-			"--mode-file", mode, "--manifests", shop, "--routesrv-url", "http://127.0.0.1:1", "--state-dir", state,
+			"--mode-file", mode, "--manifests", shop, "--upstream", "http://127.0.0.1:1", "--state-dir", state,
 			"--address", "127.0.0.1:0", "--support-listener", "localhost:0",
 		}, nil, config.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
 	}()

@@ -219,7 +219,7 @@ func TestPeakMemoryIsBounded(t *testing.T) {
 			if h.stream {
 				transport = "stream"
 			}
-			p := startProcess(t, "--routesrv-url="+server.URL, "--transport="+transport, "--fetch-interval=50ms",
+			p := startProcess(t, "--upstream="+server.URL, "--update-mode="+transport, "--fetch-interval=50ms",
 				fmt.Sprintf("--max-table-bytes=%d", tableLimit))
 			p.until("table", func() bool { return p.status().Ready })
 			before := p.peak()

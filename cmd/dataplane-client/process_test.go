@@ -192,7 +192,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	defer server.Close()
 	dir := t.TempDir()
 	for range 12 {
-		p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=1ms", "--guard-max-loss=1",
+		p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=1ms", "--guard=max-loss=1",
 			"--state-dir="+dir, "--routes-file="+dir+"/routes")
 		// A poll begins when the previous table is on disk, so some kills hit a write.
 		p.until("tables", func() bool { return strings.Count(p.log.String(), `msg="table applied"`) >= 5 })
@@ -213,7 +213,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 			t.Errorf("%s was left", e.Name())
 		}
 	}
-	p := startProcess(t, "--routesrv-url=http://127.0.0.1:1", "--state-dir="+dir, "--routes-file="+dir+"/routes")
+	p := startProcess(t, "--upstream=http://127.0.0.1:1", "--state-dir="+dir, "--routes-file="+dir+"/routes")
 	p.until("table of the last-known-good file", func() bool { return p.status().Ready })
 	p.terminate()
 	entries, err = os.ReadDir(dir)
@@ -250,7 +250,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=50ms", "--state-dir="+dir,
+			p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=50ms", "--state-dir="+dir,
 				"--mode-file="+dir+"/mode", "--zone-file="+dir+"/zone")
 			p.until("table", func() bool { s := p.status(); return s.Ready && s.Table.Routes == 10 })
 			p.until("last-known-good file", func() bool { return p.status().Fetch.LastKnownGood.Written != "" })
@@ -289,9 +289,9 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"--routesrv-ca-file", fifo}, {"--routesrv-client-cert", fifo, "--routesrv-client-key", fifo},
+		{"--upstream-ca-file", fifo}, {"--upstream-client-cert", fifo, "--upstream-client-key", fifo},
 	} {
-		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--routesrv-url=https://localhost"}, args...)...)
+		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--upstream=https://localhost"}, args...)...)
 		out, err := cmd.CombinedOutput()
 		if err == nil || cmd.ProcessState.ExitCode() != config.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
 			t.Errorf("%s: %v, want the file and that it is a FIFO:\n%s", args[0], err, out)

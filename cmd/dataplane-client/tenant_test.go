@@ -63,7 +63,7 @@ func TestTenantReachesNothingThroughTheProxy(t *testing.T) {
 	served.Store(tenants(t, "http://127.0.0.1:1", 20, 1))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerWith(w, served.Load()) }))
 	defer server.Close()
-	p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=20ms")
+	p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=20ms")
 	served.Store(tenants(t, p.support, 20, 2))
 	main := "http://" + eventually(t, p.log, regexp.MustCompile(`msg="main listener open" component=sidecar address=(\S+)`))
 	p.until("route of the tenant", func() bool {
@@ -102,7 +102,7 @@ func TestTenantReachesNothingThroughTheProxy(t *testing.T) {
 			t.Errorf("%s /guard/accept through the proxy: %d %s (%v)", method, a.Status, a.Body, err)
 		}
 	}
-	for path, want := range map[string]int{"/live": http.StatusNoContent, "/health": http.StatusNoContent, "/fresh": http.StatusOK, "/metrics": http.StatusOK} {
+	for path, want := range map[string]int{"/livez": http.StatusNoContent, "/health": http.StatusNoContent, "/fresh": http.StatusOK, "/metrics": http.StatusOK} {
 		if a, err := programs.Fetch(t.Context(), p.support+path, ""); err != nil || a.Status != want {
 			t.Errorf("%s for probes and Prometheus: %d (%v)", path, a.Status, err)
 		}
@@ -135,13 +135,13 @@ func TestProbesOfTheDataPlaneAreAnsweredUnderSiege(t *testing.T) {
 	defer server.Close()
 	for name, text := range programs.Sieges {
 		t.Run(name, func(t *testing.T) {
-			p := startProcess(t, "--routesrv-url="+server.URL, "--transport=poll", "--fetch-interval=100ms")
+			p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=100ms")
 			p.until("table", func() bool {
 				a, err := programs.Fetch(t.Context(), p.support+"/health", "")
 				return err == nil && a.Status == http.StatusNoContent
 			})
 			programs.Besiege(t, strings.TrimPrefix(p.support, "http://"), 100, text)
-			programs.Probes(t, p.support+"/live", http.StatusNoContent)
+			programs.Probes(t, p.support+"/livez", http.StatusNoContent)
 			programs.Probes(t, p.support+"/health", http.StatusNoContent)
 		})
 	}

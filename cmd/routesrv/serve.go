@@ -73,7 +73,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*se
 		MaxConnections:      cfg.Listen.MaxConnections,
 		MaxStreams:          cfg.Listen.MaxStreams,
 		SharedMaxAge:        cfg.Listen.SharedMaxAge,
-		ChangeBudget:        cfg.Listen.ChangeBudget,
+		EndpointDebounce:    cfg.Listen.EndpointDebounce,
 		ProblemNamespaces:   cfg.Listen.ProblemNamespaces,
 		Selection:           server.Selection{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
 		EnableProfile:       cfg.Listen.EnableProfile,
@@ -97,7 +97,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg 
 		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
 	}
 	return nil, dataplane.Config{
-		URLs: u.URLs, Follow: u.Follow, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Transport: transport,
+		URLs: u.URLs, UpdateMode: u.UpdateMode, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Transport: transport,
 	}, "", nil
 }
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/webhook"
 )
 
 // runWebhook answers admission requests of API servers for Ingresses and RouteGroups until ctx ends. It returns the exit status
@@ -32,14 +32,14 @@ func runWebhook(ctx context.Context, args []string, env config.Env, std config.S
 }
 
 // newWebhook wires a webhook server from its configuration.
-func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*admission.Server, error) {
+func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*webhook.Server, error) {
 	registry := prometheus.NewRegistry()
 	source, _, err := config.NewSource(cfg.Source, std.In, log, registry)
 	if err != nil {
 		return nil, err
 	}
-	return admission.New(admission.Config{
-		Source: source, Compile: cfg.Compile, Scope: admission.Scope{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
+	return webhook.New(webhook.Config{
+		Source: source, Compile: cfg.Compile, Scope: webhook.Scope{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress, MaxConnections: cfg.Listen.MaxConnections,
 		Drain: cfg.Listen.WaitForHealthcheckInterval, ShutdownTimeout: cfg.Listen.ShutdownTimeout,

@@ -118,8 +118,8 @@ type Listen struct {
 	// SharedMaxAge is how long HTTP caches may serve an answer without asking again, in whole seconds; 0 means they must ask
 	// every time.
 	SharedMaxAge time.Duration
-	// ChangeBudget is how long changes that only add endpoints may wait; 0 serves them at once.
-	ChangeBudget time.Duration
+	// EndpointDebounce is how long changes that only add endpoints may wait; 0 serves them at once.
+	EndpointDebounce time.Duration
 	// ProblemNamespaces is how many namespaces have their own series of problem counts; 0 means none.
 	ProblemNamespaces int
 

@@ -96,7 +96,6 @@ func TestSettingsInEffectSayWhereTheyComeFrom(t *testing.T) {
 		"support-listener":                   {":9911", "default"},
 		"enable-tls":                         {true, "-enable-mtls"},
 		"config-file":                        {"/etc/f.yaml", "command line"},
-		"guard-max-loss":                     {"0.5", "default"},
 	} {
 		if got := p.Settings[name]; got.Value != want[0] || got.From != want[1] {
 			t.Errorf("%s: %v (%[2]T) from %s, want %v from %v", name, got.Value, got.From, want[0], want[1])

@@ -31,6 +31,7 @@ type Parser struct {
 	unsupported map[string]unsupportedFlag
 	checks      []func()
 	take        func(positional []string) // if not nil, called before the checks
+	guardSet    map[string]bool           // the settings of --guard that were given
 
 	configFile    string
 	help, version bool

@@ -60,7 +60,7 @@ kubernetes-namespace: &ns "team"
 kubernetes-redis-service-namespace: *ns
 kubernetes-redis-service-name: redis
 kubernetes-east-west-range-domains: [a, b]
-guard-max-loss: 0.25
+guard: max-loss=0.25
 edit-route:
 - /a/b/
 - "#c#d#"

@@ -107,9 +107,9 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "change-budget": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "problem-namespaces": "0", "events-namespace": "routesrv",
-		"guard-max-loss": "0.5", "guard-max-backend-loss": "0.5", "guard-window": "10m", "guard-hold": "1h", "guard-release": "auto", "guard-max-routes": "0", "guard-max-bytes": "0",
-		"transport": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "problem-namespaces": "0", "events-namespace": "routesrv",
+
+		"update-mode": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
@@ -292,21 +292,16 @@ func serveSamples() map[string]sample {
 		return sample{value, with, f, want}
 	}
 	return map[string]sample{
-		"guard-max-loss":                opt50(),
-		"guard-max-backend-loss":        one("0.75", 0.75, func(c *config.RouteServer) any { return c.Guard.MaxBackendLoss }),
-		"guard-window":                  one("3m", 3*time.Minute, func(c *config.RouteServer) any { return c.Guard.Window }),
-		"guard-hold":                    one("2m", 2*time.Minute, func(c *config.RouteServer) any { return c.Guard.Hold }),
-		"guard-release":                 one("manual", true, func(c *config.RouteServer) any { return c.Guard.Manual }),
-		"guard-namespaces":              one("true", true, func(c *config.RouteServer) any { return c.Guard.Namespaces }),
-		"guard-max-routes":              one("9", 9, func(c *config.RouteServer) any { return c.Guard.MaxRoutes }),
-		"guard-max-bytes":               one("512MiB", 512<<20, func(c *config.RouteServer) any { return c.Guard.MaxBytes }),
+		"guard": one("max-loss=50%,max-backend-loss=0.75,window=3m,hold=2m,release=manual,namespaces,max-routes=9,max-bytes=512MiB",
+			guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.75, Window: 3 * time.Minute, Hold: 2 * time.Minute, Manual: true, Namespaces: true, MaxRoutes: 9, MaxBytes: 512 << 20},
+			func(c *config.RouteServer) any { return c.Guard }),
 		"address":                       one("127.0.0.1:80", "127.0.0.1:80", func(c *config.RouteServer) any { return c.Listen.Address }),
 		"support-listener":              one("[::1]:80", "[::1]:80", func(c *config.RouteServer) any { return c.Listen.SupportAddress }),
 		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *config.RouteServer) any { return c.Listen.WaitForHealthcheckInterval }),
 		"shutdown-timeout":              one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Listen.ShutdownTimeout }),
 		"max-connections":               one("99", 99, func(c *config.RouteServer) any { return c.Listen.MaxConnections }),
 		"cache-max-age":                 one("3s", 3*time.Second, func(c *config.RouteServer) any { return c.Listen.SharedMaxAge }),
-		"change-budget":                 one("30s", 30*time.Second, func(c *config.RouteServer) any { return c.Listen.ChangeBudget }),
+		"endpoint-debounce":             one("30s", 30*time.Second, func(c *config.RouteServer) any { return c.Listen.EndpointDebounce }),
 		"max-streams":                   one("7", 7, func(c *config.RouteServer) any { return c.Listen.MaxStreams }),
 		"problem-namespaces":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.ProblemNamespaces }),
 		"enable-profile":                one("true", true, func(c *config.RouteServer) any { return c.Listen.EnableProfile }),
@@ -334,7 +329,7 @@ func serveSamples() map[string]sample {
 		"application-log-json-enabled": one("true", true, func(c *config.RouteServer) any { return c.Log.JSON }),
 		"upstream": one("http://a, http://b", []string{"http://a", "http://b"},
 			func(c *config.RouteServer) any { return c.Upstream.URLs }, "-kubernetes=false"),
-		"transport":            one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.Follow }),
+		"update-mode":          one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.UpdateMode }),
 		"full-fetch-interval":  one("2h", 2*time.Hour, func(c *config.RouteServer) any { return c.Upstream.FullEvery }),
 		"fetch-timeout":        one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Upstream.Timeout }),
 		"peers":                one("peers:9090", []string{"http://peers:9090"}, func(c *config.RouteServer) any { return c.Peers }),
@@ -351,10 +346,6 @@ func serveSamples() map[string]sample {
 
 		"state-dir": one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),
 	}
-}
-
-func opt50() sample {
-	return sample{"25%", nil, func(c *config.RouteServer) any { return c.Guard.MaxLoss }, 0.25}
 }
 
 // TestEveryFlagInEveryForm sets each flag in every way in which it can be set.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/guard"
 )
 
 // Defaults of the listeners. With manifests and without explicit addresses, the server binds only the loopback interface: that is
@@ -23,33 +22,6 @@ const (
 	LoopbackSupportAddress = "127.0.0.1:9911"
 )
 
-// Guard adds the flags that define which tables are suspicious. hold is the default of --guard-hold: objects are kept longer than tables,
-// because nobody else waits.
-func (p *Parser) Guard(c *guard.Config, hold time.Duration) {
-	c.MaxLoss, c.MaxBackendLoss = guard.DefaultMaxLoss, guard.DefaultMaxBackendLoss
-	g := p.group(GroupGuard)
-	g.own("guard-max-loss", parsed("share", &c.MaxLoss, "0.5", share), "Share of the served pairs of host and path, or hosts, "+
-		"that a new table may lose: 0.5 or 50%. If it loses more, or nine tenths of 20 or more Ingresses or RouteGroups, the lost "+
-		"objects are kept as they are served. 1 turns these rules off.")
-	g.own("guard-max-backend-loss", parsed("share", &c.MaxBackendLoss, "0.5", share), "Share of the served pairs of host "+
-		"and path with endpoints that may lose all of them. If more do, and at least 20, their services keep their last endpoints. "+
-		"1 turns the rule off.")
-	g.own("guard-window", duration(&c.Window, guard.DefaultWindow, time.Millisecond, 24*time.Hour), "How long a served path, "+
-		"host or endpoint counts for these shares after it was lost, so that many small losses count as one.")
-	g.own("guard-hold", duration(&c.Hold, hold, time.Millisecond, 24*time.Hour), "How long lost objects are "+
-		"kept, or a whole table where only tables are known, and how long after something last came back. After a table that was "+
-		"empty, or had only generated routes where there were others, time releases nothing before nearly all is back.")
-	g.own("guard-release", parsed("RELEASE", &c.Manual, "auto", parseRelease), "What releases kept objects "+
-		"and held tables: auto (--guard-hold has passed, or somebody accepts the loss) or manual (only an acceptance). In both cases "+
-		"objects that come back are released.")
-	g.own("guard-namespaces", boolean(&c.Namespaces, false), "Keep the objects of a namespace that lost all its routes, at "+
-		"least 20, while all others together lost at most 5 %. The routes of a namespace are counted over --guard-window.")
-	g.own("guard-max-routes", number(&c.MaxRoutes, 0, 0, math.MaxInt32), "Do not serve objects that make the table grow to more "+
-		"routes than this; 0 means no limit.")
-	g.own("guard-max-bytes", parsed("size", &c.MaxBytes, "0", size), "Do not serve objects that make the text of the table "+
-		"grow to more bytes than this, as a number or as 512MiB; 0 means no limit.")
-}
-
 // wholeSeconds parses --cache-max-age.
 func wholeSeconds(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
@@ -57,17 +29,6 @@ func wholeSeconds(s string) (time.Duration, error) {
 		return 0, fmt.Errorf("%s: want whole seconds with their unit, such as 3s, from 0s to 1h", clip(s))
 	}
 	return d, nil
-}
-
-// parseRelease parses --guard-release.
-func parseRelease(s string) (manual bool, err error) {
-	switch s {
-	case "auto":
-		return false, nil
-	case "manual":
-		return true, nil
-	}
-	return false, fmt.Errorf("%s: want auto or manual", clip(s))
 }
 
 // Listen adds the flags of the listeners and of shutdown.
@@ -92,7 +53,7 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 		"the support listener, the source and files. A full listener closes the connection that has been idle for longest.")
 	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "Maximum number of clients that follow "+
 		"the table on /routes/watch; one more gets 429. 0 turns streams off.")
-	g.own("change-budget", duration(&c.ChangeBudget, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
+	g.own("endpoint-debounce", duration(&c.EndpointDebounce, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
 		"which have some. It waits for similar changes, or for the next change of another kind, and is served with them: each changed table "+
 		"costs every proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at once.")
 	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "How long an HTTP cache between servers and proxies may "+

@@ -15,11 +15,11 @@ import (
 type Upstream struct {
 	// URLs are the route servers, the preferred one first; empty means this server is not a relay.
 	URLs []string
-	// Follow, FullEvery, Timeout and MaxBytes are for dataplane.Config and have its limits.
-	Follow    dataplane.Follow
-	FullEvery time.Duration
-	Timeout   time.Duration
-	MaxBytes  int64
+	// UpdateMode, FullEvery, Timeout and MaxBytes are for dataplane.Config and have its limits.
+	UpdateMode dataplane.UpdateMode
+	FullEvery  time.Duration
+	Timeout    time.Duration
+	MaxBytes   int64
 	// CAFile holds the authorities for the route servers' certificates; empty means the system's. CertFile and KeyFile are the
 	// client certificate: set both or neither.
 	CAFile, CertFile, KeyFile string
@@ -43,8 +43,8 @@ func (p *Parser) Upstream(c *RouteServer) {
 	}), "Serve the table of another route server unchanged, instead of reading objects. The preferred one comes first; may be "+
 		"repeated, or be a list separated by commas. The relay fetches the full table and makes the tables of all zones from "+
 		"it. -source-poll-timeout and --poll-max-backoff set how often it asks, and --state-dir keeps the last table. The "+
-		"guard passes losses, because the other server has judged them, unless --guard-max-loss is set.")
-	g.own("transport", parsed("TRANSPORT", &u.Follow, dataplane.Auto.String(), dataplane.ParseFollow), "How to get new tables "+
+		"guard passes losses, because the other server has judged them, unless --guard=max-loss is set.")
+	g.own("update-mode", parsed("MODE", &u.UpdateMode, dataplane.Auto.String(), dataplane.ParseUpdateMode), "How to get new tables "+
 		"from --upstream: stream, poll, or auto (stream, and poll while streams do not work).")
 	g.own("full-fetch-interval", duration(&u.FullEvery, dataplane.DefaultFullEvery, time.Minute, 30*24*time.Hour), "How often to fetch "+
 		"a full table from --upstream in spite of deltas; a random part of up to half is subtracted.")
@@ -96,13 +96,11 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 		p.failf("upstream", "cannot be combined with --manifests: the table is compiled here or comes from another route "+
 			"server, not both")
 	}
-	if !p.isSet("guard-max-loss") {
-		c.Guard.MaxLoss = 0 // package relay has its own default
-		p.Derive("guard-max-loss", "1", "--upstream")
+	if !p.guardSet["max-loss"] {
+		c.Guard.MaxLoss = 0 // a relay has its own default: it passes losses
 	}
-	if !p.isSet("guard-hold") {
+	if !p.guardSet["hold"] {
 		c.Guard.Hold = guard.DefaultHold // of a whole table
-		p.Derive("guard-hold", "10m", "--upstream")
 	}
 	for _, o := range p.flags {
 		ofObjects := o.group == GroupSource && o.name != "kubernetes" && o.name != "manifests"

@@ -37,7 +37,7 @@ func TestLossesPassTheGuardOfARelay(t *testing.T) {
 	if c, _ := relay(t, "--upstream=http://a"); c.Guard.MaxLoss != 0 {
 		t.Errorf("max loss %v, want 0, the default of a relay", c.Guard.MaxLoss)
 	}
-	if c, _ := relay(t, "--upstream=http://a", "--guard-max-loss=0.5"); c.Guard.MaxLoss != 0.5 {
+	if c, _ := relay(t, "--upstream=http://a", "--guard=max-loss=0.5"); c.Guard.MaxLoss != 0.5 {
 		t.Errorf("max loss %v, want 0.5", c.Guard.MaxLoss)
 	}
 }
@@ -54,9 +54,9 @@ func TestWhatHasNoEffectInARelayIsSaid(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
-	_, got = parse(t, config.Env{}, "--transport=poll", "--fetch-timeout=1s")
+	_, got = parse(t, config.Env{}, "--update-mode=poll", "--fetch-timeout=1s")
 	slices.Sort(got)
-	want = []string{"--fetch-timeout: has no effect without --upstream", "--transport: has no effect without --upstream"}
+	want = []string{"--fetch-timeout: has no effect without --upstream", "--update-mode: has no effect without --upstream"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

@@ -58,3 +58,14 @@ func Mux(listener string, endpoints []Endpoint) *http.ServeMux {
 	}
 	return mux
 }
+
+// Probes returns the endpoints for probes under the names that Kubernetes uses: /livez answers 204 as long as the process answers, and /readyz as
+// the handler ready.
+func Probes(ready http.Handler) []Endpoint {
+	get := []string{http.MethodGet, http.MethodHead}
+	return []Endpoint{
+		{Path: "/livez", Methods: get, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
+			Does: "204 as long as the process answers, with or without a table: for liveness probes"},
+		{Path: "/readyz", Methods: get, Handler: ready, Does: "as `/health`: for readiness probes"},
+	}
+}

@@ -27,7 +27,7 @@ type questions struct {
 
 func newQuestions(reg prometheus.Registerer) *questions {
 	q := &questions{turns: make(chan struct{}, maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "routesrv_question_duration_seconds", Help: "Time to answer /explain and /match, by path, including questions of the console.",
+		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain and /match, by path, including questions of the console.",
 		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"path"})}
 	reg.MustRegister(q.duration)

@@ -92,9 +92,9 @@ type Config struct {
 
 	// SharedMaxAge is how long HTTP caches may serve an answer without asking again: see etagcache.Config.
 	SharedMaxAge time.Duration
-	// ChangeBudget is how long changes that only add endpoints may wait: see publish.Budget. 0 publishes every change at once. A
+	// EndpointDebounce is how long changes that only add endpoints may wait: see publish.Budget. 0 publishes every change at once. A
 	// relay has no budget: it serves the tables of the server above.
-	ChangeBudget time.Duration
+	EndpointDebounce time.Duration
 
 	// Peers returns the table that another replica serves, and the objects that it keeps. The server compares its first table with it,
 	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
@@ -249,8 +249,8 @@ func (s *Server) newPoller() error {
 		s.compiler.CountNamespaces(s.cfg.ProblemNamespaces, s.registry)
 	}
 	sink := s.sink()
-	if s.cfg.ChangeBudget > 0 {
-		sink = publish.NewBudget(sink, s.cfg.ChangeBudget, s.registry)
+	if s.cfg.EndpointDebounce > 0 {
+		sink = publish.NewBudget(sink, s.cfg.EndpointDebounce, s.registry)
 	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
 	if s.publisher, err = publish.New(publish.Config{

@@ -22,7 +22,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
 	held := httpserve.NewHeldPage(heldTables{s}, acceptCommand)
-	all := []httpserve.Endpoint{
+	all := append(httpserve.Probes(http.HandlerFunc(s.health)), []httpserve.Endpoint{
 		{Path: "/health", Handler: http.HandlerFunc(s.health),
 			Does: "as on the main listener: for probes that have no client certificate"},
 		{Path: "/metrics", Handler: metrics, Does: "Prometheus text, see [metrics.md](metrics.md)"},
@@ -36,7 +36,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 				"start time; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` filter"},
 		{Path: "/guard/held", Methods: get, Handler: held,
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
-	}
+	}...)
 	all = append(all, s.questionEndpoints()...)
 	all = append(all, s.console(held).Endpoints()...)
 	if s.cfg.MaxStreams > 0 {

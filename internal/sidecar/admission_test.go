@@ -133,7 +133,7 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 	withClients := sidecar.SupportTLS{Cert: cert, Key: key, ClientCA: a.File(dir)}
 	ours, theirs := clientPair(a), clientPair(stranger)
 	const (
-		probes  = "probes"                          // only /live, /health and /fresh
+		probes  = "probes"                          // only /livez, /health and /fresh
 		scrapes = "probes, metrics"                 // also /metrics
 		all     = "probes, metrics, what is shown"  // everything that can be read
 		nothing = "nothing: the handshake is ended" // not even probes
@@ -171,7 +171,7 @@ func TestWhoReadsTheSupportListener(t *testing.T) {
 				}
 				class, method := all, http.MethodGet
 				switch e.Path {
-				case "/live", "/health", "/fresh":
+				case "/livez", "/readyz", "/health", "/fresh":
 					class = probes
 				case "/metrics":
 					class = scrapes
@@ -204,7 +204,7 @@ func TestPlainRequestsToATLSSupportListener(t *testing.T) {
 	cert, key := serverFiles(a, t.TempDir())
 	s := runSupport(t, sidecar.Config{SupportTLS: sidecar.SupportTLS{Cert: cert, Key: key}}, true)
 	s.scheme = "http"
-	if got := s.status(t, a, nil, http.MethodGet, "/live"); got != http.StatusBadRequest {
+	if got := s.status(t, a, nil, http.MethodGet, "/livez"); got != http.StatusBadRequest {
 		t.Errorf("%d, want 400", got)
 	}
 }
@@ -215,12 +215,12 @@ func TestSupportCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := serverFiles(first, dir)
 	s := runSupport(t, sidecar.Config{SupportTLS: sidecar.SupportTLS{Cert: cert, Key: key}}, true)
-	if got := s.status(t, first, nil, http.MethodGet, "/live"); got != http.StatusNoContent {
-		t.Fatalf("/live: %d", got)
+	if got := s.status(t, first, nil, http.MethodGet, "/livez"); got != http.StatusNoContent {
+		t.Fatalf("/livez: %d", got)
 	}
 	serverFiles(second, dir)
 	eventually(t, "answer with the new certificate", func() (bool, string) {
-		return s.status(t, second, nil, http.MethodGet, "/live") == http.StatusNoContent, "none"
+		return s.status(t, second, nil, http.MethodGet, "/livez") == http.StatusNoContent, "none"
 	})
 }
 
@@ -259,10 +259,10 @@ func TestLiveAnswersWithoutATable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if live, health := ask(s.SupportHandler(), "GET", "/live").Code, ask(s.SupportHandler(), "GET", "/health").Code; live != http.StatusNoContent || health != http.StatusServiceUnavailable {
-		t.Errorf("/live: %d, /health: %d", live, health)
+	if live, health := ask(s.SupportHandler(), "GET", "/livez").Code, ask(s.SupportHandler(), "GET", "/health").Code; live != http.StatusNoContent || health != http.StatusServiceUnavailable {
+		t.Errorf("/livez: %d, /health: %d", live, health)
 	}
-	if !slices.ContainsFunc(s.Endpoints(), func(e httpserve.Endpoint) bool { return e.Path == "/live" }) {
-		t.Error("/live is not listed")
+	if !slices.ContainsFunc(s.Endpoints(), func(e httpserve.Endpoint) bool { return e.Path == "/livez" }) {
+		t.Error("/livez is not listed")
 	}
 }

@@ -109,7 +109,7 @@ func TestFallbackBootComputesUntilTheRouteServerIsBack(t *testing.T) {
 			t.Errorf("%+v, want the slot that is waited for", s.Fallback)
 		}
 		s := p.expect("Exec", "self", 10*time.Minute)
-		if !s.Fallback.Computing || !s.Self.Fallback || p.metric("sidecar_fallback") != 1 {
+		if !s.Fallback.Computing || !s.Self.Fallback || p.metric("dataplane_fallback") != 1 {
 			t.Errorf("%+v", s)
 		}
 		before := w.reads.Load()

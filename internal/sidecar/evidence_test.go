@@ -19,7 +19,7 @@ func TestATableThatChangesOnTheServerAloneIsCompared(t *testing.T) {
 		w := newWorld(t, ingress("a"), ingress("b"))
 		w.runServer(w.options)
 		cfg := w.config("Pre")
-		cfg.Gate = rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: 30 * time.Second, MinComparisons: 5}
+		cfg.Cutover = rollout.CutoverConfig{Policy: rollout.CutoverEnforce, CleanFor: 30 * time.Second, MinComparisons: 5}
 		cfg.ModeFile = tempFile(t, "mode", "Pre")
 		p := w.run(cfg)
 		time.Sleep(time.Minute)

@@ -46,7 +46,7 @@ func TestCacheInBetweenDoesNotKeepATableFresh(t *testing.T) {
 		w.runServer(w.options)
 		w.network.Set("routesrv", &storing{behind: w.server.Handler()})
 		cfg := w.config("Exec")
-		cfg.Fetch.Follow = dataplane.Poll
+		cfg.Fetch.UpdateMode = dataplane.Poll
 		cfg.FreshLimit = 5 * time.Minute
 		p := w.run(cfg)
 		p.expect("Exec", "routeserver", 5*time.Second)
@@ -76,9 +76,9 @@ func TestComparisonWithAnAgedTableProvesNothing(t *testing.T) {
 		w.runServer(w.options)
 		w.network.Set("routesrv", &storing{behind: w.server.Handler()})
 		cfg := w.config("Pre")
-		cfg.Fetch.Follow = dataplane.Poll
+		cfg.Fetch.UpdateMode = dataplane.Poll
 		cfg.FreshLimit = time.Minute
-		cfg.Gate = rollout.GateConfig{CleanFor: 30 * time.Second, MinComparisons: 5}
+		cfg.Cutover = rollout.CutoverConfig{CleanFor: 30 * time.Second, MinComparisons: 5}
 		p := w.run(cfg)
 		time.Sleep(50 * time.Second)
 		if s := p.status(); s.Cutover == nil || !s.Cutover.Ready {

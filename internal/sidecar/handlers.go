@@ -16,7 +16,7 @@ import (
 // Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
 func (s *Sidecar) Handler() http.Handler { return s.main }
 
-// SupportHandler returns the handler for operators: /live, /health, /fresh, /status, /problems, /shadow, /guard/held and /metrics.
+// SupportHandler returns the handler for operators: /livez, /readyz, /health, /fresh, /status, /problems, /shadow, /guard/held and /metrics.
 func (s *Sidecar) SupportHandler() http.Handler { return s.support }
 
 // ControlHandler returns the handler of the control socket: what operators in the pod may ask.
@@ -42,11 +42,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes, Does: "the table for proxies of one zone"},
 		health, fresh,
 	}
-	open := []httpserve.Endpoint{
-		{Path: "/live", Methods: get, Handler: http.HandlerFunc(serveLive),
-			Does: "204 as long as the process answers, with or without a table: for liveness probes"},
-		health, fresh,
-	}
+	open := append(httpserve.Probes(health.Handler), health, fresh)
 	forPrometheus := []httpserve.Endpoint{
 		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
 	}
@@ -55,9 +51,9 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, cutover check, fallback"},
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: problems of the self-computed table"},
-		{Path: "/shadow", Methods: get, Handler: page.Handler(s.conductor.shadowView),
+		{Path: "/shadow", Methods: get, Handler: page.Handler(s.controller.shadowView),
 			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
-		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(heldTables{s.conductor}, acceptCommand),
+		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(heldTables{s.controller}, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 	}
 	if s.cfg.EnableProfile {
@@ -76,7 +72,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	for i := range support {
 		support[i].Listener = httpserve.SupportListener
 	}
-	return slices.Concat(main, support, httpserve.AcceptEndpoints(s.conductor.accept, acceptCommand, s.log))
+	return slices.Concat(main, support, httpserve.AcceptEndpoints(s.controller.accept, acceptCommand, s.log))
 }
 
 // limited protects endpoints.
@@ -88,7 +84,7 @@ func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.End
 }
 
 // heldTables gives operators access to the tables held by the publishers.
-type heldTables struct{ c *conductor }
+type heldTables struct{ c *controller }
 
 // Held returns a held table, in the same order of precedence as accept.
 func (h heldTables) Held() (held httpserve.Held, ok bool) {
@@ -122,7 +118,7 @@ func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
 // serveMetrics writes the series of the sidecar, and of the poller while one is running.
 func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	all := prometheus.Gatherers{s.registry}
-	if p := s.conductor.selfNow.Load(); p != nil {
+	if p := s.controller.selfNow.Load(); p != nil {
 		all = append(all, p.registry)
 	}
 	promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
@@ -132,12 +128,12 @@ func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
 func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case <-s.conductor.booted:
+		case <-s.controller.booted:
 		default:
-			timer := time.NewTimer(bootWait) // the conductor may not be running
+			timer := time.NewTimer(bootWait) // the controller may not be running
 			defer timer.Stop()
 			select {
-			case <-s.conductor.booted:
+			case <-s.controller.booted:
 			case <-timer.C:
 			case <-r.Context().Done():
 			}
@@ -145,9 +141,6 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
-
-// serveLive answers that the process is alive.
-func serveLive(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }
 
 // serveHealth answers whether there is a table. Once there is, the answer stays positive.
 func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {
@@ -172,7 +165,7 @@ func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 // serveProblems lists the problems of objects while a table is computed.
 func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
 	problems := []any{}
-	if p := s.conductor.selfNow.Load(); p != nil {
+	if p := s.controller.selfNow.Load(); p != nil {
 		for _, problem := range p.compiler.Problems() {
 			problems = append(problems, problem)
 		}

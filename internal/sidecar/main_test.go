@@ -314,7 +314,7 @@ type status struct {
 
 func (p *plane) status() status {
 	p.t.Helper()
-	synctest.Wait() // the proxy may be served a moment before the conductor shows the change
+	synctest.Wait() // the proxy may be served a moment before the controller shows the change
 	var s status
 	w := p.admin(http.MethodGet, "/status")
 	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// metrics are the series of the conductor.
+// metrics are the series of the controller.
 type metrics struct {
 	mode      *prometheus.GaugeVec
 	origin    *prometheus.GaugeVec
@@ -24,19 +24,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		mode: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sidecar_mode", Help: "1 for the mode in force: False, Pre or Exec.",
+			Name: "dataplane_mode", Help: "1 for the mode in force: False, Pre or Exec.",
 		}, []string{"mode"}),
 		origin: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "sidecar_origin", Help: "1 for the origin of the served table: routeserver, self, last_known_good or none.",
+			Name: "dataplane_origin", Help: "1 for the origin of the served table: routeserver, self, last_known_good or none.",
 		}, []string{"origin"}),
 		switches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sidecar_switches_total", Help: "Switches to another producer, by its origin.",
+			Name: "dataplane_switches_total", Help: "Switches to another producer, by its origin.",
 		}, []string{"origin"}),
-		ready:     gauge("cutover_ready", "1 while mode Pre finds a cutover to the route server advisable, else 0."),
-		refused:   gauge("sidecar_mode_refused", "1 while the requested mode is refused, else 0."),
-		held:      gauge("sidecar_switch_held", "1 while a switch to another producer is held because of its table, else 0."),
-		computing: gauge("sidecar_fallback", "1 while a table is computed because no route server answers, else 0."),
-		badMode:   gauge("sidecar_mode_file_invalid", "1 while the mode file contains no valid mode, else 0."),
+		ready:     gauge("dataplane_cutover_ready", "1 while mode Pre finds a cutover to the route server advisable, else 0."),
+		refused:   gauge("dataplane_mode_refused", "1 while the requested mode is refused, else 0."),
+		held:      gauge("dataplane_switch_held", "1 while a switch to another producer is held because of its table, else 0."),
+		computing: gauge("dataplane_fallback", "1 while a table is computed because no route server answers, else 0."),
+		badMode:   gauge("dataplane_mode_file_invalid", "1 while the mode file contains no valid mode, else 0."),
 	}
 	m.show(&view{Origin: fromNobody})
 	for _, o := range []origin{fromSelf, fromRouteServer} {

@@ -151,7 +151,7 @@ func TestGateRefusesAndIsOverridden(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		cfg := w.config("Pre")
-		cfg.Gate = rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: time.Minute, MinComparisons: 10}
+		cfg.Cutover = rollout.CutoverConfig{Policy: rollout.CutoverEnforce, CleanFor: time.Minute, MinComparisons: 10}
 		cfg.ModeFile = tempFile(t, "mode", "Pre")
 		p := w.run(cfg)
 		p.expect("Pre", "self", time.Second)
@@ -160,8 +160,8 @@ func TestGateRefusesAndIsOverridden(t *testing.T) {
 		if !strings.Contains(s.Refused, `"Exec!"`) || s.Asked != "Exec" {
 			t.Errorf("%+v, want a refusal with the way out", s)
 		}
-		if got := p.metric("sidecar_mode_refused"); got != 1 {
-			t.Errorf("sidecar_mode_refused %v, want 1", got)
+		if got := p.metric("dataplane_mode_refused"); got != 1 {
+			t.Errorf("dataplane_mode_refused %v, want 1", got)
 		}
 		time.Sleep(30 * time.Second)
 		p.expect("Pre", "self", 0)
@@ -180,13 +180,13 @@ func TestGateRefusesAndIsOverridden(t *testing.T) {
 	})
 }
 
-func TestPlantedDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
+func TestPlantedDivergenceIsFoundAndBlocksTheCutover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"), ingress("b"))
 		filters := &eskip.DefaultFilters{Prepend: eskip.MustParseFilters("planted()")}
 		w.runServer(rules.Options{DefaultFilters: filters})
 		cfg := w.config("Pre")
-		cfg.Gate = rollout.GateConfig{Policy: rollout.GateEnforce, CleanFor: 30 * time.Second, MinComparisons: 5}
+		cfg.Cutover = rollout.CutoverConfig{Policy: rollout.CutoverEnforce, CleanFor: 30 * time.Second, MinComparisons: 5}
 		cfg.ModeFile = tempFile(t, "mode", "Pre")
 		p := w.run(cfg)
 		p.expect("Pre", "self", time.Second)
@@ -195,11 +195,11 @@ func TestPlantedDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
 		if s.Cutover == nil || s.Cutover.Ready || s.Cutover.Differences != 2 || !strings.Contains(s.Cutover.Reason, "/shadow") {
 			t.Errorf("cutover %+v, want two differences", s.Cutover)
 		}
-		if got := p.metric("cutover_ready"); got != 0 {
-			t.Errorf("cutover_ready %v, want 0", got)
+		if got := p.metric("dataplane_cutover_ready"); got != 0 {
+			t.Errorf("dataplane_dataplane_cutover_ready %v, want 0", got)
 		}
-		if got := p.metric(`shadow_diff_routes{kind="changed"}`); got != 2 {
-			t.Errorf("shadow_diff_routes %v, want 2", got)
+		if got := p.metric(`dataplane_shadow_routes{kind="changed"}`); got != 2 {
+			t.Errorf("dataplane_shadow_routes %v, want 2", got)
 		}
 		for accept, want := range map[string]string{"application/json": `"planted()"`, "text/html": "<!DOCTYPE html>", "*/*": "planted()"} {
 			if r := p.admin(http.MethodGet, "/shadow", "Accept: "+accept); r.Code != http.StatusOK || !strings.Contains(strings.ToLower(r.Body.String()), strings.ToLower(want)) {
@@ -219,7 +219,7 @@ func TestCleanComparisonsMakeReady(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		cfg := w.config("Pre")
-		cfg.Gate = rollout.GateConfig{CleanFor: time.Minute, MinComparisons: 5}
+		cfg.Cutover = rollout.CutoverConfig{CleanFor: time.Minute, MinComparisons: 5}
 		p := w.run(cfg)
 		time.Sleep(30 * time.Second)
 		if s := p.status(); s.Cutover.Ready || !strings.Contains(s.Cutover.Reason, "1m0s is wanted") {
@@ -230,8 +230,8 @@ func TestCleanComparisonsMakeReady(t *testing.T) {
 		if s := p.status(); !s.Cutover.Ready {
 			t.Errorf("after the time: %+v", s.Cutover)
 		}
-		if got := p.metric("cutover_ready"); got != 1 {
-			t.Errorf("cutover_ready %v, want 1", got)
+		if got := p.metric("dataplane_cutover_ready"); got != 1 {
+			t.Errorf("dataplane_dataplane_cutover_ready %v, want 1", got)
 		}
 		w.down.Store(true)
 		time.Sleep(time.Minute)
@@ -245,7 +245,7 @@ func TestModeThatNeedsWhatIsNotConfiguredEndsTheStart(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("Exec")
 	cfg.Fetch = dataplane.Config{}
-	if _, err := newSidecar(cfg); err == nil || !strings.Contains(err.Error(), "--routesrv-url") {
+	if _, err := newSidecar(cfg); err == nil || !strings.Contains(err.Error(), "--upstream") {
 		t.Errorf("Exec without a route server: %v", err)
 	}
 	cfg = w.config("False")

@@ -8,7 +8,7 @@ import (
 
 // owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is nil, and
 // only ids are known.
-func (c *conductor) owners() shadowdiff.OwnerFunc {
+func (c *controller) owners() shadowdiff.OwnerFunc {
 	p := c.selfNow.Load()
 	if p == nil {
 		return nil

@@ -60,13 +60,13 @@ type selfProducer struct {
 	poller    *poller.Poller
 	registry  *prometheus.Registry // separate registry: another producer has series of the same names
 	fallback  bool                 // reads more slowly
-	offer     publish.Offer        // owned by the conductor
+	offer     publish.Offer        // owned by the controller
 
 	whole, zoned *table.Table // the last table, and its version for the zone; owned by the holder of the publisher's turn
 }
 
 // newSelf returns a producer that reads the cluster; as a fallback it reads more slowly.
-func (c *conductor) newSelf(fallback bool) (*selfProducer, error) {
+func (c *controller) newSelf(fallback bool) (*selfProducer, error) {
 	p := &selfProducer{fallback: fallback, registry: prometheus.NewRegistry()}
 	interval := c.cfg.Interval
 	if fallback {
@@ -90,9 +90,9 @@ func (c *conductor) newSelf(fallback bool) (*selfProducer, error) {
 	return p, err
 }
 
-// selfSink passes the tables that the publisher of a selfProducer publishes to the conductor.
+// selfSink passes the tables that the publisher of a selfProducer publishes to the controller.
 type selfSink struct {
-	c *conductor
+	c *controller
 	p *selfProducer
 }
 
@@ -108,14 +108,14 @@ func (s selfSink) Publish(t *table.Table) {
 	t = s.p.zone(s.c, t)
 	s.c.call(func() {
 		s.p.offer.Table = t
-		if s.c.feeder == producer(s.p) {
+		if s.c.active == producer(s.p) {
 			s.c.served.Publish(t)
 		}
 	})
 }
 
 // zone limits a table to the zone. It caches the result, because most reads show the same table again.
-func (p *selfProducer) zone(c *conductor, t *table.Table) *table.Table {
+func (p *selfProducer) zone(c *controller, t *table.Table) *table.Table {
 	if t != p.whole {
 		p.whole, p.zoned = t, t.Zone(c.zone())
 	}
@@ -123,7 +123,7 @@ func (p *selfProducer) zone(c *conductor, t *table.Table) *table.Table {
 }
 
 // selfRead handles a read of a selfProducer. The table has passed its publisher; it is nil if a suspicious one is held back.
-func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read), t *table.Table, r table.Read) {
+func (c *controller) selfRead(p *selfProducer, end func(*table.Table, table.Read), t *table.Table, r table.Read) {
 	if t != nil {
 		t = p.zone(c, t)
 	}
@@ -132,7 +132,7 @@ func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read)
 			p.offer = publish.Offer{Table: t, Read: r}
 		}
 		switch {
-		case c.feeder == producer(p):
+		case c.active == producer(p):
 			c.served.Show(end, t, r)
 		case t != nil:
 			c.switchTo(p, fromSelf, p.offer)
@@ -141,7 +141,7 @@ func (c *conductor) selfRead(p *selfProducer, end func(*table.Table, table.Read)
 }
 
 // zone returns the zone of the computed table, which is also the zone of the fetched one.
-func (c *conductor) zone() string {
+func (c *controller) zone() string {
 	zone, _ := c.zoneOf.Read() // on an error use the full table, as the client does, which logs the error
 	return zone
 }
@@ -152,7 +152,7 @@ type remoteProducer struct {
 	client *dataplane.Client
 	claims *dataplane.Claims // about tables that the proxy names
 
-	// owned by the conductor
+	// owned by the controller
 	offer         publish.Offer
 	lastKnownGood publish.Offer // from the file; its table is nil if there is none
 	url           string        // of the offer
@@ -162,7 +162,7 @@ type remoteProducer struct {
 }
 
 // newRemote returns a producer that fetches.
-func (c *conductor) newRemote() (*remoteProducer, error) {
+func (c *controller) newRemote() (*remoteProducer, error) {
 	p := &remoteProducer{}
 	cfg := c.cfg.Fetch
 	cfg.StateDir = c.cfg.StateDir
@@ -189,13 +189,13 @@ func (c *conductor) newRemote() (*remoteProducer, error) {
 	return p, nil
 }
 
-// remoteSink passes the tables that the publisher of a client publishes to the conductor.
+// remoteSink passes the tables that the publisher of a client publishes to the controller.
 type remoteSink struct {
-	c *conductor
+	c *controller
 	p *remoteProducer
 }
 
-// Restore keeps the last-known-good table: the conductor decides whether to serve it.
+// Restore keeps the last-known-good table: the controller decides whether to serve it.
 func (s remoteSink) Restore(t *table.Table, read time.Time) {
 	r := decided(table.Read{Newest: t.Revision(), At: read})
 	s.c.call(func() { s.p.lastKnownGood = publish.Offer{Table: t, Read: r} })
@@ -214,14 +214,14 @@ func (s remoteSink) Publish(t *table.Table) {
 }
 
 // remoteAnswered handles an answer of a route server that shows the table the client has committed.
-func (c *conductor) remoteAnswered(p *remoteProducer, t *table.Table, r table.Read) {
+func (c *controller) remoteAnswered(p *remoteProducer, t *table.Table, r table.Read) {
 	url := p.client.Publisher().Served().Origin
 	r = decided(r)
 	c.call(func() {
 		p.answered = time.Now()
 		p.shown = p.answered
 		p.offer, p.url = publish.Offer{Table: t, Read: r}, url
-		if c.feeder == producer(p) {
+		if c.active == producer(p) {
 			c.served.Show(c.served.Begin(), t, r)
 		} else {
 			c.switchTo(p, fromRouteServer, p.offer)
@@ -241,8 +241,8 @@ func decided(r table.Read) table.Read {
 // firstRoundInterval is how often to check whether the client's first round has ended, because requests may wait for it.
 const firstRoundInterval = 50 * time.Millisecond
 
-// runRemote boots the client and runs it, and reports its state to the conductor where no callback does.
-func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
+// runRemote boots the client and runs it, and reports its state to the controller where no callback does.
+func (c *controller) runRemote(ctx context.Context, p *remoteProducer) {
 	var background sync.WaitGroup
 	defer background.Wait()
 	p.client.Boot()
@@ -253,8 +253,8 @@ func (c *conductor) runRemote(ctx context.Context, p *remoteProducer) {
 	}
 }
 
-// watch reports the state of the client to the conductor until ctx ends.
-func (c *conductor) watch(ctx context.Context, p *remoteProducer) {
+// watch reports the state of the client to the controller until ctx ends.
+func (c *controller) watch(ctx context.Context, p *remoteProducer) {
 	for {
 		wait := stepInterval
 		if !c.observe(p) {
@@ -270,7 +270,7 @@ func (c *conductor) watch(ctx context.Context, p *remoteProducer) {
 
 // observe checks the state of the client, and reports whether its first round has ended. run must not call it: a client that is
 // committing waits for run.
-func (c *conductor) observe(p *remoteProducer) (tried bool) {
+func (c *controller) observe(p *remoteProducer) (tried bool) {
 	s := p.client.Status()
 	tried = s.Failures > 0 || !s.LastSuccess.IsZero()
 	c.call(func() {
@@ -287,14 +287,14 @@ func (c *conductor) observe(p *remoteProducer) (tried bool) {
 
 // betweenAnswers does for a client with a stream what each answer to a poll does, at the interval of polls: a stream sends fewer
 // answers, only when the table changes.
-func (c *conductor) betweenAnswers(p *remoteProducer) {
+func (c *controller) betweenAnswers(p *remoteProducer) {
 	now := time.Now()
 	if c.remote != p || now.Sub(p.shown) < c.cfg.Fetch.Interval {
 		return
 	}
 	p.shown = now
 	c.compare()
-	if c.target == fromRouteServer && c.feeder != producer(p) {
+	if c.target == fromRouteServer && c.active != producer(p) {
 		p.client.Recheck() // a switch waits for an answer that came after the request to switch
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // identity returns how a sidecar identifies itself to route servers.
-func (c *conductor) identity() string {
+func (c *controller) identity() string {
 	i := fleet.Identity{
 		Kind: fleet.Sidecar, ID: c.cfg.Pod, Node: c.cfg.Node, Zone: c.zone(), Version: c.cfg.Version, Interval: c.cfg.Fetch.Interval,
 		Mode: c.view.Load().Mode.String(),
@@ -54,7 +54,7 @@ func (s *Sidecar) report(ctx context.Context) {
 	reporter := &fleet.Reporter{
 		Logger: s.log,
 		Send: func(ctx context.Context, body []byte) error {
-			if p := s.conductor.remoteNow.Load(); p != nil {
+			if p := s.controller.remoteNow.Load(); p != nil {
 				return p.client.Report(ctx, body)
 			}
 			return nil
@@ -73,7 +73,7 @@ func (s *Sidecar) report(ctx context.Context) {
 
 // collect builds the report.
 func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
-	p := s.conductor.remoteNow.Load()
+	p := s.controller.remoteNow.Load()
 	if p == nil {
 		return fleet.Report{}, false
 	}

@@ -13,7 +13,7 @@ const maxConnections = 1000
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
 // or fails. If ctx has already ended, it opens nothing.
 //
-// The order of the shutdown is the one of [httpserve.Listeners]; the conductor and its producers end last.
+// The order of the shutdown is the one of [httpserve.Listeners]; the controller and its producers end last.
 func (s *Sidecar) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
@@ -32,9 +32,9 @@ func (s *Sidecar) RunTables(ctx context.Context) {
 	s.started.Store(time.Now().UnixNano())
 	var background sync.WaitGroup
 	if s.modes != nil {
-		background.Go(func() { s.modes.watch(ctx, s.conductor.set) })
+		background.Go(func() { s.modes.watch(ctx, s.controller.set) })
 	}
 	background.Go(func() { s.report(ctx) })
-	s.conductor.run(ctx)
+	s.controller.run(ctx)
 	background.Wait()
 }

@@ -107,10 +107,10 @@ func TestListenersServeAndEndInOrder(t *testing.T) {
 		{addresses["127"] + "/fresh", `"fresh"`},
 		{"control://pod/status", `"origin": "routeserver"`},
 		{"control://pod/problems", `"count": 0`},
-		{addresses["loc"] + "/metrics", `sidecar_mode{mode="Exec"} 1`},
+		{addresses["loc"] + "/metrics", `dataplane_mode{mode="Exec"} 1`},
 		{"control://pod/shadow", "the mode is Exec"},
 	} {
-		// The proxy may be served a moment before the conductor shows the change.
+		// The proxy may be served a moment before the controller shows the change.
 		eventually(t, want.url+" with "+want.part, func() (bool, string) {
 			status, body := get(want.url)
 			return status == http.StatusOK && strings.Contains(body, want.part), fmt.Sprintf("status %d:\n%s", status, body)
@@ -176,7 +176,7 @@ func TestMetricsAreWellFormed(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	for _, name := range []string{
-		"cutover_ready", "shadow_diff_routes", "shadow_diff_comparisons_total", "shadow_diff_clean_seconds", "sidecar_mode",
+		"dataplane_cutover_ready", "dataplane_shadow_routes", "dataplane_shadow_comparisons_total", "dataplane_shadow_clean_seconds", "dataplane_mode",
 	} {
 		if !strings.Contains(body, "# TYPE "+name+" ") {
 			t.Errorf("no metric %s", name)

@@ -19,14 +19,14 @@ const staleComparisons = 10
 const selfName = "self-computed"
 
 // shadow compares the computed table with the fetched one. It has its own goroutine, because comparing large tables takes too
-// long for the conductor.
+// long for the controller.
 type shadow struct {
-	c       *conductor
+	c       *controller
 	metrics *shadowdiff.Metrics
 	pairs   chan pair // of capacity 1: the newest pair that has not been compared yet
 	view    atomic.Pointer[shadowdiff.View]
 
-	// owned by the goroutine of the conductor
+	// owned by the goroutine of the controller
 	generation int       // numbers the series of comparisons that belong together
 	last       time.Time // of the last comparison; zero if there was none
 	clean      int       // consecutive comparisons without a difference that counts
@@ -48,7 +48,7 @@ type pair struct {
 	at         time.Time
 }
 
-func newShadow(c *conductor) *shadow {
+func newShadow(c *controller) *shadow {
 	return &shadow{c: c, metrics: shadowdiff.NewMetrics(c.cfg.Registry), pairs: make(chan pair, 1)}
 }
 
@@ -64,7 +64,7 @@ func (s *shadow) reset() {
 }
 
 // compare requests a comparison of both producers' tables in mode Pre. It is called for each answer of a route server.
-func (c *conductor) compare() {
+func (c *controller) compare() {
 	if c.decision.Mode != rollout.Pre || c.self == nil || c.remote == nil {
 		return
 	}
@@ -80,12 +80,12 @@ func (c *conductor) compare() {
 	case <-c.shadow.pairs: // an older pair that has not been started
 	default:
 	}
-	c.shadow.pairs <- p // only the conductor sends, so there is room
+	c.shadow.pairs <- p // only the controller sends, so there is room
 }
 
 // unread returns a sentence about a side whose source has not been read for too long, or "" if both have been read. Such a table
 // proves nothing about the other one: the two may agree only because neither source was read.
-func (c *conductor) unread(now time.Time) string {
+func (c *controller) unread(now time.Time) string {
 	for _, side := range []struct {
 		name string
 		read time.Time
@@ -113,7 +113,7 @@ func (s *shadow) run(ctx context.Context) {
 	}
 }
 
-// observe compares a pair and passes the result to the conductor.
+// observe compares a pair and passes the result to the controller.
 func (s *shadow) observe(p pair) {
 	if s.tracker == nil || s.tracking != p.generation {
 		s.tracker, s.tracking = shadowdiff.NewTracker(shadowdiff.TrackerConfig{
@@ -220,7 +220,7 @@ func one(reader *eskip.Reader, r *table.Route) (*eskip.Route, error) {
 	return routes[0], nil
 }
 
-// evidence summarises the comparisons. The conductor calls it.
+// evidence summarises the comparisons. The controller calls it.
 func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 	e := rollout.Evidence{
 		Comparisons: s.clean, CleanFor: s.observed.Clean, Differences: s.observed.Confirmed.Differences(),
@@ -238,7 +238,7 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 }
 
 // shadowView returns the content of /shadow.
-func (c *conductor) shadowView() shadowdiff.View {
+func (c *controller) shadowView() shadowdiff.View {
 	now := c.view.Load()
 	v := c.shadow.view.Load()
 	if v == nil {

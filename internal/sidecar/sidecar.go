@@ -5,16 +5,16 @@
 //
 // Two producers supply tables: a poller, which reads the cluster and compiles, and a dataplane client, which fetches and
 // verifies. Each has a publisher, and a switch of package publish connects one of them to the cache that the proxy reads. One goroutine,
-// the conductor, decides by the rules of package rollout which producers run and which one is served. In mode Pre it compares
+// the controller, decides by the rules of package rollout which producers run and which one is served. In mode Pre it compares
 // every answer of a route server with the computed table.
 //
 // # Moving between producers
 //
-// The conductor starts the new producer. It switches the served table once the new producer has shown a table in a read or an
+// The controller starts the new producer. It switches the served table once the new producer has shown a table in a read or an
 // answer that came after the request to switch; then it stops the previous producer. So a verified table is served at every
 // moment. Three things delay the switch:
 //
-//   - if the new table has a lower revision and other content, the conductor waits for a few polls: the producer may just lag. If
+//   - if the new table has a lower revision and other content, the controller waits for a few polls: the producer may just lag. If
 //     the revision stays lower, the tables differ for another reason, and it switches;
 //   - if the new table looks like an accident compared with the served one, package guard holds it back by the same rules as a
 //     table from the same producer: until every read has agreed for the time of the hold, or an operator accepts it;
@@ -23,7 +23,7 @@
 // # Revisions
 //
 // Tables of both producers carry revisions of one cluster, so that a proxy is not sent back in time after a restart of this
-// process. If the conductor switches to a table with a lower revision, it serves that table under the revision of the previous
+// process. If the controller switches to a table with a lower revision, it serves that table under the revision of the previous
 // one; otherwise the cache would conclude that the source went back in time.
 //
 // # Boot
@@ -92,7 +92,7 @@ type Config struct {
 	// ProxyMetricsURL is the URL of the proxy's metrics. The sidecar reports a few sums of them to the route server. Empty turns
 	// this off.
 	ProxyMetricsURL string
-	Gate            rollout.GateConfig
+	Cutover         rollout.CutoverConfig
 	// Fallback says when a data plane in Exec computes a table. The sidecar sets its Pod.
 	Fallback rollout.FallbackConfig
 
@@ -123,9 +123,9 @@ type Config struct {
 	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
 	StateDir string
 
-	// ChangeBudget is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
+	// EndpointDebounce is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
 	// every change at once. RoutesFile always gets every change at once.
-	ChangeBudget time.Duration
+	EndpointDebounce time.Duration
 	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
 	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
 	SupportTLS SupportTLS
@@ -169,19 +169,19 @@ func (t SupportTLS) config() httpserve.TLSConfig {
 
 // Sidecar is the data-plane client. Create it with [New], then call Run once.
 type Sidecar struct {
-	cfg       Config
-	log       *slog.Logger
-	registry  *prometheus.Registry
-	cache     *etagcache.Cache
-	conductor *conductor
-	proxy     *proxyTable
-	member    rollout.Member
-	modes     *modeFile            // nil if no mode file is set
-	endpoints []httpserve.Endpoint // of both listeners
-	main      http.Handler
-	support   http.Handler
-	listeners *httpserve.Listeners
-	started   atomic.Int64 // unix nanoseconds
+	cfg        Config
+	log        *slog.Logger
+	registry   *prometheus.Registry
+	cache      *etagcache.Cache
+	controller *controller
+	proxy      *proxyTable
+	member     rollout.Member
+	modes      *modeFile            // nil if no mode file is set
+	endpoints  []httpserve.Endpoint // of both listeners
+	main       http.Handler
+	support    http.Handler
+	listeners  *httpserve.Listeners
+	started    atomic.Int64 // unix nanoseconds
 }
 
 // New checks the configuration, reads the mode file and connects the parts. It opens no socket and starts no goroutine.
@@ -209,21 +209,21 @@ func New(cfg Config) (*Sidecar, error) {
 	if s.member, err = cfg.ShareBy.Member(cfg.Node, cfg.Pod); err != nil {
 		return nil, fmt.Errorf("sidecar: share by %s: %w", cfg.ShareBy, err)
 	}
-	decider, err := rollout.NewDecider(s.member.Name, cfg.Gate, able, setting)
+	decider, err := rollout.NewDecider(s.member.Name, cfg.Cutover, able, setting)
 	if err != nil {
 		return nil, err
 	}
 	if s.cache, err = etagcache.New(etagcache.Config{
 		Logger: cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.conductor.recheck() }, Saw: s.proxy.Saw,
+		Recheck: func() { s.controller.recheck() }, Saw: s.proxy.Saw,
 	}); err != nil {
 		return nil, err
 	}
-	if s.conductor, err = newConductor(&s.cfg, decider, s.cache, s.log); err != nil {
+	if s.controller, err = newController(&s.cfg, decider, s.cache, s.log); err != nil {
 		return nil, err
 	}
 	if s.modes != nil {
-		s.conductor.modeErrors = s.modes.problem
+		s.controller.modeErrors = s.modes.problem
 	}
 	supportTLS, err := httpserve.NewTLS(cfg.SupportTLS.config(), cfg.Logger, s.registry)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// view is the immutable state of the conductor after a step.
+// view is the immutable state of the controller after a step.
 type view struct {
 	Mode          rollout.Mode    `json:"mode"`  // in force
 	Asked         rollout.Mode    `json:"asked"` // the mode that the setting means for this pod
@@ -47,7 +47,7 @@ type fallbackReport struct {
 }
 
 // report publishes the state for handlers and metrics.
-func (c *conductor) report(now time.Time) {
+func (c *controller) report(now time.Time) {
 	d := c.decision
 	v := &view{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
 	if c.modeErrors != nil {
@@ -55,7 +55,7 @@ func (c *conductor) report(now time.Time) {
 	}
 	if d.Mode == rollout.Pre {
 		e := c.shadow.evidence(now, d.Mode)
-		r := c.cfg.Gate.Judge(e)
+		r := c.cfg.Cutover.Judge(e)
 		v.CutoverReady = &r.Ready
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
 	}
@@ -108,11 +108,11 @@ type selfReport struct {
 	Problems map[string]int        `json:"problems"` // by severity
 }
 
-// status collects the status. The conductor must not call it.
+// status collects the status. The controller must not call it.
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
-		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.conductor.view.Load(),
-		RoutesFile: s.conductor.served.Files()[0], Decisions: s.conductor.decisions.Last(publish.ShownDecisions),
+		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.controller.view.Load(),
+		RoutesFile: s.controller.served.Files()[0], Decisions: s.controller.decisions.Last(publish.ShownDecisions),
 	}
 	if t := s.cache.Current(); t != nil {
 		c := s.cache.Status()
@@ -122,14 +122,14 @@ func (s *Sidecar) status() statusReport {
 			LastRead: c.LastRead, AgeSeconds: ageSeconds(c.LastRead), Stale: c.Stale, Held: c.Held,
 		}
 	}
-	if p := s.conductor.selfNow.Load(); p != nil {
+	if p := s.controller.selfNow.Load(); p != nil {
 		r.Self = &selfReport{Fallback: p.fallback, Source: p.poller.Status(), Guard: httpserve.ReportGuard(p.publisher.State(), p.publisher.Kept()),
 			Problems: map[string]int{"error": 0, "warning": 0, "info": 0}}
 		for _, problem := range p.compiler.Problems() {
 			r.Self.Problems[problem.Severity.String()]++
 		}
 	}
-	if p := s.conductor.remoteNow.Load(); p != nil {
+	if p := s.controller.remoteNow.Load(); p != nil {
 		fetch := p.client.Status()
 		r.Fetch = &fetch
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // origin returns where the served table comes from.
-func (c *conductor) origin() origin {
+func (c *controller) origin() origin {
 	if from := c.served.From(); from != "" {
 		return origin(from)
 	}
@@ -17,7 +17,7 @@ func (c *conductor) origin() origin {
 
 // switchTo serves the producer from now on, if it is the target and nothing speaks against its offer. It is called for each read
 // that shows the offer.
-func (c *conductor) switchTo(p producer, from origin, o publish.Offer) {
+func (c *controller) switchTo(p producer, from origin, o publish.Offer) {
 	if from != c.target || o.Table == nil || !c.current(p) {
 		return
 	}
@@ -28,8 +28,8 @@ func (c *conductor) switchTo(p producer, from origin, o publish.Offer) {
 }
 
 // switched records that the producer is now served.
-func (c *conductor) switched(p producer, from, before origin) {
-	c.feeder = p
+func (c *controller) switched(p producer, from, before origin) {
+	c.active = p
 	c.metrics.switches.WithLabelValues(string(from)).Inc()
 	if t := c.served.Table(); before != from {
 		c.log.Info(LogServing, "origin", string(from), "before", string(before), "hash", t.Digest().String(),
@@ -38,12 +38,12 @@ func (c *conductor) switched(p producer, from, before origin) {
 }
 
 // current reports whether the producer is one of the running ones.
-func (c *conductor) current(p producer) bool {
+func (c *controller) current(p producer) bool {
 	return c.self != nil && p == producer(c.self) || c.remote != nil && p == producer(c.remote)
 }
 
 // acceptSwitchover accepts a switch that the guard holds.
-func (c *conductor) acceptSwitchover(a publish.Acceptance) (t *table.Table, err error) {
+func (c *controller) acceptSwitchover(a publish.Acceptance) (t *table.Table, err error) {
 	err = publish.ErrNothingHeld
 	c.call(func() {
 		var p producer
@@ -66,7 +66,7 @@ func (c *conductor) acceptSwitchover(a publish.Acceptance) (t *table.Table, err 
 
 // accept publishes a table that one of the guards holds: first a held switch, then a table of the producer that is served or will
 // be, then one of the other producer. run must not call it.
-func (c *conductor) accept(a publish.Acceptance) (*table.Table, error) {
+func (c *controller) accept(a publish.Acceptance) (*table.Table, error) {
 	acceptors := []func(publish.Acceptance) (*table.Table, error){c.acceptSwitchover}
 	if p := c.selfNow.Load(); p != nil {
 		acceptors = append(acceptors, p.poller.Accept)

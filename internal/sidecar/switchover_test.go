@@ -35,7 +35,7 @@ func TestSuspiciousSwitchIsHeldUntilItLasts(t *testing.T) {
 		p.setMode("Exec")
 		time.Sleep(20 * time.Second)
 		s := p.expect("Exec", "self", 0)
-		if s.Switch == nil || !s.Switch.Guard.Held || s.Switch.To != "routeserver" || p.metric("sidecar_switch_held") != 1 {
+		if s.Switch == nil || !s.Switch.Guard.Held || s.Switch.To != "routeserver" || p.metric("dataplane_switch_held") != 1 {
 			t.Fatalf("switch %+v, want it held", s.Switch)
 		}
 		w.apply(other("e"))
@@ -44,7 +44,7 @@ func TestSuspiciousSwitchIsHeldUntilItLasts(t *testing.T) {
 			t.Error("the producer that is served does not go on while the switch is held")
 		}
 		p.expect("Exec", "routeserver", time.Minute)
-		if p.metric("sidecar_switch_held") != 0 || p.status().Self != nil {
+		if p.metric("dataplane_switch_held") != 0 || p.status().Self != nil {
 			t.Error("the switch is over, and the producer before was not stopped")
 		}
 	})
@@ -111,7 +111,7 @@ func TestSwitchBackEndsAHold(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		p.setMode("Pre")
 		s := p.expect("Pre", "self", 0)
-		if s.Switch != nil || p.metric("sidecar_switch_held") != 0 {
+		if s.Switch != nil || p.metric("dataplane_switch_held") != 0 {
 			t.Errorf("switch %+v after it was called off", s.Switch)
 		}
 		time.Sleep(5 * time.Minute)
@@ -186,7 +186,7 @@ ports: [{port: 8080, protocol: TCP}]
 		w.runServer(w.options)
 		cfg := w.config("Pre")
 		cfg.Fetch.ZoneFile = tempFile(t, "zone", "one\n")
-		cfg.Gate = rollout.GateConfig{MinComparisons: 3}
+		cfg.Cutover = rollout.CutoverConfig{MinComparisons: 3}
 		p := w.run(cfg)
 		time.Sleep(20 * time.Second)
 		if body := p.get("/routes").Body.String(); !strings.Contains(body, "10.2.0.3") || strings.Contains(body, "10.2.0.4") {

@@ -88,7 +88,7 @@ func (r *read) End(result, reason string, oldest, newest kube.Revision) {
 // Sink returns a sink that passes everything to next and traces publications.
 func (t *Tracer) Sink(next publish.Sink) publish.Sink { return &sink{next: next, tracer: t} }
 
-// sink creates a span for each newly served table. A Gate does not call its methods concurrently.
+// sink creates a span for each newly served table. A Publisher does not call its methods concurrently.
 type sink struct {
 	next   publish.Sink
 	tracer *Tracer

@@ -76,9 +76,9 @@ var allowed = map[string][]string{
 		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/console", "internal/httpserve", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
 		"internal/tracing", "shadowdiff", "table",
 	},
-	"internal/tracing":   {"etagcache", "publish", "kube", "poller", "table"},
-	"internal/events":    {"compile/rules", "kube"},
-	"internal/admission": {"compile", "compile/rules", "internal/httpserve", "internal/wire", "kube", "poller"},
+	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},
+	"internal/events":  {"compile/rules", "kube"},
+	"internal/webhook": {"compile", "compile/rules", "internal/httpserve", "internal/wire", "kube", "poller"},
 	"internal/sidecar": {
 		"compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
@@ -94,7 +94,7 @@ var allowed = map[string][]string{
 	// binaries
 	"cmd/dataplane-client": {"guard", "internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/config", "internal/forward"},
-	"cmd/routesrv":         {"compile", "compile/rules", "internal/admission", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "poller", "internal/server", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
+	"cmd/routesrv":         {"compile", "compile/rules", "internal/webhook", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "poller", "internal/server", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
 
 	// aside: only tests use these
 	"internal/browser":  {},
@@ -127,7 +127,7 @@ var rows = []struct {
 	}},
 	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "match/report"}},
 	{"pages", []string{"internal/console", "internal/config", "internal/cli"}},
-	{"assembly", []string{"internal/admission", "internal/server", "internal/sidecar", "internal/forward", "internal/migrate"}},
+	{"assembly", []string{"internal/webhook", "internal/server", "internal/sidecar", "internal/forward", "internal/migrate"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
@@ -239,7 +239,7 @@ var outside = map[string][]string{
 	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events", "internal/forward"},
 	"k8s.io/apimachinery/pkg/watch": {"internal/kubetest"}, // in the product, events are those of source/cluster/internal/decode
 	"k8s.io/": {
-		"internal/admission", "internal/config", "internal/events", "internal/forward", "internal/migrate", "internal/source/cluster/internal/api",
+		"internal/webhook", "internal/config", "internal/events", "internal/forward", "internal/migrate", "internal/source/cluster/internal/api",
 		"internal/source/cluster/internal/decode", "internal/source/cluster/watch", "internal/kubetest", "internal/scale", "internal/forward/forwardtest",
 	},
 	"sigs.k8s.io/":                {"internal/migrate", "internal/source/manifests", "internal/kubetest"},

@@ -122,7 +122,7 @@ func buildSidecar(b *testing.B) string {
 func startSidecar(b *testing.B, binary, server, transport string) string {
 	b.Helper()
 	main, support := programs.FreeAddress(b), programs.FreeAddress(b)
-	cmd := exec.Command(binary, "--mode=Exec", "--routesrv-url="+server, "--transport="+transport, "-address="+main,
+	cmd := exec.Command(binary, "--mode=Exec", "--upstream="+server, "--update-mode="+transport, "-address="+main,
 		"--support-listener="+support, "--state-dir="+b.TempDir())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -23,7 +23,7 @@ func BenchmarkLargest(b *testing.B) {
 		root := startReading(b, binary, time.Second, "-kubernetes-url="+a.server.URL)
 		var leaves []*process
 		for range relays {
-			leaves = append(leaves, startWith(b, binary, "--upstream=http://"+root.main, "--transport=stream", streams))
+			leaves = append(leaves, startWith(b, binary, "--upstream=http://"+root.main, "--update-mode=stream", streams))
 		}
 		measureFleet(b, a, root, leaves, clients/relays)
 		b.ReportMetric(leaves[0].peakMiB(b), "relay-peak-MiB")

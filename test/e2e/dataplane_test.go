@@ -36,7 +36,7 @@ func startSidecar(t *testing.T, api *faultProxy, mode string, routeServers []str
 	all := append(sourceArgs(t, api, token), "--address="+main, "--support-listener="+support,
 		"--mode-file="+s.modeFile, "--fetch-interval=300ms", "--pod-name=e2e", "--state-dir="+t.TempDir())
 	for _, u := range routeServers {
-		all = append(all, "--routesrv-url="+u)
+		all = append(all, "--upstream="+u)
 	}
 	s.process = startProcess(t, dataplane, main, support, append(all, args...))
 	return s
@@ -200,14 +200,14 @@ func TestModesWithoutGapOrMix(t *testing.T) {
 	w.end(t, published)
 }
 
-// TestDivergenceIsFoundAndBlocksTheGate creates a difference by a flag on one side.
-func TestDivergenceIsFoundAndBlocksTheGate(t *testing.T) {
+// TestDivergenceIsFoundAndBlocksTheCutover creates a difference by a flag on one side.
+func TestDivergenceIsFoundAndBlocksTheCutover(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.Ready(t)
-	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--gate=enforce", "--gate-clean-for=1s", "--gate-min-comparisons=3",
+	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--cutover-check=enforce", "--cutover-clean-for=1s", "--cutover-min-comparisons=3",
 		"-kubernetes-default-lb-algorithm=random")
 	s.Ready(t)
 	var report struct {
@@ -246,7 +246,7 @@ func TestSkewAloneIsNoDifference(t *testing.T) {
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.Ready(t)
-	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--gate-clean-for=1s", "--gate-min-comparisons=3")
+	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--cutover-clean-for=1s", "--cutover-min-comparisons=3")
 	s.Ready(t)
 	withObjects(t, c, counterIngress(0))
 	for n := range 200 {

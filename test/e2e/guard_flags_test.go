@@ -57,8 +57,8 @@ func TestManualReleaseIsNeverByTime(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			objects, _ := withHeldShops(t, c)
 			api := newFaultProxy(t, c)
-			manual := start(t, api, "--guard-hold=1s", "--guard-release=manual", "--state-dir="+t.TempDir())
-			auto := start(t, api, "--guard-hold=1s")
+			manual := start(t, api, "--guard=hold=1s", "--guard=release=manual", "--state-dir="+t.TempDir())
+			auto := start(t, api, "--guard=hold=1s")
 			manual.Ready(t)
 			auto.Ready(t)
 			api.atOnce(t, mode, ingressList, func() { remove(t, c, ingressesOf(objects)) })
@@ -88,7 +88,7 @@ func TestLostNamespaceIsHeld(t *testing.T) {
 			team := strings.ReplaceAll(objects+slices, "namespace: shop", "namespace: team")
 			withObjects(t, c, team)
 			api := newFaultProxy(t, c)
-			server := start(t, api, "--guard-namespaces")
+			server := start(t, api, "--guard=namespaces")
 			server.Ready(t)
 			before := server.body(t)
 			if n := strings.Count(before, "kube_team__"); n < 24 {

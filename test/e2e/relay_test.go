@@ -29,8 +29,8 @@ func startFetching(t *testing.T, transport string, routeServers ...string) *proc
 	t.Helper()
 	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	return startProcess(t, dataplane, main, support, []string{
-		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "--fetch-interval=300ms", "--transport=" + transport,
-		"--state-dir=" + t.TempDir(), "--routesrv-url=" + strings.Join(routeServers, ","),
+		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "--fetch-interval=300ms", "--update-mode=" + transport,
+		"--state-dir=" + t.TempDir(), "--upstream=" + strings.Join(routeServers, ","),
 	})
 }
 

@@ -137,7 +137,7 @@ func TestWatchedTableEqualsCompiledManifests(t *testing.T) {
 	withObjects(t, c, fixedService)
 	proxy := newFaultProxy(t, c)
 	// Random deletions may be more than half of what was served lately, and nobody accepts them here.
-	p := startWatching(t, proxy, "--kubernetes-reconcile-interval=2s", "--guard-max-loss=1", "--guard-max-backend-loss=1")
+	p := startWatching(t, proxy, "--kubernetes-reconcile-interval=2s", "--guard=max-loss=1", "--guard=max-backend-loss=1")
 	p.Ready(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	present := map[int]string{}
@@ -286,7 +286,7 @@ func TestADefinitionThatGoesAndComesIsFollowed(t *testing.T) {
 	withShop(t, c)
 	group := randomObject(1, 1)
 	withObjects(t, c, group)
-	p := startWatching(t, newFaultProxy(t, c), "--guard-max-loss=1")
+	p := startWatching(t, newFaultProxy(t, c), "--guard=max-loss=1")
 	p.Ready(t)
 	served := func() bool { return strings.Contains(p.get(t, "/routes", "").Body, "rg1") }
 	programs.Eventually(t, "the route group", served)

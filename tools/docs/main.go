@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/server"
@@ -28,6 +27,7 @@ import (
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/internal/tracing"
+	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -143,7 +143,7 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, ProblemNamespaces: 1, ChangeBudget: time.Second,
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, ProblemNamespaces: 1, EndpointDebounce: time.Second,
 		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }
@@ -155,7 +155,7 @@ func documentedRelay(registry *prometheus.Registry) (*server.Server, error) {
 
 // documentedSidecar returns a dataplane-client with all optional features.
 func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) {
-	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry, EnableProfile: true, ChangeBudget: time.Second})
+	return sidecar.New(sidecar.Config{Source: noSource{}, Pod: "docs", Registry: registry, EnableProfile: true, EndpointDebounce: time.Second})
 }
 
 // serverSeries returns the series of routesrv.
@@ -174,7 +174,7 @@ func serverSeries() ([]series, error) {
 // webhookSeries returns the series that only the admission webhook has.
 func webhookSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
-	admission.NewMetrics(registry)
+	webhook.NewMetrics(registry)
 	return described(registry)
 }
 

@@ -48,7 +48,7 @@ func TestTheCodeOfThisRepositoryIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.hasFlag("guard-hold") || !c.hasFlag("kubernetes-redis-service-port") || !c.names["deployment/routesrv"] || !c.names["namespace/routesrv"] ||
+	if !c.hasFlag("guard") || !c.hasFlag("kubernetes-redis-service-port") || !c.names["deployment/routesrv"] || !c.names["namespace/routesrv"] ||
 		!slices.Contains(c.labels["routesrv_problems"], "reason") || !c.hasMessage("certificates changed and cannot be read") {
 		t.Errorf("%d words, %d literals, names %v", len(c.words), len(c.literals), c.names)
 	}

@@ -116,7 +116,7 @@ func (s *stage) start(ctx context.Context) (ended []<-chan struct{}, err error) 
 	}
 	for i := range sidecars {
 		args := []string{
-			"--routesrv-url", "http://" + s.main + "/routes", "--pod-name", fmt.Sprintf("skipper-ingress-%d", i), "--zone", zones[i%len(zones)],
+			"--upstream", "http://" + s.main + "/routes", "--pod-name", fmt.Sprintf("skipper-ingress-%d", i), "--zone", zones[i%len(zones)],
 			"--address", addresses[2+2*i], "--support-listener", addresses[3+2*i], "--mode", "Exec", "--fallback", "never",
 			"--state-dir", filepath.Join(s.logs, fmt.Sprintf("state%d", i)), "--proxy-metrics-url", s.metricsOf(ctx, addresses[2+2*i]),
 		}

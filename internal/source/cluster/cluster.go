@@ -83,7 +83,7 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 	err = s.readAll(ctx, o.Consistent)
 	if errors.Is(err, lister.ErrRestored) {
 		s.lister.Metrics.Restores.Inc()
-		s.lister.Log.Warn(lister.MessageRestored, slog.Any("error", err))
+		s.lister.Log.Warn(lister.LogRestored, slog.Any("error", err))
 		// Without a known revision, each list is read consistently and accepted, even if the rest of this read fails
 		// and the next one continues.
 		s.lister.Restored()

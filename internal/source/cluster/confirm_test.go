@@ -163,7 +163,7 @@ func TestAListThatLosesEverythingIsConfirmed(t *testing.T) {
 				if err != nil || !s.SameObjects(before) {
 					t.Fatalf("%s, %v: want the objects from before", clustertest.Summary(s), err)
 				}
-				if !strings.Contains(p.log(), lister.MessageUnconfirmed) {
+				if !strings.Contains(p.log(), lister.LogUnconfirmed) {
 					t.Errorf("nothing is logged:\n%s", p.log())
 				}
 				var queries []string

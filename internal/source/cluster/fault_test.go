@@ -394,7 +394,7 @@ func TestTheMissingCRDIsReportedOnceUntilItWasSeen(t *testing.T) {
 			t.Errorf("after read %d: want %d warnings in\n%s", i+1, want, text)
 		}
 	}
-	if !strings.Contains(text.String(), fmt.Sprintf("%q", lister.MessageNoCRD)) {
-		t.Errorf("the message is not %q:\n%s", lister.MessageNoCRD, text)
+	if !strings.Contains(text.String(), fmt.Sprintf("%q", lister.LogNoCRD)) {
+		t.Errorf("the message is not %q:\n%s", lister.LogNoCRD, text)
 	}
 }

@@ -94,7 +94,7 @@ func TestAServerThatCannotReachTheFloorIsAskedForLess(t *testing.T) {
 	if d := cmp.Diff("ing:200 rou:200 ser:100 end:200", asked(t, server)); d != "" {
 		t.Errorf("the next read: -want +got\n%s", d)
 	}
-	if strings.Count(text.String(), lister.MessageNoFloor) != 1 {
+	if strings.Count(text.String(), lister.LogNoFloor) != 1 {
 		t.Errorf("log\n%s", text)
 	}
 }
@@ -192,7 +192,7 @@ func TestARestoredClusterIsReadAgainAsAWhole(t *testing.T) {
 			if d := cmp.Diff("now ing:- rou:- ser:- end:-", asked(t, server)); d != "" {
 				t.Errorf("-want +got\n%s", d)
 			}
-			if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), lister.MessageRestored) != 1 {
+			if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), lister.LogRestored) != 1 {
 				t.Errorf("%v restores are counted, want 1; log\n%s", n, text)
 			}
 			if n := testutil.CollectAndCount(m.ReadErrors); n != 0 {

@@ -93,14 +93,14 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	}
 	if err != nil {
 		if w.discovery.since.IsZero() {
-			w.log.Warn(MessageBroken, slog.String("kind", "discovery"), slog.Any("error", err))
+			w.log.Warn(LogBroken, slog.String("kind", "discovery"), slog.Any("error", err))
 		}
 		w.discovery.fail(readError("get", api.DiscoveryPath, err))
 		w.wake()
 		return
 	}
 	if !w.discovery.since.IsZero() {
-		w.log.Info(MessageBack, slog.String("kind", "discovery"))
+		w.log.Info(LogBack, slog.String("kind", "discovery"))
 	}
 	if w.discovery.lasting(time.Now()) != nil {
 		poke(w.dirty) // reads failed, and succeed again
@@ -195,7 +195,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		k.lag, k.doubt = lag{}, k.doubt && !doubt
 		w.metrics.confirm(k.list.Kind, time.Now())
 		if len(missed.refs) > 0 {
-			w.log.Warn(MessageSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
+			w.log.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
 			w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
 			k.loadedAt = time.Now() // the list has shown everything, so the next watch may deliver nothing that proves it works
 			k.watchAgain()
@@ -278,7 +278,7 @@ func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 	d, err := w.compare(ctx, k, comparison{deep: true, patience: reconcilePatience})
 	if err != nil {
 		if ctx.Err() == nil {
-			w.log.Warn(MessageReconcileFails, slog.String("kind", string(k.list.Kind)), slog.Any("error", err))
+			w.log.Warn(LogReconcileFails, slog.String("kind", string(k.list.Kind)), slog.Any("error", err))
 			w.metrics.reconciles.WithLabelValues(string(k.list.Kind), "error").Inc()
 		}
 		return
@@ -287,7 +287,7 @@ func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
 	if len(d.refs) == 0 || !d.proven {
 		return
 	}
-	w.log.Error(MessageDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
+	w.log.Error(LogDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
 		slog.String("objects", d.String()))
 	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs))) // after the log line, so that an alert finds the line
 	w.mu.Lock()

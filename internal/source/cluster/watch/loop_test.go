@@ -141,7 +141,7 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 				if n := len(tt.steps); strings.Join(what[:min(n, len(what))], ", ") != tt.want {
 					t.Fatalf("asked for %q, want %q; log\n%s", what, tt.want, log())
 				}
-				if n := strings.Count(log(), watch.MessageBroken); n != tt.broken || strings.Count(log(), watch.MessageBack) != tt.broken {
+				if n := strings.Count(log(), watch.LogBroken); n != tt.broken || strings.Count(log(), watch.LogBack) != tt.broken {
 					t.Errorf("want %d outages and the ends of them; log\n%s", tt.broken, log())
 				}
 				// A list confirms a watch that resumes after a failure, but not one whose objects were loaded again.
@@ -242,7 +242,7 @@ func TestEventsThatDoNotFitAreTakenAsTheyAre(t *testing.T) {
 				if err != nil || strings.Join(names(got), " ") != tt.want {
 					t.Errorf("%v, %v, want %q", names(got), err, tt.want)
 				}
-				if what, _ := s.watches(); len(what) != 1 || strings.Contains(log(), watch.MessageBroken) {
+				if what, _ := s.watches(); len(what) != 1 || strings.Contains(log(), watch.LogBroken) {
 					t.Errorf("asked for %q, want one watch; log\n%s", what, log())
 				}
 			})
@@ -363,7 +363,7 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 				if what, _ := s.watches(); len(what) < 4 || len(what) > 15 || slices.ContainsFunc(what[1:], func(s string) bool { return strings.HasPrefix(s, "all") }) {
 					t.Errorf("asked for %q, want a few watches from where it was", what)
 				}
-				if n := strings.Count(log(), watch.MessageBroken); n != 1 {
+				if n := strings.Count(log(), watch.LogBroken); n != 1 {
 					t.Errorf("%d lines say that it is broken, want 1", n)
 				}
 			})

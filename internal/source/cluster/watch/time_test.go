@@ -91,7 +91,7 @@ func TestAKindThatIsBrokenForLongMakesReadsFailAndLosesNothing(t *testing.T) {
 		if e, ok := errors.AsType[*kube.ReadError](err); s != nil || !ok || e.Resource != "services" || !strings.Contains(err.Error(), "503") {
 			t.Errorf("%s, %v, want an error that names the services and the reason", clustertest.Summary(s), err)
 		}
-		if n := strings.Count(log(), watch.MessageBroken); n != 1 {
+		if n := strings.Count(log(), watch.LogBroken); n != 1 {
 			t.Errorf("%d lines say that it is broken, want 1:\n%s", n, log())
 		}
 		drainNow(w)
@@ -105,7 +105,7 @@ func TestAKindThatIsBrokenForLongMakesReadsFailAndLosesNothing(t *testing.T) {
 		}
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 2 })
 		time.Sleep(10 * time.Second)
-		if _, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || strings.Count(log(), watch.MessageBack) != 1 {
+		if _, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || strings.Count(log(), watch.LogBack) != 1 {
 			t.Errorf("%v, log\n%s", err, log())
 		}
 	})
@@ -243,7 +243,7 @@ func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 		if after < time.Minute || after > 2*time.Minute {
 			t.Errorf("noticed after %v", after)
 		}
-		if !strings.Contains(log(), watch.MessageSilent) || !strings.Contains(log(), "Service n1/new") {
+		if !strings.Contains(log(), watch.LogSilent) || !strings.Contains(log(), "Service n1/new") {
 			t.Errorf("log\n%s", log())
 		}
 	})
@@ -265,7 +265,7 @@ func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
 				t.Errorf("request %s", r)
 			}
 		}
-		if strings.Contains(log(), watch.MessageSilent) {
+		if strings.Contains(log(), watch.LogSilent) {
 			t.Errorf("log\n%s", log())
 		}
 	})

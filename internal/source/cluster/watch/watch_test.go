@@ -365,7 +365,7 @@ func TestARestoredClusterIsNoticedAndReadAsAWhole(t *testing.T) {
 	if err != nil || s.Newest != 51 || s.Revision != 51 || len(s.Ingresses) != 1 {
 		t.Fatalf("%s, %v, want one ingress at 51", clustertest.Summary(s), err)
 	}
-	if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), lister.MessageRestored) != 1 {
+	if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), lister.LogRestored) != 1 {
 		t.Errorf("%v restores are counted, want 1; log\n%s", n, text)
 	}
 	clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: later, namespace: n1}")
@@ -389,7 +389,7 @@ func TestAReconcileFindsWhatAWatchHasMissed(t *testing.T) {
 	server.Bookmark() // the watch claims to be there
 	w.until("the lost service", func(s *kube.Snapshot) bool { return len(s.Services) == 2 })
 	eventually(t, "the difference", func() bool { return difference(t, registry, "Service") == 1 })
-	if !strings.Contains(text.String(), watch.MessageDiffers) || !strings.Contains(text.String(), "Service n1/lost") {
+	if !strings.Contains(text.String(), watch.LogDiffers) || !strings.Contains(text.String(), "Service n1/lost") {
 		t.Errorf("log\n%s", text)
 	}
 	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: later, namespace: n1}")

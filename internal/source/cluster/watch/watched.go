@@ -155,7 +155,7 @@ func (k *watched) recovered(now time.Time) {
 	k.stream = outage{}
 	if k.reported {
 		k.reported = false
-		k.w.log.Info(MessageBack, slog.String("kind", string(k.list.Kind)))
+		k.w.log.Info(LogBack, slog.String("kind", string(k.list.Kind)))
 	}
 	if lasted {
 		poke(k.w.dirty) // reads failed, and succeed again
@@ -210,7 +210,7 @@ func (k *watched) broken(now time.Time, err error) {
 	k.w.lister.Metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(api.ReasonOf(err))).Inc()
 	if !k.reported {
 		k.reported = true
-		k.w.log.Warn(MessageBroken, slog.String("kind", string(k.list.Kind)), slog.Any("error", err))
+		k.w.log.Warn(LogBroken, slog.String("kind", string(k.list.Kind)), slog.Any("error", err))
 	}
 	k.w.wake()
 }

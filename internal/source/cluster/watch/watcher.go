@@ -34,12 +34,12 @@ const (
 
 // Log messages of a [Watcher].
 const (
-	MessageBroken         = "watch is broken; what was seen last is kept"
-	MessageBack           = "watch is back"
-	MessageDiffers        = "reconcile found differences: the watch missed changes; the listed objects are taken"
-	MessageSilent         = "watch misses changes; it is started again"
-	MessageRunning        = "watching"
-	MessageReconcileFails = "reconcile cannot list"
+	LogBroken         = "watch is broken; what was seen last is kept"
+	LogBack           = "watch is back"
+	LogDiffers        = "reconcile found differences: the watch missed changes; the listed objects are taken"
+	LogSilent         = "watch misses changes; it is started again"
+	LogRunning        = "watching"
+	LogReconcileFails = "reconcile cannot list"
 )
 
 // Config configures a [Watcher].
@@ -174,7 +174,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	default:
 		return errors.New("the watch runs already")
 	}
-	w.log.Info(MessageRunning, slog.Duration("reconcile_interval", w.reconcile))
+	w.log.Info(LogRunning, slog.Duration("reconcile_interval", w.reconcile))
 	for ctx.Err() == nil {
 		w.runSession(ctx)
 	}
@@ -226,7 +226,7 @@ func (w *Watcher) restored(err error) {
 	}
 	s.restored = true
 	w.lister.Metrics.Restores.Inc()
-	w.log.Warn(lister.MessageRestored, slog.Any("error", err))
+	w.log.Warn(lister.LogRestored, slog.Any("error", err))
 	for _, k := range w.kinds {
 		k.reset() // no read succeeds before the next session has listed everything
 	}

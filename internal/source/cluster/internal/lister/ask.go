@@ -15,11 +15,11 @@ import (
 // floorRetry is how long lists go without a common floor after the API server was unable to honor one.
 const floorRetry = 10 * time.Minute
 
-// MessageNoFloor is logged when the API server cannot bring its caches up to a revision of another kind.
-const MessageNoFloor = "the API server does not bring its caches up to a given revision; reads are complete, but how far is known less exactly"
+// LogNoFloor is logged when the API server cannot bring its caches up to a revision of another kind.
+const LogNoFloor = "the API server does not bring its caches up to a given revision; reads are complete, but how far is known less exactly"
 
-// MessageRestored is logged as a warning when the API goes back in time because etcd was restored from a backup.
-const MessageRestored = "cluster went back to an older revision; reading everything again"
+// LogRestored is logged as a warning when the API goes back in time because etcd was restored from a backup.
+const LogRestored = "cluster went back to an older revision; reading everything again"
 
 // ErrRestored reports that a consistent list returned a revision below one that was seen before.
 var ErrRestored = errors.New("the revision is lower than one seen before")
@@ -77,7 +77,7 @@ func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, kno
 		return a, err
 	}
 	r.noFloorSince = time.Now()
-	r.Log.Info(MessageNoFloor, slog.String("kind", string(l.Kind)), slog.Any("error", err))
+	r.Log.Info(LogNoFloor, slog.String("kind", string(l.Kind)), slog.Any("error", err))
 	return r.Ask(ctx, l, known.Seen, known)
 }
 

@@ -10,8 +10,8 @@ import (
 // the guard's default share for routes.
 const confirmedLoss = 0.5
 
-// MessageUnconfirmed is logged as a warning when a list lacks objects that a consistent list made right after it has.
-const MessageUnconfirmed = "a list lacked objects that a consistent list has; the API server, or something in front of it, answers wrongly"
+// LogUnconfirmed is logged as a warning when a list lacks objects that a consistent list made right after it has.
+const LogUnconfirmed = "a list lacked objects that a consistent list has; the API server, or something in front of it, answers wrongly"
 
 // ConfirmLoss makes a second, consistent request if the answer lacks so many known objects that it may be wrong: all
 // objects of the kind, or most of them. The second answer counts.
@@ -24,7 +24,7 @@ func (r *Lister) ConfirmLoss(ctx context.Context, l *List, a Listing, known Stat
 		return again, UnconfirmedLoss(a.Lost, len(known.Items), err)
 	}
 	if again.Lost < a.Lost {
-		r.Log.Warn(MessageUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.Lost-again.Lost))
+		r.Log.Warn(LogUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.Lost-again.Lost))
 	}
 	return again, nil
 }

@@ -15,8 +15,8 @@ const (
 	ConfirmingTime  = 10 * time.Second
 )
 
-// MessageNoCRD is logged as a warning when the RouteGroup API is missing, once until it has been seen again.
-const MessageNoCRD = "RouteGroups CRD is not installed in the cluster.\n" +
+// LogNoCRD is logged as a warning when the RouteGroup API is missing, once until it has been seen again.
+const LogNoCRD = "RouteGroups CRD is not installed in the cluster.\n" +
 	"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
 
 // ErrUnconfirmed reports that RouteGroups seem to have been removed, but that this is not confirmed yet.
@@ -75,7 +75,7 @@ func (r *Lister) Discover(ctx context.Context, served bool) (bool, error) {
 	}
 	r.absence = absence{}
 	if missing && !r.warnedNoCRD {
-		r.Log.Warn(MessageNoCRD)
+		r.Log.Warn(LogNoCRD)
 	}
 	if found || missing {
 		r.warnedNoCRD = missing

@@ -1,4 +1,4 @@
-package admission_test
+package webhook_test
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/webhook"
 )
 
 // review returns the JSON of a review.
@@ -38,11 +38,11 @@ func review(operation, kind, subresource string, object, old []byte) []byte {
 }
 
 // webhook returns the main listener's handler with its metrics.
-func webhook(t *testing.T) (http.Handler, *prometheus.Registry) {
+func serveWebhook(t *testing.T) (http.Handler, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	j := newJudge(t, shop(t), rules.Options{}, admission.Scope{})
-	return httpserve.Mux(httpserve.MainListener, admission.Endpoints(j, reg, slog.New(slog.DiscardHandler), admission.NewMetrics(reg))), reg
+	j := newJudge(t, shop(t), rules.Options{}, webhook.Scope{})
+	return httpserve.Mux(httpserve.MainListener, webhook.Endpoints(j, reg, slog.New(slog.DiscardHandler), webhook.NewMetrics(reg))), reg
 }
 
 func ask(t *testing.T, h http.Handler, body []byte) *admissionv1.AdmissionResponse {
@@ -70,7 +70,7 @@ func post(h http.Handler, contentType string, body io.Reader) *httptest.Response
 }
 
 func TestAnswers(t *testing.T) {
-	h, reg := webhook(t)
+	h, reg := serveWebhook(t)
 	refused := ask(t, h, review("CREATE", "RouteGroup", "", routeGroup("g", "g.example.org", missing, "status(200)"), nil))
 	if refused.Allowed || refused.Result.Code != http.StatusUnprocessableEntity || len(refused.Result.Details.Causes) != 1 ||
 		!strings.HasPrefix(refused.Result.Message, "invalid_object: ") {
@@ -109,7 +109,7 @@ routesrv_webhook_reviews_total{kind="RouteGroup",operation="UPDATE",result="skip
 
 // TestWarningsFitIntoAnAnswer: an API server truncates long warnings, even in the middle of a character.
 func TestWarningsFitIntoAnAnswer(t *testing.T) {
-	h, _ := webhook(t)
+	h, _ := serveWebhook(t)
 	var paths []string
 	for i := range 40 {
 		paths = append(paths, fmt.Sprintf(`{"path": "/%d/%s(", "pathType": "ImplementationSpecific", "backend": {"service": {"name": "web", "port": {"number": 80}}}}`,
@@ -130,7 +130,7 @@ func TestWarningsFitIntoAnAnswer(t *testing.T) {
 }
 
 func TestWhatIsNoReview(t *testing.T) {
-	h, reg := webhook(t)
+	h, reg := serveWebhook(t)
 	for _, c := range []struct {
 		name, contentType, body string
 		status                  int
@@ -181,13 +181,13 @@ func FuzzReview(f *testing.F) {
 	f.Add(review("CREATE", "Ingress", "", ingress("a", "a", "/", "web", "{}"), nil))
 	f.Add(review("UPDATE", "RouteGroup", "", routeGroup("g", "g", missing, "status("), routeGroup("g", "g", shunt, "status(200)")))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"object":null,"operation":"CREATE","kind":{"group":"zalando.org","version":"v1","kind":"RouteGroup"}}}`))
-	j, err := admission.NewJudge(rules.Options{}, admission.Scope{})
+	j, err := webhook.NewJudge(rules.Options{}, webhook.Scope{})
 	if err != nil {
 		f.Fatal(err)
 	}
 	j.Take(shop(f))
 	reg := prometheus.NewRegistry()
-	h := httpserve.Mux(httpserve.MainListener, admission.Endpoints(j, reg, slog.New(slog.DiscardHandler), admission.NewMetrics(reg)))
+	h := httpserve.Mux(httpserve.MainListener, webhook.Endpoints(j, reg, slog.New(slog.DiscardHandler), webhook.NewMetrics(reg)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		w := post(h, "application/json", bytes.NewReader(body))
 		if w.Code == http.StatusOK {

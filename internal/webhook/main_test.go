@@ -1,4 +1,4 @@
-package admission_test
+package webhook_test
 
 import (
 	"testing"

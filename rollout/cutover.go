@@ -6,40 +6,40 @@ import (
 	"time"
 )
 
-// Defaults of [GateConfig].
+// Defaults of [CutoverConfig].
 const (
 	DefaultCleanFor       = 15 * time.Minute
 	DefaultMinComparisons = 100
 )
 
-// GatePolicy says what the cutover check does.
-type GatePolicy uint8
+// CutoverPolicy says what the cutover check does.
+type CutoverPolicy uint8
 
 // The policies.
 const (
-	GateReport  GatePolicy = iota // says whether a cutover is advisable, and refuses nothing
-	GateEnforce                   // refuses a switch to Exec while it is not
-	GateOff                       // says nothing and refuses nothing
+	CutoverReport  CutoverPolicy = iota // says whether a cutover is advisable, and refuses nothing
+	CutoverEnforce                      // refuses a switch to Exec while it is not
+	CutoverOff                          // says nothing and refuses nothing
 )
 
-var gateNames = [...]string{GateReport: "report", GateEnforce: "enforce", GateOff: "off"}
+var cutoverNames = [...]string{CutoverReport: "report", CutoverEnforce: "enforce", CutoverOff: "off"}
 
 // String returns the spelling of help.
-func (p GatePolicy) String() string { return gateNames[p] }
+func (p CutoverPolicy) String() string { return cutoverNames[p] }
 
-// ParseGatePolicy parses off, report or enforce in upper or lower case.
-func ParseGatePolicy(s string) (GatePolicy, error) {
-	for p, n := range gateNames {
+// ParseCutoverPolicy parses off, report or enforce in upper or lower case.
+func ParseCutoverPolicy(s string) (CutoverPolicy, error) {
+	for p, n := range cutoverNames {
 		if strings.EqualFold(n, s) {
-			return GatePolicy(p), nil
+			return CutoverPolicy(p), nil
 		}
 	}
-	return GateReport, fmt.Errorf("gate %s: want off, report or enforce", clip(s))
+	return CutoverReport, fmt.Errorf("cutover check %s: want off, report or enforce", clip(s))
 }
 
-// GateConfig sets when a cutover from Pre to Exec is advisable.
-type GateConfig struct {
-	Policy GatePolicy
+// CutoverConfig sets when a cutover from Pre to Exec is advisable.
+type CutoverConfig struct {
+	Policy CutoverPolicy
 	// CleanFor is how long the comparisons must have been clean without interruption. 0 means no minimum.
 	CleanFor time.Duration
 	// MinComparisons is the minimum number of comparisons in that time.
@@ -61,7 +61,7 @@ type Readiness struct {
 }
 
 // Judge says whether a cutover is advisable.
-func (g GateConfig) Judge(e Evidence) Readiness {
+func (g CutoverConfig) Judge(e Evidence) Readiness {
 	switch {
 	case e.Trouble != "":
 		return Readiness{Reason: e.Trouble}

@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	// stepInterval is how often the conductor checks conditions that depend only on time.
+	// stepInterval is how often the controller checks conditions that depend only on time.
 	stepInterval = time.Second
 	// bootWait is how long to wait for a first table before serving the last-known-good one without an answer of a route server,
 	// and how long requests wait for any table. A proxy gives up its first request after three seconds.
@@ -48,9 +48,9 @@ const (
 
 func origins() []origin { return []origin{fromNobody, fromLastKnownGood, fromSelf, fromRouteServer} }
 
-// conductor decides which producers run and which one is served. Only its goroutine, run, changes its state; others pass
+// controller decides which producers run and which one is served. Only its goroutine, run, changes its state; others pass
 // functions to call.
-type conductor struct {
+type controller struct {
 	cfg          *Config // read only
 	log          *slog.Logger
 	cache        *etagcache.Cache
@@ -77,7 +77,7 @@ type conductor struct {
 	selfEnd   *running        // the previous self producer, which may still be ending
 	remoteEnd *running        // the previous remote producer, which may still be ending
 	target    origin          // which table should be served: fromSelf or fromRouteServer
-	feeder    producer        // which producer is served; nil for none or last-known-good
+	active    producer        // which producer is served; nil for none or last-known-good
 	served    *publish.Switch
 	begun     time.Time
 	isBooted  bool
@@ -89,8 +89,8 @@ type conductor struct {
 	modeErrors func() string
 }
 
-func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *slog.Logger) (*conductor, error) {
-	c := &conductor{
+func newController(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *slog.Logger) (*controller, error) {
+	c := &controller{
 		cfg: cfg, log: log, cache: cache, decider: d,
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
@@ -98,8 +98,8 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
 	c.sink = cache
 	var err error
-	if cfg.ChangeBudget > 0 {
-		c.sink = publish.NewBudget(cache, cfg.ChangeBudget, cfg.Registry)
+	if cfg.EndpointDebounce > 0 {
+		c.sink = publish.NewBudget(cache, cfg.EndpointDebounce, cfg.Registry)
 	}
 	if c.served, err = publish.NewSwitch(publish.SwitchConfig{
 		Sink: c.sink, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
@@ -132,7 +132,7 @@ func newConductor(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *
 }
 
 // call makes run execute f, and returns when that is done, or at once if run has ended. run itself must not call it.
-func (c *conductor) call(f func()) {
+func (c *controller) call(f func()) {
 	done := make(chan struct{})
 	select {
 	case c.calls <- func() { defer close(done); f() }:
@@ -142,7 +142,7 @@ func (c *conductor) call(f func()) {
 }
 
 // run conducts until ctx and all producers have ended.
-func (c *conductor) run(ctx context.Context) {
+func (c *controller) run(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	c.ctx, c.begun = ctx, time.Now()
@@ -167,7 +167,7 @@ func (c *conductor) run(ctx context.Context) {
 }
 
 // step brings the producers in line with the setting and the state. It never blocks.
-func (c *conductor) step(now time.Time) {
+func (c *controller) step(now time.Time) {
 	if c.ctx.Err() != nil {
 		return
 	}
@@ -179,12 +179,12 @@ func (c *conductor) step(now time.Time) {
 }
 
 // set applies an operator's setting.
-func (c *conductor) set(s rollout.Setting) {
+func (c *controller) set(s rollout.Setting) {
 	c.call(func() { c.decider.Set(s) })
 }
 
 // decide determines the mode in force, and whether to fall back.
-func (c *conductor) decide(now time.Time) {
+func (c *controller) decide(now time.Time) {
 	before := c.decision
 	c.decision = c.decider.Decide(c.shadow.evidence(now, c.decision.Mode))
 	d := c.decision
@@ -195,7 +195,7 @@ func (c *conductor) decide(now time.Time) {
 	if (d.Refused != "") != (before.Refused != "") && d.Refused != "" {
 		c.log.Warn(LogModeRefused, "mode", d.Mode.String(), "asked", d.Asked.String(), "reason", d.Refused)
 	}
-	c.fall(now)
+	c.updateFallback(now)
 	target := fromSelf
 	if d.Mode == rollout.Exec && !c.falling.Compute {
 		target = fromRouteServer
@@ -206,8 +206,8 @@ func (c *conductor) decide(now time.Time) {
 	}
 }
 
-// fall starts or ends the fallback.
-func (c *conductor) fall(now time.Time) {
+// updateFallback starts or ends the fallback.
+func (c *controller) updateFallback(now time.Time) {
 	before := c.falling
 	if c.decision.Mode != rollout.Exec || c.cfg.Source == nil {
 		c.fallback, c.falling = nil, rollout.FallbackDecision{}
@@ -228,7 +228,7 @@ func (c *conductor) fall(now time.Time) {
 }
 
 // contact returns the state of the contact with the route servers.
-func (c *conductor) contact() rollout.Contact {
+func (c *controller) contact() rollout.Contact {
 	p := c.remote
 	if p == nil {
 		return rollout.Contact{}
@@ -242,14 +242,14 @@ func (c *conductor) contact() rollout.Contact {
 
 // runProducers starts and stops producers. The served producer keeps running until another one is served, except a fallback that
 // must stop: then its last table stays served without further reads of the cluster.
-func (c *conductor) runProducers() {
+func (c *controller) runProducers() {
 	mode := c.decision.Mode
 	slow := mode == rollout.Exec
 	wantSelf := !slow || c.falling.Compute
 	if p := c.self; p != nil {
 		keep := p.fallback == slow
 		if !wantSelf {
-			keep = !p.fallback && c.feeder == producer(p) // until the route server's table is served
+			keep = !p.fallback && c.active == producer(p) // until the route server's table is served
 		}
 		if !keep {
 			p.end()
@@ -260,7 +260,7 @@ func (c *conductor) runProducers() {
 		c.startSelf(slow)
 	}
 	wantRemote := mode != rollout.False
-	if p := c.remote; p != nil && !wantRemote && c.feeder != producer(p) {
+	if p := c.remote; p != nil && !wantRemote && c.active != producer(p) {
 		p.end()
 		c.remoteEnd, c.remote = p.running, nil
 	}
@@ -271,7 +271,7 @@ func (c *conductor) runProducers() {
 	c.remoteNow.Store(c.remote)
 }
 
-func (c *conductor) startSelf(slow bool) {
+func (c *controller) startSelf(slow bool) {
 	p, err := c.newSelf(slow)
 	if err != nil {
 		c.log.Error("make poller", "error", err) // unexpected: New accepted the same configuration
@@ -297,7 +297,7 @@ func (c *conductor) startSelf(slow bool) {
 	c.self, c.selfEnd = p, nil
 }
 
-func (c *conductor) startRemote() {
+func (c *controller) startRemote() {
 	p, err := c.newRemote()
 	if err != nil {
 		c.log.Error("make data-plane client", "error", err) // unexpected: New accepted the same configuration
@@ -308,7 +308,7 @@ func (c *conductor) startRemote() {
 }
 
 // boot serves the last-known-good table if nothing better arrives in time, and releases the requests that wait for a table.
-func (c *conductor) boot(now time.Time) {
+func (c *controller) boot(now time.Time) {
 	late := now.Sub(c.begun) >= bootWait
 	if p := c.remote; c.served.Table() == nil && p != nil && p.lastKnownGood.Table != nil && (late || p.tried && c.target == fromRouteServer) {
 		c.served.Restore(string(fromLastKnownGood), p.lastKnownGood)
@@ -322,7 +322,7 @@ func (c *conductor) boot(now time.Time) {
 
 // recheck asks for an early read, because the proxy names a table that is newer than the served one. It never blocks. It does not
 // speed up a fallback.
-func (c *conductor) recheck() {
+func (c *controller) recheck() {
 	if p := c.remoteNow.Load(); p != nil {
 		p.client.Recheck()
 		if c.view.Load().Origin != fromSelf { // a computed table is compared with the cluster, not with a route server

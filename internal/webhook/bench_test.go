@@ -1,4 +1,4 @@
-package admission_test
+package webhook_test
 
 import (
 	"math/rand/v2"
@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -19,7 +19,7 @@ func BenchmarkReview(b *testing.B) {
 	cluster := scale.New(1)
 	snapshot := cluster.Snapshot()
 	options := rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
-	j := newJudge(b, snapshot, options, admission.Scope{})
+	j := newJudge(b, snapshot, options, webhook.Scope{})
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

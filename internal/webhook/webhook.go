@@ -1,4 +1,4 @@
-// Package admission is a validating webhook: before the API server stores an Ingress or a RouteGroup, the package compiles it and
+// Package webhook is a validating webhook: before the API server stores an Ingress or a RouteGroup, the package compiles it and
 // returns its problems as a refusal or as warnings, in the same words and by the same code as /problems.
 //
 // A [Judge] holds the latest snapshot of the cluster and judges one object against it; the handler speaks
@@ -16,7 +16,7 @@
 // The webhook admits whatever it cannot judge. Before the first snapshot it judges objects alone. For a request that it cannot
 // read, or a panic, it returns an error to the API server, and the failurePolicy of its configuration decides; the manifests set
 // Ignore.
-package admission
+package webhook
 
 import (
 	"errors"

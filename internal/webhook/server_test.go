@@ -1,4 +1,4 @@
-package admission_test
+package webhook_test
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/admission"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -61,7 +61,7 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 
 // running is a webhook with real sockets.
 type running struct {
-	*admission.Server
+	*webhook.Server
 	main, support string
 	client        *http.Client
 	log           *syncBuffer
@@ -74,7 +74,7 @@ func run(t *testing.T, source sourceFunc) *running {
 	var addresses []string
 	var mu sync.Mutex
 	opened := make(chan struct{}, 2)
-	server, err := admission.New(admission.Config{
+	server, err := webhook.New(webhook.Config{
 		Source: source, Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0",
 		Listen: func(network, address string) (net.Listener, error) {
 			l, err := net.Listen(network, address)
@@ -193,7 +193,7 @@ func TestServer(t *testing.T) {
 	if got := ask(); !strings.Contains(got, "service_not_found") || r.health(t) != http.StatusOK {
 		t.Error("the last snapshot is not used any more:", got)
 	}
-	if n := strings.Count(r.log.String(), admission.LogReadFailed); n != 2 {
+	if n := strings.Count(r.log.String(), webhook.LogReadFailed); n != 2 {
 		t.Errorf("%d lines about failing reads, want one for each time that they began:\n%s", n, r.log)
 	}
 	r.Reload()
@@ -217,14 +217,14 @@ func TestAPanickingReadIsAFailedOne(t *testing.T) {
 
 func TestServerWithoutWhatItNeeds(t *testing.T) {
 	source := sourceFunc(func(context.Context) (*kube.Snapshot, error) { return nil, nil })
-	for want, cfg := range map[string]admission.Config{
+	for want, cfg := range map[string]webhook.Config{
 		"Source is required": {},
 		"-tls-cert":          {Source: source},
 		"no such file": {Source: source, TLS: httpserve.TLSConfig{Enable: true, CertFiles: []string{"/does/not/exist"},
 			KeyFiles: []string{"/does/not/exist"}}},
 		"compile options": {Source: source, TLS: httpserve.TLSConfig{Enable: true}, Compile: rules.Options{IngressClass: "("}},
 	} {
-		if _, err := admission.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := webhook.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
