@@ -208,7 +208,7 @@ func serverURL(t *testing.T, d *appsv1.Deployment) *url.URL {
 	return nil
 }
 
-const serverVariable = "ROUTESRV_FLAG_ROUTESRV_URL"
+const serverVariable = "ROUTESRV_FLAG_UPSTREAM"
 
 // asking makes a sidecar use another address, with the scheme that it is configured with.
 func (p process) asking(t *testing.T, d *appsv1.Deployment, address string) process {
