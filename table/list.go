@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -130,14 +129,11 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 			return List{}, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
 		}
 	}
-	replaced := make(map[string]bool, len(upserts)+len(deletes))
+	ids := slices.Clone(deletes)
 	for _, r := range upserts {
-		replaced[r.ID] = true
+		ids = append(ids, r.ID)
 	}
-	for _, id := range deletes {
-		replaced[id] = true
-	}
-	ids := slices.Sorted(maps.Keys(replaced))
+	slices.Sort(ids)
 
 	var next builder
 	for i, block := range l.blocks {
@@ -151,7 +147,10 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 			next.take(block)
 			continue
 		}
-		kept := slices.DeleteFunc(block.Routes(), func(r *Route) bool { return replaced[r.ID] })
+		kept := slices.DeleteFunc(block.Routes(), func(r *Route) bool {
+			_, replaced := slices.BinarySearch(ids, r.ID)
+			return replaced
+		})
 		for _, r := range slices.SortedFunc(slices.Values(append(kept, upserts[:added]...)), byID) {
 			next.add(r)
 		}
