@@ -162,7 +162,7 @@ func New(cfg Config) (*Cache, error) {
 	}
 	c := &Cache{
 		cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
-		streams: streams{max: cfg.MaxStreams, open: make(map[*stream]struct{}), draining: make(chan struct{})},
+		streams: streams{max: cfg.MaxStreams, metrics: cfg.Metrics, draining: make(chan struct{})},
 	}
 	c.encoders.New = func() any { return &encoder{} }
 	c.state.Store(&state{superseded: make(chan struct{})})

@@ -62,8 +62,8 @@ func (s *stream) observe(phase StreamPhase) {
 		return
 	}
 	seen := Seen{Request: s.r, Zone: s.zone, Stream: phase, Ahead: s.ahead}
-	if has := s.has.Load(); has != nil {
-		seen.Digest, seen.Revision = has.Digest, has.Revision
+	if s.has != nil {
+		seen.Digest, seen.Revision = s.has.Digest, s.has.Revision
 	}
 	saw(seen)
 }

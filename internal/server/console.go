@@ -47,9 +47,6 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 			return s.explain(q), nil
 		}
 	}
-	if s.cfg.MaxStreams > 0 {
-		cfg.Streams = s.cache.Streams
-	}
 	return console.New(cfg)
 }
 
