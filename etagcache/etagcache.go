@@ -122,8 +122,6 @@ type Config struct {
 	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of requests,
 	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil.
 	Saw func(Seen)
-	// Answered is called after each answer with a table, for traces, in the same way. nil costs nothing.
-	Answered func(Answer)
 }
 
 // Cache serves the current table. All methods are safe for concurrent use.

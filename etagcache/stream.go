@@ -30,6 +30,7 @@ type stream struct {
 	has   *wire.Tag // the client's table; nil if none
 	ahead bool      // it may be newer
 	said  said      // zero if another current event is due
+	sent  Sent      // since the last report
 }
 
 // said is what the last current event was about.
@@ -41,22 +42,22 @@ type said struct {
 
 // watch serves /routes/watch.
 func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
+	h, refused := w.Header(), exchange{cache: c, w: w, r: r}
 	h.Set("Vary", "Accept-Encoding")
 	switch {
 	case r.Method != http.MethodGet:
 		h.Set("Allow", http.MethodGet)
-		c.refuseStream(w, http.StatusMethodNotAllowed)
+		refused.empty(http.StatusMethodNotAllowed)
 		return
 	case c.state.Load().version == nil:
 		h.Set("Retry-After", firstTable)
-		c.refuseStream(w, http.StatusNotFound)
+		refused.empty(http.StatusNotFound)
 		return
 	}
 	if !c.streams.add() {
 		c.cfg.Metrics.StreamsRefused.Inc()
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil((retryBase + spread(2*retrySpread)).Seconds()))))
-		c.refuseStream(w, http.StatusTooManyRequests)
+		refused.empty(http.StatusTooManyRequests)
 		return
 	}
 	defer c.streams.remove()
@@ -68,13 +69,6 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 		c.cfg.Metrics.StreamsDropped.Inc()
 		c.cfg.Logger.Debug("stream dropped", "client", r.RemoteAddr, "error", err)
 	}
-}
-
-// refuseStream answers without a body.
-func (c *Cache) refuseStream(w http.ResponseWriter, status int) {
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(status)
-	c.cfg.Metrics.observeResponse(status, identity, 0)
 }
 
 // newStream returns a stream for a request, which says what the client has. It sends nothing yet.
@@ -167,7 +161,7 @@ func (s *stream) update(x *exchange, has *wire.Tag) error {
 		return s.out.flush()
 	}
 	err := s.out.flush()
-	x.tell(status, 0, err == nil, true)
+	s.sent = x.sent(status, 0, err == nil)
 	return err
 }
 
