@@ -22,8 +22,8 @@ type List struct {
 	bytes  int // of the canonical text
 }
 
-// NewList returns a list of routes given in any order. It copies what it needs of them. The error wraps
-// ErrDuplicateID or is the one of [Route.Check], and names the id.
+// NewList returns a list of routes given in any order. It copies what it needs of them. The error names a
+// duplicate id, or is the one of [Route.Check].
 func NewList(routes []*Route) (List, error) { return List{}.With(routes, nil) }
 
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
@@ -126,7 +126,7 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 			return List{}, err
 		}
 		if i > 0 && r.ID == upserts[i-1].ID {
-			return List{}, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
+			return List{}, fmt.Errorf("duplicate route id: %q", r.ID)
 		}
 	}
 	ids := slices.Clone(deletes)

@@ -2,7 +2,6 @@ package table_test
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -279,18 +278,18 @@ func TestChangesAreChecked(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		upserts []*table.Route
-		want    error
+		want    string
 	}{
-		{"twice", []*table.Route{line("b", 0), line("b", 1)}, table.ErrDuplicateID},
-		{"id", []*table.Route{line("b-c", 0)}, table.ErrInvalidID},
-		{"text", []*table.Route{{ID: "b", Text: "c: * -> <shunt>;"}}, table.ErrInvalidText},
-		{"line", []*table.Route{{ID: "b", Text: "b: * -> <shunt>;\nc: * -> <shunt>;"}}, table.ErrInvalidText},
+		{"twice", []*table.Route{line("b", 0), line("b", 1)}, "duplicate route id"},
+		{"id", []*table.Route{line("b-c", 0)}, "invalid route id"},
+		{"text", []*table.Route{{ID: "b", Text: "c: * -> <shunt>;"}}, "route text is not"},
+		{"line", []*table.Route{{ID: "b", Text: "b: * -> <shunt>;\nc: * -> <shunt>;"}}, "route text is not"},
 	} {
-		if _, err := l.With(tt.upserts, nil); !errors.Is(err, tt.want) {
-			t.Errorf("%s: error %v, want %v", tt.name, err, tt.want)
+		if _, err := l.With(tt.upserts, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
 		}
 	}
-	if _, err := table.NewList([]*table.Route{line("b", 0), line("b", 1)}); !errors.Is(err, table.ErrDuplicateID) || !strings.Contains(err.Error(), `"b"`) {
+	if _, err := table.NewList([]*table.Route{line("b", 0), line("b", 1)}); !strings.Contains(fmt.Sprint(err), "duplicate route id") || !strings.Contains(err.Error(), `"b"`) {
 		t.Errorf("NewList: error %v, want one that names the id", err)
 	}
 	both, err := l.With([]*table.Route{line("a", 1)}, []string{"a", "z"})
