@@ -98,7 +98,6 @@ type Table struct {
 	Digest   table.Digest
 	Revision uint64 // 0 if the source has none
 	Routes   int
-	Hosts    int
 	Bytes    int
 	Zones    []string
 	Since    time.Time // when this process began to serve it

@@ -44,7 +44,7 @@ func newWorld() *world {
 	now := time.Now()
 	return &world{state: console.State{
 		Started: now.Add(-time.Hour), Origin: "cluster",
-		Table: &console.Table{ETag: `"00ff.100"`, Revision: 100, Routes: 12408, Hosts: 820, Bytes: 4_200_000, Zones: []string{"a", "b"}, Since: now.Add(-time.Minute), LastRead: now},
+		Table: &console.Table{ETag: `"00ff.100"`, Revision: 100, Routes: 12408, Bytes: 4_200_000, Zones: []string{"a", "b"}, Since: now.Add(-time.Minute), LastRead: now},
 	}}
 }
 

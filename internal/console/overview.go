@@ -49,7 +49,6 @@ type tableView struct {
 	ETag, Digest string
 	Revision     uint64
 	Routes       string
-	Hosts        string
 	Bytes        string
 	Zones        []string
 	MoreZones    int
@@ -251,7 +250,7 @@ func fleetTile(f *fleetView) tile {
 
 func newTableView(t *Table, now time.Time) *tableView {
 	v := &tableView{
-		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes), Hosts: plural(t.Hosts, "host"),
+		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes),
 		Bytes: bytesText(t.Bytes), Since: newMoment(t.Since, now), Stale: t.Stale,
 	}
 	if c := t.Newest; c != nil {

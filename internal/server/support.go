@@ -66,7 +66,6 @@ type tableReport struct {
 	Revision     uint64       `json:"revision"`
 	ReadRevision uint64       `json:"read_revision"`
 	Routes       int          `json:"routes"`
-	Hosts        int          `json:"hosts"`
 	Bytes        int          `json:"bytes"`
 	Zones        []string     `json:"zones"`
 	Time         time.Time    `json:"time"`
@@ -88,7 +87,7 @@ func (s *Server) report() statusReport {
 		c := s.cache.Status()
 		r.Ready = true
 		r.Table = &tableReport{
-			Digest: t.Digest(), Revision: c.Revision, ReadRevision: c.ReadRevision, Routes: t.Len(), Hosts: len(t.Hosts()),
+			Digest: t.Digest(), Revision: c.Revision, ReadRevision: c.ReadRevision, Routes: t.Len(),
 			Bytes: t.Bytes(), Zones: append([]string{}, t.Zones()...), Time: t.Time(), LastRead: c.LastRead,
 			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
 		}
