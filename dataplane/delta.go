@@ -147,7 +147,7 @@ func (a *answer) setDelta(d *table.Delta) *Error {
 func applyDelta(seen view, a *answer, at time.Time, limit int64) (*table.Table, *Error) {
 	base := seen.find(a.delta.Base)
 	if base == nil {
-		return nil, failf(ReasonDelta, "%w: %s is not held", table.ErrOtherBase, a.delta.Base)
+		return nil, failf(ReasonDelta, "delta is for another table: %s is not held", a.delta.Base)
 	}
 	t, err := base.Table.Apply(a.delta, at, limit)
 	if errors.Is(err, table.ErrTooLarge) {

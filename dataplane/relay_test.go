@@ -12,10 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/loopback"
+	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -46,8 +49,9 @@ func relayTable(t testing.TB, revision uint64, n int) *table.Table {
 type node struct {
 	*etagcache.Cache
 	*dataplane.Relay
-	rechecks chan struct{} // of a root
-	stop     func()        // of a relay
+	rechecks chan struct{}      // of a root
+	metrics  *etagcache.Metrics // of a root
+	stop     func()             // of a relay
 }
 
 // tree is a set of route servers in memory, by the hosts of their URLs.
@@ -63,9 +67,9 @@ func newTree(t *testing.T) *tree {
 
 func (tr *tree) root(name string) *node {
 	tr.t.Helper()
-	n := &node{rechecks: make(chan struct{}, 1)}
+	n := &node{rechecks: make(chan struct{}, 1), metrics: etagcache.NewMetrics(nil)}
 	var err error
-	if n.Cache, err = etagcache.New(etagcache.Config{MaxStreams: 100, Recheck: func() {
+	if n.Cache, err = etagcache.New(etagcache.Config{MaxStreams: 100, Metrics: n.metrics, Recheck: func() {
 		select {
 		case n.rechecks <- struct{}{}:
 		default:
@@ -99,7 +103,7 @@ func (tr *tree) relayWith(name string, cfg dataplane.RelayConfig) *node {
 	tr.t.Helper()
 	n := &node{}
 	var err error
-	if n.Cache, err = etagcache.New(etagcache.Config{MaxStreams: 100, Recheck: func() { n.Relay.Recheck() }}); err != nil {
+	if n.Cache, err = etagcache.New(etagcache.Config{MaxStreams: 100, Metrics: n.metrics, Recheck: func() { n.Relay.Recheck() }}); err != nil {
 		tr.t.Fatal(err)
 	}
 	cfg.Cache = n.Cache
@@ -325,10 +329,8 @@ func TestRestartServesTheFile(t *testing.T) {
 		if got := leaf.head("/routes").Get("X-Table-State"); got != "" {
 			t.Errorf("state %q", got)
 		}
-		for _, s := range root.Streams() {
-			if s.Tables != 0 {
-				t.Errorf("the relay was sent a full table: %+v", s)
-			}
+		if sent := testutil.ToFloat64(root.metrics.StreamEvents.WithLabelValues(wire.EventTable)); sent != 0 {
+			t.Errorf("the stream of the relay was sent %v full tables, want none", sent)
 		}
 	})
 }

@@ -94,29 +94,6 @@ func TestResponseComesFromOneTableWhilePublishing(t *testing.T) {
 	readers.Wait()
 }
 
-func TestZoneIsRenderedOnceForAllWhoWait(t *testing.T) {
-	metrics := etagcache.NewMetrics(nil)
-	c := newCache(t, etagcache.Config{Metrics: metrics})
-	tab := versions(t, 3)[2]
-	poll(c, tab, 3, start)
-	if got := testutil.ToFloat64(metrics.ZonesRendered); got != 0 {
-		t.Fatalf("%v zones rendered before anybody asked, want none", got)
-	}
-	var wg sync.WaitGroup
-	handler := c.Handler()
-	for i := range 8 {
-		wg.Go(func() {
-			if w := ask(handler, "/routes/a", "", fmt.Sprintf("192.0.2.%d:1", i)); w.Body.String() != string(tab.Zone("a").Text()) {
-				t.Errorf("wrong body %q", w.Body)
-			}
-		})
-	}
-	wg.Wait()
-	if got := testutil.ToFloat64(metrics.ZonesRendered); got != 1 {
-		t.Errorf("%v zones rendered, want 1", got)
-	}
-}
-
 func TestClaimsOfOneClientDoNotTouchThoseOfOthers(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
 	tabs := versions(t, 2)
@@ -217,7 +194,6 @@ func TestMetrics(t *testing.T) {
 		"sent":      {metrics.SentBytes.WithLabelValues("identity"), float64(tab.Bytes())},
 		"routes":    {metrics.TableRoutes, 2},
 		"bytes":     {metrics.TableBytes.WithLabelValues("identity"), float64(tab.Bytes())},
-		"revision":  {metrics.TableRevision, 7},
 		"read":      {metrics.ReadRevision, 7},
 		"complete":  {metrics.Complete, 5},
 		"last read": {metrics.LastRead, float64(start.UnixMilli()) / 1000},

@@ -7,11 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/table"
@@ -242,29 +239,6 @@ func TestDeltasGoBack64Versions(t *testing.T) {
 		if w := askDelta(c.Handler(), "/routes", "gzip", tags[len(tags)-1-back]); w.Code != want {
 			t.Errorf("%d versions back: status %d, want %d", back, w.Code, want)
 		}
-	}
-}
-
-func TestDeltaIsMadeOnceForAll(t *testing.T) {
-	metrics := etagcache.NewMetrics(nil)
-	c := newCache(t, etagcache.Config{Metrics: metrics})
-	first, second := manyRoutes(t, 0, 5), manyRoutes(t, 1, 6)
-	poll(c, first, 5, start)
-	poll(c, second, 6, start)
-	var clients sync.WaitGroup
-	total := make([]int, 300)
-	for i := range total {
-		clients.Go(func() {
-			w := askDelta(c.Handler(), "/routes", "gzip", fmt.Sprintf(`"%s.5"`, first.Digest()))
-			total[i] = w.Body.Len()
-			if w.Code != http.StatusIMUsed {
-				t.Errorf("status %d", w.Code)
-			}
-		})
-	}
-	clients.Wait()
-	if n := testutil.ToFloat64(metrics.DeltasMade); n != 1 {
-		t.Errorf("%v deltas were made, want 1", n)
 	}
 }
 

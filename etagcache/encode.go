@@ -52,7 +52,6 @@ func (c *Cache) encoded(b *table.Block, f form) *encodedBlock {
 			enc.text = fmt.Appendf(enc.text[:0], "data: %s\n", eventData(b.AppendText(nil)))
 			return &encodedBlock{data: enc.deflate(enc.text)}
 		}
-		c.cfg.Metrics.EncodedBlocks.Inc()
 		if enc.text = b.AppendText(enc.text[:0]); f == frame {
 			return &encodedBlock{data: enc.frame(enc.text)}
 		}

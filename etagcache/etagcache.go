@@ -122,8 +122,6 @@ type Config struct {
 	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of requests,
 	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil.
 	Saw func(Seen)
-	// Answered is called after each answer with a table, for traces, in the same way. nil costs nothing.
-	Answered func(Answer)
 }
 
 // Cache serves the current table. All methods are safe for concurrent use.
@@ -162,7 +160,7 @@ func New(cfg Config) (*Cache, error) {
 	}
 	c := &Cache{
 		cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
-		streams: streams{max: cfg.MaxStreams, open: make(map[*stream]struct{}), draining: make(chan struct{})},
+		streams: streams{max: cfg.MaxStreams, metrics: cfg.Metrics, draining: make(chan struct{})},
 	}
 	c.encoders.New = func() any { return &encoder{} }
 	c.state.Store(&state{superseded: make(chan struct{})})

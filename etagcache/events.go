@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -24,8 +23,7 @@ type eventWriter struct {
 	zipped  bool
 	buf     []byte // small texts, until the next flush
 	err     error
-	bytes   atomic.Int64
-	tables  atomic.Int64
+	bytes   int // sent
 }
 
 func newEventWriter(w http.ResponseWriter, zipped bool, m *Metrics) *eventWriter {
@@ -98,7 +96,6 @@ func (e *eventWriter) delta(d *delta, id *wire.Tag) {
 
 // table adds a table event, and sends it in parts, so that a stalled reader holds no more than one of them.
 func (e *eventWriter) table(c *Cache, va *variant, id *wire.Tag) {
-	e.tables.Add(1)
 	e.head(wire.EventTable, id)
 	if blocks := va.table.Routes().Blocks(); e.zipped && len(blocks) > 0 {
 		for _, b := range blocks {
@@ -136,7 +133,7 @@ func (e *eventWriter) flush() error {
 	if _, e.err = e.w.Write(e.buf); e.err == nil {
 		e.err = e.control.Flush()
 	}
-	e.bytes.Add(int64(len(e.buf)))
+	e.bytes += len(e.buf)
 	e.metrics.StreamSentBytes.Add(float64(len(e.buf)))
 	if e.buf = e.buf[:0]; cap(e.buf) > 4<<10 {
 		e.buf = nil // free the memory: most of the many streams are usually silent

@@ -15,8 +15,6 @@ type Metrics struct {
 	Responses       *prometheus.CounterVec // by code and encoding
 	SentBytes       *prometheus.CounterVec // by encoding; bodies only
 	EncodeDuration  prometheus.Histogram
-	EncodedBlocks   prometheus.Counter
-	DeltasMade      prometheus.Counter
 	Streams         prometheus.Gauge
 	StreamsRefused  prometheus.Counter
 	StreamsDropped  prometheus.Counter
@@ -24,7 +22,6 @@ type Metrics struct {
 	StreamSentBytes prometheus.Counter
 	TableRoutes     prometheus.Gauge
 	TableBytes      *prometheus.GaugeVec // by encoding
-	TableRevision   prometheus.Gauge
 	TableStale      prometheus.Gauge
 	ReadRevision    prometheus.Gauge
 	Complete        prometheus.Gauge
@@ -32,7 +29,6 @@ type Metrics struct {
 	Claims          prometheus.Counter
 	OlderTables     prometheus.Counter
 	BrokenBodies    prometheus.Counter
-	ZonesRendered   prometheus.Counter
 }
 
 // statuses are all status codes of the handler.
@@ -71,10 +67,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time to encode the new parts of one table, full or of a zone.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
-		EncodedBlocks: counter("routesrv_table_encoded_blocks_total", "Blocks of some hundred routes that were encoded "+
-			"because no earlier table had them."),
-		DeltasMade: counter("routesrv_deltas_made_total", "Deltas made: one for each pair of tables that clients move "+
-			"between."),
 		Streams: gauge("routesrv_streams", "Open streams."),
 		StreamsRefused: counter("routesrv_streams_refused_total", "Streams refused because the limit was reached or the "+
 			"server was shutting down."),
@@ -89,9 +81,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Size of the last full table that was made in an encoding; 0 for one that nobody has asked for.",
 		}, []string{"encoding"}),
 		TableRoutes: gauge("routesrv_table_routes", "Routes in the served table."),
-		TableRevision: gauge("routesrv_table_revision", "Revision of the served table, as in its ETag: the highest list "+
-			"revision of the read that first produced this table."),
-		TableStale: gauge("routesrv_table_stale", "1 while the table comes from a last-known-good file and no read has confirmed it, else 0."),
+		TableStale:  gauge("routesrv_table_stale", "1 while the table comes from a last-known-good file and no read has confirmed it, else 0."),
 		ReadRevision: gauge("routesrv_table_read_revision", "Highest list revision of the last read that showed the served "+
 			"table."),
 		Complete: gauge("routesrv_table_complete_revision", "Lowest revision of these lists: the table is complete up to "+
@@ -101,8 +91,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"replica's; each got 304 and caused a read."),
 		OlderTables: counter("routesrv_older_tables_served_total", "Responses that sent a client back to an older table, "+
 			"because the source went back."),
-		BrokenBodies:  counter("routesrv_broken_bodies_total", "Bodies that could not be written completely."),
-		ZonesRendered: counter("routesrv_zone_tables_rendered_total", "Zone tables made at the request of clients."),
+		BrokenBodies: counter("routesrv_broken_bodies_total", "Bodies that could not be written completely."),
 	}
 	m.begin()
 	return m
@@ -130,9 +119,6 @@ func (m *Metrics) observeResponse(status int, e encoding, bytes int) {
 func (m *Metrics) observeState(st *state) {
 	m.ReadRevision.Set(float64(st.newest))
 	m.Complete.Set(float64(st.oldest))
-	if st.version != nil {
-		m.TableRevision.Set(float64(st.version.full.revision.Load()))
-	}
 	stale := 0.0
 	if st.read.Stale {
 		stale = 1

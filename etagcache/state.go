@@ -165,20 +165,17 @@ func (c *Cache) swap(next *state) {
 
 // version is a table with everything that is sent of it. It is immutable, except for what is made on first demand and revisions.
 type version struct {
-	cache     *Cache
-	table     *table.Table
-	readings  *readings
-	published time.Time
-	full      *variant
-	before    map[string]*variant // the zones that were requested of the previous version
-	zones     sync.Map            // that were requested, to func() *variant, which makes it once
+	cache    *Cache
+	table    *table.Table
+	readings *readings
+	full     *variant
+	before   map[string]*variant // the zones that were requested of the previous version
+	zones    sync.Map            // that were requested, to func() *variant, which makes it once
 }
 
 // newVersion makes t a version.
 func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *version {
-	v := &version{
-		cache: c, table: t, readings: &readings{order: order}, published: time.Now(), full: c.newVariant(t),
-	}
+	v := &version{cache: c, table: t, readings: &readings{order: order}, full: c.newVariant(t)}
 	c.history.add(t.Digest(), "", v.readings)
 	var before *table.Table
 	if previous != nil {
@@ -222,7 +219,6 @@ func (v *version) makeZone(zone string) *variant {
 	case old != nil && old.Digest() == t.Digest():
 		va = before // with its revision: an unchanged table keeps its name
 	default:
-		v.cache.cfg.Metrics.ZonesRendered.Inc()
 		va = v.cache.newVariant(t)
 	}
 	v.cache.history.add(va.table.Digest(), zone, v.readings)

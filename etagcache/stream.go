@@ -6,9 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/wire"
@@ -25,18 +23,14 @@ const (
 // stream is a client that follows the table. It has no queue: it knows what it sent last, and when it can write, it sends what
 // leads from there to the current table.
 type stream struct {
-	cache  *Cache
-	r      *http.Request
-	out    *eventWriter
-	zone   string
-	client netip.AddrPort
-	since  time.Time
-	has    atomic.Pointer[wire.Tag] // the client's table; nil if none
-	order  atomic.Uint64            // number of the version of that table
-
-	// owned by run
-	said  said // zero if another current event is due
-	ahead bool // the client has a table that may be newer
+	cache *Cache
+	r     *http.Request
+	out   *eventWriter
+	zone  string
+	has   *wire.Tag // the client's table; nil if none
+	ahead bool      // it may be newer
+	said  said      // zero if another current event is due
+	sent  Sent      // since the last report
 }
 
 // said is what the last current event was about.
@@ -48,49 +42,41 @@ type said struct {
 
 // watch serves /routes/watch.
 func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
+	h, refused := w.Header(), exchange{cache: c, w: w, r: r}
 	h.Set("Vary", "Accept-Encoding")
 	switch {
 	case r.Method != http.MethodGet:
 		h.Set("Allow", http.MethodGet)
-		c.refuseStream(w, http.StatusMethodNotAllowed)
+		refused.empty(http.StatusMethodNotAllowed)
 		return
 	case c.state.Load().version == nil:
 		h.Set("Retry-After", firstTable)
-		c.refuseStream(w, http.StatusNotFound)
+		refused.empty(http.StatusNotFound)
 		return
 	}
-	s := c.newStream(w, r)
-	if !c.streams.add(s) {
+	if !c.streams.add() {
 		c.cfg.Metrics.StreamsRefused.Inc()
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil((retryBase + spread(2*retrySpread)).Seconds()))))
-		c.refuseStream(w, http.StatusTooManyRequests)
+		refused.empty(http.StatusTooManyRequests)
 		return
 	}
-	defer c.streams.remove(s)
+	defer c.streams.remove()
+	s := c.newStream(w, r)
 	s.observe(StreamOpened)
 	defer s.observe(StreamClosed)
 	s.begin(w)
 	if err := s.run(r.Context()); err != nil {
 		c.cfg.Metrics.StreamsDropped.Inc()
-		c.cfg.Logger.Debug("stream dropped", "client", s.client.String(), "error", err)
+		c.cfg.Logger.Debug("stream dropped", "client", r.RemoteAddr, "error", err)
 	}
-}
-
-// refuseStream answers without a body.
-func (c *Cache) refuseStream(w http.ResponseWriter, status int) {
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(status)
-	c.cfg.Metrics.observeResponse(status, identity, 0)
 }
 
 // newStream returns a stream for a request, which says what the client has. It sends nothing yet.
 func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
-	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone"), since: time.Now()}
+	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone")}
 	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], streamPreference) == gzipped, c.cfg.Metrics)
-	s.client, _ = netip.ParseAddrPort(r.RemoteAddr) // a client without a valid address is shown with the zero address
 	if named := wire.ParseTags(r.Header[wire.HeaderLastEventID]).List; len(named) > 0 {
-		s.has.Store(&named[0].Tag)
+		s.has = &named[0].Tag
 	}
 	return s
 }
@@ -114,11 +100,11 @@ func (s *stream) run(ctx context.Context) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		st, before := s.cache.state.Load(), s.out.bytes.Load()
+		st, before := s.cache.state.Load(), s.out.bytes
 		if err := s.step(st); err != nil {
 			return err
 		}
-		if s.out.bytes.Load() > before {
+		if s.out.bytes > before {
 			s.observe(StreamWritten)
 		}
 		select {
@@ -138,22 +124,19 @@ func (s *stream) run(ctx context.Context) error {
 func (s *stream) step(st *state) error {
 	x := exchange{cache: s.cache, r: s.r, zone: s.zone, deltas: true, encoding: identity}
 	x.show(st)
-	has := s.has.Load()
 	current := false
-	if has != nil {
+	if s.has != nil {
 		var kept wire.Tag
-		if kept, current = x.confirm([]wire.NamedTag{{Tag: *has}}); current {
-			s.has.Store(&kept)
+		if kept, current = x.confirm([]wire.NamedTag{{Tag: *s.has}}); current {
+			s.has = &kept
 		}
 	}
 	if !current {
-		if err := s.update(&x, has); err != nil {
+		if err := s.update(&x, s.has); err != nil {
 			return err
 		}
 	}
-	if s.ahead = x.kept; !s.ahead {
-		s.order.Store(st.version.readings.order)
-	}
+	s.ahead = x.kept
 	s.current(&x)
 	return s.out.flush()
 }
@@ -166,7 +149,7 @@ func (s *stream) update(x *exchange, has *wire.Tag) error {
 	}
 	s.note(x)
 	x.began = time.Now()
-	status, id := http.StatusOK, s.has.Load()
+	status, id := http.StatusOK, s.has
 	switch {
 	case d != nil:
 		status = http.StatusIMUsed
@@ -178,25 +161,25 @@ func (s *stream) update(x *exchange, has *wire.Tag) error {
 		return s.out.flush()
 	}
 	err := s.out.flush()
-	x.tell(status, 0, err == nil, true)
+	s.sent = x.sent(status, 0, err == nil)
 	return err
 }
 
 // note records that the client was brought to the table of x.
 func (s *stream) note(x *exchange) {
-	s.has.Store(&wire.Tag{Digest: x.variant.table.Digest(), Revision: x.revision})
+	s.has = &wire.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 }
 
 // current says which table the stream has brought the client to, and how fresh that table is, unless only the time of the read
 // has changed since it last said so.
 func (s *stream) current(x *exchange) {
-	f := wire.Current{Revision: s.has.Load().Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
+	f := wire.Current{Revision: s.has.Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {
 		f.State = wire.StateUnknown
 	}
-	if now := (said{x.state.version.readings.order, *s.has.Load(), f.State}); now != s.said {
+	if now := (said{x.state.version.readings.order, *s.has, f.State}); now != s.said {
 		s.said = now
-		s.out.event(wire.EventCurrent, s.has.Load(), f.String())
+		s.out.event(wire.EventCurrent, s.has, f.String())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/table"
@@ -416,13 +417,13 @@ func TestReaderThatTakesNothingIsDropped(t *testing.T) {
 		listen(t, ctx, tr, watchURL, "", "")
 		time.Sleep(29 * time.Second)
 		synctest.Wait()
-		if n := len(c.Streams()); n != 1 {
-			t.Errorf("%d streams are open before half a minute is over, want one", n)
+		if n := testutil.ToFloat64(metrics.Streams); n != 1 {
+			t.Errorf("%v streams are open before half a minute is over, want one", n)
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n := len(c.Streams()); n != 0 {
-			t.Errorf("%d streams are open, want the one that takes nothing to be dropped", n)
+		if n := testutil.ToFloat64(metrics.Streams); n != 0 {
+			t.Errorf("%v streams are open, want the one that takes nothing to be dropped", n)
 		}
 	})
 }
@@ -505,27 +506,6 @@ func TestTableThatIsNoEventIsToBeFetched(t *testing.T) {
 			t.Errorf("fetch names %s", e.id)
 		}
 		l.next("current")
-	})
-}
-
-func TestStatusOfStreams(t *testing.T) {
-	streaming(t, etagcache.Config{}, func(t *testing.T, ctx context.Context, c *etagcache.Cache, tr *http.Transport) {
-		tab := manyRoutes(t, 0, 1)
-		poll(c, tab, 1, time.Now())
-		l := listen(t, ctx, tr, watchURL+"?zone=a", "gzip", "")
-		l.next("current")
-		time.Sleep(time.Second)
-		poll(c, manyRoutes(t, 1, 2), 2, time.Now())
-		time.Sleep(2 * time.Second) // it reads nothing
-		got := c.Streams()
-		if len(got) != 1 || got[0].Zone != "a" || got[0].Tables != 1 || !got[0].Compressed || got[0].Bytes == 0 || got[0].Since.IsZero() {
-			t.Fatalf("streams %+v", got)
-		}
-		l.next("current")
-		synctest.Wait()
-		if got := c.Streams()[0]; got.Lag != 0 || got.Digest != l.held.Digest() || got.Revision != 2 {
-			t.Errorf("after the client has caught up: %+v", got)
-		}
 	})
 }
 

@@ -4,16 +4,12 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http/httptest"
-	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"github.com/routesrv/routesrv/internal/wire"
 )
 
 func cacheOfStreams(t *testing.T, limit int) *Cache {
@@ -25,34 +21,29 @@ func cacheOfStreams(t *testing.T, limit int) *Cache {
 	return c
 }
 
-func streamOf(c *Cache, client string, since time.Time) *stream {
-	return &stream{cache: c, client: netip.MustParseAddrPort(client), since: since, out: &eventWriter{}}
-}
-
 func TestStreamsAreCounted(t *testing.T) {
 	c := cacheOfStreams(t, 2)
 	all := &c.streams
-	one, two, three := streamOf(c, "10.0.0.1:1", time.Time{}), streamOf(c, "10.0.0.1:2", time.Time{}), streamOf(c, "10.0.0.1:3", time.Time{})
 	open := func(want float64) {
 		t.Helper()
 		if got := testutil.ToFloat64(c.cfg.Metrics.Streams); got != want {
 			t.Errorf("%v streams are counted, want %v", got, want)
 		}
 	}
-	if !all.add(one) || !all.add(two) || all.add(three) {
+	if !all.add() || !all.add() || all.add() {
 		t.Error("of three streams not the first two are taken")
 	}
 	open(2)
-	all.remove(one)
+	all.remove()
 	open(1)
-	if !all.add(three) {
+	if !all.add() {
 		t.Error("what has ended leaves no room")
 	}
-	all.remove(two)
-	all.remove(three)
+	all.remove()
+	all.remove()
 	open(0)
 	c.DrainStreams(time.Minute) // there are no streams
-	if all.add(one) {
+	if all.add() {
 		t.Error("a stream is taken by a server that is about to end")
 	}
 }
@@ -73,7 +64,7 @@ func TestAStreamKeepsNoMemoryForATableThatItWasSent(t *testing.T) {
 			}
 		}
 		body := io.Reader(w.Body)
-		if sent := e.bytes.Load(); sent != int64(w.Body.Len()) {
+		if sent := e.bytes; sent != w.Body.Len() {
 			t.Errorf("%d bytes are counted of %d", sent, w.Body.Len())
 		}
 		if zipped {
@@ -94,8 +85,7 @@ func TestAStreamKeepsNoMemoryForATableThatItWasSent(t *testing.T) {
 func TestADrainWaitsForAllStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cacheOfStreams(t, 2)
-		one := streamOf(c, "10.0.0.1:1", time.Time{})
-		c.streams.add(one)
+		c.streams.add()
 		returned := make(chan bool, 2)
 		for _, window := range []time.Duration{time.Minute, 0} {
 			go func() { c.DrainStreams(window); returned <- true }()
@@ -106,50 +96,10 @@ func TestADrainWaitsForAllStreams(t *testing.T) {
 			t.Errorf("window %v, %d calls returned", c.streams.handOver, len(returned))
 		}
 		c.streams.mu.Unlock()
-		c.streams.remove(one)
+		c.streams.remove()
 		synctest.Wait()
 		if len(returned) != 2 {
 			t.Errorf("%d of 2 calls returned when the stream had ended", len(returned))
 		}
 	})
-}
-
-func TestStreamsAreListedByAgeWithWhatTheyLack(t *testing.T) {
-	synctest.Test(t, streamsAreListed)
-}
-
-func streamsAreListed(t *testing.T) {
-	now := time.Now()
-	c := cacheOfStreams(t, 10)
-	behind, current := streamOf(c, "10.0.0.9:1", now.Add(-time.Hour)), streamOf(c, "10.0.0.2:1", now)
-	third := streamOf(c, "10.0.0.1:1", now)
-	for _, s := range []*stream{current, behind, third} {
-		c.streams.add(s)
-	}
-	if got := c.Streams(); got[0].Lag != 0 || !got[0].Digest.IsZero() {
-		t.Errorf("before the first table: %+v", got[0])
-	}
-	first, second := numbered(t, 3, 1, 0), numbered(t, 3, 2, 0)
-	c.Publish(first)
-	behind.has.Store(&wire.Tag{Digest: first.Digest(), Revision: 1})
-	behind.order.Store(c.state.Load().version.readings.order)
-	behind.out.bytes.Store(77)
-	behind.out.tables.Store(2)
-	c.Publish(second)
-	current.order.Store(c.state.Load().version.readings.order)
-	time.Sleep(3 * time.Second)
-	got := c.Streams()
-	var clients []string
-	for _, s := range got {
-		clients = append(clients, s.Client)
-	}
-	if want := []string{"10.0.0.9:1", "10.0.0.1:1", "10.0.0.2:1"}; !slices.Equal(clients, want) {
-		t.Fatalf("order %v, want %v", clients, want)
-	}
-	if s := got[0]; s.Lag != 3 || s.Digest != first.Digest() || s.Revision != 1 || s.Bytes != 77 || s.Tables != 2 || s.Compressed {
-		t.Errorf("of the client that is behind: %+v", s)
-	}
-	if s := got[2]; s.Lag != 0 {
-		t.Errorf("of the client that has the table: %+v", s)
-	}
 }

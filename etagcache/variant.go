@@ -74,7 +74,6 @@ func (va *variant) deltaOf(base table.Digest, ids []string) *delta {
 	if err != nil || len(json) > va.table.Bytes() {
 		return nil // it is too large, or a text is not UTF-8
 	}
-	va.cache.cfg.Metrics.DeltasMade.Inc()
 	d := new(delta)
 	for e := range encodings {
 		d[e] = sync.OnceValue(func() []byte { return va.cache.encodeOnce(json, e) })

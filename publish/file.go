@@ -302,8 +302,7 @@ func (f *file) load(limit int64) (t *table.Table, meta table.FileMeta, err error
 	return nil, table.FileMeta{}, err
 }
 
-// parse reads and verifies a last-known-good file. A file whose table does not have the recorded digest was not written by this
-// package.
+// parse reads and verifies a last-known-good file.
 func (f *file) parse(r io.Reader) (t *table.Table, meta table.FileMeta, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -314,12 +313,7 @@ func (f *file) parse(r io.Reader) (t *table.Table, meta table.FileMeta, err erro
 	if err != nil {
 		return nil, table.FileMeta{}, err
 	}
-	var hashed sync.WaitGroup
-	hashed.Go(func() { t.Digest() })                  // in parallel with the check: a start waits for both
 	safe, killers := catalogue.WithoutKillers(nil, t) // possibly written by a version that did not know them
-	if hashed.Wait(); t.Digest() != meta.Digest {
-		return nil, table.FileMeta{}, errors.New("text is not in canonical form")
-	}
 	for _, k := range killers {
 		f.log.Error(LogKillerLeftOut, "file", f.cfg.Name, "path", f.cfg.Path, "route", k.ID, "error", k.Err)
 	}

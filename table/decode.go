@@ -193,7 +193,7 @@ func (d *Decoder) pack() {
 	for i, r := range d.batch {
 		again := i+1 < len(d.batch) && d.batch[i+1].ID == r.ID
 		if again || packed.Get(r.ID) != nil {
-			d.leaveOut(r.ID, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID))
+			d.leaveOut(r.ID, fmt.Errorf("duplicate route id: %q", r.ID))
 		}
 		if !again {
 			upserts = append(upserts, r)

@@ -12,16 +12,6 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Errors of deltas. After each of them, fetch the full table instead.
-var (
-	// ErrNotText means that a text of the delta is not UTF-8, so the delta has no JSON form.
-	ErrNotText = errors.New("a route is not UTF-8")
-	// ErrOtherBase means that the delta applies to another table.
-	ErrOtherBase = errors.New("delta is for another table")
-	// ErrDelta means that the delta does not lead to its target.
-	ErrDelta = errors.New("delta does not lead to its target")
-)
-
 // MaxDelta limits the wire form of a delta, which is in memory as a whole while it is read, several times over. Beyond it, the full
 // table is the better choice: it is read piece by piece.
 const MaxDelta = 4 << 20
@@ -40,20 +30,17 @@ type Delta struct {
 	Upserts []string `json:"upserts"`
 }
 
-// AppendJSON appends the wire form on one line without a newline. The error is ErrNotText, or ErrTooLarge beyond 4 MiB.
+// AppendJSON appends the wire form on one line without a newline. It fails if a text is not UTF-8, which has no
+// JSON form, and with ErrTooLarge beyond 4 MiB.
 func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	for _, text := range d.Upserts {
 		if !utf8.ValidString(text) {
-			return nil, fmt.Errorf("%w: %.100q", ErrNotText, text)
+			return nil, fmt.Errorf("a route is not UTF-8: %.100q", text)
 		}
 	}
 	wire := *d
-	if wire.Deletes == nil {
-		wire.Deletes = []string{} // a list, for clients in languages that distinguish null
-	}
-	if wire.Upserts == nil {
-		wire.Upserts = []string{}
-	}
+	wire.Deletes = append([]string{}, d.Deletes...) // not null, for clients in languages that distinguish it from a list
+	wire.Upserts = append([]string{}, d.Upserts...)
 	b := bytes.NewBuffer(dst)
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false) // < and > occur in every route
@@ -81,21 +68,18 @@ func ReadDelta(r io.Reader, limit int64) (*Delta, error) {
 	if err := json.Unmarshal(data, &d); err != nil {
 		return nil, fmt.Errorf("delta: %w", err)
 	}
-	switch {
-	case d.Base.IsZero() || d.Target.IsZero():
+	if d.Base.IsZero() || d.Target.IsZero() {
 		return nil, errors.New("delta: no base or target")
-	case d.Count < 0:
-		return nil, fmt.Errorf("delta: count %d", d.Count)
 	}
 	return &d, nil
 }
 
 // Apply returns the table that the delta leads to, with the given time; its text has at most limit bytes. It parses the routes of
 // the delta and checks the digest and the number of routes of the result, so the resulting table is exactly the server's. It does
-// not change t, and the result shares unchanged parts with it. The error wraps ErrOtherBase, ErrDelta or the parser's error.
+// not change t, and the result shares unchanged parts with it. After an error, fetch the full table.
 func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	if have := t.Digest(); d.Base != have {
-		return nil, fmt.Errorf("%w: for %s, have %s", ErrOtherBase, d.Base, have)
+		return nil, fmt.Errorf("delta is for another table: for %s, have %s", d.Base, have)
 	}
 	upserts := make([]*Route, 0, len(d.Upserts))
 	var reader eskip.Reader
@@ -111,11 +95,11 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 		return nil, fmt.Errorf("delta: %w", err)
 	}
 	if int64(list.bytes) > limit {
-		return nil, fmt.Errorf("%w: %w: %d bytes, limit %d", ErrDelta, ErrTooLarge, list.bytes, limit)
+		return nil, fmt.Errorf("delta does not lead to its target: %w: %d bytes, limit %d", ErrTooLarge, list.bytes, limit)
 	}
 	next := t.Next(list, d.Revision, at)
 	if digest := next.Digest(); digest != d.Target || next.Len() != d.Count {
-		return nil, fmt.Errorf("%w: %d routes with digest %s, want %d with %s", ErrDelta, next.Len(), digest, d.Count, d.Target)
+		return nil, fmt.Errorf("delta does not lead to its target: %d routes with digest %s, want %d with %s", next.Len(), digest, d.Count, d.Target)
 	}
 	return next, nil
 }

@@ -69,11 +69,14 @@ func readDelta(data []byte) (*table.Delta, error) {
 	return table.ReadDelta(bytes.NewReader(data), noLimit)
 }
 
+// notText is in the error of a delta that has no wire form.
+const notText = "a route is not UTF-8"
+
 // overTheWire is the delta as a client gets it; nil if it has no wire form.
 func overTheWire(t testing.TB, d *table.Delta) *table.Delta {
 	t.Helper()
 	data, err := d.AppendJSON(nil)
-	if errors.Is(err, table.ErrNotText) {
+	if err != nil && strings.Contains(err.Error(), notText) {
 		return nil
 	}
 	if err != nil {
@@ -182,21 +185,21 @@ func TestDeltaThatIsNoneIsRefused(t *testing.T) {
 		name   string
 		change func(*table.Delta)
 		limit  int64
-		want   error
+		want   string
 	}{
-		{"other base", func(d *table.Delta) { d.Base = target.Digest() }, noLimit, table.ErrOtherBase},
-		{"other target", func(d *table.Delta) { d.Target = base.Digest() }, noLimit, table.ErrDelta},
-		{"count", func(d *table.Delta) { d.Count++ }, noLimit, table.ErrDelta},
-		{"lost upsert", func(d *table.Delta) { d.Upserts = nil }, noLimit, table.ErrDelta},
-		{"delete too many", func(d *table.Delta) { d.Deletes = []string{base.Routes().Blocks()[0].Routes()[0].ID} }, noLimit, table.ErrDelta},
-		{"too large", func(*table.Delta) {}, int64(target.Bytes() - 1), table.ErrDelta},
-		{"twice", func(d *table.Delta) { d.Upserts = append(d.Upserts, d.Upserts[0]) }, noLimit, table.ErrDuplicateID},
-		{"not a route", func(d *table.Delta) { d.Upserts = []string{"zz: *"} }, noLimit, nil},
+		{"other base", func(d *table.Delta) { d.Base = target.Digest() }, noLimit, "delta is for another table"},
+		{"other target", func(d *table.Delta) { d.Target = base.Digest() }, noLimit, "delta does not lead to its target"},
+		{"count", func(d *table.Delta) { d.Count++ }, noLimit, "delta does not lead to its target"},
+		{"lost upsert", func(d *table.Delta) { d.Upserts = nil }, noLimit, "delta does not lead to its target"},
+		{"delete too many", func(d *table.Delta) { d.Deletes = []string{base.Routes().Blocks()[0].Routes()[0].ID} }, noLimit, "delta does not lead to its target"},
+		{"too large", func(*table.Delta) {}, int64(target.Bytes() - 1), "delta does not lead to its target"},
+		{"twice", func(d *table.Delta) { d.Upserts = append(d.Upserts, d.Upserts[0]) }, noLimit, "duplicate route id"},
+		{"not a route", func(d *table.Delta) { d.Upserts = []string{"zz: *"} }, noLimit, ""},
 	} {
 		d := *good
 		tt.change(&d)
 		got, err := base.Apply(&d, at, tt.limit)
-		if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: table %v, error %v, want %v", tt.name, got, err, tt.want)
 		}
 	}
@@ -222,8 +225,8 @@ func TestDeltaThatIsNoneIsRefused(t *testing.T) {
 
 func TestTextThatIsNotUTF8HasNoDelta(t *testing.T) {
 	a, b := parse(t, `a: * -> <shunt>`), parse(t, "a: Path(\"/\xff\") -> <shunt>")
-	if _, err := between(a, b).AppendJSON(nil); !errors.Is(err, table.ErrNotText) {
-		t.Errorf("error %v, want %v", err, table.ErrNotText)
+	if _, err := between(a, b).AppendJSON(nil); err == nil || !strings.Contains(err.Error(), notText) {
+		t.Errorf("error %v, want %q", err, notText)
 	}
 	if diff := cmp.Diff(between(b, a).Upserts, []string{"a: * -> <shunt>;"}); diff != "" {
 		t.Error(diff)

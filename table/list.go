@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -23,8 +22,8 @@ type List struct {
 	bytes  int // of the canonical text
 }
 
-// NewList returns a list of routes given in any order. It copies what it needs of them. The error wraps
-// ErrDuplicateID or is the one of [Route.Check], and names the id.
+// NewList returns a list of routes given in any order. It copies what it needs of them. The error names a
+// duplicate id, or is the one of [Route.Check].
 func NewList(routes []*Route) (List, error) { return List{}.With(routes, nil) }
 
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
@@ -127,17 +126,14 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 			return List{}, err
 		}
 		if i > 0 && r.ID == upserts[i-1].ID {
-			return List{}, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
+			return List{}, fmt.Errorf("duplicate route id: %q", r.ID)
 		}
 	}
-	replaced := make(map[string]bool, len(upserts)+len(deletes))
+	ids := slices.Clone(deletes)
 	for _, r := range upserts {
-		replaced[r.ID] = true
+		ids = append(ids, r.ID)
 	}
-	for _, id := range deletes {
-		replaced[id] = true
-	}
-	ids := slices.Sorted(maps.Keys(replaced))
+	slices.Sort(ids)
 
 	var next builder
 	for i, block := range l.blocks {
@@ -151,7 +147,10 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 			next.take(block)
 			continue
 		}
-		kept := slices.DeleteFunc(block.Routes(), func(r *Route) bool { return replaced[r.ID] })
+		kept := slices.DeleteFunc(block.Routes(), func(r *Route) bool {
+			_, replaced := slices.BinarySearch(ids, r.ID)
+			return replaced
+		})
 		for _, r := range slices.SortedFunc(slices.Values(append(kept, upserts[:added]...)), byID) {
 			next.add(r)
 		}

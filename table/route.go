@@ -1,18 +1,10 @@
 package table
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
-)
-
-// Errors of routes that no table can have. They are wrapped with the id.
-var (
-	ErrDuplicateID = errors.New("duplicate route id")
-	ErrInvalidID   = errors.New("invalid route id")
-	ErrInvalidText = errors.New(`route text is not "id: expression;" in one line`)
 )
 
 // Route is one line of a table: the printed text of a route with the few facts that are needed later, so that no parsed route
@@ -42,14 +34,15 @@ func NewRoute(r *eskip.Route) Route {
 // MaxRoute is the maximum length of a route's text in bytes.
 const MaxRoute = 1 << 20
 
-// Check returns an error if no table can have the route: it wraps ErrInvalidID, ErrInvalidText or ErrTooLarge, and names the id.
+// Check returns an error if no table can have the route: it names the id, and wraps ErrTooLarge if the
+// text is.
 func (r *Route) Check() error {
 	if !isSymbol(r.ID) {
-		return fmt.Errorf("%w: %q", ErrInvalidID, r.ID)
+		return fmt.Errorf("invalid route id: %q", r.ID)
 	}
 	rest, ok := strings.CutPrefix(r.Text, r.ID)
 	if !ok || !strings.HasPrefix(rest, ": ") || !strings.HasSuffix(rest, ";") || strings.IndexByte(r.Text, '\n') >= 0 {
-		return fmt.Errorf("%w: %q", ErrInvalidText, r.ID)
+		return fmt.Errorf(`route text is not "id: expression;" in one line: %q`, r.ID)
 	}
 	if len(r.Text) > MaxRoute {
 		return fmt.Errorf("%w: route %q has %d bytes, and may have %d", ErrTooLarge, r.ID, len(r.Text), MaxRoute)

@@ -6,8 +6,7 @@
 // highest list revision of the read that produced the table ([Read]): the table has nothing of the source that was written later.
 //
 // Guarantees: a table never changes after New, and all methods are safe for concurrent use. Ids are unique and sorted bytewise,
-// whatever the order of the input. Expensive values that are not always needed (the digest, the hosts, the
-// zones) are computed on first demand and then kept.
+// whatever the order of the input. Expensive values that are not always needed (the digest, the zones) are computed on first demand and then kept.
 //
 // [Parse] parses a canonical text and preserves its bytes, and so its digest.
 //
@@ -42,7 +41,6 @@ type Table struct {
 type content struct {
 	list   List
 	digest func() Digest
-	hosts  func() []string
 	zones  func() []string
 	// states are those of the hash behind each block, so that a table that begins with the same blocks continues from there. Until
 	// the digest is computed they are those that the previous table had.
@@ -53,14 +51,12 @@ func newContent(list List) *content {
 	c := &content{list: list}
 	c.states.Store(&[]hash.Cloner{})
 	c.digest = sync.OnceValue(c.hash)
-	c.hosts = sync.OnceValue(func() []string { return hostsOf(list.blocks) })
 	c.zones = sync.OnceValue(func() []string { return mostZones(list.blocks) })
 	return c
 }
 
 // New returns a table of routes, which it copies and sorts by id. The revision is the Newest of the read that the routes come
-// from, 0 for a source without revisions; at is the time of that read. The error wraps ErrDuplicateID, ErrInvalidID or
-// ErrInvalidText and names the id. A table without routes is valid here; package guard decides whether it may be served.
+// from, 0 for a source without revisions; at is the time of that read. The error is the one of [NewList]. A table without routes is valid here; package guard decides whether it may be served.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	pointers := make([]*Route, len(routes))
 	for i := range routes {

@@ -2,6 +2,8 @@ package catalogue
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/table"
@@ -17,36 +19,46 @@ type Killer struct {
 // shares with it are not checked again. A route is parsed only if its text contains a filter with a rule, so checking a whole
 // table costs little more than a few text searches. A route that does not parse is none of them.
 func Killers(checked, t *table.Table) (found []Killer) {
-	check := func(r *table.Route) {
-		if !mayBeDangerous([]byte(r.Text)) {
-			return
-		}
-		routes, err := eskip.Parse(r.Text)
-		if err != nil {
-			return // no proxy loads it
-		}
-		for _, parsed := range routes {
-			if err := Survives(parsed.Filters); err != nil {
-				found = append(found, Killer{r.ID, err})
-				return
-			}
-		}
-	}
 	if checked != nil {
 		for _, r := range table.Changes(checked.Routes(), t.Routes()) {
 			if r != nil {
-				check(r)
+				found = append(found, killersIn([]byte(r.Text))...)
 			}
 		}
 		return found
 	}
 	var text []byte
-	for _, b := range t.Routes().Blocks() {
-		if text = b.AppendText(text[:0]); !mayBeDangerous(text) {
-			continue // nearly all: their routes are not unpacked
+	for _, b := range t.Routes().Blocks() { // their texts: unpacking routes costs more than the searches
+		text = b.AppendText(text[:0])
+		found = append(found, killersIn(text)...)
+	}
+	return found
+}
+
+// killersIn returns the killers among the routes of lines, sorted by id if the lines are.
+func killersIn(text []byte) (found []Killer) {
+	suspects := make(map[int][]byte) // lines by their offset
+	for _, hint := range hints {
+		for at := 0; at < len(text); {
+			i := bytes.Index(text[at:], hint)
+			if i < 0 {
+				break
+			}
+			begin := bytes.LastIndexByte(text[:at+i], '\n') + 1
+			line, _, _ := bytes.Cut(text[begin:], []byte{'\n'})
+			suspects[begin] = line
+			at = begin + len(line)
 		}
-		for _, r := range b.Routes() {
-			check(r)
+	}
+	for _, begin := range slices.Sorted(maps.Keys(suspects)) {
+		routes, err := eskip.Parse(string(suspects[begin]))
+		if err != nil {
+			continue // no proxy loads it
+		}
+		for _, r := range routes {
+			if err := Survives(r.Filters); err != nil {
+				found = append(found, Killer{r.Id, err})
+			}
 		}
 	}
 	return found
@@ -72,14 +84,4 @@ func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 // hints are parts of canonical text, one of which is in each route that breaks a rule. They must not be changed.
 var hints = [][]byte{
 	[]byte("admissionControl("), []byte("compress(-"), []byte("atelimit("), []byte("hunks("), []byte("teeLoopback("),
-}
-
-// mayBeDangerous reports whether a text may break a rule.
-func mayBeDangerous(text []byte) bool {
-	for _, h := range hints {
-		if bytes.Contains(text, h) {
-			return true
-		}
-	}
-	return false
 }

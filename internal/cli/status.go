@@ -19,7 +19,6 @@ type serverStatus struct {
 		Digest     string    `json:"digest"`
 		Revision   uint64    `json:"revision"`
 		Routes     int       `json:"routes"`
-		Hosts      int       `json:"hosts"`
 		Bytes      int       `json:"bytes"`
 		LastRead   time.Time `json:"last_read"`
 		AgeSeconds float64   `json:"age_seconds"`
@@ -334,7 +333,7 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 	}
 	header := []string{"REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS"}
 	if wide {
-		header = append(header, "REVISION", "HOSTS", "BYTES", "UP", "VERSION")
+		header = append(header, "REVISION", "BYTES", "UP", "VERSION")
 	}
 	row("CONTEXT", header...)
 	var notes []string
@@ -360,9 +359,9 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
 			if wide {
-				more := []string{"", "", "", s.since(st.Started), st.Version}
+				more := []string{"", "", s.since(st.Started), st.Version}
 				if t := st.Table; t != nil {
-					more[0], more[1], more[2] = fmt.Sprint(t.Revision), fmt.Sprint(t.Hosts), fmt.Sprint(t.Bytes)
+					more[0], more[1] = fmt.Sprint(t.Revision), fmt.Sprint(t.Bytes)
 				}
 				cells = append(cells, more...)
 			}

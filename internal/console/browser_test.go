@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/browser"
@@ -74,7 +73,6 @@ func crowded() *world {
 		w.view.Zones = append(w.view.Zones, fleet.Group{Name: s, Counts: fleet.Counts{Behind: 1, Current: 3}})
 		w.view.Replicas = append(w.view.Replicas, fleet.Replica{Name: s, Address: s, Error: s})
 		w.view.Relays = append(w.view.Relays, fleet.Relay{ID: s, Total: 3, Counts: fleet.Counts{Current: 3}})
-		w.streams = append(w.streams, etagcache.StreamStatus{Client: s, Zone: s, Lag: 12, Since: now})
 	}
 	w.view.Versions, w.view.Counts, w.view.Total = w.view.Zones, fleet.Counts{Behind: 10, Current: 30}, 40
 	w.state.Guard = httpserve.GuardReport{Held: true, Reason: "routes_lost", Detail: long, Digest: digest, Since: now}

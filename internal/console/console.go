@@ -28,7 +28,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/httpserve"
@@ -69,8 +68,6 @@ type Config struct {
 	Match func(context.Context, url.Values) (*report.View, error)
 	// Fleet returns the clients in a state, or all of them for an empty state. nil means that no fleet is known.
 	Fleet func(ctx context.Context, state string) (fleet.View, error)
-	// Streams returns the open streams. nil means that this server has no streams.
-	Streams func() []etagcache.StreamStatus
 	// Publishes are the recently served tables. nil shows none.
 	Publishes *Publishes
 
@@ -101,7 +98,6 @@ type Table struct {
 	Digest   table.Digest
 	Revision uint64 // 0 if the source has none
 	Routes   int
-	Hosts    int
 	Bytes    int
 	Zones    []string
 	Since    time.Time // when this process began to serve it
@@ -154,7 +150,7 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
 		{Path: "/{$}", Methods: get, Handler: c.page("overview", c.overview),
-			Does: "the [console](console.md): table, source, guard, problems, fleet, publishes and streams on one page, which stays up to date; " +
+			Does: "the [console](console.md): table, source, guard, problems, fleet and publishes on one page, which stays up to date; " +
 				"`namespace=`, `kind=`, `severity=`, `reason=` and `q=` choose problems"},
 		{Path: "/fleet", Methods: get, Handler: c.page("fleet", c.fleetPage),
 			Does: "page: the clients and how they fare; `state=`, `zone=`, `version=` and `q=` choose"},

@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
@@ -38,7 +37,6 @@ type world struct {
 	viewErr  error
 	asked    []string // states of the fleet
 	held     *shadowdiff.View
-	streams  []etagcache.StreamStatus
 	explains *explain.Explanation
 }
 
@@ -46,7 +44,7 @@ func newWorld() *world {
 	now := time.Now()
 	return &world{state: console.State{
 		Started: now.Add(-time.Hour), Origin: "cluster",
-		Table: &console.Table{ETag: `"00ff.100"`, Revision: 100, Routes: 12408, Hosts: 820, Bytes: 4_200_000, Zones: []string{"a", "b"}, Since: now.Add(-time.Minute), LastRead: now},
+		Table: &console.Table{ETag: `"00ff.100"`, Revision: 100, Routes: 12408, Bytes: 4_200_000, Zones: []string{"a", "b"}, Since: now.Add(-time.Minute), LastRead: now},
 	}}
 }
 
@@ -69,8 +67,7 @@ func (w *world) config() console.Config {
 			w.asked = append(w.asked, state)
 			return w.view, w.viewErr
 		},
-		Streams: func() []etagcache.StreamStatus { return w.streams },
-		Every:   50 * time.Millisecond,
+		Every: 50 * time.Millisecond,
 	}
 }
 
@@ -138,16 +135,15 @@ func TestOverviewSaysHowThingsAre(t *testing.T) {
 	w := newWorld()
 	w.state.Source.LastSuccess, w.state.Source.Failures = time.Now().Add(-3*time.Minute), 7
 	w.state.Source.LastError = "list ingresses: connection refused"
-	w.streams = []etagcache.StreamStatus{{Client: "10.2.0.1:1234", Zone: "a", Lag: 42, Revision: 99}}
 	w.state.Table.Newest = &console.Change{At: time.Now().Add(-2 * time.Minute), Object: kube.Ref{Kind: "Ingress", Namespace: "shop-prod", Name: "cart-app"}, By: "argocd<controller"}
 	body := get(t, handler(w.config()), "/")
-	wants(t, body, "newest change", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff.100", "failing", "list ingresses: connection refused", "7 in a row", "10.2.0.1:1234", "42\u00a0s",
+	wants(t, body, "newest change", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff.100", "failing", "list ingresses: connection refused", "7 in a row",
 		"Nothing is held", "v1.2.3", "routesrv-0", "✕ Source failing")
 }
 
 func TestWithoutAFleetThePageSaysSo(t *testing.T) {
 	cfg := newWorld().config()
-	cfg.Fleet, cfg.Explain, cfg.Problems, cfg.Streams, cfg.Relay = nil, nil, nil, nil, true
+	cfg.Fleet, cfg.Explain, cfg.Problems, cfg.Relay = nil, nil, nil, true
 	h := handler(cfg)
 	wants(t, get(t, h, "/"), "No fleet is known", "relay")
 	wants(t, get(t, h, "/fleet"), "No fleet is known")
@@ -176,7 +172,6 @@ func TestHostileNamesStayTexts(t *testing.T) {
 		w.view.Versions = w.view.Zones
 		w.view.Replicas = append(w.view.Replicas, fleet.Replica{Name: s, Address: s, Error: s})
 		w.view.Relays = append(w.view.Relays, fleet.Relay{ID: s, Total: 1})
-		w.streams = append(w.streams, etagcache.StreamStatus{Client: s, Zone: s})
 		w.state.Table.Zones = append(w.state.Table.Zones, s)
 	}
 	all := strings.Join(hostile, " ")
@@ -252,7 +247,6 @@ func TestListsAreBounded(t *testing.T) {
 		w.view.Zones = append(w.view.Zones, fleet.Group{Name: fmt.Sprint("zone", i)})
 		w.view.Replicas = append(w.view.Replicas, fleet.Replica{Name: fmt.Sprint("replica", i), Error: strings.Repeat("e", 5000)})
 		w.view.Relays = append(w.view.Relays, fleet.Relay{ID: fmt.Sprint("relay", i)})
-		w.streams = append(w.streams, etagcache.StreamStatus{Client: fmt.Sprint("10.0.0.1:", i), Lag: float64(i)})
 		w.state.Table.Zones = append(w.state.Table.Zones, fmt.Sprint("z", i))
 	}
 	w.view.Counts.Behind, w.view.Total = 5000, 5000
@@ -263,7 +257,7 @@ func TestListsAreBounded(t *testing.T) {
 		}
 	}
 	body := get(t, h, "/")
-	wants(t, body, "1 to 50 of 5\u202f000", `rel="next"`, "4\u202f988 more", "4\u202f990 more, as JSON")
+	wants(t, body, "1 to 50 of 5\u202f000", `rel="next"`, "4\u202f988 more")
 	body = get(t, h, "/?from=4951")
 	wants(t, body, "4\u202f951 to 5\u202f000 of 5\u202f000", `rel="prev"`)
 	lacks(t, body, `rel="next"`)

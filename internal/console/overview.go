@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -17,7 +16,6 @@ import (
 
 // Limits of the lists of the overview.
 const (
-	maxStreams   = 10
 	maxDecisions = 5
 	maxOwners    = 15
 	maxRecent    = 12
@@ -45,14 +43,12 @@ type overviewPage struct {
 	Charts    []chart
 	Recent    []publishRow
 	Published int
-	Streams   *streamsView // nil if this server has no streams
 }
 
 type tableView struct {
 	ETag, Digest string
 	Revision     uint64
 	Routes       string
-	Hosts        string
 	Bytes        string
 	Zones        []string
 	MoreZones    int
@@ -141,23 +137,6 @@ type publishRow struct {
 	Bytes, Took, Half, Most, All string
 }
 
-type streamsView struct {
-	N       int
-	Lagging int
-	More    int
-	Rows    []streamRow
-}
-
-type streamRow struct {
-	Client, Zone string
-	Since        moment
-	Revision     uint64
-	Lag          string
-	Late         bool
-	Bytes        string
-	Tables       string
-}
-
 func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error) {
 	now, s := time.Now(), c.cfg.State()
 	b := overviewPage{Source: newSourceView(s, c.cfg.Relay, now)}
@@ -171,9 +150,6 @@ func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error)
 	b.Fleet, _ = c.newFleetView(ctx, now)
 	published := c.cfg.Publishes.Since(now.Add(-publishesFor))
 	b.Charts, b.Published, b.Recent = chartsOf(published, now), len(published), recent(published, now)
-	if c.cfg.Streams != nil {
-		b.Streams = newStreamsView(c.cfg.Streams(), now)
-	}
 	b.Tiles = tilesOf(s, &b, now)
 	return answer{Title: title(b.Tiles), Body: b, Live: true}, nil
 }
@@ -274,7 +250,7 @@ func fleetTile(f *fleetView) tile {
 
 func newTableView(t *Table, now time.Time) *tableView {
 	v := &tableView{
-		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes), Hosts: plural(t.Hosts, "host"),
+		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes),
 		Bytes: bytesText(t.Bytes), Since: newMoment(t.Since, now), Stale: t.Stale,
 	}
 	if c := t.Newest; c != nil {
@@ -433,30 +409,6 @@ func optional(d time.Duration) string {
 		return "–"
 	}
 	return durationText(d)
-}
-
-func newStreamsView(all []etagcache.StreamStatus, now time.Time) *streamsView {
-	v := &streamsView{N: len(all)}
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b etagcache.StreamStatus) int { return cmp.Compare(b.Lag, a.Lag) })
-	for _, s := range all {
-		if s.Lag > 0 {
-			v.Lagging++
-		}
-		if len(v.Rows) == maxStreams {
-			v.More++
-			continue
-		}
-		row := streamRow{
-			Client: cut(s.Client, 100), Zone: cut(s.Zone, 60), Since: newMoment(s.Since, now), Revision: s.Revision, Lag: "–",
-			Bytes: bytesText(int(s.Bytes)), Tables: thousands(int(s.Tables)),
-		}
-		if s.Lag > 0 {
-			row.Lag, row.Late = durationText(time.Duration(s.Lag*float64(time.Second))), s.Lag > 10
-		}
-		v.Rows = append(v.Rows, row)
-	}
-	return v
 }
 
 func percent(n, of int) string {

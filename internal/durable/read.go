@@ -8,17 +8,8 @@ import (
 	"syscall"
 )
 
-// Errors of Open and ReadFile.
-var (
-	// ErrNotRegular means that the path is a folder, a FIFO or a device.
-	ErrNotRegular = errors.New("not a regular file")
-	// ErrTooLarge means that the file exceeds the caller's limit.
-	ErrTooLarge = errors.New("file is too large")
-)
-
 // Open opens a regular file of at most limit bytes and returns its size. It follows symbolic links, as in a mounted ConfigMap. It
-// never blocks, whatever kind of file is at path, and reads nothing. The error wraps ErrNotRegular, ErrTooLarge or the error of
-// the operating system.
+// never blocks, whatever kind of file is at path, and reads nothing. The error wraps the one of the operating system, if it has one.
 func Open(path string, limit int64) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -28,9 +19,9 @@ func Open(path string, limit int64) (*os.File, int64, error) {
 	switch {
 	case err != nil:
 	case !info.Mode().IsRegular():
-		err = fmt.Errorf("open %q: %w: its mode is %s", path, ErrNotRegular, info.Mode())
+		err = fmt.Errorf("open %q: not a regular file: its mode is %s", path, info.Mode())
 	case info.Size() > limit:
-		err = fmt.Errorf("open %q: %w: %d bytes, limit %d", path, ErrTooLarge, info.Size(), limit)
+		err = fmt.Errorf("open %q: file is too large: %d bytes, limit %d", path, info.Size(), limit)
 	default:
 		return f, info.Size(), nil
 	}
@@ -46,7 +37,7 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1)) // a file that grows meanwhile is still limited
 	if err == nil && int64(len(data)) > limit {
-		return nil, fmt.Errorf("read %q: %w: more than %d bytes", path, ErrTooLarge, limit)
+		return nil, fmt.Errorf("read %q: file is too large: more than %d bytes", path, limit)
 	}
 	return data, err
 }

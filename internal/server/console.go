@@ -47,9 +47,6 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 			return s.explain(q), nil
 		}
 	}
-	if s.cfg.MaxStreams > 0 {
-		cfg.Streams = s.cache.Streams
-	}
 	return console.New(cfg)
 }
 
@@ -69,7 +66,7 @@ func (s *Server) consoleState() console.State {
 	}
 	if t := r.Table; t != nil {
 		state.Table = &console.Table{
-			ETag: wire.Tag{Digest: t.Digest, Revision: t.Revision}.String(), Digest: t.Digest, Revision: t.Revision, Routes: t.Routes, Hosts: t.Hosts,
+			ETag: wire.Tag{Digest: t.Digest, Revision: t.Revision}.String(), Digest: t.Digest, Revision: t.Revision, Routes: t.Routes,
 			Bytes: t.Bytes, Zones: t.Zones, LastRead: t.LastRead, Stale: t.Stale,
 		}
 		if served := s.publisher.Served(); served != nil {

@@ -227,7 +227,10 @@ func (s *Server) newTables() error {
 		},
 	}
 	if s.cfg.Tracing != nil {
-		cfg.Answered = s.cfg.Tracing.Answered
+		cfg.Saw = func(seen etagcache.Seen) {
+			s.clients.Saw(seen)
+			s.cfg.Tracing.Saw(seen)
+		}
 	}
 	if s.cache, err = etagcache.New(cfg); err != nil {
 		return err

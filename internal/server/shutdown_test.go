@@ -233,7 +233,7 @@ func TestStreamsAreHandedOverAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if streams := f.request("GET", f.support, "/debug/streams").body; !strings.Contains(streams, `"count": 1`) {
+	if streams := f.request("GET", f.support, "/metrics").body; !strings.Contains(streams, "routesrv_streams 1\n") {
 		t.Errorf("streams: %s", streams)
 	}
 	begin := time.Now()

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -39,13 +38,6 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	}...)
 	all = append(all, s.questionEndpoints()...)
 	all = append(all, s.console(held).Endpoints()...)
-	if s.cfg.MaxStreams > 0 {
-		all = append(all, httpserve.Endpoint{
-			Path: "/debug/streams", Methods: get, Handler: http.HandlerFunc(s.serveStreams),
-			Does:      "JSON: every stream with client, zone, start time, table, lag and bytes, the oldest first",
-			Condition: "unless `--max-streams` is 0",
-		})
-	}
 	if s.cfg.EnableProfile {
 		all = append(all, httpserve.Profiles()...)
 	}
@@ -74,7 +66,6 @@ type tableReport struct {
 	Revision     uint64       `json:"revision"`
 	ReadRevision uint64       `json:"read_revision"`
 	Routes       int          `json:"routes"`
-	Hosts        int          `json:"hosts"`
 	Bytes        int          `json:"bytes"`
 	Zones        []string     `json:"zones"`
 	Time         time.Time    `json:"time"`
@@ -96,7 +87,7 @@ func (s *Server) report() statusReport {
 		c := s.cache.Status()
 		r.Ready = true
 		r.Table = &tableReport{
-			Digest: t.Digest(), Revision: c.Revision, ReadRevision: c.ReadRevision, Routes: t.Len(), Hosts: len(t.Hosts()),
+			Digest: t.Digest(), Revision: c.Revision, ReadRevision: c.ReadRevision, Routes: t.Len(),
 			Bytes: t.Bytes(), Zones: append([]string{}, t.Zones()...), Time: t.Time(), LastRead: c.LastRead,
 			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
 		}
@@ -121,17 +112,6 @@ func (s *Server) problems() []poller.Problem {
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, s.report())
-}
-
-// streamsReport is the body of /debug/streams.
-type streamsReport struct {
-	Count   int                      `json:"count"`
-	Streams []etagcache.StreamStatus `json:"streams"`
-}
-
-func (s *Server) serveStreams(w http.ResponseWriter, _ *http.Request) {
-	streams := s.cache.Streams()
-	httpserve.WriteJSON(w, http.StatusOK, streamsReport{len(streams), streams})
 }
 
 // heldTables implements the guard pages' view of the publisher.

@@ -312,7 +312,6 @@ func TestSeriesOfTheReferenceHaveItsValues(t *testing.T) {
 		`routesrv_custom_total{key="routes.empty"} 0`,
 		`routesrv_backend_combined_duration_seconds_count 1`,
 		`routesrv_table_routes 1`,
-		`routesrv_table_revision 100`,
 		`routesrv_table_stale 0`,
 		`routesrv_guard_held 0`,
 		`routesrv_table_responses_total{code="200",encoding="identity"} 1`,

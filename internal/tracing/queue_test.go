@@ -47,7 +47,7 @@ func newTracer(t *testing.T, url string, transport http.RoundTripper) (*tracing.
 // spans makes n spans.
 func spans(tr *tracing.Tracer, n int) {
 	for range n {
-		tr.Answered(etagcache.Answer{Status: http.StatusNotModified, Began: time.Now(), Ended: time.Now()})
+		tr.Saw(etagcache.Seen{Sent: etagcache.Sent{Status: http.StatusNotModified, Began: time.Now(), Ended: time.Now()}})
 	}
 }
 

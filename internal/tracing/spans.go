@@ -142,10 +142,13 @@ func (s *sink) publish(ctx context.Context, cause string, t *table.Table, serve 
 	span.End()
 }
 
-// Answered traces an answer; see [etagcache.Config].
-func (t *Tracer) Answered(a etagcache.Answer) {
+// Saw traces what was sent; see [etagcache.Config].
+func (t *Tracer) Saw(seen etagcache.Seen) {
+	a := seen.Sent
 	var from *published
 	switch a.Status {
+	case 0:
+		return
 	case http.StatusOK, http.StatusIMUsed, http.StatusPartialContent:
 		from = t.publishedAs(a.Published)
 	}
@@ -154,12 +157,9 @@ func (t *Tracer) Answered(a etagcache.Answer) {
 		return
 	}
 	o := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		attribute.Int("http.response.status_code", a.Status), attribute.Bool("routesrv.stream", a.Stream),
+		attribute.Int("http.response.status_code", a.Status), attribute.Bool("routesrv.stream", seen.Stream != etagcache.NoStream),
 		attribute.String("routesrv.encoding", a.Encoding), attribute.Int("routesrv.bytes", a.Bytes), attribute.Bool("routesrv.whole", a.Whole),
-	)}
-	if a.Digest != (table.Digest{}) {
-		o = append(o, trace.WithAttributes(ofTable(a.Digest, a.Revision)...))
-	}
+	), trace.WithAttributes(ofTable(a.Digest, a.Revision)...)}
 	if from != nil {
 		o = append(o, trace.WithLinks(trace.Link{SpanContext: from.span}))
 	}
