@@ -32,12 +32,6 @@ func NewCompiler(o rules.Options, log *slog.Logger, reg prometheus.Registerer) (
 	return &Compiler{Compiler: compiler, ledger: newLedger(log, reg)}, nil
 }
 
-// CountNamespaces adds the series routesrv_namespace_problems for at most n namespaces, those with the most problems. Call it
-// before the first Compile.
-func (c *Compiler) CountNamespaces(n int, reg prometheus.Registerer) {
-	c.ledger.spaces = newNamespaces(n, reg)
-}
-
 // Compile returns the routes of a snapshot and records its problems. It passes a panic on to the Poller.
 func (c *Compiler) Compile(s *kube.Snapshot) table.List {
 	result := c.Compiler.Compile(s)

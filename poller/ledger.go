@@ -50,7 +50,6 @@ type ledger struct {
 	recorded []rules.Problem // the input of the last record
 	since    map[rules.Problem]time.Time
 	current  []Problem
-	spaces   *namespaces // nil unless namespaces are counted
 }
 
 func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
@@ -95,9 +94,6 @@ func (l *ledger) record(problems []rules.Problem, now time.Time) {
 	}
 	l.recorded, l.since, l.current = problems, since, current
 	l.showCounts(problems)
-	if l.spaces != nil {
-		l.spaces.show(problems)
-	}
 	l.report(fresh, gone)
 }
 
