@@ -9,7 +9,6 @@ import (
 
 // index has the backends of a snapshot by name. It is immutable.
 type index struct {
-	number   uint64 // different for each index of a Set
 	services map[kube.ServiceKey]backing
 	secrets  map[kube.ServiceKey]*kube.Secret
 	problems []Problem // of the backends themselves
@@ -29,9 +28,9 @@ func (b *backing) same(o *backing) bool {
 }
 
 // newIndex indexes backends. Of two objects with the same name, the later one counts; incomplete ones do not count.
-func newIndex(b *kube.Backends, endpointSlices bool, number uint64) *index {
+func newIndex(b *kube.Backends, endpointSlices bool) *index {
 	x := &index{
-		number: number, of: *b,
+		of:       *b,
 		services: make(map[kube.ServiceKey]backing, len(b.Services)), secrets: make(map[kube.ServiceKey]*kube.Secret, len(b.Secrets)),
 	}
 	for _, svc := range b.Services {
@@ -101,7 +100,7 @@ func (s *Set) View(of *kube.Snapshot, others ...*View) *View {
 			return v
 		}
 	}
-	v.index = newIndex(&of.Backends, s.EndpointSlices, s.indexes.Add(1))
+	v.index = newIndex(&of.Backends, s.EndpointSlices)
 	return v
 }
 
@@ -129,8 +128,6 @@ type lookups struct {
 	filters  *kube.DefaultFilters
 	// volatile marks a result that also depends on other objects: the object is compiled again in each build.
 	volatile bool
-
-	held uint64 // number of the last index for which the lookups held
 }
 
 // Service is what an object has looked up of a service.
@@ -178,9 +175,6 @@ func (l *lookups) hold(v *View) bool {
 	if v.filters != l.filters {
 		return false
 	}
-	if l.held == v.number {
-		return true
-	}
 	for i := range l.services {
 		s := &l.services[i]
 		if now := v.services[s.Key]; !now.same(&s.backing) {
@@ -192,6 +186,5 @@ func (l *lookups) hold(v *View) bool {
 			return false
 		}
 	}
-	l.held = v.number
 	return true
 }

@@ -114,7 +114,7 @@ func panicked() string {
 
 // newUnit returns the unit of an object before its compilation.
 func newUnit(set *Set, v *View, owner kube.Ref) *Unit {
-	return &Unit{lookups: lookups{view: v, held: v.number, filters: v.filters}, findings: findings{owner: owner, size: size{most: set.MaxObjectBytes}}}
+	return &Unit{lookups: lookups{view: v, filters: v.filters}, findings: findings{owner: owner, size: size{most: set.MaxObjectBytes}}}
 }
 
 // lose drops everything that was compiled and leaves one problem. The lookups stay: if their results change, the object is compiled
