@@ -29,10 +29,6 @@ type objects []object
 
 func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
 
-// placed returns the number of a position. Odd numbers are between two positions, for an object that is only tried
-// ([Result.Try]).
-func placed(i int) int { return 2 * i }
-
 // gather returns the objects of a snapshot, each once, without their units.
 func gather(s *kube.Snapshot) objects {
 	all := make(objects, 0, len(s.Ingresses)+len(s.RouteGroups))
@@ -106,7 +102,7 @@ func (k objects) compile(set *rules.Set, v *rules.View, recent []objects) {
 			}
 		}
 		if k[i].unit == nil {
-			k[i].unit = set.Compile(k[i].Object, v, placed(i))
+			k[i].unit = set.Compile(k[i].Object, v)
 		}
 	}
 }

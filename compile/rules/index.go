@@ -88,7 +88,7 @@ type View struct {
 	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It is valid
 	// for one build.
 	resolved map[endpointsKey]resolution
-	at       int // position of the object that is compiled, among those of its kind
+	user     kube.Ref // the object that is compiled
 }
 
 // View returns what the objects of a snapshot see. It shares the index of another view with the same backends, if there is one.
@@ -107,13 +107,13 @@ func (s *Set) View(of *kube.Snapshot, others ...*View) *View {
 // Problems returns what is wrong with the backends themselves. The slice must not be changed.
 func (v *View) Problems() []Problem { return v.index.problems }
 
-// Before returns the view of an object at a position that is compiled after all others: without what the objects there and behind have
-// resolved, because the object resolves before them.
-func (v *View) Before(at int) *View {
+// Before returns the view of an object that is compiled after all others: without what the objects behind it have resolved, because the object
+// resolves before them.
+func (v *View) Before(o kube.Ref) *View {
 	sooner := *v
 	sooner.resolved = make(map[endpointsKey]resolution)
 	for key, r := range v.resolved {
-		if r.at < at {
+		if r.user.Compare(o) < 0 {
 			sooner.resolved[key] = r
 		}
 	}

@@ -34,9 +34,9 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Compile compiles an Ingress or a RouteGroup. at is its position among the objects of its kind.
-func (s *Set) Compile(o kube.Object, v *View, at int) *Unit {
-	v.at = at
+// Compile compiles an Ingress or a RouteGroup. The objects of a view are compiled in the order of their names.
+func (s *Set) Compile(o kube.Object, v *View) *Unit {
+	v.user = o.Ref()
 	u := newUnit(s, v, o.Ref())
 	failed := isolated(func() {
 		if p := s.refuses(o); p != nil {
