@@ -25,9 +25,7 @@ func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
 	b := &ingressBuilder{set: set, out: finisher{set: set}, ing: ing, reader: set.reader(), unit: u}
 	defer set.readers.Put(b.reader)
 	if err := b.parse(); err != nil {
-		b.unit.add(Problem{
-			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[ingress] " + err.Error(), Detail: refusedBecause(err),
-		})
+		u.invalid("[ingress] ", err)
 		return
 	}
 	if ing.Namespace == "" || ing.Name == "" || ing.Spec == nil {

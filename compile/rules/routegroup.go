@@ -48,7 +48,9 @@ func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
 	}
 	u.list = appendNulls(u.list, u.owner, rg.Nulls)
 	for _, h := range rg.Spec.Hosts {
-		u.checkHost(h)
+		if u.checkHost(h); h == "" {
+			u.ownf(Problem{Reason: InvalidExpression, Severity: Warning}, "an empty host matches no request")
+		}
 	}
 	// Checked and reported, but redirects of RouteGroups use the code of the options.
 	redirectCode(rg.Annotations, set.HTTPSRedirectCode, &u.findings)
