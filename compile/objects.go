@@ -41,23 +41,12 @@ func gather(s *kube.Snapshot) objects {
 	if !slices.IsSortedFunc(all, compareObjects) {
 		slices.SortStableFunc(all, compareObjects)
 	}
-	once := all[:0]
-	for _, o := range all {
-		if !once.endWith(o) {
-			once = append(once, o)
-		}
-	}
-	return once
-}
-
-// endWith reports whether an object is one of the last ones, which have its name.
-func (k objects) endWith(o object) bool {
-	for i := len(k) - 1; i >= 0 && compareObjects(k[i], o) == 0; i-- {
-		if k[i].Object == o.Object {
-			return true
-		}
-	}
-	return false
+	seen := make(map[kube.Object]bool, len(all))
+	return slices.DeleteFunc(all, func(o object) bool {
+		twice := seen[o.Object]
+		seen[o.Object] = true
+		return twice
+	})
 }
 
 // next returns the unit of an object, and drops the objects before it: those who ask ask in the order of the objects. It returns nil if

@@ -193,6 +193,7 @@ func (s *Set) reader() *eskip.Reader {
 	return new(eskip.Reader)
 }
 
+// New checks the options and applies their defaults.
 func New(o Options) (*Set, error) {
 	s := &Set{Options: o}
 	var err error
