@@ -152,6 +152,4 @@ func eachAddress(b *kube.Backends, yield func(kube.ServiceKey, netip.Addr)) {
 
 func keyOfService(s *kube.Service) kube.ServiceKey { return kube.ServiceKeyOf(s.Namespace, s.Name) }
 
-func keyOfEndpoints(e *kube.Endpoints) kube.ServiceKey {
-	return kube.ServiceKeyOf(e.Namespace, e.Name)
-}
+func keyOfEndpoints(e *kube.Endpoints) kube.ServiceKey { return kube.ServiceKeyOf(e.Namespace, e.Name) }

@@ -87,19 +87,13 @@ func (l *ledger) record(problems []rules.Problem, now time.Time) {
 
 // report logs new problems with the messages of the reference.
 func (l *ledger) report(fresh []rules.Problem, gone int) {
-	if len(fresh) > maxLogged {
+	fresh = slices.DeleteFunc(fresh, func(p rules.Problem) bool { return !l.log.Enabled(context.Background(), level(p)) })
+	more := len(fresh) - maxLogged
+	if more > 0 {
 		slices.SortStableFunc(fresh, func(a, b rules.Problem) int { return cmp.Compare(b.Severity, a.Severity) })
+		fresh = fresh[:maxLogged]
 	}
-	logged, more := 0, 0
 	for _, p := range fresh {
-		if !l.log.Enabled(context.Background(), level(p)) {
-			continue
-		}
-		if logged == maxLogged {
-			more++
-			continue
-		}
-		logged++
 		attrs := []any{"reason", string(p.Reason)}
 		if p.Owner != (kube.Ref{}) {
 			attrs = append(attrs, "kind", string(p.Owner.Kind), "ns", p.Owner.Namespace, "name", p.Owner.Name)

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -15,8 +16,8 @@ func (s *Set) admits(o kube.Object, u *Unit) bool {
 		return u.hasClass(s.ingressClass, of.Annotations.Get(ingressClassAnnotation), "the annotation "+ingressClassAnnotation) &&
 			(of.Spec == nil || u.hasClass(s.ingressClass, of.Spec.IngressClassName, "spec.ingressClassName"))
 	case *kube.RouteGroup:
-		if err := validateRouteGroup(of); err != nil {
-			u.invalid("[routegroup] ", err)
+		if prefix, err := validateRouteGroup(of); err != nil {
+			u.invalid("[routegroup] "+prefix, err)
 			return false
 		}
 		return u.hasClass(s.routeGroupClass, of.Annotations.Get(routeGroupClassAnnotation), "the annotation "+routeGroupClassAnnotation)
@@ -36,5 +37,8 @@ func (u *Unit) hasClass(served *regexp.Regexp, class, where string) bool {
 
 // invalid adds the problem of an object that validation refused.
 func (u *Unit) invalid(prefix string, err error) {
-	u.add(Problem{Reason: InvalidObject, Severity: Error, Plain: true, Message: prefix + err.Error(), Detail: refusedBecause(err)})
+	u.add(Problem{
+		Reason: InvalidObject, Severity: Error, Plain: true, Message: prefix + err.Error(),
+		Detail: InvalidObject.Info().Means + ": " + strings.ReplaceAll(err.Error(), "\n", "; "),
+	})
 }

@@ -34,11 +34,8 @@ func noPort(svc *kube.Service, name, given string) string {
 	if _, err := strconv.Atoi(given); err != nil {
 		given = strconv.Quote(given)
 	}
-	switch len(has) {
-	case 0:
+	if len(has) == 0 {
 		return fmt.Sprintf("Service %q has no port %s, and no other port", name, given)
-	case 1:
-		return fmt.Sprintf("Service %q has no port %s, only %s", name, given, has[0])
 	}
 	return fmt.Sprintf("Service %q has no port %s, only %s", name, given, strings.Join(has, ", "))
 }

@@ -50,12 +50,7 @@ func (s *size) say(bytes int) {
 	}
 }
 
-func mebibytes(n int) string {
-	if n%(1<<20) == 0 {
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
+func mebibytes(n int) string { return fmt.Sprintf("%.3g MiB", float64(n)/(1<<20)) }
 
 // checkSize warns before the limit: endpoints count, and grow without a change of the object.
 func (u *Unit) checkSize() {
