@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,10 +55,7 @@ func (c *claims) shadows(of func(claim) bool) []rules.Problem {
 		}
 	}
 	slices.SortFunc(problems, func(a, b rules.Problem) int {
-		if order := a.Owner.Compare(b.Owner); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Route, b.Route)
+		return cmp.Or(a.Owner.Compare(b.Owner), strings.Compare(a.Route, b.Route))
 	})
 	return problems
 }

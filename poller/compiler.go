@@ -45,9 +45,8 @@ func (c *Compiler) Problems() []Problem { return c.ledger.list() }
 // Addresses returns the ready addresses of a service, sorted as strings, from the last successful read. ok is false before the
 // first read.
 func (c *Compiler) Addresses(namespace, name string) (addresses []string, ok bool) {
-	latest := c.Latest()
-	if latest == nil {
-		return nil, false
+	if latest := c.Latest(); latest != nil {
+		return latest.Addresses(namespace, name), true
 	}
-	return latest.Addresses(namespace, name), true
+	return nil, false
 }

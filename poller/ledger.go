@@ -45,10 +45,9 @@ const maxLogged = 200
 type ledger struct {
 	log *slog.Logger
 
-	mu       sync.Mutex      // guards the fields below
-	recorded []rules.Problem // the input of the last record
-	since    map[rules.Problem]time.Time
-	current  []Problem
+	mu      sync.Mutex // guards the fields below
+	since   map[rules.Problem]time.Time
+	current []Problem
 }
 
 func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
@@ -63,9 +62,6 @@ func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
 func (l *ledger) record(problems []rules.Problem, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(problems) == len(l.recorded) && (len(problems) == 0 || &problems[0] == &l.recorded[0]) {
-		return // the same list: nothing was compiled
-	}
 	since := make(map[rules.Problem]time.Time, len(problems))
 	current := make([]Problem, 0, len(problems))
 	var fresh []rules.Problem
@@ -81,7 +77,7 @@ func (l *ledger) record(problems []rules.Problem, now time.Time) {
 		current = append(current, Problem{p, at})
 	}
 	gone := len(l.since) - (len(since) - len(fresh))
-	l.recorded, l.since, l.current = problems, since, current
+	l.since, l.current = since, current
 	l.report(fresh, gone)
 }
 

@@ -137,11 +137,9 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic shar
 	filters := len(r.Filters)
 	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
 	shared, apart := b.sharers(1), 1 // by the route with its east-west companion, by the other companion
-	if redirect != nil && b.ann.redirect.disable && !b.ann.redirect.enable {
-		if len(r.Filters) == filters {
-			shared++
-			apart = shared
-		}
+	if redirect != nil && b.ann.redirect.disable && !b.ann.redirect.enable && len(r.Filters) == filters {
+		shared++
+		apart = shared
 	}
 	b.addToHost(host, r, mainRoute, shared)
 	if redirect != nil {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -140,7 +141,7 @@ func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) *Problem {
 			if j == failing {
 				return failed
 			}
-			r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, methodID(method), i, j, p.internal)}
+			r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, cmp.Or(strings.ToLower(method), "all"), i, j, p.internal)}
 			p.match(r, spec, method)
 			r.Predicates = append(r.Predicates, predicates...)
 			shares[ref.BackendName].split(r)
@@ -183,13 +184,6 @@ func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, why *Pr
 		}
 	}
 	return -1, nil
-}
-
-func methodID(method string) string {
-	if method == "" {
-		return "all"
-	}
-	return strings.ToLower(method)
 }
 
 func uniqueStrings(in []string) []string {

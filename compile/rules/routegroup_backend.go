@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -59,10 +60,7 @@ func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) 
 }
 
 func (b *routeGroupBuilder) algorithm(be *kube.RouteGroupBackend) string {
-	if be.Algorithm != "" {
-		return be.Algorithm
-	}
-	return b.set.DefaultLBAlgorithm
+	return cmp.Or(be.Algorithm, b.set.DefaultLBAlgorithm)
 }
 
 // allowedAddress checks the host of an address against the allowed names. It refuses an address that is not a URL, even if every
