@@ -31,10 +31,10 @@ func (c *Compiler) assemble(s *kube.Snapshot, from []*assembly, recent []objects
 	a.objects.compile(c.set, a.view, recent)
 	a.sections = make([]section, 0, 2*len(a.objects)+1)
 	for i := range a.objects {
-		a.sections = a.objects[i].sections(a.sections, placed(i))
+		a.sections = a.objects[i].sections(a.sections)
 	}
 	a.addCatchAlls(from)
-	a.sections = append(a.sections, section{order: order{rank: fromOptions}, unit: a.fixed, routes: a.fixed.Global})
+	a.sections = append(a.sections, section{rank: fromOptions, unit: a.fixed, routes: a.fixed.Global})
 	a.units = make(map[*rules.Unit]struct{}, len(a.sections))
 	for i := range a.sections {
 		a.units[a.sections[i].unit] = struct{}{}
@@ -74,7 +74,9 @@ func (a *assembly) addCatchAlls(from []*assembly) {
 	for name, h := range a.hosts {
 		if !h.has && !a.rules.DisableCatchAllRoutes {
 			h.catchAll = a.catchAll(name, h, from)
-			a.sections = append(a.sections, section{order{fromHost, name, behindAll}, h.catchAll, h.catchAll.Global, h.first})
+			a.sections = append(a.sections, section{
+				rank: fromHost, host: name, unit: h.catchAll, routes: h.catchAll.Global, object: h.first, catchAll: true,
+			})
 		}
 	}
 }

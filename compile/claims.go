@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -89,7 +88,7 @@ func repeated(all iter.Seq[claim], hash func(*rules.Route) uint64) map[uint64][]
 // oldest sorts claims in the order of the reference and moves that of the oldest object to the front. If creation times are equal or
 // missing, the order of the reference decides. It returns the list.
 func oldest(all []claim) []claim {
-	slices.SortStableFunc(all, func(a, b claim) int { return cmp.Or(a.section.compare(b.section.order), cmp.Compare(a.at, b.at)) })
+	slices.SortStableFunc(all, func(a, b claim) int { return a.section.compare(b.section) })
 	first, created := 0, all[0].section.created()
 	for i, c := range all[1:] {
 		if at := c.section.created(); at != 0 && created != 0 && at < created {

@@ -1,9 +1,10 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
@@ -64,18 +65,17 @@ func (a *assembly) certificateProblems() []rules.Problem {
 	return problems
 }
 
-// catchAllProblems returns the problems of the catch-alls, by host.
+// catchAllProblems returns the problems of the catch-alls, by route.
 func (a *assembly) catchAllProblems() []rules.Problem {
-	faulty := make(map[string]*rules.Unit)
-	for name, h := range a.hosts {
-		if h.catchAll != nil && len(h.catchAll.Problems()) > 0 {
-			faulty[name] = h.catchAll
+	var problems []rules.Problem
+	for _, h := range a.hosts {
+		if h.catchAll != nil {
+			problems = append(problems, h.catchAll.Problems()...)
 		}
 	}
-	var problems []rules.Problem
-	for _, name := range slices.Sorted(maps.Keys(faulty)) {
-		problems = append(problems, faulty[name].Problems()...)
-	}
+	slices.SortFunc(problems, func(a, b rules.Problem) int {
+		return cmp.Or(strings.Compare(a.Route, b.Route), strings.Compare(a.Message, b.Message))
+	})
 	return problems
 }
 

@@ -121,9 +121,6 @@ func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result 
 	next.Routes = changed(before.Routes, before.all, next.all)
 	if report {
 		next.Problems = next.problems()
-		if slices.Equal(next.Problems, before.Problems) {
-			next.Problems = before.Problems // the same slice, by which callers see that nothing has changed
-		}
 	}
 	c.recent = slices.Insert(recent[:min(len(recent), remembered-1)], 0, next.all.objects)
 	return next

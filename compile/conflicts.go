@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -54,10 +55,7 @@ func (c *claims) shadows(of func(claim) bool) []rules.Problem {
 		}
 	}
 	slices.SortFunc(problems, func(a, b rules.Problem) int {
-		if order := a.Owner.Compare(b.Owner); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Route, b.Route)
+		return cmp.Or(a.Owner.Compare(b.Owner), strings.Compare(a.Route, b.Route))
 	})
 	return problems
 }
@@ -72,12 +70,8 @@ func (c *claims) matchOf(r *rules.Route) uint64 {
 
 // shadow returns the problem of a route that matches the same as another one.
 func shadow(p, first claim, texts *rules.Texts) rules.Problem {
-	owner, of := p.section.owner(), first.section.owner()
-	id := texts.ID(p.section.unit, p.route())
+	text := fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random", first.section.owner())
 	return rules.Problem{
-		Owner: owner, Route: id, Reason: rules.Shadows, Severity: rules.Warning,
-		Message: fmt.Sprintf("route %s matches what route %s of %s matches: proxies take one of the two at random",
-			id, texts.ID(first.section.unit, first.route()), of),
-		Detail: fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random", of),
+		Owner: p.section.owner(), Route: texts.ID(p.section.unit, p.route()), Reason: rules.Shadows, Severity: rules.Warning, Message: text, Detail: text,
 	}
 }

@@ -16,12 +16,9 @@ func (c *Compiler) LostServices(before, now *kube.Backends) []kube.ServiceKey {
 }
 
 // KeptService is a service at an earlier version with everything that belongs to it: one that has lost its endpoints, while it is unknown
-// whether that is intended. It is immutable.
+// whether that is intended. It has no addresses that by now belong to another service. It is immutable.
 type KeptService struct {
-	Service *kube.Service
-	// Endpoints and Slices: the kind that is used, or both. They have no addresses that by now belong to another service.
-	Endpoints *kube.Endpoints       `json:",omitempty"`
-	Slices    []*kube.EndpointSlice `json:",omitempty"`
+	kube.Backends
 	// Sharing are the other services of the namespace that had some of the addresses as well.
 	Sharing []kube.ServiceKey `json:",omitempty"`
 }
@@ -33,26 +30,26 @@ func ServicesAt(b *kube.Backends, keys []kube.ServiceKey) map[kube.ServiceKey]*K
 		all[key] = &KeptService{}
 	}
 	for _, s := range b.Services {
-		if k := all[kube.ServiceKeyOf(s.Namespace, s.Name)]; k != nil {
-			k.Service = s
+		if k := all[keyOfService(s)]; k != nil {
+			k.Services = append(k.Services, s)
 		}
 	}
 	for _, e := range b.Endpoints {
-		if k := all[kube.ServiceKeyOf(e.Namespace, e.Name)]; k != nil {
-			k.Endpoints = e
+		if k := all[keyOfEndpoints(e)]; k != nil {
+			k.Endpoints = append(k.Endpoints, e)
 		}
 	}
 	for _, s := range b.EndpointSlices {
 		if k := all[s.ServiceKey()]; k != nil {
-			k.Slices = append(k.Slices, s)
+			k.EndpointSlices = append(k.EndpointSlices, s)
 		}
 	}
-	use := usersOf(all, b)
+	users := usersOf(all, b)
 	for key, k := range all {
-		eachAddress(k.backends(), func(_ kube.ServiceKey, a netip.Addr) {
-			for _, owner := range use[a] {
-				if owner != key && owner.Namespace == key.Namespace && !slices.Contains(k.Sharing, owner) {
-					k.Sharing = append(k.Sharing, owner)
+		eachAddress(&k.Backends, func(_ kube.ServiceKey, a netip.Addr) {
+			for _, user := range users[a] {
+				if user != key && user.Namespace == key.Namespace && !slices.Contains(k.Sharing, user) {
+					k.Sharing = append(k.Sharing, user)
 				}
 			}
 		})
@@ -61,25 +58,24 @@ func ServicesAt(b *kube.Backends, keys []kube.ServiceKey) map[kube.ServiceKey]*K
 }
 
 // KeepServices returns backends with some services at earlier versions, and these without the addresses that by now belong to another
-// service. It changes none of its arguments. It costs O(objects).
+// service: a pod that died gives its address back, and the next pod that gets it may belong to another tenant. It changes none of its
+// arguments. It costs O(objects).
 func KeepServices(now *kube.Backends, kept map[kube.ServiceKey]*KeptService) (*kube.Backends, map[kube.ServiceKey]*KeptService) {
 	if len(kept) == 0 {
 		return now, nil
 	}
-	kept = withoutReused(kept, now)
+	users := usersOf(kept, now)
 	next := *now
-	next.Services = without(kept, now.Services, func(s *kube.Service) kube.ServiceKey { return kube.ServiceKeyOf(s.Namespace, s.Name) })
-	next.Endpoints = without(kept, now.Endpoints, func(e *kube.Endpoints) kube.ServiceKey { return kube.ServiceKeyOf(e.Namespace, e.Name) })
+	next.Services = without(kept, now.Services, keyOfService)
+	next.Endpoints = without(kept, now.Endpoints, keyOfEndpoints)
 	next.EndpointSlices = without(kept, now.EndpointSlices, (*kube.EndpointSlice).ServiceKey)
+	kept = maps.Clone(kept)
 	for _, key := range slices.SortedFunc(maps.Keys(kept), kube.ServiceKey.Compare) {
-		k := kept[key]
-		if k.Service != nil {
-			next.Services = append(next.Services, k.Service)
-		}
-		if k.Endpoints != nil {
-			next.Endpoints = append(next.Endpoints, k.Endpoints)
-		}
-		next.EndpointSlices = append(next.EndpointSlices, k.Slices...)
+		k := kept[key].withoutReused(key, users)
+		kept[key] = k
+		next.Services = append(next.Services, k.Services...)
+		next.Endpoints = append(next.Endpoints, k.Endpoints...)
+		next.EndpointSlices = append(next.EndpointSlices, k.EndpointSlices...)
 	}
 	return &next, kept
 }
@@ -88,3 +84,72 @@ func KeepServices(now *kube.Backends, kept map[kube.ServiceKey]*KeptService) (*k
 func without[T any](kept map[kube.ServiceKey]*KeptService, now []*T, keyOf func(*T) kube.ServiceKey) []*T {
 	return slices.DeleteFunc(slices.Clone(now), func(o *T) bool { _, is := kept[keyOf(o)]; return is })
 }
+
+// withoutReused returns the service without the addresses that now have other users; the service itself if there are none. Services of one
+// namespace may share their pods: an address that both had before is not reused.
+func (k *KeptService) withoutReused(key kube.ServiceKey, users map[netip.Addr][]kube.ServiceKey) *KeptService {
+	reused := make(map[netip.Addr]bool)
+	eachAddress(&k.Backends, func(_ kube.ServiceKey, a netip.Addr) {
+		if slices.ContainsFunc(users[a], func(user kube.ServiceKey) bool { return user != key && !slices.Contains(k.Sharing, user) }) {
+			reused[a] = true
+		}
+	})
+	if len(reused) == 0 {
+		return k
+	}
+	drop := func(text string) bool { a, _ := netip.ParseAddr(text); return reused[a.Unmap()] }
+	next := &KeptService{Sharing: k.Sharing, Backends: kube.Backends{Services: k.Services}}
+	for _, was := range k.Endpoints {
+		e := *was
+		e.Subsets = slices.Clone(e.Subsets)
+		for i := range e.Subsets {
+			e.Subsets[i].Addresses = slices.DeleteFunc(slices.Clone(e.Subsets[i].Addresses), drop)
+		}
+		next.Endpoints = append(next.Endpoints, &e)
+	}
+	for _, was := range k.EndpointSlices {
+		s := *was
+		s.Endpoints = slices.DeleteFunc(slices.Clone(s.Endpoints), func(e kube.SliceEndpoint) bool { return drop(e.Address) })
+		next.EndpointSlices = append(next.EndpointSlices, &s)
+	}
+	return next
+}
+
+// usersOf returns the services that use the addresses of kept services.
+func usersOf(kept map[kube.ServiceKey]*KeptService, now *kube.Backends) map[netip.Addr][]kube.ServiceKey {
+	users := make(map[netip.Addr][]kube.ServiceKey)
+	for _, k := range kept {
+		eachAddress(&k.Backends, func(_ kube.ServiceKey, a netip.Addr) { users[a] = nil })
+	}
+	eachAddress(now, func(key kube.ServiceKey, a netip.Addr) {
+		if of, asked := users[a]; asked && !slices.Contains(of, key) {
+			users[a] = append(of, key)
+		}
+	})
+	return users
+}
+
+// eachAddress calls yield for the IP addresses of all services, ready or not.
+func eachAddress(b *kube.Backends, yield func(kube.ServiceKey, netip.Addr)) {
+	address := func(key kube.ServiceKey, text string) {
+		if a, err := netip.ParseAddr(text); err == nil {
+			yield(key, a.Unmap())
+		}
+	}
+	for _, s := range b.EndpointSlices {
+		for _, e := range s.Endpoints {
+			address(s.ServiceKey(), e.Address)
+		}
+	}
+	for _, e := range b.Endpoints {
+		for _, subset := range e.Subsets {
+			for _, a := range subset.Addresses {
+				address(keyOfEndpoints(e), a)
+			}
+		}
+	}
+}
+
+func keyOfService(s *kube.Service) kube.ServiceKey { return kube.ServiceKeyOf(s.Namespace, s.Name) }
+
+func keyOfEndpoints(e *kube.Endpoints) kube.ServiceKey { return kube.ServiceKeyOf(e.Namespace, e.Name) }

@@ -29,10 +29,6 @@ type objects []object
 
 func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
 
-// placed returns the number of a position. Odd numbers are between two positions, for an object that is only tried
-// ([Result.Try]).
-func placed(i int) int { return 2 * i }
-
 // gather returns the objects of a snapshot, each once, without their units.
 func gather(s *kube.Snapshot) objects {
 	all := make(objects, 0, len(s.Ingresses)+len(s.RouteGroups))
@@ -45,23 +41,12 @@ func gather(s *kube.Snapshot) objects {
 	if !slices.IsSortedFunc(all, compareObjects) {
 		slices.SortStableFunc(all, compareObjects)
 	}
-	once := all[:0]
-	for _, o := range all {
-		if !once.endWith(o) {
-			once = append(once, o)
-		}
-	}
-	return once
-}
-
-// endWith reports whether an object is one of the last ones, which have its name.
-func (k objects) endWith(o object) bool {
-	for i := len(k) - 1; i >= 0 && compareObjects(k[i], o) == 0; i-- {
-		if k[i].Object == o.Object {
-			return true
-		}
-	}
-	return false
+	seen := make(map[kube.Object]bool, len(all))
+	return slices.DeleteFunc(all, func(o object) bool {
+		twice := seen[o.Object]
+		seen[o.Object] = true
+		return twice
+	})
 }
 
 // next returns the unit of an object, and drops the objects before it: those who ask ask in the order of the objects. It returns nil if
@@ -106,7 +91,7 @@ func (k objects) compile(set *rules.Set, v *rules.View, recent []objects) {
 			}
 		}
 		if k[i].unit == nil {
-			k[i].unit = set.Compile(k[i].Object, v, placed(i))
+			k[i].unit = set.Compile(k[i].Object, v)
 		}
 	}
 }

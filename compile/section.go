@@ -2,53 +2,50 @@ package compile
 
 import (
 	"cmp"
-	"math"
 	"strings"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
-// order is the place of a run of routes in the order of the reference. It decides who keeps an id that several routes want if creation
-// times do not.
-type order struct {
-	rank rank
-	host string // for fromHost
-	at   int    // of the object; the catch-all of a host is behind all
+// section is a run of routes that are adjacent in the order of the reference.
+type section struct {
+	rank   rank
+	host   string // for fromHost
+	unit   *rules.Unit
+	routes []rules.Route // some or all of the unit
+	// object is the one that problems name: for the catch-all of a host the first object with the host, nil for the routes of the options.
+	object   *object
+	catchAll bool // of the host; no object has requested it
 }
 
 type rank uint8
 
 const (
 	fromIngress    rank = iota // routes outside of host groups, ordered by object
-	fromHost                   // ordered by host, where the reference's order of hosts is random
+	fromHost                   // ordered by host, where the reference's order of hosts is random, then by object; the catch-all is last
 	fromCompanions             // ordered by object
 	fromRouteGroup             // ordered by object
 	fromOptions
 )
 
-// behindAll is the position of a catch-all among the objects of its host.
-const behindAll = math.MaxInt
-
-func (o order) compare(p order) int {
-	return cmp.Or(cmp.Compare(o.rank, p.rank), strings.Compare(o.host, p.host), cmp.Compare(o.at, p.at))
+// compare orders sections as the reference does. The order decides who keeps an id that several routes want if creation times do not.
+func (s *section) compare(o *section) int {
+	behind := func(s *section) int {
+		if s.catchAll {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(s.rank, o.rank), strings.Compare(s.host, o.host), cmp.Compare(behind(s), behind(o)), s.owner().Compare(o.owner()))
 }
 
-// section is a run of routes that are adjacent in that order.
-type section struct {
-	order
-	unit   *rules.Unit
-	routes []rules.Route // some or all of the unit
-	// object is the one that problems name: for the catch-all of a host the first object with the host, nil for the routes of the options.
-	object *object
-}
-
-// sections appends the sections of an object at a place.
-func (o *object) sections(all []section, at int) []section {
+// sections appends the sections of an object.
+func (o *object) sections(all []section) []section {
 	u := o.unit
 	add := func(r rank, host string, routes []rules.Route) {
 		if len(routes) > 0 {
-			all = append(all, section{order{r, host, at}, u, routes, o})
+			all = append(all, section{rank: r, host: host, unit: u, routes: routes, object: o})
 		}
 	}
 	if _, ok := o.Object.(*kube.RouteGroup); ok {
@@ -65,7 +62,7 @@ func (o *object) sections(all []section, at int) []section {
 
 // asker returns the object that requested the routes; nil for a catch-all, and for the routes of the options.
 func (s *section) asker() *object {
-	if s.at == behindAll {
+	if s.catchAll {
 		return nil
 	}
 	return s.object

@@ -30,13 +30,11 @@ func (r *Result) Try(o kube.Object) (Trial, error) {
 		return Trial{}, fmt.Errorf("%s has no routes", o.Ref())
 	}
 	var old *object
-	i, found := a.objects.search(o.Ref())
-	at := placed(i) - 1
-	if found {
-		old, at = &a.objects[i], placed(i)
+	if i, found := a.objects.search(o.Ref()); found {
+		old = &a.objects[i]
 	}
-	tried.unit = a.rules.Compile(o, a.view.Before(at), at)
-	own := slices.Collect(claimsOf(tried.sections(nil, at)))
+	tried.unit = a.rules.Compile(o, a.view.Before(o.Ref()))
+	own := slices.Collect(claimsOf(tried.sections(nil)))
 	all := newClaims(slices.Values(slices.Concat(own, a.claims.concerned(own, old))))
 
 	result := Trial{Routes: len(own)}

@@ -32,12 +32,6 @@ func NewCompiler(o rules.Options, log *slog.Logger, reg prometheus.Registerer) (
 	return &Compiler{Compiler: compiler, ledger: newLedger(log, reg)}, nil
 }
 
-// CountNamespaces adds the series routesrv_namespace_problems for at most n namespaces, those with the most problems. Call it
-// before the first Compile.
-func (c *Compiler) CountNamespaces(n int, reg prometheus.Registerer) {
-	c.ledger.spaces = newNamespaces(n, reg)
-}
-
 // Compile returns the routes of a snapshot and records its problems. It passes a panic on to the Poller.
 func (c *Compiler) Compile(s *kube.Snapshot) table.List {
 	result := c.Compiler.Compile(s)
@@ -51,9 +45,8 @@ func (c *Compiler) Problems() []Problem { return c.ledger.list() }
 // Addresses returns the ready addresses of a service, sorted as strings, from the last successful read. ok is false before the
 // first read.
 func (c *Compiler) Addresses(namespace, name string) (addresses []string, ok bool) {
-	latest := c.Latest()
-	if latest == nil {
-		return nil, false
+	if latest := c.Latest(); latest != nil {
+		return latest.Addresses(namespace, name), true
 	}
-	return latest.Addresses(namespace, name), true
+	return nil, false
 }

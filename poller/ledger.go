@@ -41,27 +41,19 @@ func (p Problem) MarshalJSON() ([]byte, error) {
 // least severe problems beyond the limit are only counted; /problems lists them.
 const maxLogged = 200
 
-// ledger records the problems.
+// ledger records the problems. It is the collector of their series.
 type ledger struct {
-	log    *slog.Logger
-	counts gauges
+	log *slog.Logger
 
-	mu       sync.Mutex      // guards the fields below
-	recorded []rules.Problem // the input of the last record
-	since    map[rules.Problem]time.Time
-	current  []Problem
-	spaces   *namespaces // nil unless namespaces are counted
+	mu      sync.Mutex // guards the fields below
+	since   map[rules.Problem]time.Time
+	current []Problem
 }
 
 func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
-	l := &ledger{
-		log: log.With("component", "compile"),
-		counts: gauges{vec: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_problems", Help: "Problems of objects in the last read, by kind of object and reason.",
-		}, []string{"kind", "reason"})},
-	}
+	l := &ledger{log: log.With("component", "compile")}
 	if reg != nil {
-		reg.MustRegister(l.counts.vec)
+		reg.MustRegister(l)
 	}
 	return l
 }
@@ -70,52 +62,34 @@ func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
 func (l *ledger) record(problems []rules.Problem, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(problems) == len(l.recorded) && (len(problems) == 0 || &problems[0] == &l.recorded[0]) {
-		return // the same list: nothing was compiled
-	}
 	since := make(map[rules.Problem]time.Time, len(problems))
 	current := make([]Problem, 0, len(problems))
 	var fresh []rules.Problem
 	for _, p := range problems {
 		at, known := l.since[p]
 		if !known {
-			if at, known = since[p]; !known {
-				at = now
+			at = now
+			if _, twice := since[p]; !twice {
 				fresh = append(fresh, p)
 			}
 		}
 		since[p] = at
 		current = append(current, Problem{p, at})
 	}
-	gone := 0
-	for p := range l.since {
-		if _, still := since[p]; !still {
-			gone++
-		}
-	}
-	l.recorded, l.since, l.current = problems, since, current
-	l.showCounts(problems)
-	if l.spaces != nil {
-		l.spaces.show(problems)
-	}
+	gone := len(l.since) - (len(since) - len(fresh))
+	l.since, l.current = since, current
 	l.report(fresh, gone)
 }
 
 // report logs new problems with the messages of the reference.
 func (l *ledger) report(fresh []rules.Problem, gone int) {
-	if len(fresh) > maxLogged {
+	fresh = slices.DeleteFunc(fresh, func(p rules.Problem) bool { return !l.log.Enabled(context.Background(), level(p)) })
+	more := len(fresh) - maxLogged
+	if more > 0 {
 		slices.SortStableFunc(fresh, func(a, b rules.Problem) int { return cmp.Compare(b.Severity, a.Severity) })
+		fresh = fresh[:maxLogged]
 	}
-	logged, more := 0, 0
 	for _, p := range fresh {
-		if !l.log.Enabled(context.Background(), level(p)) {
-			continue
-		}
-		if logged == maxLogged {
-			more++
-			continue
-		}
-		logged++
 		attrs := []any{"reason", string(p.Reason)}
 		if p.Owner != (kube.Ref{}) {
 			attrs = append(attrs, "kind", string(p.Owner.Kind), "ns", p.Owner.Namespace, "name", p.Owner.Name)
@@ -149,32 +123,21 @@ func level(p rules.Problem) slog.Level {
 	return slog.LevelInfo
 }
 
-// showCounts sets the series.
-func (l *ledger) showCounts(problems []rules.Problem) {
+var countOfProblems = prometheus.NewDesc("routesrv_problems", "Problems of objects in the last read, by kind of object and reason.",
+	[]string{"kind", "reason"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (l *ledger) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- countOfProblems }
+
+// Collect implements [prometheus.Collector].
+func (l *ledger) Collect(series chan<- prometheus.Metric) {
 	counts := make(map[[2]string]int)
-	for i := range problems {
-		counts[[2]string{string(problems[i].Owner.Kind), string(problems[i].Reason)}]++
+	for _, p := range l.list() {
+		counts[[2]string{string(p.Owner.Kind), string(p.Reason)}]++
 	}
-	l.counts.show(counts)
-}
-
-// gauges are series of counts with two labels.
-type gauges struct {
-	vec   *prometheus.GaugeVec
-	shown map[[2]string]int
-}
-
-// show sets the series. It never shows too little in between, since a scrape may come at any time.
-func (g *gauges) show(counts map[[2]string]int) {
 	for labels, n := range counts {
-		g.vec.WithLabelValues(labels[:]...).Set(float64(n))
+		series <- prometheus.MustNewConstMetric(countOfProblems, prometheus.GaugeValue, float64(n), labels[:]...)
 	}
-	for labels := range g.shown {
-		if counts[labels] == 0 {
-			g.vec.DeleteLabelValues(labels[:]...)
-		}
-	}
-	g.shown = counts
 }
 
 func (l *ledger) list() []Problem {

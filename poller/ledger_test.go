@@ -132,39 +132,6 @@ routesrv_problems{kind="Ingress",reason="service_not_found"} 2
 	})
 }
 
-// TestNamespacesAreCountedUpToALimit: the namespaces with the most problems have their own series, and all others share one.
-func TestNamespacesAreCountedUpToALimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		in := func(namespace, name string) string {
-			return strings.Replace(ingress(name), "namespace: shop", "namespace: "+namespace, 1)
-		}
-		f := newFixture(t, rules.Options{}, in("a", "x"), in("b", "x"), in("b", "yy"), in("c", "x"), in("d", "x"), in("d", "yy"), in("d", "z"))
-		f.compiler.CountNamespaces(2, f.registry)
-		defer f.run()()
-		compare := func(series string) {
-			t.Helper()
-			if err := testutil.GatherAndCompare(f.registry, strings.NewReader(namespaceHelp+series), "routesrv_namespace_problems"); err != nil {
-				t.Error(err)
-			}
-		}
-		compare(`routesrv_namespace_problems{namespace="",reason="service_not_found"} 2
-routesrv_namespace_problems{namespace="b",reason="service_not_found"} 2
-routesrv_namespace_problems{namespace="d",reason="service_not_found"} 3
-`)
-		for _, name := range []string{"x", "yy"} {
-			f.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "b", Name: name})
-		}
-		f.poll()
-		compare(`routesrv_namespace_problems{namespace="",reason="service_not_found"} 1
-routesrv_namespace_problems{namespace="a",reason="service_not_found"} 1
-routesrv_namespace_problems{namespace="d",reason="service_not_found"} 3
-`)
-	})
-}
-
-const namespaceHelp = "# HELP routesrv_namespace_problems Problems of objects in the last read, by namespace and reason, for the namespaces with " +
-	"the most problems (--problem-namespaces); all others together have an empty namespace.\n# TYPE routesrv_namespace_problems gauge\n"
-
 // TestProblemsAsJSON: the JSON includes the id and the text for the team.
 func TestProblemsAsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

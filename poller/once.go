@@ -32,10 +32,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 		p.update(func(s *publish.Progress) { s.LastAttempt = time.Now() })
 		f = readFailure(down)
 	}
-	switch {
-	case f == nil:
-		return 0
-	case f.reason == failedRead && ctx.Err() != nil:
+	if f == nil || f.reason == failedRead && ctx.Err() != nil {
 		return 0 // the end of the loop is not a failure
 	}
 	p.update(func(s *publish.Progress) {

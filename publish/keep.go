@@ -235,11 +235,9 @@ func (p *Publisher) lostIn(newest *kube.Snapshot) func() map[kube.ServiceKey]boo
 		} else { // after a restart only those are known
 			for _, o := range p.keeper.list {
 				if s := o.Service; s != nil {
-					before.Services = append(before.Services, s.Service)
-					before.EndpointSlices = append(before.EndpointSlices, s.Slices...)
-					if s.Endpoints != nil {
-						before.Endpoints = append(before.Endpoints, s.Endpoints)
-					}
+					before.Services = append(before.Services, s.Services...)
+					before.Endpoints = append(before.Endpoints, s.Endpoints...)
+					before.EndpointSlices = append(before.EndpointSlices, s.EndpointSlices...)
 				}
 			}
 		}

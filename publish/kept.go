@@ -110,7 +110,8 @@ func (k *Kept) check() error {
 	case k.RouteGroup != nil:
 		valid = named(kube.KindRouteGroup, k.RouteGroup.Ref()) && k.Service == nil
 	case k.Service != nil:
-		valid = k.Kind == kube.KindService && k.Service.Service != nil && !slices.Contains(k.Service.Slices, nil)
+		s := k.Service
+		valid = k.Kind == kube.KindService && len(s.Services) > 0 && !slices.Contains(s.Services, nil) && !slices.Contains(s.Endpoints, nil) && !slices.Contains(s.EndpointSlices, nil)
 	case k.Ref == tableRef:
 		valid = len(k.Reasons) > 0
 	default:

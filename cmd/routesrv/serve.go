@@ -74,7 +74,6 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*se
 		MaxStreams:          cfg.Listen.MaxStreams,
 		SharedMaxAge:        cfg.Listen.SharedMaxAge,
 		EndpointDebounce:    cfg.Listen.EndpointDebounce,
-		ProblemNamespaces:   cfg.Listen.ProblemNamespaces,
 		Selection:           server.Selection{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
 		EnableProfile:       cfg.Listen.EnableProfile,
 		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,

@@ -1,52 +1,44 @@
 package rules
 
 import (
-	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
 
-// refuses returns why an object is not compiled: because it is not valid, or [NotSelected] for a foreign class. It returns nil if the object
-// is compiled. It validates RouteGroups before it checks the class, so invalid RouteGroups of foreign classes are reported, too. Ingresses
-// are validated when they are compiled.
-func (s *Set) refuses(o kube.Object) *Problem {
+// admits reports whether an object is compiled, and adds the problem of one that is not: it is not valid, or [NotSelected] for a foreign class.
+// It validates RouteGroups before it checks the class, so invalid RouteGroups of foreign classes are reported, too. Ingresses are validated
+// when they are compiled.
+func (s *Set) admits(o kube.Object, u *Unit) bool {
 	switch of := o.(type) {
 	case *kube.Ingress:
-		return s.foreignIngress(of)
+		return u.hasClass(s.ingressClass, of.Annotations.Get(ingressClassAnnotation), "the annotation "+ingressClassAnnotation) &&
+			(of.Spec == nil || u.hasClass(s.ingressClass, of.Spec.IngressClassName, "spec.ingressClassName"))
 	case *kube.RouteGroup:
-		return s.refusedGroup(of)
-	}
-	return nil
-}
-
-func (s *Set) refusedGroup(rg *kube.RouteGroup) *Problem {
-	if err := validateRouteGroup(rg); err != nil {
-		return &Problem{
-			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[routegroup] " + err.Error(), Detail: refusedBecause(err),
+		if prefix, err := validateRouteGroup(of); err != nil {
+			u.invalid("[routegroup] "+prefix, err)
+			return false
 		}
+		return u.hasClass(s.routeGroupClass, of.Annotations.Get(routeGroupClassAnnotation), "the annotation "+routeGroupClassAnnotation)
 	}
-	if class := rg.Annotations.Get(routeGroupClassAnnotation); class != "" && !s.routeGroupClass.MatchString(class) {
-		return notSelected(class, "the annotation "+routeGroupClassAnnotation, s.routeGroupClass.String())
-	}
-	return nil
+	return true
 }
 
-// foreignIngress checks the annotation and the field: each one that is set must match. It returns nil for an Ingress of the right
-// class.
-func (s *Set) foreignIngress(ing *kube.Ingress) *Problem {
-	if class := ing.Annotations.Get(ingressClassAnnotation); class != "" && !s.ingressClass.MatchString(class) {
-		return notSelected(class, "the annotation "+ingressClassAnnotation, s.ingressClass.String())
+// hasClass reports whether a class is served here. An object without a class is always served.
+func (u *Unit) hasClass(served *regexp.Regexp, class, where string) bool {
+	if class == "" || served.MatchString(class) {
+		return true
 	}
-	if ing.Spec != nil && ing.Spec.IngressClassName != "" && !s.ingressClass.MatchString(ing.Spec.IngressClassName) {
-		return notSelected(ing.Spec.IngressClassName, "spec.ingressClassName", s.ingressClass.String())
-	}
-	return nil
+	u.ownf(Problem{Reason: NotSelected, Severity: Info},
+		"its class is %q (%s), and only classes that match %q are served here, so nothing of it is served", class, where, served)
+	return false
 }
 
-func notSelected(class, where, wanted string) *Problem {
-	return &Problem{
-		Reason: NotSelected, Severity: Info,
-		Message: fmt.Sprintf("not selected: the class %q in %s does not match %s", class, where, wanted),
-		Detail:  fmt.Sprintf("its class is %q (%s), and only classes that match %q are served here, so nothing of it is served", class, where, wanted),
-	}
+// invalid adds the problem of an object that validation refused.
+func (u *Unit) invalid(prefix string, err error) {
+	u.add(Problem{
+		Reason: InvalidObject, Severity: Error, Plain: true, Message: prefix + err.Error(),
+		Detail: InvalidObject.Info().Means + ": " + strings.ReplaceAll(err.Error(), "\n", "; "),
+	})
 }

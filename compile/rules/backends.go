@@ -34,11 +34,8 @@ func noPort(svc *kube.Service, name, given string) string {
 	if _, err := strconv.Atoi(given); err != nil {
 		given = strconv.Quote(given)
 	}
-	switch len(has) {
-	case 0:
+	if len(has) == 0 {
 		return fmt.Sprintf("Service %q has no port %s, and no other port", name, given)
-	case 1:
-		return fmt.Sprintf("Service %q has no port %s, only %s", name, given, has[0])
 	}
 	return fmt.Sprintf("Service %q has no port %s, only %s", name, given, strings.Join(has, ", "))
 }
@@ -51,12 +48,8 @@ func (u *Unit) checkEndpoints(key kube.ServiceKey, port kube.ServicePort, eps []
 	text := strconv.Itoa(port.Port)
 	about := key.Name + ":" + text
 	if len(eps) > 0 {
-		u.add(Problem{
-			Reason: PortNotFound, Severity: Error,
-			Message: fmt.Sprintf("no endpoint of service %s has the target port %s of port %s: proxies get port 0", key.Name, port.TargetPort, text),
-			Detail: fmt.Sprintf("no pod of Service %q has the port %q, which is the target of its port %s, so proxies cannot connect",
-				key.Name, port.TargetPort, text), About: about,
-		})
+		u.ownf(Problem{Reason: PortNotFound, Severity: Error, About: about},
+			"no pod of Service %q has the port %q, which is the target of its port %s, so proxies cannot connect", key.Name, port.TargetPort, text)
 		return
 	}
 	of := u.lookups.backing(key)
@@ -72,12 +65,7 @@ func (u *Unit) checkEndpoints(key kube.ServiceKey, port kube.ServicePort, eps []
 	default:
 		why = fmt.Sprintf("no pod is behind Service %q: its selector matches none, or none runs", key.Name)
 	}
-	u.add(Problem{
-		Reason: NoEndpoints, Severity: Warning,
-		Message: fmt.Sprintf("service %s has no ready endpoints for port %s (%d ready in all, %d not ready): its routes answer 502",
-			key.Name, text, ready, notReady),
-		Detail: why + ", so requests are answered with 502", About: about,
-	})
+	u.ownf(Problem{Reason: NoEndpoints, Severity: Warning, About: about}, "%s, so requests are answered with 502", why)
 }
 
 // Readiness counts the endpoints of a service.
@@ -124,10 +112,8 @@ func (f *findings) checkWeights(names []string, weights []float64) {
 		if w != 0 {
 			continue
 		}
-		f.add(Problem{
-			Reason: ZeroWeight, Severity: Info, Message: fmt.Sprintf("backend %s has the weight 0 and gets no traffic", names[i]),
-			Detail: fmt.Sprintf("the backend %q has the weight 0 beside backends with more, so it gets no traffic", names[i]), About: names[i],
-		})
+		f.ownf(Problem{Reason: ZeroWeight, Severity: Info, About: names[i]},
+			"the backend %q has the weight 0 beside backends with more, so it gets no traffic", names[i])
 	}
 }
 
@@ -146,11 +132,8 @@ func (b *ingressBuilder) checkWeightNames() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.ann.weights)) {
 		if !known[name] {
-			b.unit.add(Problem{
-				Reason: InvalidAnnotation, Severity: Warning,
-				Message: fmt.Sprintf("backend-weights annotation has a weight for %q, which is no backend", name),
-				Detail:  fmt.Sprintf("the annotation %s has a weight for %q, which is no backend of the object, so the weight does not count", weightsAnnotation, name),
-			})
+			b.unit.ownf(Problem{Reason: InvalidAnnotation, Severity: Warning},
+				"the annotation %s has a weight for %q, which is no backend of the object, so the weight does not count", weightsAnnotation, name)
 		}
 	}
 }

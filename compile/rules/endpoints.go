@@ -102,16 +102,16 @@ func (l *lookups) resolveOnce(k endpointsKey, resolve func() []endpoint) []endpo
 	l.volatile = true
 	r, ok := l.view.resolved[k]
 	if !ok {
-		r = resolution{resolve(), l.view.at}
+		r = resolution{resolve(), l.view.user}
 		l.view.resolved[k] = r
 	}
 	return r.endpoints
 }
 
-// resolution is the result for the first user of a key, with the position of that user among the objects of its kind.
+// resolution is the result for the first user of a key.
 type resolution struct {
 	endpoints []endpoint
-	at        int
+	user      kube.Ref
 }
 
 // subsetEndpoints uses the first subset that qualifies. For a RouteGroup it has the target port; for an Ingress it has a port of the

@@ -123,6 +123,7 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 		return nil, false
 	}
 	f.checkRefused(p.set, r)
+	f.checkPaths(back)
 	reread, ok := printed.Reread(back)
 	if !ok {
 		return nil, p.unreadable(r, f, errors.New("readers of the table would write it in another way"))

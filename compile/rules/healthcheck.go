@@ -1,12 +1,14 @@
 package rules
 
 import (
+	"slices"
+
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/routeid"
 )
 
 // healthcheckNetworks may use the health-check routes: the private networks and the local host.
-var healthcheckNetworks = [...]string{
+var healthcheckNetworks = []string{
 	"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12", "127.0.0.1/8", "fd00::/8", "::1/128",
 }
 
@@ -18,11 +20,8 @@ func healthcheckRoutes(set *Set) []*eskip.Route {
 	if set.ReverseSource {
 		source = "SourceFromLast"
 	}
-	networks := make([]any, 0, len(healthcheckNetworks)+len(set.HealthcheckCIDRs))
-	for _, n := range healthcheckNetworks {
-		networks = append(networks, n)
-	}
-	for _, n := range set.HealthcheckCIDRs {
+	var networks []any
+	for _, n := range slices.Concat(healthcheckNetworks, set.HealthcheckCIDRs) {
 		networks = append(networks, n)
 	}
 	up := &eskip.Route{

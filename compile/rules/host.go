@@ -1,9 +1,6 @@
 package rules
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // hostExpr returns the regular expression for hosts: dots escaped, an optional trailing dot and port. It returns "" for no hosts.
 // Nothing else is escaped, so a wildcard host gives an invalid expression, as in the reference.
@@ -30,10 +27,7 @@ const aboutWildcard = "wildcard "
 // checkHost reports a wildcard, in words that say more than that its expression does not compile.
 func (f *findings) checkHost(host string) {
 	if strings.Contains(host, "*") {
-		f.add(Problem{
-			Reason: InvalidExpression, Severity: Warning,
-			Message: fmt.Sprintf("host %q has a wildcard, proxies drop its routes", host),
-			Detail:  fmt.Sprintf("the host %q has a wildcard, which is not supported, so proxies ignore its routes", host), About: aboutWildcard + host,
-		})
+		f.ownf(Problem{Reason: InvalidExpression, Severity: Warning, About: aboutWildcard + host},
+			"the host %q has a wildcard, which is not supported, so proxies ignore its routes", host)
 	}
 }

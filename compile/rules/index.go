@@ -9,7 +9,6 @@ import (
 
 // index has the backends of a snapshot by name. It is immutable.
 type index struct {
-	number   uint64 // different for each index of a Set
 	services map[kube.ServiceKey]backing
 	secrets  map[kube.ServiceKey]*kube.Secret
 	problems []Problem // of the backends themselves
@@ -29,9 +28,9 @@ func (b *backing) same(o *backing) bool {
 }
 
 // newIndex indexes backends. Of two objects with the same name, the later one counts; incomplete ones do not count.
-func newIndex(b *kube.Backends, endpointSlices bool, number uint64) *index {
+func newIndex(b *kube.Backends, endpointSlices bool) *index {
 	x := &index{
-		number: number, of: *b,
+		of:       *b,
 		services: make(map[kube.ServiceKey]backing, len(b.Services)), secrets: make(map[kube.ServiceKey]*kube.Secret, len(b.Secrets)),
 	}
 	for _, svc := range b.Services {
@@ -89,7 +88,7 @@ type View struct {
 	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It is valid
 	// for one build.
 	resolved map[endpointsKey]resolution
-	at       int // position of the object that is compiled, among those of its kind
+	user     kube.Ref // the object that is compiled
 }
 
 // View returns what the objects of a snapshot see. It shares the index of another view with the same backends, if there is one.
@@ -101,20 +100,20 @@ func (s *Set) View(of *kube.Snapshot, others ...*View) *View {
 			return v
 		}
 	}
-	v.index = newIndex(&of.Backends, s.EndpointSlices, s.indexes.Add(1))
+	v.index = newIndex(&of.Backends, s.EndpointSlices)
 	return v
 }
 
 // Problems returns what is wrong with the backends themselves. The slice must not be changed.
 func (v *View) Problems() []Problem { return v.index.problems }
 
-// Before returns the view of an object at a position that is compiled after all others: without what the objects there and behind have
-// resolved, because the object resolves before them.
-func (v *View) Before(at int) *View {
+// Before returns the view of an object that is compiled after all others: without what the objects behind it have resolved, because the object
+// resolves before them.
+func (v *View) Before(o kube.Ref) *View {
 	sooner := *v
 	sooner.resolved = make(map[endpointsKey]resolution)
 	for key, r := range v.resolved {
-		if r.at < at {
+		if r.user.Compare(o) < 0 {
 			sooner.resolved[key] = r
 		}
 	}
@@ -129,8 +128,6 @@ type lookups struct {
 	filters  *kube.DefaultFilters
 	// volatile marks a result that also depends on other objects: the object is compiled again in each build.
 	volatile bool
-
-	held uint64 // number of the last index for which the lookups held
 }
 
 // Service is what an object has looked up of a service.
@@ -178,9 +175,6 @@ func (l *lookups) hold(v *View) bool {
 	if v.filters != l.filters {
 		return false
 	}
-	if l.held == v.number {
-		return true
-	}
 	for i := range l.services {
 		s := &l.services[i]
 		if now := v.services[s.Key]; !now.same(&s.backing) {
@@ -192,6 +186,5 @@ func (l *lookups) hold(v *View) bool {
 			return false
 		}
 	}
-	l.held = v.number
 	return true
 }

@@ -25,9 +25,7 @@ func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
 	b := &ingressBuilder{set: set, out: finisher{set: set}, ing: ing, reader: set.reader(), unit: u}
 	defer set.readers.Put(b.reader)
 	if err := b.parse(); err != nil {
-		b.unit.add(Problem{
-			Reason: InvalidObject, Severity: Error, Plain: true, Message: "[ingress] " + err.Error(), Detail: refusedBecause(err),
-		})
+		u.invalid("[ingress] ", err)
 		return
 	}
 	if ing.Namespace == "" || ing.Name == "" || ing.Spec == nil {
@@ -139,11 +137,9 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic shar
 	filters := len(r.Filters)
 	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
 	shared, apart := b.sharers(1), 1 // by the route with its east-west companion, by the other companion
-	if redirect != nil && b.ann.redirect.disable && !b.ann.redirect.enable {
-		if len(r.Filters) == filters {
-			shared++
-			apart = shared
-		}
+	if redirect != nil && b.ann.redirect.disable && !b.ann.redirect.enable && len(r.Filters) == filters {
+		shared++
+		apart = shared
 	}
 	b.addToHost(host, r, mainRoute, shared)
 	if redirect != nil {

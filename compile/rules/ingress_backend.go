@@ -79,11 +79,8 @@ func (b *ingressBuilder) noPort(svc *kube.Service, backend *kube.IngressBackend,
 		return
 	}
 	given, ports := backend.Port(), portTexts(svc)
-	p := Problem{
-		Reason: PortNotFound, Severity: Error,
-		Message: fmt.Sprintf("Service %s has no port %s, its ports are %s: the route answers 502", backend.Service, given, ports),
-		Detail:  noPort(svc, backend.Service, given) + ", so requests are answered with 502", About: backend.Service + ":" + given,
-	}
+	detail := noPort(svc, backend.Service, given) + ", so requests are answered with 502"
+	p := Problem{Reason: PortNotFound, Severity: Error, Message: detail, Detail: detail, About: backend.Service + ":" + given}
 	if isDefault {
 		p.Message = fmt.Sprintf("Failed to find target port %s, %s, for service %s add shuntroute: "+
 			"getServicePortV1: service port not found %s given %s", ports, given, backend.Service, ports, given)

@@ -50,76 +50,52 @@ func (s *size) say(bytes int) {
 	}
 }
 
-func mebibytes(n int) string {
-	if n%(1<<20) == 0 {
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
-	return fmt.Sprintf("%d bytes", n)
-}
+func mebibytes(n int) string { return fmt.Sprintf("%.3g MiB", float64(n)/(1<<20)) }
 
 // checkSize warns before the limit: endpoints count, and grow without a change of the object.
 func (u *Unit) checkSize() {
 	if u.most == 0 || u.bytes <= u.most/2 && u.routes <= maxObjectRoutes/2 {
 		return
 	}
-	u.add(Problem{
-		Reason: TooLarge, Severity: Warning, About: "near",
-		Message: fmt.Sprintf("the object compiles to %d routes and %d bytes, and may have %d routes and %d bytes: beyond that none is served",
-			u.routes, u.bytes, maxObjectRoutes, u.most),
-		Detail: fmt.Sprintf("the object makes %d routes with %d bytes, which is more than half of what one object may have (%d routes, %s); "+
-			"nothing of a larger one is served", u.routes, u.bytes, maxObjectRoutes, mebibytes(u.most)),
-	})
+	u.ownf(Problem{Reason: TooLarge, Severity: Warning, About: "near"}, "the object makes %d routes with %d bytes, which is more than half of what "+
+		"one object may have (%d routes, %s); nothing of a larger one is served", u.routes, u.bytes, maxObjectRoutes, mebibytes(u.most))
 }
 
-// isolated runs a part of the compilation of one object. If that panics, it returns the problem of the object.
-func isolated(run func()) (failed *Problem) {
+// isolated runs the compilation of a unit. If that panics, everything that was compiled is dropped for one problem. The lookups stay: if their
+// results change, the object is compiled again.
+func (u *Unit) isolated(run func()) {
 	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case oversized:
-			failed = &Problem{
-				Reason: TooLarge, Severity: Error, About: "size",
-				Message: "all routes of the object left out, it compiles to " + v.what,
-				Detail:  fmt.Sprintf("the object makes %s, which is more than one object may have, so nothing of it is served", v.what),
-			}
-		default:
-			why := fmt.Sprintf("panic: %.200v (%s)", v, panicked())
-			failed = &Problem{
-				Reason: InternalError, Severity: Error, Message: "all routes of the object left out, because of a defect of routesrv: " + why,
-				Detail: "routesrv fails on the object because of a defect of its own, so nothing of it is served",
-			}
+		v := recover()
+		if v == nil {
+			return
 		}
+		*u = Unit{lookups: u.lookups, findings: findings{owner: u.owner}}
+		if o, is := v.(oversized); is {
+			u.ownf(Problem{Reason: TooLarge, Severity: Error, About: "size"},
+				"the object makes %s, which is more than one object may have, so nothing of it is served", o.what)
+			return
+		}
+		u.add(Problem{
+			Reason: InternalError, Severity: Error, Detail: InternalError.Info().Means,
+			Message: fmt.Sprintf("all routes of the object left out, because of a defect of routesrv: panic: %.200v (%s)", v, panicked()),
+		})
 	}()
 	run()
-	return nil
 }
 
-// panicked returns the function and line that panicked, for a deferred function of [isolated].
+// panicked returns the function and line that panicked, for the deferred function of isolated.
 func panicked() string {
 	var pcs [32]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
-	for behind := false; ; {
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs[:])]) // from the caller of panic, or of what panics in the runtime
+	for {
 		frame, more := frames.Next()
-		switch {
-		case frame.Function == "runtime.gopanic":
-			behind = true
-		case behind && !strings.HasPrefix(frame.Function, "runtime."):
+		if !more || !strings.HasPrefix(frame.Function, "runtime.") {
 			return fmt.Sprintf("%s:%d", frame.Function, frame.Line)
-		}
-		if !more {
-			return "unknown place"
 		}
 	}
 }
 
 // newUnit returns the unit of an object before its compilation.
 func newUnit(set *Set, v *View, owner kube.Ref) *Unit {
-	return &Unit{lookups: lookups{view: v, held: v.number, filters: v.filters}, findings: findings{owner: owner, size: size{most: set.MaxObjectBytes}}}
-}
-
-// lose drops everything that was compiled and leaves one problem. The lookups stay: if their results change, the object is compiled
-// again.
-func (u *Unit) lose(p *Problem) {
-	*u = Unit{lookups: u.lookups, findings: findings{owner: u.owner}}
-	u.add(*p)
+	return &Unit{lookups: lookups{view: v, filters: v.filters}, findings: findings{owner: owner, size: size{most: set.MaxObjectBytes}}}
 }

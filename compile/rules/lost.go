@@ -15,9 +15,9 @@ func LostServices(before, now *kube.Backends, endpointSlices bool) []kube.Servic
 	if before.SameAs(now) {
 		return nil
 	}
-	is := newIndex(now, endpointSlices, 0)
+	is := newIndex(now, endpointSlices)
 	var lost []kube.ServiceKey
-	for key, was := range newIndex(before, endpointSlices, 0).services {
+	for key, was := range newIndex(before, endpointSlices).services {
 		if now := is.services[key]; was.serves() && now.lacks(&was) {
 			lost = append(lost, key)
 		}

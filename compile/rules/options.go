@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
@@ -184,7 +183,6 @@ type Set struct {
 	proxies         *catalogue.Catalogue // what the proxies know
 	ownFilters      []string             // names of the filters that the options add to routes
 	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
-	indexes         atomic.Uint64        // made so far
 }
 
 // reader takes a reader from the pool; the caller must put it back.
@@ -195,6 +193,7 @@ func (s *Set) reader() *eskip.Reader {
 	return new(eskip.Reader)
 }
 
+// New checks the options and applies their defaults.
 func New(o Options) (*Set, error) {
 	s := &Set{Options: o}
 	var err error

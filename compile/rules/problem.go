@@ -45,7 +45,7 @@ type Problem struct {
 	Route    string   `json:"route,omitempty"` // id of the route, if the problem is about one
 	Reason   Reason   `json:"reason"`
 	Severity Severity `json:"severity"`
-	// Message is for operators: the text that the reference logs, if it has one.
+	// Message is the text that the reference logs. If it has none, that is what Detail says.
 	Message string `json:"message"`
 	// Cause is what the reference logs in the field error, in addition to its message.
 	Cause string `json:"cause,omitempty"`
@@ -132,6 +132,13 @@ func (f *findings) add(p Problem) {
 
 func (f *findings) errorf(r Reason, format string, args ...any) {
 	f.add(Problem{Reason: r, Severity: Error, Message: fmt.Sprintf(format, args...)})
+}
+
+// ownf completes a problem that the reference does not have, and adds it: with one text for operators and for the team.
+func (f *findings) ownf(p Problem, format string, args ...any) {
+	p.Message = fmt.Sprintf(format, args...)
+	p.Detail = p.Message
+	f.add(p)
 }
 
 func (f *findings) infof(r Reason, format string, args ...any) {

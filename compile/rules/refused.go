@@ -1,7 +1,7 @@
 package rules
 
 import (
-	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -33,15 +33,11 @@ func (f *findings) checkRefused(s *Set, r *eskip.Route) {
 	case catalogue.InvalidPredicateParams:
 		detail = "proxies do not accept the predicate " + what
 	case catalogue.InvalidMatcher:
-		reason, detail = InvalidExpression, "a host or path is not valid: "+what
+		reason, detail = InvalidExpression, "proxies cannot match a host, a path or a header: "+what
 	default:
 		detail = "proxies do not accept a route: " + what
 	}
-	f.add(Problem{
-		Route: r.Id, Reason: reason, Severity: Warning,
-		Message: fmt.Sprintf("proxies refuse route %s and routes like it: %s: %s", r.Id, refused, what),
-		Detail:  detail + ", so they ignore the routes that have it", About: string(refused) + " " + what,
-	})
+	f.ownf(Problem{Route: r.Id, Reason: reason, Severity: Warning, About: string(refused) + " " + what}, "%s, so they ignore the routes that have it", detail)
 }
 
 // checkAllowed reports filters that operators refuse, and returns false if the route has one. It warns of filters that work while a
@@ -50,25 +46,38 @@ func (f *findings) checkAllowed(s *Set, r *eskip.Route) bool {
 	for _, filter := range r.Filters {
 		name := filter.Name
 		if slices.Contains(s.RefuseFilters, name) {
-			f.add(Problem{
-				Route: r.Id, Reason: FilterRefused, Severity: Error,
-				Message: fmt.Sprintf("route %s left out: filter %s is refused here", r.Id, name),
-				Detail:  "the operators of this ingress do not allow the filter " + name + ", so the route that has it is left out",
-			})
+			f.ownf(Problem{Route: r.Id, Reason: FilterRefused, Severity: Error},
+				"the operators of this ingress do not allow the filter %s, so the route %s is left out", name, r.Id)
 			return false
 		}
 		does := s.proxies.AtLoad(name)
 		if does == "" || slices.Contains(s.ownFilters, name) {
 			continue
 		}
-		f.add(Problem{
-			Route: r.Id, Reason: RunsAtLoad, Severity: Warning,
-			Message: fmt.Sprintf("filter %s %s each time a proxy loads its routes", name, does),
-			Detail:  fmt.Sprintf("the filter %s %s each time a proxy loads its routes, and a proxy that waits for it serves old routes", name, does),
-			About:   name,
-		})
+		f.ownf(Problem{Route: r.Id, Reason: RunsAtLoad, Severity: Warning, About: name},
+			"the filter %s %s each time a proxy loads its routes, and a proxy that waits for it serves old routes", name, does)
 	}
 	return true
+}
+
+// insideSegment matches a path with a colon or an asterisk behind the first character of a segment.
+var insideSegment = regexp.MustCompile(`(^|/)[^/:*][^/]*[:*]`)
+
+// checkPaths reports a path that proxies accept and never match, of a route that was read back.
+func (f *findings) checkPaths(r *eskip.Route) {
+	check := func(path string) {
+		if strings.ContainsAny(path, ":*") && insideSegment.MatchString(path) {
+			f.ownf(Problem{Reason: InvalidExpression, Severity: Warning, About: path},
+				"the path %q has a colon or an asterisk inside of a segment, so it matches no request", path)
+		}
+	}
+	check(r.Path)
+	for _, p := range r.Predicates {
+		if isPathPredicate(p) && len(p.Args) > 0 {
+			path, _ := p.Args[0].(string)
+			check(path)
+		}
+	}
 }
 
 // nameIn returns the quoted name in an error of the catalogue.

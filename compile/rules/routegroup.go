@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -48,7 +49,9 @@ func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
 	}
 	u.list = appendNulls(u.list, u.owner, rg.Nulls)
 	for _, h := range rg.Spec.Hosts {
-		u.checkHost(h)
+		if u.checkHost(h); h == "" {
+			u.ownf(Problem{Reason: InvalidExpression, Severity: Warning}, "an empty host matches no request")
+		}
 	}
 	// Checked and reported, but redirects of RouteGroups use the code of the options.
 	redirectCode(rg.Annotations, set.HTTPSRedirectCode, &u.findings)
@@ -56,15 +59,15 @@ func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
 	external, internal := b.splitHosts()
 	if len(external) > 0 || len(rg.Spec.Hosts) == 0 {
 		p := &routeGroupPass{routeGroupBuilder: b, hosts: external, redirect: b.redirects(), eastWest: b.eastWestCopies(external)}
-		if err := p.compile(); err != nil {
-			u.backendFailed("Error transforming external hosts: ", err)
+		if failed := p.compile(); failed != nil {
+			u.backendFailed("Error transforming external hosts: ", *failed)
 			return // the internal hosts are skipped, too
 		}
 	}
 	if len(internal) > 0 {
 		p := &routeGroupPass{routeGroupBuilder: b, hosts: internal, internal: true}
-		if err := p.compile(); err != nil {
-			u.backendFailed("Error transforming internal hosts: ", err)
+		if failed := p.compile(); failed != nil {
+			u.backendFailed("Error transforming internal hosts: ", *failed)
 		}
 	}
 }
@@ -100,20 +103,20 @@ func (b *routeGroupBuilder) eastWestCopies(hosts []string) bool {
 	})
 }
 
-// compile compiles the routes of the pass. An error ends the whole group.
-func (p *routeGroupPass) compile() error {
+// compile compiles the routes of the pass. What it returns ends the whole group.
+func (p *routeGroupPass) compile() *Problem {
 	p.hostExpr = hostExpr(p.hosts...)
 	if p.set.TLS {
 		p.unit.checkTLS(p.rg.Spec.TLS, p.rg.Spec.Hosts, p.rg.Namespace, "routegroup hosts", "RouteGroup")
 	}
 	if len(p.rg.Spec.Routes) == 0 {
-		if err := p.entry(0, &kube.RouteSpec{}); err != nil { // a route for each default backend
-			return err
+		if failed := p.entry(0, &kube.RouteSpec{}); failed != nil { // a route for each default backend
+			return failed
 		}
 	}
 	for i, spec := range p.rg.Spec.Routes {
-		if err := p.entry(i, spec); err != nil {
-			p.unit.backendFailed("Ignoring route: ", err)
+		if failed := p.entry(i, spec); failed != nil {
+			p.unit.backendFailed("Ignoring route: ", *failed)
 		}
 	}
 	p.catchAlls()
@@ -121,7 +124,7 @@ func (p *routeGroupPass) compile() error {
 }
 
 // entry compiles the i-th entry: a route for each method and backend. A backend that fails removes all of them, and only these.
-func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) error {
+func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) *Problem {
 	refs := spec.Backends
 	if len(refs) == 0 {
 		refs = p.rg.Spec.DefaultBackends
@@ -132,26 +135,26 @@ func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) error {
 	}
 	filters, predicates := p.texts(spec)
 	shares := p.shares(refs)
-	failing, err := p.failing(refs)
+	failing, failed := p.failing(refs)
 	for _, method := range methods {
 		for j, ref := range refs {
 			if j == failing {
-				return err
+				return failed
 			}
-			r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, methodID(method), i, j, p.internal)}
+			r := &eskip.Route{Id: routeid.RouteGroup(p.ns, p.rg.Name, cmp.Or(strings.ToLower(method), "all"), i, j, p.internal)}
 			p.match(r, spec, method)
 			r.Predicates = append(r.Predicates, predicates...)
 			shares[ref.BackendName].split(r)
 			p.built = true
 			p.hostOnly = p.hostOnly || onlyHosts(r)
 			be := p.backends[ref.BackendName]
-			if err == nil {
+			if failed == nil {
 				r.Filters = slices.Clone(filters)
 				p.setBackend(r, be)
 			}
 			p.defaultFilters(r, be)
 			p.set.application(r, &p.rg.Meta)
-			if err == nil {
+			if failed == nil {
 				p.finishMain(r)
 			}
 		}
@@ -174,20 +177,13 @@ func (p *routeGroupPass) texts(spec *kube.RouteSpec) (filters []*eskip.Filter, p
 }
 
 // failing returns the first backend that no route can have, and why.
-func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, err error) {
+func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, why *Problem) {
 	for i, ref := range refs {
-		if err := p.checkBackend(p.backends[ref.BackendName]); err != nil {
-			return i, err
+		if why := p.checkBackend(p.backends[ref.BackendName]); why != nil {
+			return i, why
 		}
 	}
 	return -1, nil
-}
-
-func methodID(method string) string {
-	if method == "" {
-		return "all"
-	}
-	return strings.ToLower(method)
 }
 
 func uniqueStrings(in []string) []string {

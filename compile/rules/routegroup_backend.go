@@ -1,7 +1,7 @@
 package rules
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -10,34 +10,29 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// backendError says why a backend could not be created, with the message of the reference.
-type backendError struct{ Problem }
-
-func (e *backendError) Error() string { return e.Message }
-
 // backendFailed reports why routes have no backend.
-func (u *Unit) backendFailed(prefix string, err error) {
-	p := Problem{Reason: BackendRefused}
-	if known := (*backendError)(nil); errors.As(err, &known) {
-		p = known.Problem
-	}
-	p.Severity, p.Message = Error, prefix+err.Error()
+func (u *Unit) backendFailed(prefix string, p Problem) {
+	p.Severity, p.Message = Error, prefix+p.Message
 	u.add(p)
 }
 
+func backendRefused(format string, args ...any) *Problem {
+	return &Problem{Reason: BackendRefused, Message: fmt.Sprintf(format, args...)}
+}
+
 // checkBackend returns why no route can have a backend.
-func (p *routeGroupPass) checkBackend(be *kube.RouteGroupBackend) error {
+func (p *routeGroupPass) checkBackend(be *kube.RouteGroupBackend) *Problem {
 	switch typ, _ := routeGroupBackendType(be.Type); typ {
 	case serviceBackend:
 		return p.checkService(be)
 	case eskip.NetworkBackend:
 		if !p.allowedAddress(be.Address) {
-			return fmt.Errorf("routegroup with not allowed network backend: %s", be.Address)
+			return backendRefused("routegroup with not allowed network backend: %s", be.Address)
 		}
 	case eskip.LBBackend:
 		for _, e := range be.Endpoints {
 			if !p.allowedAddress(e) {
-				return fmt.Errorf("routegroup with not allowed explicit LB endpoint: %s", e)
+				return backendRefused("routegroup with not allowed explicit LB endpoint: %s", e)
 			}
 		}
 	}
@@ -65,10 +60,7 @@ func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) 
 }
 
 func (b *routeGroupBuilder) algorithm(be *kube.RouteGroupBackend) string {
-	if be.Algorithm != "" {
-		return be.Algorithm
-	}
-	return b.set.DefaultLBAlgorithm
+	return cmp.Or(be.Algorithm, b.set.DefaultLBAlgorithm)
 }
 
 // allowedAddress checks the host of an address against the allowed names. It refuses an address that is not a URL, even if every
@@ -79,23 +71,23 @@ func (b *routeGroupBuilder) allowedAddress(address string) bool {
 }
 
 // checkService returns why no route can have a service with its port.
-func (p *routeGroupPass) checkService(be *kube.RouteGroupBackend) error {
+func (p *routeGroupPass) checkService(be *kube.RouteGroupBackend) *Problem {
 	svc := p.unit.lookups.service(kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName})
 	switch {
 	case svc == nil:
-		return &backendError{Problem{
+		return &Problem{
 			Reason: ServiceNotFound, Message: fmt.Sprintf("%s/%s: service not found", p.ns, be.ServiceName),
 			Detail: noService(p.ns, be.ServiceName), About: be.ServiceName,
-		}}
+		}
 	case !strings.EqualFold(svc.Type, "ClusterIP"):
-		return fmt.Errorf("not supported service type in service/%s/%s: %s", p.ns, be.ServiceName, svc.Type)
+		return backendRefused("not supported service type in service/%s/%s: %s", p.ns, be.ServiceName, svc.Type)
 	}
 	if _, ok := portOf(svc, be.ServicePort); !ok {
 		given := fmt.Sprint(be.ServicePort)
-		return &backendError{Problem{
+		return &Problem{
 			Reason: PortNotFound, Message: fmt.Sprintf("target port not found: %s:%s", be.ServiceName, given),
 			Detail: noPort(svc, be.ServiceName, given) + ", so the routes to it are left out", About: be.ServiceName + ":" + given,
-		}}
+		}
 	}
 	return nil
 }

@@ -5,33 +5,21 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 )
 
-// validateRouteGroup returns an error if the whole RouteGroup must be refused. It checks the structure first and reports only the
-// first error there; then it checks all texts and reports all errors, one per line.
-func validateRouteGroup(rg *kube.RouteGroup) error {
+// validateRouteGroup returns an error if the whole RouteGroup must be refused, and what the message has before it. It checks the structure
+// first and reports only the first error there; then it checks all texts and reports all errors, one per line.
+func validateRouteGroup(rg *kube.RouteGroup) (prefix string, err error) {
 	if rg.Name == "" {
-		return errors.New("route group without name")
+		return "", errors.New("route group without name")
 	}
 	if err := validateStructure(rg.Spec); err != nil {
-		return fmt.Errorf("error in route group %s/%s: %w", kube.NamespaceOrDefault(rg.Namespace), rg.Name, err)
+		return fmt.Sprintf("error in route group %s/%s: ", kube.NamespaceOrDefault(rg.Namespace), rg.Name), err
 	}
-	return errors.Join(validateTexts(rg.Spec)...)
-}
-
-// refusedBecause returns why validation refused an object, without the object's name.
-func refusedBecause(err error) string {
-	text := err.Error()
-	if _, rest, ok := strings.Cut(text, "error in route group "); ok {
-		if _, rest, ok = strings.Cut(rest, ": "); ok {
-			text = rest
-		}
-	}
-	return "the object is not valid, so nothing of it is served: " + strings.ReplaceAll(text, "\n", "; ")
+	return "", errors.Join(validateTexts(rg.Spec)...)
 }
 
 func validateStructure(spec *kube.RouteGroupSpec) error {
@@ -95,12 +83,10 @@ func validateReferences(refs []*kube.BackendReference, backends map[string]bool)
 	seen := make(map[string]bool, len(refs))
 	for _, ref := range refs {
 		switch {
-		case ref == nil:
-			return errors.New("unnamed backend reference") // the reference crashes on null
+		case ref == nil || ref.BackendName == "": // the reference crashes on null
+			return errors.New("unnamed backend reference")
 		case seen[ref.BackendName]:
 			return fmt.Errorf("duplicate backend reference: %s", ref.BackendName)
-		case ref.BackendName == "":
-			return errors.New("unnamed backend reference")
 		case !backends[ref.BackendName]:
 			return fmt.Errorf("invalid backend reference: %s", ref.BackendName)
 		case ref.Weight < 0:
@@ -133,24 +119,23 @@ func validateRoute(r *kube.RouteSpec, hasDefaults bool, backends map[string]bool
 func validateTexts(spec *kube.RouteGroupSpec) []error {
 	var errs []error
 	var reader eskip.Reader
+	check := func(what, text string, found int, err error) {
+		if err != nil {
+			errs = append(errs, err)
+		} else if found != 1 {
+			errs = append(errs, fmt.Errorf("single %s expected at %q", what, text))
+		}
+	}
 	for _, r := range spec.Routes {
 		for _, text := range r.Filters {
 			fs, err := reader.ParseFilters(text)
-			if err != nil {
-				errs = append(errs, err)
-			} else if len(fs) != 1 {
-				errs = append(errs, fmt.Errorf("single filter expected at %q", text))
-			}
+			check("filter", text, len(fs), err)
 		}
 	}
 	for _, r := range spec.Routes {
 		for _, text := range r.Predicates {
 			ps, err := reader.ParsePredicates(text)
-			if err != nil {
-				errs = append(errs, err)
-			} else if len(ps) != 1 {
-				errs = append(errs, fmt.Errorf("single predicate expected at %q", text))
-			}
+			check("predicate", text, len(ps), err)
 		}
 	}
 	for _, b := range spec.Backends {

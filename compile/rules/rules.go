@@ -34,13 +34,12 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Compile compiles an Ingress or a RouteGroup. at is its position among the objects of its kind.
-func (s *Set) Compile(o kube.Object, v *View, at int) *Unit {
-	v.at = at
+// Compile compiles an Ingress or a RouteGroup. The objects of a view are compiled in the order of their names.
+func (s *Set) Compile(o kube.Object, v *View) *Unit {
+	v.user = o.Ref()
 	u := newUnit(s, v, o.Ref())
-	failed := isolated(func() {
-		if p := s.refuses(o); p != nil {
-			u.add(*p)
+	u.isolated(func() {
+		if !s.admits(o, u) {
 			u.Refused = true
 			return
 		}
@@ -52,9 +51,6 @@ func (s *Set) Compile(o kube.Object, v *View, at int) *Unit {
 		}
 		u.checkSize()
 	})
-	if failed != nil {
-		u.lose(failed)
-	}
 	return u.done()
 }
 
@@ -69,14 +65,11 @@ func (s *Set) CatchAll(host string, redirect Redirect, expressions []string) *Un
 		all = append(all, disablingCompanion(r))
 	}
 	u := &Unit{}
-	failed := isolated(func() {
+	u.isolated(func() {
 		for _, r := range all {
 			u.Global = finisher{set: s}.finish(u.Global, r, u, companion)
 		}
 	})
-	if failed != nil {
-		u.lose(failed)
-	}
 	return u.done()
 }
 

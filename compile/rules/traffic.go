@@ -43,11 +43,7 @@ func shares(names []string, weights []float64, keepZero bool) map[string]share {
 		sum += w
 	}
 	if sum == 0 {
-		weights = make([]float64, len(names))
-		for i := range weights {
-			weights[i] = 1
-		}
-		sum = float64(len(names))
+		weights, sum = slices.Repeat([]float64{1}, len(names)), float64(len(names))
 	}
 	last := 0
 	for i, w := range weights {

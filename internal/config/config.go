@@ -120,8 +120,6 @@ type Listen struct {
 	SharedMaxAge time.Duration
 	// EndpointDebounce is how long changes that only add endpoints may wait; 0 serves them at once.
 	EndpointDebounce time.Duration
-	// ProblemNamespaces is how many namespaces have their own series of problem counts; 0 means none.
-	ProblemNamespaces int
 
 	// EnableProfile serves profiles on the support listener. The rates are the ones of package runtime; zero keeps the runtime's
 	// default.

@@ -107,7 +107,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "problem-namespaces": "0", "events-namespace": "routesrv",
+		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "events-namespace": "routesrv",
 
 		"update-mode": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
 	}
@@ -303,7 +303,6 @@ func serveSamples() map[string]sample {
 		"cache-max-age":                 one("3s", 3*time.Second, func(c *config.RouteServer) any { return c.Listen.SharedMaxAge }),
 		"endpoint-debounce":             one("30s", 30*time.Second, func(c *config.RouteServer) any { return c.Listen.EndpointDebounce }),
 		"max-streams":                   one("7", 7, func(c *config.RouteServer) any { return c.Listen.MaxStreams }),
-		"problem-namespaces":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.ProblemNamespaces }),
 		"enable-profile":                one("true", true, func(c *config.RouteServer) any { return c.Listen.EnableProfile }),
 		"block-profile-rate":            one("5", 5, func(c *config.RouteServer) any { return c.Listen.BlockProfileRate }),
 		"mutex-profile-fraction":        one("5", 5, func(c *config.RouteServer) any { return c.Listen.MutexProfileFraction }),

@@ -59,8 +59,6 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "How long an HTTP cache between servers and proxies may "+
 		"serve an answer without asking again, in whole seconds. For the same time after that it may serve the answer while it asks, and for a "+
 		"day while no server answers. 0 makes caches ask for each request (Cache-Control: no-cache).")
-	g.own("problem-namespaces", number(&c.ProblemNamespaces, 0, 0, 10_000), "Number of namespaces, those with the most "+
-		"problems, with their own series of problems (routesrv_namespace_problems). 0 means none.")
 	p.Profile(&c.EnableProfile)
 	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the blocking profile, in "+
 		"nanoseconds per sample; 0 is off.")

@@ -60,8 +60,6 @@ type Config struct {
 
 	// Selection says which objects the source reads, for explanations.
 	Selection Selection
-	// ProblemNamespaces is how many namespaces get their own series of problem counts; 0 means none.
-	ProblemNamespaces int
 
 	// Address and SupportAddress are host:port to listen on; the host may be empty. An empty Address means [DefaultAddress]; an
 	// empty SupportAddress means no support listener.
@@ -247,9 +245,6 @@ func (s *Server) newPoller() error {
 	var err error
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
 		return err
-	}
-	if s.cfg.ProblemNamespaces > 0 {
-		s.compiler.CountNamespaces(s.cfg.ProblemNamespaces, s.registry)
 	}
 	sink := s.sink()
 	if s.cfg.EndpointDebounce > 0 {

@@ -143,7 +143,7 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, ProblemNamespaces: 1, EndpointDebounce: time.Second,
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second,
 		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }

@@ -101,8 +101,8 @@ func ofTheGuard() []Plant {
 			What: "a kept service keeps addresses that belong to another service by now",
 			Edits: []Edit{{
 				File: "compile/kept.go",
-				Old:  "\tkept = withoutReused(kept, now)\n",
-				New:  "\tif !planted.On(\"address-reused\") {\n\t\tkept = withoutReused(kept, now)\n\t}\n",
+				Old:  "\tif len(reused) == 0 {\n",
+				New:  "\tif len(reused) == 0 || planted.On(\"address-reused\") {\n",
 			}},
 		},
 		{
