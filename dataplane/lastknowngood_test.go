@@ -253,7 +253,9 @@ func TestBootWritesTheRoutesFile(t *testing.T) {
 	w.servers[0].set(tab)
 	mustPoll(t, w.client())
 	w.cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
-	w.client().Boot()
+	c := w.client()
+	c.Boot()
+	c.Publisher().Flush()
 	if got := readFile(t, w.cfg.RoutesFile); string(got) != string(tab.Text())+"\n" {
 		t.Errorf("the routes file has\n%s", got)
 	}

@@ -54,7 +54,7 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, kept: p.keeper.list}
 	f.disk = f.want
 	f.mu.Unlock()
-	p.files[1:].save(p.log, c)
+	p.files[1:].save(c)
 }
 
 // takeOver goes on with what another process has kept. The caller holds mu.
@@ -113,12 +113,10 @@ func (p *Publisher) Tend() {
 func (p *Publisher) Flush() {
 	p.mu.Lock() // Accept may be running
 	defer p.mu.Unlock()
-	s, f := p.served.Load(), p.lastKnownGood()
-	if s == nil || f == nil {
-		return
+	if s, f := p.served.Load(), p.lastKnownGood(); s != nil && f != nil {
+		f.update(func(want *content) { want.read = latest(want.read, s.Read.At) })
 	}
-	f.update(func(want *content) { want.read = latest(want.read, s.Read.At) })
-	p.files[:1].wait(p.log)
+	p.files.wait(p.log)
 }
 
 // latest returns the later of two times.

@@ -30,7 +30,7 @@ const (
 )
 
 const (
-	// fileWait is how long a publication waits for the disk. A longer wait for a disk that hangs would delay the next table.
+	// fileWait is how long the end of a process waits for the disk.
 	fileWait = 5 * time.Second
 	// fileRetry is how long after a failed write to retry, if no new table comes before.
 	fileRetry = 30 * time.Second
@@ -55,8 +55,6 @@ type FileConfig struct {
 	Path string
 	// Plain omits the metadata: the file has only the routes, for a proxy that reads it. A plain file is never loaded.
 	Plain bool
-	// Background makes publications not wait for the disk.
-	Background bool
 }
 
 // LastKnownGood describes the last-known-good file of a state folder: [LastKnownGoodFile]. An empty folder means no file.
@@ -119,13 +117,6 @@ func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
 	f := &file{cfg: cfg, put: durable.WriteFile, log: log, metrics: m}
 	f.writer = durable.NewWriter(f.write)
 	return f
-}
-
-// save makes the file have a table.
-func (f *file) save(c Candidate) {
-	f.update(func(want *content) {
-		want.table, want.origin, want.saved, want.read = c.Table, c.Origin, c.Read.At, c.Read.At
-	})
 }
 
 // update changes what the file should say, and requests a write if that is something else.
@@ -339,15 +330,13 @@ func newFiles(configs []FileConfig, log *slog.Logger, m *Metrics) (all files) {
 	return all
 }
 
-// save makes the files have a table, and waits for the disk for a limited time.
-func (all files) save(log *slog.Logger, c Candidate) {
-	var waits files
+// save makes the files have a table. It does not wait for the disk.
+func (all files) save(c Candidate) {
 	for _, f := range all {
-		if f.save(c); !f.cfg.Background {
-			waits = append(waits, f)
-		}
+		f.update(func(want *content) {
+			want.table, want.origin, want.saved, want.read = c.Table, c.Origin, c.Read.At, c.Read.At
+		})
 	}
-	waits.wait(log)
 }
 
 // wait waits for writes for a limited time.

@@ -39,6 +39,7 @@ func TestAFileOfSomebodyElseIsKept(t *testing.T) {
 		for n := range 3 {
 			g.Begin().Offer(offered(tableOf(t, n+1, 10)))
 		}
+		g.Flush()
 		if got, err := os.ReadFile(path + ".bad"); err != nil || string(got) != foreign {
 			t.Errorf("boots %v: of the file is left %q, %v", boots, got, err)
 		}
@@ -63,6 +64,7 @@ func TestAPlainFileIsReplaced(t *testing.T) {
 	g := filePublisher(t, publish.FileConfig{Path: path, Plain: true})
 	tab := tableOf(t, 2, 10)
 	g.Begin().Offer(offered(tab))
+	g.Flush()
 	if got, err := os.ReadFile(path); err != nil || string(got) != string(tab.Text())+"\n" {
 		t.Errorf("the file has (%v)\n%s", err, got)
 	}
@@ -76,6 +78,7 @@ func TestAFileThatWasEditedIsNotServed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "table.eskip")
 	g := filePublisher(t, publish.FileConfig{Path: path})
 	g.Begin().Offer(offered(tableOf(t, 2, 10)))
+	g.Flush()
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +102,7 @@ func TestAFileOfOursIsReplaced(t *testing.T) {
 	for n := range 2 {
 		g := filePublisher(t, publish.FileConfig{Path: path})
 		g.Begin().Offer(offered(tableOf(t, n+1, 10)))
+		g.Flush()
 		if f := g.Files()[0]; f.Unusable != "" || f.KeptAs != "" || f.Written.IsZero() {
 			t.Errorf("the status is %+v", f)
 		}

@@ -575,6 +575,7 @@ func TestTheTimeOfARestoreOutlivesTheProcess(t *testing.T) {
 		time.Sleep(41 * time.Minute)
 		c.read()
 		c.keeps("an hour after the last one came back")
+		c.publisher.Flush()
 	})
 }
 

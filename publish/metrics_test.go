@@ -148,6 +148,7 @@ func TestWritesAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Begin().Offer(offered(tableOf(t, 3, 1)))
+		synctest.Wait()
 		if err := os.Remove(folder); err != nil {
 			t.Fatal(err)
 		}

@@ -7,17 +7,9 @@
 // A producer calls [Publisher.Begin] before it asks its source, and [Attempt.Offer] with the result. A failed attempt needs no further
 // call. The sink is therefore told when each read begins and ends, in this order, and about acceptances, and nothing else.
 //
-// The Publisher publishes in this order:
-//
-//  1. memory: the sink serves the table;
-//  2. disk: the last-known-good file is replaced. The Publisher waits for the disk for five seconds at most, or not at all
-//     ([FileConfig.Background]);
-//
-// 3. names: a client names the table to servers from now on.
-//
-// A process that dies before step 2 still has the old table after its restart, and names the old table: the file stores no names,
-// which follow from digest and revision, so the two cannot disagree. Failed writes are retried and delay nothing. If the sink or
-// a compiler panics, the served table and its names are the same as before the offer.
+// The last-known-good file is replaced in the background: failed writes are retried and delay nothing. A process that dies before that still
+// has the old table after its restart, and names the old table: the file stores no names, which follow from digest and revision, so the two
+// cannot disagree. If the sink or a compiler panics, the served table and its names are the same as before the offer.
 //
 // # Kept objects
 //
@@ -202,7 +194,7 @@ func (p *Publisher) Ready() <-chan struct{} { return p.ready }
 
 // View returns the served and the held candidate. It waits while a table is being published.
 func (p *Publisher) View() View {
-	p.mu.Lock() // not between publishing a table and its names
+	p.mu.Lock()
 	defer p.mu.Unlock()
 	return View{p.served.Load(), p.held.Load()}
 }
@@ -301,7 +293,7 @@ func (a *Attempt) confirm(c Candidate, now time.Time) {
 	p.served.Store(next)
 	a.end(next.Table, c.Read)
 	if next.Table.Revision() != was.Table.Revision() {
-		p.files[:min(1, len(p.files))].save(p.log, next.Candidate) // the file names the table after a restart
+		p.files[:min(1, len(p.files))].save(next.Candidate) // the file names the table after a restart
 	}
 }
 
@@ -312,22 +304,19 @@ func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
 	if before != nil && !before.Initialized.IsZero() {
 		next.Initialized = before.Initialized
 	}
-	unnamed := *next
-	unnamed.Names = nil
+	p.served.Store(next)
 	served := false
 	defer func() {
 		if !served {
 			p.served.Store(before) // the sink panicked
 		}
 	}()
-	p.served.Store(&unnamed)
 	serve()
 	served = true
 	if p.baseline = nil; before == nil {
 		close(p.ready)
 	}
-	p.files.save(p.log, c)
-	p.served.Store(next)
+	p.files.save(c)
 }
 
 // Comparison returns a consistent view of what is held: held is the held table, or the newest one while objects are kept, or nil; beside

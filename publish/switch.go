@@ -26,7 +26,7 @@ type SwitchConfig struct {
 	Guard guard.Config // for moves from one producer to another
 	// Lag is how long to wait before accepting a table with a lower revision than the served one: its producer may only lag.
 	Lag time.Duration
-	// Files are kept up to date with the served table. They are written in the background.
+	// Files are kept up to date with the served table.
 	Files []FileConfig
 	// Decided is told about each hold of a move and its release: see Config.
 	Decided func(Decision)
@@ -92,7 +92,7 @@ func (s *Switch) Begin() (end func(*table.Table, table.Read)) { return s.cfg.Sin
 func (s *Switch) Restore(from string, o Offer) {
 	s.from, s.table, s.floor, s.last = from, o.Table, 0, 0
 	s.cfg.Sink.Restore(o.Table, o.Read.At)
-	s.save()
+	s.files.save(Candidate{Table: s.table})
 }
 
 // Show reports a read of the served producer. t is nil if the served table stays. end is the function that Begin returned for the
@@ -110,7 +110,7 @@ func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r tabl
 	if t != nil {
 		changed := s.table == nil || !s.table.Equal(t)
 		if s.table = t; changed {
-			s.save()
+			s.files.save(Candidate{Table: s.table})
 		}
 		if t.Revision() < floor {
 			t = t.WithRevision(floor)
@@ -122,7 +122,7 @@ func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r tabl
 // Publish serves an accepted table of the served producer.
 func (s *Switch) Publish(t *table.Table) {
 	s.table = t
-	s.save()
+	s.files.save(Candidate{Table: s.table})
 	if t.Revision() < s.floor {
 		t = t.WithRevision(s.floor)
 	}
@@ -207,13 +207,6 @@ func (s *Switch) Pending() *Pending {
 	p := s.pending.Pending
 	p.Guard = s.pending.keeper.show(nil).state()
 	return &p
-}
-
-// save requests writes of the files.
-func (s *Switch) save() {
-	for _, f := range s.files {
-		f.save(Candidate{Table: s.table})
-	}
 }
 
 // Tend retries failed writes.

@@ -284,9 +284,7 @@ func (s *Server) lastKnownGood(metrics *publish.Metrics) []publish.FileConfig {
 	writes.WithLabelValues(publish.LastKnownGoodName, "error")
 	s.registry.MustRegister(writes)
 	metrics.CountWrites(func(file, result string) { writes.WithLabelValues(file, result).Inc() })
-	f := publish.LastKnownGood(s.cfg.StateDir)
-	f.Background = true
-	return []publish.FileConfig{f}
+	return []publish.FileConfig{publish.LastKnownGood(s.cfg.StateDir)}
 }
 
 // ProbeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.
