@@ -96,7 +96,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -161,9 +160,6 @@ type Config struct {
 	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
 	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
 	StateDir string
-	// RoutesFile is a plain eskip document with the applied table, for a proxy that reads one (-routes-file). Empty means no
-	// file.
-	RoutesFile string
 
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
 	Transport http.RoundTripper
@@ -217,10 +213,9 @@ func New(cfg Config) (*Client, error) {
 	}
 	cfg.fill()
 	log := cfg.Logger.With("component", "dataplane")
-	lastKnownGood := publish.LastKnownGood(cfg.StateDir)
 	g, err := publish.New(publish.Config{
 		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.publisher, Decided: cfg.Decided,
-		Files: []publish.FileConfig{lastKnownGood, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
+		File: publish.LastKnownGood(cfg.StateDir),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dataplane: %w", err)
@@ -258,8 +253,6 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("no deltas with update mode %v: a stream is made of them, want poll", cfg.UpdateMode)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
 		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
-	case cfg.RoutesFile != "" && filepath.Clean(cfg.RoutesFile) == publish.LastKnownGood(cfg.StateDir).Path:
-		return fmt.Errorf("%q is both last-known-good file and routes file", cfg.RoutesFile)
 	}
 	return nil
 }
@@ -290,9 +283,6 @@ func (cfg *Config) fill() {
 		cfg.Random = rand.Float64
 	}
 }
-
-// routesFile is what logs and metrics call the routes file.
-const routesFile = "routes"
 
 // Boot loads the last-known-good file, applies its table, which is stale until a server confirms it, and returns it. It returns
 // nil without a usable file, which is not an error: see [publish.Publisher.Boot]. Call it before Run.

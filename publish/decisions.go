@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
@@ -52,7 +51,6 @@ const (
 
 	maxDecisions     = 500     // in memory and in the file
 	maxDecisionsFile = 8 << 20 // more than that many need
-	decisionsWait    = 5 * time.Second
 )
 
 // LogDecisionsFailed says that the record of decisions could not be read or written. Nothing else depends on it.
@@ -73,26 +71,22 @@ type Decisions struct {
 	list []Decision // newest last
 }
 
-// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, or if a file that is
-// not a record cannot be moved out of the way, decisions are kept in memory only. Errors are logged.
+// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, decisions are
+// kept in memory only. Errors are logged.
 func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 	d := &Decisions{log: log}
 	d.writer = durable.NewWriter(d.write)
 	if folder == "" {
 		return d
 	}
-	path := filepath.Join(folder, DecisionsFile)
-	keptAs, err := durable.Load(path, maxDecisionsFile, func(r io.Reader) error {
+	d.path = filepath.Join(folder, DecisionsFile)
+	keptAs, err := durable.Load(d.path, maxDecisionsFile, func(r io.Reader) error {
 		data, err := io.ReadAll(r)
 		d.list = parseDecisions(data)
 		return err
 	})
-	unusable := err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) // the last-known-good file reports the folder
-	if unusable {
-		log.Error(LogDecisionsFailed, "path", path, "error", err, "kept_as", keptAs)
-	}
-	if !unusable || keptAs != "" {
-		d.path = path
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Error(LogDecisionsFailed, "path", d.path, "error", err, "kept_as", keptAs)
 	}
 	return d
 }
@@ -150,7 +144,7 @@ func (d *Decisions) Last(n int) []Decision {
 
 // Close waits some seconds for a write in progress. Call it when the process ends.
 func (d *Decisions) Close() {
-	if !d.writer.Wait(time.After(decisionsWait)) {
+	if !d.writer.Wait(time.After(fileWait)) {
 		d.log.Error(LogDecisionsFailed, "path", d.path, "error", "the disk takes too long")
 	}
 }

@@ -14,7 +14,7 @@ import (
 func filePublisher(t *testing.T, cfg publish.FileConfig) *publish.Publisher {
 	t.Helper()
 	cfg.Name = "last_known_good"
-	g, err := publish.New(publish.Config{Sink: publish.Each(func(*table.Table) {}), Files: []publish.FileConfig{cfg}})
+	g, err := publish.New(publish.Config{Sink: publish.Each(func(*table.Table) {}), File: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,13 +43,13 @@ func TestAFileOfSomebodyElseIsKept(t *testing.T) {
 		if got, err := os.ReadFile(path + ".bad"); err != nil || string(got) != foreign {
 			t.Errorf("boots %v: of the file is left %q, %v", boots, got, err)
 		}
-		f := g.Files()[0]
+		f := g.File()
 		if f.Unusable == "" || f.KeptAs != path+".bad" || f.Path != path || f.Error != "" || f.Written.IsZero() {
 			t.Errorf("boots %v: the status is %+v", boots, f)
 		}
 		again := filePublisher(t, publish.FileConfig{Path: path})
 		again.Boot(1<<20, nil)
-		if again.Served() == nil || again.Table().Len() != 3 || !again.Served().Stale || again.Files()[0].Unusable != "" {
+		if again.Served() == nil || again.Table().Len() != 3 || !again.Served().Stale || again.File().Unusable != "" {
 			t.Errorf("boots %v: after a restart: %+v", boots, again.Served())
 		}
 	}
@@ -90,7 +90,7 @@ func TestAFileThatWasEditedIsNotServed(t *testing.T) {
 		}
 		g := filePublisher(t, publish.FileConfig{Path: path})
 		g.Boot(1<<20, nil)
-		if g.Served() != nil || g.Files()[0].Unusable == "" {
+		if g.Served() != nil || g.File().Unusable == "" {
 			t.Errorf("served is %+v of\n%s", g.Served(), text)
 		}
 	}
@@ -103,7 +103,7 @@ func TestAFileOfOursIsReplaced(t *testing.T) {
 		g := filePublisher(t, publish.FileConfig{Path: path})
 		g.Begin().Offer(offered(tableOf(t, n+1, 10)))
 		g.Flush()
-		if f := g.Files()[0]; f.Unusable != "" || f.KeptAs != "" || f.Written.IsZero() {
+		if f := g.File(); f.Unusable != "" || f.KeptAs != "" || f.Written.IsZero() {
 			t.Errorf("the status is %+v", f)
 		}
 	}

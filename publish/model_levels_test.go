@@ -157,7 +157,7 @@ func (m *model) beginRoot(l *level, peer *table.Table) *poller.Poller {
 	}, nil, nil)).(*poller.Compiler)
 	cfg := publish.Config{
 		Sink: &trippingSink{l.cache, m}, Guard: m.guardConfig(), Builder: &trippingBuilder{compiler, m}, Decided: l.decided,
-		Files: []publish.FileConfig{publish.LastKnownGood(l.home)},
+		File: publish.LastKnownGood(l.home),
 	}
 	if m.planted.publisher != nil {
 		m.planted.publisher(&cfg)

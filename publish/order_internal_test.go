@@ -36,7 +36,7 @@ func named(t *table.Table) Candidate {
 // withFile makes a Publisher with a last-known-good file.
 func withFile(t *testing.T, path string, sink Sink) *Publisher {
 	t.Helper()
-	g, err := New(Config{Sink: sink, Files: []FileConfig{{Name: "last_known_good", Path: path}}})
+	g, err := New(Config{Sink: sink, File: FileConfig{Name: "last_known_good", Path: path}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestDiskThatHangsDelaysNothing(t *testing.T) {
 		path := t.TempDir() + "/table.eskip"
 		g := withFile(t, path, Each(func(*table.Table) {}))
 		hangs := make(chan struct{})
-		g.files[0].put = func(path string, write func(io.Writer) error) error {
+		g.file.put = func(path string, write func(io.Writer) error) error {
 			<-hangs
 			return durable.WriteFile(path, write)
 		}
@@ -91,7 +91,7 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	g := withFile(t, path, Each(func(*table.Table) {}))
 	g.Begin().Offer(named(first))
 	g.Flush()
-	g.files[0].put = func(path string, write func(io.Writer) error) error {
+	g.file.put = func(path string, write func(io.Writer) error) error {
 		return durable.WriteFile(path, func(w io.Writer) error {
 			return write(&shortWriter{w, 300})
 		})
@@ -133,18 +133,18 @@ func TestAWriteThatFailedIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(folder, "table.eskip")
-		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path}}})
+		g, err := New(Config{Sink: Each(func(*table.Table) {}), File: FileConfig{Name: "last_known_good", Path: path}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		writes := 0
-		g.files[0].put = func(path string, write func(io.Writer) error) error {
+		g.file.put = func(path string, write func(io.Writer) error) error {
 			writes++
 			return durable.WriteFile(path, write)
 		}
 		g.Begin().Offer(named(makeTable(t, `a: * -> <shunt>;`)))
 		synctest.Wait()
-		if s := g.Files()[0]; s.Error == "" {
+		if s := g.File(); s.Error == "" {
 			t.Error("the write did not fail")
 		}
 		if err := os.Remove(folder); err != nil {
@@ -160,7 +160,7 @@ func TestAWriteThatFailedIsTriedAgain(t *testing.T) {
 			g.Tend()
 			synctest.Wait()
 		}
-		if s := g.Files()[0]; writes != 1 || s.Error != "" || s.Written.IsZero() {
+		if s := g.File(); writes != 1 || s.Error != "" || s.Written.IsZero() {
 			t.Errorf("%d writes, status %+v: want one write without error", writes, s)
 		}
 	})

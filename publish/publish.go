@@ -92,8 +92,8 @@ type Config struct {
 	Guard guard.Config
 	// Builder compiles snapshots in which some objects are kept. nil means that a hold keeps the whole table.
 	Builder Builder
-	// Files are kept up to date with the served table. The first one is the last-known-good file, which Boot loads.
-	Files []FileConfig
+	// File is the last-known-good file, which Boot loads.
+	File FileConfig
 	// Decided is told about each hold and its release. It must not block. It may be nil.
 	Decided func(Decision)
 
@@ -105,7 +105,7 @@ type Config struct {
 type Publisher struct {
 	cfg   Config
 	log   *slog.Logger
-	files files
+	file  *file
 	ready chan struct{} // closed when a table is served
 
 	// mu is held while a table is judged and published, by every method that changes the fields below.
@@ -142,7 +142,7 @@ func New(cfg Config) (*Publisher, error) {
 		cfg.Metrics = NewMetrics(nil, "routesrv")
 	}
 	p := &Publisher{
-		cfg: cfg, log: cfg.Logger, keeper: k, files: newFiles(cfg.Files, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, keeper: k, file: newFile(cfg.File, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
 	}
 	p.shown.Store(k.show(nil))
 	return p, nil
@@ -293,11 +293,11 @@ func (a *Attempt) confirm(c Candidate, now time.Time) {
 	p.served.Store(next)
 	a.end(next.Table, c.Read)
 	if next.Table.Revision() != was.Table.Revision() {
-		p.files[:min(1, len(p.files))].save(next.Candidate) // the file names the table after a restart
+		p.file.save(next.Candidate) // the file names the table after a restart
 	}
 }
 
-// publish calls serve to serve a candidate, and writes it to the files. The caller holds mu.
+// publish calls serve to serve a candidate, and writes it to the file. The caller holds mu.
 func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
 	before := p.served.Load()
 	next := &Served{Candidate: c, Committed: now, Confirmed: now, Initialized: now, Updated: now}
@@ -316,7 +316,7 @@ func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
 	if p.baseline = nil; before == nil {
 		close(p.ready)
 	}
-	p.files.save(c)
+	p.file.save(c)
 }
 
 // Comparison returns a consistent view of what is held: held is the held table, or the newest one while objects are kept, or nil; beside
