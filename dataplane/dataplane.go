@@ -85,9 +85,8 @@
 //
 // If a server sends an ETag of the form above whose digits are not the SHA-256 of the text, the client rejects all its answers.
 // For the seconds until a lagging server has read again, its 304 looks like one that agrees. The last-known-good file is not
-// signed: everyone who can write it can give the client a table. The routes file has mode 0600: the proxy must run as the same
-// user. A client that switches between one of our route servers and one whose ETags have no revision downloads the table once
-// per switch.
+// signed: everyone who can write it can give the client a table. A client that switches between one of our route servers and one
+// whose ETags have no revision downloads the table once per switch.
 package dataplane
 
 import (

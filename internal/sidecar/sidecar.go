@@ -124,7 +124,8 @@ type Config struct {
 
 	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
 	StateDir string
-	// RoutesFile is a plain eskip document with the served table, for a proxy that reads one (-routes-file). Empty means no file.
+	// RoutesFile is a plain eskip document with the served table, for a proxy that reads one (-routes-file) as the same user: it has mode
+	// 0600. Empty means no file.
 	RoutesFile string
 
 	// EndpointDebounce is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
