@@ -85,9 +85,8 @@
 //
 // If a server sends an ETag of the form above whose digits are not the SHA-256 of the text, the client rejects all its answers.
 // For the seconds until a lagging server has read again, its 304 looks like one that agrees. The last-known-good file is not
-// signed: everyone who can write it can give the client a table. The routes file has mode 0600: the proxy must run as the same
-// user. A client that switches between one of our route servers and one whose ETags have no revision downloads the table once
-// per switch.
+// signed: everyone who can write it can give the client a table. A client that switches between one of our route servers and one
+// whose ETags have no revision downloads the table once per switch.
 package dataplane
 
 import (
@@ -96,7 +95,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -161,9 +159,6 @@ type Config struct {
 	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
 	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
 	StateDir string
-	// RoutesFile is a plain eskip document with the applied table, for a proxy that reads one (-routes-file). Empty means no
-	// file.
-	RoutesFile string
 
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
 	Transport http.RoundTripper
@@ -217,10 +212,9 @@ func New(cfg Config) (*Client, error) {
 	}
 	cfg.fill()
 	log := cfg.Logger.With("component", "dataplane")
-	lastKnownGood := publish.LastKnownGood(cfg.StateDir)
 	g, err := publish.New(publish.Config{
 		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.publisher, Decided: cfg.Decided,
-		Files: []publish.FileConfig{lastKnownGood, {Name: routesFile, Path: cfg.RoutesFile, Plain: true}},
+		File: publish.LastKnownGood(cfg.StateDir),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dataplane: %w", err)
@@ -258,8 +252,6 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("no deltas with update mode %v: a stream is made of them, want poll", cfg.UpdateMode)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
 		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
-	case cfg.RoutesFile != "" && filepath.Clean(cfg.RoutesFile) == publish.LastKnownGood(cfg.StateDir).Path:
-		return fmt.Errorf("%q is both last-known-good file and routes file", cfg.RoutesFile)
 	}
 	return nil
 }
@@ -290,9 +282,6 @@ func (cfg *Config) fill() {
 		cfg.Random = rand.Float64
 	}
 }
-
-// routesFile is what logs and metrics call the routes file.
-const routesFile = "routes"
 
 // Boot loads the last-known-good file, applies its table, which is stale until a server confirms it, and returns it. It returns
 // nil without a usable file, which is not an error: see [publish.Publisher.Boot]. Call it before Run.

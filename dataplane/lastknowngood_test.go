@@ -75,7 +75,6 @@ func TestRestartDoesNotGoBackInTime(t *testing.T) {
 
 func TestLastKnownGoodFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 	w := newWorld(t, 1)
-	w.cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
 	tab := newTable(t, 10, "a", "b")
 	w.servers[0].set(tab)
 	mustPoll(t, w.client())
@@ -90,10 +89,7 @@ func TestLastKnownGoodFileIsAnEskipDocumentForItsOwnerAlone(t *testing.T) {
 			t.Errorf("the header has no %q:\n%s", want, header)
 		}
 	}
-	if got := readFile(t, w.cfg.RoutesFile); string(got) != string(tab.Text())+"\n" {
-		t.Errorf("the routes file has\n%s\nwant\n%s", got, tab.Text())
-	}
-	for _, path := range []string{fileOf(w.cfg), w.cfg.RoutesFile} {
+	for _, path := range []string{fileOf(w.cfg)} {
 		info, err := os.Stat(path)
 		if err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s has mode %v (%v)", path, info.Mode(), err)
@@ -239,23 +235,11 @@ func TestBootWithoutFile(t *testing.T) {
 	tab := newTable(t, 1, "a")
 	w.servers[0].set(tab)
 	mustPoll(t, c)
-	if s := c.Status(); s.LastKnownGood != nil || s.RoutesFile != nil {
+	if s := c.Status(); s.LastKnownGood != nil {
 		t.Errorf("status has files: %+v", s)
 	}
 	if got := c.Boot(); got.Digest() != tab.Digest() {
 		t.Errorf("late Boot gave %v, want the applied table", got)
-	}
-}
-
-func TestBootWritesTheRoutesFile(t *testing.T) {
-	w := newWorld(t, 1)
-	tab := newTable(t, 10, "a", "b")
-	w.servers[0].set(tab)
-	mustPoll(t, w.client())
-	w.cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
-	w.client().Boot()
-	if got := readFile(t, w.cfg.RoutesFile); string(got) != string(tab.Text())+"\n" {
-		t.Errorf("the routes file has\n%s", got)
 	}
 }
 

@@ -139,10 +139,8 @@ func (m *Metrics) preset() {
 	for _, r := range endReasons {
 		m.reconnects.WithLabelValues(string(r))
 	}
-	for _, file := range []string{publish.LastKnownGoodName, routesFile} {
-		m.writes.WithLabelValues(file, "ok")
-		m.writes.WithLabelValues(file, "error")
-	}
+	m.writes.WithLabelValues(publish.LastKnownGoodName, "ok")
+	m.writes.WithLabelValues(publish.LastKnownGoodName, "error")
 }
 
 // show sets the gauges that mirror the applied table.

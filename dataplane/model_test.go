@@ -297,6 +297,7 @@ func (m *model) odd(arg byte) {
 	case 1:
 		held := m.c.Status().Held
 		tab, err := m.c.Accept(publish.Acceptance{Digest: heldBy(m.c)})
+		synctest.Wait() // for the disk
 		m.note("accept: %v", err)
 		if (held == nil) != (err != nil) || err == nil && tab.Digest() != held.Digest {
 			m.failf("accepted %v (%v), held was %v", tab, err, held)

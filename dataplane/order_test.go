@@ -268,8 +268,8 @@ func TestAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 	holds(t, c, empty)
-	fileHolds(t, fileOf(w.cfg), empty)
 	mustPoll(t, c)
+	fileHolds(t, fileOf(w.cfg), empty)
 	if got, want := w.servers[0].last(t).Header.Get("If-None-Match"), etagOf(empty, "+zstd"); got != want {
 		t.Errorf("the request names %s, want %s", got, want)
 	}

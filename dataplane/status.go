@@ -65,7 +65,6 @@ type Status struct {
 
 	Servers       []ServerStatus      `json:"servers"` // in the order of Config.URLs
 	LastKnownGood *publish.FileStatus `json:"last_known_good,omitempty"`
-	RoutesFile    *publish.FileStatus `json:"routes_file,omitempty"`
 }
 
 // Held describes a held table.
@@ -154,8 +153,7 @@ func appliedOf(s *publish.Served) *Applied {
 // Status returns the state of the client.
 func (c *Client) Status() Status {
 	now := time.Now()
-	files := c.publisher.Files()
-	s := Status{LastKnownGood: files[0], RoutesFile: files[1], Held: c.heldStatus()}
+	s := Status{LastKnownGood: c.publisher.File(), Held: c.heldStatus()}
 	if served := c.publisher.Served(); served != nil {
 		s.Applied = appliedOf(served)
 		s.AgeSeconds = age(now, s.Applied.SourceRead)

@@ -89,7 +89,10 @@ func (c *Client) step(ctx context.Context) (rested, due time.Time, failed bool) 
 	if c.cfg.UpdateMode == Poll || c.cfg.UpdateMode == Auto && (k.pollFirst || k.resting && now.Before(k.streamAt)) {
 		k.pollFirst = false
 		c.using(transportPoll)
-		if err := c.Poll(ctx); err != nil {
+		c.polling.Lock()
+		err := c.poll(ctx, "")
+		c.polling.Unlock()
+		if err != nil {
 			return now, c.retryAt(), true
 		}
 		k.polled = true

@@ -340,7 +340,6 @@ func TestNewRefuses(t *testing.T) {
 		"streams no deltas":   func(c *dataplane.Config) { c.NoDeltas, c.UpdateMode = true, dataplane.Stream },
 		"negative size":       func(c *dataplane.Config) { c.MaxBytes = -1 },
 		"guard":               func(c *dataplane.Config) { c.Guard.MaxLoss = 2 },
-		"one file for two":    func(c *dataplane.Config) { c.StateDir, c.RoutesFile = "/x", "/x/table.eskip" },
 		"password in message": func(c *dataplane.Config) { c.URLs = []string{"http://user:secret@a?x"} },
 	} {
 		cfg := dataplane.Config{URLs: []string{"http://a"}}

@@ -7,76 +7,40 @@
 // no clock. The caller calls [Guard.Judge] for every completed read, with the served table and the new one. All rules use only tables, so that
 // they are the same wherever a table passes.
 //
-// # Losses
+// # Rules
 //
-// Losses are counted by what requests notice, and not by ids: a cluster that renames all its objects and answers the same requests
-// has lost nothing. Counted are
+// docs/guard.md lists the reasons. Losses are counted by what requests notice, and not by ids: pairs of host and path that some route
+// answers, hosts, the pairs with endpoints, and objects all of whose routes are gone, at least one of them with a pair that nobody answers.
+// Generated routes and catch-alls answer for nobody. A route with neither host nor path counts by its id. A pair has lost its endpoints if all
+// its routes are shunts afterwards, which is how the compiler represents a service without endpoints.
 //
-//   - requests: pairs of host and path that some route answers. Catch-alls and generated routes answer for nobody. Path,
-//     PathSubtree and PathRegexp of one text are one path, and other predicates do not matter. A route with neither host nor path
-//     counts by its id;
-//   - hosts, by name;
-//   - endpoints: the requests of which at least one route has an address. Such a request has lost its endpoints if all its
-//     routes are shunts afterwards, which is how the compiler represents a service without endpoints. A request that is lost has
-//     not lost its endpoints as well;
-//   - Ingresses and RouteGroups, as far as the ids of their routes distinguish them. An object is lost if it has no route any more
-//     and at least one of its requests is lost.
+// A share is exceeded if too much is missing of what is served, of everything that was served within Config.Window (what came back is not
+// missing), or of what existed when the window began. What one object gives up, while it has other routes, is no loss: it is its team's decision,
+// and in a cluster of a few objects it would be a large share. A table that undoes additions within the window, so that at most 5 % of the older
+// members are missing, is not suspicious: a table that grew tenfold by accident can be repaired at once. A window begins with the first table
+// that a Guard sees, which after a restart is the one from the last-known-good file.
 //
-// A table is suspicious if more than the share of requests, hosts or endpoints, or at least nine tenths of 20 or more objects of
-// one kind, are missing of
+// With Config.Namespaces, the routes of a namespace are those that existed when the window began, so that a namespace that loses them in
+// steps counts. A route does not count if a new route answers its requests: it was renamed. Larger changes of the rest are left to the shares,
+// but a change elsewhere does not release a namespace that is held. Package routeid reads namespaces out of ids, which do not distinguish all:
+// a name with "--" is cut there, and a RouteGroup's namespace loses the prefix "internal-".
 //
-//   - what is served now,
-//   - everything that was served at some time within Config.Window, so that many small losses count as one large one. Anything
-//     that came back meanwhile is not missing, or
-//   - what existed when the window began, so that additions do not make up for losses.
-//
-// Requests and hosts that one object gives up, while it has other routes, are no loss: they are its team's decision, and in a cluster of
-// a few objects they would be a large share.
-//
-// Only a table that lacks something that is served now can be suspicious. A table is not suspicious if it undoes additions within
-// the window, that is, if at most 5 % of what already existed when the window began is missing. So a table that grew tenfold by
-// accident can be repaired at once. A window begins with the first table that a Guard sees, which after a restart is the one from
-// the last-known-good file.
-//
-// The Guard counts the served table when it first changes what it answers, and from then on only what changes. It remembers hashes
-// of what was added or removed within the window. This takes memory in proportion to changes, not
-// tables: as losses above the share are held, the missing members are never more than a fixed multiple of the served ones.
-//
-// # Lost namespaces
-//
-// A share of the whole table says nothing about one team of many. With Config.Namespaces a table is also suspicious if it lost
-// all routes of a namespace with at least 20 routes, while the rest is unchanged. Precisely:
-//
-//   - A route belongs to the namespace that package routeid reads out of its id. Clones, redirects and east-west companions
-//     belong to the namespace of their object; catch-alls and generated routes belong to none.
-//   - The routes of a namespace are those that existed when the window began, whether they are still served or lost since. A
-//     namespace younger than the window may disappear, so that accidental growth can be repaired.
-//   - A route that is removed does not count if a new route answers its requests: it was renamed.
-//   - A namespace is lost if it had at least 20 such routes, the served table has some of its routes, and the new table none. So a
-//     namespace that loses its routes in steps also counts.
-//   - The rest is unchanged if all other namespaces together lost at most 5 % of their served routes. A larger change is a
-//     reorganisation, which the shares judge. While something is held, whatever the reason, the rest does not matter: a change
-//     elsewhere does not release the namespace.
-//
-// Ids do not distinguish all namespaces: a name with "--" is cut there, and a RouteGroup's namespace loses the prefix "internal-"
-// (package routeid). Two such namespaces may count as one.
+// The Guard counts the served table when it first changes what it answers, and from then on only what changes. It remembers hashes of what was
+// added or removed within the window, so its memory follows the changes and not the tables.
 //
 // # While something is held
 //
 // The guard holds nothing itself. Its caller (package publish) keeps objects, or lets the whole table wait, says so with each judgement
 // ([Held]), and decides when that ends. Additions and losses within the window before count until then. If it keeps objects and serves
-// everything else, less is suspicious. [Loss.Of] tells which objects are concerned, and [Loss.Missing] what has not come back.
-//
-// Once something is released, later tables are compared with the released one only: [Guard.Forgive].
+// everything else, less is suspicious. [Loss.Of] tells which objects are concerned, and [Loss.Missing] what has not come back. Once something is
+// released, later tables are compared with the released one only: [Guard.Forgive].
 //
 // # Caveats
 //
 // Shares are of the served table, however small it is: losing two of three requests is 67 %. The ceilings apply only to the step
 // past them: once a table above a ceiling is served, further growth is not held, because a hold would stop every change,
-// including necessary ones. Without a served table only an empty one is held.
-//
-// A process that starts with a table that is far too small, and then reads the right one, compares with the small one until the window has
-// passed.
+// including necessary ones. Without a served table only an empty one is held. A process that starts with a table that is far too small, and then
+// reads the right one, compares with the small one until the window has passed.
 package guard
 
 import (

@@ -24,41 +24,35 @@ func generated(t *table.Table) bool {
 	return true
 }
 
-// finding is what an inspection finds. The zero value is a table that is fine.
-type finding struct {
-	reason Code
-	detail string
-}
-
-// inspect returns the first reason why candidate is suspicious compared with the base.
-func (g *Guard) inspect(candidate *table.Table) finding {
+// inspect returns the first reason why candidate is suspicious compared with the base, with a sentence about it; both are empty if it is fine.
+func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 	served := g.base
 	if served != nil && served.Equal(candidate) {
-		return finding{} // this includes an empty one that an operator has accepted
+		return "", "" // this includes an empty one that an operator has accepted
 	}
 	if candidate.Len() == 0 {
-		return finding{reason: Empty, detail: "the table has no route"}
+		return Empty, "the table has no route"
 	}
 	if served == nil || served.Len() == 0 {
-		return finding{}
+		return "", ""
 	}
 	if generated(candidate) && !generated(served) {
-		return finding{reason: OnlyGenerated, detail: fmt.Sprintf("all %d routes are generated; %d are served", candidate.Len(), served.Len())}
+		return OnlyGenerated, fmt.Sprintf("all %d routes are generated; %d are served", candidate.Len(), served.Len())
 	}
-	if f := g.inspectLoss(candidate); f.reason != "" {
-		return f
+	if reason, detail = g.inspectLoss(candidate); reason != "" {
+		return reason, detail
 	}
 	if past(g.cfg.MaxRoutes, served.Len(), candidate.Len()) {
-		return finding{reason: TooManyRoutes, detail: fmt.Sprintf("%d routes, limit %d; %d are served", candidate.Len(), g.cfg.MaxRoutes, served.Len())}
+		return TooManyRoutes, fmt.Sprintf("%d routes, limit %d; %d are served", candidate.Len(), g.cfg.MaxRoutes, served.Len())
 	}
 	if past(g.cfg.MaxBytes, served.Bytes(), candidate.Bytes()) {
-		return finding{reason: TooLarge, detail: fmt.Sprintf("%d bytes, limit %d; %d are served", candidate.Bytes(), g.cfg.MaxBytes, served.Bytes())}
+		return TooLarge, fmt.Sprintf("%d bytes, limit %d; %d are served", candidate.Bytes(), g.cfg.MaxBytes, served.Bytes())
 	}
-	return finding{}
+	return "", ""
 }
 
 // inspectLoss applies the rules about losses.
-func (g *Guard) inspectLoss(candidate *table.Table) finding {
+func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string) {
 	d := g.difference(candidate)
 	limit, backendLimit := g.cfg.MaxLoss, g.cfg.MaxBackendLoss
 	if g.held.Objects {
@@ -83,18 +77,18 @@ func (g *Guard) inspectLoss(candidate *table.Table) finding {
 		{KindLost, ingresses, kindLoss, g.mostOfAKind}, {KindLost, routeGroups, kindLoss, g.mostOfAKind},
 	} {
 		if detail := g.tooMuch(d, rule.kind, rule.broken, "are gone", rule.limit); detail != "" {
-			return finding{reason: rule.code, detail: detail}
+			return rule.code, detail
 		}
 	}
 	if lost := g.lostNamespaces(d); len(lost) > 0 {
-		return finding{reason: NamespaceLost, detail: describeLost(lost)}
+		return NamespaceLost, describeLost(lost)
 	}
 	if g.window(set{kind: backends}).since(d.all(backends), 0).missing >= minBackends {
 		if detail := g.tooMuch(d, backends, over(backendLimit), "lost all endpoints", backendLimit); detail != "" {
-			return finding{reason: BackendsLost, detail: detail}
+			return BackendsLost, detail
 		}
 	}
-	return finding{}
+	return "", ""
 }
 
 // over returns the rule of a share. A share of 1 turns it off.
@@ -161,7 +155,7 @@ func (g *Guard) follow(served *table.Table) {
 	case served == nil || g.base != nil && g.base.Equal(served):
 		return
 	case g.base == nil:
-		g.restart(served)
+		g.Forgive(served)
 		return
 	}
 	d := g.difference(served)
@@ -172,12 +166,6 @@ func (g *Guard) follow(served *table.Table) {
 	if g.census != nil {
 		g.census.apply(&d.counts)
 	}
-}
-
-// restart makes later tables be compared with this table only; nil means the table served at the next judgement.
-func (g *Guard) restart(served *table.Table) {
-	g.base, g.census, g.memo = served, nil, nil
-	clear(g.windows)
 }
 
 // past reports whether the step from one number to the other crosses the ceiling.

@@ -70,8 +70,8 @@ type Held struct {
 func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Loss {
 	g.held = held
 	g.begin(served, now)
-	f := g.inspect(other)
-	l := &Loss{Reason: f.reason, Detail: f.detail, reader: g.reader, requests: make(map[member]struct{})}
+	l := &Loss{reader: g.reader, requests: make(map[member]struct{})}
+	l.Reason, l.Detail = g.inspect(other)
 	if g.base == nil || g.base.Equal(other) {
 		return l
 	}
@@ -85,7 +85,7 @@ func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Los
 	if n := g.size(set{kind: requests}); n > 0 {
 		l.Share = float64(len(l.requests)) / float64(n)
 	}
-	if f.reason == NamespaceLost {
+	if l.Reason == NamespaceLost {
 		l.namespaces = g.lostNamespaces(d)
 	}
 	if g.cfg.MaxLoss < 1 {
@@ -101,5 +101,6 @@ func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Los
 // Forgive makes later tables be compared with this one only, as if nothing had been lost before: somebody has accepted that, or its
 // time has passed.
 func (g *Guard) Forgive(served *table.Table) {
-	g.restart(served)
+	g.base, g.census, g.memo = served, nil, nil
+	clear(g.windows)
 }

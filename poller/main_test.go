@@ -97,7 +97,7 @@ func (w *world) settings(change func(*settings)) settings {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		cfg.Files = []publish.FileConfig{file}
+		cfg.File = file
 	}
 	var err error
 	if s.Publisher, err = publish.New(cfg); err != nil {

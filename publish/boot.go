@@ -19,15 +19,13 @@ const (
 // Boot never fails: the log and the status report problems. It never blocks on what is at the path: a file that is torn,
 // truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone if that is impossible.
 func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
-	f := p.lastKnownGood()
-	if f == nil || p.Served() != nil {
+	f := p.file
+	if f.cfg.Path == "" || p.Served() != nil {
 		return
 	}
 	t, meta, err := f.load(limit + maxHeader)
 	if err != nil {
-		f.mu.Lock()
 		f.wrote(err, false)
-		f.mu.Unlock()
 	}
 	if t == nil {
 		return
@@ -54,7 +52,6 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, kept: p.keeper.list}
 	f.disk = f.want
 	f.mu.Unlock()
-	p.files[1:].save(p.log, c)
 }
 
 // takeOver goes on with what another process has kept. The caller holds mu.
@@ -85,17 +82,9 @@ func (p *Publisher) TakeOver(list []*Kept) {
 
 // saveKept makes the last-known-good file tell of what is kept or waits. The caller holds mu.
 func (p *Publisher) saveKept(kept keptList) {
-	if f := p.lastKnownGood(); f != nil && p.served.Load() != nil {
-		f.update(func(want *content) { want.kept = kept })
+	if p.served.Load() != nil {
+		p.file.update(func(want *content) { want.kept = kept })
 	}
-}
-
-// lastKnownGood returns the file that Boot loads, or nil.
-func (p *Publisher) lastKnownGood() *file {
-	if len(p.files) == 0 || p.files[0].cfg.Path == "" {
-		return nil
-	}
-	return p.files[0]
 }
 
 // Tend retries failed writes, and writes from time to time when the served table was last known to be current. A producer calls it
@@ -104,7 +93,7 @@ func (p *Publisher) Tend() {
 	p.mu.Lock() // otherwise this write could come after the write of a newer table
 	defer p.mu.Unlock()
 	if s := p.served.Load(); s != nil {
-		p.files.tend(s.Read.At)
+		p.file.tend(s.Read.At)
 	}
 }
 
@@ -113,12 +102,10 @@ func (p *Publisher) Tend() {
 func (p *Publisher) Flush() {
 	p.mu.Lock() // Accept may be running
 	defer p.mu.Unlock()
-	s, f := p.served.Load(), p.lastKnownGood()
-	if s == nil || f == nil {
-		return
+	if s := p.served.Load(); s != nil {
+		p.file.update(func(want *content) { want.read = latest(want.read, s.Read.At) })
 	}
-	f.update(func(want *content) { want.read = latest(want.read, s.Read.At) })
-	p.files[:1].wait(p.log)
+	p.file.wait()
 }
 
 // latest returns the later of two times.
@@ -129,5 +116,5 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Files returns the state of the files, in the order of Config.Files; nil for a file without a path.
-func (p *Publisher) Files() []*FileStatus { return p.files.status() }
+// File returns the state of the last-known-good file; nil if there is none.
+func (p *Publisher) File() *FileStatus { return p.file.status() }

@@ -10,12 +10,8 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/durable"
@@ -44,7 +40,7 @@ const (
 
 // decisionOf returns a decision about entries of a list, which concerns a table.
 func decisionOf(what string, t *table.Table, list keptList) Decision {
-	return Decision{Time: time.Now().UTC(), What: what, Digest: t.Digest(), Objects: list.objects().names(), Reason: list[0].Reason}
+	return Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: what, Digest: t.Digest(), Objects: list.objects().names(), Reason: list[0].Reason}
 }
 
 const (
@@ -55,16 +51,14 @@ const (
 
 	maxDecisions     = 500     // in memory and in the file
 	maxDecisionsFile = 8 << 20 // more than that many need
-	maxDecisionText  = 1000    // characters of each text
-	decisionsWait    = 5 * time.Second
 )
 
 // LogDecisionsFailed says that the record of decisions could not be read or written. Nothing else depends on it.
 const LogDecisionsFailed = "file of decisions"
 
 // Decisions is the record of the last decisions. A file has one JSON object a line, in the order of the decisions; [Decisions.Append]
-// never waits for it and never fails: the whole file, which is small, is replaced in the background. Texts are made printable and
-// truncated, so that they cannot break a line or affect a terminal.
+// never waits for it and never fails: the whole file, which is small, is replaced in the background. The words of an operator are limited
+// where they are received.
 //
 // It is a record, not a proof: the names are not verified, and everyone with write access to the folder can change the file.
 // All methods are safe for concurrent use.
@@ -77,26 +71,22 @@ type Decisions struct {
 	list []Decision // newest last
 }
 
-// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, or if a file that is
-// not a record cannot be moved out of the way, decisions are kept in memory only. Errors are logged.
+// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, decisions are
+// kept in memory only. Errors are logged.
 func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 	d := &Decisions{log: log}
 	d.writer = durable.NewWriter(d.write)
 	if folder == "" {
 		return d
 	}
-	path := filepath.Join(folder, DecisionsFile)
-	keptAs, err := durable.Load(path, maxDecisionsFile, func(r io.Reader) error {
+	d.path = filepath.Join(folder, DecisionsFile)
+	keptAs, err := durable.Load(d.path, maxDecisionsFile, func(r io.Reader) error {
 		data, err := io.ReadAll(r)
 		d.list = parseDecisions(data)
 		return err
 	})
-	unusable := err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) // the last-known-good file reports the folder
-	if unusable {
-		log.Error(LogDecisionsFailed, "path", path, "error", err, "kept_as", keptAs)
-	}
-	if !unusable || keptAs != "" {
-		d.path = path
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Error(LogDecisionsFailed, "path", d.path, "error", err, "kept_as", keptAs)
 	}
 	return d
 }
@@ -106,7 +96,7 @@ func parseDecisions(data []byte) (list []Decision) {
 	for line := range bytes.Lines(data) {
 		var d Decision
 		if json.Unmarshal(line, &d) == nil && d.What != "" {
-			list = append(list, d.clean())
+			list = append(list, d)
 		}
 	}
 	return list[max(0, len(list)-maxDecisions):]
@@ -116,7 +106,7 @@ func parseDecisions(data []byte) (list []Decision) {
 func (d *Decisions) Append(e Decision) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.list = append(d.list, e.clean())
+	d.list = append(d.list, e)
 	d.list = d.list[max(0, len(d.list)-maxDecisions):]
 	if d.path != "" {
 		d.writer.Request()
@@ -154,33 +144,7 @@ func (d *Decisions) Last(n int) []Decision {
 
 // Close waits some seconds for a write in progress. Call it when the process ends.
 func (d *Decisions) Close() {
-	if !d.writer.Wait(time.After(decisionsWait)) {
+	if !d.writer.Wait(time.After(fileWait)) {
 		d.log.Error(LogDecisionsFailed, "path", d.path, "error", "the disk takes too long")
 	}
-}
-
-// clean returns the decision in a form that reads back unchanged.
-func (e Decision) clean() Decision {
-	e.What = printable(e.What)
-	e.Reason = guard.Code(printable(string(e.Reason)))
-	e.Objects = printable(e.Objects)
-	e.By, e.Why = printable(e.By), printable(e.Why)
-	e.Time = e.Time.UTC().Truncate(time.Millisecond)
-	if y := e.Time.Year(); y < 1 || y > 9999 { // JSON allows no other years
-		e.Time = time.Time{}
-	}
-	return e
-}
-
-// printable replaces unprintable characters and truncates the text.
-func printable(s string) string {
-	if s = strings.ToValidUTF8(s, "\ufffd"); utf8.RuneCountInString(s) > maxDecisionText {
-		s = string([]rune(s)[:maxDecisionText-1]) + "…"
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '\ufffd'
-	}, s)
 }

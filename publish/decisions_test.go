@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -109,21 +108,16 @@ func TestTextsBreakNoLine(t *testing.T) {
 	dir := t.TempDir()
 	l := record(t, dir)
 	e := decision(1)
-	e.By, e.Why = "a\n{\"what\":\"held\"}\n\x1b[31m\u202e\u2028\x00\xff", strings.Repeat("é", 5000)
-	e.Time = decidedAt.AddDate(20_000, 0, 0)
+	e.Objects = "a\n{\"what\":\"held\"}\n\x1b[31m\u2028\x00"
 	l.Append(e)
 	l.Append(publish.Decision{What: publish.DecidedHeld})
 	l.Close()
 	text := readFile(t, filepath.Join(dir, publish.DecisionsFile))
-	if strings.Count(text, "\n") != 2 || strings.ContainsAny(text, "\x1b\x00\u2028\u202e") {
+	if strings.Count(text, "\n") != 2 || strings.ContainsAny(text, "\x1b\x00\u2028") {
 		t.Errorf("file %q", text)
 	}
-	got := record(t, dir).Last(10)
-	if diff := cmp.Diff(l.Last(10), got); diff != "" || len(got) != 2 {
+	if diff := cmp.Diff(l.Last(10), record(t, dir).Last(10)); diff != "" {
 		t.Errorf("(-memory +file):\n%s", diff)
-	}
-	if n := len([]rune(got[1].Why)); n != 1000 {
-		t.Errorf("a reason of %d characters is kept", n)
 	}
 }
 
@@ -155,8 +149,8 @@ func TestDecisionsAreBounded(t *testing.T) {
 	const all, kept = 800, 500
 	for i := range all {
 		e := decision(i)
-		e.Reason, e.By = guard.Code(strings.Repeat("🚦", 1000)), strings.Repeat("🚦", 1000)
-		e.Why, e.Objects = strings.Repeat("🚦", 1000), strings.Repeat("🚦", 1000)
+		e.By, e.Why = strings.Repeat("🚦", 1000), strings.Repeat("🚦", 1000) // the longest that are accepted
+		e.Objects = strings.Repeat("o", 5*2*253)
 		l.Append(e)
 	}
 	l.Close()
@@ -255,29 +249,6 @@ func FuzzDecisions(f *testing.F) {
 		want := append([]publish.Decision{decision(1)}, before...)
 		if diff := cmp.Diff(want, record(t, dir).Last(len(want))); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
-		}
-	})
-}
-
-// FuzzDecision: no text can break a line.
-func FuzzDecision(f *testing.F) {
-	f.Add("accepted", "routes_lost", "ann", "moved", int64(0))
-	f.Add("\n", "\x00", "\xff\u2028", strings.Repeat("x", 2000), int64(1)<<62)
-	dir := f.TempDir()
-	path := filepath.Join(dir, publish.DecisionsFile)
-	f.Fuzz(func(t *testing.T, what, reason, by, why string, at int64) {
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
-		l := record(t, dir)
-		l.Append(publish.Decision{Time: time.Unix(at, 0), What: what, Reason: guard.Code(reason), By: by, Why: why})
-		l.Close()
-		text := readFile(t, path)
-		if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
-			t.Fatalf("file %q", text)
-		}
-		if got := record(t, dir).Last(2); what != "" && (len(got) != 1 || got[0] != l.Last(1)[0]) {
-			t.Fatalf("reads back as %+v, want %+v", got, l.Last(1))
 		}
 	})
 }

@@ -30,7 +30,7 @@ const (
 )
 
 const (
-	// fileWait is how long a publication waits for the disk. A longer wait for a disk that hangs would delay the next table.
+	// fileWait is how long the end of a process waits for the disk.
 	fileWait = 5 * time.Second
 	// fileRetry is how long after a failed write to retry, if no new table comes before.
 	fileRetry = 30 * time.Second
@@ -55,8 +55,6 @@ type FileConfig struct {
 	Path string
 	// Plain omits the metadata: the file has only the routes, for a proxy that reads it. A plain file is never loaded.
 	Plain bool
-	// Background makes publications not wait for the disk.
-	Background bool
 }
 
 // LastKnownGood describes the last-known-good file of a state folder: [LastKnownGoodFile]. An empty folder means no file.
@@ -105,8 +103,9 @@ type file struct {
 	metrics *Metrics
 	put     func(path string, write func(io.Writer) error) error // durable.WriteFile, except in tests
 
+	claimed bool // the previous file at the path is ours or was set aside; owned by Boot, then by the writer
+
 	mu         sync.Mutex // guards the fields below
-	claimed    bool       // the previous file at the path is ours or was set aside
 	found      error      // why the previous file could not be used
 	keptAs     string
 	want, disk content
@@ -121,11 +120,18 @@ func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
 	return f
 }
 
-// save makes the file have a table.
+// save makes the file have a table. It does not wait for the disk.
 func (f *file) save(c Candidate) {
 	f.update(func(want *content) {
 		want.table, want.origin, want.saved, want.read = c.Table, c.Origin, c.Read.At, c.Read.At
 	})
+}
+
+// wait waits for writes for a limited time.
+func (f *file) wait() {
+	if !f.writer.Wait(time.After(fileWait)) {
+		f.log.Warn(LogFileSlow, "after", fileWait)
+	}
 }
 
 // update changes what the file should say, and requests a write if that is something else.
@@ -147,17 +153,18 @@ func (f *file) write() {
 	want, disk := f.want, f.disk
 	f.mu.Unlock()
 	state, table := !f.cfg.Plain && want.stateDiffers(&disk), want.table != disk.table
+	if err := errors.Join(f.makeFolder(), f.claim()); err != nil {
+		f.wrote(err, table)
+		return
+	}
 	var stateErr, tableErr error
 	if state { // before the table, which never has an object of which nobody knows why
-		if stateErr = f.makeFolder(); stateErr == nil {
-			stateErr = f.writeState(&want, &disk)
-		}
+		stateErr = f.writeState(&want, &disk)
 	}
 	if table {
 		tableErr = f.writeTable(&want)
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if state && stateErr == nil {
 		if f.disk.kept = want.kept; !table {
 			f.disk.read = want.read
@@ -167,13 +174,11 @@ func (f *file) write() {
 		f.savedAt = time.Now()
 		f.disk.table, f.disk.origin, f.disk.saved, f.disk.read = want.table, want.origin, want.saved, want.saved
 	}
+	f.mu.Unlock()
 	f.wrote(errors.Join(stateErr, tableErr), table)
 }
 
 func (f *file) writeTable(c *content) error {
-	if err := errors.Join(f.makeFolder(), f.claim()); err != nil {
-		return err
-	}
 	return f.put(f.cfg.Path, func(w io.Writer) error {
 		if f.cfg.Plain {
 			if _, err := c.table.WriteTo(w); err != nil {
@@ -198,16 +203,11 @@ func (f *file) makeFolder() error {
 
 // claim ensures, once, that a write replaces only our own file or nothing: any other file is not ours to delete.
 func (f *file) claim() error {
-	f.mu.Lock()
-	claimed := f.claimed
-	f.mu.Unlock()
 	switch {
-	case claimed:
+	case f.claimed:
 		return nil
 	case f.cfg.Plain:
 		durable.Tidy(f.cfg.Path)
-		f.mu.Lock()
-		defer f.mu.Unlock()
 		f.claimed = true
 		return nil
 	}
@@ -216,8 +216,10 @@ func (f *file) claim() error {
 }
 
 // wrote records the result of an attempt to write. It logs only changes between success and failure, and counts failures, and successes of a
-// table. The caller holds mu.
+// table.
 func (f *file) wrote(err error, table bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	was := f.lastErr
 	f.lastErr, f.triedAt = err, time.Now()
 	switch {
@@ -236,9 +238,10 @@ func (f *file) wrote(err error, table bool) {
 }
 
 // tend retries a failed write, and writes from time to time when the table was last known to be current.
-func (f *file) tend(read, now time.Time) {
+func (f *file) tend(read time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	now := time.Now()
 	every := readEvery
 	switch {
 	case f.lastErr != nil:
@@ -321,53 +324,4 @@ func (f *file) parse(r io.Reader) (t *table.Table, meta table.FileMeta, err erro
 		return nil, table.FileMeta{}, fmt.Errorf("no proxy would survive its only routes: %w", killers[0].Err)
 	}
 	return safe, meta, nil
-}
-
-// files are the files of one served table.
-type files []*file
-
-func newFiles(configs []FileConfig, log *slog.Logger, m *Metrics) (all files) {
-	for _, cfg := range configs {
-		all = append(all, newFile(cfg, log, m))
-	}
-	return all
-}
-
-// save makes the files have a table, and waits for the disk for a limited time.
-func (all files) save(log *slog.Logger, c Candidate) {
-	var waits files
-	for _, f := range all {
-		if f.save(c); !f.cfg.Background {
-			waits = append(waits, f)
-		}
-	}
-	waits.wait(log)
-}
-
-// wait waits for writes for a limited time.
-func (all files) wait(log *slog.Logger) {
-	timer := time.NewTimer(fileWait)
-	defer timer.Stop()
-	for _, f := range all {
-		if !f.writer.Wait(timer.C) {
-			log.Warn(LogFileSlow, "after", fileWait)
-			return
-		}
-	}
-}
-
-// tend calls tend of each file.
-func (all files) tend(read time.Time) {
-	for _, f := range all {
-		f.tend(read, time.Now())
-	}
-}
-
-// status returns the state of the files, in their order; nil for a file without a path.
-func (all files) status() []*FileStatus {
-	status := make([]*FileStatus, len(all))
-	for i, f := range all {
-		status[i] = f.status()
-	}
-	return status
 }

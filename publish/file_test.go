@@ -14,7 +14,7 @@ import (
 func filePublisher(t *testing.T, cfg publish.FileConfig) *publish.Publisher {
 	t.Helper()
 	cfg.Name = "last_known_good"
-	g, err := publish.New(publish.Config{Sink: publish.Each(func(*table.Table) {}), Files: []publish.FileConfig{cfg}})
+	g, err := publish.New(publish.Config{Sink: publish.Each(func(*table.Table) {}), File: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,16 +39,17 @@ func TestAFileOfSomebodyElseIsKept(t *testing.T) {
 		for n := range 3 {
 			g.Begin().Offer(offered(tableOf(t, n+1, 10)))
 		}
+		g.Flush()
 		if got, err := os.ReadFile(path + ".bad"); err != nil || string(got) != foreign {
 			t.Errorf("boots %v: of the file is left %q, %v", boots, got, err)
 		}
-		f := g.Files()[0]
+		f := g.File()
 		if f.Unusable == "" || f.KeptAs != path+".bad" || f.Path != path || f.Error != "" || f.Written.IsZero() {
 			t.Errorf("boots %v: the status is %+v", boots, f)
 		}
 		again := filePublisher(t, publish.FileConfig{Path: path})
 		again.Boot(1<<20, nil)
-		if again.Served() == nil || again.Table().Len() != 3 || !again.Served().Stale || again.Files()[0].Unusable != "" {
+		if again.Served() == nil || again.Table().Len() != 3 || !again.Served().Stale || again.File().Unusable != "" {
 			t.Errorf("boots %v: after a restart: %+v", boots, again.Served())
 		}
 	}
@@ -63,6 +64,7 @@ func TestAPlainFileIsReplaced(t *testing.T) {
 	g := filePublisher(t, publish.FileConfig{Path: path, Plain: true})
 	tab := tableOf(t, 2, 10)
 	g.Begin().Offer(offered(tab))
+	g.Flush()
 	if got, err := os.ReadFile(path); err != nil || string(got) != string(tab.Text())+"\n" {
 		t.Errorf("the file has (%v)\n%s", err, got)
 	}
@@ -76,6 +78,7 @@ func TestAFileThatWasEditedIsNotServed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "table.eskip")
 	g := filePublisher(t, publish.FileConfig{Path: path})
 	g.Begin().Offer(offered(tableOf(t, 2, 10)))
+	g.Flush()
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +90,7 @@ func TestAFileThatWasEditedIsNotServed(t *testing.T) {
 		}
 		g := filePublisher(t, publish.FileConfig{Path: path})
 		g.Boot(1<<20, nil)
-		if g.Served() != nil || g.Files()[0].Unusable == "" {
+		if g.Served() != nil || g.File().Unusable == "" {
 			t.Errorf("served is %+v of\n%s", g.Served(), text)
 		}
 	}
@@ -99,7 +102,8 @@ func TestAFileOfOursIsReplaced(t *testing.T) {
 	for n := range 2 {
 		g := filePublisher(t, publish.FileConfig{Path: path})
 		g.Begin().Offer(offered(tableOf(t, n+1, 10)))
-		if f := g.Files()[0]; f.Unusable != "" || f.KeptAs != "" || f.Written.IsZero() {
+		g.Flush()
+		if f := g.File(); f.Unusable != "" || f.KeptAs != "" || f.Written.IsZero() {
 			t.Errorf("the status is %+v", f)
 		}
 	}

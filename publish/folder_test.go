@@ -16,7 +16,7 @@ func TestFolderThatCannotBeMadeIsToldAtTheStart(t *testing.T) {
 	}
 	g := filePublisher(t, publish.FileConfig{Path: filepath.Join(folder, "table.eskip")})
 	g.Boot(1<<20, nil)
-	if f := g.Files()[0]; f.Error == "" || g.Served() != nil {
+	if f := g.File(); f.Error == "" || g.Served() != nil {
 		t.Errorf("the status is %+v, want an error", f)
 	}
 }

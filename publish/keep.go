@@ -229,20 +229,12 @@ func serviceRef(key kube.ServiceKey) kube.Ref {
 // lostIn returns a function that finds the served services, kept ones among them, which have no endpoints in the newest snapshot.
 func (p *Publisher) lostIn(newest *kube.Snapshot) func() map[kube.ServiceKey]bool {
 	return sync.OnceValue(func() map[kube.ServiceKey]bool {
-		before := new(kube.Backends)
-		if served := p.snapshot(); served != nil {
-			before = &served.Backends
-		} else { // after a restart only those are known
-			for _, o := range p.keeper.list {
-				if s := o.Service; s != nil {
-					before.Services = append(before.Services, s.Services...)
-					before.Endpoints = append(before.Endpoints, s.Endpoints...)
-					before.EndpointSlices = append(before.EndpointSlices, s.EndpointSlices...)
-				}
-			}
+		before := p.snapshot()
+		if before == nil { // after a restart only the kept ones are known
+			before, _ = p.keeper.list.apply(new(kube.Snapshot))
 		}
 		lost := make(map[kube.ServiceKey]bool)
-		for _, key := range p.cfg.Builder.LostServices(before, &newest.Backends) {
+		for _, key := range p.cfg.Builder.LostServices(&before.Backends, &newest.Backends) {
 			lost[key] = true
 		}
 		return lost

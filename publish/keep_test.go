@@ -464,7 +464,7 @@ func TestADefectReleasesNoKeptObject(t *testing.T) {
 // Kept objects and what is served of them are on disk before the table is, only for the user of the process, and a new process goes on.
 func TestKeptObjectsAreOnDisk(t *testing.T) {
 	dir := t.TempDir()
-	cfg := publish.Config{Files: []publish.FileConfig{publish.LastKnownGood(dir)}}
+	cfg := publish.Config{File: publish.LastKnownGood(dir)}
 	c := newCluster(t, cfg)
 	c.read()
 	c.remove("shop", 0, 20)
@@ -507,7 +507,7 @@ func TestUnusableFilesOfKeptObjects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			cfg := publish.Config{Files: []publish.FileConfig{publish.LastKnownGood(dir)}}
+			cfg := publish.Config{File: publish.LastKnownGood(dir)}
 			c := newCluster(t, cfg)
 			c.read()
 			c.publisher.Flush()
@@ -557,7 +557,7 @@ func FuzzDecodeKept(f *testing.F) {
 // What came back before a restart still counts: a restore that takes longer than an hour is not cut off by one.
 func TestTheTimeOfARestoreOutlivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := publish.Config{Files: []publish.FileConfig{publish.LastKnownGood(t.TempDir())}}
+		cfg := publish.Config{File: publish.LastKnownGood(t.TempDir())}
 		c := newCluster(t, cfg)
 		c.read()
 		c.remove("shop", 0, 20)
@@ -575,6 +575,7 @@ func TestTheTimeOfARestoreOutlivesTheProcess(t *testing.T) {
 		time.Sleep(41 * time.Minute)
 		c.read()
 		c.keeps("an hour after the last one came back")
+		c.publisher.Flush()
 	})
 }
 

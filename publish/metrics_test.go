@@ -139,7 +139,7 @@ func TestWritesAreCounted(t *testing.T) {
 		m := publish.NewMetrics(nil, "x").CountWrites(func(file, result string) { writes = append(writes, file+" "+result) })
 		g, err := publish.New(publish.Config{
 			Sink: publish.Each(func(*table.Table) {}), Metrics: m,
-			Files: []publish.FileConfig{{Name: "last_known_good", Path: filepath.Join(folder, "table.eskip")}, {Name: "none"}},
+			File: publish.LastKnownGood(folder),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -148,6 +148,7 @@ func TestWritesAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Begin().Offer(offered(tableOf(t, 3, 1)))
+		synctest.Wait()
 		if err := os.Remove(folder); err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +167,7 @@ func TestTheFileTellsOfTheLastReadAtTheEnd(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "table.eskip")
 		writes := 0
 		g, err := publish.New(publish.Config{
-			Sink: publish.Each(func(*table.Table) {}), Files: []publish.FileConfig{{Name: "last_known_good", Path: path}},
+			Sink: publish.Each(func(*table.Table) {}), File: publish.FileConfig{Name: "last_known_good", Path: path},
 			Metrics: publish.NewMetrics(nil, "x").CountWrites(func(string, string) { writes++ }),
 		})
 		if err != nil {

@@ -155,11 +155,9 @@ func (m *model) beginRoot(l *level, peer *table.Table) *poller.Poller {
 	compiler := m.must(poller.NewCompiler(rules.Options{
 		EndpointSlices: true, DisableCatchAllRoutes: true, Healthcheck: m.generated,
 	}, nil, nil)).(*poller.Compiler)
-	file := publish.LastKnownGood(l.home)
-	file.Background = true
 	cfg := publish.Config{
 		Sink: &trippingSink{l.cache, m}, Guard: m.guardConfig(), Builder: &trippingBuilder{compiler, m}, Decided: l.decided,
-		Files: []publish.FileConfig{file},
+		File: publish.LastKnownGood(l.home),
 	}
 	if m.planted.publisher != nil {
 		m.planted.publisher(&cfg)
@@ -256,7 +254,7 @@ func (m *model) names(r *http.Request) (*http.Response, error) {
 	return m.network.RoundTrip(r)
 }
 
-// checkNames checks the table that the data plane names: it must be the one on its disk or the one that it holds.
+// checkNames checks the tables that the data plane names: it must serve or hold them.
 func (m *model) checkNames(r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -264,16 +262,19 @@ func (m *model) checkNames(r *http.Request) {
 	if m.planted.request != nil {
 		m.planted.request(r)
 	}
-	if !l.gone && !l.missed.Load() && r.Method == http.MethodGet {
-		held := ""
-		if c := l.publisher.Held(); c != nil {
-			held = c.Table.Digest().String()
-		}
-		onDisk, _ := os.ReadFile(l.file())
-		for name := range strings.SplitSeq(r.Header.Get("If-None-Match"), ", ") {
-			if d, _ := parseETag(name); d != "" && d != held && !bytes.Contains(onDisk, []byte(d)) {
-				m.violates("Names", "the data plane names %s, which it neither has on disk nor holds", name)
-			}
+	if r.Method != http.MethodGet {
+		return
+	}
+	has := make(map[string]bool)
+	if t := l.publisher.Table(); t != nil {
+		has[t.Digest().String()] = true
+	}
+	if c := l.publisher.Held(); c != nil {
+		has[c.Table.Digest().String()] = true
+	}
+	for name := range strings.SplitSeq(r.Header.Get("If-None-Match"), ", ") {
+		if d, _ := parseETag(name); d != "" && !has[d] {
+			m.violates("Names", "the data plane names %s, which it neither serves nor holds", name)
 		}
 	}
 }

@@ -59,8 +59,8 @@ func TestModelFindsAPartialRead(t *testing.T) {
 	finds(t, "Complete", []byte{0, failReads, 7}, mistake{partial: true})
 }
 
-// The mistake: a data plane names a table before it is on its disk.
-func TestModelFindsNamesBeforeTheDisk(t *testing.T) {
+// The mistake: a data plane names a table that it does not have.
+func TestModelFindsNamesOfOtherTables(t *testing.T) {
 	finds(t, "Names", []byte{2, replacePods, 0}, mistake{request: func(r *http.Request) {
 		r.Header.Set("If-None-Match", `"`+table.Digest{1}.String()+`.100"`)
 	}})

@@ -36,41 +36,21 @@ func named(t *table.Table) Candidate {
 // withFile makes a Publisher with a last-known-good file.
 func withFile(t *testing.T, path string, sink Sink) *Publisher {
 	t.Helper()
-	g, err := New(Config{Sink: sink, Files: []FileConfig{{Name: "last_known_good", Path: path}}})
+	g, err := New(Config{Sink: sink, File: FileConfig{Name: "last_known_good", Path: path}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-// TestMemoryThenDiskThenNames checks the order of the steps of a publication.
-func TestMemoryThenDiskThenNames(t *testing.T) {
-	var g *Publisher
-	var steps []string
-	g = withFile(t, t.TempDir()+"/table.eskip", Each(func(*table.Table) { steps = append(steps, "publish") }))
-	g.files[0].put = func(path string, write func(io.Writer) error) error {
-		if s := g.Served(); s != nil && len(s.Names) == 0 {
-			steps = append(steps, "write while the table is served and not named")
-		}
-		return durable.WriteFile(path, write)
-	}
-	g.Begin().Offer(named(makeTable(t, `a: * -> <shunt>;`)))
-	if s := g.Served(); s != nil && len(s.Names) == 1 {
-		steps = append(steps, "named")
-	}
-	if want := []string{"publish", "write while the table is served and not named", "named"}; !slices.Equal(steps, want) {
-		t.Errorf("the steps were %q, want %q", steps, want)
-	}
-}
-
-// TestDiskThatHangsDelaysNothing: the Publisher waits for a write only for a limited time. Of the tables that come meanwhile it writes
-// the last one.
+// TestDiskThatHangsDelaysNothing: only the end of a process waits for a write, for a limited time. Of the tables that come meanwhile the
+// last one is written.
 func TestDiskThatHangsDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := t.TempDir() + "/table.eskip"
 		g := withFile(t, path, Each(func(*table.Table) {}))
 		hangs := make(chan struct{})
-		g.files[0].put = func(path string, write func(io.Writer) error) error {
+		g.file.put = func(path string, write func(io.Writer) error) error {
 			<-hangs
 			return durable.WriteFile(path, write)
 		}
@@ -79,15 +59,19 @@ func TestDiskThatHangsDelaysNothing(t *testing.T) {
 			last = makeTable(t, doc)
 			begin := time.Now()
 			g.Begin().Offer(named(last))
-			if d := time.Since(begin); d != fileWait {
-				t.Errorf("offer %d took %v, want %v", i, d, fileWait)
+			if d := time.Since(begin); d != 0 {
+				t.Errorf("offer %d took %v", i, d)
 			}
 			if s := g.Served(); s.Table != last || len(s.Names) != 1 {
 				t.Errorf("offer %d: %v is served under the names %q", i, s.Table, s.Names)
 			}
 		}
+		begin := time.Now()
+		if g.Flush(); time.Since(begin) != fileWait {
+			t.Errorf("the end took %v, want %v", time.Since(begin), fileWait)
+		}
 		close(hangs)
-		synctest.Wait()
+		g.Flush()
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -99,31 +83,6 @@ func TestDiskThatHangsDelaysNothing(t *testing.T) {
 	})
 }
 
-func TestAFileInTheBackgroundIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "made", "table.eskip")
-		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path, Background: true}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		hangs := make(chan struct{})
-		g.files[0].put = func(path string, write func(io.Writer) error) error {
-			<-hangs
-			return durable.WriteFile(path, write)
-		}
-		begin := time.Now()
-		g.Begin().Offer(named(makeTable(t, `a: * -> <shunt>;`)))
-		if d := time.Since(begin); d != 0 {
-			t.Errorf("an offer took %v", d)
-		}
-		close(hangs)
-		g.Flush()
-		if _, err := os.Stat(path); err != nil {
-			t.Errorf("after a flush: %v", err)
-		}
-	})
-}
-
 // TestFailedWriteLeavesTheOldFile: after a failed write the old file remains, and a restart asks under the name of the table in
 // it.
 func TestFailedWriteLeavesTheOldFile(t *testing.T) {
@@ -131,12 +90,14 @@ func TestFailedWriteLeavesTheOldFile(t *testing.T) {
 	path := t.TempDir() + "/table.eskip"
 	g := withFile(t, path, Each(func(*table.Table) {}))
 	g.Begin().Offer(named(first))
-	g.files[0].put = func(path string, write func(io.Writer) error) error {
+	g.Flush()
+	g.file.put = func(path string, write func(io.Writer) error) error {
 		return durable.WriteFile(path, func(w io.Writer) error {
 			return write(&shortWriter{w, 300})
 		})
 	}
 	g.Begin().Offer(named(second))
+	g.Flush()
 	if got := g.Table(); got != second {
 		t.Errorf("the table is\n%s", got.Text())
 	}
@@ -172,17 +133,18 @@ func TestAWriteThatFailedIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(folder, "table.eskip")
-		g, err := New(Config{Sink: Each(func(*table.Table) {}), Files: []FileConfig{{Name: "last_known_good", Path: path}}})
+		g, err := New(Config{Sink: Each(func(*table.Table) {}), File: FileConfig{Name: "last_known_good", Path: path}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		writes := 0
-		g.files[0].put = func(path string, write func(io.Writer) error) error {
+		g.file.put = func(path string, write func(io.Writer) error) error {
 			writes++
 			return durable.WriteFile(path, write)
 		}
 		g.Begin().Offer(named(makeTable(t, `a: * -> <shunt>;`)))
-		if s := g.Files()[0]; s.Error == "" {
+		synctest.Wait()
+		if s := g.File(); s.Error == "" {
 			t.Error("the write did not fail")
 		}
 		if err := os.Remove(folder); err != nil {
@@ -198,7 +160,7 @@ func TestAWriteThatFailedIsTriedAgain(t *testing.T) {
 			g.Tend()
 			synctest.Wait()
 		}
-		if s := g.Files()[0]; writes != 1 || s.Error != "" || s.Written.IsZero() {
+		if s := g.File(); writes != 1 || s.Error != "" || s.Written.IsZero() {
 			t.Errorf("%d writes, status %+v: want one write without error", writes, s)
 		}
 	})

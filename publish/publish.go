@@ -7,17 +7,9 @@
 // A producer calls [Publisher.Begin] before it asks its source, and [Attempt.Offer] with the result. A failed attempt needs no further
 // call. The sink is therefore told when each read begins and ends, in this order, and about acceptances, and nothing else.
 //
-// The Publisher publishes in this order:
-//
-//  1. memory: the sink serves the table;
-//  2. disk: the last-known-good file is replaced. The Publisher waits for the disk for five seconds at most, or not at all
-//     ([FileConfig.Background]);
-//
-// 3. names: a client names the table to servers from now on.
-//
-// A process that dies before step 2 still has the old table after its restart, and names the old table: the file stores no names,
-// which follow from digest and revision, so the two cannot disagree. Failed writes are retried and delay nothing. If the sink or
-// a compiler panics, the served table and its names are the same as before the offer.
+// The last-known-good file is replaced in the background: failed writes are retried and delay nothing. A process that dies before that still
+// has the old table after its restart, and names the old table: the file stores no names, which follow from digest and revision, so the two
+// cannot disagree. If the sink or a compiler panics, the served table and its names are the same as before the offer.
 //
 // # Kept objects
 //
@@ -100,8 +92,8 @@ type Config struct {
 	Guard guard.Config
 	// Builder compiles snapshots in which some objects are kept. nil means that a hold keeps the whole table.
 	Builder Builder
-	// Files are kept up to date with the served table. The first one is the last-known-good file, which Boot loads.
-	Files []FileConfig
+	// File is the last-known-good file, which Boot loads.
+	File FileConfig
 	// Decided is told about each hold and its release. It must not block. It may be nil.
 	Decided func(Decision)
 
@@ -113,7 +105,7 @@ type Config struct {
 type Publisher struct {
 	cfg   Config
 	log   *slog.Logger
-	files files
+	file  *file
 	ready chan struct{} // closed when a table is served
 
 	// mu is held while a table is judged and published, by every method that changes the fields below.
@@ -150,7 +142,7 @@ func New(cfg Config) (*Publisher, error) {
 		cfg.Metrics = NewMetrics(nil, "routesrv")
 	}
 	p := &Publisher{
-		cfg: cfg, log: cfg.Logger, keeper: k, files: newFiles(cfg.Files, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, keeper: k, file: newFile(cfg.File, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
 	}
 	p.shown.Store(k.show(nil))
 	return p, nil
@@ -202,7 +194,7 @@ func (p *Publisher) Ready() <-chan struct{} { return p.ready }
 
 // View returns the served and the held candidate. It waits while a table is being published.
 func (p *Publisher) View() View {
-	p.mu.Lock() // not between publishing a table and its names
+	p.mu.Lock()
 	defer p.mu.Unlock()
 	return View{p.served.Load(), p.held.Load()}
 }
@@ -301,33 +293,30 @@ func (a *Attempt) confirm(c Candidate, now time.Time) {
 	p.served.Store(next)
 	a.end(next.Table, c.Read)
 	if next.Table.Revision() != was.Table.Revision() {
-		p.files[:min(1, len(p.files))].save(p.log, next.Candidate) // the file names the table after a restart
+		p.file.save(next.Candidate) // the file names the table after a restart
 	}
 }
 
-// publish calls serve to serve a candidate, and writes it to the files. The caller holds mu.
+// publish calls serve to serve a candidate, and writes it to the file. The caller holds mu.
 func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
 	before := p.served.Load()
 	next := &Served{Candidate: c, Committed: now, Confirmed: now, Initialized: now, Updated: now}
 	if before != nil && !before.Initialized.IsZero() {
 		next.Initialized = before.Initialized
 	}
-	unnamed := *next
-	unnamed.Names = nil
+	p.served.Store(next)
 	served := false
 	defer func() {
 		if !served {
 			p.served.Store(before) // the sink panicked
 		}
 	}()
-	p.served.Store(&unnamed)
 	serve()
 	served = true
 	if p.baseline = nil; before == nil {
 		close(p.ready)
 	}
-	p.files.save(p.log, c)
-	p.served.Store(next)
+	p.file.save(c)
 }
 
 // Comparison returns a consistent view of what is held: held is the held table, or the newest one while objects are kept, or nil; beside

@@ -41,7 +41,7 @@ func TestCrashMakesNoTableLookOld(t *testing.T) {
 			if s == nil || last.Sub(s.Read.At) > 6*time.Second || s.Read.At.After(last) || !s.Stale {
 				t.Fatalf("restored %+v, want a read at %v", s, last)
 			}
-			if f := g.Files()[0]; !f.LastRead.Equal(s.Read.At) || !f.Written.IsZero() {
+			if f := g.File(); !f.LastRead.Equal(s.Read.At) || !f.Written.IsZero() {
 				t.Errorf("status %+v, want the read of the file and no write", f)
 			}
 			time.Sleep(time.Minute) // the source is away

@@ -26,8 +26,8 @@ type SwitchConfig struct {
 	Guard guard.Config // for moves from one producer to another
 	// Lag is how long to wait before accepting a table with a lower revision than the served one: its producer may only lag.
 	Lag time.Duration
-	// Files are kept up to date with the served table. They are written in the background.
-	Files []FileConfig
+	// File is kept up to date with the served table.
+	File FileConfig
 	// Decided is told about each hold of a move and its release: see Config.
 	Decided func(Decision)
 	Logger  *slog.Logger // nil means no log
@@ -37,9 +37,9 @@ type SwitchConfig struct {
 // move to another producer like any other change of the table, and never moves a client to a lower revision. A Switch is not safe
 // for concurrent use: its owner calls it from one goroutine.
 type Switch struct {
-	cfg   SwitchConfig
-	log   *slog.Logger
-	files files
+	cfg  SwitchConfig
+	log  *slog.Logger
+	file *file
 
 	from  string       // the served producer; empty for none
 	table *table.Table // as its producer made it; nil before the first table
@@ -76,7 +76,7 @@ func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Switch{cfg: cfg, log: cfg.Logger, files: newFiles(cfg.Files, cfg.Logger, NewMetrics(nil, "switch"))}, nil
+	return &Switch{cfg: cfg, log: cfg.Logger, file: newFile(cfg.File, cfg.Logger, NewMetrics(nil, "switch"))}, nil
 }
 
 // From returns the served producer; empty for none.
@@ -92,7 +92,7 @@ func (s *Switch) Begin() (end func(*table.Table, table.Read)) { return s.cfg.Sin
 func (s *Switch) Restore(from string, o Offer) {
 	s.from, s.table, s.floor, s.last = from, o.Table, 0, 0
 	s.cfg.Sink.Restore(o.Table, o.Read.At)
-	s.save()
+	s.file.save(Candidate{Table: s.table})
 }
 
 // Show reports a read of the served producer. t is nil if the served table stays. end is the function that Begin returned for the
@@ -110,7 +110,7 @@ func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r tabl
 	if t != nil {
 		changed := s.table == nil || !s.table.Equal(t)
 		if s.table = t; changed {
-			s.save()
+			s.file.save(Candidate{Table: s.table})
 		}
 		if t.Revision() < floor {
 			t = t.WithRevision(floor)
@@ -122,7 +122,7 @@ func (s *Switch) Show(end func(*table.Table, table.Read), t *table.Table, r tabl
 // Publish serves an accepted table of the served producer.
 func (s *Switch) Publish(t *table.Table) {
 	s.table = t
-	s.save()
+	s.file.save(Candidate{Table: s.table})
 	if t.Revision() < s.floor {
 		t = t.WithRevision(s.floor)
 	}
@@ -209,19 +209,11 @@ func (s *Switch) Pending() *Pending {
 	return &p
 }
 
-// save requests writes of the files.
-func (s *Switch) save() {
-	for _, f := range s.files {
-		f.save(Candidate{Table: s.table})
-	}
-}
-
 // Tend retries failed writes.
-func (s *Switch) Tend() { s.files.tend(time.Time{}) }
+func (s *Switch) Tend() { s.file.tend(time.Time{}) }
 
 // Flush waits a limited time for writes in progress.
-func (s *Switch) Flush() { s.files.wait(s.log) }
+func (s *Switch) Flush() { s.file.wait() }
 
-// Files returns the state of the files, in the order of SwitchConfig.Files; nil for a file without a path. It is safe for
-// concurrent use.
-func (s *Switch) Files() []*FileStatus { return s.files.status() }
+// File returns the state of the file; nil if there is none. It is safe for concurrent use.
+func (s *Switch) File() *FileStatus { return s.file.status() }

@@ -191,7 +191,7 @@ func TestFilesOfASwitchHaveWhatIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "later")
 		path := filepath.Join(folder, "routes")
-		s, _ := newSwitch(t, publish.SwitchConfig{Files: []publish.FileConfig{{Name: "routes", Path: path, Plain: true}, {Name: "none"}}})
+		s, _ := newSwitch(t, publish.SwitchConfig{File: publish.FileConfig{Name: "routes", Path: path, Plain: true}})
 		has := func(what string, want *table.Table) {
 			t.Helper()
 			s.Flush()
@@ -204,8 +204,8 @@ func TestFilesOfASwitchHaveWhatIsServed(t *testing.T) {
 		o := offerOf(t, 3, 100)
 		s.Restore("file", o)
 		s.Flush()
-		if files := s.Files(); len(files) != 2 || files[0].Error == "" || files[0].Path != path || files[1] != nil {
-			t.Fatalf("the files are %+v, want an error", files)
+		if f := s.File(); f.Error == "" || f.Path != path {
+			t.Fatalf("the file is %+v, want an error", f)
 		}
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestFilesOfASwitchHaveWhatIsServed(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.Tend()
 		has("tried again", o.Table)
-		if f := s.Files()[0]; f.Error != "" || f.Written.IsZero() {
+		if f := s.File(); f.Error != "" || f.Written.IsZero() {
 			t.Errorf("after a write: %+v", f)
 		}
 		next := offerOf(t, 2, 101)
@@ -242,7 +242,7 @@ func TestASwitchRefusesLimitsThatMakeNoSense(t *testing.T) {
 // A read with the same content under a higher revision adds nothing to a file of routes.
 func TestFilesAreNotWrittenAgainForTheSameContent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "routes.eskip")
-	s, sink := newSwitch(t, publish.SwitchConfig{Files: []publish.FileConfig{{Name: "routes", Path: path, Plain: true}}})
+	s, sink := newSwitch(t, publish.SwitchConfig{File: publish.FileConfig{Name: "routes", Path: path, Plain: true}})
 	o := offerOf(t, 10, 100)
 	s.Take("a", o)
 	s.Flush()

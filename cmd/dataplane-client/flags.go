@@ -213,7 +213,7 @@ func (f *flags) serveFlags(p *config.Parser) {
 	p.Flag(groupServe, "support-tls-key", text("PATH", &c.SupportTLS.Key, ""), "Private key of that certificate, PEM.")
 	p.Flag(groupServe, "support-client-ca", text("PATH", &c.SupportTLS.ClientCA, ""), "CAs of the clients of the support listener, PEM. With it "+
 		"only /livez, /health and /fresh answer without a client certificate. Read again when the file changes.")
-	p.Flag(groupServe, "routes-file", text("PATH", &c.Fetch.RoutesFile, ""), "File to write the served table to, for a proxy "+
+	p.Flag(groupServe, "routes-file", text("PATH", &c.RoutesFile, ""), "File to write the served table to, for a proxy "+
 		"with -routes-file. The proxy must run as the same user.")
 	p.Flag(groupServe, "endpoint-debounce", duration(&c.EndpointDebounce, 0, 0), "How long a change may wait that only adds endpoints to routes "+
 		"which have some. It waits for similar changes, or for the next change of another kind, and reaches the proxy with them: each "+

@@ -149,7 +149,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		t.Errorf("fallback %+v, want %+v", c.Fallback, want)
 	}
 	if c.Fetch.Interval != 5*time.Second || c.Fetch.Timeout != 6*time.Second || c.Fetch.MaxBytes != 1000 || c.Fetch.Zone != "z" ||
-		c.StateDir != "/l" || c.Fetch.UpdateMode != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.Fetch.RoutesFile != "/r" {
+		c.StateDir != "/l" || c.Fetch.UpdateMode != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.RoutesFile != "/r" {
 		t.Errorf("fetch %+v", c.Fetch)
 	}
 	if c.Pod != "p" || c.Node != "n" || c.ShareBy != rollout.ShareByPod || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||

@@ -10,20 +10,66 @@ import (
 const externalNameType = "ExternalName"
 
 // LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or no longer
-// exist. They are sorted. It costs O(objects).
+// exist. They are sorted. It compares pointers, and indexes only the services of which the two do not share every object: mostly a few.
 func LostServices(before, now *kube.Backends, endpointSlices bool) []kube.ServiceKey {
-	if before.SameAs(now) {
+	differ := make(map[kube.ServiceKey]bool)
+	unshared(before.Services, now.Services, func(s *kube.Service) { differ[keyOfService(s)] = true })
+	unshared(before.Endpoints, now.Endpoints, func(e *kube.Endpoints) { differ[keyOfEndpoints(e)] = true })
+	unshared(before.EndpointSlices, now.EndpointSlices, func(s *kube.EndpointSlice) { differ[s.ServiceKey()] = true })
+	if len(differ) == 0 {
 		return nil
 	}
-	is := newIndex(now, endpointSlices)
+	of := func(b *kube.Backends) *index {
+		return newIndex(&kube.Backends{
+			Services:       only(b.Services, keyOfService, differ),
+			Endpoints:      only(b.Endpoints, keyOfEndpoints, differ),
+			EndpointSlices: only(b.EndpointSlices, (*kube.EndpointSlice).ServiceKey, differ),
+		}, endpointSlices)
+	}
+	is := of(now)
 	var lost []kube.ServiceKey
-	for key, was := range newIndex(before, endpointSlices).services {
+	for key, was := range of(before).services {
 		if now := is.services[key]; was.serves() && now.lacks(&was) {
 			lost = append(lost, key)
 		}
 	}
 	slices.SortFunc(lost, kube.ServiceKey.Compare)
 	return lost
+}
+
+func keyOfService(s *kube.Service) kube.ServiceKey     { return kube.ServiceKeyOf(s.Namespace, s.Name) }
+func keyOfEndpoints(e *kube.Endpoints) kube.ServiceKey { return kube.ServiceKeyOf(e.Namespace, e.Name) }
+
+// only returns the objects of some services.
+func only[T any](list []*T, key func(*T) kube.ServiceKey, services map[kube.ServiceKey]bool) (some []*T) {
+	for _, o := range list {
+		if services[key(o)] {
+			some = append(some, o)
+		}
+	}
+	return some
+}
+
+// ahead is how many objects may have been added in one place of a list before the rest of it counts as unshared.
+const ahead = 16
+
+// unshared calls yield for the objects that two lists do not share, and possibly for others if their order differs.
+func unshared[T any](a, b []*T, yield func(*T)) {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] == b[0]:
+			a, b = a[1:], b[1:]
+		case slices.Contains(b[:min(len(b), ahead)], a[0]):
+			yield(b[0])
+			b = b[1:]
+		default:
+			yield(a[0])
+			a = a[1:]
+		}
+	}
+	for _, o := range slices.Concat(a, b) {
+		yield(o)
+	}
 }
 
 // serves reports whether the service exists and has endpoints for one of its ports.

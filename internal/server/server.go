@@ -252,7 +252,7 @@ func (s *Server) newPoller() error {
 	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
 	if s.publisher, err = publish.New(publish.Config{
-		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, Files: s.lastKnownGood(metrics), Decided: s.decisions.Append,
+		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, File: s.lastKnownGood(metrics), Decided: s.decisions.Append,
 		Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
@@ -271,9 +271,9 @@ func (s *Server) newPoller() error {
 const maxLastKnownGood = 1 << 30
 
 // lastKnownGood configures the last-known-good file of a server that reads a cluster. Without a state folder there is none.
-func (s *Server) lastKnownGood(metrics *publish.Metrics) []publish.FileConfig {
+func (s *Server) lastKnownGood(metrics *publish.Metrics) publish.FileConfig {
 	if s.cfg.StateDir == "" {
-		return nil
+		return publish.FileConfig{}
 	}
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_file_writes_total", Help: "Writes of files by file (last_known_good) and result (ok or error).",
@@ -282,9 +282,7 @@ func (s *Server) lastKnownGood(metrics *publish.Metrics) []publish.FileConfig {
 	writes.WithLabelValues(publish.LastKnownGoodName, "error")
 	s.registry.MustRegister(writes)
 	metrics.CountWrites(func(file, result string) { writes.WithLabelValues(file, result).Inc() })
-	f := publish.LastKnownGood(s.cfg.StateDir)
-	f.Background = true
-	return []publish.FileConfig{f}
+	return publish.LastKnownGood(s.cfg.StateDir)
 }
 
 // ProbeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.

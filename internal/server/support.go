@@ -92,9 +92,7 @@ func (s *Server) report() statusReport {
 			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
 		}
 	}
-	if files := s.publisher.Files(); len(files) > 0 {
-		r.LastKnownGood = files[0]
-	}
+	r.LastKnownGood = s.publisher.File()
 	if s.relay != nil {
 		upstream := s.relay.Upstream()
 		r.Upstream = &upstream

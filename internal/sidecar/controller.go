@@ -104,7 +104,7 @@ func newController(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log 
 	if c.served, err = publish.NewSwitch(publish.SwitchConfig{
 		Sink: c.sink, Guard: cfg.Guard, Lag: lagPolls * max(cfg.Interval, cfg.Fetch.Interval), Logger: log,
 		Decided: c.decisions.Append,
-		Files:   []publish.FileConfig{{Name: "routes", Path: cfg.Fetch.RoutesFile, Plain: true}},
+		File:    publish.FileConfig{Name: "routes", Path: cfg.RoutesFile, Plain: true},
 		Top: func() uint64 {
 			s := cache.Status()
 			return max(s.Revision, s.ReadRevision)

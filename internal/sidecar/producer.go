@@ -166,7 +166,6 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	p := &remoteProducer{}
 	cfg := c.cfg.Fetch
 	cfg.StateDir = c.cfg.StateDir
-	cfg.RoutesFile = "" // the sidecar writes the served table itself
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, c.decisions.Append
 	cfg.Identity = c.identity

@@ -52,6 +52,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,7 @@ import (
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/proxymetrics"
 	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -104,7 +106,7 @@ type Config struct {
 	MaxBackoff time.Duration
 
 	// Fetch configures the client; without URLs no table can be fetched. The sidecar sets StateDir, Sink, Guard, Logger and
-	// Metrics. Zone and ZoneFile also apply to the computed table. RoutesFile receives whatever table is served.
+	// Metrics. Zone and ZoneFile also apply to the computed table.
 	Fetch dataplane.Config
 
 	// Address is the listener for the proxy, host:port; empty means [DefaultAddress]. SupportAddress is the listener for
@@ -122,6 +124,9 @@ type Config struct {
 
 	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
 	StateDir string
+	// RoutesFile is a plain eskip document with the served table, for a proxy that reads one (-routes-file) as the same user: it has mode
+	// 0600. Empty means no file.
+	RoutesFile string
 
 	// EndpointDebounce is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
 	// every change at once. RoutesFile always gets every change at once.
@@ -246,6 +251,9 @@ func New(cfg Config) (*Sidecar, error) {
 func (cfg *Config) fill() error {
 	if cfg.Source == nil && len(cfg.Fetch.URLs) == 0 {
 		return errors.New("sidecar: neither a source nor a route server")
+	}
+	if cfg.RoutesFile != "" && filepath.Clean(cfg.RoutesFile) == publish.LastKnownGood(cfg.StateDir).Path {
+		return fmt.Errorf("sidecar: %q is both last-known-good file and routes file", cfg.RoutesFile)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

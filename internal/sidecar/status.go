@@ -112,7 +112,7 @@ type selfReport struct {
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.controller.view.Load(),
-		RoutesFile: s.controller.served.Files()[0], Decisions: s.controller.decisions.Last(publish.ShownDecisions),
+		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
 	}
 	if t := s.cache.Current(); t != nil {
 		c := s.cache.Status()

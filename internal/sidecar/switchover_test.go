@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -151,7 +152,7 @@ func TestRoutesFileHasWhatIsServed(t *testing.T) {
 		w := newWorld(t, ingress("a"))
 		w.runServer(w.options)
 		cfg := w.config("False")
-		cfg.Fetch.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
+		cfg.RoutesFile = filepath.Join(t.TempDir(), "routes.eskip")
 		cfg.ModeFile = tempFile(t, "mode", "False")
 		p := w.run(cfg)
 		for _, mode := range []string{"False", "Exec"} {
@@ -159,7 +160,7 @@ func TestRoutesFileHasWhatIsServed(t *testing.T) {
 			w.apply(ingress("of-" + strings.ToLower(mode)))
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			data, err := os.ReadFile(cfg.Fetch.RoutesFile)
+			data, err := os.ReadFile(cfg.RoutesFile)
 			if got, want := string(data), p.get("/routes").Body.String()+"\n"; err != nil || got != want {
 				t.Errorf("%s: %v, file has\n%s\nwant\n%s", mode, err, got, want)
 			}
@@ -196,4 +197,13 @@ ports: [{port: 8080, protocol: TCP}]
 			t.Errorf("%+v, want tables of one zone to be the same", s.Cutover)
 		}
 	})
+}
+
+// TestRoutesFileIsNotTheLastKnownGoodFile: each write of one would destroy the other.
+func TestRoutesFileIsNotTheLastKnownGoodFile(t *testing.T) {
+	cfg := sidecar.Config{StateDir: "/x", RoutesFile: "/x/./table.eskip"}
+	cfg.Fetch.URLs = []string{"http://127.0.0.1:1"}
+	if _, err := sidecar.New(cfg); err == nil || !strings.Contains(err.Error(), "both last-known-good file and routes file") {
+		t.Errorf("New: %v", err)
+	}
 }

@@ -12,8 +12,7 @@ import (
 const (
 	// starting is how long a process may take until it answers.
 	starting = 10 * time.Second
-	// writing is how long before the end of a process a published table may not be on disk yet: a data plane waits five seconds
-	// for its disk, a server does not wait.
+	// writing is how long before the end of a process a published table may not be on disk yet: nothing waits for the disk.
 	writing = 6 * time.Second
 )
 
