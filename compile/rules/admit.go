@@ -2,7 +2,6 @@ package rules
 
 import (
 	"regexp"
-	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -33,12 +32,4 @@ func (u *Unit) hasClass(served *regexp.Regexp, class, where string) bool {
 	u.ownf(Problem{Reason: NotSelected, Severity: Info},
 		"its class is %q (%s), and only classes that match %q are served here, so nothing of it is served", class, where, served)
 	return false
-}
-
-// invalid adds the problem of an object that validation refused.
-func (u *Unit) invalid(prefix string, err error) {
-	u.add(Problem{
-		Reason: InvalidObject, Severity: Error, Plain: true, Message: prefix + err.Error(),
-		Detail: InvalidObject.Info().Means + ": " + strings.ReplaceAll(err.Error(), "\n", "; "),
-	})
 }

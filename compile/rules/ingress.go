@@ -187,8 +187,6 @@ func setPath(r *eskip.Route, mode PathMode, p *kube.IngressPath) {
 	}
 }
 
-func isPathPredicate(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
-
 // appendPredicates appends the predicates of the annotation. In the mode path-prefix, path predicates among them replace the
 // route's.
 func (b *ingressBuilder) appendPredicates(r *eskip.Route) {

@@ -150,6 +150,14 @@ func (f *findings) plainf(r Reason, format string, args ...any) {
 	f.add(Problem{Reason: r, Severity: Error, Message: fmt.Sprintf(format, args...), Plain: true})
 }
 
+// invalid adds the problem of an object that validation refused.
+func (f *findings) invalid(prefix string, err error) {
+	f.add(Problem{
+		Reason: InvalidObject, Severity: Error, Plain: true, Message: prefix + err.Error(),
+		Detail: InvalidObject.Info().Means + ": " + strings.ReplaceAll(err.Error(), "\n", "; "),
+	})
+}
+
 // Shortened limits a text in a message, which may repeat for each of thousands of routes.
 func Shortened(text string) string {
 	const most = 4 << 10

@@ -13,6 +13,8 @@ func predicate(name string, args ...any) *eskip.Predicate {
 
 func filter(name string, args ...any) *eskip.Filter { return &eskip.Filter{Name: name, Args: args} }
 
+func isPathPredicate(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
+
 // prepend adds filters before those of a route, in a new slice.
 func prepend(r *eskip.Route, filters ...*eskip.Filter) {
 	if len(filters) > 0 {
