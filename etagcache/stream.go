@@ -74,7 +74,7 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 // newStream returns a stream for a request, which says what the client has. It sends nothing yet.
 func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone")}
-	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], streamPreference), c.cfg.Metrics)
+	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], preference[1:]), c.cfg.Metrics) // streams have no zstd form
 	if named := wire.ParseTags(r.Header[wire.HeaderLastEventID]).List; len(named) > 0 {
 		s.has = &named[0].Tag
 	}
