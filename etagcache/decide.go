@@ -149,11 +149,8 @@ const (
 	encodings = wire.Encodings
 )
 
-// preference orders encodings that a client accepts equally: the fewest bytes first. Streams have no zstd form.
-var (
-	preference       = []encoding{zstandard, gzipped, identity}
-	streamPreference = []encoding{gzipped, identity}
-)
+// preference orders encodings that a client accepts equally: the fewest bytes first.
+var preference = []encoding{zstandard, gzipped, identity}
 
 // weightImplicit is the weight of an identity that the client does not name: it is acceptable, but only if nothing else is
 // (RFC 9110 §12.5.3). It is less than every weight that a client can give.

@@ -17,30 +17,23 @@ import (
 // A compressed stream is one endless gzip member. It consists of deflate blocks that were encoded once for all streams, and of
 // stored blocks for small texts, so a stream needs no compressor, which would take most of its memory.
 type eventWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	metrics *Metrics
-	zipped  bool
-	buf     []byte // small texts, until the next flush
-	err     error
-	bytes   int // sent
+	w        http.ResponseWriter
+	control  *http.ResponseController
+	metrics  *Metrics
+	encoding encoding // identity or gzipped
+	buf      []byte   // small texts, until the next flush
+	err      error
+	bytes    int // sent
 }
 
-func newEventWriter(w http.ResponseWriter, zipped bool, m *Metrics) *eventWriter {
-	return &eventWriter{w: w, control: http.NewResponseController(w), zipped: zipped, metrics: m}
-}
-
-func (e *eventWriter) encoding() encoding {
-	if e.zipped {
-		return gzipped
-	}
-	return identity
+func newEventWriter(w http.ResponseWriter, e encoding, m *Metrics) *eventWriter {
+	return &eventWriter{w: w, control: http.NewResponseController(w), encoding: e, metrics: m}
 }
 
 // begin removes the time limits of the listener, which are for requests that end.
 func (e *eventWriter) begin() {
 	_ = e.control.SetReadDeadline(time.Time{}) // a connection without deadlines has no limits to remove
-	if e.zipped {
+	if e.encoding == gzipped {
 		e.buf = append(e.buf, gzipHeader...)
 	}
 }
@@ -53,7 +46,7 @@ const maxStored = 1<<16 - 1
 
 // text adds a small text.
 func (e *eventWriter) text(s string) {
-	if !e.zipped {
+	if e.encoding == identity {
 		e.buf = append(e.buf, s...)
 		return
 	}
@@ -86,8 +79,8 @@ func (e *eventWriter) head(name string, id *wire.Tag) {
 func (e *eventWriter) delta(d *delta, id *wire.Tag) {
 	e.head(wire.EventDelta, id)
 	e.text("data: ")
-	body := d[e.encoding()]()
-	if e.zipped {
+	body := d[e.encoding]()
+	if e.encoding == gzipped {
 		body = body[len(gzipHeader) : len(body)-gzipTrailer]
 	}
 	e.buf = append(e.buf, body...)
@@ -97,7 +90,7 @@ func (e *eventWriter) delta(d *delta, id *wire.Tag) {
 // table adds a table event, and sends it in parts, so that a stalled reader holds no more than one of them.
 func (e *eventWriter) table(c *Cache, va *variant, id *wire.Tag) {
 	e.head(wire.EventTable, id)
-	if blocks := va.table.Routes().Blocks(); e.zipped && len(blocks) > 0 {
+	if blocks := va.table.Routes().Blocks(); e.encoding == gzipped && len(blocks) > 0 {
 		for _, b := range blocks {
 			if e.buf = append(e.buf, c.encoded(b, eventLines).data...); len(e.buf) > eventPart && e.flush() != nil {
 				return
@@ -126,7 +119,7 @@ func (e *eventWriter) flush() error {
 	if e.err != nil || len(e.buf) == 0 {
 		return e.err
 	}
-	if e.zipped {
+	if e.encoding == gzipped {
 		e.buf = append(e.buf, 0x00, 0x00, 0x00, 0xff, 0xff) // an empty block makes decoders pass on everything before it
 	}
 	_ = e.control.SetWriteDeadline(time.Now().Add(maxSilence)) // errors do not matter, as in begin

@@ -87,8 +87,12 @@ func (x *exchange) empty(status int) {
 }
 
 // headers sets the headers of every answer with a table.
-func (x *exchange) headers(etag string) {
+func (x *exchange) headers(etag, contentType string) {
 	h := x.w.Header()
+	h.Set("Content-Type", contentType)
+	if x.encoding != identity {
+		h.Set("Content-Encoding", x.encoding.String())
+	}
 	h.Set(wire.HeaderETag, etag)
 	h.Set(wire.HeaderCount, strconv.Itoa(x.variant.table.Len()))
 	h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))
@@ -103,19 +107,9 @@ func (x *exchange) headers(etag string) {
 	}
 }
 
-// bodyHeaders sets the headers of a body.
-func (x *exchange) bodyHeaders(contentType string) {
-	h := x.w.Header()
-	h.Set("Content-Type", contentType)
-	if x.encoding != identity {
-		h.Set("Content-Encoding", x.encoding.String())
-	}
-}
-
 // serveContent answers with the table, ranges of it, or what the conditions demand.
 func (x *exchange) serveContent(conditions http.Header, tag wire.Tag) {
-	x.headers(tag.String())
-	x.bodyHeaders(plainText)
+	x.headers(tag.String(), plainText)
 	out := x.newSend()
 	r := x.r.WithContext(x.r.Context())
 	r.Header = conditions
@@ -139,8 +133,7 @@ func (x *exchange) serveDelta() bool {
 			continue
 		}
 		body := d[x.encoding]()
-		x.headers(x.tag(0).String()) // clients check the digest
-		x.bodyHeaders(wire.DeltaType)
+		x.headers(x.tag(0).String(), wire.DeltaType) // without a rotation: clients check the digest
 		h := x.w.Header()
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 		if at := x.state.version.table.Time(); !at.IsZero() {

@@ -74,7 +74,7 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 // newStream returns a stream for a request, which says what the client has. It sends nothing yet.
 func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone")}
-	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], streamPreference) == gzipped, c.cfg.Metrics)
+	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], preference[1:]), c.cfg.Metrics) // streams have no zstd form
 	if named := wire.ParseTags(r.Header[wire.HeaderLastEventID]).List; len(named) > 0 {
 		s.has = &named[0].Tag
 	}
@@ -86,11 +86,11 @@ func (s *stream) begin(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", wire.StreamType)
 	h.Set("Cache-Control", noStore)
-	if s.out.zipped {
-		h.Set("Content-Encoding", gzipped.String())
+	if s.out.encoding != identity {
+		h.Set("Content-Encoding", s.out.encoding.String())
 	}
 	w.WriteHeader(http.StatusOK)
-	s.cache.cfg.Metrics.observeResponse(http.StatusOK, s.out.encoding(), 0)
+	s.cache.cfg.Metrics.observeResponse(http.StatusOK, s.out.encoding, 0)
 }
 
 // run sends events until the client leaves or the server is drained. It returns an error if the client stops reading.

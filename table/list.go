@@ -44,17 +44,7 @@ func (l List) Len() int { return l.len }
 func (l List) Blocks() []*Block { return l.blocks }
 
 // All yields the routes in order.
-func (l List) All() iter.Seq[*Route] {
-	return func(yield func(*Route) bool) {
-		for _, b := range l.blocks {
-			for _, r := range b.Routes() {
-				if !yield(r) {
-					return
-				}
-			}
-		}
-	}
-}
+func (l List) All() iter.Seq[*Route] { return l.OfHosts(func(string) bool { return true }) }
 
 // OfHosts yields the routes whose Hosts keep accepts, in order. It calls keep at least once for each distinct Hosts of a block, and
 // unpacks only blocks with such routes.

@@ -6,14 +6,15 @@
 // highest list revision of the read that produced the table ([Read]): the table has nothing of the source that was written later.
 //
 // Guarantees: a table never changes after New, and all methods are safe for concurrent use. Ids are unique and sorted bytewise,
-// whatever the order of the input. Expensive values that are not always needed (the digest, the zones) are computed on first demand and then kept.
+// whatever the order of the input. Expensive values that are not always needed (the digest, the zones) are computed on first
+// demand and then kept.
 //
 // [Parse] parses a canonical text and preserves its bytes, and so its digest.
 //
 // The package does not parse routes on publication (compile has already parsed every route back), does not handle HTTP, encodings
 // or clocks, and does not decide whether a table is good: package guard does.
 //
-// Zone tables ([Table.Zone]) and the form of last-known-good files ([Table.WriteFile], [ParseFile]) work on the printed texts. Tables
+// Zone tables ([Table.Zone]) and the form of last-known-good files ([Table.WriteFile], [ReadFile]) work on the printed texts. Tables
 // derived from each other share unchanged blocks, so keeping several versions, and finding their differences ([Changes]), costs little
 // more than the differences.
 //

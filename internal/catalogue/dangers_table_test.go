@@ -28,6 +28,7 @@ func TestKillersOfATable(t *testing.T) {
 		safe   = `safe: Path("/a") -> admissionControl("g", "active", "1s", 5, 10, 0.9, 0.95, 0.5) -> <shunt>;`
 		deadly = `deadly: Path("/b") -> admissionControl("g", "active", "0s", 5, 10, 0.9, 0.95, 0.5) -> <shunt>;`
 		second = `second: Path("/c") -> compress(-1) -> "http://10.0.0.1:80";`
+		both   = `both: Path("/d") -> compress(-1) -> admissionControl("g", "active", "0s", 5, 10, 0.9, 0.95, 0.5) -> <shunt>;`
 		quoted = `quoted: Path("/admissionControl") -> inlineContent("admissionControl(\"g\", \"active\", \"0s\")") -> <shunt>;`
 	)
 	for _, c := range []struct {
@@ -39,6 +40,7 @@ func TestKillersOfATable(t *testing.T) {
 		{name: "no filter with a rule", table: tableOf(t, `a: * -> <shunt>;`)},
 		{name: "good arguments, and the filter in a text", table: tableOf(t, safe, quoted)},
 		{name: "all of them", table: tableOf(t, safe, deadly, quoted, second), want: []string{"deadly", "second"}},
+		{name: "two mistakes in one route, which counts once", table: tableOf(t, second, both), want: []string{"both", "second"}},
 		{name: "it came since", checked: tableOf(t, safe), table: tableOf(t, safe, deadly), want: []string{"deadly"}},
 		{name: "routes that were checked are not checked again", checked: tableOf(t, deadly), table: tableOf(t, safe, deadly)},
 		{name: "no route", table: tableOf(t)},
