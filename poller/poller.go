@@ -15,6 +15,7 @@
 package poller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,19 +121,10 @@ func New(cfg Config) (*Poller, error) {
 	case cfg.MaxBackoff < 0:
 		return nil, fmt.Errorf("poller: max backoff %v: want no negative time", cfg.MaxBackoff)
 	}
-	if cfg.Interval == 0 {
-		cfg.Interval = DefaultInterval
-	}
-	if cfg.MaxBackoff == 0 {
-		cfg.MaxBackoff = DefaultMaxBackoff
-	}
-	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil)
-	}
+	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
+	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, DefaultMaxBackoff), cfg.Interval)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
 	if cfg.Trace == nil {
 		cfg.Trace = func(time.Time) ReadTrace { return untraced{} }
 	}

@@ -49,12 +49,9 @@ const MaxTLSFile = 16 << 20
 // ReadKeyPair is [tls.LoadX509KeyPair] for regular files of at most [MaxTLSFile] bytes: opening a FIFO would block both start and
 // shutdown. It returns the errors of [ReadFile] and [tls.X509KeyPair].
 func ReadKeyPair(cert, key string) (tls.Certificate, error) {
-	certPEM, err := ReadFile(cert, MaxTLSFile)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	keyPEM, err := ReadFile(key, MaxTLSFile)
-	if err != nil {
+	certPEM, errCert := ReadFile(cert, MaxTLSFile)
+	keyPEM, errKey := ReadFile(key, MaxTLSFile)
+	if err := errors.Join(errCert, errKey); err != nil {
 		return tls.Certificate{}, err
 	}
 	return tls.X509KeyPair(certPEM, keyPEM)
