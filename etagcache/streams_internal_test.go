@@ -30,8 +30,10 @@ func TestStreamsAreCounted(t *testing.T) {
 			t.Errorf("%v streams are counted, want %v", got, want)
 		}
 	}
-	if !all.add() || !all.add() || all.add() {
-		t.Error("of three streams not the first two are taken")
+	for i, want := range []bool{true, true, false} {
+		if got := all.add(); got != want {
+			t.Errorf("stream %d is taken: %v, want %v", i+1, got, want)
+		}
 	}
 	open(2)
 	all.remove()
