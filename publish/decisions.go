@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
@@ -85,7 +86,7 @@ func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 		d.list = parseDecisions(data)
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 		log.Error(LogDecisionsFailed, "path", d.path, "error", err, "kept_as", keptAs)
 	}
 	return d

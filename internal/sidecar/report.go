@@ -2,13 +2,13 @@ package sidecar
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/proxymetrics"
-	"github.com/routesrv/routesrv/table"
 )
 
 // identity returns how a sidecar identifies itself to route servers.
@@ -32,17 +32,18 @@ type proxyTable struct {
 
 // Saw is called by the cache, whose only client is the proxy.
 func (p *proxyTable) Saw(seen etagcache.Seen) {
-	if seen.Digest == (table.Digest{}) {
-		return
+	name := fleet.Name{Digest: seen.Digest, Revision: seen.Revision}
+	if sent := seen.Sent; sent.Whole && sent.Status == http.StatusOK { // it applies the table before it asks again and names it
+		name = fleet.Name{Digest: sent.Digest, Revision: sent.Revision}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.name.Digest != seen.Digest {
-		p.name, p.at = fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, time.Now()
+	if !name.Digest.IsZero() && p.name.Digest != name.Digest {
+		p.name, p.at = name, time.Now()
 	}
 }
 
-// get returns the table, zero for none, and when it was first named.
+// get returns the table, zero for none, and when it was fetched, or first named.
 func (p *proxyTable) get() (fleet.Name, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,34 @@
+package sidecar
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/table"
+)
+
+// TestATableIsFetchedWhenItHasArrived: a proxy applies a table at once and names it with its next request. Fetched after that, the table would never
+// count as applied.
+func TestATableIsFetchedWhenItHasArrived(t *testing.T) {
+	first, second := table.Digest{1}, table.Digest{2}
+	p := &proxyTable{}
+	p.Saw(etagcache.Seen{Sent: etagcache.Sent{Status: http.StatusOK, Digest: first, Whole: true}})
+	if name, at := p.get(); name.Digest != first || time.Since(at) > time.Minute {
+		t.Errorf("after the first body: %v at %v", name, at)
+	}
+	p.Saw(etagcache.Seen{Digest: first, Sent: etagcache.Sent{Status: http.StatusOK, Digest: second, Whole: true}})
+	fetched, at := p.get()
+	if fetched.Digest != second {
+		t.Errorf("after the second body: %v", fetched)
+	}
+	p.Saw(etagcache.Seen{Digest: second, Sent: etagcache.Sent{Status: http.StatusNotModified, Digest: second, Whole: true}})
+	if name, again := p.get(); name != fetched || again != at {
+		t.Errorf("the next request changes the time: %v at %v, was %v", name, again, at)
+	}
+	p.Saw(etagcache.Seen{Digest: second, Sent: etagcache.Sent{Status: http.StatusOK, Digest: table.Digest{3}}})
+	if name, _ := p.get(); name.Digest != second {
+		t.Errorf("a body that broke off counts: %v", name)
+	}
+}
