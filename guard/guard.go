@@ -44,6 +44,7 @@
 package guard
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"time"
@@ -145,18 +146,9 @@ type Guard struct {
 
 // New checks cfg and fills in its defaults. The error names the invalid field.
 func New(cfg Config) (*Guard, error) {
-	if cfg.MaxLoss == 0 {
-		cfg.MaxLoss = DefaultMaxLoss
-	}
-	if cfg.Hold == 0 {
-		cfg.Hold = DefaultHold
-	}
-	if cfg.MaxBackendLoss == 0 {
-		cfg.MaxBackendLoss = DefaultMaxBackendLoss
-	}
-	if cfg.Window == 0 {
-		cfg.Window = DefaultWindow
-	}
+	cfg.MaxLoss = cmp.Or(cfg.MaxLoss, DefaultMaxLoss)
+	cfg.MaxBackendLoss = cmp.Or(cfg.MaxBackendLoss, DefaultMaxBackendLoss)
+	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)
 	switch {
 	case !(cfg.MaxLoss > 0 && cfg.MaxLoss <= 1): // written this way to refuse NaN
 		return nil, fmt.Errorf("max loss %v: want a share above 0 and up to 1", cfg.MaxLoss)
@@ -172,15 +164,4 @@ func New(cfg Config) (*Guard, error) {
 		return nil, fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
 	}
 	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[set]*window)}, nil
-}
-
-// begin records which table is served, and forgets what is older than the window.
-func (g *Guard) begin(served *table.Table, now time.Time) {
-	g.follow(served)
-	g.judged = now
-	for s, w := range g.windows {
-		if w.expire(g.cfg.Window, now, g.held.Since); len(w.gained)+len(w.lost) == 0 {
-			delete(g.windows, s)
-		}
-	}
 }

@@ -68,8 +68,13 @@ type Held struct {
 
 // Judge compares a table with the served one, or nil. Call it for every completed read, also without a change; now is the time of the read.
 func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Loss {
-	g.held = held
-	g.begin(served, now)
+	g.follow(served)
+	g.held, g.judged = held, now
+	for s, w := range g.windows {
+		if w.expire(g.cfg.Window, now, held.Since); len(w.gained)+len(w.lost) == 0 {
+			delete(g.windows, s)
+		}
+	}
 	l := &Loss{reader: g.reader, requests: make(map[member]struct{})}
 	l.Reason, l.Detail = g.inspect(other)
 	if g.base == nil || g.base.Equal(other) {

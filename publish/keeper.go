@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -28,11 +29,7 @@ func newKeeper(cfg guard.Config) (keeper, error) {
 	if err != nil {
 		return keeper{}, fmt.Errorf("guard: %w", err)
 	}
-	hold := cfg.Hold
-	if hold == 0 {
-		hold = guard.DefaultHold
-	}
-	return keeper{guard: judge, hold: hold, manual: cfg.Manual}, nil
+	return keeper{guard: judge, hold: cmp.Or(cfg.Hold, guard.DefaultHold), manual: cfg.Manual}, nil
 }
 
 // takeOver goes on with what another process has kept.

@@ -46,6 +46,7 @@
 package publish
 
 import (
+	"cmp"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -129,17 +130,13 @@ func New(cfg Config) (*Publisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil, "routesrv"))
 	if cfg.Sink == nil {
 		cfg.Sink = nobody{}
 	}
 	if cfg.Decided == nil {
 		cfg.Decided = func(Decision) {}
-	}
-	if cfg.Metrics == nil {
-		cfg.Metrics = NewMetrics(nil, "routesrv")
 	}
 	p := &Publisher{
 		cfg: cfg, log: cfg.Logger, keeper: k, file: newFile(cfg.File, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -48,13 +49,8 @@ type Switch struct {
 	floor uint64
 	last  uint64 // Newest of this producer's last read
 
-	pending *pending // nil unless a move is in progress
-}
-
-// pending is a move to another producer that is in progress.
-type pending struct {
-	Pending // without Guard
-	keeper  keeper
+	pending *Pending // the move in progress, without Guard; nil if there is none
+	keeper  keeper   // of that move
 }
 
 // Pending reports a move to another producer that is in progress.
@@ -73,9 +69,7 @@ func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 	if cfg.Decided == nil {
 		cfg.Decided = func(Decision) {}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Switch{cfg: cfg, log: cfg.Logger, file: newFile(cfg.File, cfg.Logger, NewMetrics(nil, "switch"))}, nil
 }
 
@@ -134,8 +128,8 @@ func (s *Switch) Publish(t *table.Table) {
 func (s *Switch) Take(from string, o Offer) bool {
 	now := time.Now()
 	if s.pending == nil {
-		k, _ := newKeeper(s.cfg.Guard) // NewSwitch accepted the limits
-		s.pending = &pending{Pending{Since: now}, k}
+		s.pending = &Pending{Since: now}
+		s.keeper, _ = newKeeper(s.cfg.Guard) // NewSwitch accepted the limits
 	}
 	s.pending.Table = o.Table
 	if was := s.table; was != nil && was.Digest() != o.Table.Digest() {
@@ -154,7 +148,7 @@ func (s *Switch) Take(from string, o Offer) bool {
 
 // holds reports whether a move to a table has to wait because the table is suspicious beside the served one.
 func (s *Switch) holds(t *table.Table, now time.Time) bool {
-	k := &s.pending.keeper
+	k := &s.keeper
 	entry, fresh, due := k.judge(s.table, t, now)
 	switch {
 	case due:
@@ -189,7 +183,7 @@ func (s *Switch) Accept(a Acceptance, from string, read table.Read) (*table.Tabl
 	if s.pending == nil {
 		return nil, ErrNothingHeld
 	}
-	k := &s.pending.keeper
+	k := &s.keeper
 	if err := k.accepts(a); err != nil {
 		return nil, err
 	}
@@ -204,8 +198,8 @@ func (s *Switch) Pending() *Pending {
 	if s.pending == nil {
 		return nil
 	}
-	p := s.pending.Pending
-	p.Guard = s.pending.keeper.show(nil).state()
+	p := *s.pending
+	p.Guard = s.keeper.show(nil).state()
 	return &p
 }
 
