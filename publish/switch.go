@@ -168,7 +168,8 @@ func (s *Switch) holds(t *table.Table, now time.Time) bool {
 
 // move serves the offer of another producer from now on.
 func (s *Switch) move(from string, o Offer) {
-	s.pending, s.from, s.last, s.floor = nil, from, 0, 0
+	s.Abandon() // the keeper has counted two tables, which nobody needs any more
+	s.from, s.last, s.floor = from, 0, 0
 	if s.table != nil {
 		s.floor = s.cfg.Top()
 	}
@@ -176,7 +177,7 @@ func (s *Switch) move(from string, o Offer) {
 }
 
 // Abandon drops a move in progress, because another producer is wanted.
-func (s *Switch) Abandon() { s.pending = nil }
+func (s *Switch) Abandon() { s.pending, s.keeper = nil, keeper{} }
 
 // Accept makes a move that the guard holds, to the producer with the offer. The errors are those of [guard.Guard.Accept].
 func (s *Switch) Accept(a Acceptance, from string, read table.Read) (*table.Table, error) {
