@@ -152,7 +152,9 @@ func New(cfg Config) (*Cache, error) {
 		return nil, errors.New("shared max age: want whole seconds")
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "etagcache")
-	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
 	if cfg.Recheck == nil {
 		cfg.Recheck = func() {}
 	}

@@ -7,70 +7,38 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 
-// cluster is a table as the compiler makes it: definitions by id.
-type cluster []table.Route
-
-// add adds a route of an id for a host and a predicate on the path.
-func (c *cluster) add(id, host, path, backend string) {
-	*c = append(*c, table.Route{ID: id, Hosts: "^(" + host + ")$",
-		Text: fmt.Sprintf("%s: Host(/^(%s)$/) && %s -> %s;", id, host, path, backend)})
-}
-
-func (c cluster) table(t testing.TB) *table.Table {
-	t.Helper()
-	tab, err := table.New(c, 1, start)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tab
-}
-
-const alive = `"http://10.0.0.1:80"`
-
-// ingresses are the Ingresses from to to-1 of a team, each with two paths, the redirect of one and a catch-all.
-func ingresses(prefix string, from, to int, backend string) (c cluster) {
-	for i := from; i < to; i++ {
-		host := fmt.Sprintf("app-%d[.]example[.]org", i)
-		id := fmt.Sprintf("kube_shop__%s_%d__app_%d_example_org__", prefix, i, i)
-		c.add(id+"__s", host, `PathSubtree("/")`, backend)
-		c.add(id+"_api__s", host, `PathSubtree("/api")`, backend)
-		c.add(id+"_api__s_https_redirect", host, `PathSubtree("/api") && Header("X-Forwarded-Proto", "http")`, `redirectTo(308, "https:") -> <shunt>`)
-		c.add(fmt.Sprintf("kube___catchall__app_%d____", i), host, `Path("/")`, `<shunt>`)
-	}
-	return c
-}
-
 // routeGroups are RouteGroups with two routes each.
-func routeGroups(prefix string, from, to int) (c cluster) {
+func routeGroups(prefix string, from, to int) (c fixture.Cluster) {
 	for i := from; i < to; i++ {
 		for j := range 2 {
-			c.add(fmt.Sprintf("kube_rg__shop__%s_%d__all__%d_0", prefix, i, j), fmt.Sprintf("%s-%d[.]example[.]org", prefix, i),
-				fmt.Sprintf(`PathSubtree("/%d")`, j), alive)
+			c.Add(fmt.Sprintf("kube_rg__shop__%s_%d__all__%d_0", prefix, i, j), fmt.Sprintf("%s-%d[.]example[.]org", prefix, i),
+				fmt.Sprintf(`PathSubtree("/%d")`, j), fixture.Alive)
 		}
 	}
 	return c
 }
 
-func join(parts ...cluster) cluster { return slices.Concat(parts...) }
+func join(parts ...fixture.Cluster) fixture.Cluster { return slices.Concat(parts...) }
 
 // TestNewNamesForTheSameRequestsAreNoLoss: requests notice hosts and paths with a backend, not the names of objects and services.
 func TestNewNamesForTheSameRequestsAreNoLoss(t *testing.T) {
-	served := join(ingresses("app", 0, 40, alive), routeGroups("group", 0, 30))
-	for name, next := range map[string]cluster{
-		"Ingresses are renamed":  join(ingresses("blue-app", 0, 40, `"http://10.9.9.9:80"`), routeGroups("group", 0, 30)),
-		"RouteGroups become one": join(ingresses("app", 0, 40, alive), merged("group", 0, 30)),
+	served := join(fixture.Ingresses("app", 0, 40, fixture.Alive), routeGroups("group", 0, 30))
+	for name, next := range map[string]fixture.Cluster{
+		"Ingresses are renamed":  join(fixture.Ingresses("blue-app", 0, 40, `"http://10.9.9.9:80"`), routeGroups("group", 0, 30)),
+		"RouteGroups become one": join(fixture.Ingresses("app", 0, 40, fixture.Alive), merged("group", 0, 30)),
 	} {
 		for _, c := range []guard.Config{{}, {Namespaces: true}, {MaxLoss: 0.01, MaxBackendLoss: 0.01}} {
 			r := newRun(t, c, nil)
-			r.served = served.table(t)
-			if v := r.judge(time.Second, next.valid().table(t)); v.Reason != "" {
+			r.served = served.Table(t)
+			if v := r.judge(time.Second, valid(next).Table(t)); v.Reason != "" {
 				t.Errorf("%s: %+v", name, v)
 			}
-			if v := r.judge(time.Second, next[:len(next)/5].valid().table(t)); v.Reason == "" {
+			if v := r.judge(time.Second, valid(next[:len(next)/5]).Table(t)); v.Reason == "" {
 				t.Errorf("%s: afterwards, four fifths may be lost", name)
 			}
 		}
@@ -78,7 +46,7 @@ func TestNewNamesForTheSameRequestsAreNoLoss(t *testing.T) {
 }
 
 // merged is one RouteGroup for the requests of many.
-func merged(prefix string, from, to int) cluster {
+func merged(prefix string, from, to int) fixture.Cluster {
 	all := routeGroups(prefix, from, to)
 	for i := range all {
 		id := fmt.Sprintf("kube_rg__shop__one__all__%d_0", i)
@@ -88,7 +56,7 @@ func merged(prefix string, from, to int) cluster {
 }
 
 // valid replaces what an id cannot have.
-func (c cluster) valid() cluster {
+func valid(c fixture.Cluster) fixture.Cluster {
 	out := slices.Clone(c)
 	for i := range out {
 		id := []byte(out[i].ID)
@@ -105,14 +73,14 @@ func (c cluster) valid() cluster {
 // TestNewNamesWithoutEndpointsLoseThem: what is renamed and has no endpoints yet answers with an error.
 func TestNewNamesWithoutEndpointsLoseThem(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
-	r.served = ingresses("app", 0, 40, alive).table(t)
-	v := r.judge(time.Second, ingresses("new", 0, 40, noEndpoints).table(t))
+	r.served = fixture.Ingresses("app", 0, 40, fixture.Alive).Table(t)
+	v := r.judge(time.Second, fixture.Ingresses("new", 0, 40, fixture.NoEndpoints).Table(t))
 	r.wants(v, guard.BackendsLost)
 	if want := "80 of 80 pairs of host and path with endpoints lost all endpoints (100.0 %, limit 50.0 %)"; v.Detail != want {
 		t.Errorf("got %q", v.Detail)
 	}
 	for alives, missing := range map[int]int{30: 20, 40: 0} {
-		l := r.guard.Judge(r.served, join(ingresses("new", 0, alives, alive), ingresses("new", alives, 40, noEndpoints)).table(t), r.held, r.now)
+		l := r.guard.Judge(r.served, join(fixture.Ingresses("new", 0, alives, fixture.Alive), fixture.Ingresses("new", alives, 40, fixture.NoEndpoints)).Table(t), r.held, r.now)
 		if r.wants(l, ""); l.Missing([]guard.Code{guard.BackendsLost}) != missing || l.Missing([]guard.Code{guard.RoutesLost}) != 0 {
 			t.Errorf("%d have endpoints: %d are missing, want %d", alives, l.Missing([]guard.Code{guard.BackendsLost}), missing)
 		}
@@ -122,22 +90,22 @@ func TestNewNamesWithoutEndpointsLoseThem(t *testing.T) {
 // TestANamespaceThatMovesIsNotLost: all objects get another namespace. One that is deleted is lost, also if somebody else answers the
 // same requests, and comes back as a whole.
 func TestANamespaceThatMovesIsNotLost(t *testing.T) {
-	of := func(namespace string, n int) (c cluster) {
+	of := func(namespace string, n int) (c fixture.Cluster) {
 		for i := range n {
-			c.add(fmt.Sprintf("kube_%s__app_%d__h__p__s", namespace, i), fmt.Sprintf("app-%d[.]example[.]org", i), `PathSubtree("/")`, alive)
+			c.Add(fmt.Sprintf("kube_%s__app_%d__h__p__s", namespace, i), fmt.Sprintf("app-%d[.]example[.]org", i), `PathSubtree("/")`, fixture.Alive)
 		}
 		return c
 	}
-	rest := ingresses("app", 100, 400, alive)
+	rest := fixture.Ingresses("app", 100, 400, fixture.Alive)
 	r := newRun(t, guard.Config{Namespaces: true}, nil)
-	r.served = join(of("team", 30), rest).table(t)
-	r.wants(r.judge(time.Second, join(of("moved", 30), rest).table(t)), "")
+	r.served = join(of("team", 30), rest).Table(t)
+	r.wants(r.judge(time.Second, join(of("moved", 30), rest).Table(t)), "")
 
 	r = newRun(t, guard.Config{Namespaces: true}, nil)
-	r.served = join(of("team", 30), of("other", 30), rest).table(t)
-	r.wants(r.judge(time.Second, join(of("other", 30), rest).table(t)), guard.NamespaceLost)
+	r.served = join(of("team", 30), of("other", 30), rest).Table(t)
+	r.wants(r.judge(time.Second, join(of("other", 30), rest).Table(t)), guard.NamespaceLost)
 	for back, missing := range map[int]int{29: 1, 30: 0} {
-		l := r.guard.Judge(r.served, join(of("team", back), of("other", 30), rest).table(t), r.held, r.now)
+		l := r.guard.Judge(r.served, join(of("team", back), of("other", 30), rest).Table(t), r.held, r.now)
 		if r.wants(l, ""); l.Missing([]guard.Code{guard.NamespaceLost}) != missing {
 			t.Errorf("%d of 30 are back: %d are missing, want %d", back, l.Missing([]guard.Code{guard.NamespaceLost}), missing)
 		}
@@ -147,11 +115,11 @@ func TestANamespaceThatMovesIsNotLost(t *testing.T) {
 // TestAnotherPathModeLosesNothing: the same paths are spelled as another predicate, and their ids change.
 func TestAnotherPathModeLosesNothing(t *testing.T) {
 	of := func(predicate string) *table.Table {
-		var c cluster
+		var c fixture.Cluster
 		for i := range 30 {
-			c.add(fmt.Sprintf("kube_shop__m%d_%d__h__p__s", len(predicate), i), "www[.]example[.]org", fmt.Sprintf(predicate, i), alive)
+			c.Add(fmt.Sprintf("kube_shop__m%d_%d__h__p__s", len(predicate), i), "www[.]example[.]org", fmt.Sprintf(predicate, i), fixture.Alive)
 		}
-		return c.table(t)
+		return c.Table(t)
 	}
 	for _, next := range []string{`PathSubtree("/app/%d/")`, `PathRegexp(/^(\/app\/%d)/)`, `PathRegexp("^/app/%d")`} {
 		r := newRun(t, guard.Config{}, nil)
@@ -164,11 +132,11 @@ func TestAnotherPathModeLosesNothing(t *testing.T) {
 }
 
 func TestAKindIsLost(t *testing.T) {
-	apps, groups := ingresses("app", 0, 50, alive), routeGroups("group", 0, 30)
+	apps, groups := fixture.Ingresses("app", 0, 50, fixture.Alive), routeGroups("group", 0, 30)
 	for _, test := range []struct {
 		name         string
 		cfg          guard.Config
-		served, next cluster
+		served, next fixture.Cluster
 		detail       string
 	}{
 		{"all of 30", guard.Config{}, join(apps, groups), apps, "30 of 30 RouteGroups are gone (100.0 %, limit 90.0 %)"},
@@ -182,8 +150,8 @@ func TestAKindIsLost(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRun(t, test.cfg, nil)
-			r.served = test.served.table(t)
-			v := r.judge(time.Second, test.next.table(t))
+			r.served = test.served.Table(t)
+			v := r.judge(time.Second, test.next.Table(t))
 			want := guard.KindLost
 			if test.detail == "" {
 				want = ""
@@ -196,21 +164,21 @@ func TestAKindIsLost(t *testing.T) {
 	}
 	t.Run("in steps", func(t *testing.T) {
 		r := newRun(t, guard.Config{}, nil)
-		r.served = join(apps, groups).table(t)
-		r.wants(r.judge(time.Second, join(apps, groups[:30]).table(t)), "")
-		r.wants(r.judge(time.Second, join(apps, groups[:10]).table(t)), "")
-		r.wants(r.judge(time.Second, join(apps, groups[:6]).table(t)), guard.KindLost)
+		r.served = join(apps, groups).Table(t)
+		r.wants(r.judge(time.Second, join(apps, groups[:30]).Table(t)), "")
+		r.wants(r.judge(time.Second, join(apps, groups[:10]).Table(t)), "")
+		r.wants(r.judge(time.Second, join(apps, groups[:6]).Table(t)), guard.KindLost)
 	})
 	t.Run("behind as many new ones", func(t *testing.T) {
 		r := newRun(t, guard.Config{}, nil)
-		r.served = join(apps, groups).table(t)
-		r.wants(r.judge(time.Second, join(apps, groups, routeGroups("junk", 0, 40)).table(t)), "")
-		r.wants(r.judge(time.Second, join(apps, routeGroups("junk", 0, 40)).table(t)), guard.KindLost)
+		r.served = join(apps, groups).Table(t)
+		r.wants(r.judge(time.Second, join(apps, groups, routeGroups("junk", 0, 40)).Table(t)), "")
+		r.wants(r.judge(time.Second, join(apps, routeGroups("junk", 0, 40)).Table(t)), guard.KindLost)
 	})
 }
 
 // takenOver are Ingresses that answer the requests of RouteGroups.
-func takenOver(prefix string, from, to int) cluster {
+func takenOver(prefix string, from, to int) fixture.Cluster {
 	all := routeGroups(prefix, from, to)
 	for i := range all {
 		id := fmt.Sprintf("kube_shop__moved_%d__h__p__s", i)
@@ -221,43 +189,43 @@ func takenOver(prefix string, from, to int) cluster {
 
 // TestAdditionsDoNotHideALoss: more was added than had been there, and then all that had been there is deleted.
 func TestAdditionsDoNotHideALoss(t *testing.T) {
-	old, junk := ingresses("app", 0, 100, alive), ingresses("junk", 1000, 1110, alive)
+	old, junk := fixture.Ingresses("app", 0, 100, fixture.Alive), fixture.Ingresses("junk", 1000, 1110, fixture.Alive)
 	r := newRun(t, guard.Config{}, nil)
-	r.served = old.table(t)
-	r.wants(r.judge(time.Second, join(old, junk).table(t)), "")
+	r.served = old.Table(t)
+	r.wants(r.judge(time.Second, join(old, junk).Table(t)), "")
 	for range 3 {
-		r.wants(r.judge(time.Second, junk.table(t)), guard.RoutesLost)
+		r.wants(r.judge(time.Second, junk.Table(t)), guard.RoutesLost)
 	}
-	r.wants(r.judge(time.Second, join(old, junk).table(t)), "")
-	r.wants(r.judge(time.Second, old.table(t)), "")
+	r.wants(r.judge(time.Second, join(old, junk).Table(t)), "")
+	r.wants(r.judge(time.Second, old.Table(t)), "")
 }
 
 // TestCustomRoutesAreNoObjects: the id of a custom route has its name and that of its Ingress in one. Two teams that drop custom routes
 // while objects are kept have lost no object, and what they drop is their decision up to the usual share.
 func TestCustomRoutesAreNoObjects(t *testing.T) {
-	full := ingresses("app", 0, 20, alive)
+	full := fixture.Ingresses("app", 0, 20, fixture.Alive)
 	plain := len(full)
 	for i := range 10 {
 		for _, name := range []string{"app-1", "app-2"} {
 			path := fmt.Sprintf("/old-%d", i)
-			full.add(routeid.Custom("shop", name, "old-"+name, i, name+".example.org", path), name+"[.]example[.]org", `PathSubtree("`+path+`")`, alive)
+			full.Add(routeid.Custom("shop", name, "old-"+name, i, name+".example.org", path), name+"[.]example[.]org", `PathSubtree("`+path+`")`, fixture.Alive)
 		}
 	}
 	g := newGuard(t, guard.Config{})
-	keeping := guard.Held{Since: start, Objects: true}
-	if l := g.Judge(full.table(t), full[:plain].table(t), keeping, start.Add(time.Second)); l.Reason != "" || l.Requests() < 20 {
+	keeping := guard.Held{Since: fixture.Start, Objects: true}
+	if l := g.Judge(full.Table(t), full[:plain].Table(t), keeping, fixture.Start.Add(time.Second)); l.Reason != "" || l.Requests() < 20 {
 		t.Errorf("%d requests are lost: %s, %s", l.Requests(), l.Reason, l.Detail)
 	}
-	if l := g.Judge(full.table(t), full[12:plain].table(t), keeping, start.Add(2*time.Second)); l.Reason == "" {
+	if l := g.Judge(full.Table(t), full[12:plain].Table(t), keeping, fixture.Start.Add(2*time.Second)); l.Reason == "" {
 		t.Error("the loss of several objects is not noticed while objects are kept")
 	}
 }
 
 // TestWhatOneObjectGivesUpIsNoLoss: in a cluster of a few objects, a new path of one is a large share of all requests. Its team wants it.
 func TestWhatOneObjectGivesUpIsNoLoss(t *testing.T) {
-	moved := func(ids string, paths ...string) (c cluster) {
+	moved := func(ids string, paths ...string) (c fixture.Cluster) {
 		for i, path := range paths {
-			c.add(fmt.Sprintf(ids, i), "shop[.]example[.]org", fmt.Sprintf("PathSubtree(%q)", path), alive)
+			c.Add(fmt.Sprintf(ids, i), "shop[.]example[.]org", fmt.Sprintf("PathSubtree(%q)", path), fixture.Alive)
 		}
 		return c
 	}
@@ -265,7 +233,7 @@ func TestWhatOneObjectGivesUpIsNoLoss(t *testing.T) {
 	later := moved("kube_shop__web_app__shop_example_org___new_%d__s", "/two")
 	other := moved("kube_shop__cart_app__shop_example_org___%d__s", "/cart")
 	for name, tt := range map[string]struct {
-		before, after cluster
+		before, after fixture.Cluster
 		want          guard.Code
 	}{
 		"an Ingress with another path":        {moved(byPath, "/one"), later, ""},
@@ -281,9 +249,9 @@ func TestWhatOneObjectGivesUpIsNoLoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		served := tt.before.table(t)
-		g.Judge(served, served, guard.Held{}, start)
-		if l := g.Judge(served, tt.after.table(t), guard.Held{}, start.Add(time.Second)); l.Reason != tt.want {
+		served := tt.before.Table(t)
+		g.Judge(served, served, guard.Held{}, fixture.Start)
+		if l := g.Judge(served, tt.after.Table(t), guard.Held{}, fixture.Start.Add(time.Second)); l.Reason != tt.want {
 			t.Errorf("%s: %q, %s, want %q", name, l.Reason, l.Detail, tt.want)
 		}
 	}

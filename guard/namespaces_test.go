@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -168,16 +169,16 @@ func BenchmarkJudge(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			a := table.Of(full, 1, start)
-			tables := []*table.Table{a, a.Next(less, 2, start)}
+			a := table.Of(full, 1, fixture.Start)
+			tables := []*table.Table{a, a.Next(less, 2, fixture.Start)}
 			g, err := guard.New(guard.Config{Namespaces: on})
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.Judge(tables[0], tables[1], guard.Held{}, start)
+			g.Judge(tables[0], tables[1], guard.Held{}, fixture.Start)
 			now := 0
 			for b.Loop() {
-				g.Judge(tables[now%2], tables[(now+1)%2], guard.Held{}, start.Add(time.Duration(now)*time.Second))
+				g.Judge(tables[now%2], tables[(now+1)%2], guard.Held{}, fixture.Start.Add(time.Duration(now)*time.Second))
 				now++
 			}
 		})

@@ -98,9 +98,7 @@ func readFailure(err error) *failure {
 
 // readOf describes a read. A source with a single revision means that the whole snapshot has that revision.
 func readOf(s *kube.Snapshot, o kube.ReadOptions, at time.Time) table.Read {
-	return table.Read{
-		Oldest: uint64(s.Revision), Newest: uint64(max(s.Revision, s.Newest)), Consistent: o.Consistent, At: at,
-	}
+	return table.Read{Oldest: uint64(s.Revision), Newest: uint64(max(s.Revision, s.Newest)), Consistent: o.Consistent, At: at}
 }
 
 // compile compiles the candidate table of a snapshot. It reports whether the table is the same as in the previous read.
@@ -139,14 +137,13 @@ func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated b
 		p.update(func(s *publish.Progress) { s.EmptyTotal++ })
 		p.log.Info(LogRoutesEmpty)
 	}
+	result = resultChanged
 	switch o.Result {
 	case publish.Held:
 		result = resultHeld
 	case publish.Unchanged:
 		result = resultUnchanged
 		p.confirmed(o.Now)
-	default:
-		result = resultChanged
 	}
 	p.cfg.Metrics.polls.WithLabelValues(result).Inc()
 	return result

@@ -122,7 +122,9 @@ func New(cfg Config) (*Poller, error) {
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, DefaultMaxBackoff), cfg.Interval)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil))
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil)
+	}
 	if cfg.Trace == nil {
 		cfg.Trace = func(time.Time) ReadTrace { return untraced{} }
 	}

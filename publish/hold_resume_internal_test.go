@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/fixture"
 )
 
 // restarts replaces the keeper by that of the next process, which has the served table from a file and the hold as text.
@@ -25,29 +26,29 @@ func (r *run) restarts(after time.Duration, cfg guard.Config) {
 
 // TestARestartEndsNoHold: every reading of a restore in steps follows a restart, and only the whole one is served.
 func TestARestartEndsNoHold(t *testing.T) {
-	for name, lost := range map[string]cluster{
+	for name, lost := range map[string]fixture.Cluster{
 		string(guard.Empty):         {},
-		string(guard.OnlyGenerated): cluster{{ID: "kube__redirect", Text: "kube__redirect: * -> <shunt>;"}},
-		string(guard.RoutesLost):    ingresses("app", 0, 10, alive),
-		string(guard.BackendsLost):  ingresses("app", 0, 100, noEndpoints),
+		string(guard.OnlyGenerated): fixture.Cluster{{ID: "kube__redirect", Text: "kube__redirect: * -> <shunt>;"}},
+		string(guard.RoutesLost):    fixture.Ingresses("app", 0, 10, fixture.Alive),
+		string(guard.BackendsLost):  fixture.Ingresses("app", 0, 100, fixture.NoEndpoints),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRun(t, guard.Config{}, nil)
-			r.served = ingresses("app", 0, 100, alive).table(t)
-			r.wants(r.judge(time.Second, lost.table(t)), guard.Code(name))
+			r.served = fixture.Ingresses("app", 0, 100, fixture.Alive).Table(t)
+			r.wants(r.judge(time.Second, lost.Table(t)), guard.Code(name))
 			for back := 10; back < 100; back += 15 {
 				r.restarts(time.Second, guard.Config{})
 				if o := r.guard.list.table(); o == nil || o.Reason != guard.Code(name) {
 					t.Fatalf("held is %+v", o)
 				}
-				next := ingresses("app", 0, back, alive)
+				next := fixture.Ingresses("app", 0, back, fixture.Alive)
 				if name == string(guard.BackendsLost) {
-					next = append(next, ingresses("app", back, 100, noEndpoints)...)
+					next = append(next, fixture.Ingresses("app", back, 100, fixture.NoEndpoints)...)
 				}
-				r.wants(r.judge(time.Second, next.table(t)), guard.Code(name))
+				r.wants(r.judge(time.Second, next.Table(t)), guard.Code(name))
 			}
 			r.restarts(time.Second, guard.Config{})
-			r.wants(r.judge(time.Second, ingresses("app", 0, 100, alive).table(t)), "")
+			r.wants(r.judge(time.Second, fixture.Ingresses("app", 0, 100, fixture.Alive).Table(t)), "")
 			if len(r.guard.list) > 0 {
 				t.Error("a hold goes on")
 			}
@@ -57,10 +58,10 @@ func TestARestartEndsNoHold(t *testing.T) {
 
 // TestTheTimeOfAHoldStartsAgainAfterARestart: the file that tells of the hold may be old, and what is lost now is another loss.
 func TestTheTimeOfAHoldStartsAgainAfterARestart(t *testing.T) {
-	lost := tableOf(t, numbered(0, 10)...)
+	lost := fixture.Table(t, fixture.Numbered(0, 10)...)
 	for name, away := range map[string]time.Duration{"soon": time.Minute, "late": time.Hour, "clock set back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			r := newRun(t, guard.Config{}, numbered(0, 100))
+			r := newRun(t, guard.Config{}, fixture.Numbered(0, 100))
 			r.wants(r.judge(time.Second, lost), guard.RoutesLost)
 			since := r.now
 			r.restarts(away, guard.Config{})
@@ -71,17 +72,17 @@ func TestTheTimeOfAHoldStartsAgainAfterARestart(t *testing.T) {
 			if r.wants(v, guard.RoutesLost); !v.Since.Equal(since) || !v.ReleaseAt.Equal(begun.Add(guard.DefaultHold)) {
 				t.Errorf("held since %v until %v, want since %v until %v", v.Since, v.ReleaseAt, since, begun.Add(guard.DefaultHold))
 			}
-			v = r.judge(guard.DefaultHold/2, tableOf(t, numbered(0, 60)...))
+			v = r.judge(guard.DefaultHold/2, fixture.Table(t, fixture.Numbered(0, 60)...))
 			if r.wants(v, guard.RoutesLost); !v.ReleaseAt.Equal(r.now.Add(guard.DefaultHold)) {
 				t.Errorf("half came back at %v, and the hold ends at %v", r.now, v.ReleaseAt)
 			}
-			r.wants(r.judge(guard.DefaultHold-time.Second, tableOf(t, numbered(0, 60)...)), guard.RoutesLost)
-			if v = r.judge(time.Second, tableOf(t, numbered(0, 60)...)); !v.publish || v.Reason != guard.RoutesLost {
+			r.wants(r.judge(guard.DefaultHold-time.Second, fixture.Table(t, fixture.Numbered(0, 60)...)), guard.RoutesLost)
+			if v = r.judge(time.Second, fixture.Table(t, fixture.Numbered(0, 60)...)); !v.publish || v.Reason != guard.RoutesLost {
 				t.Errorf("after the time of the hold: %+v", v)
 			}
 		})
 	}
-	r := newRun(t, guard.Config{}, numbered(0, 100))
+	r := newRun(t, guard.Config{}, fixture.Numbered(0, 100))
 	r.wants(r.judge(time.Second, lost), guard.RoutesLost)
 	r.restarts(time.Hour, guard.Config{Manual: true})
 	r.wants(r.judge(0, lost), guard.RoutesLost)
@@ -90,8 +91,8 @@ func TestTheTimeOfAHoldStartsAgainAfterARestart(t *testing.T) {
 
 // TestAResumedHoldIsAcceptedAfterAJudgement: before, nobody knows which table is held.
 func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
-	lost := tableOf(t, numbered(0, 10)...)
-	r := newRun(t, guard.Config{}, numbered(0, 100))
+	lost := fixture.Table(t, fixture.Numbered(0, 10)...)
+	r := newRun(t, guard.Config{}, fixture.Numbered(0, 100))
 	r.judge(0, lost)
 	r.restarts(time.Second, guard.Config{})
 	a := Acceptance{Digest: lost.Digest()}
@@ -111,7 +112,7 @@ func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
 }
 
 func TestWhatNoProcessHasWrittenIsNotResumed(t *testing.T) {
-	good := Kept{Ref: tableRef, Reason: guard.RoutesLost, Since: start, From: start, Reasons: []guard.Code{guard.RoutesLost}}
+	good := Kept{Ref: tableRef, Reason: guard.RoutesLost, Since: fixture.Start, From: fixture.Start, Reasons: []guard.Code{guard.RoutesLost}}
 	decode := func(o Kept) error {
 		text, err := json.Marshal([]*Kept{&o})
 		if err != nil {

@@ -131,7 +131,9 @@ func New(cfg Config) (*Publisher, error) {
 		return nil, err
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	cfg.Metrics = cmp.Or(cfg.Metrics, NewMetrics(nil, "routesrv"))
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(nil, "routesrv")
+	}
 	if cfg.Sink == nil {
 		cfg.Sink = nobody{}
 	}

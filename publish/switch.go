@@ -79,9 +79,6 @@ func (s *Switch) From() string { return s.from }
 // Table returns the served table, as its producer made it; nil before the first one.
 func (s *Switch) Table() *table.Table { return s.table }
 
-// Begin reports that a producer, served or not, asks its source.
-func (s *Switch) Begin() (end func(*table.Table, table.Read)) { return s.cfg.Sink.Begin() }
-
 // Restore serves a last-known-good table, marked stale. The next producer is compared with it.
 func (s *Switch) Restore(from string, o Offer) {
 	s.from, s.table, s.floor, s.last = from, o.Table, 0, 0

@@ -75,10 +75,10 @@ func TestAMoveServesNothingBelowTheRevisionOfTheProducerBefore(t *testing.T) {
 		t.Fatalf("%s is served", s.From())
 	}
 	serves("the move", 9, 100, 100, 100)
-	show := func(o publish.Offer) { s.Show(s.Begin(), o.Table, o.Read) }
+	show := func(o publish.Offer) { s.Show(sink.Begin(), o.Table, o.Read) }
 	show(offerOf(t, 8, 95))
 	serves("still behind", 8, 100, 100, 100)
-	s.Show(s.Begin(), nil, table.Read{Newest: 96, Oldest: 96})
+	s.Show(sink.Begin(), nil, table.Read{Newest: 96, Oldest: 96})
 	serves("a table is held", 8, 100, 100, 100)
 	s.Publish(tableOf(t, 7, 97))
 	serves("an acceptance", 7, 100, 100, 100)
@@ -99,7 +99,7 @@ func TestAProducerThatGoesBackIsBelieved(t *testing.T) {
 	s.Take("b", offerOf(t, 9, 90))
 	for _, revision := range []uint64{80, 81} {
 		o := offerOf(t, 8, revision)
-		s.Show(s.Begin(), o.Table, o.Read)
+		s.Show(sink.Begin(), o.Table, o.Read)
 		if sink.read.Newest != revision {
 			t.Errorf("the read is of %d, want %d", sink.read.Newest, revision)
 		}
@@ -191,7 +191,7 @@ func TestFilesOfASwitchHaveWhatIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "later")
 		path := filepath.Join(folder, "routes")
-		s, _ := newSwitch(t, publish.SwitchConfig{File: publish.FileConfig{Name: "routes", Path: path, Plain: true}})
+		s, sink := newSwitch(t, publish.SwitchConfig{File: publish.FileConfig{Name: "routes", Path: path, Plain: true}})
 		has := func(what string, want *table.Table) {
 			t.Helper()
 			s.Flush()
@@ -222,7 +222,7 @@ func TestFilesOfASwitchHaveWhatIsServed(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		s.Show(s.Begin(), next.Table, next.Read)
+		s.Show(sink.Begin(), next.Table, next.Read)
 		s.Flush()
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("the same table was written again: %v", err)
@@ -249,7 +249,7 @@ func TestFilesAreNotWrittenAgainForTheSameContent(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	s.Show(s.Begin(), o.Table.WithRevision(101), table.Read{Newest: 101})
+	s.Show(sink.Begin(), o.Table.WithRevision(101), table.Read{Newest: 101})
 	s.Flush()
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("the file was written again (%v)", err)

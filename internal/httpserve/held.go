@@ -81,15 +81,24 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// body waits for its turn and renders the held table in a form. It returns nil if no table is held.
-func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
-	ctx := r.Context()
+// wait waits for the turn of a request. The returned function ends it.
+func (h *HeldPage) wait(ctx context.Context) (end func(), err error) {
 	select {
 	case h.turn <- struct{}{}:
+		return func() { <-h.turn }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-h.turn }()
+}
+
+// body waits for its turn and renders the held table in a form. It returns nil if no table is held.
+func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
+	ctx := r.Context()
+	end, err := h.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	held, ok := h.holder.Held()
 	if !ok {
 		h.pair, h.view, h.key, h.forms = [2]table.Digest{}, nil, "", nil // free the memory of a released table
@@ -125,12 +134,11 @@ func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
 // Difference returns the comparison for the table held now, without notes, or nil if no table is held. The caller must not change
 // it. It waits for its turn as requests do. The error comes from ctx, or says why the tables could not be compared.
 func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.View, error) {
-	select {
-	case h.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	end, err := h.wait(ctx)
+	if err != nil {
+		return nil, err
 	}
-	defer func() { <-h.turn }()
+	defer end()
 	held, ok := h.holder.Held()
 	if !ok {
 		return nil, nil

@@ -221,7 +221,7 @@ func (c *controller) remoteAnswered(p *remoteProducer, t *table.Table, r table.R
 		p.shown = p.answered
 		p.offer, p.url = publish.Offer{Table: t, Read: r}, url
 		if c.active == producer(p) {
-			c.served.Show(c.served.Begin(), t, r)
+			c.served.Show(c.sink.Begin(), t, r)
 		} else {
 			c.switchTo(p, fromRouteServer, p.offer)
 		}

@@ -98,7 +98,7 @@ var allowed = map[string][]string{
 
 	// aside: only tests use these
 	"internal/browser":  {},
-	"internal/fixture":  {"compile/rules", "eskip"},
+	"internal/fixture":  {"compile/rules", "eskip", "table"},
 	"internal/loopback": {},
 	"internal/kubetest": {"kube", "internal/source/manifests"},
 	"internal/scale":    {"internal/kubetest", "kube"},
