@@ -81,7 +81,7 @@ func (a *assembly) addCatchAlls(from []*assembly) {
 	}
 }
 
-// catchAll returns the catch-all of a host: that of another assembly if it would be the same.
+// catchAll returns the catch-all of a host. It reuses the unit of another assembly if nothing that it depends on differs.
 func (a *assembly) catchAll(name string, h *host, from []*assembly) *rules.Unit {
 	for _, other := range from {
 		if o := other.hosts[name]; o != nil && o.catchAll != nil && o.redirect == h.redirect && slices.Equal(o.expressions, h.expressions) {

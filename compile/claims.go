@@ -59,8 +59,8 @@ func newClaims(all iter.Seq[claim]) *claims {
 	return c
 }
 
-// repeated returns the claims with a hash that several of them have, by hash. 0 is no hash. Nearly every hash is that of one claim: a bit
-// for each finds these in a fraction of the time that a map of all takes.
+// repeated returns the claims that share their hash with another one, by hash. A hash of 0 never counts. Nearly all hashes are unique, and one bit for each
+// sorts these out in a fraction of the time that a map of all would take.
 func repeated(all iter.Seq[claim], hash func(*rules.Route) uint64) map[uint64][]claim {
 	words := uint64(1) // with 32 bits or more for each claim, few share one by chance
 	for range all {

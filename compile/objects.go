@@ -65,7 +65,7 @@ func (k *objects) next(o object) *rules.Unit {
 	return nil
 }
 
-// search returns the place of a name: that of the first object with it, if there is one.
+// search returns the index of the first object with a name, or where one would be inserted.
 func (k objects) search(name kube.Ref) (at int, found bool) {
 	return slices.BinarySearchFunc(k, name, func(o object, name kube.Ref) int { return o.Ref().Compare(name) })
 }

@@ -103,7 +103,7 @@ func TestAClientHasFewClaims(t *testing.T) {
 		}
 	}
 	if len(c.known.keys) != maxClaimsPerClient+1 {
-		t.Errorf("%d claims, want those of a client and that of another", len(c.known.keys))
+		t.Errorf("%d claims are remembered, want all of one client and one of another", len(c.known.keys))
 	}
 	for n := range maxClaimsPerClient + 1 {
 		if _, known := c.known.byKey[claimOf(n)]; known != (n > 0) {

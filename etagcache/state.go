@@ -125,7 +125,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 		if t != nil {
 			next.version.full.raise(min(t.Revision(), r.Newest)) // not beyond the source, which may have gone back in time
 		}
-		r.Stale = next.read.Stale // without a table the served one remains what it was
+		r.Stale = next.read.Stale // no new table: a stale one stays stale
 		next.read = r
 		if !r.Held && !r.Waiting || r.Live {
 			next.oldest, next.newest = r.Oldest, r.Newest

@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/internal/fixture"
 )
 
-// restarts replaces the keeper by that of the next process, which has the served table from a file and the hold as text.
+// restarts replaces the keeper as a restart does: the next one reads the served table from a file, and what is held from its JSON form.
 func (r *run) restarts(after time.Duration, cfg guard.Config) {
 	r.t.Helper()
 	text, err := json.Marshal(r.guard.list)

@@ -78,7 +78,7 @@ func (k *keeper) judgeTable(loss *guard.Loss, now time.Time) (o *Kept, fresh, du
 	o = &Kept{Ref: tableRef, By: keptBy, Since: now.UTC()}
 	if was != nil {
 		if *o = *was; k.reads == 0 {
-			o.From = now.UTC() // the list that was taken over may be older than what was served last: another loss has a time of its own
+			o.From = now.UTC() // the list may be older than the last served table, so its time must not release a later loss
 		}
 	}
 	switch r := loss.Reason; {

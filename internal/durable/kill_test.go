@@ -90,7 +90,7 @@ func TestKilledWriteLeavesOneFile(t *testing.T) {
 	}
 }
 
-// TestTwoProcessesNeverMixTheirContents: each writes a temporary file of its own.
+// TestTwoProcessesNeverMixTheirContents: each process writes its own temporary file.
 func TestTwoProcessesNeverMixTheirContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "table.eskip")
 	kill, said := startHalfWriter(t, path)

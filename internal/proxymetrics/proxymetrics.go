@@ -34,7 +34,7 @@ import (
 
 // Limits of reading.
 const (
-	// MaxBytes limits the size of a document, MaxText that of Prometheus text, whose series are all in memory at once.
+	// MaxBytes limits the size of a document. MaxText limits Prometheus text, which is parsed as a whole.
 	MaxBytes = 8 << 20
 	MaxText  = 2 << 20
 	timeout  = 2 * time.Second
