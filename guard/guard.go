@@ -154,10 +154,8 @@ func New(cfg Config) (*Guard, error) {
 		return nil, fmt.Errorf("max loss %v: want a share above 0 and up to 1", cfg.MaxLoss)
 	case !(cfg.MaxBackendLoss > 0 && cfg.MaxBackendLoss <= 1):
 		return nil, fmt.Errorf("max backend loss %v: want a share above 0 and up to 1", cfg.MaxBackendLoss)
-	case cfg.Window < 0:
-		return nil, fmt.Errorf("window %v: want no negative time", cfg.Window)
-	case cfg.Hold < 0:
-		return nil, fmt.Errorf("hold %v: want no negative time", cfg.Hold)
+	case cfg.Window < 0 || cfg.Hold < 0:
+		return nil, fmt.Errorf("window %v, hold %v: want no negative time", cfg.Window, cfg.Hold)
 	case cfg.MaxRoutes < 0:
 		return nil, fmt.Errorf("max routes %d: want no negative number", cfg.MaxRoutes)
 	case cfg.MaxBytes < 0:

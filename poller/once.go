@@ -25,11 +25,11 @@ type failure struct {
 // is known not to answer, and once does not read.
 func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (failures int) {
 	defer p.cfg.Publisher.Tend()
+	p.update(func(s *publish.Progress) { s.LastAttempt = time.Now() })
 	var f *failure
 	if down == nil {
 		f = p.attempt(ctx, o)
 	} else {
-		p.update(func(s *publish.Progress) { s.LastAttempt = time.Now() })
 		f = readFailure(down)
 	}
 	if f == nil || f.reason == failedRead && ctx.Err() != nil {
@@ -69,7 +69,6 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 		}
 		trace.End(result, reason, kube.Revision(seen.Oldest), kube.Revision(seen.Newest))
 	}()
-	p.update(func(s *publish.Progress) { s.LastAttempt = start })
 	attempt := p.cfg.Publisher.Begin()
 	snapshot, err := p.cfg.Source.Read(ctx, o)
 	if err == nil && snapshot == nil {

@@ -24,9 +24,11 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 		return
 	}
 	t, meta, err := f.load(limit + maxHeader)
-	if err != nil {
+	if err != nil { // there is no room for a table, so none
 		f.wrote(err, false)
+		return
 	}
+	s, kept := f.readState() // also without a table: what is not ours there is set aside
 	if t == nil {
 		return
 	}
@@ -36,14 +38,10 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	if names != nil {
 		c.Names = names(t)
 	}
-	s, kept := f.readState()
 	c.Read.At = s.readOf(meta, time.Now())
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.served.Load() != nil {
-		return
-	}
 	p.cfg.Sink.Restore(c.Table, c.Read.At)
 	p.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
 	close(p.ready)

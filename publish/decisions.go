@@ -72,8 +72,8 @@ type Decisions struct {
 	list []Decision // newest last
 }
 
-// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, decisions are
-// kept in memory only. Errors are logged.
+// OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, or if what is
+// there cannot be moved away, decisions are kept in memory only. Errors are logged.
 func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 	d := &Decisions{log: log}
 	d.writer = durable.NewWriter(d.write)
@@ -88,6 +88,9 @@ func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 		log.Error(LogDecisionsFailed, "path", d.path, "error", err, "kept_as", keptAs)
+		if keptAs == "" {
+			d.path = "" // what is there is not ours to replace
+		}
 	}
 	return d
 }
@@ -119,7 +122,7 @@ func (d *Decisions) write() {
 	d.mu.Lock()
 	list := slices.Clone(d.list)
 	d.mu.Unlock()
-	err := durable.WriteFile(d.path, func(w io.Writer) error {
+	if err := durable.WriteFile(d.path, func(w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)
 		for _, e := range list {
@@ -128,8 +131,7 @@ func (d *Decisions) write() {
 			}
 		}
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		d.log.Error(LogDecisionsFailed, "path", d.path, "error", err)
 	}
 }

@@ -265,3 +265,25 @@ func TestWithoutAFolderDecisionsAreKeptInMemory(t *testing.T) {
 		t.Errorf("files %v (%v)", files, err)
 	}
 }
+
+// TestAFileThatCannotBeMovedAwayIsNotReplaced: it is somebody else's.
+func TestAFileThatCannotBeMovedAwayIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, publish.DecisionsFile)
+	theirs := strings.Repeat("x", 9<<20) // larger than any record
+	if err := os.WriteFile(path, []byte(theirs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(path+".bad", "full"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := publish.OpenDecisions(dir, slog.New(slog.DiscardHandler))
+	l.Append(publish.Decision{What: publish.DecidedHeld})
+	l.Close()
+	if got := readFile(t, path); got != theirs {
+		t.Errorf("the file was replaced by %d bytes", len(got))
+	}
+	if len(l.Last(5)) != 1 {
+		t.Errorf("decisions are %+v, want the one in memory", l.Last(5))
+	}
+}

@@ -212,6 +212,9 @@ func (f *file) claim() error {
 		return nil
 	}
 	_, _, err := f.load(1 << 62)
+	if err == nil {
+		f.readState() // sets aside what is not ours
+	}
 	return err
 }
 

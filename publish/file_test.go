@@ -26,8 +26,10 @@ func TestAFileOfSomebodyElseIsKept(t *testing.T) {
 	const foreign = "the only copy\n"
 	for _, boots := range []bool{true, false} {
 		path := filepath.Join(t.TempDir(), "table.eskip")
-		if err := os.WriteFile(path, []byte(foreign), 0o600); err != nil {
-			t.Fatal(err)
+		for _, file := range []string{path, path + ".state"} {
+			if err := os.WriteFile(file, []byte(foreign), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		g := filePublisher(t, publish.FileConfig{Path: path})
 		if boots {
@@ -40,8 +42,10 @@ func TestAFileOfSomebodyElseIsKept(t *testing.T) {
 			g.Begin().Offer(offered(tableOf(t, n+1, 10)))
 		}
 		g.Flush()
-		if got, err := os.ReadFile(path + ".bad"); err != nil || string(got) != foreign {
-			t.Errorf("boots %v: of the file is left %q, %v", boots, got, err)
+		for _, file := range []string{path + ".bad", path + ".state.bad"} {
+			if got, err := os.ReadFile(file); err != nil || string(got) != foreign {
+				t.Errorf("boots %v: %s has %q, %v", boots, file, got, err)
+			}
 		}
 		f := g.File()
 		if f.Unusable == "" || f.KeptAs != path+".bad" || f.Path != path || f.Error != "" || f.Written.IsZero() {
