@@ -331,3 +331,28 @@ func FuzzTakeoversEqualASearch(f *testing.F) {
 		}
 	})
 }
+
+// TestReportsForPeople: the form names objects, and hostile names break no table.
+func TestReportsForPeople(t *testing.T) {
+	shop := `shop_cart_1: PathSubtree("/") && ` + shopHost + ` -> <shunt>; shop_cart_2: Path("/in") && ` + shopHost + ` -> <shunt>;`
+	evil := `evil_all_1: PathSubtree("/cart") && Header("X-A", "|") && ` + shopHost + ` -> <shunt>; evil_all_2: Path("/in") && ` + shopHost + ` -> <shunt>;`
+	r := takeover.Find(side(t, shop), side(t, shop+evil), match.Options{})
+	var text, markdown, none strings.Builder
+	for _, err := range []error{r.WriteText(&text), r.WriteMarkdown(&markdown), new(takeover.Report).WriteText(&none)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantText := `1 object takes requests from others
+
+Ingress shop/cart -> Ingress evil/all: 2 routes lose requests
+    GET https://shop.example.org/cart: Ingress shop/cart -> Ingress evil/all (with X-A: |)
+        route shop_cart_1 -> evil_all_1
+    GET https://shop.example.org/in: Ingress shop/cart -> Ingress evil/all as well, at random
+        route shop_cart_2 -> evil_all_2
+`
+	wantMarkdown := "| request | goes from | to | routes |\n| --- | --- | --- | --- |\n| `GET https://shop.example.org/cart` | `Ingress shop/cart` | `Ingress evil/all` | 2 |\n"
+	if text.String() != wantText || markdown.String() != wantMarkdown || none.String() != "no request of another owner changes its route\n" {
+		t.Errorf("text\n%s\nMarkdown\n%s\nnone\n%s", text.String(), markdown.String(), none.String())
+	}
+}
