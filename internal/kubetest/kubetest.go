@@ -3,8 +3,7 @@
 //
 // A [Server] answers like a real one: lists carry kind, apiVersion and resourceVersion, every change raises that, a
 // resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a token for the
-// rest. It supports watches: with bookmarks, with an initial list of all objects, as JSON or protobuf, and with the failures that
-// watches meet. Objects are served unchanged. A fresh Server lists them in the order of the stream, as the conformance cases
+// rest. It supports watches: as JSON, with bookmarks, and with the failures that watches meet. Objects are served unchanged. A fresh Server lists them in the order of the stream, as the conformance cases
 // expect; after the first [Server.SetRevision] it sorts them by name, like etcd.
 //
 // A Server is also a source itself ([Server.Read]): it returns what a correct source reads from the same objects. [TestSource] is
@@ -95,7 +94,6 @@ type Server struct {
 	watches     map[*watcher]bool
 	watchFaults map[string]*WatchFault
 	held        map[string]bool // by path
-	noWatchList bool
 }
 
 // object is one stored object. JSON and the values decoded from it never change.

@@ -219,7 +219,7 @@ func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 			{"another version", strings.Replace(own, ownVersion, apiVersion, 1), "it is of the API version"},
 			{"no version", strings.Replace(own, ownVersion+",", "", 1), "it is of the API version"},
 			{"no kind", strings.Replace(own, `"kind":"`+string(kind)+`List",`, "", 1), `it is a ""`},
-			{"a kind that is no text", strings.Replace(own, `"kind":"`+string(kind)+`List"`, `"kind":7`, 1), `it is a ""`},
+			{"a kind that is no text", strings.Replace(own, `"kind":"`+string(kind)+`List"`, `"kind":7`, 1), "cannot unmarshal number"},
 			{"no items", strings.Replace(own, `,"items":[]`, "", 1), "no array of items"},
 			{"null items", strings.Replace(own, `[]`, "null", 1), "no array of items"},
 			{"no revision", strings.Replace(own, `"resourceVersion":"100"`, "", 1), "no metadata.resourceVersion"},

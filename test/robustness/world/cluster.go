@@ -46,7 +46,6 @@ const (
 	WatchSilent    = "watch-silent"     // watches stay open and send nothing
 	WatchGone      = "watch-gone"       // watches begin with the error that the revision is too old
 	WatchCut       = "watch-cut"        // watches end in the middle of an event
-	WatchEmpty     = "watch-empty"      // a watch that should begin with all objects begins with none
 	NoBookmarks    = "no-bookmarks"     // watches send none
 	Reset          = "revision-reset"   // the API is restored from an old backup
 )
@@ -55,7 +54,7 @@ const (
 func APIFaults() []string {
 	return []string{
 		ListEmpty, ListHalf, ListShort, ListStale, ListOther, APIStatus, DiscoveryFlaps, DiscoveryFails,
-		WatchSilent, WatchGone, WatchCut, WatchEmpty, NoBookmarks,
+		WatchSilent, WatchGone, WatchCut, NoBookmarks,
 	}
 }
 
@@ -66,7 +65,7 @@ func RealAPIFaults() []string {
 
 // beginsWithAWatch reports whether a fault affects only watches that begin while it is on, so that open ones must end.
 func beginsWithAWatch(fault string) bool {
-	return slices.Contains([]string{WatchCut, WatchGone, WatchEmpty, NoBookmarks}, fault)
+	return slices.Contains([]string{WatchCut, WatchGone, NoBookmarks}, fault)
 }
 
 // APIFault is a fault that the API shows to one member.

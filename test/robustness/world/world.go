@@ -206,7 +206,7 @@ func (w *World) process(m history.Member) error {
 	switch m.Kind {
 	case history.Server:
 		p.path = w.cfg.Binaries.Routesrv
-		p.args = append(p.args, "--kubernetes-read="+m.Transport, "--kubernetes-reconcile-interval="+(20*pl.Interval).String())
+		p.args = append(p.args, "--kubernetes-read="+m.Transport)
 		if peer := pl.Peer(m); peer != "" {
 			other, err := w.place(peer)
 			if err != nil {
