@@ -280,7 +280,7 @@ func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 		}{
 			{"another kind", "want a " + string(kind) + "List", server.Body(other, true, false)},
 			{"another version", "API version", bytes.Replace(own, []byte("v1"), []byte("v2"), 1)},
-			{"no revision", "no metadata.resourceVersion", bytes.Replace(own, []byte("\x12\x03100"), []byte("\x22\x03100"), 1)},
+			{"no revision", "no metadata.resourceVersion", bytes.Replace(own, []byte("\x12\x03100"), []byte("\x4a\x03100"), 1)},
 		} {
 			if bytes.Equal(tt.body, own) {
 				t.Fatalf("%s: %s: nothing is wrong with the answer", kind, tt.name)

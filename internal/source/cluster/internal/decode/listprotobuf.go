@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // frames reads the length-delimited fields of a protobuf message from a stream, and skips the others.
@@ -38,7 +40,9 @@ func (w *Walker) walkProtobuf(head *head, item func([]byte)) error {
 		}
 		switch {
 		case field == unknownTypeMeta:
-			head.apiVersion, head.kind, err = typeOf(value)
+			var t runtime.TypeMeta
+			err = t.Unmarshal(value)
+			head.apiVersion, head.kind = t.APIVersion, t.Kind
 		case field == unknownEncoding && size != 0:
 			err = fmt.Errorf("unknown content encoding %.40q", value)
 		}
@@ -66,17 +70,11 @@ func (f *frames) list(size uint64, head *head, item func([]byte)) error {
 		case field == listItems:
 			item(value)
 		case field == listMetadata:
-			return fields(value, func(field protowire.Number, value []byte) error {
-				switch field {
-				case listMetaResourceVersion:
-					head.resourceVersion = string(value)
-				case listMetaContinue:
-					head.more = string(value)
-				}
-				return nil
-			})
+			var meta metav1.ListMeta
+			err = meta.Unmarshal(value)
+			head.resourceVersion, head.more = meta.ResourceVersion, meta.Continue
 		}
-		return nil
+		return err
 	})
 }
 
