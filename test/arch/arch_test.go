@@ -65,7 +65,7 @@ var allowed = map[string][]string{
 	// parts and assembly: join producers into the programs
 	"shadowdiff/page":       {"shadowdiff"},
 	"match/report":          {"eskip", "match", "shadowdiff"},
-	"explain/takeover":      {"eskip", "internal/routeid", "match", "shadowdiff", "table"},
+	"explain/takeover":      {"compile", "eskip", "internal/routeid", "kube", "match", "shadowdiff", "table"},
 	"internal/httpserve":    {"publish", "eskip", "kube", "guard", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
 	"internal/proxymetrics": {"fleet"},
 
