@@ -45,14 +45,17 @@ type Walker struct {
 	buf []byte
 }
 
-// keptBuffer is the largest buffer that a Walker keeps between two lists.
-const keptBuffer = 32 << 20
+const (
+	// windowSize is the initial size of a buffer: it holds many objects, and fits into the cache of a processor core.
+	windowSize = 64 << 10
+	// keptBuffer is the largest buffer that a Walker keeps between two lists.
+	keptBuffer = 1 << 20
+)
 
 // List calls item for each item of a list of objects of the type, in order, and returns the revision of the list, 0
 // if it has none. The bytes of an item are valid only during the call. An error means that the body is not one
-// complete list of the type; item may already have been called. Errors of the body are wrapped.
-//
-// A list in protobuf is never in memory as a whole, but one in JSON is.
+// complete list of the type; item may already have been called. Errors of the body are wrapped. No body is ever in memory
+// as a whole: the largest item decides.
 func (w *Walker) List(media string, body io.Reader, t Type, item func([]byte)) (kube.Revision, error) {
 	head, err := w.walk(media, body, t, item)
 	if err != nil {
@@ -72,7 +75,7 @@ func (w *Walker) Page(media string, body io.Reader, t Type) (kube.Revision, erro
 
 func (w *Walker) walk(media string, body io.Reader, t Type, item func([]byte)) (head head, err error) {
 	if w.in == nil {
-		w.in = bufio.NewReaderSize(nil, 64<<10)
+		w.in = bufio.NewReaderSize(nil, windowSize)
 	}
 	w.in.Reset(body)
 	defer func() {
@@ -82,9 +85,7 @@ func (w *Walker) walk(media string, body io.Reader, t Type, item func([]byte)) (
 	}()
 	switch {
 	case media == MediaJSON:
-		if w.buf, err = appendAll(w.buf[:0], body); err == nil {
-			err = walkJSON(w.buf, &head, item)
-		}
+		err = w.walkJSON(&head, item)
 	case !HasProtobuf(t.Kind):
 		err = fmt.Errorf("content type %q: want %s", media, MediaJSON)
 	default:
@@ -94,22 +95,6 @@ func (w *Walker) walk(media string, body io.Reader, t Type, item func([]byte)) (
 		err = head.check(t)
 	}
 	return head, err
-}
-
-// appendAll is io.ReadAll into a buffer that is used again.
-func appendAll(buf []byte, r io.Reader) ([]byte, error) {
-	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, make([]byte, max(64<<10, cap(buf)))...)[:len(buf)]
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if errors.Is(err, io.EOF) {
-			return buf, nil
-		} else if err != nil {
-			return buf, err
-		}
-	}
 }
 
 // revision returns the resourceVersion as a number, or 0 if it is missing or opaque. Opaque versions have no order,

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 )
 
@@ -12,25 +14,54 @@ import (
 // most items of a list did not change and are never decoded. What else is wrong with an item shows when it is decoded, and
 // is a problem of that object alone.
 type splitter struct {
-	text []byte
-	at   int
+	in      io.Reader
+	text    []byte // a window of the body, which grows to the largest value
+	at      int    // everything before it was read
+	from    int    // where the value that is being read begins, -1 for none: the window does not move past it
+	dropped int64  // bytes of the body before the window
+	err     error  // of in; io.EOF at its end
 }
 
 var errEnds = errors.New("the text ends early")
 
 // walkJSON walks a list. Names match regardless of case, as in encoding/json. [head.check] decides whether it is a list of
 // the right kind.
-func walkJSON(text []byte, head *head, item func([]byte)) error {
+func (w *Walker) walkJSON(head *head, item func([]byte)) error {
 	head.noItems = true
-	s := &splitter{text: text}
+	s := &splitter{in: w.in, text: w.buf[:0], from: -1}
+	defer func() { w.buf = s.text }()
 	err := s.elements('{', '}', func() error { return s.member(head, item) })
 	if err == nil && s.next() != 0 {
 		err = errors.New("something follows the list")
 	}
+	if s.err != nil && !errors.Is(s.err, io.EOF) {
+		err = s.err
+	}
 	if err != nil {
-		return fmt.Errorf("JSON, byte %d: %w", s.at, err)
+		return fmt.Errorf("JSON, byte %d: %w", s.dropped+int64(s.at), err)
 	}
 	return nil
+}
+
+// more reads more of the body behind the text. It reports whether there is more.
+func (s *splitter) more() bool {
+	keep := s.at
+	if s.from >= 0 {
+		keep = s.from
+	}
+	if keep > 0 {
+		s.text = s.text[:copy(s.text, s.text[keep:])]
+		s.at, s.from, s.dropped = s.at-keep, max(s.from-keep, -1), s.dropped+int64(keep)
+	}
+	s.text = slices.Grow(s.text, max(windowSize-len(s.text), len(s.text)/2, 1))
+	for s.err == nil {
+		var n int
+		n, s.err = s.in.Read(s.text[len(s.text):cap(s.text)])
+		if s.text = s.text[:len(s.text)+n]; n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // member reads a member of the list object.
@@ -121,7 +152,7 @@ func (s *splitter) elements(opening, closing byte, f func() error) error {
 
 // next returns the byte after white space, without reading it, or 0 at the end.
 func (s *splitter) next() byte {
-	for s.at < len(s.text) {
+	for s.at < len(s.text) || s.more() {
 		switch c := s.text[s.at]; c {
 		case ' ', '\n', '\t', '\r':
 			s.at++
@@ -132,15 +163,27 @@ func (s *splitter) next() byte {
 	return 0
 }
 
-// value reads one value and returns its text: up to the bracket that closes it, or else up to what must follow it.
+// value reads one value and returns its text: up to the bracket that closes it, or else up to what must follow it. The text
+// is valid until more is read.
 func (s *splitter) value() ([]byte, error) {
 	s.next()
-	from, depth := s.at, 0
-	for ; s.at < len(s.text); s.at++ {
+	s.from = s.at
+	err := s.skip()
+	from := s.from
+	s.from = -1
+	if err == nil && s.at == from {
+		err = errors.New("want a value")
+	}
+	return s.text[from:s.at], err
+}
+
+// skip moves behind the value that begins here.
+func (s *splitter) skip() error {
+	for depth := 0; s.at < len(s.text) || s.more(); s.at++ {
 		switch s.text[s.at] {
 		case '"':
 			if err := s.skipString(); err != nil {
-				return nil, err
+				return err
 			}
 		case '{', '[':
 			depth++
@@ -149,43 +192,36 @@ func (s *splitter) value() ([]byte, error) {
 				s.at++
 			}
 			if depth <= 0 {
-				return s.since(from)
+				return nil
 			}
 		case ',', ':', ' ', '\n', '\t', '\r':
 			if depth == 0 {
-				return s.since(from)
+				return nil
 			}
 		}
 	}
-	if depth > 0 {
-		return nil, errEnds
-	}
-	return s.since(from)
-}
-
-func (s *splitter) since(from int) ([]byte, error) {
-	if s.at == from {
-		return nil, errors.New("want a value")
-	}
-	return s.text[from:s.at], nil
+	return errEnds
 }
 
 // skipString moves to the closing quote of the string that begins here.
 func (s *splitter) skipString() error {
+	s.at++
 	for {
-		n := bytes.IndexByte(s.text[s.at+1:], '"')
+		n := bytes.IndexByte(s.text[s.at:], '"')
 		if n < 0 {
-			s.at = len(s.text)
-			return errEnds
+			if s.at = len(s.text); !s.more() {
+				return errEnds
+			}
+			continue
 		}
-		begin := s.at + 1
-		s.at = begin + n
+		s.at += n
 		slashes := 0
-		for i := s.at - 1; i >= begin && s.text[i] == '\\'; i-- {
+		for s.text[s.at-1-slashes] == '\\' { // ends at the opening quote
 			slashes++
 		}
 		if slashes%2 == 0 {
 			return nil
 		}
+		s.at++
 	}
 }

@@ -148,7 +148,7 @@ func (f *frames) bytes(n uint64) ([]byte, error) {
 	f.buf = f.buf[:0]
 	for uint64(len(f.buf)) < n {
 		from := len(f.buf)
-		f.buf = append(f.buf, make([]byte, min(n-uint64(from), 64<<10))...)
+		f.buf = append(f.buf, make([]byte, min(n-uint64(from), windowSize))...)
 		m, err := io.ReadFull(f.in, f.buf[from:])
 		if f.at += int64(m); err != nil {
 			return nil, unexpected(err)
