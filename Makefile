@@ -70,7 +70,7 @@ docs-check: ## fail if a generated reference is not what the code says, a docume
 	else echo "SKIP the site: mkdocs is missing (apt-get install mkdocs mkdocs-material)"; fi
 
 # See tools/test.sh.
-SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./internal/hostile ./test/robustness/validate \
+SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./test/robustness/validate \
 	./internal/source/cluster/internal/decode
 PLANTS = ./test/robustness/plants
 
