@@ -121,7 +121,7 @@ func read(t *testing.T, w World) *kube.Snapshot {
 // text returns everything in a snapshot.
 func text(t *testing.T, s *kube.Snapshot) string {
 	t.Helper()
-	b, err := json.Marshal(s) // of Bad only the references
+	b, err := json.Marshal([]any{s.Revision, s.Newest, s.Ingresses, s.RouteGroups, s.Backends, s.Bad}) // of Bad only the references
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,6 +80,7 @@ type Server struct {
 	protobuf bool
 	gzip     bool
 	faults   map[string]*Fault
+	packed   map[string]packed // the last compressed body by path
 	// undefined means that the definition of RouteGroups is not installed.
 	undefined bool
 	requests  []Request
@@ -117,7 +118,7 @@ func New(objects []byte, api API) (*Server, error) {
 	s := &Server{
 		api: api, faults: make(map[string]*Fault), news: make(chan struct{}), watches: make(map[*watcher]bool),
 		watchFaults: make(map[string]*WatchFault), held: make(map[string]bool),
-		known: make(map[kube.Ref]bool), ordered: make(map[kube.Kind][]*object),
+		packed: make(map[string]packed), known: make(map[kube.Ref]bool), ordered: make(map[kube.Kind][]*object),
 	}
 	if err := s.add(objects, false); err != nil {
 		return nil, err
@@ -225,7 +226,7 @@ func (s *Server) Body(path string, protobuf, gzip bool) []byte {
 	body := s.answer(r, Fault{}).body
 	s.protobuf = before
 	if gzip {
-		body = compress(body)
+		body = s.compressed(path, body)
 	}
 	return body
 }

@@ -65,13 +65,13 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		body   string
 		text   string // of the error
 		reason Reason
-		says   string // of what the functions say: down, gone, too new, not found, unsupported, consistent
+		says   string // of what the functions say: down, gone, too new, not found, consistent
 	}{
 		"401":          {401, "", "unauthorized: request to /api/v1/services failed, status: 401, 401 Unauthorized (the API server does not accept the credentials)", ReasonForbidden, ""},
 		"403":          {403, `{"kind":"Status","message":"no\n way"}`, `forbidden: request to /api/v1/services failed, status: 403, 403 Forbidden: no way (grant the verb "list" on "services" in API group "")`, ReasonForbidden, ""},
 		"404":          {404, "404 page not found", "resource not found: /api/v1/services: 404 page not found", ReasonNotFound, "not found"},
-		"400":          {400, "", "request to /api/v1/services failed, status: 400, 400 Bad Request", ReasonStatus, "unsupported"},
-		"422":          {422, "", "request to /api/v1/services failed, status: 422, 422 Unprocessable Entity", ReasonStatus, "unsupported"},
+		"400":          {400, "", "request to /api/v1/services failed, status: 400, 400 Bad Request", ReasonStatus, ""},
+		"422":          {422, "", "request to /api/v1/services failed, status: 422, 422 Unprocessable Entity", ReasonStatus, ""},
 		"410":          {410, "", "request to /api/v1/services failed, status: 410, 410 Gone", ReasonStatus, "gone consistent"},
 		"429":          {429, "", "request to /api/v1/services failed, status: 429, 429 Too Many Requests", ReasonStatus, "down"},
 		"499":          {499, "", "request to /api/v1/services failed, status: 499, 499 ", ReasonStatus, ""},
@@ -93,7 +93,7 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		for _, f := range []struct {
 			name string
 			is   func(error) bool
-		}{{"down", IsDown}, {"gone", IsGone}, {"too-new", IsTooNew}, {"not found", IsNotFound}, {"unsupported", IsUnsupported}, {"consistent", NeedsConsistent}} {
+		}{{"down", IsDown}, {"gone", IsGone}, {"too-new", IsTooNew}, {"not found", IsNotFound}, {"consistent", NeedsConsistent}} {
 			if f.is(fmt.Errorf("read: %w", err)) {
 				says = append(says, f.name)
 			}
