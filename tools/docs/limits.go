@@ -55,7 +55,7 @@ var limits = []limit{
 	{"", "an event that is neither table nor delta", "dataplane", "maxSmallEvent", "bytes", ""},
 	{"", "least time between two attempts to get a stream", "dataplane", "streamGap", "time", ""},
 	{"", "how far ahead a clock may be", "dataplane", "maxSkew", "time", ""},
-	{"", "length of an ETag", "internal/wire", "maxEntity", "bytes", ""},
+	{"", "length of an ETag", "internal/api", "maxEntity", "bytes", ""},
 	{"last-known-good file", "header", "table", "maxFileHeader", "bytes", ""},
 	{"last-known-good file of a route server", "size", "internal/server", "maxLastKnownGood", "bytes", ""},
 	{"mode file", "size", "internal/sidecar", "maxModeFile", "bytes", ""},
