@@ -246,7 +246,7 @@ var outside = map[string][]string{
 	},
 	"sigs.k8s.io/":                {"internal/migrate", "internal/source/manifests", "internal/kubetest"},
 	"go.opentelemetry.io/":        {"internal/tracing"},
-	"google.golang.org/protobuf/": {"internal/tracing", "internal/source/cluster/internal/decode", "internal/kubetest"},
+	"google.golang.org/protobuf/": {"internal/source/cluster/internal/decode", "internal/kubetest"},
 	"github.com/spf13/":           {"internal/cli", "internal/config", "internal/forward"},
 	"go.yaml.in/":                 {"internal/config", "internal/fixture"},
 	"github.com/klauspost/":       {"dataplane", "etagcache", "internal/source/cluster/internal/api", "table"},
