@@ -28,6 +28,7 @@ import (
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/tracing"
@@ -163,7 +164,7 @@ type tables interface {
 	Run(context.Context) error
 	// Recheck asks for an early read of the source. It never blocks.
 	Recheck()
-	Status() publish.Progress
+	Status() api.Source
 	// Accept publishes the held table with the digest.
 	Accept(publish.Acceptance) (*table.Table, error)
 }

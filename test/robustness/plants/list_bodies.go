@@ -11,8 +11,8 @@ func ofBodies() []Plant {
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
 				Old:  "\thttp.ServeContent(out, ",
-				New: "\tif planted.On(\"tag-of-before\") && x.zone == \"\" && conditions.Get(wire.HeaderIfNoneMatch) != tag.String() {\n" +
-					"\t\tx.w.Header().Set(wire.HeaderETag, planted.Before(x.encoding.String(), x.tag(0).String()))\n\t}\n\thttp.ServeContent(out, ",
+				New: "\tif planted.On(\"tag-of-before\") && x.zone == \"\" && conditions.Get(api.HeaderIfNoneMatch) != tag.String() {\n" +
+					"\t\tx.w.Header().Set(api.HeaderETag, planted.Before(x.encoding.String(), x.tag(0).String()))\n\t}\n\thttp.ServeContent(out, ",
 			}},
 		},
 		{
@@ -20,9 +20,9 @@ func ofBodies() []Plant {
 			What: "the revision beside the ETag is that of another table",
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
-				Old:  "h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))",
-				New: "h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))\n\tif planted.On(\"revision-of-before\") {\n" +
-					"\t\th.Set(wire.HeaderRevision, strconv.FormatUint(planted.Before(\"revision\", x.revision), 10))\n\t}",
+				Old:  "h.Set(api.HeaderRevision, strconv.FormatUint(x.revision, 10))",
+				New: "h.Set(api.HeaderRevision, strconv.FormatUint(x.revision, 10))\n\tif planted.On(\"revision-of-before\") {\n" +
+					"\t\th.Set(api.HeaderRevision, strconv.FormatUint(planted.Before(\"revision\", x.revision), 10))\n\t}",
 			}},
 		},
 		{

@@ -1,11 +1,11 @@
-package wire_test
+package api_test
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 func TestBackoffDoublesUpToTheLimit(t *testing.T) {
@@ -24,10 +24,10 @@ func TestBackoffDoublesUpToTheLimit(t *testing.T) {
 		{2, 3 * s, 4 * s, 3 * s, 4 * s},
 		{math.MaxInt32, s, math.MaxInt64, math.MaxInt64 / 2, math.MaxInt64},
 	} {
-		if got := wire.Backoff(c.failures, c.interval, c.most, 0); got != c.least {
+		if got := api.Backoff(c.failures, c.interval, c.most, 0); got != c.least {
 			t.Errorf("%d failures, %v to %v: at least %v, want %v", c.failures, c.interval, c.most, got, c.least)
 		}
-		got := wire.Backoff(c.failures, c.interval, c.most, almostOne)
+		got := api.Backoff(c.failures, c.interval, c.most, almostOne)
 		if got > c.longest || float64(c.longest-got) > 1e-6*float64(c.longest) {
 			t.Errorf("%d failures, %v to %v: at most %v, want %v", c.failures, c.interval, c.most, got, c.longest)
 		}

@@ -1,4 +1,4 @@
-package wire_test
+package api_test
 
 import (
 	"net/http"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -17,14 +17,14 @@ var (
 )
 
 // spellings are texts between the quotes of an ETag, and their meaning; nil if no route server writes them.
-var spellings = map[string]*wire.Tag{
+var spellings = map[string]*api.Tag{
 	hex:                                    {Digest: digest},
-	hex + "+gzip":                          {Digest: digest, Encoding: wire.Gzip},
-	hex + "+zstd":                          {Digest: digest, Encoding: wire.Zstd},
+	hex + "+gzip":                          {Digest: digest, Encoding: api.Gzip},
+	hex + "+zstd":                          {Digest: digest, Encoding: api.Zstd},
 	hex + ".12":                            {Digest: digest, Revision: 12},
 	hex + "~3":                             {Digest: digest, Rotation: 3},
-	hex + ".12~3+gzip":                     {Digest: digest, Revision: 12, Rotation: 3, Encoding: wire.Gzip},
-	hex + ".18446744073709551615~7+zstd":   {Digest: digest, Revision: 1<<64 - 1, Rotation: 7, Encoding: wire.Zstd},
+	hex + ".12~3+gzip":                     {Digest: digest, Revision: 12, Rotation: 3, Encoding: api.Gzip},
+	hex + ".18446744073709551615~7+zstd":   {Digest: digest, Revision: 1<<64 - 1, Rotation: 7, Encoding: api.Zstd},
 	hex + ".1~4294967295":                  {Digest: digest, Revision: 1, Rotation: 1<<32 - 1},
 	hex + ".18446744073709551616":          nil,
 	hex + ".99999999999999999999999999":    nil,
@@ -63,13 +63,13 @@ var spellings = map[string]*wire.Tag{
 
 func TestTagHasOneSpelling(t *testing.T) {
 	for opaque, want := range spellings {
-		got, ok := wire.ParseTag(opaque)
+		got, ok := api.ParseTag(opaque)
 		if ok != (want != nil) {
 			t.Errorf("ParseTag(%q) = %+v, %t", opaque, got, ok)
 			continue
 		}
 		if !ok {
-			if got != (wire.Tag{}) {
+			if got != (api.Tag{}) {
 				t.Errorf("ParseTag(%q) is refused with %+v", opaque, got)
 			}
 			continue
@@ -87,21 +87,21 @@ func TestTagHasOneSpelling(t *testing.T) {
 func FuzzTag(f *testing.F) {
 	for opaque, want := range spellings {
 		if want == nil {
-			want = &wire.Tag{}
+			want = &api.Tag{}
 		}
 		f.Add(opaque, want.Digest[:], want.Revision, want.Rotation, uint8(want.Encoding))
 	}
 	f.Fuzz(func(t *testing.T, opaque string, hash []byte, revision uint64, rotation uint32, encoding uint8) {
-		want := wire.Tag{Revision: revision, Rotation: rotation, Encoding: wire.Encoding(encoding % uint8(wire.Encodings))}
+		want := api.Tag{Revision: revision, Rotation: rotation, Encoding: api.Encoding(encoding % uint8(api.Encodings))}
 		copy(want.Digest[:], hash)
 		text := want.String()
-		if e := wire.ParseEntity(text); !e.Known || e.Tag != want || e.Text != text {
+		if e := api.ParseEntity(text); !e.Known || e.Tag != want || e.Text != text {
 			t.Errorf("%+v is printed as %s and read as %+v", want, text, e)
 		}
-		if got := wire.ParseTags([]string{text}); len(got.List) != 1 || got.List[0] != (wire.NamedTag{Tag: want}) {
+		if got := api.ParseTags([]string{text}); len(got.List) != 1 || got.List[0] != (api.NamedTag{Tag: want}) {
 			t.Errorf("%+v is printed as %s and read as %+v", want, text, got)
 		}
-		if got, ok := wire.ParseTag(opaque); ok && got.String() != `"`+opaque+`"` {
+		if got, ok := api.ParseTag(opaque); ok && got.String() != `"`+opaque+`"` {
 			t.Errorf("%q is read as %+v and printed as %s", opaque, got, got)
 		}
 	})
@@ -127,14 +127,14 @@ func TestParseEntity(t *testing.T) {
 		``:                                   false,
 		`*`:                                  false,
 	} {
-		e := wire.ParseEntity(s)
-		if e.Known || kept != (e.Text == s && s != "") || !kept && e != (wire.Entity{}) {
+		e := api.ParseEntity(s)
+		if e.Known || kept != (e.Text == s && s != "") || !kept && e != (api.Entity{}) {
 			t.Errorf("ParseEntity(%q) = %+v, kept %t", s, e, kept)
 		}
 	}
 	for opaque, want := range spellings {
 		for _, prefix := range []string{"", "W/"} {
-			e := wire.ParseEntity(prefix + `"` + opaque + `"`)
+			e := api.ParseEntity(prefix + `"` + opaque + `"`)
 			if e.Known != (want != nil) || want != nil && e.Tag != *want {
 				t.Errorf("ParseEntity(%s%q) = %+v, want %+v", prefix, opaque, e, want)
 			}
@@ -150,14 +150,14 @@ func FuzzEntity(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		e := wire.ParseEntity(s)
+		e := api.ParseEntity(s)
 		if e.Text != "" && e.Text != s {
 			t.Errorf("%q is kept as %q", s, e.Text)
 		}
 		if e.Known && strings.TrimPrefix(e.Text, "W/") != e.Tag.String() {
 			t.Errorf("%q gives %+v", s, e)
 		}
-		list := wire.ParseTags([]string{s})
+		list := api.ParseTags([]string{s})
 		for _, named := range list.List {
 			if !strings.Contains(s, named.Tag.String()) {
 				t.Errorf("%q names %s", s, named.Tag)
@@ -170,22 +170,22 @@ func FuzzEntity(f *testing.F) {
 }
 
 func TestParseTags(t *testing.T) {
-	a, b := wire.Tag{Digest: digest}, wire.Tag{Digest: digest, Revision: 7, Encoding: wire.Gzip}
+	a, b := api.Tag{Digest: digest}, api.Tag{Digest: digest, Revision: 7, Encoding: api.Gzip}
 	for _, c := range []struct {
 		values []string
-		want   wire.Tags
+		want   api.Tags
 	}{
-		{nil, wire.Tags{}},
-		{[]string{""}, wire.Tags{}},
-		{[]string{"*"}, wire.Tags{Any: true}},
-		{[]string{a.String() + ", " + b.String()}, wire.Tags{List: []wire.NamedTag{{Tag: a}, {Tag: b}}}},
-		{[]string{"\t,W/" + a.String() + " ,,", b.String()}, wire.Tags{List: []wire.NamedTag{{Tag: a, Weak: true}, {Tag: b}}}},
-		{[]string{`"other", ` + b.String()}, wire.Tags{List: []wire.NamedTag{{Tag: b}}}},
-		{[]string{a.String() + ` x, ` + b.String(), b.String()}, wire.Tags{List: []wire.NamedTag{{Tag: a}, {Tag: b}}}},
-		{[]string{a.String() + `, *`}, wire.Tags{Any: true, List: []wire.NamedTag{{Tag: a}}}},
-		{[]string{hex, `"` + hex}, wire.Tags{}},
+		{nil, api.Tags{}},
+		{[]string{""}, api.Tags{}},
+		{[]string{"*"}, api.Tags{Any: true}},
+		{[]string{a.String() + ", " + b.String()}, api.Tags{List: []api.NamedTag{{Tag: a}, {Tag: b}}}},
+		{[]string{"\t,W/" + a.String() + " ,,", b.String()}, api.Tags{List: []api.NamedTag{{Tag: a, Weak: true}, {Tag: b}}}},
+		{[]string{`"other", ` + b.String()}, api.Tags{List: []api.NamedTag{{Tag: b}}}},
+		{[]string{a.String() + ` x, ` + b.String(), b.String()}, api.Tags{List: []api.NamedTag{{Tag: a}, {Tag: b}}}},
+		{[]string{a.String() + `, *`}, api.Tags{Any: true, List: []api.NamedTag{{Tag: a}}}},
+		{[]string{hex, `"` + hex}, api.Tags{}},
 	} {
-		if diff := cmp.Diff(c.want, wire.ParseTags(c.values)); diff != "" {
+		if diff := cmp.Diff(c.want, api.ParseTags(c.values)); diff != "" {
 			t.Errorf("ParseTags(%q): %s", c.values, diff)
 		}
 	}
@@ -194,8 +194,8 @@ func TestParseTags(t *testing.T) {
 // TestNamesOfHeadersIndexHeaders: a name in another form would never be found.
 func TestNamesOfHeadersIndexHeaders(t *testing.T) {
 	for _, name := range []string{
-		wire.HeaderAcceptIM, wire.HeaderCount, wire.HeaderDeltaBase, wire.HeaderETag, wire.HeaderIfNoneMatch, wire.HeaderIM,
-		wire.HeaderLastEventID, wire.HeaderRevision, wire.HeaderSourceRead, wire.HeaderTableState,
+		api.HeaderAcceptIM, api.HeaderCount, api.HeaderDeltaBase, api.HeaderETag, api.HeaderIfNoneMatch, api.HeaderIM,
+		api.HeaderLastEventID, api.HeaderRevision, api.HeaderSourceRead, api.HeaderTableState,
 	} {
 		if canonical := http.CanonicalHeaderKey(name); canonical != name {
 			t.Errorf("%s: net/http has it as %s", name, canonical)
@@ -205,13 +205,13 @@ func TestNamesOfHeadersIndexHeaders(t *testing.T) {
 
 func TestNamesOfEncodings(t *testing.T) {
 	var got []string
-	for e := range wire.Encodings {
+	for e := range api.Encodings {
 		got = append(got, e.String())
 	}
 	if diff := cmp.Diff([]string{"identity", "gzip", "zstd"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := wire.Encodings.String(); got != "encoding 3" {
+	if got := api.Encodings.String(); got != "encoding 3" {
 		t.Error(got)
 	}
 }

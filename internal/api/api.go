@@ -1,4 +1,4 @@
-// Package wire defines the vocabulary of docs/protocol.md: the names of headers and events, the states of a table, the form of an
+// Package api defines the vocabulary of docs/protocol.md: the names of headers and events, the states of a table, the form of an
 // ETag and the small JSON forms of a stream. Servers and clients use only this package to write and read them, so that both sides
 // agree.
 //
@@ -10,7 +10,7 @@
 // It has no I/O and no decisions, and does not cover the rest of HTTP: preconditions, content negotiation and the framing of
 // Server-Sent Events belong to the packages that serve and fetch. The delta is [table.Delta] with its JSON form: it is decoded
 // within the limits of the table decoder.
-package wire
+package api
 
 import "time"
 
@@ -31,9 +31,6 @@ const (
 
 // ReportPath is the path, relative to that of /routes, where a route server accepts reports.
 const ReportPath = "clients"
-
-// PathKept is the path where a route server says to its replicas which objects it keeps at earlier versions.
-const PathKept = "kept"
 
 // AgentPeer is the User-Agent of a replica that asks another one. It applies none of the tables that it is sent, so it is no client.
 const AgentPeer = "routesrv-peer"

@@ -1,42 +1,42 @@
-package wire_test
+package api_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 func TestCurrent(t *testing.T) {
 	read := time.Date(2026, 11, 21, 11, 33, 45, 201_900_000, time.FixedZone("", 3600))
-	full := wire.Current{Revision: 4711, Count: 33, SourceRead: wire.FormatTime(read), State: wire.StateStale}
-	for want, c := range map[string]wire.Current{
+	full := api.Current{Revision: 4711, Count: 33, SourceRead: api.FormatTime(read), State: api.StateStale}
+	for want, c := range map[string]api.Current{
 		`{"revision":4711,"count":33,"source_read":"2026-11-21T10:33:45.201Z","state":"stale"}`: full,
 		`{"revision":0,"count":0}`: {},
 	} {
 		if got := c.String(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		if told, state, err := wire.ParseCurrent(want); err != nil || told != c.SourceRead || state != c.State {
+		if told, state, err := api.ParseCurrent(want); err != nil || told != c.SourceRead || state != c.State {
 			t.Errorf("%s is read as %q, %q, %v", want, told, state, err)
 		}
 	}
-	if at, err := wire.ParseTime(full.SourceRead); err != nil || !at.Equal(read.Truncate(time.Millisecond)) {
+	if at, err := api.ParseTime(full.SourceRead); err != nil || !at.Equal(read.Truncate(time.Millisecond)) {
 		t.Errorf("%s is read as %v, %v", full.SourceRead, at, err)
 	}
 	for _, data := range []string{"", "null x", "[]", `{"state":1}`, `{"source_read":{}}`} {
-		if _, _, err := wire.ParseCurrent(data); err == nil {
+		if _, _, err := api.ParseCurrent(data); err == nil {
 			t.Errorf("%q is read", data)
 		}
 	}
 	// The id names the table, so other fields about it do not matter.
-	if _, state, err := wire.ParseCurrent(`{"revision":"x","count":-1.5,"more":[],"state":"held"}`); err != nil || state != "held" {
+	if _, state, err := api.ParseCurrent(`{"revision":"x","count":-1.5,"more":[],"state":"held"}`); err != nil || state != "held" {
 		t.Errorf("%q, %v", state, err)
 	}
 }
 
 func TestReconnect(t *testing.T) {
-	if got := wire.FormatReconnect(1200*time.Millisecond + time.Microsecond); got != `{"after_ms":1200}` {
+	if got := api.FormatReconnect(1200*time.Millisecond + time.Microsecond); got != `{"after_ms":1200}` {
 		t.Error(got)
 	}
 	for data, want := range map[string]time.Duration{
@@ -49,7 +49,7 @@ func TestReconnect(t *testing.T) {
 		``:                        0,
 		`nonsense`:                0,
 	} {
-		if got := wire.ParseReconnect(data); got != want {
+		if got := api.ParseReconnect(data); got != want {
 			t.Errorf("%s: %v, want %v", data, got, want)
 		}
 	}
@@ -57,7 +57,7 @@ func TestReconnect(t *testing.T) {
 
 func TestParseState(t *testing.T) {
 	for s, want := range map[string]string{"stale": "stale", "held": "held", "backends-held": "backends-held", "": "", "Stale": "", "stale\n": "", "other": ""} {
-		if got := wire.ParseState(s); got != want {
+		if got := api.ParseState(s); got != want {
 			t.Errorf("ParseState(%q) = %q", s, got)
 		}
 	}
@@ -69,10 +69,10 @@ func FuzzEventData(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if after := wire.ParseReconnect(s); after < 0 || after > (1<<32-1)*time.Millisecond {
+		if after := api.ParseReconnect(s); after < 0 || after > (1<<32-1)*time.Millisecond {
 			t.Errorf("%q: %v", s, after)
 		}
-		if _, state, err := wire.ParseCurrent(s); err == nil && wire.ParseState(state) != "" && wire.ParseState(state) != state {
+		if _, state, err := api.ParseCurrent(s); err == nil && api.ParseState(state) != "" && api.ParseState(state) != state {
 			t.Errorf("%q: %q", s, state)
 		}
 	})
