@@ -7,33 +7,16 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/routesrv/routesrv/internal/api"
 )
 
-// problem is one entry of /problems.
-type problem struct {
-	ID    string `json:"id"`
-	Owner struct {
-		Kind      string `json:"kind,omitempty"`
-		Namespace string `json:"namespace,omitempty"`
-		Name      string `json:"name,omitempty"`
-	} `json:"owner"`
-	Route    string    `json:"route,omitempty"`
-	Reason   string    `json:"reason"`
-	Severity string    `json:"severity"`
-	Message  string    `json:"message"`
-	Cause    string    `json:"cause,omitempty"`
-	Text     string    `json:"text"`
-	Since    time.Time `json:"since"`
-	// Replicas are the replicas that see the problem, if not all do.
-	Replicas []string `json:"replicas,omitempty"`
-}
-
-func (p *problem) owner() string {
+// ownerOf returns the kind and the name of the object.
+func ownerOf(p api.Problem) string {
 	name := strings.Trim(p.Owner.Namespace+"/"+p.Owner.Name, "/")
-	return strings.TrimSpace(p.Owner.Kind + " " + name)
+	return strings.TrimSpace(string(p.Owner.Kind) + " " + name)
 }
 
 // severities are ordered, the worst first.
@@ -68,10 +51,6 @@ func (j *problemsJob) define(set *pflag.FlagSet) {
 	set.Var(&choice{&j.severity, []string{"", "error", "warning", "info"}}, "severity", "only problems of this severity")
 }
 
-type problemList struct {
-	Problems []problem `json:"problems"`
-}
-
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 	q := url.Values{}
 	for name, val := range map[string]string{"namespace": j.namespace, "kind": j.kind, "name": j.name, "reason": j.reason, "severity": j.severity} {
@@ -79,9 +58,9 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 			q.Set(name, val)
 		}
 	}
-	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*problemList, error) {
-		l := &problemList{}
-		_, err := r.Support.get(ctx, "/problems", q, l)
+	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*api.Problems, error) {
+		l := &api.Problems{}
+		_, err := r.Support.get(ctx, api.PathProblems, q, l)
 		return l, err
 	})
 	status := Healthy
@@ -91,7 +70,7 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 	s.row(g, "CONTEXT", header)
 	var notes []string
 	for i, r := range replies {
-		var merged []problem
+		var merged []api.Problem
 		docs[i], merged = mergeProblems(r)
 		status = max(status, statusOf(docs[i].Result))
 		notes = append(notes, r.missing()...)
@@ -106,7 +85,7 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 			if len(p.Replicas) > 0 {
 				text += " (only on " + strings.Join(p.Replicas, ", ") + ")"
 			}
-			s.row(g, r.cluster, []string{p.Severity, s.since(p.Since), p.owner(), p.Reason, text})
+			s.row(g, r.cluster, []string{p.Severity, s.since(p.Since), ownerOf(p), p.Reason, text})
 		}
 	}
 	if s.output == "json" {
@@ -132,8 +111,8 @@ func (s *session) row(g *grid, cluster string, cells []string) {
 }
 
 // mergeProblems merges the lists of the replicas, the worst problems first.
-func mergeProblems(r reply[*problemList]) (documentCluster, []problem) {
-	merged := []problem{}
+func mergeProblems(r reply[*api.Problems]) (documentCluster, []api.Problem) {
+	merged := []api.Problem{}
 	at := make(map[string]int)
 	seen := make(map[string][]string)
 	for _, a := range r.answered() {
@@ -159,12 +138,12 @@ func mergeProblems(r reply[*problemList]) (documentCluster, []problem) {
 			status = Unhealthy
 		}
 	}
-	slices.SortStableFunc(merged, func(a, b problem) int {
+	slices.SortStableFunc(merged, func(a, b api.Problem) int {
 		return cmp.Or(cmp.Compare(rankOf(a.Severity), rankOf(b.Severity)), strings.Compare(a.Owner.Namespace, b.Owner.Namespace),
-			strings.Compare(a.owner(), b.owner()), strings.Compare(a.ID, b.ID))
+			strings.Compare(ownerOf(a), ownerOf(b)), strings.Compare(a.ID, b.ID))
 	})
 	d := outline(r, status)
-	d.Answer = problemList{merged}
+	d.Answer = api.Problems{Count: len(merged), Problems: merged}
 	return d, merged
 }
 

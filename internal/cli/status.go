@@ -8,47 +8,14 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/routesrv/routesrv/internal/api"
 )
 
-// serverStatus is the part of /status that this command uses.
+// serverStatus is an answer to GET /status.
 type serverStatus struct {
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
-	Ready   bool      `json:"ready"`
-	Table   *struct {
-		Digest     string    `json:"digest"`
-		Revision   uint64    `json:"revision"`
-		Routes     int       `json:"routes"`
-		Bytes      int       `json:"bytes"`
-		LastRead   time.Time `json:"last_read"`
-		AgeSeconds float64   `json:"age_seconds"`
-		Stale      bool      `json:"stale"`
-		Time       time.Time `json:"time"`
-	} `json:"table"`
-	Source struct {
-		Failures  int    `json:"failures"`
-		LastError string `json:"last_error"`
-	} `json:"source"`
-	Upstream *json.RawMessage `json:"upstream"`
-	Guard    guardStatus      `json:"guard"`
-	Problems map[string]int   `json:"problems"`
-	File     *struct {
-		Error string `json:"error"`
-	} `json:"last_known_good"`
-
+	api.Status
 	raw json.RawMessage
-}
-
-// guardStatus is a hold in /status and /guard/held.
-type guardStatus struct {
-	Held      bool      `json:"held"`
-	Reason    string    `json:"reason"`
-	Detail    string    `json:"detail"`
-	Digest    string    `json:"digest"`
-	Routes    int       `json:"routes"`
-	Since     time.Time `json:"since"`
-	ReleaseAt time.Time `json:"release_at"`
-	KeptCount int       `json:"kept_count"` // 0: a table is held, not objects
 }
 
 // How often to ask replicas with different tables again, and how long to wait in between: that covers two polls of the default
@@ -93,7 +60,7 @@ func (j *statusJob) define(set *pflag.FlagSet) {
 
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 	st := &serverStatus{}
-	p, err := r.Support.get(ctx, "/status", nil, st)
+	p, err := r.Support.get(ctx, api.PathStatus, nil, &st.Status)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +139,7 @@ func digests(r reply[*serverStatus]) map[string]string {
 	all := make(map[string]string)
 	for _, a := range r.answered() {
 		if a.value.Table != nil {
-			all[a.replica] = a.value.Table.Digest
+			all[a.replica] = a.value.Table.Digest.String()
 		}
 	}
 	return all
@@ -188,15 +155,15 @@ func minority(r reply[*serverStatus]) map[string]string {
 	var best string
 	for _, a := range r.answered() {
 		if t := a.value.Table; t != nil {
-			g := groups[t.Digest]
-			groups[t.Digest] = group{g.n + 1, max(g.revision, t.Revision)}
+			g := groups[t.Digest.String()]
+			groups[t.Digest.String()] = group{g.n + 1, max(g.revision, t.Revision)}
 		}
 	}
 	for _, a := range r.answered() {
 		if t := a.value.Table; t != nil {
-			g, b := groups[t.Digest], groups[best]
+			g, b := groups[t.Digest.String()], groups[best]
 			if best == "" || g.n > b.n || g.n == b.n && g.revision > b.revision {
-				best = t.Digest
+				best = t.Digest.String()
 			}
 		}
 	}
@@ -205,8 +172,8 @@ func minority(r reply[*serverStatus]) map[string]string {
 	}
 	others := make(map[string]string)
 	for _, a := range r.answered() {
-		if t := a.value.Table; t != nil && t.Digest != best {
-			others[a.replica] = fmt.Sprintf("serves table %s, %s of %d serve %s", shortDigest(t.Digest), number(groups[best].n, "replica"), len(r.answers), shortDigest(best))
+		if t := a.value.Table; t != nil && t.Digest.String() != best {
+			others[a.replica] = fmt.Sprintf("serves table %s, %s of %d serve %s", shortDigest(t.Digest.String()), number(groups[best].n, "replica"), len(r.answers), shortDigest(best))
 		}
 	}
 	return others
@@ -229,7 +196,7 @@ func undecided(r reply[*serverStatus]) map[string]string {
 	tables := make(map[string]bool) // with the highest revision
 	for _, a := range r.answered() {
 		if t := a.value.Table; t != nil && t.Revision == newest {
-			tables[t.Digest] = true
+			tables[t.Digest.String()] = true
 			since = t.Time
 		}
 	}
@@ -239,10 +206,10 @@ func undecided(r reply[*serverStatus]) map[string]string {
 		if t == nil {
 			continue
 		}
-		text := fmt.Sprintf("serves table %s of revision %d", shortDigest(t.Digest), t.Revision)
+		text := fmt.Sprintf("serves table %s of revision %d", shortDigest(t.Digest.String()), t.Revision)
 		switch {
 		case !known || len(tables) > 1:
-			text = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest))
+			text = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
 		case t.Revision == newest:
 			text += fmt.Sprintf(", the newest; the replicas differ since %s", since.UTC().Format(time.RFC3339))
 		default:
@@ -275,7 +242,7 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 		if g.KeptCount > 0 {
 			what = "keeps " + number(g.KeptCount, "object") + ": "
 		}
-		all = append(all, what+strings.Trim(g.Reason+", "+g.Detail, ", "))
+		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
 	}
 	if t := st.Table; t != nil {
 		if t.Stale {
@@ -287,8 +254,8 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 	if n := st.Source.Failures; n >= manyFailures {
 		all = append(all, fmt.Sprintf("the last %d reads of its source failed: %s", n, st.Source.LastError))
 	}
-	if st.File != nil && st.File.Error != "" {
-		all = append(all, "cannot write its last-known-good file: "+st.File.Error)
+	if st.LastKnownGood != nil && st.LastKnownGood.Error != "" {
+		all = append(all, "cannot write its last-known-good file: "+st.LastKnownGood.Error)
 	}
 	return all
 }
@@ -356,7 +323,7 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 			st := a.value
 			cells := []string{a.replica, state(st, doc), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
 			if t := st.Table; t != nil {
-				cells[2], cells[3], cells[4] = shortDigest(t.Digest), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
+				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
 			if wide {
 				more := []string{"", "", s.since(st.Started), st.Version}
