@@ -15,7 +15,6 @@ type document struct {
 	serial  int // of the marker
 	text    string
 	fetched chan struct{} // closed when a proxy has the text; another one for each text
-	agent   string        // of the last fetch
 }
 
 // markerPrefix begins the id of the marker. It sorts before all other ids, so that a list of one route shows it.
@@ -60,7 +59,6 @@ func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	d.mu.Lock()
 	text, fetched, etag := d.text, d.fetched, fmt.Sprintf(`"trial-%d"`, d.serial)
-	d.agent = r.UserAgent()
 	d.mu.Unlock()
 	w.Header().Set("ETag", etag)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -84,7 +84,6 @@ func (t *Trial) put(batch []Call) {
 	if _, suspect := t.suspects[batch[0]]; suspect {
 		t.batches = append(t.batches, batch)
 	}
-	clear(t.loading)
 }
 
 // pause waits before the proxy is asked again.
@@ -95,6 +94,16 @@ func (t *Trial) pause(ctx context.Context) {
 	}
 }
 
+// builds takes the build of the proxy. Verdicts about another one say nothing of it.
+func (t *Trial) builds(s sign) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.build != s.build {
+		clear(t.known)
+	}
+	t.build = s.build
+}
+
 // apply lets the proxy load a table and looks at it. The error says why the table did not reach the proxy.
 func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, error) {
 	marker, fetched := t.doc.set(batch)
@@ -103,14 +112,9 @@ func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, 
 	case <-ctx.Done():
 		return outcome{}, ctx.Err()
 	case <-fetched:
-	case <-time.After(t.cfg.Timeout):
-		return outcome{}, fmt.Errorf("the trial proxy has not fetched its table for %v: start it with -routes-urls", t.cfg.Timeout)
+	case <-time.After(t.fetch):
+		return outcome{}, fmt.Errorf("the trial proxy has not fetched its table for %v: start it with -routes-urls", t.fetch)
 	}
-	t.mu.Lock()
-	for _, c := range batch {
-		t.loading[c] = true
-	}
-	t.mu.Unlock()
 	t.builds(before)
 	if out := t.loads(ctx, marker, before); out.kind != Accepted {
 		return out, ctx.Err()
@@ -210,7 +214,6 @@ func (t *Trial) rests(ctx context.Context, before sign) outcome {
 // record keeps the verdicts of a table, or halves it.
 func (t *Trial) record(batch []Call, out outcome, before sign) {
 	t.mu.Lock()
-	clear(t.loading)
 	now := time.Now().UTC()
 	bad := out.kind != Accepted
 	if out.kind == Hung || out.kind == Grew {
@@ -218,9 +221,7 @@ func (t *Trial) record(batch []Call, out outcome, before sign) {
 	}
 	var failed []Failure
 	verdict := func(c Call, v Verdict) {
-		if len(t.known) < maxKnown {
-			t.known[c] = v
-		}
+		t.known[c] = v
 		delete(t.asked, c)
 		delete(t.suspects, c)
 		if v.Kind != Accepted {
@@ -262,6 +263,5 @@ func (t *Trial) record(batch []Call, out outcome, before sign) {
 	for _, f := range failed {
 		t.log.Error(LogFailed, "text", f.Text, "verdict", string(f.Kind), "words", f.Words)
 	}
-	t.save()
 	notify(t.changed)
 }

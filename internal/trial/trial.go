@@ -1,17 +1,16 @@
 // Package trial lets a real proxy load every new filter and predicate before the fleet does.
 //
-// The fleet's own proxy image runs as a second container beside the route server and reads its table from [Trial.ServeHTTP]. Each [Call] that
-// no trial has accepted yet becomes a route of that table, for a host that nobody asks. The trial then looks at the proxy: whether it has the table,
+// The proxy reads its table from [Trial.ServeHTTP]. Each [Call] that no trial has accepted yet becomes a route of that table, for a host that
+// nobody asks. The trial then looks at the proxy: whether it has the table,
 // which routes it refuses, whether its process still is the same, answers requests, and needs no more memory and CPU than before. A call that
 // the proxy refuses, dies of, hangs or grows on is found by halving.
 //
 // # Guarantees
 //
 // A call is accepted only if the proxy has shown that it has the table with the call: see [Verdict]. A call fails for its process only if that happened
-// twice. What was not tried within the timeout passes, because a helper must never freeze a fleet; but not what was in a table that the
-// proxy did not survive.
+// twice, because a process may end for other reasons.
 //
-// Verdicts belong to a build of the proxy. Another image tries everything again.
+// Verdicts belong to a build of the proxy. Another one tries everything again.
 package trial
 
 import (
@@ -26,10 +25,9 @@ import (
 
 // Log messages of this package.
 const (
-	LogSilent   = "trial proxy does not answer: changes are served without a trial"
+	LogSilent   = "trial proxy does not answer"
 	LogAnswers  = "trial proxy answers"
-	LogFailed   = "text failed its trial: no proxy of the fleet gets it"
-	LogUntried  = "texts are served without a trial, the trial proxy has not loaded them in time"
+	LogFailed   = "text failed its trial"
 	LogSuspects = "trial proxy did not survive a table, looking for the text by halving"
 )
 
@@ -58,24 +56,19 @@ type Failure struct {
 	Verdict
 }
 
-// DefaultTimeout is how long a call waits for a proxy that does not answer.
-const DefaultTimeout = 10 * time.Second
+// fetchLimit is how long a proxy may take to fetch its table. Skippers fetch every 3 seconds by default.
+const fetchLimit = 10 * time.Second
 
 // Config describes the trial proxy.
 type Config struct {
 	// Support is the URL of its support listener, and Traffic that of the listener for requests; nil means that calls are loaded and not used.
 	Support, Traffic *url.URL
-	// Timeout is how long a call waits for a proxy that does not answer; default DefaultTimeout.
-	Timeout time.Duration
-	// File keeps the verdicts over restarts; empty means that they are only in memory.
-	File string
 	// Log may be nil.
 	Log *slog.Logger
 }
 
 const (
-	maxBatch = 5000  // calls in one table
-	maxKnown = 50000 // verdicts of one build
+	maxBatch = 5000 // calls in one table
 
 	// strikes is how often a call must have ended or blocked the process before it fails for that.
 	strikes = 2
@@ -83,6 +76,7 @@ const (
 
 // limits say when a proxy is no longer well. They are variables of a trial, so that tests need not wait.
 type limits struct {
+	fetch  time.Duration // until it has fetched its table
 	load   time.Duration // from fetching a table to having applied it
 	use    time.Duration // of one request through it
 	rest   time.Duration // how long a proxy that nobody asks is watched
@@ -92,7 +86,7 @@ type limits struct {
 }
 
 func defaultLimits() limits {
-	return limits{load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.9}
+	return limits{fetch: fetchLimit, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.9}
 }
 
 // Trial tries calls. [Trial.Run] does the work; the other methods are safe for concurrent use.
@@ -109,80 +103,64 @@ type Trial struct {
 	mu       sync.Mutex // guards the fields below
 	build    string     // of the proxy that the verdicts are of
 	known    map[Call]Verdict
-	asked    map[Call]time.Time // calls without a verdict, by when they were first asked for; the zero time if they have passed
-	suspects map[Call]int       // calls that were in a table that went wrong, and how often they were alone in it
-	batches  [][]Call           // parts of tables that went wrong, to be tried first
-	loading  map[Call]bool      // in the table that the proxy has fetched
-	silent   error              // why the proxy says nothing; nil if it answers
-	tainted  float64            // start of the process that must be replaced; 0 if none
+	asked    map[Call]bool // calls without a verdict
+	suspects map[Call]int  // calls that were in a table that went wrong, and how often they were alone in it
+	batches  [][]Call      // parts of tables that went wrong, to be tried first
+	silent   error         // why the proxy says nothing; nil if it answers
+	tainted  float64       // start of the process that must be replaced; 0 if none
 }
 
-// New returns a trial with the verdicts of an earlier process. Run must be called.
+// New returns a trial. Run must be called.
 func New(cfg Config) *Trial {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = DefaultTimeout
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Trial{
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		known: map[Call]Verdict{}, asked: map[Call]time.Time{}, suspects: map[Call]int{}, loading: map[Call]bool{},
+		known: map[Call]Verdict{}, asked: map[Call]bool{}, suspects: map[Call]int{},
 		proxy: proxy{support: cfg.Support, traffic: cfg.Traffic, client: &http.Client{
 			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, DisableCompression: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}},
 	}
 	t.doc.set(nil)
-	t.remember()
 	return t
 }
 
 // ServeHTTP serves the table of the trial proxy.
 func (t *Trial) ServeHTTP(w http.ResponseWriter, r *http.Request) { t.doc.ServeHTTP(w, r) }
 
-// Alive says whether the process of the proxy can still be used, for its liveness probe: one that hangs or is busy for good must be replaced before
-// anything else is tried.
-func (t *Trial) Alive() bool {
+// ServeAlive answers the liveness probe of the proxy: 503 while its process has to be replaced, because it hangs or is busy for good, and 204 else.
+func (t *Trial) ServeAlive(w http.ResponseWriter, _ *http.Request) {
+	t.mu.Lock()
+	bad := t.tainted != 0
+	t.mu.Unlock()
+	if bad {
+		http.Error(w, "the process of the proxy hangs, or is busy for good", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Ask asks for the trial of calls, and returns how many have no verdict yet.
+func (t *Trial) Ask(calls []Call) (waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.tainted == 0
+	for _, c := range calls {
+		if _, known := t.known[c]; known {
+			continue
+		}
+		waiting++
+		if !t.asked[c] {
+			t.asked[c] = true
+			notify(t.wake)
+		}
+	}
+	return waiting
 }
 
 // Changed receives after new verdicts.
 func (t *Trial) Changed() <-chan struct{} { return t.changed }
-
-// Judge returns the calls that failed, and whether the trial of others is still in progress. It asks for the trial of calls without a verdict.
-// now is the time; a call that has waited for too long passes.
-func (t *Trial) Judge(calls []Call, now time.Time) (failed []Failure, pending bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	passed := 0
-	for _, c := range calls {
-		if v, ok := t.known[c]; ok {
-			if v.Kind != Accepted {
-				failed = append(failed, Failure{c, v})
-			}
-			continue
-		}
-		since, asked := t.asked[c]
-		if !asked {
-			since = now
-			t.asked[c] = now
-			notify(t.wake)
-		}
-		if _, suspect := t.suspects[c]; suspect || t.loading[c] || now.Sub(since) < t.cfg.Timeout {
-			pending = true
-		} else if !since.IsZero() {
-			t.asked[c] = time.Time{}
-			passed++
-		}
-	}
-	if passed > 0 {
-		t.log.Error(LogUntried, "count", passed, "after", t.cfg.Timeout)
-	}
-	return failed, pending
-}
 
 // Status describes a trial.
 type Status struct {

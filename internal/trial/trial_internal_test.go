@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -108,9 +107,10 @@ func (s *standIn) die() {
 }
 
 // restartIfTold replaces the process when its liveness probe says so.
-func (s *standIn) restartIfTold(ctx context.Context, alive func() bool) {
+func (s *standIn) restartIfTold(ctx context.Context, trial *Trial) {
 	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-		if !alive() {
+		answer := httptest.NewRecorder()
+		if trial.ServeAlive(answer, nil); answer.Code != http.StatusNoContent {
 			s.mu.Lock()
 			if s.stuck || s.busy || s.memory > 1<<30 {
 				s.die()
@@ -191,11 +191,11 @@ func start(t *testing.T, s *standIn, cfg Config) *Trial {
 	t.Helper()
 	cfg.Support, cfg.Traffic = s.support, s.traffic
 	trial := New(cfg)
-	trial.limits = limits{load: 300 * time.Millisecond, use: 300 * time.Millisecond, rest: 20 * time.Millisecond, retry: 10 * time.Millisecond, growth: 256 << 20, busy: 0.9}
+	trial.limits = limits{fetch: 300 * time.Millisecond, load: 300 * time.Millisecond, use: 300 * time.Millisecond, rest: 20 * time.Millisecond, retry: 10 * time.Millisecond, growth: 256 << 20, busy: 0.9}
 	s.trial = trial
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	for _, run := range []func(){func() { trial.Run(ctx) }, func() { s.poll(ctx) }, func() { s.restartIfTold(ctx, trial.Alive) }} {
+	for _, run := range []func(){func() { trial.Run(ctx) }, func() { s.poll(ctx) }, func() { s.restartIfTold(ctx, trial) }} {
 		running.Go(run)
 	}
 	t.Cleanup(running.Wait)
@@ -207,10 +207,9 @@ func start(t *testing.T, s *standIn, cfg Config) *Trial {
 func judged(t *testing.T, trial *Trial, calls []Call) map[string]Verdict {
 	t.Helper()
 	for {
-		failed, pending := trial.Judge(calls, time.Now())
-		if !pending {
+		if trial.Ask(calls) == 0 {
 			found := map[string]Verdict{}
-			for _, f := range failed {
+			for _, f := range trial.Status().Failed {
 				found[f.Text] = f.Verdict
 			}
 			return found
@@ -245,7 +244,7 @@ func TestWhatAProxyDoesNotSurviveIsFound(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			s := newStandIn(t)
-			trial := start(t, s, Config{Timeout: time.Hour})
+			trial := start(t, s, Config{})
 			all := append(harmless(20), calls(text)...)
 			got := judged(t, trial, all)
 			if v := got[text]; len(got) != 1 || v.Kind != want || v.Words == "" {
@@ -260,75 +259,50 @@ func TestWhatAProxyDoesNotSurviveIsFound(t *testing.T) {
 
 func TestSeveralAtOnce(t *testing.T) {
 	s := newStandIn(t)
-	trial := start(t, s, Config{Timeout: time.Hour})
+	trial := start(t, s, Config{})
 	got := judged(t, trial, append(harmless(30), calls("dieAtLoad(1)", "dieAtLoad(2)", "refused()", "dieInUse()")...))
 	if len(got) != 4 || got["dieAtLoad(1)"].Kind != Died || got["dieAtLoad(2)"].Kind != Died || got["refused()"].Kind != Refused || got["dieInUse()"].Kind != Died {
 		t.Errorf("failed are %+v", got)
 	}
 }
 
-// TestKnownCallsCostNothing: the proxy is asked once for each call, also after a restart with the same build.
+// TestKnownCallsCostNothing: the proxy is asked once for each call.
 func TestKnownCallsCostNothing(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "trial.json")
 	s := newStandIn(t)
-	trial := start(t, s, Config{Timeout: time.Hour, File: file})
+	trial := start(t, s, Config{})
 	all := append(harmless(3), calls("refused()", "dieAtLoad()")...)
 	judged(t, trial, all)
-
-	other := newStandIn(t)
-	other.absent = true
-	again := start(t, other, Config{Timeout: time.Hour, File: file})
-	failed, pending := again.Judge(all, time.Now())
-	if len(failed) != 2 || pending {
-		t.Errorf("after a restart: %+v, pending %v", failed, pending)
-	}
-	if other.deaths > 0 {
-		t.Error("the proxy was asked again")
+	deaths := s.deaths
+	if n := trial.Ask(all); n != 0 || s.deaths != deaths {
+		t.Errorf("%d calls wait, the proxy died %d times more", n, s.deaths-deaths)
 	}
 }
 
 // TestAnotherBuildTriesAgain: what one version refuses, the next one may know.
 func TestAnotherBuildTriesAgain(t *testing.T) {
 	s := newStandIn(t)
-	trial := start(t, s, Config{Timeout: time.Hour})
+	trial := start(t, s, Config{})
 	judged(t, trial, calls("refused()"))
 	s.mu.Lock()
 	s.build = "go1.27"
 	s.mu.Unlock()
 	judged(t, trial, calls("setPath(1)"))
-	if failed, pending := trial.Judge(calls("refused()"), time.Now()); len(failed) > 0 || !pending {
-		t.Errorf("verdicts of the old build count: %+v", failed)
+	if trial.Ask(calls("refused()")) == 0 {
+		t.Error("verdicts of the old build count")
 	}
 }
 
-// TestNoProxyFreezesNothing: what nobody has loaded passes after the timeout.
-func TestNoProxyFreezesNothing(t *testing.T) {
+// TestAProxyThatFetchesNothingIsTold: the status says what is wrong with how it was started.
+func TestAProxyThatFetchesNothingIsTold(t *testing.T) {
 	s := newStandIn(t)
 	s.absent = true
-	trial := start(t, s, Config{Timeout: 50 * time.Millisecond})
-	now := time.Now()
-	if failed, pending := trial.Judge(harmless(2), now); len(failed) > 0 || !pending {
-		t.Errorf("at once: %+v, pending %v", failed, pending)
-	}
-	if failed, pending := trial.Judge(harmless(2), now.Add(time.Second)); len(failed) > 0 || pending {
-		t.Errorf("after the timeout: %+v, pending %v", failed, pending)
-	}
-}
-
-// TestASuspectNeverPasses: a table that killed the proxy is not served because the proxy is away.
-func TestASuspectNeverPasses(t *testing.T) {
-	s := newStandIn(t)
-	trial := start(t, s, Config{Timeout: 50 * time.Millisecond})
-	all := calls("dieAtLoad()", "setPath(1)")
-	trial.Judge(all, time.Now())
-	for trial.Status().Suspects == 0 && trial.Status().Accepted == 0 {
-		<-trial.Changed()
-	}
-	s.mu.Lock()
-	s.down = time.Now().Add(time.Hour)
-	s.mu.Unlock()
-	if failed, pending := trial.Judge(calls("dieAtLoad()"), time.Now().Add(time.Hour)); len(failed) == 0 && !pending {
-		t.Error("it passes")
+	trial := start(t, s, Config{})
+	trial.Ask(harmless(2))
+	for !strings.Contains(trial.Status().Silent, "-routes-urls") {
+		if t.Context().Err() != nil {
+			t.Fatalf("%+v", trial.Status())
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 
