@@ -9,7 +9,7 @@
 //	                                 explain what happened to an object
 //	routesrv status|clients|problems|held|accept [flags] URL...
 //	                                 ask running route servers
-//	routesrv migrate [flags] FILE|deploy/NAME
+//	routesrv migrate [flags] FILE
 //	                                 write an overlay for a Deployment of Skipper's route server
 //	routesrv completion SHELL        print the completion script of a shell
 //	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
