@@ -43,28 +43,22 @@ type migrateOptions struct {
 
 func newMigrateParser() (*migrateOptions, *config.Parser) {
 	o := &migrateOptions{}
-	o.Base, o.Monitoring = defaultBase(), "monitoring"
 	p := config.NewParser(config.Command{
-		Name: "routesrv migrate", Args: "FILE", Intro: migrateIntro, MinArgs: 1, MaxArgs: 1,
+		Name: "routesrv migrate", Args: "FILE", Intro: migrateIntro, MinArgs: 1, MaxArgs: 1, Asking: true,
 	})
-	text := func(dst *string, kind string) flagValue {
-		return flagValue{kind: kind, def: *dst, set: func(s string) error { *dst = s; return nil }}
-	}
-	p.Flag(groupMigrate, "o", text(&o.dir, "DIR"), "Folder to write; it is created. A folder that has files is refused without --force.")
-	p.Flag(groupMigrate, "force", flagValue{kind: "bool", def: "false", boolean: true, set: func(s string) error {
-		o.force = s == "true"
-		return nil
-	}}, "Write into a folder that already has files, and overwrite files of the same names.")
-	p.Flag(groupMigrate, "deployment", text(&o.deployment, "NAME"), "Deployment of FILE. Empty means the one that runs a route server.")
-	p.Flag(groupMigrate, "container", text(&o.Container, "NAME"), "Container that is the route server. Empty means the one whose first argument is routesrv.")
-	p.Flag(groupMigrate, "base", text(&o.Base, "PATH|URL"), "Folder deploy/kustomize/base of this project: a path on this machine or a URL for kustomize.")
-	p.Flag(groupMigrate, "image", text(&o.Image, "IMAGE"), "Image of routesrv, NAME[:TAG][@DIGEST]. Empty keeps the image of the base.")
-	p.Flag(groupMigrate, "prefix", text(&o.Prefix, "TEXT"), "Prefix of the names of all new objects. Empty derives it from the name of the old Deployment.")
-	p.Flag(groupMigrate, "monitoring-namespace", text(&o.Monitoring, "NAMESPACE"), "Namespace of Prometheus, for the NetworkPolicy.")
-	p.Flag(groupMigrate, "leave-out", flagValue{kind: "FLAG", repeated: true, set: func(s string) error {
+	g := p.Group(groupMigrate)
+	g.Ask("output", "o", config.Text("DIR", &o.dir, ""), "Folder to write; it is created. A folder that has files is refused without --force.")
+	g.Ask("force", "", config.Bool(&o.force, false), "Write into a folder that already has files, and overwrite files of the same names.")
+	g.Ask("deployment", "", config.Text("NAME", &o.deployment, ""), "Deployment of FILE. Empty means the one that runs a route server.")
+	g.Ask("container", "", config.Text("NAME", &o.Container, ""), "Container that is the route server. Empty means the one whose first argument is routesrv.")
+	g.Ask("base", "", config.Text("PATH|URL", &o.Base, defaultBase()), "Folder deploy/kustomize/base of this project: a path on this machine or a URL for kustomize.")
+	g.Ask("image", "", config.Text("IMAGE", &o.Image, ""), "Image of routesrv, NAME[:TAG][@DIGEST]. Empty keeps the image of the base.")
+	g.Ask("prefix", "", config.Text("TEXT", &o.Prefix, ""), "Prefix of the names of all new objects. Empty derives it from the name of the old Deployment.")
+	g.Ask("monitoring-namespace", "", config.Text("NAMESPACE", &o.Monitoring, "monitoring"), "Namespace of Prometheus, for the NetworkPolicy.")
+	g.Ask("leave-out", "", config.Repeated("FLAG", func(s string) error {
 		o.LeaveOut = append(o.LeaveOut, strings.TrimLeft(s, "-"))
 		return nil
-	}}, "Flag of the old Deployment to leave out, such as kubernetes-status-from-service. May be repeated.")
+	}), "Flag of the old Deployment to leave out, such as kubernetes-status-from-service. May be repeated.")
 	return o, p
 }
 
@@ -92,9 +86,7 @@ func runMigrate(_ context.Context, args []string, env config.Env, std config.Std
 	}
 	program().PrintWarnings(warnings, std)
 	if err := o.run(places[0], std); err != nil {
-		for _, err := range unjoined(err) {
-			fmt.Fprintln(std.Err, "routesrv migrate:", shadowdiff.Printable(err.Error()))
-		}
+		fmt.Fprintln(std.Err, "routesrv migrate:", shadowdiff.PrintableLines(err.Error()))
 		return config.ExitUnusable
 	}
 	return config.ExitOK

@@ -91,9 +91,9 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg 
 		source, origin, err := config.NewSource(cfg.Source, std.In, log, reg)
 		return source, dataplane.Config{}, origin, err
 	}
-	transport, err := config.NewTransport(config.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log, reg)
+	transport, err := config.NewTransport(u.TLS, log, reg)
 	if err != nil {
-		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
+		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-tls: %w", err)
 	}
 	return nil, dataplane.Config{
 		URLs: u.URLs, UpdateMode: u.UpdateMode, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Transport: transport,
@@ -105,7 +105,7 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 	if !cfg.Events {
 		return nil, nil
 	}
-	cluster, err := config.NewEvents(cfg.Source, cfg.EventsNamespace, log, reg)
+	cluster, err := config.NewEvents(cfg.Source, log, reg)
 	if err != nil {
 		return nil, err
 	}
@@ -137,13 +137,12 @@ func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Register
 		return nil, nil
 	}
 	u := cfg.Upstream
-	files := config.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}
-	if _, err := config.NewTransport(files, log, reg); err != nil { // report bad files at startup
-		return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
+	if _, err := config.NewTransport(u.TLS, log, reg); err != nil { // report bad files at startup
+		return nil, fmt.Errorf("--upstream-tls: %w", err)
 	}
 	asked := dataplane.PeersConfig{
 		URLs: cfg.Peers, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
-		Transport: func(address string) (http.RoundTripper, error) { return config.NewTransportTo(address, files, log) },
+		Transport: func(address string) (http.RoundTripper, error) { return config.NewTransportTo(address, u.TLS, log) },
 	}
 	return func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // program runs commands in a world.
@@ -146,8 +147,8 @@ func TestURLsAreReplicas(t *testing.T) {
 		{[]string{"status", "http://"}, cli.Trouble, `"http://" is not a URL`},
 		{[]string{"status", "http://a/?x=1"}, cli.Trouble, "without a query"},
 		{[]string{"status", s.URL, "--cert=x"}, cli.Trouble, "--cert and --key: want both"},
-		{[]string{"status", s.URL, "--cacert=/nonexistent"}, cli.Trouble, "--cacert: open /nonexistent"},
-		{[]string{"explain", s.URL, "x"}, cli.Trouble, `unknown command "explain"`}, // routesrv has its own
+		{[]string{"status", s.URL, "--cacert=/nonexistent"}, cli.Trouble, "open /nonexistent"},
+		{[]string{"explore", s.URL, "x"}, cli.Trouble, `unknown command "explore"`},
 		{[]string{"help"}, cli.Healthy, "completion"},
 		{[]string{"version"}, cli.Healthy, "v1"},
 	} {
@@ -204,7 +205,7 @@ func TestClientCertificatesAreShown(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	p := program(&world{})
-	p.Others = []cli.OtherCommand{{Name: "compile", Flags: []string{"-kubernetes", "--manifests"}}}
+	p.Others = []cli.OtherCommand{{Name: "compile", Flags: config.Flags}}
 	for _, c := range []struct {
 		words []string
 		want  []string
@@ -217,7 +218,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"explain", "ing"}, []string{"ingress", ":4"}},
 		{[]string{"diff", "context/prod-e"}, []string{"context/prod-eu", ":0"}},
 		{[]string{"completion", "z"}, []string{"zsh", ":4"}},
-		{[]string{"compile", "--m"}, []string{"--manifests", ":4"}},
+		{[]string{"compile", "--ma"}, []string{"--manifests", "--max-table-bytes", "--max-object-bytes", "--max-connections", "--max-streams", ":4"}},
 		{[]string{"compile", "x"}, []string{":0"}},
 		{[]string{"accept", "--yes", ""}, []string{":4"}},
 	} {

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 type clientsJob struct {
@@ -45,13 +44,13 @@ because they may be deleted pods.`,
 	}
 }
 
-func (j *clientsJob) define(set *pflag.FlagSet) {
+func (j *clientsJob) define(g config.Section) {
 	words := []string{""}
 	for _, s := range fleet.States() {
 		words = append(words, string(s))
 	}
-	set.Var(&choice{&j.state, words}, "state", "only clients in this state")
-	set.Var(&period{&j.maxBehind}, "max-behind", "how long a client may be behind, from 100ms to 10m")
+	g.Ask("state", "", config.Choice(&j.state, words...), "Only clients in this state.")
+	g.Ask("max-behind", "", config.Duration(&j.maxBehind, j.maxBehind, 100*time.Millisecond, 10*time.Minute), "How long a client may be behind.")
 }
 
 func askClients(state string) func(context.Context, Replica) (*fleet.View, error) {

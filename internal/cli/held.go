@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // holding describes the table that a replica holds; the zero value means none.
@@ -80,7 +80,7 @@ The exit status is 0 if nothing is held, 1 if a table is held, and 2 if a cluste
 	}
 }
 
-func (heldJob) define(*pflag.FlagSet) {}
+func (heldJob) define(config.Section) {}
 
 func (heldJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askHeld)
@@ -145,8 +145,8 @@ func (s *session) acceptPlace(cluster string) string {
 		place = "--context " + quoted(cluster) + " "
 	}
 	for _, name := range []string{"kubeconfig", "namespace", "selector", "support-port"} {
-		if f := s.flags.Lookup(name); f != nil && f.Changed {
-			place += "--" + name + " " + quoted(f.Value.String()) + " "
+		if s.parser.Given(name) {
+			place += "--" + name + " " + quoted(s.parser.Value(name)) + " "
 		}
 	}
 	return place

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // problem is one entry of /problems.
@@ -60,12 +60,12 @@ answer. Problems that the flags filter out do not count.`,
 	}
 }
 
-func (j *problemsJob) define(set *pflag.FlagSet) {
-	set.StringVar(&j.namespace, "in", "", "only objects of this namespace")
-	set.StringVar(&j.kind, "kind", "", "only objects of this kind: Ingress, RouteGroup or another one that /problems names")
-	set.StringVar(&j.name, "name", "", "only objects of this name")
-	set.StringVar(&j.reason, "reason", "", "only problems with this reason, such as no_endpoints")
-	set.Var(&choice{&j.severity, []string{"", "error", "warning", "info"}}, "severity", "only problems of this severity")
+func (j *problemsJob) define(g config.Section) {
+	g.Ask("in", "", config.Text("NAMESPACE", &j.namespace, ""), "Only objects of this namespace.")
+	g.Ask("kind", "", config.Text("KIND", &j.kind, ""), "Only objects of this kind: Ingress, RouteGroup or another one that /problems names.")
+	g.Ask("name", "", config.Text("NAME", &j.name, ""), "Only objects of this name.")
+	g.Ask("reason", "", config.Text("REASON", &j.reason, ""), "Only problems with this reason, such as no_endpoints.")
+	g.Ask("severity", "", config.Choice(&j.severity, "", "error", "warning", "info"), "Only problems of this severity.")
 }
 
 type problemList struct {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // serverStatus is the part of /status that this command uses.
@@ -87,8 +87,8 @@ The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cl
 	}
 }
 
-func (j *statusJob) define(set *pflag.FlagSet) {
-	set.Var(&period{&j.maxAge}, "max-age", "oldest last read of a healthy replica, from 100ms to 10m")
+func (j *statusJob) define(g config.Section) {
+	g.Ask("max-age", "", config.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute), "Oldest last read of a healthy replica.")
 }
 
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {

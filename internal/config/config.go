@@ -51,10 +51,8 @@ type RouteServer struct {
 	// Peers are the URLs of the other replicas, http(s)://HOST:PORT, where each address of the host is one replica; empty if no
 	// replica is to be asked. Requests to them use the certificates of Upstream.
 	Peers []string
-	// Events turns on writing problems as Kubernetes Events. EventsNamespace is the namespace of the Lease for which the replicas
-	// compete. Events is false without a Kubernetes API to write to.
-	Events          bool
-	EventsNamespace string
+	// Events turns on writing problems as Kubernetes Events. It is false without a Kubernetes API to write to.
+	Events bool
 	// StateDir is the folder of the last-known-good file, the decisions and the control socket; empty means none of them.
 	StateDir string
 }

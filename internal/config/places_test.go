@@ -14,13 +14,12 @@ import (
 func TestPrecedence(t *testing.T) {
 	env := config.Env{
 		Environ: []string{
-			"ROUTESRV_FLAG_SHUTDOWN_TIMEOUT=2s", "ROUTESRV_FLAG_WAIT_FOR_HEALTHCHECK_INTERVAL=2s",
+			"ROUTESRV_FLAG_TIMING=shutdown=2s", "ROUTESRV_FLAG_WAIT_FOR_HEALTHCHECK_INTERVAL=2s",
 			"ROUTESRV_FLAG_DEFAULT_FILTERS_APPEND=env1()\nenv2()\n", "PATH=/bin",
 		},
 		ReadFile: files(map[string]string{"f.yaml": `
-shutdown-timeout: 1s
+timing: shutdown=1s
 wait-for-healthcheck-interval: 1s
-kubernetes-request-timeout: 1s
 default-filters-append: [file()]
 default-filters-prepend: [file1(), file2() -> file3()]
 `}),
@@ -29,7 +28,6 @@ default-filters-prepend: [file1(), file2() -> file3()]
 	for _, v := range []struct{ got, want time.Duration }{
 		{c.Listen.WaitForHealthcheckInterval, 3 * time.Second},
 		{c.Listen.ShutdownTimeout, 2 * time.Second},
-		{c.Source.RequestTimeout, time.Second},
 		{c.Poll.Interval, 3 * time.Second},
 	} {
 		if v.got != v.want {
@@ -195,28 +193,17 @@ func TestCompileTakesPaths(t *testing.T) {
 	}
 }
 
-// level is a custom flag type of another command.
-type level struct{ text string }
-
-func (l *level) String() string   { return "low" }
-func (l *level) Type() string     { return "level" }
-func (l *level) IsBoolFlag() bool { return false }
-func (l *level) Set(s string) error {
-	l.text = s
-	return nil
-}
-
 // TestParserForAnotherCommand: a selection of groups and flags, positional arguments, no flags of Skipper.
 func TestParserForAnotherCommand(t *testing.T) {
 	cmd := config.Command{Name: "routesrv diff", Args: "A B", MinArgs: 2, MaxArgs: 2}
 	parse := func(args ...string) ([]string, string, error) {
-		var own level
+		var own string
 		var log config.Log
 		p := config.NewParser(cmd)
 		p.Log(&log)
-		p.Flag("Comparison", "level", &own, "How much.")
+		p.Group("Comparison").Own("level", config.Text("level", &own, "low"), "How much.")
 		rest, _, err := p.Parse(args, config.Env{})
-		return rest, own.text, err
+		return rest, own, err
 	}
 	rest, own, err := parse("-application-log-level", "DEBUG", "a", "--level=high", "-")
 	if err != nil || own != "high" || !cmp.Equal(rest, []string{"a", "-"}) {

@@ -11,6 +11,14 @@ type unsupportedFlag struct {
 	quiet   *string // a value that requests the existing behaviour; nil if there is none
 }
 
+// why says why the flag has no effect, or what to do instead.
+func (f unsupportedFlag) why() string {
+	if f.instead != "" {
+		return f.instead
+	}
+	return f.reason
+}
+
 // unsupportedFlags returns the flags of Skipper that are accepted and not used, by name.
 func unsupportedFlags() map[string]unsupportedFlag {
 	flags := make(map[string]unsupportedFlag)

@@ -153,7 +153,7 @@ func TestFlagsChoosePods(t *testing.T) {
 		{[]string{"--context=none"}, cli.Trouble, `context "none" does not exist`},
 		{[]string{"--context=here", "--contexts=h*"}, cli.Trouble, "want one of them"},
 		{[]string{"-n", "a/b"}, cli.Trouble, `"a/b" is not a namespace`},
-		{[]string{"--port=70000"}, cli.Trouble, "70000 is not a port"},
+		{[]string{"--main-port=70000"}, cli.Trouble, "want a whole number from 0 to 65535"},
 		{[]string{"--cert=x"}, cli.Trouble, "--cert and --key: want both"},
 	} {
 		if status, out := run(t, append([]string{"status", "--kubeconfig", config}, q.args...)...); status != q.status || !strings.Contains(out, q.want) {
@@ -225,14 +225,14 @@ func TestPluginAcceptsInThePods(t *testing.T) {
 			t.Errorf("in container %s: %q, want %q", container, command, want)
 		}
 		if pod == "b" {
-			fmt.Fprintln(stderr, "routesrv accept: process 1 has no state folder and so no control socket: start it with --state-dir")
+			fmt.Fprintln(stderr, "routesrv accept: no process listens on the control socket")
 			return 2
 		}
 		fmt.Fprintf(stdout, `{"clusters": [{"replicas": [{"name": "a", "answer": {"digest": %q, "routes": 7}}]}]}`, digest)
 		return 0
 	}
 	status, out := run(t, "accept", digest, "--yes", "--by", "somebody else", "--why", "it's; $(moved)", "--kubeconfig", kubeconfig(t, "here", c.serve(t)))
-	for _, want := range []string{"--by has no effect here", "here/a: serves abababababab, 7 routes", "here/b: routesrv accept: process 1 has no state folder"} {
+	for _, want := range []string{"--by has no effect here", "here/a: serves abababababab, 7 routes", "here/b: routesrv accept: no process listens on the control socket"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
