@@ -86,8 +86,8 @@ func TestPanicOfOneObjectCostsOnlyItself(t *testing.T) {
 	for _, o := range []kube.Object{s.Ingresses[0], s.RouteGroups[0]} {
 		lost("first", result.ProblemsOf(o.Ref()), o.Ref().Kind)
 		trial, err := result.Try(o)
-		if err != nil || trial.Routes != 0 {
-			t.Errorf("the trial of %s has %d routes, %v", o.Ref(), trial.Routes, err)
+		if err != nil || len(trial.Routes) != 0 {
+			t.Errorf("the trial of %s has %d routes, %v", o.Ref(), len(trial.Routes), err)
 		}
 		lost("trial", trial.Problems, o.Ref().Kind)
 	}
@@ -233,8 +233,8 @@ func TestOneObjectHasALimit(t *testing.T) {
 				t.Fatalf("the problems are %.300v, want one error too_large", problems)
 			}
 			trial, err := got.Try(large)
-			if err != nil || trial.Routes != 0 || !slices.Equal(trial.Problems, problems) {
-				t.Errorf("the trial says %d routes, %.300v, %v", trial.Routes, trial.Problems, err)
+			if err != nil || len(trial.Routes) != 0 || !slices.Equal(trial.Problems, problems) {
+				t.Errorf("the trial says %d routes, %.300v, %v", len(trial.Routes), trial.Problems, err)
 			}
 			var ids []string
 			for r := range want.Routes.All() {

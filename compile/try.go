@@ -12,8 +12,8 @@ import (
 type Trial struct {
 	// Skipped means that the object has another class and produces no routes.
 	Skipped bool
-	// Routes is how many routes the object requests, not including its share of a catch-all.
-	Routes int
+	// Routes are the routes that the object requests, not including its share of a catch-all.
+	Routes []InspectedRoute
 	// Problems are the problems that the object would have, of severity warning and error, in the order of [Result.Problems].
 	Problems []rules.Problem
 }
@@ -37,7 +37,11 @@ func (r *Result) Try(o kube.Object) (Trial, error) {
 	own := slices.Collect(claimsOf(tried.sections(nil)))
 	all := newClaims(slices.Values(slices.Concat(own, a.claims.concerned(own, old))))
 
-	result := Trial{Routes: len(own)}
+	var result Trial
+	var texts rules.Texts
+	for _, c := range own {
+		result.Routes = append(result.Routes, all.inspect(c, &texts))
+	}
 	for _, p := range tried.unit.Problems() {
 		result.Skipped = result.Skipped || p.Reason == rules.NotSelected
 		if p.Severity > rules.Info {

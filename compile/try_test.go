@@ -1,6 +1,7 @@
 package compile_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -41,7 +43,12 @@ func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[rules
 			t.Fatal(err)
 		}
 		var want []rules.Problem
-		for _, problem := range mustCompiler(t, options).Compile(next).Problems {
+		real := mustCompiler(t, options).Compile(next)
+		in, _ := real.Inspect(changed.Ref())
+		if served, tried := wanted(in.Routes), wanted(got.Routes); !slices.Equal(served, tried) {
+			t.Fatalf("seed %d, step %d, %s: the routes of the trial are\n%v\nwant\n%v", seed, step, changed.Ref(), tried, served)
+		}
+		for _, problem := range real.Problems {
 			if problem.Owner == changed.Ref() && problem.Severity > rules.Info {
 				want = append(want, problem)
 				seen[problem.Reason]++
@@ -61,6 +68,20 @@ func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[rules
 			compiler.Compile(s)
 		}
 	}
+}
+
+// wanted describes the routes that an object requests.
+func wanted(routes []compile.InspectedRoute) []string {
+	var all []string
+	for _, r := range routes {
+		text := fmt.Sprintf("%s %t %t %s", r.ID, r.Main, r.Wins, r.Keeper)
+		if r.Route != nil {
+			text += " " + r.Route.Text
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // onlyChange returns the one Ingress or RouteGroup that is new or different in next, if an API server would accept the change:

@@ -144,7 +144,7 @@ func (b *builder) paths(e *entry, refuse func(Reason, error)) {
 
 // fields builds the conditions of the predicates that are built into the matcher. They come before all others.
 func (b *builder) fields(e *entry, refuse func(Reason, error)) {
-	r := b.folded(e.route)
+	r := folded(e.route)
 	n := len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(e.conditions)
 	if r.Method != "" {
 		n++
@@ -268,7 +268,7 @@ func (b *builder) host(x *expression) func(*request) verdict {
 
 // folded returns the route with predicates moved to their fields. The parser does that; routes created by programs may have them
 // in the list of predicates.
-func (b *builder) folded(r *eskip.Route) *eskip.Route {
+func folded(r *eskip.Route) *eskip.Route {
 	builtIn := func(p *eskip.Predicate) bool {
 		switch p.Name {
 		case "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/routesrv/routesrv/eskip"
 )
 
 // expression is a regular expression that is compiled on first use: a table has tens of thousands.
@@ -47,6 +49,22 @@ func (all expressions) get(text string) (*expression, error) {
 	}
 	all[text] = x
 	return x, nil
+}
+
+// Hosts returns all hosts for which a route can match requests, without ports; nil if an expression or nothing decides that.
+func Hosts(r *eskip.Route) []string {
+	var keys []string
+	for _, expr := range folded(r).HostRegexps {
+		for _, h := range plainHosts(expr) {
+			if key := hostKey(h.name); !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+		if keys != nil {
+			break // all of them must hold
+		}
+	}
+	return keys
 }
 
 // plainHost is one host, optionally followed by a dot and a port.

@@ -21,6 +21,7 @@
 package match
 
 import (
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -80,8 +81,12 @@ type Refusal struct {
 type Table struct {
 	options   Options
 	catalogue *catalogue.Catalogue
-	routes    *index // routes that can win
-	refused   *index // routes that would match if they were not refused
+	routes    *index   // routes that can win
+	refused   *index   // routes that would match if they were not refused
+	entries   []*entry // those of routes
+
+	once  sync.Once
+	known *facts // guarded by once
 }
 
 // New builds a table from the routes of one document. It keeps the routes, which must not change afterwards, and returns those
@@ -101,12 +106,13 @@ func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 		if last[r.Id] != i {
 			e.refusal = &Refusal{Route: r, Reason: Overridden, Text: "a later route has the same id"}
 		}
-		x := t.routes
 		if e.refusal != nil {
 			refusals = append(refusals, *e.refusal)
-			x = t.refused
+			t.refused.add(e, o.IgnoreTrailingSlash)
+			continue
 		}
-		x.add(e, o.IgnoreTrailingSlash)
+		t.entries = append(t.entries, e)
+		t.routes.add(e, o.IgnoreTrailingSlash)
 	}
 	t.routes.finish()
 	t.refused.finish()

@@ -2,22 +2,30 @@ package match
 
 import "strings"
 
-// Narrow selects, by host expressions, the routes of a large table that can match requests for one host: a table of these is
-// enough to find the route of one request. It caches its last answer, and is not safe for concurrent use.
+// Narrow selects, by host expressions, the routes of a large table that can match requests for some hosts: a table of these is
+// enough to find the route of such a request. It caches its last answer, and is not safe for concurrent use.
 type Narrow struct {
-	keys    []string // of the host, in the spellings that predicates may see
-	escaped []string // the same, escaped as in expressions
+	keys    map[string]bool // of the hosts, in the spellings that predicates may see; empty for all hosts
+	escaped []string        // the same, escaped as in expressions; nil if there are too many to look for each
 	last    string
 	can     bool
 }
 
-// NewNarrow returns a Narrow for the host of a request, with or without a port.
-func NewNarrow(host string) *Narrow {
-	n := &Narrow{can: true} // the answer for a route without a host
-	for _, h := range []string{host, strings.ToLower(host), normalizeHost(host)} {
-		key := hostKey(h)
-		n.keys = append(n.keys, key)
-		n.escaped = append(n.escaped, strings.ReplaceAll(key, ".", "[.]"))
+// fewHosts is how many hosts Narrow looks for one by one, which is faster than to take each expression apart.
+const fewHosts = 4
+
+// NewNarrow returns a Narrow for the hosts of requests, with or without ports. Without hosts, all routes may match.
+func NewNarrow(hosts ...string) *Narrow {
+	n := &Narrow{keys: map[string]bool{}, can: true} // can is the answer for a route without a host
+	for _, host := range hosts {
+		for _, h := range []string{host, strings.ToLower(host), normalizeHost(host)} {
+			n.keys[hostKey(h)] = true
+		}
+	}
+	if len(hosts) <= fewHosts {
+		for key := range n.keys {
+			n.escaped = append(n.escaped, strings.ReplaceAll(key, ".", "[.]"))
+		}
 	}
 	return n
 }
@@ -37,20 +45,21 @@ func (n *Narrow) May(hosts string) bool {
 }
 
 func (n *Narrow) mayMatch(expr string) bool {
+	if len(n.keys) == 0 {
+		return true
+	}
 	for _, e := range n.escaped {
 		if strings.Contains(expr, e) {
 			return true
 		}
 	}
-	if compiledHost(expr) {
+	if n.escaped != nil && compiledHost(expr) {
 		return false
 	}
 	plain := plainHosts(expr)
 	for _, h := range plain {
-		for _, key := range n.keys {
-			if hostKey(h.name) == key {
-				return true
-			}
+		if n.keys[hostKey(h.name)] {
+			return true
 		}
 	}
 	return plain == nil

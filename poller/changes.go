@@ -18,29 +18,23 @@ func logChanges(log *slog.Logger, before, after *table.Table) {
 	if before != nil {
 		old = before.Routes()
 	}
-	var inserted, updated, deleted []*table.Route
+	changed := make(map[string][]*table.Route)
 	for was, is := range table.Changes(old, after.Routes()) {
-		switch {
-		case was == nil:
-			inserted = append(inserted, is)
-		case is == nil:
-			deleted = append(deleted, was)
-		default:
-			updated = append(updated, is)
+		verb, route := "Updated", is
+		if was == nil {
+			verb = "Inserted"
+		} else if is == nil {
+			verb, route = "Deleted", was
 		}
+		changed[verb] = append(changed[verb], route)
 	}
-	logOp(log, "Inserted", inserted)
-	logOp(log, "Updated", updated)
-	logOp(log, "Deleted", deleted)
-}
-
-func logOp(log *slog.Logger, verb string, routes []*table.Route) {
-	op := strings.ToLower(verb)
-	for i, r := range routes {
-		attrs := []any{"op", op, "id", r.ID}
-		if log.Enabled(context.Background(), LevelTrace) {
-			attrs = append(attrs, "route", r.Text)
+	for _, verb := range []string{"Inserted", "Updated", "Deleted"} {
+		for i, r := range changed[verb] {
+			attrs := []any{"op", strings.ToLower(verb), "id", r.ID}
+			if log.Enabled(context.Background(), LevelTrace) {
+				attrs = append(attrs, "route", r.Text)
+			}
+			log.Debug(fmt.Sprintf("%s route %d of %d", verb, i+1, len(changed[verb])), attrs...)
 		}
-		log.Debug(fmt.Sprintf("%s route %d of %d", verb, i+1, len(routes)), attrs...)
 	}
 }

@@ -33,7 +33,7 @@ func TestAResultIsReadWhileTheNextIsMade(t *testing.T) {
 			r := c.Latest()
 			in, ok := r.Inspect(kube.Ref{Kind: kube.KindIngress, Namespace: "n", Name: "a"})
 			trial, err := r.Try(ingress("b"))
-			if !ok || len(in.Routes) != 1 || err != nil || trial.Routes != 1 || len(r.Claims("h")) != 2 || len(r.ProblemsOf(in.Object.Ref())) == 0 {
+			if !ok || len(in.Routes) != 1 || err != nil || len(trial.Routes) != 1 || len(r.Claims("h")) != 2 || len(r.ProblemsOf(in.Object.Ref())) == 0 {
 				t.Errorf("%+v, %+v, %v", in, trial, err)
 			}
 		}

@@ -65,6 +65,7 @@ var allowed = map[string][]string{
 	// parts and assembly: join producers into the programs
 	"shadowdiff/page":       {"shadowdiff"},
 	"match/report":          {"eskip", "match", "shadowdiff"},
+	"explain/takeover":      {"compile", "eskip", "internal/routeid", "kube", "match", "shadowdiff", "table"},
 	"internal/httpserve":    {"publish", "eskip", "kube", "guard", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
 	"internal/proxymetrics": {"fleet"},
 
@@ -119,7 +120,7 @@ var rows = []struct {
 	{"words", []string{"internal/wire", "guard", "internal/catalogue"}},
 	{"rules", []string{"compile/rules"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
-	{"answers", []string{"explain", "shadowdiff/page"}},
+	{"answers", []string{"explain", "explain/takeover", "shadowdiff/page"}},
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"publish", "fleet"}},
 	{"producers", []string{
@@ -252,7 +253,7 @@ var outside = map[string][]string{
 
 // pure packages do no I/O, use no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/routeid", "internal/wire", "internal/catalogue", "compile/rules", "compile", "rollout", "shadowdiff", "match", "explain", "internal/source/cluster/internal/decode", "internal/migrate",
+	"eskip", "kube", "table", "guard", "internal/routeid", "internal/wire", "internal/catalogue", "compile/rules", "compile", "rollout", "shadowdiff", "match", "explain", "explain/takeover", "internal/source/cluster/internal/decode", "internal/migrate",
 }
 
 // impure are imports that a pure package must not have. net/http is for the template context of eskip only; no pure package may

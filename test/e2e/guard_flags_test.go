@@ -66,7 +66,7 @@ func TestManualReleaseIsNeverByTime(t *testing.T) {
 				t.Errorf("the hold says that it ends at %s", h.ReleaseAt)
 			}
 			since := time.Now()
-			shop := manual.servedShop(t)
+			shop := manual.keptShop(t)
 			programs.Eventually(t, "a release by time", func() bool { return !strings.Contains(auto.body(t), "__lost") })
 			time.Sleep(time.Until(since.Add(2 * time.Second))) // twice the hold of this one
 			if h := manual.guard(t); !h.Held || !hasShop(manual.body(t), shop) {

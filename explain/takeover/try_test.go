@@ -1,0 +1,63 @@
+package takeover_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match"
+)
+
+func ingress(tb testing.TB, namespace, name, path string) *kube.Ingress {
+	tb.Helper()
+	text := fmt.Sprintf(`{"metadata": {"namespace": %q, "name": %q, "annotations": {"zalando.org/skipper-ingress-path-mode": "path-prefix"}},
+		"spec": {"rules": [{"host": "shop.example.org", "http": {"paths": [{"path": %q, "pathType": "Prefix",
+		"backend": {"service": {"name": "web", "port": {"number": 80}}}}]}}]}}`, namespace, name, path)
+	o, err := kube.DecodeJSON(kube.KindIngress, []byte(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return o.(*kube.Ingress)
+}
+
+func service(namespace string) *kube.Service {
+	return &kube.Service{Namespace: namespace, Name: "web", Type: "ExternalName", ExternalName: "web.example.net", Ports: []kube.ServicePort{{Port: 80}}}
+}
+
+// TestTryExchangesObjects: a new object takes a subtree, its earlier version does not count, and its deletion by the same change gives back.
+func TestTryExchangesObjects(t *testing.T) {
+	compiler, err := compile.New(rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := &kube.Snapshot{
+		Intent:   kube.Intent{Ingresses: []*kube.Ingress{ingress(t, "shop-team", "cart", "/"), ingress(t, "evil", "all-of-it", "/old")}},
+		Backends: kube.Backends{Services: []*kube.Service{service("shop-team"), service("evil")}},
+	}
+	result := compiler.Compile(snapshot)
+	owner := explain.OwnerFunc(result.Inspect, snapshot)
+	for path, want := range map[string]string{
+		"/cart": "GET https://shop.example.org/cart: Ingress shop-team/cart -> Ingress evil/all-of-it",
+		"/old":  "",
+	} {
+		r, err := takeover.Try(result, []kube.Object{ingress(t, "evil", "all-of-it", path)}, owner, match.Options{NormalizeHost: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, one := range r.Takeovers {
+			got = append(got, one.String())
+		}
+		if text := strings.Join(got, "\n"); text != want {
+			t.Errorf("%s: %s, want %s", path, text, want)
+		}
+	}
+	if _, err := takeover.Try(result, []kube.Object{service("evil")}, owner, match.Options{}); err == nil {
+		t.Error("no error for an object without routes")
+	}
+}

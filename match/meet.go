@@ -1,0 +1,425 @@
+package match
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+// Contest returns requests that two routes both match, and that the first one gets, or may get, if there are no others: the plainest
+// first, as far as it can make some up. The requests differ in what decides which other routes match as well: the depth of the path and its
+// last slash, the method, and the port. They have no more than the routes ask for. Ask [Table.Find] what becomes of each in the table.
+//
+// complete means that the result is no matter of luck: if the first route gets any request of the second one, then also one of these, unless
+// a route that is not [Literal] is in its way.
+func (t *Table) Contest(by, of *eskip.Route) (requests []Request, complete bool) {
+	m := &meeting{table: t, path: pathShape{tail: tailAny}, header: map[string][]string{}, query: url.Values{}, complete: true}
+	if !m.add(by) || !m.add(of) || !m.expressions() {
+		return nil, true
+	}
+	o := t.options
+	o.Candidates = -1
+	two, _ := New([]*eskip.Route{by, of}, o)
+	for _, r := range m.requests() {
+		possible, others := false, false
+		res := two.Find(r)
+		for _, out := range res.Outcomes {
+			possible = possible || out.Route == by
+			others = others || out.Route == of
+		}
+		if possible && (others || two.matches(of, r)) {
+			requests = append(requests, r)
+		}
+	}
+	return requests, m.complete
+}
+
+// matches reports whether a route of the table may match a request.
+func (t *Table) matches(route *eskip.Route, in Request) bool {
+	r, answer := prepare(in, t.options)
+	found := false
+	if answer == nil {
+		t.routes.visit(r.segments, hostKey(r.host), func(_ string, e *entry) bool {
+			if e.route == route {
+				_, lost := e.ask(r)
+				found = lost == nil
+			}
+			return !found
+		})
+	}
+	return found
+}
+
+// Literal reports whether a route decides by hosts, paths, methods and headers alone, and has no expression for any of them.
+func Literal(r *eskip.Route) bool {
+	f := folded(r)
+	for _, expr := range f.HostRegexps {
+		if plainHosts(expr) == nil {
+			return false
+		}
+	}
+	for _, p := range f.Predicates {
+		switch p.Name {
+		case "Path", "PathSubtree", "Host", "HostAny", "Method", "Methods", "Header", "Weight", "True", "False", "*", "Any":
+		default:
+			return false
+		}
+	}
+	return len(f.PathRegexps) == 0 && len(f.HeaderRegexps) == 0
+}
+
+// Limits of what Meet makes up for two routes.
+const (
+	maxMeetHosts = 64
+	maxMeetPaths = 64
+)
+
+// meeting collects what a request needs for all routes that were added.
+type meeting struct {
+	table    *Table
+	complete bool
+
+	hosts       []plainHost // nil if any
+	anyHost     bool        // false as soon as a route names hosts
+	named       bool
+	hostExprs   []string
+	path        pathShape
+	pathExprs   []string
+	methods     []string // nil if any
+	header      map[string][]string
+	cookies     []string
+	query       url.Values
+	remote, xff string
+}
+
+// add adds what a route asks for. It returns false if no request can have that.
+func (m *meeting) add(r *eskip.Route) bool {
+	f := folded(r)
+	for _, expr := range f.HostRegexps {
+		plain := plainHosts(expr)
+		if plain == nil {
+			m.hostExprs = append(m.hostExprs, expr)
+		} else if !m.meetHosts(plain) {
+			return false
+		}
+	}
+	m.pathExprs = append(m.pathExprs, f.PathRegexps...)
+	if f.Method != "" && !m.meetMethods([]string{f.Method}) {
+		return false
+	}
+	for name, val := range f.Headers {
+		m.addHeader(name, val)
+	}
+	for name, list := range f.HeaderRegexps {
+		for _, expr := range list {
+			m.addHeader(name, sample(expr, 0))
+			m.complete = false
+		}
+	}
+	if f.Path != "" && !m.meetPath(f.Path, false) {
+		return false
+	}
+	for _, p := range f.Predicates {
+		if !m.predicate(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// expressions compares the expressions for hosts and paths with what is known of these. It returns false if no request can have both.
+func (m *meeting) expressions() bool {
+	for _, expr := range m.hostExprs {
+		rx, err := regexp.Compile(expr)
+		switch {
+		case err != nil:
+			return false // a proxy refuses the route
+		case !m.named:
+			m.complete = false
+			continue
+		}
+		m.hosts = slices.DeleteFunc(m.hosts, func(h plainHost) bool { return !rx.MatchString(h.name) && !(h.port && rx.MatchString(h.name+":8080")) })
+		if len(m.hosts) == 0 {
+			return false
+		}
+	}
+	if m.path.tail != tailNone && len(m.pathExprs) > 0 {
+		m.complete = false
+		for _, a := range m.pathExprs {
+			for _, b := range m.pathExprs {
+				if a, b := beginning(a), beginning(b); !strings.HasPrefix(a, b) && !strings.HasPrefix(b, a) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// predicate adds what a predicate without a field asks for. Wrong arguments ask for nothing: a proxy refuses the route.
+func (m *meeting) predicate(p *eskip.Predicate) bool {
+	args, err := texts(p.Args, 1, -1)
+	if err != nil {
+		m.complete = m.complete && (p.Name == "Weight" || p.Name == "True" || p.Name == "Any" || p.Name == "*")
+		return p.Name != "False"
+	}
+	switch p.Name {
+	case "Path", "PathSubtree":
+		return args[0] == "" || m.meetPath(args[0], p.Name == "PathSubtree")
+	case "False":
+		return false
+	case "HostAny":
+		var hosts []plainHost
+		for _, h := range args {
+			hosts = append(hosts, plainHost{name: h})
+		}
+		return m.meetHosts(hosts)
+	case "Methods":
+		var methods []string
+		for _, a := range args {
+			methods = append(methods, strings.ToUpper(a), a)
+		}
+		return m.meetMethods(methods)
+	case "Cookie":
+		if len(args) == 2 {
+			m.cookies = append(m.cookies, args[0]+"="+sample(args[1], 0))
+		}
+	case "QueryParam":
+		val := ""
+		if len(args) == 2 {
+			val = sample(args[1], 0)
+		}
+		m.query.Add(args[0], val)
+	case "ClientIP":
+		m.remote = addressIn(args[0])
+	case "Source", "SourceFromLast":
+		m.xff = addressIn(args[0])
+	}
+	switch p.Name {
+	case "Path", "PathSubtree", "HostAny", "Methods", "True", "Any", "*":
+	default:
+		m.complete = false
+	}
+	return true
+}
+
+// addressIn returns an address of a network, or of an address.
+func addressIn(text string) string {
+	if n, err := netip.ParsePrefix(text); err == nil {
+		a := n.Masked().Addr()
+		if next := a.Next(); n.Contains(next) {
+			return next.String()
+		}
+		return a.String()
+	}
+	return text
+}
+
+func (m *meeting) addHeader(name, val string) {
+	if !slices.Contains(m.header[name], val) {
+		m.header[name] = append(m.header[name], val)
+	}
+}
+
+func (m *meeting) meetHosts(hosts []plainHost) bool {
+	if !m.named {
+		m.named, m.hosts = true, slices.Clone(hosts)
+		return len(hosts) > 0
+	}
+	var both []plainHost
+	for _, mine := range m.hosts {
+		for _, other := range hosts {
+			if mine.match(other.name) { // with a port of its own, maybe
+				both = append(both, plainHost{other.name, mine.port && other.port})
+			} else if other.match(mine.name) {
+				both = append(both, mine)
+			}
+		}
+	}
+	m.hosts = both
+	return len(both) > 0
+}
+
+func (m *meeting) meetMethods(methods []string) bool {
+	if m.methods != nil {
+		methods = slices.DeleteFunc(slices.Clone(methods), func(s string) bool { return !slices.Contains(m.methods, s) })
+	}
+	m.methods = methods
+	return len(methods) > 0
+}
+
+func (m *meeting) meetPath(text string, subtree bool) bool {
+	p := parsePattern(text, subtree, m.table.options.IgnoreTrailingSlash)
+	if p.dead || p.wrong != nil {
+		return false
+	}
+	var ok bool
+	m.path, ok = m.path.meet(shapeOf(&p))
+	return ok
+}
+
+// requests returns the requests that were made up: every combination of a host, a path and a method.
+func (m *meeting) requests() []Request {
+	facts := m.table.facts()
+	if len(m.cookies) > 0 {
+		m.header["Cookie"] = []string{strings.Join(m.cookies, "; ")}
+	}
+	if m.xff != "" {
+		m.header["X-Forwarded-For"] = []string{m.xff}
+	}
+	query := ""
+	if len(m.query) > 0 {
+		query = "?" + m.query.Encode()
+	}
+	var all []Request
+	paths, methods := m.somePaths(facts), m.someMethods(facts)
+	for _, host := range m.someHosts(facts) {
+		for _, path := range paths {
+			target := (&url.URL{Path: path}).EscapedPath() + query
+			for _, method := range methods {
+				all = append(all, Request{Method: method, Target: target, Host: host, Header: m.header, RemoteAddr: m.remote})
+			}
+		}
+	}
+	return all
+}
+
+// someHosts returns hosts with all names that the routes have in common, and with a port where that can matter.
+func (m *meeting) someHosts(f *facts) []string {
+	var hosts []string
+	switch {
+	case m.named:
+		for _, h := range m.hosts {
+			hosts = append(hosts, h.name)
+			if h.port && f.ports && !m.table.options.NormalizeHost {
+				hosts = append(hosts, h.name+":8080", h.name+".")
+			}
+		}
+	case len(m.hostExprs) > 0:
+		for pick := range 4 {
+			for _, expr := range m.hostExprs {
+				hosts = append(hosts, sample(expr, pick))
+			}
+		}
+	default:
+		hosts = []string{"any-host.invalid"}
+	}
+	return hosts[:min(len(hosts), maxMeetHosts)]
+}
+
+// someMethods returns one method if no route of the table names any, and else all that can make a difference.
+func (m *meeting) someMethods(f *facts) []string {
+	if m.methods != nil {
+		return slices.Compact(slices.Sorted(slices.Values(m.methods)))
+	}
+	if len(f.methods) == 0 {
+		return []string{"GET"}
+	}
+	methods := []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE"}
+	for _, other := range slices.Sorted(maps.Keys(f.methods)) {
+		if !slices.Contains(methods, other) {
+			methods = append(methods, other)
+		}
+	}
+	for n := 0; ; n++ { // one that no route names
+		if other := "METHOD" + strings.Repeat("X", n); !f.methods[other] {
+			return append(methods, other)
+		}
+	}
+}
+
+// somePaths returns paths of the common shape: each number of further segments that can make a difference, with and without a slash
+// at the end.
+func (m *meeting) somePaths(f *facts) []string {
+	fresh := f.freshSegment()
+	var base []string
+	for _, s := range m.path.segments {
+		if kindOf(s) == single {
+			s = fresh
+		}
+		base = append(base, s)
+	}
+	front := "/" + strings.Join(base, "/")
+	paths := []string{front}
+	if m.path.tail == tailFree {
+		paths = nil
+	}
+	if m.path.tail != tailNone {
+		end := strings.TrimSuffix(front, "/")
+		if m.path.tail != tailFree {
+			paths = append(paths, end+"/")
+		}
+		for range max(1, f.depth-len(base)+1) {
+			end += "/" + fresh
+			paths = append(paths, end, end+"/")
+		}
+		for pick := range 4 {
+			for _, expr := range m.pathExprs {
+				paths = append(paths, "/"+strings.TrimPrefix(sample(expr, pick), "/"))
+			}
+		}
+	}
+	slices.SortStableFunc(paths, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	return slices.Compact(paths)[:min(len(slices.Compact(paths)), maxMeetPaths)]
+}
+
+// facts are what Meet has to know about the routes of a table.
+type facts struct {
+	depth    int             // of the longest pattern, in segments
+	methods  map[string]bool // that routes name
+	segments map[string]bool // of all patterns
+	ports    bool            // whether a port in the host can make a difference
+}
+
+// facts looks at all routes once.
+func (t *Table) facts() *facts {
+	t.once.Do(func() {
+		f := &facts{methods: map[string]bool{}, segments: map[string]bool{}}
+		for _, e := range t.entries {
+			for _, p := range e.patterns {
+				f.depth = max(f.depth, len(p.segments))
+				for _, s := range p.segments {
+					f.segments[s] = true
+				}
+			}
+			if e.route.Method != "" {
+				f.methods[e.route.Method] = true
+			}
+			for _, p := range e.route.Predicates {
+				args, _ := texts(p.Args, 1, -1)
+				switch p.Name {
+				case "Method":
+					f.methods[args[0]] = true
+				case "Methods":
+					for _, a := range args {
+						f.methods[strings.ToUpper(a)] = true
+					}
+				case "HostAny":
+					f.ports = true
+				}
+			}
+			for _, expr := range folded(e.route).HostRegexps {
+				plain := plainHosts(expr)
+				f.ports = f.ports || plain == nil || slices.ContainsFunc(plain, func(h plainHost) bool { return !h.port })
+			}
+		}
+		t.known = f
+	})
+	return t.known
+}
+
+// freshSegment returns a segment that no pattern has.
+func (f *facts) freshSegment() string {
+	fresh := "x"
+	for n := 0; f.segments[fresh]; n++ {
+		fresh = "x" + strconv.Itoa(n)
+	}
+	return fresh
+}

@@ -1,0 +1,300 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// ReplaySchema names the JSON form of a [Replayed]. Within one version fields are only added.
+const ReplaySchema = "routesrv.replay/v1"
+
+// Kind is what changes for a request.
+type Kind string
+
+// The kinds, the worst first.
+const (
+	Lost      Kind = "lost"      // no route gets it any more
+	Gained    Kind = "gained"    // no route got it before
+	Route     Kind = "route"     // another route gets it, with other filters or another backend
+	Undecided Kind = "undecided" // chance decides between other routes than before
+	Filters   Kind = "filters"   // the same route has other filters
+	Backend   Kind = "backend"   // the same route has another backend
+	Renamed   Kind = "renamed"   // a route with another id gets it, with the same filters and the same backend
+)
+
+func (k Kind) rank() int {
+	return slices.Index([]Kind{Lost, Gained, Route, Undecided, Filters, Backend, Renamed}, k)
+}
+
+// Replayed is the result of a replay.
+type Replayed struct {
+	Schema string `json:"schema"`
+	// Requests is how many requests were replayed. Same of them are treated as before.
+	Requests uint64 `json:"requests"`
+	Same     uint64 `json:"same"`
+	// Skipped is how many lines were no requests. FirstSkipped says why the first of them was not.
+	Skipped      uint64 `json:"skipped"`
+	FirstSkipped string `json:"first_skipped,omitempty"`
+	// Differences are sorted: those of the most requests first.
+	Differences []Difference `json:"differences"`
+	// Beyond is how many requests differ in ways that Differences does not list, because there are too many.
+	Beyond uint64 `json:"beyond,omitempty"`
+}
+
+// Different is the number of requests that are treated otherwise than before.
+func (r *Replayed) Different() uint64 { return r.Requests - r.Same }
+
+// Difference is a change that some requests have in common.
+type Difference struct {
+	Kind     Kind   `json:"kind"`
+	Requests uint64 `json:"requests"`
+	// Old and New are the ids of the routes; several if chance decides, none if no route gets the requests.
+	Old []string `json:"old"`
+	New []string `json:"new"`
+	// Parts say what differs between the routes, where there is one on each side.
+	Parts []string `json:"parts,omitempty"`
+	// Examples are some of the requests, as METHOD URL.
+	Examples []string `json:"examples"`
+}
+
+// Limits of a replay, whatever it reads.
+const (
+	maxDifferences = 10_000
+	maxExamples    = 3
+	maxParts       = 20
+	maxRemembered  = 1 << 17 // requests whose result is remembered
+)
+
+// Replay asks two tables for the routes of recorded requests, and reports the requests that get another route, other filters or
+// another backend. It shows what a new version, a cutover or a pull request changes for the traffic that exists, by how much of it there is.
+//
+// A record of requests has only what was logged: a route that asks for a header that nobody recorded does not get its requests here. Both tables get
+// the same request, so such a route is missed on both sides.
+//
+// A Replay is not safe for concurrent use.
+type Replay struct {
+	old, new *match.Table
+	result   Replayed
+	ignore   shadowdiff.Ignore
+	needs    needs
+	known    map[string]*Difference // by kind and routes
+	pairs    map[[2]*eskip.Route]*verdict
+	seen     map[string]*Difference // by request; nil if nothing differs
+	beyond   Difference             // stands for all that are not listed
+}
+
+// needs says which parts of a logged request any route of the two tables looks at. The others are dropped, so that many requests are
+// the same.
+type needs struct{ headers, address bool }
+
+// verdict is how two routes differ for a request that gets one of them before and the other one afterwards.
+type verdict struct {
+	kind  Kind // empty if they do not differ
+	parts []string
+}
+
+// NewReplay returns a replay for the routes of two tables, which must not change, and proxies with the given settings. Differences between filters
+// and backends that ignore selects do not count.
+func NewReplay(before, after []*eskip.Route, proxy match.Options, ignore shadowdiff.Ignore) *Replay {
+	proxy.Candidates = -1
+	r := &Replay{
+		ignore: ignore,
+		known:  map[string]*Difference{}, pairs: map[[2]*eskip.Route]*verdict{}, seen: map[string]*Difference{},
+		result: Replayed{Schema: ReplaySchema},
+	}
+	r.old, _ = match.New(before, proxy)
+	r.new, _ = match.New(after, proxy)
+	for _, route := range slices.Concat(before, after) {
+		for _, p := range route.Predicates {
+			r.needs.headers = r.needs.headers || strings.HasPrefix(p.Name, "Header")
+			r.needs.address = r.needs.address || p.Name == "ClientIP" || strings.HasPrefix(p.Name, "Source")
+		}
+		for name := range route.Headers {
+			r.needs.headers = r.needs.headers || logs(name)
+		}
+		for name := range route.HeaderRegexps {
+			r.needs.headers = r.needs.headers || logs(name)
+		}
+	}
+	return r
+}
+
+// logs reports whether an access log has the header, so that it differs from request to request.
+func logs(header string) bool {
+	return strings.EqualFold(header, "User-Agent") || strings.EqualFold(header, "Referer")
+}
+
+// Add replays a request. It may change its header.
+func (r *Replay) Add(in match.Request) {
+	r.result.Requests++
+	if !r.needs.headers {
+		maps.DeleteFunc(in.Header, func(name string, _ []string) bool { return logs(name) })
+	}
+	if !r.needs.address {
+		in.RemoteAddr = ""
+	}
+	key := keyOf(in)
+	d, known := r.seen[key]
+	if !known {
+		d = r.compare(in)
+		if len(r.seen) < maxRemembered {
+			r.seen[key] = d
+		}
+	}
+	switch {
+	case d == nil:
+		r.result.Same++
+	case d == &r.beyond:
+		r.result.Beyond++
+	default:
+		if d.Requests++; len(d.Examples) < maxExamples {
+			if text := in.Method + " " + urlOf(in); !slices.Contains(d.Examples, text) {
+				d.Examples = append(d.Examples, text)
+			}
+		}
+	}
+}
+
+// keyOf identifies a request by everything that a line of a log says of it.
+func keyOf(in match.Request) string {
+	var b strings.Builder
+	for _, part := range []string{in.Method, in.Host, in.Target, in.RemoteAddr} {
+		b.WriteString(part)
+		b.WriteByte(0)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Header)) {
+		b.WriteString(name)
+		for _, line := range in.Header[name] {
+			b.WriteByte(1)
+			b.WriteString(line)
+		}
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+func urlOf(in match.Request) string {
+	if !strings.HasPrefix(in.Target, "/") {
+		return in.Target
+	}
+	return "http://" + in.Host + in.Target
+}
+
+// compare returns the difference for a request, or nil.
+func (r *Replay) compare(in match.Request) *Difference {
+	was, is := routesOf(r.old.Find(in)), routesOf(r.new.Find(in))
+	v := verdict{kind: Undecided}
+	switch {
+	case len(was) == 0 && len(is) == 0:
+		return nil
+	case len(is) == 0:
+		v.kind = Lost
+	case len(was) == 0:
+		v.kind = Gained
+	case len(was) == len(is):
+		v = *r.pair(was[0], is[0])
+		for i := range was { // chance decides as before if all routes are the same
+			if one := r.pair(was[i], is[i]); len(was) > 1 && one.kind != "" {
+				v = verdict{kind: Undecided}
+			}
+		}
+	}
+	if v.kind == "" {
+		return nil
+	}
+	old, now := idsOf(was), idsOf(is)
+	key := fmt.Sprint(v.kind, old, now)
+	d := r.known[key]
+	if d == nil {
+		if len(r.known) == maxDifferences {
+			return &r.beyond
+		}
+		d = &Difference{Kind: v.kind, Old: old, New: now, Parts: v.parts}
+		r.known[key] = d
+	}
+	return d
+}
+
+// routesOf returns the routes that may get a request, sorted by id; no route is left out if others may.
+func routesOf(res match.Result) []*eskip.Route {
+	var routes []*eskip.Route
+	for _, o := range res.Outcomes {
+		if o.Route != nil {
+			routes = append(routes, o.Route)
+		}
+	}
+	if len(routes) > 1 {
+		slices.SortFunc(routes, func(a, b *eskip.Route) int { return strings.Compare(a.Id, b.Id) })
+	}
+	return routes
+}
+
+func idsOf(routes []*eskip.Route) []string {
+	ids := make([]string, len(routes))
+	for i, r := range routes {
+		ids[i] = r.Id
+	}
+	return ids
+}
+
+// pair compares two routes, each pair once.
+func (r *Replay) pair(was, is *eskip.Route) *verdict {
+	key := [2]*eskip.Route{was, is}
+	if v := r.pairs[key]; v != nil {
+		return v
+	}
+	v := r.verdict(was, is)
+	if len(r.pairs) < maxRemembered {
+		r.pairs[key] = v
+	}
+	return v
+}
+
+// verdict compares what two routes do with a request, whatever their conditions are.
+func (r *Replay) verdict(was, is *eskip.Route) *verdict {
+	plain := func(r *eskip.Route) *eskip.Route {
+		c := *r
+		c.Id, c.Path, c.Method, c.HostRegexps, c.PathRegexps, c.Headers, c.HeaderRegexps, c.Predicates = "r", "", "", nil, nil, nil, nil, nil
+		return &c
+	}
+	v := &verdict{}
+	report := shadowdiff.Diff([]*eskip.Route{plain(was)}, []*eskip.Route{plain(is)}).Without(shadowdiff.Ignore{Endpoints: r.ignore.Endpoints})
+	for _, change := range report.Changed {
+		for _, p := range change.Parts {
+			if v.kind = cmp.Or(v.kind, Backend); p.Element == shadowdiff.Filter {
+				v.kind = Filters
+			}
+			if len(v.parts) < maxParts {
+				v.parts = append(v.parts, fmt.Sprintf("%s: %s -> %s", p.Label(), cmp.Or(p.Old, "nothing"), cmp.Or(p.New, "nothing")))
+			}
+		}
+	}
+	switch {
+	case was.Id == is.Id:
+	case v.kind == "":
+		v.kind = Renamed
+	default:
+		v.kind = Route
+	}
+	return v
+}
+
+// Report returns what was found so far.
+func (r *Replay) Report() Replayed {
+	out := r.result
+	out.Differences = []Difference{}
+	for _, d := range r.known {
+		out.Differences = append(out.Differences, *d)
+	}
+	slices.SortFunc(out.Differences, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Kind.rank(), b.Kind.rank()), slices.Compare(a.Old, b.Old), slices.Compare(a.New, b.New))
+	})
+	return out
+}
