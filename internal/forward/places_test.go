@@ -50,11 +50,13 @@ func (c *cluster) serve(t *testing.T) (url string) {
 		if r.PathValue("namespace") != c.namespace || r.URL.Query().Get("labelSelector") != c.selector {
 			t.Errorf("asked for %s", r.URL)
 		}
+		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(corev1.PodList{Items: c.pods})
 	})
 	mux.Handle("/api/v1/namespaces/"+c.namespace+"/pods/", kubelet)
 	mux.Handle("/api/v1/namespaces/"+c.namespace+"/pods/{pod}/exec", c.exec)
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: c.user}}})
 	})
