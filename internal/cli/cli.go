@@ -38,14 +38,14 @@ const (
 
 // Stdio holds the standard streams. The booleans say which of them are terminals.
 type Stdio struct {
-	In                                   io.Reader
-	Out, Err                             io.Writer
-	InTerminal, OutTerminal, ErrTerminal bool
+	In                      io.Reader
+	Out, Err                io.Writer
+	InTerminal, OutTerminal bool
 }
 
 // Streams detects which streams are terminals.
 func Streams(in io.Reader, out, err io.Writer) Stdio {
-	return Stdio{in, out, err, isTerminal(in), isTerminal(out), isTerminal(err)}
+	return Stdio{in, out, err, isTerminal(in), isTerminal(out)}
 }
 
 func isTerminal(stream any) bool {
