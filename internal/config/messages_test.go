@@ -180,12 +180,12 @@ func TestWarnings(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there"}},
 		{[]string{"-swarm-redis-password", "hunter2", "-enable-swarm=false"}, []string{
 			"-swarm-redis-password: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
 			"-enable-swarm: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
 		}},
-		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there"}},
 		{[]string{"-opentracing=noop"}, nil},
 		{[]string{"-opentracing=lightstep token=secret"}, []string{"-opentracing:" + noTraces}},
 		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: has no effect on a route server: it would only serve filters of -route-server-filters that ask a token service, which are refused"}},

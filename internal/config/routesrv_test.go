@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -74,13 +75,13 @@ func TestDefaults(t *testing.T) {
 			Address: ":9090", SupportAddress: ":9911",
 			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
 		},
-		TLS:    config.TLS{MinVersion: tls.VersionTLS12},
+		TLS:    httpserve.TLSConfig{MinVersion: tls.VersionTLS12},
 		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
 		Log:    config.Log{Level: slog.LevelInfo},
 
 		Tracing: config.Tracing{Sample: 0.01},
 
-		Upstream: config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second},
+		Upstream: dataplane.Config{FullEvery: time.Hour, Timeout: 10 * time.Second},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -298,7 +299,7 @@ func serveSamples() map[string]sample {
 		"memory-profile-rate":           one("5", 5, func(c *config.RouteServer) any { return c.Listen.MemProfileRate }),
 
 		"enable-tls":           one("true", true, func(c *config.RouteServer) any { return c.TLS.Enable }, "-tls-cert=c", "-tls-key=k"),
-		"enable-mtls":          one("true", true, func(c *config.RouteServer) any { return c.TLS.Enable && c.TLS.MTLS }, "-tls-cert=c", "-tls-key=k", "-mtls-authn-ca=a"),
+		"enable-mtls":          one("true", true, func(c *config.RouteServer) any { return c.TLS.Enable && c.TLS.RequireClientCert }, "-tls-cert=c", "-tls-key=k", "-mtls-authn-ca=a"),
 		"tls-cert":             one("a,b", []string{"a", "b"}, func(c *config.RouteServer) any { return c.TLS.CertFiles }, "-tls-key=c,d"),
 		"tls-key":              one("a,b", []string{"a", "b"}, func(c *config.RouteServer) any { return c.TLS.KeyFiles }, "-tls-cert=c,d"),
 		"tls-min-version":      one("1.3", uint16(tls.VersionTLS13), func(c *config.RouteServer) any { return c.TLS.MinVersion }),
@@ -320,7 +321,7 @@ func serveSamples() map[string]sample {
 		"update-mode":     one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.UpdateMode }),
 		"peers":           one("peers:9090", []string{"http://peers:9090"}, func(c *config.RouteServer) any { return c.Peers }),
 		"max-table-bytes": one("99", int64(99), func(c *config.RouteServer) any { return c.Upstream.MaxBytes }),
-		"upstream-tls":    one("ca=a,cert=c,key=k", config.TLSFiles{CA: "a", Cert: "c", Key: "k"}, func(c *config.RouteServer) any { return c.Upstream.TLS }),
+		"upstream-tls":    one("ca=a,cert=c,key=k", config.TLSFiles{CA: "a", Cert: "c", Key: "k"}, func(c *config.RouteServer) any { return c.UpstreamTLS }),
 
 		"otlp-endpoint": one("http://c:4318/x", "http://c:4318/x", func(c *config.RouteServer) any { return c.Tracing.Endpoint }),
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 // Defaults of the listeners. With manifests and without explicit addresses, the server binds only the loopback interface: that is
@@ -90,11 +91,11 @@ func (p *Parser) checkListen(c *Listen, s *Source) {
 }
 
 // TLS adds the flags that protect the main listener.
-func (p *Parser) TLS(c *TLS) {
+func (p *Parser) TLS(c *httpserve.TLSConfig) {
 	g := p.Group(GroupTLS)
 	g.Own("enable-tls", Bool(&c.Enable, false), "Serve TLS on the main listener, with -tls-cert and -tls-key, without "+
 		"asking for client certificates.")
-	g.Skipper("enable-mtls", Bool(&c.MTLS, false), "Serve TLS on the main listener, and require client certificates, even "+
+	g.Skipper("enable-mtls", Bool(&c.RequireClientCert, false), "Serve TLS on the main listener, and require client certificates, even "+
 		"for /health.")
 	g.Skipper("tls-cert", List(&c.CertFiles), "Files with the certificates, PEM, separated by commas.")
 	g.Skipper("tls-key", List(&c.KeyFiles), "Files with their keys, in the same order.")
@@ -106,9 +107,9 @@ func (p *Parser) TLS(c *TLS) {
 	p.check(func() { p.checkTLS(c) })
 }
 
-func (p *Parser) checkTLS(c *TLS) {
+func (p *Parser) checkTLS(c *httpserve.TLSConfig) {
 	asked := "enable-tls"
-	if c.MTLS {
+	if c.RequireClientCert {
 		asked, c.Enable = "enable-mtls", true
 		p.Derive("enable-tls", "true", "-enable-mtls")
 	}
@@ -132,11 +133,11 @@ func (p *Parser) checkTLS(c *TLS) {
 			"--enable-tls, or -enable-mtls to require client certificates, too")
 	}
 	switch {
-	case c.MTLS && len(c.CAFiles) == 0 && !c.AppendSystemCAs:
+	case c.RequireClientCert && len(c.CAFiles) == 0 && !c.AppendSystemCAs:
 		p.failf("enable-mtls", "needs the authorities for client certificates: -mtls-authn-ca or -mtls-authn-append-ca")
-	case !c.MTLS && len(c.CAFiles) > 0:
+	case !c.RequireClientCert && len(c.CAFiles) > 0:
 		p.warn("mtls-authn-ca", "no client certificate is asked for without -enable-mtls")
-	case !c.MTLS && c.AppendSystemCAs:
+	case !c.RequireClientCert && c.AppendSystemCAs:
 		p.warn("mtls-authn-append-ca", "no client certificate is asked for without -enable-mtls")
 	}
 }

@@ -1,23 +1,9 @@
 package config
 
 import (
-	"time"
-
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
 )
-
-// Upstream configures the route servers whose table a relay serves instead of compiling one.
-type Upstream struct {
-	// URLs are the route servers, the preferred one first; empty means this server is not a relay.
-	URLs []string
-	// UpdateMode, FullEvery, Timeout and MaxBytes are for dataplane.Config and have its limits.
-	UpdateMode dataplane.UpdateMode
-	FullEvery  time.Duration
-	Timeout    time.Duration
-	MaxBytes   int64
-	TLS        TLSFiles
-}
 
 // Upstream adds the flags of a relay. The parser must have the flags of a route server.
 func (p *Parser) Upstream(c *RouteServer) {
@@ -29,7 +15,7 @@ func (p *Parser) Upstream(c *RouteServer) {
 		"guard passes losses, because the other server has judged them, unless --guard=max-loss is set.")
 	p.UpdateMode(GroupUpstream, &u.UpdateMode)
 	p.MaxTable(GroupUpstream, &u.MaxBytes)
-	p.UpstreamTLS(GroupUpstream, &u.TLS)
+	p.UpstreamTLS(GroupUpstream, &c.UpstreamTLS)
 	p.check(func() { p.checkUpstream(c) })
 }
 
