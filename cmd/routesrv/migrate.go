@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +37,6 @@ const groupMigrate config.Group = "Migration"
 type migrateOptions struct {
 	migrate.Options
 	dir, deployment string
-	force           bool
 }
 
 func newMigrateParser() (*migrateOptions, *config.Parser) {
@@ -47,8 +45,7 @@ func newMigrateParser() (*migrateOptions, *config.Parser) {
 		Name: "routesrv migrate", Args: "FILE", Intro: migrateIntro, MinArgs: 1, MaxArgs: 1, Asking: true,
 	})
 	g := p.Group(groupMigrate)
-	g.Ask("output", "o", config.Text("DIR", &o.dir, ""), "Folder to write; it is created. A folder that has files is refused without --force.")
-	g.Ask("force", "", config.Bool(&o.force, false), "Write into a folder that already has files, and overwrite files of the same names.")
+	g.Ask("output", "o", config.Text("DIR", &o.dir, ""), "Folder to write; it is created.")
 	g.Ask("deployment", "", config.Text("NAME", &o.deployment, ""), "Deployment of FILE. Empty means the one that runs a route server.")
 	g.Ask("container", "", config.Text("NAME", &o.Container, ""), "Container that is the route server. Empty means the one whose first argument is routesrv.")
 	g.Ask("base", "", config.Text("PATH|URL", &o.Base, defaultBase()), "Folder deploy/kustomize/base of this project: a path on this machine or a URL for kustomize.")
@@ -95,9 +92,6 @@ func runMigrate(_ context.Context, args []string, env config.Env, std config.Std
 func (o *migrateOptions) run(place string, std config.Stdio) error {
 	if o.dir == "" {
 		return errors.New("-o is not set: name the folder to write")
-	}
-	if err := o.writable(); err != nil {
-		return err
 	}
 	if err := o.localBase(); err != nil {
 		return err
@@ -166,24 +160,10 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// writable returns an error if the folder already has files.
-func (o *migrateOptions) writable() error {
-	entries, err := os.ReadDir(o.dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case len(entries) > 0 && !o.force:
-		return fmt.Errorf("%s has files already: name another folder, or set --force to overwrite files of the same names", o.dir)
-	}
-	return nil
-}
-
 // write writes the files of the overlay.
 func (o *migrateOptions) write(overlay *migrate.Overlay) error {
-	if err := os.Mkdir(o.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if err := os.Mkdir(o.dir, 0o755); err != nil {
+		return fmt.Errorf("make a folder for the overlay: %w", err)
 	}
 	for name, content := range overlay.Files {
 		if err := os.WriteFile(filepath.Join(o.dir, name), content, 0o644); err != nil {

@@ -145,38 +145,29 @@ func (m *migration) environ() (all []string) {
 	return all
 }
 
-// readFile reads a file of a ConfigMap that the old container mounts: the longest mount path wins.
+// readFile reads a file of a ConfigMap that the old container mounts.
 func (m *migration) readFile(name string) ([]byte, error) {
-	var mount corev1.VolumeMount
-	for _, v := range m.container.VolumeMounts {
-		at := path.Clean(v.MountPath)
-		if name = path.Clean(name); (name == at || strings.HasPrefix(name, strings.TrimSuffix(at, "/")+"/")) && len(at) > len(mount.MountPath) {
-			mount = v
+	for _, mount := range m.container.VolumeMounts {
+		i := slices.IndexFunc(m.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name && v.ConfigMap != nil })
+		rest, within := strings.CutPrefix(path.Clean(name), path.Clean(mount.MountPath))
+		if i < 0 || !within || rest != "" && rest[0] != '/' {
+			continue
 		}
-	}
-	i := slices.IndexFunc(m.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
-	if i < 0 || m.pod.Volumes[i].ConfigMap == nil {
-		return nil, fmt.Errorf("%s is in no ConfigMap that the container mounts", name)
-	}
-	volume := m.pod.Volumes[i].ConfigMap
-	from := m.in.ConfigMaps[volume.Name]
-	if from == nil {
-		return nil, fmt.Errorf("%s is in ConfigMap %s, which was not given: add it to the manifests", name, volume.Name)
-	}
-	key := path.Join(mount.SubPath, strings.TrimPrefix(strings.TrimPrefix(name, path.Clean(mount.MountPath)), "/"))
-	for _, item := range volume.Items {
-		if item.Path == key {
-			key = item.Key
-			break
+		volume := m.pod.Volumes[i].ConfigMap
+		from := m.in.ConfigMaps[volume.Name]
+		if from == nil {
+			return nil, fmt.Errorf("%s is in ConfigMap %s, which was not given: add it to the manifests", name, volume.Name)
 		}
+		key := path.Join(mount.SubPath, strings.TrimPrefix(rest, "/"))
+		if at := slices.IndexFunc(volume.Items, func(item corev1.KeyToPath) bool { return item.Path == key }); at >= 0 {
+			key = volume.Items[at].Key
+		}
+		if text, ok := from.Data[key]; ok {
+			return []byte(text), nil
+		}
+		return nil, fmt.Errorf("%s: ConfigMap %s has no key %s", name, from.Name, key)
 	}
-	if text, ok := from.Data[key]; ok {
-		return []byte(text), nil
-	}
-	if text, ok := from.BinaryData[key]; ok {
-		return text, nil
-	}
-	return nil, fmt.Errorf("%s: ConfigMap %s has no key %s", name, from.Name, key)
+	return nil, fmt.Errorf("%s is in no ConfigMap that the container mounts", name)
 }
 
 // port returns the port number of a listener.

@@ -20,11 +20,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Limits of the input. Each level of a list in a list is read again for the next one.
+// Limits of the input.
 const (
 	maxInput   = 16 << 20
 	maxObjects = 10_000
-	maxDepth   = 8
 )
 
 // Input is what is known about the old route server. All objects are in the namespace of the Deployment.
@@ -33,8 +32,6 @@ type Input struct {
 	Services   []*corev1.Service // that select its pods
 	ConfigMaps map[string]*corev1.ConfigMap
 	Policies   []*networkingv1.NetworkPolicy // that select its pods
-	// Others are given objects that are not used, as "Kind name".
-	Others []string
 }
 
 // Namespace returns the namespace of the old Deployment.
@@ -58,7 +55,7 @@ func Parse(r io.Reader, name string) (*Input, error) {
 			return c.input(name)
 		}
 		if err == nil {
-			err = c.add(doc, 0)
+			err = c.add(doc, true)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d of the manifests: %w", n, err)
@@ -73,14 +70,10 @@ type collector struct {
 	services    []*corev1.Service
 	configMaps  []*corev1.ConfigMap
 	policies    []*networkingv1.NetworkPolicy
-	others      []string
 }
 
-// unnoted are kinds that the base has, so nobody misses them.
-var unnoted = []string{"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "ServiceAccount", "Namespace"}
-
-// add adds a document, or an item of a list of that depth.
-func (c *collector) add(doc []byte, depth int) error {
+// add adds a document, which may be a list of objects, or an item of such a list. Other kinds are not read: the base has what it needs.
+func (c *collector) add(doc []byte, whole bool) error {
 	text, err := yaml.YAMLToJSON(doc)
 	if err != nil || string(bytes.TrimSpace(text)) == "null" {
 		return err
@@ -99,12 +92,9 @@ func (c *collector) add(doc []byte, depth int) error {
 	switch {
 	case head.Kind == "":
 		return errors.New("an object without a kind")
-	case strings.HasSuffix(head.Kind, "List") && head.Items != nil:
-		if depth == maxDepth {
-			return fmt.Errorf("lists are more than %d deep in each other", maxDepth)
-		}
+	case strings.HasSuffix(head.Kind, "List") && head.Items != nil && whole:
 		for _, item := range head.Items {
-			if err := c.add(item, depth+1); err != nil {
+			if err := c.add(item, false); err != nil {
 				return err
 			}
 		}
@@ -117,8 +107,6 @@ func (c *collector) add(doc []byte, depth int) error {
 		err = decode(text, &c.configMaps)
 	case head.Kind == "NetworkPolicy":
 		err = decode(text, &c.policies)
-	case !slices.Contains(unnoted, head.Kind):
-		c.others = append(c.others, head.Kind+" "+head.Metadata.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", head.Kind, head.Metadata.Name, err)
@@ -146,7 +134,7 @@ func (c *collector) input(name string) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Input{Deployment: d, ConfigMaps: map[string]*corev1.ConfigMap{}, Others: c.others}
+	in := &Input{Deployment: d, ConfigMaps: map[string]*corev1.ConfigMap{}}
 	pod := labels.Set(d.Spec.Template.Labels)
 	for _, s := range c.services {
 		if s.Namespace == d.Namespace && len(s.Spec.Selector) > 0 && labels.SelectorFromSet(s.Spec.Selector).Matches(pod) {

@@ -46,24 +46,11 @@ func (m *migration) label() error {
 	for _, s := range m.in.Services {
 		selectors = append(selectors, s.Spec.Selector)
 	}
-	in := func(key string) (n int) { // the number of selectors with a label
-		for _, s := range selectors {
-			if _, ok := s[key]; ok {
-				n++
-			}
-		}
-		return n
-	}
 	for _, s := range selectors {
 		if slices.ContainsFunc(sorted(s), func(key string) bool { _, ok := m.labels.changed[key]; return ok }) {
 			continue
 		}
-		best := slices.MaxFunc(sorted(s), func(a, b string) int {
-			if n := in(a) - in(b); n != 0 {
-				return n
-			}
-			return rank(b) - rank(a)
-		})
+		best := slices.MinFunc(sorted(s), func(a, b string) int { return rank(a) - rank(b) })
 		m.labels.changed[best] = next(s[best])
 	}
 	for key, value := range old {

@@ -109,9 +109,6 @@ func (m *migration) begin() error {
 		return fmt.Errorf("prefix %q: the new Deployment would replace the old one, %s: want another prefix", m.Prefix, m.in.Deployment.Name)
 	}
 	m.Monitoring = cmp.Or(m.Monitoring, "monitoring")
-	for _, o := range m.in.Others {
-		m.note("it is not read. If it is for the old pods, make one for the new ones; the base has a PodDisruptionBudget, and components has the others", "%s", o)
-	}
 	return m.findContainer()
 }
 
