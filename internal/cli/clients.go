@@ -68,18 +68,12 @@ func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 
 func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askClients)
-	status := Healthy
-	docs := make([]documentCluster, len(replies))
 	views := make([]*fleet.View, len(replies))
-	for i, r := range replies {
+	judge := func(i int, r reply[*fleet.View]) documentCluster {
 		views[i] = mergeViews(r, fleet.State(j.state))
-		docs[i] = j.judge(r, views[i])
-		status = max(status, statusOf(docs[i].Result))
+		return j.judge(r, views[i])
 	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, "clients", status, docs)
-	}
-	return status, j.write(s, replies, docs, views)
+	return conclude(s, "clients", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, views) })
 }
 
 // mergeViews merges the views of the replicas as a replica merges those of its peers; nil if none answered.

@@ -145,57 +145,63 @@ func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
 	if answers := replies[0].answered(); !s.program.Remote && len(replies[0].answers) == 1 && len(answers) == 1 {
 		return s.say(answers[0].value, nil) // of the only URL
 	}
-	status := Healthy
-	docs := make([]documentCluster, len(replies))
-	for i, r := range replies {
+	judge := func(_ int, r reply[*spoken]) documentCluster {
 		one := Healthy
-		groups := agreeing(r)
 		for _, a := range r.answered() {
 			one = max(one, a.value.status)
 		}
-		if len(groups) > 1 {
+		disagree := len(agreeing(r)) > 1
+		if disagree {
 			one = max(one, Unhealthy)
 		}
-		docs[i] = outline(r, one)
+		d := outline(r, one)
 		for k, a := range r.answers {
 			if a.err == nil {
-				docs[i].Replicas[k].Answer = a.value.raw
+				d.Replicas[k].Answer = a.value.raw
 			}
+		}
+		if disagree {
+			d.Wrong = []string{"the replicas disagree"}
+		}
+		return d
+	}
+	return conclude(s, name, replies, judge, func([]documentCluster) error {
+		for i, r := range replies {
+			if err := s.writeAgreements(r, i > 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeAgreements prints each answer of a cluster once, with the replicas that gave it if there are several. later answers begin with
+// an empty line.
+func (s *session) writeAgreements(r reply[*spoken], later bool) error {
+	groups := agreeing(r)
+	for k, g := range groups {
+		var heads []string
+		if s.named {
+			heads = append(heads, r.cluster)
 		}
 		if len(groups) > 1 {
-			docs[i].Wrong = []string{"the replicas disagree"}
+			heads = append(heads, strings.Join(g.replicas, ", "))
 		}
-		status = max(status, statusOf(docs[i].Result))
-	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, name, status, docs)
-	}
-	for i, r := range replies {
-		groups := agreeing(r)
-		for k, g := range groups {
-			var heads []string
-			if s.named {
-				heads = append(heads, r.cluster)
-			}
-			if len(groups) > 1 {
-				heads = append(heads, strings.Join(g.replicas, ", "))
-			}
-			if i+k > 0 {
-				fmt.Fprintln(s.std.Out)
-			}
-			if len(heads) > 0 {
-				writeLines(s.std.Out, []string{"=== " + strings.Join(heads, ": ")})
-			}
-			if err := writeText(s.std.Out, g.value.text); err != nil {
-				return Trouble, fmt.Errorf("print the result: %w", err)
-			}
+		if later || k > 0 {
+			fmt.Fprintln(s.std.Out)
 		}
-		if len(groups) > 1 {
-			writeLines(s.std.Err, []string{label(r.cluster, "") + "the replicas disagree"})
+		if len(heads) > 0 {
+			writeLines(s.std.Out, []string{"=== " + strings.Join(heads, ": ")})
 		}
-		writeLines(s.std.Err, r.missing())
+		if err := writeText(s.std.Out, g.value.text); err != nil {
+			return err
+		}
 	}
-	return status, nil
+	if len(groups) > 1 {
+		writeLines(s.std.Err, []string{label(r.cluster, "") + "the replicas disagree"})
+	}
+	writeLines(s.std.Err, r.missing())
+	return nil
 }
 
 type agreement struct {

@@ -84,18 +84,21 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 		_, err := r.Support.get(ctx, "/problems", q, l)
 		return l, err
 	})
-	status := Healthy
-	docs := make([]documentCluster, len(replies))
+	merged := make([][]problem, len(replies))
+	judge := func(i int, r reply[*problemList]) (d documentCluster) {
+		d, merged[i] = mergeProblems(r)
+		return d
+	}
+	return conclude(s, "problems", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, merged) })
+}
+
+func (j *problemsJob) write(s *session, replies []reply[*problemList], docs []documentCluster, merged [][]problem) error {
 	g := &grid{}
-	header := []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"}
-	s.row(g, "CONTEXT", header)
-	var notes []string
+	s.row(g, "CONTEXT", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"})
+	trouble := false
 	for i, r := range replies {
-		var merged []problem
-		docs[i], merged = mergeProblems(r)
-		status = max(status, statusOf(docs[i].Result))
-		notes = append(notes, r.missing()...)
-		for _, p := range merged {
+		trouble = trouble || docs[i].Result == resultName(Trouble)
+		for _, p := range merged[i] {
 			text := p.Message
 			if s.output == "wide" && p.Text != "" {
 				text = p.Text
@@ -109,18 +112,18 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 			s.row(g, r.cluster, []string{p.Severity, s.since(p.Since), p.owner(), p.Reason, text})
 		}
 	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, "problems", status, docs)
-	}
-	if len(g.rows) > 1 {
+	switch {
+	case len(g.rows) > 1:
 		if err := g.write(s.std.Out); err != nil {
-			return Trouble, err
+			return err
 		}
-	} else if status < Trouble {
+	case !trouble:
 		fmt.Fprintln(s.std.Out, "no problems")
 	}
-	writeLines(s.std.Err, notes)
-	return status, nil
+	for _, r := range replies {
+		writeLines(s.std.Err, r.missing())
+	}
+	return nil
 }
 
 // row adds a row. It begins with the name of the cluster if there are several.

@@ -108,25 +108,8 @@ func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askStatus)
 	differ := j.settle(ctx, s, replies)
-	docs := make([]documentCluster, len(replies))
-	status := Healthy
-	for i, r := range replies {
-		docs[i] = j.judge(r, differ[i])
-		status = max(status, statusOf(docs[i].Result))
-	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, "status", status, docs)
-	}
-	return status, j.write(s, replies, docs)
-}
-
-func statusOf(result string) int {
-	for _, s := range []int{Unhealthy, Trouble} {
-		if result == resultName(s) {
-			return s
-		}
-	}
-	return Healthy
+	judge := func(i int, r reply[*serverStatus]) documentCluster { return j.judge(r, differ[i]) }
+	return conclude(s, "status", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs) })
 }
 
 // settle repeats the question to clusters whose replicas serve different tables. It returns, for each cluster, a sentence for
@@ -284,12 +267,7 @@ func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) docu
 func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []documentCluster) error {
 	wide := s.output == "wide"
 	g := &grid{}
-	row := func(cluster string, cells ...string) {
-		if s.named {
-			cells = append([]string{cluster}, cells...)
-		}
-		g.add(cells...)
-	}
+	row := func(cluster string, cells ...string) { s.row(g, cluster, cells) }
 	header := []string{"REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS"}
 	if wide {
 		header = append(header, "REVISION", "BYTES", "UP", "VERSION")
