@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/catalogue"
-	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -57,7 +57,7 @@ func (c *Client) decoder(v view, limit int64) *table.Decoder {
 }
 
 // named reports whether the ETag of a 304 names the candidate; sole means that the request named no other table.
-func named(c *publish.Candidate, e wire.Entity, sole bool) bool {
+func named(c *publish.Candidate, e api.Entity, sole bool) bool {
 	switch {
 	case len(c.Names) == 0:
 		return false
@@ -122,10 +122,10 @@ func (c *Client) applied() {
 // sourceReadOf returns the read of the source that a server's answer reports. It is unknown up to which revision the table is
 // complete.
 func sourceReadOf(c *publish.Candidate) table.Read {
-	backends := c.State == wire.StateBackendsHeld
+	backends := c.State == api.StateBackendsHeld
 	return table.Read{
-		Newest: c.Table.Revision(), Held: backends || c.State == wire.StateHeld, Backends: backends,
-		Stale: c.State == wire.StateStale, At: c.Read.At,
+		Newest: c.Table.Revision(), Held: backends || c.State == api.StateHeld, Backends: backends,
+		Stale: c.State == api.StateStale, At: c.Read.At,
 	}
 }
 
@@ -192,7 +192,7 @@ func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error
 }
 
 // raise sets the candidate's revision to the one in a name of it, if that is higher: the table is that new.
-func raise(c *publish.Candidate, e wire.Entity) {
+func raise(c *publish.Candidate, e api.Entity) {
 	if e.Known && e.Tag.Revision > c.Table.Revision() {
 		c.Table = c.Table.WithRevision(e.Tag.Revision)
 	}
@@ -210,7 +210,7 @@ func meant(seen view, a *answer) (*publish.Candidate, *Error) {
 		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.etag.Text)
 	}
 	next := *of
-	if a.state != wire.StateUnknown { // a server that does not know keeps what others said
+	if a.state != api.StateUnknown { // a server that does not know keeps what others said
 		next.State = a.state
 	}
 	if !a.sourceRead.IsZero() {
@@ -230,7 +230,7 @@ func meant(seen view, a *answer) (*publish.Candidate, *Error) {
 func confirming(served *publish.Served, next *publish.Candidate) {
 	next.Origin = served.Origin
 	revision := max(served.Table.Revision(), next.Table.Revision())
-	if newest := wire.ParseEntity(firstOf(next.Names)); newest.Tag.Revision < revision {
+	if newest := api.ParseEntity(firstOf(next.Names)); newest.Tag.Revision < revision {
 		next.Names = appendNew(next.Names, served.Names)
 	}
 }

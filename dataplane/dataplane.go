@@ -99,14 +99,14 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
 // Defaults of Config.
 const (
-	DefaultInterval    = wire.DefaultInterval
+	DefaultInterval    = api.DefaultInterval
 	DefaultTimeout     = 10 * time.Second
 	DefaultMaxBackoff  = 30 * time.Second
 	DefaultReturnAfter = time.Minute
@@ -154,7 +154,7 @@ type Config struct {
 	Guard guard.Config
 
 	// Decided is told about each hold and its release: see publish.Config.
-	Decided func(publish.Decision)
+	Decided func(api.Decision)
 
 	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
 	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
@@ -299,6 +299,6 @@ func (c *Client) Boot() *table.Table {
 // ETag. Any of its names works, because servers use only the digest and the revision. A server with other kinds of ETags does not
 // recognise these, and sends the table.
 func namesOf(t *table.Table) []string {
-	zstd, gzip := wire.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: wire.Zstd}, wire.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: wire.Gzip}
+	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
 	return []string{zstd.String(), gzip.String()}
 }

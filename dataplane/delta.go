@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -114,15 +114,15 @@ func (c *Client) deltaFailed(s *server, f *Error) {
 func readDelta(a *answer, b *body, seen view) *Error {
 	a.ofDelta = true
 	h := b.resp.Header
-	if form := h.Get(wire.HeaderIM); !strings.EqualFold(form, wire.DeltaForm) {
-		return failf(ReasonDelta, "IM is %.50q, want %s", form, wire.DeltaForm)
+	if form := h.Get(api.HeaderIM); !strings.EqualFold(form, api.DeltaForm) {
+		return failf(ReasonDelta, "IM is %.50q, want %s", form, api.DeltaForm)
 	}
-	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || kind != wire.DeltaType {
-		return failf(ReasonDelta, "content type %.50q, want %s", h.Get("Content-Type"), wire.DeltaType)
+	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || kind != api.DeltaType {
+		return failf(ReasonDelta, "content type %.50q, want %s", h.Get("Content-Type"), api.DeltaType)
 	}
-	base := wire.ParseEntity(h.Get(wire.HeaderDeltaBase))
+	base := api.ParseEntity(h.Get(api.HeaderDeltaBase))
 	if !base.Known || seen.find(base.Tag.Digest) == nil {
-		return failf(ReasonDelta, "delta for %.100q, which was not named", h.Get(wire.HeaderDeltaBase))
+		return failf(ReasonDelta, "delta for %.100q, which was not named", h.Get(api.HeaderDeltaBase))
 	}
 	d, f := b.delta()
 	if f != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // LogStreamRejected is the log message about data from a stream that does not verify.
@@ -16,7 +16,7 @@ const LogStreamRejected = "data from a stream does not verify, the full table is
 const eventOther = "other"
 
 // eventNames are the names of events, as label values.
-var eventNames = append(wire.Events(), eventOther)
+var eventNames = append(api.Events(), eventOther)
 
 // Reasons why a stream ended, in addition to the reasons why there is none.
 const (
@@ -60,14 +60,14 @@ func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending
 	st.retry = e.retry
 	c.update(func(l *loopState) { l.stream.LastEvent, l.stream.Event = now, name })
 	switch name {
-	case wire.EventDelta, wire.EventTable:
+	case api.EventDelta, api.EventTable:
 		return c.onTable(st, e)
-	case wire.EventFetch:
+	case api.EventFetch:
 		return c.onFetch(ctx, st, e)
-	case wire.EventCurrent:
+	case api.EventCurrent:
 		return c.onCurrent(st, e)
-	case wire.EventReconnect:
-		after := min(wire.ParseReconnect(e.data), c.cfg.MaxBackoff) // without advice, streamGap applies
+	case api.EventReconnect:
+		after := min(api.ParseReconnect(e.data), c.cfg.MaxBackoff) // without advice, streamGap applies
 		return &ending{reason: endReconnect, failed: !st.current, wait: after + c.chance(after/10+250*time.Millisecond)}
 	}
 	return nil
@@ -86,7 +86,7 @@ func (c *Client) onTable(st *subscription, e event) *ending {
 		return end
 	}
 	a := &answer{
-		etag: wire.ParseEntity(e.id), ofDelta: e.name == wire.EventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
+		etag: api.ParseEntity(e.id), ofDelta: e.name == api.EventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
 		origin: st.server.name,
 	}
 	if served := c.publisher.Served(); a.sourceRead.IsZero() && served != nil {
@@ -129,17 +129,17 @@ func (c *Client) onCurrent(st *subscription, e event) *ending {
 	if end := c.place(st); end != nil {
 		return end
 	}
-	a := &answer{notModified: true, etag: wire.ParseEntity(e.id), origin: st.server.name}
+	a := &answer{notModified: true, etag: api.ParseEntity(e.id), origin: st.server.name}
 	_, f := c.handleEvent(st, a, func() *Error {
-		told, state, err := wire.ParseCurrent(e.data)
+		told, state, err := api.ParseCurrent(e.data)
 		if err != nil {
 			return failf(ReasonProtocol, "event current: %w", err)
 		}
 		if !a.etag.Known {
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
 		}
-		read, err := wire.ParseTime(told)
-		a.sourceRead, a.state = credible(read, err, time.Now()), wire.ParseState(state)
+		read, err := api.ParseTime(told)
+		a.sourceRead, a.state = credible(read, err, time.Now()), api.ParseState(state)
 		return nil
 	})
 	if f != nil {
@@ -170,7 +170,7 @@ func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending
 	if err := c.try(ctx, ctx, st.server, st.zone, fullFetch); err != nil {
 		return &ending{reason: endFetch, failed: true}
 	}
-	st.at = wire.ParseEntity(e.id).Tag.Digest
+	st.at = api.ParseEntity(e.id).Tag.Digest
 	return c.place(st)
 }
 

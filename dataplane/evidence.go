@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // maxSkew is how far the clock of a server may be ahead of ours. A read time further in the future proves nothing: it could keep
@@ -18,16 +18,16 @@ const maxSkew = time.Minute
 // Our route servers send X-Source-Read. Once one has, an answer without that header is no evidence: an intermediary may have
 // answered from its cache. Any other server has read its source when it generated the answer, which Date and Age tell (RFC 9111
 // §4.2.3). A cache keeps the old Date, so its answers age.
-func (s *server) evidence(resp *http.Response, etag wire.Entity, sent, received time.Time) time.Time {
+func (s *server) evidence(resp *http.Response, etag api.Entity, sent, received time.Time) time.Time {
 	h := resp.Header
-	if text := h.Get(wire.HeaderSourceRead); text != "" {
-		read, err := wire.ParseTime(text)
+	if text := h.Get(api.HeaderSourceRead); text != "" {
+		read, err := api.ParseTime(text)
 		at := credible(read, err, received)
 		s.tells = s.tells || !at.IsZero()
 		return at
 	}
 	switch {
-	case h.Get(wire.HeaderRevision) != "":
+	case h.Get(api.HeaderRevision) != "":
 		return time.Time{} // one of our servers that does not know the time
 	case s.tells && (resp.StatusCode != http.StatusOK || etag.Tag.Revision > 0):
 		return time.Time{}

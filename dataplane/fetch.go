@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -22,7 +22,7 @@ const (
 // answer is a server's answer. Only the completeness of the transfer has been verified.
 type answer struct {
 	notModified bool
-	etag        wire.Entity
+	etag        api.Entity
 	decoder     *table.Decoder // holds the text of a full answer
 	digest      table.Digest   // of the text, or of the table that the delta leads to
 	ofDelta     bool           // the answer is a delta
@@ -65,7 +65,7 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, header 
 	req.Header = header
 	c.introduce(req)
 	if len(names) > 0 {
-		req.Header.Set(wire.HeaderIfNoneMatch, strings.Join(names, ", "))
+		req.Header.Set(api.HeaderIfNoneMatch, strings.Join(names, ", "))
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
@@ -96,7 +96,7 @@ func transferReason(err error, otherwise Reason) Reason {
 func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w want) (*answer, *Error) {
 	header := http.Header{"Accept-Encoding": {acceptEncoding}}
 	if w.delta {
-		header.Set(wire.HeaderAcceptIM, wire.DeltaForm)
+		header.Set(api.HeaderAcceptIM, api.DeltaForm)
 	}
 	var names []string
 	if w.named {
@@ -131,15 +131,15 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer {
 	a := &answer{
 		notModified: resp.StatusCode == http.StatusNotModified,
-		etag:        wire.ParseEntity(resp.Header.Get(wire.HeaderETag)),
-		count:       resp.Header.Get(wire.HeaderCount),
-		state:       wire.ParseState(resp.Header.Get(wire.HeaderTableState)),
+		etag:        api.ParseEntity(resp.Header.Get(api.HeaderETag)),
+		count:       resp.Header.Get(api.HeaderCount),
+		state:       api.ParseState(resp.Header.Get(api.HeaderTableState)),
 		modified:    past(http.ParseTime(resp.Header.Get("Last-Modified"))),
 		origin:      s.name,
 	}
 	a.sourceRead = s.evidence(resp, a.etag, sent, received)
 	if a.notModified || resp.StatusCode == http.StatusOK {
-		s.otherKind = resp.Header.Get(wire.HeaderRevision) == ""
+		s.otherKind = resp.Header.Get(api.HeaderRevision) == ""
 	}
 	return a
 }
@@ -148,8 +148,8 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen view) (f *Error) {
 	h := b.resp.Header
 	switch {
-	case !a.etag.Known && h.Get(wire.HeaderRevision) != "":
-		return failf(ReasonTag, "ETag %.200q of a route server has no digest", h.Get(wire.HeaderETag))
+	case !a.etag.Known && h.Get(api.HeaderRevision) != "":
+		return failf(ReasonTag, "ETag %.200q of a route server has no digest", h.Get(api.HeaderETag))
 	case !a.etag.Known && b.resp.ContentLength < 0:
 		return failf(ReasonLength, "neither a length nor a digest tells whether the body is whole")
 	}

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -201,13 +202,13 @@ type world struct {
 	log      *recorder
 	cfg      dataplane.Config
 
-	publish func(*table.Table, dataplane.Applied) // called for each applied table
-	confirm func(dataplane.Applied)               // called for each answer that confirms it
+	publish func(*table.Table, api.Applied) // called for each applied table
+	confirm func(api.Applied)               // called for each answer that confirms it
 
 	mu        sync.Mutex
 	published []*table.Table
-	infos     []dataplane.Applied
-	confirmed []dataplane.Applied
+	infos     []api.Applied
+	confirmed []api.Applied
 }
 
 // newWorld makes a world with n route servers, at http://a, http://b and so on, without streams and jitter.
@@ -227,13 +228,13 @@ func newWorld(t testing.TB, n int) *world {
 	w.cfg.Random = func() float64 { return 0.5 }
 	w.cfg.Logger = slog.New(w.log)
 	w.cfg.StateDir = t.TempDir()
-	w.publish = func(tab *table.Table, info dataplane.Applied) {
+	w.publish = func(tab *table.Table, info api.Applied) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.published = append(w.published, tab)
 		w.infos = append(w.infos, info)
 	}
-	w.confirm = func(info dataplane.Applied) {
+	w.confirm = func(info api.Applied) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.confirmed = append(w.confirmed, info)

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -110,9 +110,9 @@ func (p *deltaPayload) abort() {
 // the data must be small.
 func (c *Client) newPayload(name string) payload {
 	switch name {
-	case wire.EventTable:
+	case api.EventTable:
 		return &tablePayload{c.decoder(view{publish.View{Served: c.publisher.Served(), Held: c.publisher.Held()}}, c.limit()), sha256.New()}
-	case wire.EventDelta:
+	case api.EventDelta:
 		return newDeltaPayload(c.limit())
 	}
 	return &textPayload{}

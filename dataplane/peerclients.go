@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // Limits of [PeerClients].
@@ -121,7 +121,7 @@ func (q *question) view(ctx context.Context, address string) (*fleet.View, error
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("User-Agent", wire.AgentPeer)
+	req.Header.Set("User-Agent", api.AgentPeer)
 	resp, err := q.client.Do(req)
 	if err != nil {
 		return nil, unwrapURL(err)

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -235,7 +235,7 @@ func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, address string, p
 		return found, errors.New(status.Held.Detail)
 	case status.Applied == nil:
 		return found, ErrNoPeerTable
-	case status.Applied.ServerState == wire.StateStale:
+	case status.Applied.ServerState == api.StateStale:
 		return found, errStale
 	}
 	found.Table = c.Current()
@@ -250,7 +250,7 @@ func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, address string, p
 
 // kept asks a peer which objects it keeps. A peer that knows only tables keeps none.
 func kept(ctx context.Context, u *url.URL, transport http.RoundTripper) ([]*publish.Kept, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath(wire.PathKept).String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath(api.PathKept).String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ type asPeer struct{ http.RoundTripper }
 // RoundTrip implements [http.RoundTripper].
 func (a asPeer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set("User-Agent", wire.AgentPeer)
+	r.Header.Set("User-Agent", api.AgentPeer)
 	return a.RoundTripper.RoundTrip(r)
 }
 

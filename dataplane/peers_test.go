@@ -18,8 +18,8 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/loopback"
-	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -127,8 +127,8 @@ func stale(t *testing.T, tab *table.Table) http.Handler {
 func liar(t *testing.T, revision uint64) http.Handler {
 	tab := peerTable(t, revision, "a")
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("ETag", wire.Tag{Revision: revision, Digest: tab.Digest()}.String())
-		w.Header().Set(wire.HeaderRevision, fmt.Sprint(revision))
+		w.Header().Set("ETag", api.Tag{Revision: revision, Digest: tab.Digest()}.String())
+		w.Header().Set(api.HeaderRevision, fmt.Sprint(revision))
 		_, _ = w.Write([]byte("b: * -> <shunt>;"))
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -189,7 +190,7 @@ func newFleet(t *testing.T, follow dataplane.UpdateMode) *realFleet {
 	f := &realFleet{t: t}
 	f.s, f.replicas = realStage(t, 2, follow)
 	f.s.cfg.Guard.MaxLoss = 1 // this test is about order only
-	f.s.publish = func(tab *table.Table, _ dataplane.Applied) {
+	f.s.publish = func(tab *table.Table, _ api.Applied) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.last != nil && tab.Revision() < f.last.Revision() && !f.restored {

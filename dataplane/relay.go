@@ -11,6 +11,7 @@ import (
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -122,7 +123,7 @@ func (r *Relay) Accept(a publish.Acceptance) (*table.Table, error) { return r.cl
 func (r *Relay) Publisher() *publish.Publisher { return r.client.Publisher() }
 
 // Status returns the state of the client in the form of a producer that reads a source.
-func (r *Relay) Status() publish.Progress { return r.client.Progress() }
+func (r *Relay) Status() api.Source { return r.client.Progress() }
 
 // Upstream returns the state of the client.
 func (r *Relay) Upstream() Status { return r.client.Status() }

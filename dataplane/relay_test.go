@@ -17,8 +17,8 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/loopback"
-	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -329,7 +329,7 @@ func TestRestartServesTheFile(t *testing.T) {
 		if got := leaf.head("/routes").Get("X-Table-State"); got != "" {
 			t.Errorf("state %q", got)
 		}
-		if sent := testutil.ToFloat64(root.metrics.StreamEvents.WithLabelValues(wire.EventTable)); sent != 0 {
+		if sent := testutil.ToFloat64(root.metrics.StreamEvents.WithLabelValues(api.EventTable)); sent != 0 {
 			t.Errorf("the stream of the relay was sent %v full tables, want none", sent)
 		}
 	})

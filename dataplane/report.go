@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // Limits of a report.
@@ -26,7 +26,7 @@ var ErrNoReports = errors.New("the route server does not accept reports")
 func (c *Client) introduce(req *http.Request) {
 	req.Header.Set("User-Agent", userAgent)
 	if identity := c.cfg.Identity(); identity != "" {
-		req.Header[wire.HeaderClient] = []string{identity}
+		req.Header[api.HeaderClient] = []string{identity}
 	}
 }
 
@@ -42,7 +42,7 @@ func (c *Client) Report(ctx context.Context, body []byte) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, reportTimeout))
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url.JoinPath("..", wire.ReportPath).String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url.JoinPath("..", api.ReportPath).String(), bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("report to %s: %w", s.name, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -289,7 +289,7 @@ func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) 
 	s := c.inUse()
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
 	defer cancel()
-	o, f := c.ask(ctx, s, wire.Tag{Digest: digest, Revision: revision}.String())
+	o, f := c.ask(ctx, s, api.Tag{Digest: digest, Revision: revision}.String())
 	if f != nil {
 		f.URL = s.name
 		return Opinion{}, f
@@ -309,9 +309,9 @@ func (c *Client) ask(ctx context.Context, s *server, name string) (Opinion, *Err
 	if f := checkStatus(resp); f != nil {
 		return Opinion{}, f
 	}
-	e := wire.ParseEntity(resp.Header.Get(wire.HeaderETag))
+	e := api.ParseEntity(resp.Header.Get(api.HeaderETag))
 	if !e.Known {
-		return Opinion{}, failf(ReasonTag, "ETag %.200q has no digest", resp.Header.Get(wire.HeaderETag))
+		return Opinion{}, failf(ReasonTag, "ETag %.200q has no digest", resp.Header.Get(api.HeaderETag))
 	}
 	return Opinion{Digest: e.Tag.Digest, Revision: e.Tag.Revision}, nil
 }

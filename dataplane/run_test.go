@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -111,7 +112,7 @@ func TestDeadlineIsNotTheInterval(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		s := c.Status().Servers[0]
-		if s.Reason != dataplane.ReasonTimeout {
+		if s.Reason != string(dataplane.ReasonTimeout) {
 			t.Errorf("the server that hangs has the reason %q", s.Reason)
 		}
 		holds(t, c, tab)
@@ -177,7 +178,7 @@ func TestOthersAreTriedInTheSameRound(t *testing.T) {
 		}
 		holds(t, c, tab)
 		got := c.Status().Servers
-		if got[0].Reason != dataplane.ReasonTimeout || got[1].Reason != dataplane.ReasonNotReady || !got[2].InUse {
+		if got[0].Reason != string(dataplane.ReasonTimeout) || got[1].Reason != string(dataplane.ReasonNotReady) || !got[2].InUse {
 			t.Errorf("servers are %+v", got)
 		}
 		mustPoll(t, c) // stays with this server, and sends nothing to the others
@@ -311,7 +312,7 @@ func TestPanicsChangeNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	first, second := newTable(t, 1, "a"), newTable(t, 2, "a")
 	publish := w.publish
-	w.publish = func(tab *table.Table, info dataplane.Applied) {
+	w.publish = func(tab *table.Table, info api.Applied) {
 		if tab.Revision() == 2 && len(w.published) == 1 {
 			w.published = append(w.published, nil)
 			panic("no")

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // olderPolls is how many consecutive polls of one server must show a lower revision before it is accepted: a restored cluster
@@ -21,8 +21,8 @@ type server struct {
 	url  *url.URL // its path ends in /routes
 	name string   // the URL without the password
 
-	status    ServerStatus // guarded by Client.mu
-	noReports time.Time    // until when it gets no reports; guarded by Client.mu
+	status    api.FetchServer // guarded by Client.mu
+	noReports time.Time       // until when it gets no reports; guarded by Client.mu
 
 	// owned by the round
 	older       int           // consecutive polls that showed a lower revision
@@ -54,7 +54,7 @@ func newServers(urls []string) ([]*server, error) {
 		if slices.ContainsFunc(servers, func(s *server) bool { return s.url.String() == u.String() }) {
 			return nil, fmt.Errorf("URL of a route server %q: given twice", name)
 		}
-		servers = append(servers, &server{url: u, name: name, status: ServerStatus{URL: name, InUse: len(servers) == 0}})
+		servers = append(servers, &server{url: u, name: name, status: api.FetchServer{URL: name, InUse: len(servers) == 0}})
 	}
 	return servers, nil
 }
@@ -134,7 +134,7 @@ func (c *Client) succeeded(s *server, now time.Time) {
 	s.status.LastError, s.status.RetryAt = "", time.Time{}
 	c.mu.Unlock()
 	if was.Failures > 0 {
-		c.dedup.Log(slog.LevelInfo, LogServerRecovered, s.name, "url", s.name, "failures", was.Failures, "reason", string(was.Reason))
+		c.dedup.Log(slog.LevelInfo, LogServerRecovered, s.name, "url", s.name, "failures", was.Failures, "reason", was.Reason)
 	}
 }
 
@@ -145,16 +145,16 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	c.mu.Lock()
 	was := s.status
 	s.status.Failures++
-	s.status.Reason, s.status.LastError = f.Reason, f.Err.Error()
+	s.status.Reason, s.status.LastError = string(f.Reason), f.Err.Error()
 	advice := min(f.retryAfter, c.cfg.MaxBackoff)
-	delay := max(wire.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // with jitter, because all clients that it refused got the same advice
+	delay := max(api.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // with jitter, because all clients that it refused got the same advice
 	s.status.RetryAt = now.Add(delay)
 	c.mu.Unlock()
 	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}
 	if f.stack != nil {
 		attrs = append(attrs, "stack", string(f.stack))
 	}
-	if was.Reason == f.Reason {
+	if was.Reason == string(f.Reason) {
 		c.log.Debug(LogServerFailed, attrs...) // logged once per change
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -88,7 +88,7 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (conn *con
 	if zone != "" {
 		u.RawQuery = "zone=" + zone // letters, digits and ._- only
 	}
-	header := http.Header{"Accept": {wire.StreamType}, "Accept-Encoding": {"gzip"}}
+	header := http.Header{"Accept": {api.StreamType}, "Accept-Encoding": {"gzip"}}
 	at, names := c.resumption(header)
 	resp, f := c.request(ctx, http.MethodGet, u, header, names)
 	if f != nil {
@@ -117,7 +117,7 @@ func (c *Client) resumption(header http.Header) (at table.Digest, names []string
 		return table.Digest{}, nil
 	}
 	t := seen.Served.Table
-	header.Set(wire.HeaderLastEventID, wire.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
+	header.Set(api.HeaderLastEventID, api.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
 	// A server without streams interprets "watch" as a zone: make it answer with 304 instead of a table.
 	return t.Digest(), namesOf(t)
 }
@@ -139,7 +139,7 @@ func checkStream(resp *http.Response) *Error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	advice := retryAfter(resp)
 	switch status := resp.StatusCode; {
-	case status == http.StatusOK && kind == wire.StreamType:
+	case status == http.StatusOK && kind == api.StreamType:
 		return nil
 	case status == http.StatusOK, status == http.StatusNotModified, status == http.StatusMethodNotAllowed,
 		status == http.StatusNotAcceptable, status == http.StatusNotImplemented, status == http.StatusNotFound && advice == 0:

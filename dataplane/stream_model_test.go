@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -40,8 +41,8 @@ func newStreamModel(t *testing.T, follow dataplane.UpdateMode) *streamModel {
 	m.s.cfg.UpdateMode = follow
 	m.s.cfg.MaxBytes = 20_000
 	m.s.cfg.Guard.Hold = modelHold
-	m.s.publish = func(tab *table.Table, _ dataplane.Applied) { m.published(tab) }
-	m.s.confirm = func(dataplane.Applied) {
+	m.s.publish = func(tab *table.Table, _ api.Applied) { m.published(tab) }
+	m.s.confirm = func(api.Applied) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.fine = time.Now()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -197,7 +198,7 @@ func TestHeldTableIsReleasedOverAStream(t *testing.T) {
 		s.origins[0].set(lost)
 		after(59 * time.Second)
 		holds(t, c, newTable(t, 10, "a", "b", "c", "d"))
-		if h := c.Status().Held; h == nil || h.Digest != lost.Digest() || h.Reason != guard.RoutesLost || h.Polls < 5 {
+		if h := c.Status().Held; h == nil || h.Digest != lost.Digest() || h.Reason != guard.RoutesLost || c.Guard().Polls < 5 {
 			t.Errorf("held is %+v", h)
 		}
 		after(2 * time.Second)
@@ -407,7 +408,7 @@ func TestPanicsOverAStreamChangeNothing(t *testing.T) {
 	prepare := func(s *stage) {
 		tablesAt1(t)(s)
 		publish, panicked := s.publish, false
-		s.publish = func(tab *table.Table, info dataplane.Applied) {
+		s.publish = func(tab *table.Table, info api.Applied) {
 			if tab.Revision() == 2 && !panicked {
 				panicked = true
 				panic("no")

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // Log messages about streams.
@@ -184,7 +186,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 	c.using(transportStream)
 	c.cfg.Metrics.connected.Set(1)
 	c.update(func(l *loopState) {
-		l.stream = StreamStatus{Connected: st.connected, URL: st.server.name}
+		l.stream = api.FetchStream{Connected: st.connected, URL: st.server.name}
 	})
 	c.dedup.Log(slog.LevelInfo, LogStreamOpen, st.server.name, "url", st.server.name, "zone", st.zone)
 

@@ -62,7 +62,7 @@ func TestSilentStreamIsClosed(t *testing.T) {
 		}
 		after(1500 * time.Millisecond)
 		wantTimes(t, "asked the other server", b.since(start, watch), 45.5)
-		if s.ended("silent") != 1 || c.Status().Servers[0].Reason != dataplane.ReasonSilent || a.connected() != 0 {
+		if s.ended("silent") != 1 || c.Status().Servers[0].Reason != string(dataplane.ReasonSilent) || a.connected() != 0 {
 			t.Errorf("servers are %+v", c.Status().Servers)
 		}
 		next := newTable(t, 2, "a", "b")

@@ -117,7 +117,7 @@ func TestBadAnswerLeavesEverythingAsItWas(t *testing.T) {
 				t.Errorf("%d tables published, %d times confirmed, want 1 and 0", len(w.published), len(w.confirmed))
 			}
 			s := c.Status().Servers[0]
-			if s.Reason != test.want || s.Failures != 1 || s.LastError == "" || s.RetryAt.IsZero() {
+			if s.Reason != string(test.want) || s.Failures != 1 || s.LastError == "" || s.RetryAt.IsZero() {
 				t.Errorf("status of the server is %+v", s)
 			}
 

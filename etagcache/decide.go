@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // maxRanges is how many ranges of a table a request may ask for. Clients do not need many, and each one costs a part of the
@@ -19,7 +19,7 @@ const noTag = `""`
 
 // conditions returns the tag of the answer, and the conditions and ranges of the request for [http.ServeContent], which compares
 // texts: a tag that matches becomes the tag of the answer, every other one noTag.
-func (x *exchange) conditions() (h http.Header, tag wire.Tag) {
+func (x *exchange) conditions() (h http.Header, tag api.Tag) {
 	h = make(http.Header)
 	for _, name := range []string{"If-Unmodified-Since", "If-Modified-Since", "If-Range", "Range"} {
 		if values := x.r.Header[name]; len(values) == 1 {
@@ -27,16 +27,16 @@ func (x *exchange) conditions() (h http.Header, tag wire.Tag) {
 		}
 	}
 	rotation := x.cache.broken.rotation(x.bodyKey())
-	var kept wire.Tag
+	var kept api.Tag
 	same := false
-	if values := x.r.Header[wire.HeaderIfNoneMatch]; len(values) > 0 {
-		if named := wire.ParseTags(values); named.Any {
+	if values := x.r.Header[api.HeaderIfNoneMatch]; len(values) > 0 {
+		if named := api.ParseTags(values); named.Any {
 			same = rotation == 0
 		} else {
 			kept, same = x.confirm(named.List)
 		}
 		h.Del("If-Modified-Since")
-		h.Set(wire.HeaderIfNoneMatch, noTag)
+		h.Set(api.HeaderIfNoneMatch, noTag)
 	} else if rotation > 0 {
 		h.Del("If-Modified-Since") // the client may have half of the body
 	}
@@ -45,16 +45,16 @@ func (x *exchange) conditions() (h http.Header, tag wire.Tag) {
 		if !kept.Digest.IsZero() {
 			tag = kept
 		}
-		h.Set(wire.HeaderIfNoneMatch, tag.String())
+		h.Set(api.HeaderIfNoneMatch, tag.String())
 	}
 	// It does not matter whether the named body has arrived, because the client asks only for these bytes.
 	if values := x.r.Header["If-Match"]; len(values) > 0 {
 		h.Set("If-Match", noTag)
-		if named := wire.ParseTags(values); named.Any || slices.ContainsFunc(named.List, x.names) {
+		if named := api.ParseTags(values); named.Any || slices.ContainsFunc(named.List, x.names) {
 			h.Set("If-Match", "*")
 		}
 	}
-	if named := wire.ParseTags(h["If-Range"]).List; len(named) == 1 && x.names(named[0]) {
+	if named := api.ParseTags(h["If-Range"]).List; len(named) == 1 && x.names(named[0]) {
 		h.Set("If-Range", tag.String())
 	}
 	if strings.Count(h.Get("Range"), ",") >= maxRanges {
@@ -64,13 +64,13 @@ func (x *exchange) conditions() (h http.Header, tag wire.Tag) {
 }
 
 // names reports whether a tag names the bytes that would be sent, by strong comparison.
-func (x *exchange) names(t wire.NamedTag) bool {
+func (x *exchange) names(t api.NamedTag) bool {
 	return !t.Weak && t.Digest == x.variant.table.Digest() && t.Encoding == x.encoding
 }
 
 // confirm returns the tag of a 304 for a client that names its tables; ok is false if the table must be sent.
-func (x *exchange) confirm(named []wire.NamedTag) (tag wire.Tag, ok bool) {
-	var other, newer wire.Tag // with another digest: the highest of all, and the highest of those that may be newer
+func (x *exchange) confirm(named []api.NamedTag) (tag api.Tag, ok bool) {
+	var other, newer api.Tag // with another digest: the highest of all, and the highest of those that may be newer
 	for _, t := range named {
 		same := t.Digest == x.variant.table.Digest()
 		if same && t.Encoding != x.encoding && !x.deltas {
@@ -99,7 +99,7 @@ func (x *exchange) confirm(named []wire.NamedTag) (tag wire.Tag, ok bool) {
 		// back to the table that it has now.
 		x.revision = x.variant.raise(max(other.Revision, x.state.newest))
 	}
-	return wire.Tag{}, false
+	return api.Tag{}, false
 }
 
 // notOlderThan reports whether the served table is certainly not older than the table that a client names: see the package
@@ -113,7 +113,7 @@ func (c *Cache) notOlderThan(st *state, t Claim) bool {
 
 // keep records a claim about a table that may be newer, and reports whether the client must keep it: not if the claim is refuted or
 // resolved.
-func (x *exchange) keep(t wire.Tag) bool {
+func (x *exchange) keep(t api.Tag) bool {
 	metrics := x.cache.cfg.Metrics
 	known, isNew := x.cache.claims.ask(Claim{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())
 	switch {
@@ -136,17 +136,17 @@ func (x *exchange) keep(t wire.Tag) bool {
 
 // takesDeltas reports whether the client has the text of the tables it names, and accepts deltas.
 func takesDeltas(h http.Header) bool {
-	return strings.Contains(strings.ToLower(strings.Join(h[wire.HeaderAcceptIM], ",")), wire.DeltaForm)
+	return strings.Contains(strings.ToLower(strings.Join(h[api.HeaderAcceptIM], ",")), api.DeltaForm)
 }
 
 // encoding is a content coding of bodies.
-type encoding = wire.Encoding
+type encoding = api.Encoding
 
 const (
-	identity  = wire.Identity
-	gzipped   = wire.Gzip
-	zstandard = wire.Zstd
-	encodings = wire.Encodings
+	identity  = api.Identity
+	gzipped   = api.Gzip
+	zstandard = api.Zstd
+	encodings = api.Encodings
 )
 
 // preference orders encodings that a client accepts equally: the fewest bytes first.

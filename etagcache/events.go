@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -61,12 +61,12 @@ func (e *eventWriter) text(s string) {
 }
 
 // event adds an event with one line of data.
-func (e *eventWriter) event(name string, id *wire.Tag, data string) {
+func (e *eventWriter) event(name string, id *api.Tag, data string) {
 	e.head(name, id)
 	e.text("data: " + data + "\n\n")
 }
 
-func (e *eventWriter) head(name string, id *wire.Tag) {
+func (e *eventWriter) head(name string, id *api.Tag) {
 	head := "event: " + name + "\n"
 	if id != nil {
 		head += "id: " + id.String() + "\n"
@@ -76,8 +76,8 @@ func (e *eventWriter) head(name string, id *wire.Tag) {
 }
 
 // delta adds a delta event.
-func (e *eventWriter) delta(d *delta, id *wire.Tag) {
-	e.head(wire.EventDelta, id)
+func (e *eventWriter) delta(d *delta, id *api.Tag) {
+	e.head(api.EventDelta, id)
 	e.text("data: ")
 	body := d[e.encoding]()
 	if e.encoding == gzipped {
@@ -88,8 +88,8 @@ func (e *eventWriter) delta(d *delta, id *wire.Tag) {
 }
 
 // table adds a table event, and sends it in parts, so that a stalled reader holds no more than one of them.
-func (e *eventWriter) table(c *Cache, va *variant, id *wire.Tag) {
-	e.head(wire.EventTable, id)
+func (e *eventWriter) table(c *Cache, va *variant, id *api.Tag) {
+	e.head(api.EventTable, id)
 	if blocks := va.table.Routes().Blocks(); e.encoding == gzipped && len(blocks) > 0 {
 		for _, b := range blocks {
 			if e.buf = append(e.buf, c.encoded(b, eventLines).data...); len(e.buf) > eventPart && e.flush() != nil {

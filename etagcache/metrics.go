@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // Metrics is created by NewMetrics. Use one Metrics for one Cache.
@@ -93,7 +93,7 @@ func (m *Metrics) begin() {
 		m.SentBytes.WithLabelValues(e.String())
 		m.TableBytes.WithLabelValues(e.String())
 	}
-	for _, name := range wire.Events() {
+	for _, name := range api.Events() {
 		m.StreamEvents.WithLabelValues(name)
 	}
 }

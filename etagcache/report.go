@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -66,7 +66,7 @@ func (x *exchange) answered(status, n int, whole bool) {
 		return
 	}
 	seen := Seen{Request: x.r, Zone: x.zone, Ahead: x.kept, Sent: x.sent(status, n, whole)}
-	if named := wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List; len(named) > 0 {
+	if named := api.ParseTags(x.r.Header[api.HeaderIfNoneMatch]).List; len(named) > 0 {
 		seen.Digest, seen.Revision = named[0].Digest, named[0].Revision
 	}
 	if whole && status == http.StatusOK && seen.Digest.IsZero() {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 const (
@@ -65,7 +65,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	x.show(x.state)
 	conditions, tag := x.conditions()
 	// A client that needs the table and asks for nothing else may get a delta.
-	if x.deltas && len(conditions) == 1 && conditions.Get(wire.HeaderIfNoneMatch) == noTag && x.serveDelta() {
+	if x.deltas && len(conditions) == 1 && conditions.Get(api.HeaderIfNoneMatch) == noTag && x.serveDelta() {
 		return
 	}
 	x.serveContent(conditions, tag)
@@ -93,22 +93,22 @@ func (x *exchange) headers(etag, contentType string) {
 	if x.encoding != identity {
 		h.Set("Content-Encoding", x.encoding.String())
 	}
-	h.Set(wire.HeaderETag, etag)
-	h.Set(wire.HeaderCount, strconv.Itoa(x.variant.table.Len()))
-	h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))
+	h.Set(api.HeaderETag, etag)
+	h.Set(api.HeaderCount, strconv.Itoa(x.variant.table.Len()))
+	h.Set(api.HeaderRevision, strconv.FormatUint(x.revision, 10))
 	h.Set("Cache-Control", x.cache.control)
 	if read := x.state.sourceRead(); read != "" {
-		h.Set(wire.HeaderSourceRead, read)
+		h.Set(api.HeaderSourceRead, read)
 	}
 	if x.kept {
-		h.Set(wire.HeaderTableState, wire.StateUnknown)
+		h.Set(api.HeaderTableState, api.StateUnknown)
 	} else if name := x.state.name(); name != "" {
-		h.Set(wire.HeaderTableState, name)
+		h.Set(api.HeaderTableState, name)
 	}
 }
 
 // serveContent answers with the table, ranges of it, or what the conditions demand.
-func (x *exchange) serveContent(conditions http.Header, tag wire.Tag) {
+func (x *exchange) serveContent(conditions http.Header, tag api.Tag) {
 	x.headers(tag.String(), plainText)
 	out := x.newSend()
 	r := x.r.WithContext(x.r.Context())
@@ -127,21 +127,21 @@ func (x *exchange) serveContent(conditions http.Header, tag wire.Tag) {
 
 // serveDelta answers with a delta from one of the tables that the client names, if there is a useful one.
 func (x *exchange) serveDelta() bool {
-	for _, t := range wire.ParseTags(x.r.Header[wire.HeaderIfNoneMatch]).List {
+	for _, t := range api.ParseTags(x.r.Header[api.HeaderIfNoneMatch]).List {
 		d := x.deltaFrom(t.Digest)
 		if d == nil {
 			continue
 		}
 		body := d[x.encoding]()
-		x.headers(x.tag(0).String(), wire.DeltaType) // without a rotation: clients check the digest
+		x.headers(x.tag(0).String(), api.DeltaType) // without a rotation: clients check the digest
 		h := x.w.Header()
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 		if at := x.state.version.table.Time(); !at.IsZero() {
 			h.Set("Last-Modified", at.UTC().Format(http.TimeFormat))
 		}
 		h.Set("Cache-Control", noStore) // caches do not know that the answer depends on the client's table
-		h.Set(wire.HeaderIM, wire.DeltaForm)
-		h.Set(wire.HeaderDeltaBase, t.Tag.String())
+		h.Set(api.HeaderIM, api.DeltaForm)
+		h.Set(api.HeaderDeltaBase, t.Tag.String())
 		out := x.newSend()
 		out.WriteHeader(http.StatusIMUsed)
 		if x.r.Method != http.MethodHead {
@@ -160,8 +160,8 @@ func (x *exchange) bodyKey() bodyKey {
 }
 
 // tag returns the variant's ETag with a rotation.
-func (x *exchange) tag(rotation uint32) wire.Tag {
-	return wire.Tag{Digest: x.variant.table.Digest(), Revision: x.revision, Rotation: rotation, Encoding: x.encoding}
+func (x *exchange) tag(rotation uint32) api.Tag {
+	return api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision, Rotation: rotation, Encoding: x.encoding}
 }
 
 // clientOf returns the address of the peer. Requests without a valid one share the zero address.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -26,18 +26,18 @@ func (st *state) sourceRead() string {
 	if st.read.At.IsZero() {
 		return ""
 	}
-	return wire.FormatTime(st.read.At)
+	return api.FormatTime(st.read.At)
 }
 
 // name returns the value of X-Table-State, or "".
 func (st *state) name() string {
 	switch {
 	case st.read.Stale:
-		return wire.StateStale
+		return api.StateStale
 	case st.read.Held && st.read.Backends:
-		return wire.StateBackendsHeld
+		return api.StateBackendsHeld
 	case st.read.Held:
-		return wire.StateHeld
+		return api.StateHeld
 	}
 	return ""
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 const (
@@ -27,16 +27,16 @@ type stream struct {
 	r     *http.Request
 	out   *eventWriter
 	zone  string
-	has   *wire.Tag // the client's table; nil if none
-	ahead bool      // it may be newer
-	said  said      // zero if another current event is due
-	sent  Sent      // since the last report
+	has   *api.Tag // the client's table; nil if none
+	ahead bool     // it may be newer
+	said  said     // zero if another current event is due
+	sent  Sent     // since the last report
 }
 
 // said is what the last current event was about.
 type said struct {
 	order uint64 // of the version
-	has   wire.Tag
+	has   api.Tag
 	state string
 }
 
@@ -75,7 +75,7 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone")}
 	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], preference[1:]), c.cfg.Metrics) // streams have no zstd form
-	if named := wire.ParseTags(r.Header[wire.HeaderLastEventID]).List; len(named) > 0 {
+	if named := api.ParseTags(r.Header[api.HeaderLastEventID]).List; len(named) > 0 {
 		s.has = &named[0].Tag
 	}
 	return s
@@ -84,7 +84,7 @@ func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 // begin sends status and headers.
 func (s *stream) begin(w http.ResponseWriter) {
 	h := w.Header()
-	h.Set("Content-Type", wire.StreamType)
+	h.Set("Content-Type", api.StreamType)
 	h.Set("Cache-Control", noStore)
 	if s.out.encoding != identity {
 		h.Set("Content-Encoding", s.out.encoding.String())
@@ -126,8 +126,8 @@ func (s *stream) step(st *state) error {
 	x.show(st)
 	current := false
 	if s.has != nil {
-		var kept wire.Tag
-		if kept, current = x.confirm([]wire.NamedTag{{Tag: *s.has}}); current {
+		var kept api.Tag
+		if kept, current = x.confirm([]api.NamedTag{{Tag: *s.has}}); current {
 			s.has = &kept
 		}
 	}
@@ -142,7 +142,7 @@ func (s *stream) step(st *state) error {
 }
 
 // update sends what leads from the client's table, nil for none, to the table of x: a delta if there is one, else the table.
-func (s *stream) update(x *exchange, has *wire.Tag) error {
+func (s *stream) update(x *exchange, has *api.Tag) error {
 	var d *delta
 	if has != nil {
 		d = x.deltaFrom(has.Digest)
@@ -157,7 +157,7 @@ func (s *stream) update(x *exchange, has *wire.Tag) error {
 	case x.variant.sendable():
 		s.out.table(s.cache, x.variant, id)
 	default:
-		s.out.event(wire.EventFetch, id, "")
+		s.out.event(api.EventFetch, id, "")
 		return s.out.flush()
 	}
 	err := s.out.flush()
@@ -167,19 +167,19 @@ func (s *stream) update(x *exchange, has *wire.Tag) error {
 
 // note records that the client was brought to the table of x.
 func (s *stream) note(x *exchange) {
-	s.has = &wire.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
+	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 }
 
 // current says which table the stream has brought the client to, and how fresh that table is, unless only the time of the read
 // has changed since it last said so.
 func (s *stream) current(x *exchange) {
-	f := wire.Current{Revision: s.has.Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
+	f := api.Current{Revision: s.has.Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {
-		f.State = wire.StateUnknown
+		f.State = api.StateUnknown
 	}
 	if now := (said{x.state.version.readings.order, *s.has, f.State}); now != s.said {
 		s.said = now
-		s.out.event(wire.EventCurrent, s.has, f.String())
+		s.out.event(api.EventCurrent, s.has, f.String())
 	}
 }
 
@@ -190,7 +190,7 @@ func (s *stream) handOver(ctx context.Context) error {
 		return nil
 	case <-time.After(spread(s.cache.streams.handOver)):
 	}
-	s.out.event(wire.EventReconnect, nil, wire.FormatReconnect(spread(time.Second)))
+	s.out.event(api.EventReconnect, nil, api.FormatReconnect(spread(time.Second)))
 	return s.out.flush()
 }
 

@@ -3,7 +3,6 @@ package poller
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -27,14 +27,21 @@ type Problem struct {
 	Since time.Time
 }
 
-// MarshalJSON implements [json.Marshaler]: the fields of the problem, its id, and the text for the team.
-func (p Problem) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		ID string `json:"id"`
-		rules.Problem
-		Text  string    `json:"text"`
-		Since time.Time `json:"since"`
-	}{p.ID(), p.Problem, p.Text(), p.Since})
+// Report returns the problem for /problems.
+func (p Problem) Report() api.Problem {
+	return api.Problem{
+		ID: p.ID(), Owner: p.Owner, Route: p.Route, Reason: string(p.Reason), Severity: p.Severity.String(), Message: p.Message, Cause: p.Cause,
+		Text: p.Text(), Since: p.Since,
+	}
+}
+
+// CountBySeverity returns how many problems have each severity.
+func CountBySeverity(problems []Problem) map[string]int {
+	counts := map[string]int{"error": 0, "warning": 0, "info": 0}
+	for _, p := range problems {
+		counts[p.Severity.String()]++
+	}
+	return counts
 }
 
 // maxLogged is how many problems one read may log: a cluster with the same mistake in every object must not flood the log. The

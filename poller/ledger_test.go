@@ -137,7 +137,7 @@ func TestProblemsAsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, rules.Options{}, ingress("a"))
 		defer f.run()()
-		text, err := json.Marshal(f.compiler.Problems()[0])
+		text, err := json.Marshal(f.compiler.Problems()[0].Report())
 		if err != nil {
 			t.Fatal(err)
 		}

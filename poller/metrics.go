@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // Label values.
@@ -73,7 +73,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // show sets the gauges that mirror the status.
-func (m *Metrics) show(s *publish.Progress) {
+func (m *Metrics) show(s *api.Source) {
 	for gauge, at := range map[prometheus.Gauge]time.Time{
 		m.started: s.Started, m.initialized: s.Initialized, m.updated: s.Updated,
 	} {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -25,7 +26,7 @@ type failure struct {
 // is known not to answer, and once does not read.
 func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (failures int) {
 	defer p.cfg.Publisher.Tend()
-	p.update(func(s *publish.Progress) { s.LastAttempt = time.Now() })
+	p.update(func(s *api.Source) { s.LastAttempt = time.Now() })
 	var f *failure
 	if down == nil {
 		f = p.attempt(ctx, o)
@@ -35,7 +36,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 	if f == nil || f.reason == failedRead && ctx.Err() != nil {
 		return 0 // the end of the loop is not a failure
 	}
-	p.update(func(s *publish.Progress) {
+	p.update(func(s *api.Source) {
 		s.Failures++
 		s.FailedTotal++
 		s.LastError = f.err.Error()
@@ -84,7 +85,7 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	repeated := p.compile(snapshot, seen)
 	trace.Phase(phaseCompile, at, time.Now())
 	result = p.offer(attempt, publish.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}, repeated)
-	p.update(func(s *publish.Progress) {
+	p.update(func(s *api.Source) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = seen.Newest
 	})
@@ -133,7 +134,7 @@ func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated b
 	}
 	if c.Table.Len() == 0 && (o.Now == nil || o.Now.Len() > 0) {
 		p.cfg.Metrics.empty.Inc()
-		p.update(func(s *publish.Progress) { s.EmptyTotal++ })
+		p.update(func(s *api.Source) { s.EmptyTotal++ })
 		p.log.Info(LogRoutesEmpty)
 	}
 	result = resultChanged
@@ -151,7 +152,7 @@ func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated b
 // confirmed records that a read has shown the served table. It logs that the first time.
 func (p *Poller) confirmed(t *table.Table) {
 	first := false
-	p.update(func(s *publish.Progress) {
+	p.update(func(s *api.Source) {
 		first = s.Initialized.IsZero()
 		served := p.cfg.Publisher.Served()
 		s.Initialized, s.Updated = served.Initialized, served.Updated

@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -46,7 +46,7 @@ const LogFollowingFailed = "the source cannot follow its objects"
 
 // Defaults of [Config].
 const (
-	DefaultInterval   = wire.DefaultInterval
+	DefaultInterval   = api.DefaultInterval
 	DefaultMaxBackoff = 15 * time.Second
 )
 
@@ -106,7 +106,7 @@ type Poller struct {
 	candidate *table.Table // of the last read; owned by Run
 
 	mu     sync.Mutex // guards the fields below
-	status publish.Progress
+	status api.Source
 }
 
 // New checks the configuration and fills in its defaults. It starts no goroutine.
@@ -140,7 +140,7 @@ func (p *Poller) Run(ctx context.Context) error {
 	p.log.Info(LogPollingStarted, "timeout", p.cfg.Interval)
 	defer p.log.Info(LogPollingStopped)
 	defer p.cfg.Publisher.Flush()
-	p.update(func(s *publish.Progress) { s.Started = time.Now() })
+	p.update(func(s *api.Source) { s.Started = time.Now() })
 	changed, wait := p.follow(ctx)
 	defer wait()
 	s := &schedule{timer: time.NewTimer(0), trusted: true}
@@ -195,12 +195,12 @@ func (p *Poller) read(ctx context.Context, s *schedule, down error) {
 		s.consistent, s.trusted = false, true
 	} else {
 		// Count from the end of the read: another read must not follow at once after one that failed by its deadline.
-		s.due = s.ended.Add(wire.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
+		s.due = s.ended.Add(api.Backoff(s.failures, p.cfg.Interval, p.cfg.MaxBackoff, rand.Float64()))
 		if p.prober != nil {
 			s.probe = s.ended.Add(p.cfg.ProbeInterval)
 		}
 	}
-	p.update(func(g *publish.Progress) { g.NextAttempt = s.due })
+	p.update(func(g *api.Source) { g.NextAttempt = s.due })
 }
 
 // follow runs a source that follows its objects, until ctx ends. The returned function waits for that.
@@ -227,14 +227,14 @@ func (p *Poller) Recheck() {
 }
 
 // Status returns the state of the loop.
-func (p *Poller) Status() publish.Progress {
+func (p *Poller) Status() api.Source {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
 }
 
 // update changes the status and the series that show it.
-func (p *Poller) update(change func(*publish.Progress)) {
+func (p *Poller) update(change func(*api.Source)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(&p.status)

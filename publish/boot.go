@@ -3,6 +3,7 @@ package publish
 import (
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -115,4 +116,4 @@ func latest(a, b time.Time) time.Time {
 }
 
 // File returns the state of the last-known-good file; nil if there is none.
-func (p *Publisher) File() *FileStatus { return p.file.status() }
+func (p *Publisher) File() *api.File { return p.file.status() }

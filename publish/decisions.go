@@ -14,34 +14,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
 )
 
-// Decision is a step concerning a suspicious table, or kept objects.
-type Decision struct {
-	Time   time.Time    `json:"time"`
-	What   string       `json:"what"`   // one of DecidedHeld, DecidedReleased and DecidedAccepted
-	Digest table.Digest `json:"digest"` // of the table: the held one, or the one that was published
-	// Objects are the kept objects, in words; empty for a table.
-	Objects string     `json:"objects,omitempty"`
-	Reason  guard.Code `json:"reason,omitempty"` // why the table or the objects were held
-	// By and Why are the words of the operator who accepted the table.
-	By  string `json:"by,omitempty"`
-	Why string `json:"why,omitempty"`
-}
-
-// The decisions. A hold that ends because the source shows a table that is fine is not one.
-const (
-	DecidedHeld     = "held"     // a table was held back, or objects were kept
-	DecidedReleased = "released" // that ended by time: every read agreed
-	DecidedAccepted = "accepted" // that ended because an operator accepted it
-)
-
 // decisionOf returns a decision about entries of a list, which concerns a table.
-func decisionOf(what string, t *table.Table, list keptList) Decision {
-	return Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: what, Digest: t.Digest(), Objects: list.objects().names(), Reason: list[0].Reason}
+func decisionOf(what string, t *table.Table, list keptList) api.Decision {
+	return api.Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: what, Digest: t.Digest(), Objects: list.objects().names(), Reason: list[0].Reason}
 }
 
 const (
@@ -69,7 +49,7 @@ type Decisions struct {
 	writer *durable.Writer
 
 	mu   sync.Mutex
-	list []Decision // newest last
+	list []api.Decision // newest last
 }
 
 // OpenDecisions reads the record in a folder. Whatever is found in its place prevents nothing. Without a folder, or if what is
@@ -96,9 +76,9 @@ func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 }
 
 // parseDecisions reads the lines of a file, and skips those that are not decisions.
-func parseDecisions(data []byte) (list []Decision) {
+func parseDecisions(data []byte) (list []api.Decision) {
 	for line := range bytes.Lines(data) {
-		var d Decision
+		var d api.Decision
 		if json.Unmarshal(line, &d) == nil && d.What != "" {
 			list = append(list, d)
 		}
@@ -107,7 +87,7 @@ func parseDecisions(data []byte) (list []Decision) {
 }
 
 // Append records a decision. It returns at once.
-func (d *Decisions) Append(e Decision) {
+func (d *Decisions) Append(e api.Decision) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.list = append(d.list, e)
@@ -137,7 +117,7 @@ func (d *Decisions) write() {
 }
 
 // Last returns up to n decisions, newest first.
-func (d *Decisions) Last(n int) []Decision {
+func (d *Decisions) Last(n int) []api.Decision {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	last := slices.Clone(d.list[max(0, len(d.list)-n):])

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/durable"
 )
 
@@ -14,7 +15,7 @@ func TestADiskThatHangsBlocksNobody(t *testing.T) {
 	defer close(hangs)
 	d.writer = durable.NewWriter(func() { <-hangs })
 	for range maxDecisions + 3 {
-		d.Append(Decision{What: DecidedHeld})
+		d.Append(api.Decision{What: api.DecidedHeld})
 	}
 	if n := len(d.Last(2 * maxDecisions)); n != maxDecisions {
 		t.Errorf("%d in memory", n)

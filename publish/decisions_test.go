@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -23,9 +24,9 @@ import (
 var decidedAt = time.Date(2026, 11, 21, 4, 15, 45, 0, time.UTC)
 
 // decision returns the i-th decision of a test.
-func decision(i int) publish.Decision {
-	return publish.Decision{
-		Time: decidedAt.Add(time.Duration(i) * time.Second), What: publish.DecidedAccepted, Digest: table.Digest{byte(i), byte(i >> 8)},
+func decision(i int) api.Decision {
+	return api.Decision{
+		Time: decidedAt.Add(time.Duration(i) * time.Second), What: api.DecidedAccepted, Digest: table.Digest{byte(i), byte(i >> 8)},
 		Reason: "routes_lost", By: "ann", Why: "moved",
 	}
 }
@@ -79,7 +80,7 @@ func TestDecisionsSurviveARestart(t *testing.T) {
 	for i := range 3 {
 		l.Append(decision(i))
 	}
-	want := []publish.Decision{decision(2), decision(1)}
+	want := []api.Decision{decision(2), decision(1)}
 	if diff := cmp.Diff(want, l.Last(2)); diff != "" {
 		t.Errorf("before anything is written (-want +got):\n%s", diff)
 	}
@@ -110,7 +111,7 @@ func TestTextsBreakNoLine(t *testing.T) {
 	e := decision(1)
 	e.Objects = "a\n{\"what\":\"held\"}\n\x1b[31m\u2028\x00"
 	l.Append(e)
-	l.Append(publish.Decision{What: publish.DecidedHeld})
+	l.Append(api.Decision{What: api.DecidedHeld})
 	l.Close()
 	text := readFile(t, filepath.Join(dir, publish.DecisionsFile))
 	if strings.Count(text, "\n") != 2 || strings.ContainsAny(text, "\x1b\x00\u2028") {
@@ -136,7 +137,7 @@ func TestTornLineCostsOnlyItself(t *testing.T) {
 		l := record(t, dir)
 		l.Append(decision(2))
 		l.Close()
-		if diff := cmp.Diff([]publish.Decision{decision(2), decision(0)}, record(t, dir).Last(10)); diff != "" {
+		if diff := cmp.Diff([]api.Decision{decision(2), decision(0)}, record(t, dir).Last(10)); diff != "" {
 			t.Fatalf("cut at %d (-want +got):\n%s", cut, diff)
 		}
 	}
@@ -246,7 +247,7 @@ func FuzzDecisions(f *testing.F) {
 		}
 		l.Append(decision(1))
 		l.Close()
-		want := append([]publish.Decision{decision(1)}, before...)
+		want := append([]api.Decision{decision(1)}, before...)
 		if diff := cmp.Diff(want, record(t, dir).Last(len(want))); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
@@ -256,7 +257,7 @@ func FuzzDecisions(f *testing.F) {
 func TestWithoutAFolderDecisionsAreKeptInMemory(t *testing.T) {
 	t.Chdir(t.TempDir())
 	l := record(t, "")
-	l.Append(publish.Decision{What: publish.DecidedHeld, Reason: "empty"})
+	l.Append(api.Decision{What: api.DecidedHeld, Reason: "empty"})
 	l.Close()
 	if got := l.Last(10); len(got) != 1 || got[0].Reason != "empty" {
 		t.Errorf("decisions %+v", got)
@@ -278,7 +279,7 @@ func TestAFileThatCannotBeMovedAwayIsNotReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := publish.OpenDecisions(dir, slog.New(slog.DiscardHandler))
-	l.Append(publish.Decision{What: publish.DecidedHeld})
+	l.Append(api.Decision{What: api.DecidedHeld})
 	l.Close()
 	if got := readFile(t, path); got != theirs {
 		t.Errorf("the file was replaced by %d bytes", len(got))

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
@@ -63,19 +64,6 @@ func LastKnownGood(stateDir string) FileConfig {
 		return FileConfig{Name: LastKnownGoodName}
 	}
 	return FileConfig{Name: LastKnownGoodName, Path: filepath.Join(stateDir, LastKnownGoodFile)}
-}
-
-// FileStatus is the state of a file.
-type FileStatus struct {
-	Path    string    `json:"path"`
-	Written time.Time `json:"written,omitzero"` // by this process
-	// LastRead is when the table in the file was last known to be current, as far as the disk has it.
-	LastRead time.Time `json:"last_read,omitzero"`
-	Error    string    `json:"error,omitempty"` // of the last attempt; empty if it succeeded
-	// Unusable says why the file found at the path could not be used; empty if it could. KeptAs is its new name; empty if it
-	// could not be moved, and then nothing is written.
-	Unusable string `json:"unusable,omitempty"`
-	KeptAs   string `json:"kept_as,omitempty"`
 }
 
 // content is what a file, and the state beside it, say or should say.
@@ -261,13 +249,13 @@ func (f *file) tend(read time.Time) {
 	}
 }
 
-func (f *file) status() *FileStatus {
+func (f *file) status() *api.File {
 	if f.cfg.Path == "" {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := &FileStatus{Path: f.cfg.Path, Written: f.savedAt, LastRead: f.disk.read.UTC(), KeptAs: f.keptAs}
+	s := &api.File{Path: f.cfg.Path, Written: f.savedAt, LastRead: f.disk.read.UTC(), KeptAs: f.keptAs}
 	if f.found != nil {
 		s.Unusable = f.found.Error()
 	}

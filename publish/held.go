@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -28,7 +29,30 @@ type State struct {
 	Bytes    int
 	Polls    int
 
-	Last *Decision // the last release or acceptance; nil if there was none
+	Last *api.Decision // the last release or acceptance; nil if there was none
+}
+
+// maxKeptShown is how many kept objects a report lists.
+const maxKeptShown = 1000
+
+// Report returns the state for a status, with the kept objects if these are what is held.
+func (s State) Report(kept []*Kept) api.Guard {
+	r := api.Guard{Held: s.Held}
+	if s.Held {
+		r.Reason, r.Detail = s.Reason, s.Detail
+		r.Digest, r.Revision, r.Routes = s.Digest, s.Revision, s.Routes
+		r.Since, r.ReleaseAt = s.Since, s.ReleaseAt
+		r.KeptCount = len(kept)
+		for _, k := range kept[:min(len(kept), maxKeptShown)] {
+			r.Kept = append(r.Kept, api.Kept{
+				Ref: k.Ref, Reason: k.Reason, Detail: k.Detail, By: k.By, Since: k.Since, Until: k.Until, Served: k.Served(), Waits: k.Waits(),
+			})
+		}
+	}
+	if l := s.Last; l != nil {
+		r.Last = &api.Release{Digest: l.Digest.String(), Reason: l.Reason, At: l.Time, Accepted: l.What == api.DecidedAccepted, By: l.By, Why: l.Why}
+	}
+	return r
 }
 
 // Errors of an acceptance. ErrNoDigest and ErrNotHeld come in a *HeldError.

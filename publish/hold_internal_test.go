@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
@@ -184,7 +185,7 @@ func TestAccept(t *testing.T) {
 			t.Fatalf("got %v, %v; want the held table", got, err)
 		}
 		s := g.state()
-		want := Decision{What: DecidedAccepted, Digest: few.Digest(), Reason: guard.RoutesLost, By: "ann", Why: "moved"}
+		want := api.Decision{What: api.DecidedAccepted, Digest: few.Digest(), Reason: guard.RoutesLost, By: "ann", Why: "moved"}
 		if s.Held || s.Last == nil || s.Last.Time.IsZero() {
 			t.Fatalf("state %+v, last release %+v; want nothing held and %+v", s, s.Last, want)
 		}
@@ -270,7 +271,7 @@ func TestStateSaysWhatIsHeld(t *testing.T) {
 	}
 	g.offer(full, few, fixture.Start.Add(time.Hour))
 	s = g.state()
-	if s.Held || s.Last == nil || s.Last.What != DecidedReleased || s.Last.Digest != few.Digest() {
+	if s.Held || s.Last == nil || s.Last.What != api.DecidedReleased || s.Last.Digest != few.Digest() {
 		t.Errorf("got %+v, want the release recorded", s)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -21,7 +22,7 @@ type keeper struct {
 	digest table.Digest // names the objects of the list: that of their names when one was last added
 	waits  *table.Table // the table that the entry of the whole table is about; nil until this process has read one
 	reads  int          // judgements of this process with entries
-	last   *Decision
+	last   *api.Decision
 }
 
 func newKeeper(cfg guard.Config) (keeper, error) {
@@ -154,10 +155,10 @@ func (k *keeper) accepts(a Acceptance) error {
 
 // released records that entries are released with a table: by time, or by an operator if a is not nil. Tables that were served before no longer
 // count, otherwise the next read would wait for the same loss.
-func (k *keeper) released(list keptList, t *table.Table, a *Acceptance) Decision {
-	d := decisionOf(DecidedReleased, t, list)
+func (k *keeper) released(list keptList, t *table.Table, a *Acceptance) api.Decision {
+	d := decisionOf(api.DecidedReleased, t, list)
 	if a != nil {
-		d.What, d.By, d.Why = DecidedAccepted, a.By, a.Why
+		d.What, d.By, d.Why = api.DecidedAccepted, a.By, a.Why
 	}
 	k.last = &d
 	k.guard.Forgive(t)
@@ -170,7 +171,7 @@ type shown struct {
 	digest table.Digest
 	newest *table.Table
 	reads  int
-	last   *Decision
+	last   *api.Decision
 }
 
 // show returns what readers see.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -89,10 +90,10 @@ func TestMetricsOfAHold(t *testing.T) {
 // The first table of a new cluster may be empty: nothing is lost, so nobody should be woken.
 func TestAnEmptyFirstTableIsNoHoldThatCounts(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	var decisions []publish.Decision
+	var decisions []api.Decision
 	g, err := publish.New(publish.Config{
 		Sink: publish.Each(func(*table.Table) {}), Metrics: publish.NewMetrics(reg, "x"),
-		Decided: func(d publish.Decision) { decisions = append(decisions, d) },
+		Decided: func(d api.Decision) { decisions = append(decisions, d) },
 	})
 	if err != nil {
 		t.Fatal(err)

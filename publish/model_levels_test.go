@@ -20,6 +20,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -49,7 +50,7 @@ type level struct {
 	served     map[string]bool
 
 	mu        sync.Mutex
-	decisions []publish.Decision
+	decisions []api.Decision
 	asked     int // how many of them were checked
 
 	watch    watchman
@@ -62,7 +63,7 @@ type level struct {
 
 func (l *level) file() string { return filepath.Join(l.home, "table.eskip") }
 
-func (l *level) decided(d publish.Decision) {
+func (l *level) decided(d api.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.decisions = append(l.decisions, d)
@@ -86,7 +87,7 @@ func (l *level) newDecision(digest string) (what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := l.asked; i < len(l.decisions); i++ {
-		if d := l.decisions[i]; d.What != publish.DecidedHeld && (d.Digest.String() == digest || time.Since(d.Time) <= 2*sampling) {
+		if d := l.decisions[i]; d.What != api.DecidedHeld && (d.Digest.String() == digest || time.Since(d.Time) <= 2*sampling) {
 			what, l.asked = d.What, i+1
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -70,8 +71,8 @@ func TestModelFindsNamesOfOtherTables(t *testing.T) {
 func TestModelFindsAnAcceptanceWithoutARecord(t *testing.T) {
 	finds(t, "Recorded", []byte{0, deleteSome, 2, accepting, 0}, mistake{publisher: func(c *publish.Config) {
 		record := c.Decided
-		c.Decided = func(d publish.Decision) {
-			if d.What != publish.DecidedAccepted {
+		c.Decided = func(d api.Decision) {
+			if d.What != api.DecidedAccepted {
 				record(d)
 			}
 		}

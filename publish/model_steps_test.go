@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -177,7 +178,7 @@ func (m *model) acceptAt(l *level, which int) {
 		m.violates("Recorded", "the %s refuses an acceptance and serves another table", l.name)
 	case err != nil && right && m.panics != "sink":
 		m.violates("Recorded", "the %s refuses the acceptance of what it holds: %v", l.name, err)
-	case err == nil && !l.recorded(publish.DecidedAccepted, t.Digest().String()):
+	case err == nil && !l.recorded(api.DecidedAccepted, t.Digest().String()):
 		m.violates("Recorded", "the %s accepts %s without a record", l.name, t.Digest())
 	case err == nil:
 		if got, _ := parseETag(l.get("").Header().Get("Etag")); got != t.Digest().String() {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/publish"
 )
@@ -151,7 +152,7 @@ func (m *model) guarded(l *level) {
 	if w := l.watch.now; w == nil || w.digest != l.now.digest {
 		decision = l.newDecision(l.now.digest)
 	}
-	switch released, why := l.watch.sees(l.now, decision == publish.DecidedAccepted); {
+	switch released, why := l.watch.sees(l.now, decision == api.DecidedAccepted); {
 	case why != "" && !released:
 		m.violates("Guarded", "the %s: %s", l.name, why)
 	case released && decision == "":

@@ -53,6 +53,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -96,7 +97,7 @@ type Config struct {
 	// File is the last-known-good file, which Boot loads.
 	File FileConfig
 	// Decided is told about each hold and its release. It must not block. It may be nil.
-	Decided func(Decision)
+	Decided func(api.Decision)
 
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
@@ -138,7 +139,7 @@ func New(cfg Config) (*Publisher, error) {
 		cfg.Sink = nobody{}
 	}
 	if cfg.Decided == nil {
-		cfg.Decided = func(Decision) {}
+		cfg.Decided = func(api.Decision) {}
 	}
 	p := &Publisher{
 		cfg: cfg, log: cfg.Logger, keeper: k, file: newFile(cfg.File, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
@@ -264,7 +265,7 @@ func (a *Attempt) hold(c Candidate, m *made) {
 	}
 	if m.fresh && p.beside() != nil { // otherwise nothing is lost yet: the cluster may be new
 		p.cfg.Metrics.holds.WithLabelValues(string(o.Reason)).Inc()
-		p.cfg.Decided(decisionOf(DecidedHeld, c.Table, keptList{o}))
+		p.cfg.Decided(decisionOf(api.DecidedHeld, c.Table, keptList{o}))
 		p.log.Error(LogTableHeld, "reason", string(o.Reason), "detail", o.Detail, "release_at", releaseAt(o.Until),
 			"count", c.Table.Len(), "hash", c.Table.Digest().String())
 	}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -39,7 +40,7 @@ func offered(t *table.Table) publish.Candidate {
 // told records what a Publisher reports.
 type told struct {
 	tables    []*table.Table
-	decisions []publish.Decision
+	decisions []api.Decision
 }
 
 func newPublisher(t *testing.T, limits guard.Config) (*publish.Publisher, *told) {
@@ -47,7 +48,7 @@ func newPublisher(t *testing.T, limits guard.Config) (*publish.Publisher, *told)
 	var to told
 	g, err := publish.New(publish.Config{
 		Sink: publish.Each(func(t *table.Table) { to.tables = append(to.tables, t) }), Guard: limits,
-		Decided: func(d publish.Decision) { to.decisions = append(to.decisions, d) },
+		Decided: func(d api.Decision) { to.decisions = append(to.decisions, d) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +164,7 @@ func TestHoldThatBeginsWithAPanicIsOne(t *testing.T) {
 		var to told
 		g, err := publish.New(publish.Config{
 			Sink: publish.Each(func(t *table.Table) { to.tables = append(to.tables, t) }), Builder: broken{},
-			Decided: func(d publish.Decision) { to.decisions = append(to.decisions, d) },
+			Decided: func(d api.Decision) { to.decisions = append(to.decisions, d) },
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -25,7 +26,7 @@ func (p *Publisher) keeps(m made) {
 		p.log.Error(LogKept, "reason", string(fresh[0].Reason), "detail", fresh[0].Detail, "count", len(fresh), "objects", fresh.names(),
 			"release_at", releaseAt(fresh[0].Until), "hash", k.digest.String())
 		p.cfg.Metrics.holds.WithLabelValues(string(fresh[0].Reason)).Inc()
-		p.cfg.Decided(decisionOf(DecidedHeld, m.newest.Table, fresh))
+		p.cfg.Decided(decisionOf(api.DecidedHeld, m.newest.Table, fresh))
 	}
 	k.list, k.waits = m.list, nil
 	p.showKept(&m.newest)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -30,7 +31,7 @@ type SwitchConfig struct {
 	// File is kept up to date with the served table.
 	File FileConfig
 	// Decided is told about each hold of a move and its release: see Config.
-	Decided func(Decision)
+	Decided func(api.Decision)
 	Logger  *slog.Logger // nil means no log
 }
 
@@ -67,7 +68,7 @@ func NewSwitch(cfg SwitchConfig) (*Switch, error) {
 		return nil, err
 	}
 	if cfg.Decided == nil {
-		cfg.Decided = func(Decision) {}
+		cfg.Decided = func(api.Decision) {}
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Switch{cfg: cfg, log: cfg.Logger, file: newFile(cfg.File, cfg.Logger, NewMetrics(nil, "switch"))}, nil
@@ -156,7 +157,7 @@ func (s *Switch) holds(t *table.Table, now time.Time) bool {
 	}
 	s.pending.Waiting = "held back by the guard: " + entry.Detail
 	if fresh {
-		s.cfg.Decided(decisionOf(DecidedHeld, t, k.list))
+		s.cfg.Decided(decisionOf(api.DecidedHeld, t, k.list))
 		s.log.Error(LogSwitchHeld, "reason", string(entry.Reason), "detail", entry.Detail,
 			"release_at", releaseAt(entry.Until), "hash", t.Digest().String())
 	}
@@ -208,4 +209,4 @@ func (s *Switch) Tend() { s.file.tend(time.Time{}) }
 func (s *Switch) Flush() { s.file.wait() }
 
 // File returns the state of the file; nil if there is none. It is safe for concurrent use.
-func (s *Switch) File() *FileStatus { return s.file.status() }
+func (s *Switch) File() *api.File { return s.file.status() }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -147,7 +148,7 @@ func TestAMoveToASuspiciousTableIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var to told
 		s, sink := newSwitch(t, publish.SwitchConfig{
-			Guard: guard.Config{Hold: time.Minute}, Decided: func(d publish.Decision) { to.decisions = append(to.decisions, d) },
+			Guard: guard.Config{Hold: time.Minute}, Decided: func(d api.Decision) { to.decisions = append(to.decisions, d) },
 		})
 		s.Take("a", offerOf(t, 10, 100))
 		few := offerOf(t, 2, 101)
@@ -261,15 +262,15 @@ func TestFilesAreNotWrittenAgainForTheSameContent(t *testing.T) {
 
 // The numbers in the reason of a hold change with each read, the decision does not.
 func TestAMoveThatIsHeldIsOneDecision(t *testing.T) {
-	var decisions []publish.Decision
-	s, _ := newSwitch(t, publish.SwitchConfig{Decided: func(d publish.Decision) { decisions = append(decisions, d) }})
+	var decisions []api.Decision
+	s, _ := newSwitch(t, publish.SwitchConfig{Decided: func(d api.Decision) { decisions = append(decisions, d) }})
 	s.Take("a", offerOf(t, 100, 100))
 	for n := range 5 {
 		if s.Take("b", offerOf(t, 10+n, 101)) {
 			t.Fatal("a suspicious table is taken")
 		}
 	}
-	if len(decisions) != 1 || decisions[0].What != publish.DecidedHeld || decisions[0].Reason != guard.RoutesLost {
+	if len(decisions) != 1 || decisions[0].What != api.DecidedHeld || decisions[0].Reason != guard.RoutesLost {
 		t.Errorf("decisions %+v, want one that the table is held", decisions)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
@@ -80,10 +81,10 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	for _, a := range r.answered() {
 		switch {
 		case !a.value.Held:
-		case a.value.Digest == digest:
+		case a.value.Digest.String() == digest:
 			chosen[a.replica] = digest
 		default:
-			writeLines(s.std.Err, []string{label(r.cluster, a.replica) + "holds something else, " + a.value.Digest + ": look at it with the command held"})
+			writeLines(s.std.Err, []string{label(r.cluster, a.replica) + "holds something else, " + a.value.Digest.String() + ": look at it with the command held"})
 			status = max(status, Unhealthy)
 		}
 	}
@@ -158,9 +159,8 @@ func (c Choice) form(digest string) url.Values {
 
 // acceptance is the answer to an acceptance.
 type acceptance struct {
-	Digest string `json:"digest"`
-	Routes int    `json:"routes"`
-	raw    json.RawMessage
+	api.Accepted
+	raw json.RawMessage
 }
 
 func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acceptance, error) {
@@ -172,7 +172,7 @@ func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acce
 		return nil, err
 	}
 	a := &acceptance{raw: body}
-	if err := json.Unmarshal(body, a); err != nil {
+	if err := json.Unmarshal(body, &a.Accepted); err != nil {
 		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
 	}
 	return a, nil
@@ -190,7 +190,7 @@ func (j *acceptJob) report(s *session, r reply[*acceptance], chosen map[string]s
 			failed = append(failed, label(r.cluster, a.replica)+a.err.Error())
 		default:
 			left--
-			lines = append(lines, fmt.Sprintf("%sserves %s, %s", label(r.cluster, a.replica), shortDigest(a.value.Digest), number(a.value.Routes, "route")))
+			lines = append(lines, fmt.Sprintf("%sserves %s, %s", label(r.cluster, a.replica), shortDigest(a.value.Digest.String()), number(a.value.Routes, "route")))
 		}
 	}
 	if r.err != nil {

@@ -128,7 +128,7 @@ func TestURLsAreReplicas(t *testing.T) {
 			http.Redirect(w, r, "http://example.org/", http.StatusFound)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": "d"}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": strings.Repeat("d", 64)}})
 	}))
 	defer s.Close()
 	for _, c := range []struct {
@@ -161,7 +161,7 @@ func TestClientCertificatesAreShown(t *testing.T) {
 		if len(r.TLS.PeerCertificates) != 1 {
 			t.Error("no certificate")
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": "d"}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": strings.Repeat("d", 64)}})
 	}))
 	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	s.Config.ErrorLog = nil

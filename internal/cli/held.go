@@ -8,42 +8,41 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
 // holding describes the table that a replica holds; the zero value means none.
 type holding struct {
-	guardStatus
+	api.Guard
 	text []byte
 	raw  json.RawMessage
 }
 
 // askHeld reads the held table and its differences, as text and as JSON.
 func askHeld(ctx context.Context, r Replica) (*holding, error) {
-	var said struct {
-		Hold *guardStatus `json:"hold"`
-	}
-	p, err := r.Support.get(ctx, "/guard/held", nil, &said, http.StatusNotFound)
+	var said api.HeldTable
+	p, err := r.Support.get(ctx, api.PathHeld, nil, &said, http.StatusNotFound)
 	switch {
 	case err != nil:
 		return nil, err
 	case p.status == http.StatusNotFound && strings.HasPrefix(string(p.body), "no table is held"):
 		return &holding{}, nil
-	case said.Hold == nil || said.Hold.Digest == "":
+	case said.Hold == nil || said.Hold.Digest.IsZero():
 		return nil, fmt.Errorf("/guard/held: %s: is this the support listener of a route server?", p.text)
 	}
-	text, err := r.Support.do(ctx, http.MethodGet, "/guard/held", nil, "text/plain")
+	text, err := r.Support.do(ctx, http.MethodGet, api.PathHeld, nil, "text/plain")
 	if err != nil {
 		return nil, err
 	}
-	h := &holding{guardStatus: *said.Hold, raw: p.body}
+	h := &holding{Guard: *said.Hold, raw: p.body}
 	switch text.status {
 	case http.StatusOK:
 		h.text = withoutCommand(text.body)
 	case http.StatusNotFound: // released between the two requests
 		return &holding{}, nil
 	default:
-		return nil, text.refusal("/guard/held")
+		return nil, text.refusal(api.PathHeld)
 	}
 	h.Held = true
 	return h, nil
@@ -172,11 +171,11 @@ func byDigest(r reply[*holding]) (order []string, groups map[string]*heldBy) {
 		if !a.value.Held {
 			continue
 		}
-		g := groups[a.value.Digest]
+		g := groups[a.value.Digest.String()]
 		if g == nil {
 			g = &heldBy{held: a.value}
-			groups[a.value.Digest] = g
-			order = append(order, a.value.Digest)
+			groups[a.value.Digest.String()] = g
+			order = append(order, a.value.Digest.String())
 		}
 		g.replicas = append(g.replicas, a.replica)
 	}

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // maxAnswer limits the answer of a route server, in bytes. The largest is /clients: 20,000 clients take about 15 MB.
@@ -34,7 +34,7 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	req.Header.Set("Accept", accept)
-	req.Header.Set("User-Agent", wire.AgentTool)
+	req.Header.Set("User-Agent", api.AgentTool)
 	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -7,33 +7,15 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// problem is one entry of /problems.
-type problem struct {
-	ID    string `json:"id"`
-	Owner struct {
-		Kind      string `json:"kind,omitempty"`
-		Namespace string `json:"namespace,omitempty"`
-		Name      string `json:"name,omitempty"`
-	} `json:"owner"`
-	Route    string    `json:"route,omitempty"`
-	Reason   string    `json:"reason"`
-	Severity string    `json:"severity"`
-	Message  string    `json:"message"`
-	Cause    string    `json:"cause,omitempty"`
-	Text     string    `json:"text"`
-	Since    time.Time `json:"since"`
-	// Replicas are the replicas that see the problem, if not all do.
-	Replicas []string `json:"replicas,omitempty"`
-}
-
-func (p *problem) owner() string {
+// ownerOf returns the kind and the name of the object.
+func ownerOf(p api.Problem) string {
 	name := strings.Trim(p.Owner.Namespace+"/"+p.Owner.Name, "/")
-	return strings.TrimSpace(p.Owner.Kind + " " + name)
+	return strings.TrimSpace(string(p.Owner.Kind) + " " + name)
 }
 
 // severities are ordered, the worst first.
@@ -68,10 +50,6 @@ func (j *problemsJob) define(g config.Section) {
 	g.Ask("severity", "", config.Choice(&j.severity, "", "error", "warning", "info"), "Only problems of this severity.")
 }
 
-type problemList struct {
-	Problems []problem `json:"problems"`
-}
-
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 	q := url.Values{}
 	for name, val := range map[string]string{"namespace": j.namespace, "kind": j.kind, "name": j.name, "reason": j.reason, "severity": j.severity} {
@@ -79,20 +57,20 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 			q.Set(name, val)
 		}
 	}
-	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*problemList, error) {
-		l := &problemList{}
-		_, err := r.Support.get(ctx, "/problems", q, l)
+	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*api.Problems, error) {
+		l := &api.Problems{}
+		_, err := r.Support.get(ctx, api.PathProblems, q, l)
 		return l, err
 	})
-	merged := make([][]problem, len(replies))
-	judge := func(i int, r reply[*problemList]) (d documentCluster) {
+	merged := make([][]api.Problem, len(replies))
+	judge := func(i int, r reply[*api.Problems]) (d documentCluster) {
 		d, merged[i] = mergeProblems(r)
 		return d
 	}
 	return conclude(s, "problems", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, merged) })
 }
 
-func (j *problemsJob) write(s *session, replies []reply[*problemList], docs []documentCluster, merged [][]problem) error {
+func (j *problemsJob) write(s *session, replies []reply[*api.Problems], docs []documentCluster, merged [][]api.Problem) error {
 	g := &grid{}
 	s.row(g, "CONTEXT", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"})
 	trouble := false
@@ -109,7 +87,7 @@ func (j *problemsJob) write(s *session, replies []reply[*problemList], docs []do
 			if len(p.Replicas) > 0 {
 				text += " (only on " + strings.Join(p.Replicas, ", ") + ")"
 			}
-			s.row(g, r.cluster, []string{p.Severity, s.since(p.Since), p.owner(), p.Reason, text})
+			s.row(g, r.cluster, []string{p.Severity, s.since(p.Since), ownerOf(p), p.Reason, text})
 		}
 	}
 	switch {
@@ -135,8 +113,8 @@ func (s *session) row(g *grid, cluster string, cells []string) {
 }
 
 // mergeProblems merges the lists of the replicas, the worst problems first.
-func mergeProblems(r reply[*problemList]) (documentCluster, []problem) {
-	merged := []problem{}
+func mergeProblems(r reply[*api.Problems]) (documentCluster, []api.Problem) {
+	merged := []api.Problem{}
 	at := make(map[string]int)
 	seen := make(map[string][]string)
 	for _, a := range r.answered() {
@@ -162,12 +140,12 @@ func mergeProblems(r reply[*problemList]) (documentCluster, []problem) {
 			status = Unhealthy
 		}
 	}
-	slices.SortStableFunc(merged, func(a, b problem) int {
+	slices.SortStableFunc(merged, func(a, b api.Problem) int {
 		return cmp.Or(cmp.Compare(rankOf(a.Severity), rankOf(b.Severity)), strings.Compare(a.Owner.Namespace, b.Owner.Namespace),
-			strings.Compare(a.owner(), b.owner()), strings.Compare(a.ID, b.ID))
+			strings.Compare(ownerOf(a), ownerOf(b)), strings.Compare(a.ID, b.ID))
 	})
 	d := outline(r, status)
-	d.Answer = problemList{merged}
+	d.Answer = api.Problems{Count: len(merged), Problems: merged}
 	return d, merged
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
@@ -47,7 +48,7 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	s.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, s.folder) }}
 	l := &Listener{URL: "http://localhost", Transport: s.transport}
 	r := Replica{Name: name, Support: l, Accept: func(ctx context.Context, digest string, choice Choice) ([]byte, error) {
-		const path = "/guard/accept"
+		const path = api.PathAccept
 		p, err := l.do(ctx, http.MethodPost, path, choice.form(digest), "application/json")
 		switch {
 		case err != nil:

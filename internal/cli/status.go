@@ -9,48 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// serverStatus is the part of /status that this command uses.
+// serverStatus is an answer to GET /status.
 type serverStatus struct {
-	Version string    `json:"version"`
-	Started time.Time `json:"started"`
-	Ready   bool      `json:"ready"`
-	Table   *struct {
-		Digest     string    `json:"digest"`
-		Revision   uint64    `json:"revision"`
-		Routes     int       `json:"routes"`
-		Bytes      int       `json:"bytes"`
-		LastRead   time.Time `json:"last_read"`
-		AgeSeconds float64   `json:"age_seconds"`
-		Stale      bool      `json:"stale"`
-		Time       time.Time `json:"time"`
-	} `json:"table"`
-	Source struct {
-		Failures  int    `json:"failures"`
-		LastError string `json:"last_error"`
-	} `json:"source"`
-	Upstream *json.RawMessage `json:"upstream"`
-	Guard    guardStatus      `json:"guard"`
-	Problems map[string]int   `json:"problems"`
-	File     *struct {
-		Error string `json:"error"`
-	} `json:"last_known_good"`
-
+	api.Status
 	raw json.RawMessage
-}
-
-// guardStatus is a hold in /status and /guard/held.
-type guardStatus struct {
-	Held      bool      `json:"held"`
-	Reason    string    `json:"reason"`
-	Detail    string    `json:"detail"`
-	Digest    string    `json:"digest"`
-	Routes    int       `json:"routes"`
-	Since     time.Time `json:"since"`
-	ReleaseAt time.Time `json:"release_at"`
-	KeptCount int       `json:"kept_count"` // 0: a table is held, not objects
 }
 
 // How often to ask replicas with different tables again, and how long to wait in between: that covers two polls of the default
@@ -94,7 +60,7 @@ func (j *statusJob) define(g config.Section) {
 
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 	st := &serverStatus{}
-	p, err := r.Support.get(ctx, "/status", nil, st)
+	p, err := r.Support.get(ctx, api.PathStatus, nil, &st.Status)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +122,7 @@ func digests(r reply[*serverStatus]) map[string]string {
 	all := make(map[string]string)
 	for _, a := range r.answered() {
 		if a.value.Table != nil {
-			all[a.replica] = a.value.Table.Digest
+			all[a.replica] = a.value.Table.Digest.String()
 		}
 	}
 	return all
@@ -172,10 +138,10 @@ func minority(r reply[*serverStatus]) map[string]string {
 	for _, a := range r.answered() {
 		if t := a.value.Table; t != nil {
 			newest, known = max(newest, t.Revision), known && t.Revision > 0
-			if digest, ok := tables[t.Revision]; ok && digest != t.Digest {
+			if digest, ok := tables[t.Revision]; ok && digest != t.Digest.String() {
 				tables[t.Revision] = ""
 			} else {
-				tables[t.Revision] = t.Digest
+				tables[t.Revision] = t.Digest.String()
 			}
 		}
 	}
@@ -187,9 +153,9 @@ func minority(r reply[*serverStatus]) map[string]string {
 		}
 		switch digest := tables[newest]; {
 		case !known || digest == "":
-			others[a.replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest))
-		case t.Digest != digest:
-			others[a.replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest), t.Revision, newest)
+			others[a.replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
+		case t.Digest.String() != digest:
+			others[a.replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, newest)
 		}
 	}
 	return others
@@ -217,7 +183,7 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 		if g.KeptCount > 0 {
 			what = "keeps " + number(g.KeptCount, "object") + ": "
 		}
-		all = append(all, what+strings.Trim(g.Reason+", "+g.Detail, ", "))
+		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
 	}
 	if t := st.Table; t != nil {
 		if t.Stale {
@@ -229,8 +195,8 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 	if n := st.Source.Failures; n >= manyFailures {
 		all = append(all, fmt.Sprintf("the last %d reads of its source failed: %s", n, st.Source.LastError))
 	}
-	if st.File != nil && st.File.Error != "" {
-		all = append(all, "cannot write its last-known-good file: "+st.File.Error)
+	if st.LastKnownGood != nil && st.LastKnownGood.Error != "" {
+		all = append(all, "cannot write its last-known-good file: "+st.LastKnownGood.Error)
 	}
 	return all
 }
@@ -293,7 +259,7 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 			st := a.value
 			cells := []string{a.replica, state(st, doc), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
 			if t := st.Table; t != nil {
-				cells[2], cells[3], cells[4] = shortDigest(t.Digest), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
+				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
 			if wide {
 				more := []string{"", "", s.since(st.Started), st.Version}

@@ -99,9 +99,7 @@ func ownNamespace() string {
 // clusterSource returns a source that polls or watches the API.
 func clusterSource(cfg Source, access cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
 	if cfg.Watch {
-		return watch.New(watch.Config{
-			Config: access, ReconcileInterval: cfg.ReconcileInterval, ProbeInterval: cfg.ProbeInterval, WatchMetrics: watch.NewMetrics(reg),
-		})
+		return watch.New(watch.Config{Config: access, WatchMetrics: watch.NewMetrics(reg)})
 	}
 	return cluster.New(access)
 }

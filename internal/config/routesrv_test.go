@@ -65,7 +65,7 @@ var compare = cmp.Options{
 func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, config.Env{})
 	want := &config.RouteServer{
-		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second, ReconcileInterval: 10 * time.Minute},
+		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second},
 		Compile: rules.Options{
 			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
 		},
@@ -169,7 +169,6 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	}
 	source := config.Source{
 		Kubernetes: true, InCluster: true, RequestTimeout: 30 * time.Second, DefaultFiltersDir: "/etc/config/default-filters",
-		ReconcileInterval: 10 * time.Minute,
 	}
 	if diff := cmp.Diff(source, got.Source); diff != "" {
 		t.Errorf("source (-want +got):\n%s", diff)
@@ -218,10 +217,10 @@ func sourceSamples() map[string]sample {
 		"kubernetes-label-selector": {"services:app=web, tier", nil, source(func(s config.Source) any { return s.Selectors }),
 			map[kube.Kind]map[string]string{kube.KindService: {"app": "web", "tier": ""}}},
 		"source-poll-timeout": {"100", nil, func(c *config.RouteServer) any { return c.Poll.Interval }, 100 * time.Millisecond},
-		"timing": {"request-timeout=7s,reconcile=8s,max-backoff=1m,full-fetch=2h,fetch-timeout=5s,shutdown=6s", nil, func(c *config.RouteServer) any {
+		"timing": {"request-timeout=7s,max-backoff=1m,full-fetch=2h,fetch-timeout=5s,shutdown=6s", nil, func(c *config.RouteServer) any {
 			s := c.Source
-			return []time.Duration{s.RequestTimeout, s.ReconcileInterval, c.Poll.MaxBackoff, c.Upstream.FullEvery, c.Upstream.Timeout, c.Listen.ShutdownTimeout}
-		}, []time.Duration{7 * time.Second, 8 * time.Second, time.Minute, 2 * time.Hour, 5 * time.Second, 6 * time.Second}},
+			return []time.Duration{s.RequestTimeout, c.Poll.MaxBackoff, c.Upstream.FullEvery, c.Upstream.Timeout, c.Listen.ShutdownTimeout}
+		}, []time.Duration{7 * time.Second, time.Minute, 2 * time.Hour, 5 * time.Second, 6 * time.Second}},
 	}
 }
 

@@ -44,7 +44,7 @@ func (p *Parser) Source(s *Source) {
 		"ignored, so that the shell that starts the server does not decide which cluster feeds the proxies.")
 	g.Own("kubeconfig-context", Text("string", &s.Context, ""), "Context in --kubeconfig; empty means its current one.")
 	g.Own("kubernetes-read", readBy(&s.Watch), "How to read the API. poll lists every kind at each -source-poll-timeout. watch "+
-		"lists them once and then receives every change: changes are served at once, and polls cost next to nothing. It needs "+
+		"lists them and then receives every change: changes are served at once, and polls cost next to nothing. It needs "+
 		"the permission to watch.")
 	g.Skipper("enable-kubernetes-endpointslices", Bool(&s.EndpointSlices, false), "Read EndpointSlices instead of "+
 		"Endpoints. Only EndpointSlices have zones, so tables under /routes/ZONE need this flag.")

@@ -7,19 +7,14 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// Defaults that differ from those of the packages that use the values.
-const (
-	DefaultRequestTimeout    = 30 * time.Second
-	DefaultReconcileInterval = 10 * time.Minute
-)
+// DefaultRequestTimeout is the default time limit of a request to the API.
+const DefaultRequestTimeout = 30 * time.Second
 
 // Timing adds --timing, for time limits and intervals that hardly anybody changes. more are those of the program.
 func (p *Parser) Timing(s *Source, c *Poll, fullEvery, timeout *time.Duration, more ...Setting) {
 	settings := append([]Setting{
-		{"request-timeout", Duration(&s.RequestTimeout, DefaultRequestTimeout, tick, time.Hour), "time limit of each request to the API, to the last byte of the answer; " +
-			"of watches, for the initial list."},
-		{"reconcile", Duration(&s.ReconcileInterval, DefaultReconcileInterval, time.Second, day), "time between two complete lists that verify what the watches of " +
-			"--kubernetes-read=watch have shown."},
+		{"request-timeout", Duration(&s.RequestTimeout, DefaultRequestTimeout, tick, time.Hour), "time limit of each request to the API, to the last byte of the answer. A " +
+			"watch only has to be accepted in this time."},
 		{"max-backoff", Duration(&c.MaxBackoff, poller.DefaultMaxBackoff, tick, day), "longest delay after consecutive failed reads, never shorter than the interval."},
 		{"full-fetch", Duration(fullEvery, dataplane.DefaultFullEvery, time.Minute, 30*day), "how often to fetch a full table from --upstream in spite of deltas; a random " +
 			"part of up to half is subtracted."},

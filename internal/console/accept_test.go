@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"net/http"
 	"strings"
 	"testing"
@@ -8,15 +9,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/console"
-	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/table"
 )
 
 var digest = strings.Repeat("ab", 32)
 
 func holding() *world {
 	w := newWorld()
-	w.state.Guard = httpserve.GuardReport{Held: true, Reason: "routes_lost", Detail: "from 10 to 2", Digest: digest, Routes: 2, Since: time.Now()}
+	w.state.Guard = api.Guard{Held: true, Reason: "routes_lost", Detail: "from 10 to 2", Digest: table.Digest(bytes.Repeat([]byte{0xab}, 32)), Routes: 2, Since: time.Now()}
 	return w
 }
 

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -13,11 +14,12 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/browser"
 	"github.com/routesrv/routesrv/internal/console"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
 )
 
 // artifacts is where screenshots are left for people; CI keeps the folder, git ignores it.
@@ -75,7 +77,7 @@ func crowded() *world {
 		w.view.Relays = append(w.view.Relays, fleet.Relay{ID: s, Total: 3, Counts: fleet.Counts{Current: 3}})
 	}
 	w.view.Versions, w.view.Counts, w.view.Total = w.view.Zones, fleet.Counts{Behind: 10, Current: 30}, 40
-	w.state.Guard = httpserve.GuardReport{Held: true, Reason: "routes_lost", Detail: long, Digest: digest, Since: now}
+	w.state.Guard = api.Guard{Held: true, Reason: "routes_lost", Detail: long, Digest: table.Digest(bytes.Repeat([]byte{0xab}, 32)), Since: now}
 	w.state.Source.LastError, w.state.Source.Failures, w.state.Table.ETag = long, 3, strings.Repeat("f", 80)
 	ref := kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: long}
 	w.explains = &explain.Explanation{
@@ -231,7 +233,7 @@ func TestBrowserKeepsWhatAPersonDoes(t *testing.T) {
 	must(t, p.Click(ctx, "#pause"))
 	must(t, p.Until(ctx, "document.querySelector('#beat').innerText.includes('paused')"))
 	w.mu.Lock()
-	w.state.Guard = httpserve.GuardReport{}
+	w.state.Guard = api.Guard{}
 	w.mu.Unlock()
 	var held bool
 	must(t, p.Eval(ctx, "new Promise(done => setTimeout(() => done(document.querySelector('#guard.alarm') !== null), 400))", &held))

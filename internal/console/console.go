@@ -30,11 +30,11 @@ import (
 
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
 )
@@ -85,11 +85,11 @@ type State struct {
 	Started time.Time
 	Origin  string // of the table: "cluster", "manifests", or the URL of the server above a relay
 	Table   *Table // nil before the first table
-	Source  publish.Progress
-	Guard   httpserve.GuardReport
+	Source  api.Source
+	Guard   api.Guard
 	// Decisions about held tables, newest first.
-	Decisions     []publish.Decision
-	LastKnownGood *publish.FileStatus // nil if there is none
+	Decisions     []api.Decision
+	LastKnownGood *api.File // nil if there is none
 }
 
 // Table is the served table.

@@ -18,12 +18,14 @@ import (
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -177,7 +179,7 @@ func TestHostileNamesStayTexts(t *testing.T) {
 	all := strings.Join(hostile, " ")
 	w.view.Counts.Rejected, w.view.Total = len(hostile), len(hostile)
 	w.state.Origin, w.state.Source.LastError, w.state.Source.Failures = all, all, 1
-	w.state.Guard = httpserve.GuardReport{Held: true, Reason: guard.Code(all), Detail: all, Digest: strings.Repeat("a", 64)}
+	w.state.Guard = api.Guard{Held: true, Reason: guard.Code(all), Detail: all, Digest: table.Digest{1}}
 	ref := kube.Ref{Kind: kube.KindIngress, Namespace: all, Name: all}
 	w.explains = &explain.Explanation{
 		Query: explain.Query{Kind: kube.KindIngress, Namespace: all, Name: all}, Result: "error", Cause: all, Advice: all, Total: 1,

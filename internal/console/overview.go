@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -104,7 +103,7 @@ type guardView struct {
 	Owners     []ownerRow
 	MoreOwners int
 	Command    string // command that accepts the table
-	Last       *httpserve.ReleaseReport
+	Last       *api.Release
 	LastAt     moment
 	Decisions  []decisionRow
 }
@@ -302,7 +301,7 @@ func (c *Console) newGuardView(ctx context.Context, s State, now time.Time) guar
 		v.Last = &shown
 	}
 	words := map[string]string{
-		publish.DecidedHeld: "held", publish.DecidedReleased: "released by time", publish.DecidedAccepted: "accepted",
+		api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted",
 	}
 	for i, e := range s.Decisions {
 		if i == maxDecisions {
@@ -317,7 +316,7 @@ func (c *Console) newGuardView(ctx context.Context, s State, now time.Time) guar
 		return v
 	}
 	v.Held, v.Reason, v.Detail = true, text(string(g.Reason)), text(g.Detail)
-	v.Digest = g.Digest
+	v.Digest = g.Digest.String()
 	for i, k := range g.Kept {
 		if i == maxKeptRows {
 			break

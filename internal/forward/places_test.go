@@ -101,7 +101,7 @@ func routeServer(t *testing.T, hosts chan<- string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hosts <- r.Host
-		fmt.Fprint(w, `{"started":"2026-11-22T12:00:00Z","ready":true,"table":{"digest":"d"}}`)
+		fmt.Fprintf(w, `{"started":"2026-11-22T12:00:00Z","ready":true,"table":{"digest":"%064x"}}`, 1)
 	}))
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()

@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -26,25 +26,6 @@ const (
 // digestHelp tells the operator how to get the digest.
 const digestHelp = "say which table you accept, as digest=DIGEST: GET /guard/held shows it with its digest"
 
-type errorReport struct {
-	Error string `json:"error"`
-	// Held and Reason describe the table that is held, when the error is about another table.
-	Held   string     `json:"held,omitempty"`
-	Reason guard.Code `json:"reason,omitempty"`
-}
-
-// acceptance is the body of the answer to an acceptance.
-type acceptance struct {
-	Digest table.Digest `json:"digest"` // of the table that is now served
-	Routes int          `json:"routes"`
-	By     string       `json:"by,omitempty"`
-	Why    string       `json:"why,omitempty"`
-	At     time.Time    `json:"at"`
-}
-
-// AcceptPath is where a held table is accepted: on the control socket, with POST.
-const AcceptPath = "/guard/accept"
-
 // Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
 //
 // The parameter digest names what the operator looked at, the table or the list of kept objects, so that nobody accepts something else by
@@ -55,12 +36,12 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := PeerOf(r.Context())
 		if !ok {
-			WriteJSON(w, http.StatusForbidden, errorReport{Error: "only over the control socket"})
+			WriteJSON(w, http.StatusForbidden, api.Error{Error: "only over the control socket"})
 			return
 		}
 		a, err := readAcceptance(w, r)
 		if err != nil {
-			WriteJSON(w, http.StatusBadRequest, errorReport{Error: err.Error()})
+			WriteJSON(w, http.StatusBadRequest, api.Error{Error: err.Error()})
 			return
 		}
 		if strings.TrimSpace(a.By) == "" {
@@ -72,7 +53,7 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 			return
 		}
 		log.Warn("held table accepted by an operator", "uid", peer.UID, "pid", peer.PID, "hash", t.Digest().String(), "by", a.By, "why", a.Why)
-		WriteJSON(w, http.StatusOK, acceptance{Digest: t.Digest(), Routes: t.Len(), By: a.By, Why: a.Why, At: time.Now().UTC()})
+		WriteJSON(w, http.StatusOK, api.Accepted{Digest: t.Digest(), Routes: t.Len(), By: a.By, Why: a.Why, At: time.Now().UTC()})
 	})
 }
 
@@ -80,7 +61,7 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 // accept instead. The command is what accepts in the pod, such as "routesrv accept".
 func AcceptEndpoints(accept func(publish.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
 	return []Endpoint{
-		{Listener: ControlListener, Path: AcceptPath, Methods: []string{http.MethodPost}, Handler: Accept(accept, log),
+		{Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, Handler: Accept(accept, log),
 			Does: "publishes the table that is held back, or releases kept objects: `digest=` names what you looked at, `namespace=` and `object=KIND/NAMESPACE/NAME` choose some objects, `by=` and `why=` are kept with the decision"},
 		acceptElsewhere(command),
 	}
@@ -89,11 +70,11 @@ func AcceptEndpoints(accept func(publish.Acceptance) (*table.Table, error), comm
 // acceptElsewhere returns an endpoint of the support listener that refuses to accept, and says what to do instead.
 func acceptElsewhere(command string) Endpoint {
 	return Endpoint{
-		Listener: SupportListener, Path: AcceptPath, Methods: []string{}, ChecksMethods: true, // no method at all
+		Listener: SupportListener, Path: api.PathAccept, Methods: []string{}, ChecksMethods: true, // no method at all
 		Does: "405: held tables are accepted in the pod, with `" + command + "`",
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", "")
-			WriteJSON(w, http.StatusMethodNotAllowed, errorReport{
+			WriteJSON(w, http.StatusMethodNotAllowed, api.Error{
 				Error: "no table is accepted over the network, since a proxy would forward such a request: run in the pod, with kubectl exec: " + command + " DIGEST --why REASON"})
 		}),
 	}
@@ -101,9 +82,9 @@ func acceptElsewhere(command string) Endpoint {
 
 // refuse maps an error of accept to an HTTP answer.
 func refuse(w http.ResponseWriter, err error) {
-	report, status := errorReport{Error: err.Error()}, http.StatusInternalServerError
+	report, status := api.Error{Error: err.Error()}, http.StatusInternalServerError
 	if held, ok := errors.AsType[*publish.HeldError](err); ok {
-		report.Held, report.Reason = held.Digest.String(), held.Reason
+		report.Held, report.Reason = held.Digest.String(), string(held.Reason)
 	}
 	switch {
 	case errors.Is(err, publish.ErrNothingHeld), errors.Is(err, publish.ErrNotHeld), errors.Is(err, publish.ErrNotKept):

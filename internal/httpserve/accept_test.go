@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -194,10 +195,10 @@ func TestRefusedAcceptanceSaysWhatIsHeld(t *testing.T) {
 
 func TestReportOfAReleaseSaysWhoAndWhy(t *testing.T) {
 	tab := heldTable(t)
-	got := httpserve.ReportGuard(publish.State{Last: &publish.Decision{
-		Digest: tab.Digest(), Reason: guard.Empty, Time: time.Unix(5, 0), What: publish.DecidedAccepted, By: "ann", Why: "moved",
-	}}, nil)
-	want := &httpserve.ReleaseReport{
+	got := publish.State{Last: &api.Decision{
+		Digest: tab.Digest(), Reason: guard.Empty, Time: time.Unix(5, 0), What: api.DecidedAccepted, By: "ann", Why: "moved",
+	}}.Report(nil)
+	want := &api.Release{
 		Digest: tab.Digest().String(), Reason: guard.Empty, At: time.Unix(5, 0), Accepted: true, By: "ann", Why: "moved",
 	}
 	if diff := cmp.Diff(want, got.Last); diff != "" {

@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // Access decides who reads the pages of a support listener that shares its network with a proxy. Requests over the control socket
@@ -24,7 +26,7 @@ type Access struct {
 func (a Access) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := a.refuses(r); why != "" {
-			WriteJSON(w, http.StatusForbidden, errorReport{Error: why + ": run in the pod, with kubectl exec: " + a.Command + " " + r.URL.Path})
+			WriteJSON(w, http.StatusForbidden, api.Error{Error: why + ": run in the pod, with kubectl exec: " + a.Command + " " + r.URL.Path})
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // controlFolder has mode 0700, and the socket in it 0600. The state folder itself may belong to somebody else, such as a volume
@@ -139,7 +141,7 @@ func Control(endpoints []Endpoint, support http.Handler) http.Handler {
 	mux.Handle("/", support)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p, ok := PeerOf(r.Context()); !ok || p.UID != 0 && p.UID != os.Geteuid() {
-			WriteJSON(w, http.StatusForbidden, errorReport{Error: "only for root and the user of this process"})
+			WriteJSON(w, http.StatusForbidden, api.Error{Error: "only for root and the user of this process"})
 			return
 		}
 		mux.ServeHTTP(w, r)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
@@ -104,14 +105,11 @@ func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
 		h.pair, h.view, h.key, h.forms = [2]table.Digest{}, nil, "", nil // free the memory of a released table
 		return nil, nil
 	}
-	hold, err := json.Marshal(ReportGuard(held.State, held.Kept))
-	if err != nil {
-		return nil, fmt.Errorf("print the state of the guard: %w", err)
-	}
+	hold := held.State.Report(held.Kept)
 	if err := h.compare(ctx, held); err != nil {
 		return nil, err
 	}
-	if key := fmt.Sprint(h.view.A.Revision, string(hold)); h.forms == nil || h.key != key {
+	if key := fmt.Sprintf("%d %+v", h.view.A.Revision, hold); h.forms == nil || h.key != key {
 		h.key, h.forms = key, make(map[page.Form][]byte)
 	}
 	if body := h.forms[form]; body != nil {
@@ -122,7 +120,8 @@ func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
 	view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
 	body, err := page.Render(form, &view)
 	if err == nil && form == page.JSON {
-		body, err = withHold(hold, accept, body)
+		body, err = json.MarshalIndent(api.HeldTable{Hold: &hold, Accept: accept, Difference: body}, "", "  ")
+		body = append(body, '\n')
 	}
 	if err != nil {
 		return nil, fmt.Errorf("print the comparison: %w", err)
@@ -148,16 +147,6 @@ func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.View, error) {
 	}
 	view := *h.view
 	return &view, nil
-}
-
-// withHold joins the hold and its comparison in one JSON object.
-func withHold(hold []byte, accept string, difference []byte) ([]byte, error) {
-	body, err := json.MarshalIndent(struct {
-		Hold       json.RawMessage `json:"hold"`
-		Accept     string          `json:"accept"`
-		Difference json.RawMessage `json:"difference"`
-	}{hold, accept, difference}, "", "  ")
-	return append(body, '\n'), err
 }
 
 // compare compares a pair of tables, unless it is the pair compared last.

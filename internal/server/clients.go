@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -49,11 +49,11 @@ func (s *Server) newClients() {
 // Saw is called by the cache.
 func (c *clients) Saw(seen etagcache.Seen) {
 	r := seen.Request
-	if !wire.IsClient(r.UserAgent()) {
+	if !api.IsClient(r.UserAgent()) {
 		return
 	}
 	c.Registry.Saw(fleet.Sighting{
-		Identity: r.Header.Get(wire.HeaderClient), UserAgent: r.UserAgent(), Address: addressOf(r), Zone: seen.Zone,
+		Identity: r.Header.Get(api.HeaderClient), UserAgent: r.UserAgent(), Address: addressOf(r), Zone: seen.Zone,
 		Holds: fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, Ahead: seen.Ahead, Stream: fleet.StreamPhase(seen.Stream),
 	})
 }
@@ -69,9 +69,9 @@ func addressOf(r *http.Request) netip.Addr {
 
 // serveReport records the report of a client.
 func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
-	identity := r.Header.Get(wire.HeaderClient)
+	identity := r.Header.Get(api.HeaderClient)
 	if _, ok := fleet.ParseIdentity(identity); !ok {
-		http.Error(w, "want the header "+wire.HeaderClient+" with kind, id or pod, and interval", http.StatusBadRequest)
+		http.Error(w, "want the header "+api.HeaderClient+" with kind, id or pod, and interval", http.StatusBadRequest)
 		return
 	}
 	report, err := fleet.ReadReport(http.MaxBytesReader(w, r.Body, fleet.MaxReport+1))
@@ -143,7 +143,7 @@ func (s *Server) reportUp(ctx context.Context) {
 				r.Holds = fleet.Name{Digest: a.Digest, Revision: a.Revision}
 				r.HoldsAgo = max(0, now.Sub(a.Committed).Seconds())
 			}
-			r.Rejected = upstream.Rejected()
+			r.Rejected = dataplane.Rejected(&upstream)
 			return r, true
 		},
 	}

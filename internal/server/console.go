@@ -9,9 +9,9 @@ import (
 
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/wire"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
 )
@@ -66,7 +66,7 @@ func (s *Server) consoleState() console.State {
 	}
 	if t := r.Table; t != nil {
 		state.Table = &console.Table{
-			ETag: wire.Tag{Digest: t.Digest, Revision: t.Revision}.String(), Digest: t.Digest, Revision: t.Revision, Routes: t.Routes,
+			ETag: api.Tag{Digest: t.Digest, Revision: t.Revision}.String(), Digest: t.Digest, Revision: t.Revision, Routes: t.Routes,
 			Bytes: t.Bytes, Zones: t.Zones, LastRead: t.LastRead, Stale: t.Stale,
 		}
 		if served := s.publisher.Served(); served != nil {

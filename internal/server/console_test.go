@@ -69,7 +69,7 @@ func TestConsoleShowsAHoldAndItsAcceptance(t *testing.T) {
 		t.Errorf("the owners are not there: %q %v", shown, err)
 	}
 	before := f.get("/routes").body
-	if got := f.accept("?" + url.Values{"digest": {f.held().Digest}, "by": {"ana"}, "why": {"the shops moved <b>away</b>"}}.Encode()); got.status != http.StatusOK {
+	if got := f.accept("?" + url.Values{"digest": {f.held().Digest.String()}, "by": {"ana"}, "why": {"the shops moved <b>away</b>"}}.Encode()); got.status != http.StatusOK {
 		t.Fatalf("accept: %d %s", got.status, got.body)
 	}
 	f.may(p.Until(ctx, "document.querySelector('#guard').innerText.includes('accepted by ana, because “the shops moved <b>away</b>”')"))

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -136,7 +136,7 @@ func TestEveryCodeOfTheGuardShowsThroughHTTP(t *testing.T) {
 			if !strings.Contains(metrics, "routesrv_guard_held 1\n") {
 				t.Error("routesrv_guard_held is not 1")
 			}
-			f.showsHeld(g.GuardReport, a.owner)
+			f.showsHeld(g.Guard, a.owner)
 		})
 	}
 	for _, code := range guard.Codes() {
@@ -158,19 +158,19 @@ func manyPaths(name string, n int) string {
 }
 
 // showsHeld expects /guard/held to have the hold and the owner of what differs, as text and as JSON.
-func (f *fixture) showsHeld(g httpserve.GuardReport, owner string) {
+func (f *fixture) showsHeld(g api.Guard, owner string) {
 	f.t.Helper()
 	text := f.request(http.MethodGet, f.support, "/guard/held")
 	if text.status != http.StatusOK || !strings.Contains(text.body, owner) || !strings.Contains(text.body, g.Detail) ||
-		!strings.Contains(text.body, g.Digest) {
+		!strings.Contains(text.body, g.Digest.String()) {
 		f.t.Errorf("/guard/held: %d, want %q, %q and %s in\n%s", text.status, owner, g.Detail, g.Digest, text.body)
 	}
 	asJSON := f.request(http.MethodGet, f.support, "/guard/held", "Accept: application/json")
 	var held struct {
-		Hold   httpserve.GuardReport
+		Hold   api.Guard
 		Accept string
 	}
-	if err := json.Unmarshal([]byte(asJSON.body), &held); err != nil || held.Hold.Reason != g.Reason || held.Accept != "routesrv accept "+g.Digest+" --why REASON" {
+	if err := json.Unmarshal([]byte(asJSON.body), &held); err != nil || held.Hold.Reason != g.Reason || held.Accept != "routesrv accept "+g.Digest.String()+" --why REASON" {
 		f.t.Errorf("/guard/held as JSON: error %v, %+v in\n%s", err, held, asJSON.body)
 	}
 }

@@ -97,7 +97,7 @@ func TestHeldIntentHasLiveEndpoints(t *testing.T) {
 	if now := f.held(); now.Digest != g.Digest || now.Since != g.Since {
 		t.Errorf("held is %+v, was %+v: want the same list of kept objects", now, g)
 	}
-	sent := f.accept("?digest=" + g.Digest)
+	sent := f.accept("?digest=" + g.Digest.String())
 	body := f.get("/routes").body
 	if sent.status != http.StatusOK || strings.Contains(body, "shop15_") || !strings.Contains(body, "shop16_") || !strings.Contains(body, "10.2.0.5:") {
 		t.Errorf("acceptance: %d %s, then\n%s", sent.status, sent.body, body)
@@ -120,7 +120,7 @@ func TestAcceptanceIsOfOneList(t *testing.T) {
 	g := f.held()
 	f.delete(names[16:25]...)
 	f.eventually("more kept objects", func() bool { return f.held().KeptCount > g.KeptCount })
-	sent := f.accept("?digest=" + g.Digest)
+	sent := f.accept("?digest=" + g.Digest.String())
 	if body := f.get("/routes").body; sent.status != http.StatusConflict || !strings.Contains(body, "shop15_") {
 		t.Errorf("accepted: %d %s, then\n%s", sent.status, sent.body, body)
 	}

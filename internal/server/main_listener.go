@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/wire"
 )
 
 // mainHandler returns the handler of the main listener, which serves proxies.
@@ -43,7 +43,7 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 				"zone gets the full table"},
 		{Path: "/clients", Methods: []string{http.MethodPost}, MaxBody: fleet.MaxReport, Handler: http.HandlerFunc(s.serveReport),
 			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 413 if it is larger, 503 if the limit of clients is reached"},
-		{Path: "/" + wire.PathKept, Methods: get, Handler: http.HandlerFunc(s.serveKept),
+		{Path: api.PathKept, Methods: get, Handler: http.HandlerFunc(s.serveKept),
 			Does: "for replicas that start: the objects that are kept at an earlier version than the newest, with what is served of them; 404 on a relay"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
@@ -89,14 +89,6 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-type shardList struct {
-	Endpoints []shardEndpoint `json:"endpoints"`
-}
-
-type shardEndpoint struct {
-	Address string `json:"address"`
-}
-
 // shards answers with the addresses of a service from the last successful read. Before the first read it answers 503.
 func (s *Server) shards(shard Shard, observe func(int64)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -111,9 +103,9 @@ func (s *Server) shards(shard Shard, observe func(int64)) http.Handler {
 			http.Error(w, "the cluster has not been read yet", http.StatusServiceUnavailable)
 			return
 		}
-		list := shardList{Endpoints: make([]shardEndpoint, 0, len(addresses))}
+		list := api.Shards{Endpoints: make([]api.ShardEndpoint, 0, len(addresses))}
 		for _, a := range addresses {
-			list.Endpoints = append(list.Endpoints, shardEndpoint{net.JoinHostPort(a, strconv.Itoa(shard.Port))})
+			list.Endpoints = append(list.Endpoints, api.ShardEndpoint{Address: net.JoinHostPort(a, strconv.Itoa(shard.Port))})
 		}
 		observe(int64(len(addresses)))
 		body, err := json.Marshal(list)

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/server"
@@ -254,7 +255,7 @@ func (f *fixture) request(method, address, path string, header ...string) sent {
 
 // accept sends an acceptance.
 func (f *fixture) accept(query string) sent {
-	return f.control(http.MethodPost, httpserve.AcceptPath+query)
+	return f.control(http.MethodPost, api.PathAccept+query)
 }
 
 // control sends a request as the control socket does.

@@ -118,7 +118,7 @@ func TestHeldTableOfARelayIsAccepted(t *testing.T) {
 	f.ready()
 	root.delete("a", "b")
 	f.eventually("a hold", func() bool { return f.get("/routes").header.Get("X-Table-State") == "held" })
-	if got := f.accept("?digest=" + f.held().Digest); got.status != http.StatusOK {
+	if got := f.accept("?digest=" + f.held().Digest.String()); got.status != http.StatusOK {
 		t.Fatalf("accept: %d %s", got.status, got.body)
 	}
 	if got, want := f.get("/routes").body, root.get("/routes").body; got != want {

@@ -2,15 +2,13 @@ package server
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
-	"github.com/routesrv/routesrv/table"
 )
 
 // acceptCommand accepts a held table, in the pod.
@@ -47,52 +45,14 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	return append(all, httpserve.AcceptEndpoints(s.tables.Accept, acceptCommand, s.log)...)
 }
 
-// statusReport is the body of /status.
-type statusReport struct {
-	Version       string                `json:"version"`
-	Started       time.Time             `json:"started"`
-	Ready         bool                  `json:"ready"`
-	Table         *tableReport          `json:"table,omitempty"`
-	Source        publish.Progress      `json:"source"`
-	Upstream      *dataplane.Status     `json:"upstream,omitempty"` // only on a relay
-	Guard         httpserve.GuardReport `json:"guard"`
-	Decisions     []publish.Decision    `json:"decisions,omitempty"` // about held tables, newest first
-	Problems      map[string]int        `json:"problems"`            // by severity
-	LastKnownGood *publish.FileStatus   `json:"last_known_good,omitempty"`
-}
-
-type tableReport struct {
-	Digest       table.Digest `json:"digest"`
-	Revision     uint64       `json:"revision"`
-	ReadRevision uint64       `json:"read_revision"`
-	Routes       int          `json:"routes"`
-	Bytes        int          `json:"bytes"`
-	Zones        []string     `json:"zones"`
-	Time         time.Time    `json:"time"`
-	LastRead     time.Time    `json:"last_read,omitzero"`
-	AgeSeconds   float64      `json:"age_seconds"` // since the last read
-	Stale        bool         `json:"stale"`       // from a last-known-good file that no read has confirmed yet
-}
-
-func (s *Server) report() statusReport {
-	r := statusReport{
-		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: httpserve.ReportGuard(s.publisher.State(), s.publisher.Kept()),
-		Decisions: s.decisions.Last(publish.ShownDecisions),
-		Problems:  map[string]int{"error": 0, "warning": 0, "info": 0},
+// report returns the status.
+func (s *Server) report() api.Status {
+	r := api.Status{
+		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: s.publisher.State().Report(s.publisher.Kept()),
+		Decisions: s.decisions.Last(publish.ShownDecisions), Problems: poller.CountBySeverity(s.problems()),
+		Table: httpserve.ReportTable(s.cache), LastKnownGood: s.publisher.File(),
 	}
-	for _, p := range s.problems() {
-		r.Problems[p.Severity.String()]++
-	}
-	if t := s.cache.Current(); t != nil {
-		c := s.cache.Status()
-		r.Ready = true
-		r.Table = &tableReport{
-			Digest: t.Digest(), Revision: c.Revision, ReadRevision: c.ReadRevision, Routes: t.Len(),
-			Bytes: t.Bytes(), Zones: append([]string{}, t.Zones()...), Time: t.Time(), LastRead: c.LastRead,
-			AgeSeconds: time.Since(c.LastRead).Seconds(), Stale: c.Stale,
-		}
-	}
-	r.LastKnownGood = s.publisher.File()
+	r.Ready = r.Table != nil
 	if s.relay != nil {
 		upstream := s.relay.Upstream()
 		r.Upstream = &upstream

@@ -112,7 +112,7 @@ func TestStatus(t *testing.T) {
 	want := `{"guard":{"held":false},"problems":{"error":0,"info":0,"warning":0},"ready":true,` +
 		`"source":{"empty_total":0,"failed_total":0,"failures":0,"initialized":"T","last_attempt":"T","last_success":"T",` +
 		`"next_attempt":"T","revision":100,"started":"T","updated":"T"},"started":"T",` +
-		`"table":{"age_seconds":"N","bytes":569,"digest":"D","last_read":"T","read_revision":100,"revision":100,` +
+		`"table":{"age_seconds":"N","bytes":569,"digest":"D","held":false,"last_read":"T","read_revision":100,"revision":100,` +
 		`"routes":3,"stale":false,"time":"T","zones":[]},"version":"v1.2.3"}`
 	if diff := cmp.Diff(want, f.status()); diff != "" {
 		t.Errorf("fresh (-want +got):\n%s", diff)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/source/cluster"
@@ -72,11 +72,11 @@ func (f *fixture) held() (g holding) {
 }
 
 // holding is the report about the guard.
-type holding struct{ httpserve.GuardReport }
+type holding struct{ api.Guard }
 
 // keeps reports whether an object of a kind is kept.
 func (h holding) keeps(kind kube.Kind) bool {
-	return slices.ContainsFunc(h.Kept, func(k httpserve.KeptReport) bool { return k.Kind == kind })
+	return slices.ContainsFunc(h.Kept, func(k api.Kept) bool { return k.Kind == kind })
 }
 
 // guard returns the report about the guard.
@@ -134,7 +134,7 @@ func TestTableWithoutEndpointsIsHeld(t *testing.T) {
 				t.Error("no metric shows the hold")
 			}
 			f.logged("reason=backends_lost")
-			sent := f.accept("?digest=" + g.Digest)
+			sent := f.accept("?digest=" + g.Digest.String())
 			if sent.status != http.StatusOK || !strings.Contains(f.get("/routes").body, "no endpoints") {
 				t.Errorf("acceptance: %d %s, then\n%s", sent.status, sent.body, f.get("/routes").body)
 			}
@@ -224,7 +224,7 @@ func TestLossInStepsIsHeld(t *testing.T) {
 		f.polled()
 		// The deletion may take several reads: the first one with a loss says of how much.
 		g := f.held()
-		first := slices.ContainsFunc(g.Kept, func(k httpserve.KeptReport) bool {
+		first := slices.ContainsFunc(g.Kept, func(k api.Kept) bool {
 			return strings.Contains(k.Detail, "of 2764 pairs of host and path of the last 10m0s")
 		})
 		if g.Reason != guard.RoutesLost || i == 1 && !first {

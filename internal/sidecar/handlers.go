@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff/page"
@@ -164,11 +165,11 @@ func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
 
 // serveProblems lists the problems of objects while a table is computed.
 func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
-	problems := []any{}
+	problems := []api.Problem{}
 	if p := s.controller.selfNow.Load(); p != nil {
 		for _, problem := range p.compiler.Problems() {
-			problems = append(problems, problem)
+			problems = append(problems, problem.Report())
 		}
 	}
-	httpserve.WriteJSON(w, http.StatusOK, map[string]any{"count": len(problems), "problems": problems})
+	httpserve.WriteJSON(w, http.StatusOK, api.Problems{Count: len(problems), Problems: problems})
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/proxymetrics"
@@ -79,7 +80,7 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 		return fleet.Report{}, false
 	}
 	status := p.client.Status()
-	r := fleet.Report{Rejected: status.Rejected()}
+	r := fleet.Report{Rejected: dataplane.Rejected(&status)}
 	if a := status.Applied; a != nil {
 		r.Holds, r.HoldsAgo = fleet.Name{Digest: a.Digest, Revision: a.Revision}, max(0, now.Sub(a.Committed).Seconds())
 	}

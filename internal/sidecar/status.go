@@ -4,10 +4,11 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
-	"github.com/routesrv/routesrv/table"
 )
 
 // view is the immutable state of the controller after a step.
@@ -34,10 +35,10 @@ type cutoverReport struct {
 }
 
 type switchReport struct {
-	To      origin                `json:"to"`
-	Since   time.Time             `json:"since,omitzero"` // time of the producer's first table
-	Waiting string                `json:"waiting"`
-	Guard   httpserve.GuardReport `json:"guard"`
+	To      origin    `json:"to"`
+	Since   time.Time `json:"since,omitzero"` // time of the producer's first table
+	Waiting string    `json:"waiting"`
+	Guard   api.Guard `json:"guard"`
 }
 
 type fallbackReport struct {
@@ -62,7 +63,7 @@ func (c *controller) report(now time.Time) {
 	if x := c.served.Pending(); c.origin() != c.target || x != nil {
 		v.Switch = &switchReport{To: c.target, Waiting: "it has not shown a table yet"}
 		if x != nil {
-			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, httpserve.ReportGuard(x.Guard, nil)
+			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, x.Guard.Report(nil)
 		}
 	}
 	if f := c.falling; d.Mode == rollout.Exec {
@@ -80,32 +81,20 @@ type statusReport struct {
 	// Share says whether the node or the pod decides about the share of the fleet here, and its name.
 	Share rollout.Member `json:"share"`
 	*view
-	Ready      bool                `json:"ready"`
-	Fresh      bool                `json:"fresh"`
-	Table      *tableReport        `json:"table,omitempty"`
-	Self       *selfReport         `json:"self,omitempty"`      // while a table is computed
-	Fetch      *dataplane.Status   `json:"fetch,omitempty"`     // while a table is fetched
-	Decisions  []publish.Decision  `json:"decisions,omitempty"` // about held tables, newest first
-	RoutesFile *publish.FileStatus `json:"routes_file,omitempty"`
-}
-
-type tableReport struct {
-	Digest     table.Digest `json:"digest"`
-	Revision   uint64       `json:"revision"`
-	Routes     int          `json:"routes"`
-	Bytes      int          `json:"bytes"`
-	Time       time.Time    `json:"time"`
-	LastRead   time.Time    `json:"last_read,omitzero"` // of its source
-	AgeSeconds float64      `json:"age_seconds"`        // since that read
-	Stale      bool         `json:"stale"`              // last-known-good, not confirmed by a route server
-	Held       bool         `json:"held"`               // a guard holds back a newer table of the source
+	Ready      bool              `json:"ready"`
+	Fresh      bool              `json:"fresh"`
+	Table      *api.Table        `json:"table,omitempty"`
+	Self       *selfReport       `json:"self,omitempty"`      // while a table is computed
+	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while a table is fetched
+	Decisions  []api.Decision    `json:"decisions,omitempty"` // about held tables, newest first
+	RoutesFile *api.File         `json:"routes_file,omitempty"`
 }
 
 type selfReport struct {
-	Fallback bool                  `json:"fallback"`
-	Source   publish.Progress      `json:"source"`
-	Guard    httpserve.GuardReport `json:"guard"`
-	Problems map[string]int        `json:"problems"` // by severity
+	Fallback bool           `json:"fallback"`
+	Source   api.Source     `json:"source"`
+	Guard    api.Guard      `json:"guard"`
+	Problems map[string]int `json:"problems"` // by severity
 }
 
 // status collects the status. The controller must not call it.
@@ -114,19 +103,13 @@ func (s *Sidecar) status() statusReport {
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.controller.view.Load(),
 		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
 	}
-	if t := s.cache.Current(); t != nil {
-		c := s.cache.Status()
+	if r.Table = httpserve.ReportTable(s.cache); r.Table != nil {
 		r.Ready, r.Fresh = true, s.fresh().Fresh
-		r.Table = &tableReport{
-			Digest: t.Digest(), Revision: c.Revision, Routes: t.Len(), Bytes: t.Bytes(), Time: t.Time(),
-			LastRead: c.LastRead, AgeSeconds: ageSeconds(c.LastRead), Stale: c.Stale, Held: c.Held,
-		}
 	}
 	if p := s.controller.selfNow.Load(); p != nil {
-		r.Self = &selfReport{Fallback: p.fallback, Source: p.poller.Status(), Guard: httpserve.ReportGuard(p.publisher.State(), p.publisher.Kept()),
-			Problems: map[string]int{"error": 0, "warning": 0, "info": 0}}
-		for _, problem := range p.compiler.Problems() {
-			r.Self.Problems[problem.Severity.String()]++
+		r.Self = &selfReport{
+			Fallback: p.fallback, Source: p.poller.Status(), Guard: p.publisher.State().Report(p.publisher.Kept()),
+			Problems: poller.CountBySeverity(p.compiler.Problems()),
 		}
 	}
 	if p := s.controller.remoteNow.Load(); p != nil {
@@ -136,24 +119,15 @@ func (s *Sidecar) status() statusReport {
 	return r
 }
 
-// freshReport is the body of /fresh.
-type freshReport struct {
-	Fresh        bool      `json:"fresh"`
-	AgeSeconds   float64   `json:"age_seconds"` // since the last read of the source
-	LimitSeconds float64   `json:"limit_seconds"`
-	LastRead     time.Time `json:"last_read,omitzero"`
-	Reason       string    `json:"reason,omitempty"` // why the table is not fresh
-}
-
 // fresh returns how old the source of the served table is.
-func (s *Sidecar) fresh() freshReport {
-	r := freshReport{LimitSeconds: s.cfg.FreshLimit.Seconds()}
+func (s *Sidecar) fresh() api.Fresh {
+	r := api.Fresh{LimitSeconds: s.cfg.FreshLimit.Seconds()}
 	if s.cache.Current() == nil {
 		r.Reason = "no table yet"
 		return r
 	}
 	r.LastRead = s.cache.Status().LastRead
-	r.AgeSeconds = ageSeconds(r.LastRead)
+	r.AgeSeconds = httpserve.AgeSeconds(r.LastRead)
 	switch {
 	case r.LastRead.IsZero():
 		r.Reason = "it is not known when the source was read"
@@ -163,13 +137,4 @@ func (s *Sidecar) fresh() freshReport {
 		r.Fresh = true
 	}
 	return r
-}
-
-// ageSeconds returns the time since at, or 0 if at is unknown. The result is never negative, although the clocks of two machines
-// differ.
-func ageSeconds(at time.Time) float64 {
-	if at.IsZero() {
-		return 0
-	}
-	return max(0, time.Since(at).Seconds())
 }

@@ -13,8 +13,8 @@
 //
 // # Cost
 //
-// No code waits for a collector. An ended span goes into a queue of [maxQueue] spans; if the queue is full, the span is dropped
-// and counted. One goroutine, [Tracer.Run], sends the spans. No attribute contains a host, an address or the name of an object.
+// No code waits for a collector. The batch processor of the SDK queues ended spans and sends them; if its queue is full, it drops
+// spans. No attribute contains a host, an address or the name of an object.
 package tracing
 
 import (
@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -61,9 +61,10 @@ type Config struct {
 
 // Tracer creates spans and sends them. Its methods are safe for concurrent use.
 type Tracer struct {
-	cfg    Config
-	tracer trace.Tracer
-	queue  *queue
+	cfg      Config
+	tracer   trace.Tracer
+	provider *sdk.TracerProvider
+	exporter *exporter
 
 	reading atomic.Pointer[read] // the current read; nil if there is none
 
@@ -81,7 +82,14 @@ type published struct {
 	handed atomic.Bool // an answer with this table was traced
 }
 
-// New checks the configuration. It starts no goroutine and does no I/O.
+// Limits of requests to the collector.
+const (
+	sendTimeout = 10 * time.Second // for one batch, with retries while the collector is busy
+	// FlushTimeout limits all requests after the end of [Tracer.Run].
+	FlushTimeout = 3 * time.Second
+)
+
+// New checks the configuration. The SDK starts one goroutine, which [Tracer.Run] ends.
 func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	if cfg.Sample < 0 || cfg.Sample > 1 {
 		return nil, fmt.Errorf("share of samples %v: want 0 to 1", cfg.Sample)
@@ -89,15 +97,17 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	if cfg.Service == "" {
 		return nil, errors.New("want the name of the service")
 	}
+	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" {
+		return nil, errors.New("want the URL of a collector")
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Random == nil {
 		cfg.Random = rand.Float64
 	}
-	client, err := newClient(cfg)
-	if err != nil {
-		return nil, err
+	if cfg.Transport == nil {
+		cfg.Transport = &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: sendTimeout, ForceAttemptHTTP2: true}
 	}
 	about, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", cfg.Service), attribute.String("service.version", cfg.Version),
@@ -106,15 +116,24 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attributes of the process (OTEL_RESOURCE_ATTRIBUTES): %w", err)
 	}
-	t := &Tracer{cfg: cfg, queue: newQueue(otlptrace.NewUnstarted(client), cfg.Logger.With("component", "tracing"), newMetrics(cfg.Registry))}
-	provider := sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithSpanProcessor(t.queue))
-	t.tracer = provider.Tracer("github.com/routesrv/routesrv")
+	e, err := newExporter(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tracer{cfg: cfg, exporter: e, provider: sdk.NewTracerProvider(sdk.WithResource(about), sdk.WithSampler(sdk.AlwaysSample()),
+		sdk.WithBatcher(e, sdk.WithBatchTimeout(time.Second), sdk.WithExportTimeout(sendTimeout)))}
+	t.tracer = t.provider.Tracer("github.com/routesrv/routesrv")
 	return t, nil
 }
 
-// Run sends spans until ctx ends, and then the remaining ones for at most [FlushTimeout]. It returns nil. Call it once.
+// Run waits until ctx ends, and then for the remaining spans, at most [FlushTimeout]. It returns nil. Call it once.
 func (t *Tracer) Run(ctx context.Context) error {
-	t.queue.run(ctx)
+	<-ctx.Done()
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), FlushTimeout)
+	defer cancel()
+	if err := t.provider.Shutdown(flush); err != nil {
+		_ = t.exporter.SpanExporter.Shutdown(context.WithoutCancel(ctx)) // aborts the request that is running
+	}
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -65,7 +65,7 @@ func (f *follower) run(ctx context.Context) {
 		f.note(ctx, f.read(ctx))
 		wait := time.Until(began.Add(f.interval))
 		if f.failures > 0 {
-			wait = wire.Backoff(f.failures, f.interval, f.most, rand.Float64())
+			wait = api.Backoff(f.failures, f.interval, f.most, rand.Float64())
 			changed = nil // give a failing source time to recover
 		} else if source, ok := f.source.(poller.Follower); ok {
 			changed = source.Changed()

@@ -27,8 +27,8 @@ var allowed = map[string][]string{
 	"table":              {"eskip"},
 	"internal/routeid":   {},
 	"guard":              {"internal/routeid", "kube", "table"},
-	"internal/wire":      {"table"},
 	"internal/durable":   {},
+	"internal/api":       {"guard", "kube", "table"},
 	"internal/catalogue": {"eskip", "table"},
 
 	// pure: no I/O, no clock, no log
@@ -42,10 +42,10 @@ var allowed = map[string][]string{
 	"explain": {"compile", "compile/rules", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "shadowdiff", "table"},
 
 	// serving
-	"etagcache": {"table", "internal/wire"},
+	"etagcache": {"table", "internal/api"},
 
 	// publish: the only place that decides which table is served
-	"publish": {"compile", "eskip", "guard", "internal/catalogue", "internal/durable", "kube", "table"},
+	"publish": {"internal/api", "compile", "eskip", "guard", "internal/catalogue", "internal/durable", "kube", "table"},
 
 	// fleet: which client holds which table
 	"fleet": {"table"},
@@ -58,36 +58,36 @@ var allowed = map[string][]string{
 	"internal/source/cluster/watch":           {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode", "internal/source/cluster/internal/lister"},
 	"internal/source/manifests":               {"kube"},
 	"internal/source/filterdir":               {"kube"},
-	"internal/source/tables":                  {"eskip", "table", "internal/wire"},
-	"poller":                                  {"compile", "compile/rules", "publish", "guard", "internal/wire", "kube", "table"},
-	"dataplane":                               {"eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/wire"},
+	"internal/source/tables":                  {"eskip", "table", "internal/api"},
+	"poller":                                  {"compile", "compile/rules", "publish", "guard", "internal/api", "kube", "table"},
+	"dataplane":                               {"eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/api"},
 
 	// parts and assembly: join producers into the programs
 	"shadowdiff/page":       {"shadowdiff"},
 	"match/report":          {"eskip", "match", "shadowdiff"},
 	"explain/takeover":      {"compile", "eskip", "internal/routeid", "kube", "match", "shadowdiff", "table"},
-	"internal/httpserve":    {"publish", "eskip", "kube", "guard", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/httpserve":    {"internal/api", "etagcache", "publish", "eskip", "kube", "guard", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
 	"internal/proxymetrics": {"fleet"},
 
 	"internal/console": {
-		"compile/rules", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
+		"internal/api", "compile/rules", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
 	},
 
 	"internal/server": {
-		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/console", "internal/httpserve", "internal/durable", "internal/wire", "kube", "match", "match/report", "poller",
+		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
 		"internal/tracing", "shadowdiff", "table",
 	},
 	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},
 	"internal/events":  {"compile/rules", "kube"},
-	"internal/webhook": {"compile", "compile/rules", "internal/httpserve", "internal/wire", "kube", "poller"},
+	"internal/webhook": {"compile", "compile/rules", "internal/httpserve", "internal/api", "kube", "poller"},
 	"internal/sidecar": {
-		"compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
+		"internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests", "kube", "poller"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
-	"internal/cli":     {"compile", "compile/rules", "eskip", "explain", "fleet", "internal/config", "internal/source/tables", "internal/wire", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/cli":     {"compile", "compile/rules", "eskip", "explain", "fleet", "internal/config", "internal/source/tables", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
 	"internal/forward": {"internal/cli", "internal/config"},
 
 	"internal/migrate": {"internal/config"},
@@ -103,7 +103,6 @@ var allowed = map[string][]string{
 	"internal/loopback": {},
 	"internal/kubetest": {"kube", "internal/source/manifests"},
 	"internal/scale":    {"internal/kubetest", "kube"},
-	"internal/hostile":  {"compile", "compile/rules", "eskip", "internal/kubetest", "kube", "table"},
 	"internal/programs": {"internal/httpserve"},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/forward/forwardtest":                 {},
@@ -117,7 +116,8 @@ var rows = []struct {
 }{
 	{"language", []string{"eskip"}},
 	{"data", []string{"kube", "table", "internal/routeid", "internal/durable"}},
-	{"words", []string{"internal/wire", "guard", "internal/catalogue"}},
+	{"words", []string{"guard", "internal/catalogue"}},
+	{"documents", []string{"internal/api"}},
 	{"rules", []string{"compile/rules"}},
 	{"pure", []string{"compile", "match", "rollout", "shadowdiff"}},
 	{"answers", []string{"explain", "explain/takeover", "shadowdiff/page"}},
@@ -135,7 +135,7 @@ var rows = []struct {
 
 // besides are the packages that are in no row: only tests use them.
 var besides = []string{
-	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/hostile", "internal/programs", "internal/scale",
+	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/programs", "internal/scale",
 	"internal/forward/forwardtest", cluster + "/internal/clustertest",
 }
 
@@ -246,14 +246,14 @@ var outside = map[string][]string{
 	},
 	"sigs.k8s.io/":                {"internal/migrate", "internal/source/manifests", "internal/kubetest"},
 	"go.opentelemetry.io/":        {"internal/tracing"},
-	"google.golang.org/protobuf/": {"internal/tracing", "internal/source/cluster/internal/decode", "internal/kubetest"},
+	"google.golang.org/protobuf/": {"internal/source/cluster/internal/decode", "internal/kubetest"},
 	"go.yaml.in/":                 {"internal/config", "internal/fixture"},
 	"github.com/klauspost/":       {"dataplane", "etagcache", "internal/source/cluster/internal/api", "table"},
 }
 
 // pure packages do no I/O, use no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/routeid", "internal/wire", "internal/catalogue", "compile/rules", "compile", "rollout", "shadowdiff", "match", "explain", "explain/takeover", "internal/source/cluster/internal/decode", "internal/migrate",
+	"eskip", "kube", "table", "guard", "internal/routeid", "internal/api", "internal/catalogue", "compile/rules", "compile", "rollout", "shadowdiff", "match", "explain", "explain/takeover", "internal/source/cluster/internal/decode", "internal/migrate",
 }
 
 // impure are imports that a pure package must not have. net/http is for the template context of eskip only; no pure package may

@@ -66,10 +66,10 @@ func run(check bool) error {
 			errs = append(errs, fmt.Errorf("%s does not match the code: run make docs", name))
 		}
 	}
-	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkFigures(), checkQuotes())...)
+	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkQuotes())...)
 }
 
-// links.go, runbook.go, tests.go and figures.go have the other checks.
+// links.go, runbook.go, tests.go and quotes.go have the other checks.
 
 // writeFlags writes the help of the route server, and the flags of Skipper that have no effect on it.
 func writeFlags(w io.Writer) error {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // restarts is how often to read the pages of a Skipper again because its table changed meanwhile. restartDelay is the
@@ -138,7 +138,7 @@ type httpAnswer struct {
 
 // read returns when the server read its source, or now if the server does not report it.
 func (a *httpAnswer) read() time.Time {
-	if t, err := wire.ParseTime(a.header.Get(wire.HeaderSourceRead)); err == nil {
+	if t, err := api.ParseTime(a.header.Get(api.HeaderSourceRead)); err == nil {
 		return t
 	}
 	return time.Now()
@@ -160,9 +160,9 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 		return nil, err
 	}
 	req.Header.Set("Accept", "text/plain")
-	req.Header.Set("User-Agent", wire.AgentTool)
+	req.Header.Set("User-Agent", api.AgentTool)
 	if s.last != nil && offset == 0 {
-		req.Header.Set(wire.HeaderIfNoneMatch, s.etag)
+		req.Header.Set(api.HeaderIfNoneMatch, s.etag)
 	}
 	// Because this request sets no Accept-Encoding, the transport requests gzip and decompresses the answer.
 	resp, err := s.reader.client.Do(req)
@@ -183,7 +183,7 @@ func (s *remote) get(ctx context.Context, offset int, timestamp string, limit in
 	if kind := resp.Header.Get("Content-Type"); strings.HasPrefix(kind, "text/html") || strings.HasPrefix(kind, "application/json") {
 		return nil, fmt.Errorf("the answer is %s, not routes", kind)
 	}
-	if c := resp.Header.Get(wire.HeaderCount); c != "" {
+	if c := resp.Header.Get(api.HeaderCount); c != "" {
 		if a.count, err = strconv.Atoi(c); err != nil || a.count < 0 {
 			return nil, fmt.Errorf("header X-Count: %q is not a number of routes", c)
 		}
@@ -210,8 +210,8 @@ func refused(resp *http.Response, paged bool) error {
 
 // whole checks and parses the answer of a route server.
 func (s *remote) whole(a *httpAnswer) (*Table, error) {
-	etag := a.header.Get(wire.HeaderETag)
-	if e := wire.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
+	etag := a.header.Get(api.HeaderETag)
+	if e := api.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
 		return nil, errors.New("the text is not the one that the ETag names: it was cut or changed on its way")
 	}
 	routes, err := parse("answer", string(a.text))
@@ -222,7 +222,7 @@ func (s *remote) whole(a *httpAnswer) (*Table, error) {
 		return nil, fmt.Errorf("%d routes, and X-Count says %d", len(routes), a.count)
 	}
 	t := &Table{Routes: routes}
-	if rev := a.header.Get(wire.HeaderRevision); rev != "" {
+	if rev := a.header.Get(api.HeaderRevision); rev != "" {
 		if t.Revision, err = strconv.ParseUint(rev, 10, 64); err != nil {
 			return nil, fmt.Errorf("header X-Revision: %q is not a revision", rev)
 		}

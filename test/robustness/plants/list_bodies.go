@@ -11,8 +11,8 @@ func ofBodies() []Plant {
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
 				Old:  "\thttp.ServeContent(out, ",
-				New: "\tif planted.On(\"tag-of-before\") && x.zone == \"\" && conditions.Get(wire.HeaderIfNoneMatch) != tag.String() {\n" +
-					"\t\tx.w.Header().Set(wire.HeaderETag, planted.Before(x.encoding.String(), x.tag(0).String()))\n\t}\n\thttp.ServeContent(out, ",
+				New: "\tif planted.On(\"tag-of-before\") && x.zone == \"\" && conditions.Get(api.HeaderIfNoneMatch) != tag.String() {\n" +
+					"\t\tx.w.Header().Set(api.HeaderETag, planted.Before(x.encoding.String(), x.tag(0).String()))\n\t}\n\thttp.ServeContent(out, ",
 			}},
 		},
 		{
@@ -20,9 +20,9 @@ func ofBodies() []Plant {
 			What: "the revision beside the ETag is that of another table",
 			Edits: []Edit{{
 				File: "etagcache/serve.go",
-				Old:  "h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))",
-				New: "h.Set(wire.HeaderRevision, strconv.FormatUint(x.revision, 10))\n\tif planted.On(\"revision-of-before\") {\n" +
-					"\t\th.Set(wire.HeaderRevision, strconv.FormatUint(planted.Before(\"revision\", x.revision), 10))\n\t}",
+				Old:  "h.Set(api.HeaderRevision, strconv.FormatUint(x.revision, 10))",
+				New: "h.Set(api.HeaderRevision, strconv.FormatUint(x.revision, 10))\n\tif planted.On(\"revision-of-before\") {\n" +
+					"\t\th.Set(api.HeaderRevision, strconv.FormatUint(planted.Before(\"revision\", x.revision), 10))\n\t}",
 			}},
 		},
 		{
@@ -40,11 +40,11 @@ func ofBodies() []Plant {
 			Edits: []Edit{
 				{
 					File: "internal/source/cluster/internal/lister/list.go",
-					Old:  "l.Changed = l.Changed || !a.same",
-					New: "if planted.On(\"list-order\") {\n\t\ta.Items = slices.Clone(a.Items)\n\t\tfor i := range a.Items {\n" +
+					Old:  "\tchanged = !a.same",
+					New: "\tif planted.On(\"list-order\") {\n\t\ta.Items = append([]Item(nil), a.Items...)\n\t\tfor i := range a.Items {\n" +
 						"\t\t\tif e, ok := a.Items[i].Object.(*kube.EndpointSlice); ok && len(e.Endpoints) > 1 {\n\t\t\t\tturned := *e\n" +
-						"\t\t\t\tturned.Endpoints = append(slices.Clone(e.Endpoints[1:]), e.Endpoints[0])\n\t\t\t\ta.Items[i].Object = &turned\n" +
-						"\t\t\t}\n\t\t}\n\t\ta.same, l.Changed = false, true\n\t}\n\tl.Changed = l.Changed || !a.same",
+						"\t\t\t\tturned.Endpoints = append(e.Endpoints[1:len(e.Endpoints):len(e.Endpoints)], e.Endpoints[0])\n\t\t\t\ta.Items[i].Object = &turned\n" +
+						"\t\t\t}\n\t\t}\n\t\ta.same, l.Changed = false, true\n\t}\n\tchanged = !a.same",
 				},
 				{
 					File: "compile/rules/endpoints.go",

@@ -46,8 +46,8 @@ func ofOrder() []Plant {
 			What: "a stream notes a table as sent, and loses the event",
 			Edits: []Edit{{
 				File: "etagcache/stream.go",
-				Old:  "func (s *stream) update(x *exchange, has *wire.Tag) error {\n",
-				New: "func (s *stream) update(x *exchange, has *wire.Tag) error {\n" +
+				Old:  "func (s *stream) update(x *exchange, has *api.Tag) error {\n",
+				New: "func (s *stream) update(x *exchange, has *api.Tag) error {\n" +
 					"\tif planted.On(\"event-lost\") && has != nil && planted.After(5) {\n\t\ts.note(x)\n\t\treturn nil\n\t}\n",
 			}},
 		},

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
 
@@ -45,7 +45,7 @@ func (x *Index) convergent() []Violation {
 			want = join(x.oracle.whole(x.epochs[len(x.epochs)-1], zone))
 			wanted[zone] = want
 		}
-		held := a.State == wire.StateHeld || a.State == wire.StateBackendsHeld
+		held := a.State == api.StateHeld || a.State == api.StateBackendsHeld
 		got, kept := x.h.Tables[a.Digest]
 		switch sum := sha256.Sum256([]byte(want)); {
 		case hex.EncodeToString(sum[:]) == a.Digest:

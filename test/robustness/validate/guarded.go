@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
@@ -150,7 +150,7 @@ func (x *Index) guardOf(name string) []Violation {
 		}
 		before = append(before, s)
 		if served == nil || s.revision < served.revision || s.digest == served.digest {
-			if served == nil || x.h.Answers[s.first].State != wire.StateStale && s.revision >= served.revision {
+			if served == nil || x.h.Answers[s.first].State != api.StateStale && s.revision >= served.revision {
 				served = s
 			}
 			continue // a late answer, or a table from before a restore

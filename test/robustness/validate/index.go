@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
 
@@ -228,7 +228,7 @@ func completed(lists map[string]history.Read, needed map[string]bool) (done read
 
 // tag parses an answer's ETag; ok is false if a route server did not write one.
 func tag(a *history.Answer) (digest string, revision uint64, ok bool) {
-	e := wire.ParseEntity(a.ETag)
+	e := api.ParseEntity(a.ETag)
 	if !e.Known {
 		return "", a.Revision, false
 	}
@@ -237,7 +237,7 @@ func tag(a *history.Answer) (digest string, revision uint64, ok bool) {
 
 // base parses the ETag that the client named.
 func base(a *history.Answer) (digest string, revision uint64, ok bool) {
-	e := wire.ParseEntity(a.Base)
+	e := api.ParseEntity(a.Base)
 	if !e.Known {
 		return "", 0, false
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
@@ -61,7 +61,7 @@ func (x *Index) keepingOf(origin string, e *epoch, w window, live uint64, at tim
 			if _, revision, ok := tag(a); ok && a.Outcome == history.Applied { // the server's own table
 				k.from = x.oldest(origin, e, revision, a.End)
 			}
-		case first == nil && (a.State == wire.StateHeld || a.State == wire.StateBackendsHeld):
+		case first == nil && (a.State == api.StateHeld || a.State == api.StateBackendsHeld):
 			first = a
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
 
@@ -55,7 +55,7 @@ func (x *Index) liveOf(name string) []Violation {
 			lasts[s] = i
 			said[s.digest+s.zone] = wireState{a.State}
 		}
-		if e := x.epochAt(a.Begin); a.State == wire.StateHeld || a.State == wire.StateBackendsHeld {
+		if e := x.epochAt(a.Begin); a.State == api.StateHeld || a.State == api.StateBackendsHeld {
 			if known := x.mustKnow(name, e, a.Begin); known.low > 0 && known.low >= e.newest(a.End) {
 				quiet[s] = i
 			}
@@ -110,7 +110,7 @@ func (x *Index) heldBack(s *sighting, name string, e *epoch, a *history.Answer) 
 
 type wireState struct{ state string }
 
-func (s wireState) keeps() bool { return s.state == wire.StateBackendsHeld }
+func (s wireState) keeps() bool { return s.state == api.StateBackendsHeld }
 
 // epochAt returns the epoch of a time.
 func (x *Index) epochAt(at time.Duration) *epoch {

@@ -5,7 +5,7 @@ import (
 
 	"time"
 
-	"github.com/routesrv/routesrv/internal/wire"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
 
@@ -62,10 +62,10 @@ func (x *Index) seen() []*sighting {
 			s.origins = slices.Compact(s.origins)
 		}
 		s.told = s.told || a.State != unknownState
-		s.held = s.held || a.State == wire.StateHeld || a.State == wire.StateBackendsHeld
-		s.kept = s.kept || a.State == wire.StateBackendsHeld
-		s.intentHeld = s.intentHeld || a.State == wire.StateHeld
-		s.stale = s.stale || a.State == wire.StateStale
+		s.held = s.held || a.State == api.StateHeld || a.State == api.StateBackendsHeld
+		s.kept = s.kept || a.State == api.StateBackendsHeld
+		s.intentHeld = s.intentHeld || a.State == api.StateHeld
+		s.stale = s.stale || a.State == api.StateStale
 	}
 	for _, s := range x.sightings {
 		s.held, s.kept = s.held || !s.told, s.kept || !s.told
