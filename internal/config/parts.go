@@ -14,7 +14,6 @@ import (
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
-	"github.com/routesrv/routesrv/internal/source/filterdir"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -56,7 +55,7 @@ func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Reg
 		return nil, "", err
 	}
 	if cfg.DefaultFiltersDir != "" {
-		source = filterdir.New(cfg.DefaultFiltersDir, source, log)
+		source = manifests.NewFilterFolder(cfg.DefaultFiltersDir, source, log)
 	}
 	return source, origin, nil
 }

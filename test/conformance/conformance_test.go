@@ -30,7 +30,7 @@ import (
 	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/filterdir"
+	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -287,7 +287,7 @@ func (c *testCase) read(t *testing.T, o fixture.Options, url string, log io.Writ
 	}
 	read := source.Read
 	if c.filtersDir != "" {
-		read = filterdir.New(c.filtersDir, source, nil).Read
+		read = manifests.NewFilterFolder(c.filtersDir, source, nil).Read
 	}
 	return read(context.Background(), kube.ReadOptions{})
 }
