@@ -71,9 +71,7 @@ var limits = []limit{
 	{"", "time that one more waits", "internal/server", "questionWait", "time", ""},
 	{"", "query", "internal/server", "maxQuestionText", "bytes", ""},
 	{"", "answer of a route server that a command reads", "internal/cli", "maxAnswer", "bytes", ""},
-	{"collector of traces", "spans that wait", "internal/tracing", "maxQueue", "number", ""},
-	{"", "one request", "internal/tracing", "sendTimeout", "time", ""},
-	{"", "answer", "internal/tracing", "maxReply", "bytes", ""},
+	{"collector of traces", "one batch, with retries", "internal/tracing", "sendTimeout", "time", ""},
 	{"log", "problems logged for one read", "poller", "maxLogged", "number", ""},
 }
 
