@@ -70,8 +70,8 @@ docs-check: ## fail if a generated reference is not what the code says, a docume
 	else echo "SKIP the site: mkdocs is missing (apt-get install mkdocs mkdocs-material)"; fi
 
 # See tools/test.sh.
-SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./internal/hostile ./test/robustness/validate \
-	./test/robustness/timeline ./internal/source/cluster/internal/decode
+SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./test/robustness/validate \
+	./internal/source/cluster/internal/decode
 PLANTS = ./test/robustness/plants
 
 # Where CI is true no test may be skipped.
@@ -160,10 +160,6 @@ SEED     ?= 0
 .PHONY: robustness
 robustness: ## run fleets under faults and hold what clients received against the guarantees (DURATION=10m SEED=1)
 	go test -race ./test/robustness -run 'TestGuaranteesHold$$' -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
-
-.PHONY: robustness-real
-robustness-real: assets ## the same on a real kube-apiserver and etcd, with fewer changes (DURATION=10m SEED=1)
-	KUBEBUILDER_ASSETS=$(ENVTEST_DIR) go test -race ./test/robustness -run TestGuaranteesHoldOnARealAPI -count 1 -v -timeout 24h -args -for $(or $(DURATION),10m) -seed $(SEED)
 
 .PHONY: soak
 soak: ## the same for an hour with a table of full size and 300 clients, and see that nothing grows (DURATION=1h SEED=1)

@@ -22,18 +22,7 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 
 // DecodeJSON decodes one object of the kind from JSON. It uses the caller's kind and ignores the kind in the text. The error is a
 // *DecodeError, also for an unknown kind, which is a programming error. The result keeps no reference to data.
-func DecodeJSON(kind Kind, data []byte) (Object, error) { return new(Decoder).JSON(kind, data) }
-
-// Decoder decodes objects, one after the other. Strings that many of them have, such as namespaces, are in memory only once. The zero
-// value is ready. It is not safe for concurrent use.
-type Decoder struct{ texts Texts }
-
-// JSON is [DecodeJSON].
-func (d *Decoder) JSON(kind Kind, data []byte) (Object, error) {
-	var (
-		o   Object
-		err error
-	)
+func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
 	switch kind {
 	case KindIngress:
 		o, err = decode[jsonIngress](data)
@@ -52,11 +41,6 @@ func (d *Decoder) JSON(kind Kind, data []byte) (Object, error) {
 	}
 	if err != nil {
 		return nil, &DecodeError{Ref: SalvageRef(kind, data), Err: err}
-	}
-	if group, ok := o.(*RouteGroup); ok { // the API sends all others as protobuf
-		d.texts.Begin()
-		group.gather(&d.texts)
-		d.texts.Done()
 	}
 	return o, nil
 }

@@ -11,7 +11,10 @@ import (
 type Pairs []Pair
 
 // Pair is one annotation or label.
-type Pair struct{ Key, Value string }
+type Pair struct {
+	Key   string `texts:"shared"`
+	Value string
+}
 
 // PairsOf returns the pairs of a map.
 func PairsOf(m map[string]string) Pairs {

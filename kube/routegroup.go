@@ -20,9 +20,9 @@ type RouteGroupSpec struct {
 // RouteGroupBackend is one entry of spec.backends.
 type RouteGroupBackend struct {
 	Name        string
-	Type        string // as written; "" means service
+	Type        string `texts:"shared"` // as written; "" means service
 	Address     string
-	Algorithm   string // as written; "" means not set
+	Algorithm   string `texts:"shared"` // as written; "" means not set
 	ServiceName string
 	ServicePort int
 	Endpoints   []string
@@ -42,64 +42,8 @@ type RouteSpec struct {
 	Backends    []*BackendReference
 	Filters     []string
 	Predicates  []string
-	Methods     []string
+	Methods     []string `texts:"shared"`
 }
 
 // Ref implements [Object].
 func (r *RouteGroup) Ref() Ref { return Ref{KindRouteGroup, r.Namespace, r.Name} }
-
-// gather moves the strings of a decoded object into one.
-func (r *RouteGroup) gather(t *Texts) {
-	t.reshare(&r.Namespace)
-	t.move(&r.Name)
-	t.move(&r.Changed)
-	for _, pairs := range []Pairs{r.Annotations, r.Labels} {
-		for i := range pairs {
-			t.reshare(&pairs[i].Key)
-			t.move(&pairs[i].Value)
-		}
-	}
-	if r.Spec == nil {
-		return
-	}
-	t.moveAll(r.Spec.Hosts)
-	for i := range r.Spec.TLS {
-		t.moveAll(r.Spec.TLS[i].Hosts)
-		t.move(&r.Spec.TLS[i].SecretName)
-	}
-	for _, b := range r.Spec.Backends {
-		if b == nil {
-			continue
-		}
-		for _, s := range []*string{&b.Name, &b.Address, &b.ServiceName} {
-			t.move(s)
-		}
-		t.reshare(&b.Type)
-		t.reshare(&b.Algorithm)
-		t.moveAll(b.Endpoints)
-	}
-	gatherReferences(t, r.Spec.DefaultBackends)
-	for _, route := range r.Spec.Routes {
-		if route == nil {
-			continue
-		}
-		for _, s := range []*string{&route.Path, &route.PathSubtree, &route.PathRegexp} {
-			t.move(s)
-		}
-		gatherReferences(t, route.Backends)
-		for _, list := range [][]string{route.Filters, route.Predicates} {
-			t.moveAll(list)
-		}
-		for i := range route.Methods {
-			t.reshare(&route.Methods[i])
-		}
-	}
-}
-
-func gatherReferences(t *Texts, references []*BackendReference) {
-	for _, b := range references {
-		if b != nil {
-			t.move(&b.BackendName)
-		}
-	}
-}

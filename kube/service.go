@@ -4,10 +4,11 @@ import "strconv"
 
 // Service is a core/v1 Service, without its labels and annotations.
 type Service struct {
-	Namespace, Name string
+	Namespace string `texts:"shared"`
+	Name      string
 	// Incomplete marks a service without metadata or without spec; it cannot be referenced.
 	Incomplete   bool
-	Type         string // as written, "" if not set
+	Type         string `texts:"shared"` // as written, "" if not set
 	ExternalName string
 	Ports        []ServicePort
 	Nulls        Nulls
@@ -15,7 +16,7 @@ type Service struct {
 
 // ServicePort is one port of a service.
 type ServicePort struct {
-	Name       string
+	Name       string `texts:"shared"`
 	Port       int
 	TargetPort TargetPort
 }
@@ -52,9 +53,10 @@ func (p TargetPort) String() string {
 
 // Endpoints is a core/v1 Endpoints object. It keeps only ready addresses, the number of others, and no labels or annotations.
 type Endpoints struct {
-	Namespace, Name string
-	Subsets         []Subset
-	Nulls           Nulls
+	Namespace string `texts:"shared"`
+	Name      string
+	Subsets   []Subset
+	Nulls     Nulls
 }
 
 // Subset is a set of addresses that share their ports.
@@ -66,17 +68,18 @@ type Subset struct {
 
 // EndpointPort is a port of Endpoints or of an EndpointSlice.
 type EndpointPort struct {
-	Name        string
+	Name        string `texts:"shared"`
 	Port        int
-	Protocol    string // as written, "" if not set
-	AppProtocol string // EndpointSlice only
+	Protocol    string `texts:"shared"` // as written, "" if not set
+	AppProtocol string `texts:"shared"` // EndpointSlice only
 }
 
 // EndpointSlice is a discovery.k8s.io/v1 EndpointSlice. Service is the service that it belongs to, from the label
 // [ServiceNameLabel], or "" without the label. Other labels and all annotations are dropped.
 type EndpointSlice struct {
-	Namespace, Name string
-	Service         string
+	Namespace string `texts:"shared"`
+	Name      string
+	Service   string
 	// NoPorts marks a slice whose list of ports is missing or null, which differs from an empty one.
 	NoPorts   bool
 	Ports     []EndpointPort
@@ -95,19 +98,20 @@ const ServiceNameLabel = "kubernetes.io/service-name"
 // SliceEndpoint is one endpoint of a slice, with the first of its addresses.
 type SliceEndpoint struct {
 	Address     string
-	Zone        string
-	NoAddress   bool // the list of addresses is empty; a list that begins with null or "" has the empty address
-	Ready       bool // also if the object does not say
+	Zone        string `texts:"shared"`
+	NoAddress   bool   // the list of addresses is empty; a list that begins with null or "" has the empty address
+	Ready       bool   // also if the object does not say
 	Terminating bool
 }
 
 // Secret is a core/v1 Secret; only the two entries of a TLS secret are kept.
 type Secret struct {
-	Namespace, Name string
-	Incomplete      bool // without metadata; it cannot be referenced
-	Type            string
-	Cert            string // data["tls.crt"], base64
-	Key             string // data["tls.key"], base64
+	Namespace  string `texts:"shared"`
+	Name       string
+	Incomplete bool // without metadata; it cannot be referenced
+	Type       string
+	Cert       string // data["tls.crt"], base64
+	Key        string // data["tls.key"], base64
 }
 
 // Ref implements [Object].

@@ -87,7 +87,6 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*se
 func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
 	u := cfg.Upstream
 	if len(u.URLs) == 0 {
-		cfg.Source.ProbeInterval = server.ProbeInterval(cfg.Poll.Interval)
 		source, origin, err := config.NewSource(cfg.Source, std.In, log, reg)
 		return source, dataplane.Config{}, origin, err
 	}

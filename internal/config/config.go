@@ -81,13 +81,8 @@ type Source struct {
 	// Selectors are label selectors by kind: equality, or existence if the value is empty. A kind without a selector is not in
 	// the map; nil means no selectors.
 	Selectors map[kube.Kind]map[string]string
-	// Watch follows an API server with watches, and lists everything at each ReconcileInterval, instead of listing everything for
-	// every read.
-	Watch             bool
-	ReconcileInterval time.Duration
-	// ProbeInterval is how often to send a small request to an API server that does not answer; 0 relies on the growing delays of
-	// reads and watches. No flag sets it.
-	ProbeInterval time.Duration
+	// Watch follows an API server with watches instead of listing everything for every read.
+	Watch bool
 	// RequestTimeout is the time limit of each request to the API, above zero.
 	RequestTimeout time.Duration
 	// DefaultFiltersDir is the folder with the default filters of services; empty means none.

@@ -200,8 +200,6 @@ func TestWarnings(t *testing.T) {
 		{[]string{"--manifests=d", "-kubernetes=false", "--kubernetes-read=watch"}, []string{
 			"-kubernetes: given more than once: the last value counts", "--kubernetes-read: has no effect with --manifests",
 		}},
-		{[]string{"--kubernetes-reconcile-interval=1m"}, []string{"--kubernetes-reconcile-interval: has no effect without --kubernetes-read=watch"}},
-		{[]string{"--kubernetes-reconcile-interval=1m", "--kubernetes-read=watch"}, nil},
 		{[]string{"--poll-max-backoff=1s"}, []string{"--poll-max-backoff: 1s is shorter than -source-poll-timeout, which is used instead"}},
 		{[]string{"-source-poll-timeout=60000"}, nil},
 		{[]string{"-kubernetes-https-redirect-code=200"}, []string{"-kubernetes-https-redirect-code: 200 is not the status of a redirect"}},

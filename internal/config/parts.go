@@ -89,9 +89,7 @@ func NewEvents(cfg Source, namespace string, log *slog.Logger, reg prometheus.Re
 // clusterSource returns a source that polls or watches the API.
 func clusterSource(cfg Source, access cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
 	if cfg.Watch {
-		return watch.New(watch.Config{
-			Config: access, ReconcileInterval: cfg.ReconcileInterval, ProbeInterval: cfg.ProbeInterval, WatchMetrics: watch.NewMetrics(reg),
-		})
+		return watch.New(watch.Config{Config: access, WatchMetrics: watch.NewMetrics(reg)})
 	}
 	return cluster.New(access)
 }

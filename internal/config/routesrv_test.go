@@ -64,7 +64,7 @@ var compare = cmp.Options{
 func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, config.Env{})
 	want := &config.RouteServer{
-		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second, ReconcileInterval: 10 * time.Minute},
+		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second},
 		Compile: rules.Options{
 			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
 		},
@@ -107,7 +107,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "kubernetes-reconcile-interval": "10m", "shutdown-timeout": "30s", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "events-namespace": "routesrv",
+		"kubernetes-read": "poll", "shutdown-timeout": "30s", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "events-namespace": "routesrv",
 
 		"update-mode": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
 	}
@@ -170,7 +170,6 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	}
 	source := config.Source{
 		Kubernetes: true, InCluster: true, RequestTimeout: 30 * time.Second, DefaultFiltersDir: "/etc/config/default-filters",
-		ReconcileInterval: 10 * time.Minute,
 	}
 	if diff := cmp.Diff(source, got.Source); diff != "" {
 		t.Errorf("source (-want +got):\n%s", diff)
@@ -217,7 +216,6 @@ func sourceSamples() map[string]sample {
 			"c", []string{"--kubeconfig=f"}, source(func(s config.Source) any { return s.Context }), "c",
 		},
 		"kubernetes-read":                  {"watch", nil, source(func(s config.Source) any { return s.Watch }), true},
-		"kubernetes-reconcile-interval":    {"7s", []string{"--kubernetes-read=watch"}, source(func(s config.Source) any { return s.ReconcileInterval }), 7 * time.Second},
 		"kubernetes-request-timeout":       {"7s", nil, source(func(s config.Source) any { return s.RequestTimeout }), 7 * time.Second},
 		"enable-kubernetes-endpointslices": {"true", nil, func(c *config.RouteServer) any { return c.Source.EndpointSlices && c.Compile.EndpointSlices }, true},
 		"kubernetes-namespace":             {"ns", nil, source(func(s config.Source) any { return s.Namespace }), "ns"},

@@ -9,11 +9,8 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// Defaults that differ from those of the packages that use the values.
-const (
-	DefaultRequestTimeout    = 30 * time.Second
-	DefaultReconcileInterval = 10 * time.Minute
-)
+// DefaultRequestTimeout is the default time limit of a request to the API.
+const DefaultRequestTimeout = 30 * time.Second
 
 // selectable lists the kinds with a flag for a label selector. Secrets have none: a route server does not read them.
 var selectable = []struct {
@@ -50,13 +47,10 @@ func (p *Parser) Source(s *Source) {
 		"ignored, so that the shell that starts the server does not decide which cluster feeds the proxies.")
 	g.own("kubeconfig-context", text(&s.Context, ""), "Context in --kubeconfig; empty means its current one.")
 	g.own("kubernetes-request-timeout", duration(&s.RequestTimeout, DefaultRequestTimeout, time.Millisecond, time.Hour),
-		"Time limit of each request to the API, to the last byte of the answer. For watches: the time limit of the initial "+
-			"list.")
+		"Time limit of each request to the API, to the last byte of the answer. A watch only has to be accepted in this time.")
 	g.own("kubernetes-read", readBy(&s.Watch), "How to read the API. poll lists every kind at each -source-poll-timeout. watch "+
-		"lists them once and then receives every change: changes are served at once, and polls cost next to nothing. It needs "+
+		"lists them and then receives every change: changes are served at once, and polls cost next to nothing. It needs "+
 		"the permission to watch.")
-	g.own("kubernetes-reconcile-interval", duration(&s.ReconcileInterval, DefaultReconcileInterval, time.Second, 24*time.Hour),
-		"With --kubernetes-read=watch: time between two complete lists that verify what the watches have shown.")
 	g.skipper("enable-kubernetes-endpointslices", boolean(&s.EndpointSlices, false), "Read EndpointSlices instead of "+
 		"Endpoints. Only EndpointSlices have zones, so tables under /routes/ZONE need this flag.")
 
@@ -131,9 +125,6 @@ func (p *Parser) checkSource(s *Source) {
 	if s.Kubernetes && !s.InCluster && s.Kubeconfig == "" && s.URL == "" && lookup(p.environ, "KUBECONFIG") != "" {
 		p.warn("", "KUBECONFIG is set but not read: the API is expected at http://localhost:8001; for a kubeconfig use --kubeconfig")
 	}
-	if !s.Watch && p.given("kubernetes-reconcile-interval") {
-		p.warn("kubernetes-reconcile-interval", "has no effect without --kubernetes-read=watch")
-	}
 	p.checkSelectors(s)
 }
 
@@ -145,7 +136,7 @@ func (p *Parser) checkManifests(s *Source) {
 	for _, name := range []string{
 		"kubernetes-in-cluster", "kubernetes-url", "kubernetes-token-file",
 		"kubeconfig", "kubeconfig-context", "kubernetes-request-timeout",
-		"kubernetes-read", "kubernetes-reconcile-interval",
+		"kubernetes-read",
 	} {
 		if p.given(name) {
 			p.warn(name, "has no effect with --manifests")

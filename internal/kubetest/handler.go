@@ -80,7 +80,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.status == http.StatusOK {
 		fault.replace(&a)
 		if s.gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			a.body = compress(a.body)
+			a.body = s.compressed(r.URL.Path, a.body)
 			w.Header().Set("Content-Encoding", "gzip")
 		}
 		if fault.Raw != nil {
@@ -311,6 +311,17 @@ func apiVersion(k kube.Kind) string {
 	default:
 		return "v1"
 	}
+}
+
+// packed is a body with its compressed form.
+type packed struct{ body, zip []byte }
+
+// compressed returns the compressed body, without work if it is the last one of its path; mu is held.
+func (s *Server) compressed(path string, body []byte) []byte {
+	if p := s.packed[path]; p.zip == nil || !bytes.Equal(p.body, body) {
+		s.packed[path] = packed{body, compress(body)}
+	}
+	return s.packed[path].zip
 }
 
 // zips are writers for reuse: each is a megabyte to clear.

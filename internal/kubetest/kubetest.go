@@ -3,8 +3,7 @@
 //
 // A [Server] answers like a real one: lists carry kind, apiVersion and resourceVersion, every change raises that, a
 // resourceVersion from the future gives 504, an unknown namespace an empty list, and a limit the first page, with a token for the
-// rest. It supports watches: with bookmarks, with an initial list of all objects, as JSON or protobuf, and with the failures that
-// watches meet. Objects are served unchanged. A fresh Server lists them in the order of the stream, as the conformance cases
+// rest. It supports watches: as JSON, with bookmarks, and with the failures that watches meet. Objects are served unchanged. A fresh Server lists them in the order of the stream, as the conformance cases
 // expect; after the first [Server.SetRevision] it sorts them by name, like etcd.
 //
 // A Server is also a source itself ([Server.Read]): it returns what a correct source reads from the same objects. [TestSource] is
@@ -81,6 +80,7 @@ type Server struct {
 	protobuf bool
 	gzip     bool
 	faults   map[string]*Fault
+	packed   map[string]packed // the last compressed body by path
 	// undefined means that the definition of RouteGroups is not installed.
 	undefined bool
 	requests  []Request
@@ -95,7 +95,6 @@ type Server struct {
 	watches     map[*watcher]bool
 	watchFaults map[string]*WatchFault
 	held        map[string]bool // by path
-	noWatchList bool
 }
 
 // object is one stored object. JSON and the values decoded from it never change.
@@ -119,7 +118,7 @@ func New(objects []byte, api API) (*Server, error) {
 	s := &Server{
 		api: api, faults: make(map[string]*Fault), news: make(chan struct{}), watches: make(map[*watcher]bool),
 		watchFaults: make(map[string]*WatchFault), held: make(map[string]bool),
-		known: make(map[kube.Ref]bool), ordered: make(map[kube.Kind][]*object),
+		packed: make(map[string]packed), known: make(map[kube.Ref]bool), ordered: make(map[kube.Kind][]*object),
 	}
 	if err := s.add(objects, false); err != nil {
 		return nil, err
@@ -227,7 +226,7 @@ func (s *Server) Body(path string, protobuf, gzip bool) []byte {
 	body := s.answer(r, Fault{}).body
 	s.protobuf = before
 	if gzip {
-		body = compress(body)
+		body = s.compressed(path, body)
 	}
 	return body
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
@@ -27,7 +26,6 @@ type WatchFault struct {
 	Gone   bool // an answer, then the error that the revision is too old
 	Broken bool // an answer, then an invalid frame
 	Cut    int  // the connection breaks after that many events, in the middle of the next one
-	Empty  bool // a watch that requested the initial objects gets none
 
 	NoBookmarks bool // send no bookmarks, even if requested
 
@@ -52,13 +50,6 @@ func (s *Server) SetWatchFault(path string, f WatchFault) {
 	if f == (WatchFault{}) {
 		delete(s.watchFaults, path)
 	}
-}
-
-// SetWatchList sets whether watches can begin with the existing objects, which is the default.
-func (s *Server) SetWatchList(enabled bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.noWatchList = !enabled
 }
 
 // Compact forgets the history so far: later watches from earlier revisions get the error that the revision is too old.
@@ -197,7 +188,6 @@ type watcher struct {
 	kind      kube.Kind
 	namespace string
 	selector  string
-	protobuf  bool
 	bookmarks bool
 	last      <-chan time.Time // fires shortly before the watch's time is up
 	ctx       context.Context  // of the request
@@ -223,35 +213,22 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 		defer timer.Stop()
 		last = time.After(time.Duration(n)*time.Second - lastBookmark)
 	}
-	asProtobuf := strings.Contains(r.Header.Get("Accept"), protobufType)
 	out := &watcher{
 		server: s, path: r.URL.Path, kind: kinds[m[2]], namespace: m[1], selector: q.Get("labelSelector"),
 		bookmarks: q.Get("allowWatchBookmarks") == "true", last: last, ctx: r.Context(), end: end, w: w,
 	}
-	initial := q.Get("sendInitialEvents") == "true"
 	since, _ := strconv.ParseUint(q.Get("resourceVersion"), 10, 64) // "" is 0
 
 	s.mu.Lock()
-	asProtobuf = asProtobuf && s.protobuf
-	out.protobuf = asProtobuf && out.kind != kube.KindRouteGroup
 	if f := s.watchFaults[r.URL.Path]; f != nil && (f.Times == 0 || f.spent < f.Times) {
 		f.spent++
 		out.fault = *f
 	} else if s.conduct.Watch != nil {
 		out.fault = s.conduct.Watch(r)
 	}
-	refused := s.refuseWatch(out, initial, kube.Revision(since), asProtobuf)
-	var first []occurrence
-	if initial && out.fault.Empty {
-		out.sent = s.revision
-	} else if initial {
-		first = out.present()
-		out.sent = s.revision
-	} else {
-		out.sent = kube.Revision(since)
-	}
-	expired := !initial && out.sent < s.compacted
-	reached := s.revision
+	refused := s.refuseWatch(out)
+	out.sent = kube.Revision(since)
+	expired := out.sent < s.compacted
 	out.marked = s.bookmarks
 	if refused == nil {
 		s.watches[out] = true
@@ -274,9 +251,6 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if out.protobuf {
-		w.Header().Set("Content-Type", protobufType+";stream=watch")
-	}
 	w.WriteHeader(http.StatusOK)
 	out.flush()
 	switch {
@@ -288,7 +262,7 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 	case out.fault.Gone || expired:
 		out.sendError(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")
 	default:
-		out.run(ctx, first, initial, reached)
+		out.run(ctx)
 	}
 	s.mu.Lock()
 	dropped := out.dropped
@@ -299,17 +273,13 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, m []string) 
 }
 
 // refuseWatch returns the answer that refuses a watch; mu is held.
-func (s *Server) refuseWatch(o *watcher, initial bool, since kube.Revision, asProtobuf bool) *answer {
+func (s *Server) refuseWatch(o *watcher) *answer {
 	var a answer
 	switch {
 	case o.fault.Status != 0:
-		a = (&Fault{Status: o.fault.Status}).answer(asProtobuf)
+		a = (&Fault{Status: o.fault.Status}).answer(false)
 	case (s.api.DisableRouteGroups || s.undefined) && o.kind == kube.KindRouteGroup:
-		a = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource", asProtobuf)
-	case initial && s.noWatchList:
-		a = failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch", asProtobuf)
-	case initial && since > s.revision:
-		a = tooLarge(since, s.revision, asProtobuf)
+		a = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource", false)
 	default:
 		return nil
 	}

@@ -4,51 +4,30 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/routesrv/routesrv/kube"
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
-
-// present returns all existing objects as if they had just been added; mu is held.
-func (o *watcher) present() (first []occurrence) {
-	for _, obj := range o.server.ofKind(o.kind) {
-		if o.concerns(obj) {
-			first = append(first, occurrence{obj.revision, nil, obj})
-		}
-	}
-	return first
-}
 
 func (o *watcher) concerns(obj *object) bool {
 	return obj != nil && obj.ref.Kind == o.kind && (o.namespace == "" || obj.ref.Namespace == o.namespace) && selected(obj.labels, o.selector)
 }
 
 // run sends events until ctx ends.
-func (o *watcher) run(ctx context.Context, first []occurrence, initial bool, reached kube.Revision) {
-	for _, e := range first {
-		if !o.await(ctx) || !o.send(e) {
-			return
-		}
-	}
-	if initial && (!o.await(ctx) || !o.sendBookmark(reached, true)) {
-		return
-	}
+func (o *watcher) run(ctx context.Context) {
 	idle := time.NewTicker(bookmarkInterval)
 	defer idle.Stop()
 	for due := false; ; {
 		o.server.mu.Lock()
 		news := o.server.news
 		var next []occurrence
+		var reached kube.Revision
 		mark := due || o.server.bookmarks != o.marked
 		if !o.muted() {
 			next = o.server.since(o.sent)
@@ -64,7 +43,7 @@ func (o *watcher) run(ctx context.Context, first []occurrence, initial bool, rea
 				return
 			}
 		}
-		if mark && !future && !o.sendBookmark(reached, false) {
+		if mark && !future && !o.sendBookmark(reached) {
 			return
 		}
 		due = false
@@ -76,23 +55,6 @@ func (o *watcher) run(ctx context.Context, first []occurrence, initial bool, rea
 			due = true
 		case <-ctx.Done():
 			return
-		}
-	}
-}
-
-// await waits while the path is held. It reports whether the watch continues.
-func (o *watcher) await(ctx context.Context) bool {
-	for {
-		o.server.mu.Lock()
-		news, held := o.server.news, o.muted()
-		o.server.mu.Unlock()
-		if !held {
-			return ctx.Err() == nil
-		}
-		select {
-		case <-news:
-		case <-ctx.Done():
-			return false
 		}
 	}
 }
@@ -111,15 +73,11 @@ func (o *watcher) send(e occurrence) bool {
 	return true
 }
 
-func (o *watcher) sendBookmark(revision kube.Revision, end bool) bool {
+func (o *watcher) sendBookmark(revision kube.Revision) bool {
 	if !o.bookmarks || o.fault.NoBookmarks {
 		return true
 	}
-	annotations := ""
-	if end {
-		annotations = `"annotations":{"` + metav1.InitialEventsAnnotationKey + `":"true"}`
-	}
-	return o.sendEvent(watch.Bookmark, []byte(`{"metadata":{`+annotations+`}}`), revision)
+	return o.sendEvent(watch.Bookmark, []byte(`{"metadata":{}}`), revision)
 }
 
 // sendEvent sends an object with its revision.
@@ -139,66 +97,18 @@ func (o *watcher) sendEvent(kind watch.EventType, object []byte, revision kube.R
 	}
 	raw["kind"], raw["apiVersion"] = json.RawMessage(`"`+claimed.Kind+`"`), json.RawMessage(`"`+claimed.APIVersion+`"`)
 	text, _ := json.Marshal(raw)
-	if !o.protobuf {
-		return o.write(kind, text)
-	}
-	return o.write(kind, protobufObject(o.kind, claimed, text))
-}
-
-// protobufObject returns the object in a protobuf envelope that claims a type. For an object that does not fit its type, only the
-// metadata is valid, followed by bytes that cannot be decoded.
-func protobufObject(kind kube.Kind, claimed metav1.TypeMeta, text []byte) []byte {
-	typed := map[kube.Kind]func() runtime.Object{
-		kube.KindIngress: func() runtime.Object { return &networkingv1.Ingress{} },
-		kube.KindService: func() runtime.Object { return &corev1.Service{} },
-		//lint:ignore SA1019 deprecated and still served
-		kube.KindEndpoints:     func() runtime.Object { return &corev1.Endpoints{} },
-		kube.KindEndpointSlice: func() runtime.Object { return &discoveryv1.EndpointSlice{} },
-		kube.KindSecret:        func() runtime.Object { return &corev1.Secret{} },
-	}[kind]()
-	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: claimed.APIVersion, Kind: claimed.Kind}}
-	if err := json.Unmarshal(text, typed); err == nil {
-		if unknown.Raw, err = typed.(interface{ Marshal() ([]byte, error) }).Marshal(); err != nil {
-			panic(err) // programming error: it was decoded
-		}
-	} else {
-		var named struct {
-			Metadata struct{ Name, Namespace, ResourceVersion string }
-		}
-		_ = json.Unmarshal(text, &named) // it was stored by its name
-		meta := metav1.ObjectMeta{
-			Name: named.Metadata.Name, Namespace: named.Metadata.Namespace, ResourceVersion: named.Metadata.ResourceVersion,
-		}
-		inner, _ := meta.Marshal()
-		unknown.Raw = append(append([]byte{0x0a, byte(len(inner))}, inner...), 0x12, 200)
-	}
-	body, _ := unknown.Marshal()
-	return append([]byte("k8s\x00"), body...)
+	return o.write(kind, text)
 }
 
 // sendError sends an error that ends the watch.
 func (o *watcher) sendError(code int, reason metav1.StatusReason, message string) {
-	a := failure(code, reason, message, o.protobuf)
+	a := failure(code, reason, message, false)
 	o.write(watch.Error, a.body)
 }
 
 // write sends one frame, and reports whether the watch continues.
 func (o *watcher) write(kind watch.EventType, object []byte) bool {
-	var frame []byte
-	if o.protobuf {
-		e := metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}}
-		body, err := e.Marshal()
-		if err != nil {
-			panic(err) // programming error: two fields
-		}
-		frame = append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
-	} else {
-		var b bytes.Buffer
-		b.WriteString(`{"type":"` + string(kind) + `","object":`)
-		b.Write(bytes.TrimSpace(object))
-		b.WriteString("}\n")
-		frame = b.Bytes()
-	}
+	frame := fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, bytes.TrimSpace(object))
 	if o.events++; o.fault.Cut != 0 && o.events > o.fault.Cut {
 		_, _ = o.w.Write(frame[:len(frame)/2])
 		o.flush()

@@ -25,11 +25,11 @@ const (
 )
 
 var (
-	apps  = []string{"cart", "checkout", "catalog", "search", "profile", "payments", "returns", "wishlist", "reviews", "pricing"}
-	teams = []string{"ananas", "borealis", "cosmos", "delta", "everest", "fjord", "gravity", "horizon"}
-	zones = []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}
-	paths = []string{"/", "/api", "/api/v2/orders", "/static/assets", "/health", "/internal/metrics", "/events", "/graphql"}
-	verbs = []string{"GET", "POST", "PUT", "DELETE"}
+	apps   = []string{"cart", "checkout", "catalog", "search", "profile", "payments", "returns", "wishlist", "reviews", "pricing"}
+	teams  = []string{"ananas", "borealis", "cosmos", "delta", "everest", "fjord", "gravity", "horizon"}
+	zones  = []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}
+	places = []string{"/", "/api", "/api/v2/orders", "/static/assets", "/health", "/internal/metrics", "/events", "/graphql"}
+	verbs  = []string{"GET", "POST", "PUT", "DELETE"}
 
 	filters = []string{
 		`setRequestHeader("X-Source", "ingress") -> compress()`,
@@ -159,7 +159,7 @@ func (c *Cluster) rule(r *rand.Rand, host string, service int, split bool) netwo
 	case p < 36:
 		number = 2
 	}
-	from := r.IntN(len(paths))
+	from := r.IntN(len(places))
 	if number == 1 && r.IntN(2) == 0 {
 		from = 0 // most hosts have only the root path
 	}
@@ -172,7 +172,7 @@ func (c *Cluster) rule(r *rand.Rand, host string, service int, split bool) netwo
 		}
 		for _, b := range backends {
 			rule.HTTP.Paths = append(rule.HTTP.Paths, networkingv1.HTTPIngressPath{
-				Path: paths[(from+p)%len(paths)], PathType: &pathType,
+				Path: places[(from+p)%len(places)], PathType: &pathType,
 				Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
 					Name: c.base(b), Port: networkingv1.ServiceBackendPort{Name: "http"},
 				}},
@@ -241,7 +241,7 @@ func (c *Cluster) routeGroup(i int) *routeGroup {
 	}
 	g.Spec.Routes = []routeDefinition{{PathSubtree: "/", Filters: strings.Split(filters[r.IntN(2)], " -> ")}}
 	for p := range 2 + r.IntN(3) {
-		d := routeDefinition{PathSubtree: paths[1+(i+p)%(len(paths)-1)]}
+		d := routeDefinition{PathSubtree: places[1+(i+p)%(len(places)-1)]}
 		switch kind := r.IntN(100); {
 		case kind < 35:
 			from := r.IntN(3)

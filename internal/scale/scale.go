@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -51,12 +52,12 @@ func (c *Cluster) Snapshot() *kube.Snapshot {
 		Revision: firstRevision,
 		Newest:   firstRevision,
 		Intent: kube.Intent{
-			Ingresses:   decode[*kube.Ingress](kube.KindIngress, c.jsonItems(kube.KindIngress)),
-			RouteGroups: decode[*kube.RouteGroup](kube.KindRouteGroup, c.jsonItems(kube.KindRouteGroup)),
+			Ingresses:   objects[*kube.Ingress](c, kube.KindIngress),
+			RouteGroups: objects[*kube.RouteGroup](c, kube.KindRouteGroup),
 		},
 		Backends: kube.Backends{
-			Services:       decode[*kube.Service](kube.KindService, c.jsonItems(kube.KindService)),
-			EndpointSlices: decode[*kube.EndpointSlice](kube.KindEndpointSlice, c.jsonItems(kube.KindEndpointSlice)),
+			Services:       objects[*kube.Service](c, kube.KindService),
+			EndpointSlices: objects[*kube.EndpointSlice](c, kube.KindEndpointSlice),
 		},
 	}
 }
@@ -64,7 +65,7 @@ func (c *Cluster) Snapshot() *kube.Snapshot {
 // Mutated returns a snapshot of the cluster after the n-th change of Ingress number i: another filter and another path. It shares
 // all other objects with s, and does not change s.
 func (c *Cluster) Mutated(s *kube.Snapshot, i, n int) *kube.Snapshot {
-	changed := decode[*kube.Ingress](kube.KindIngress, [][]byte{c.JSON(kube.KindIngress, i%c.ingresses, n)})[0]
+	changed := decode[*kube.Ingress](kube.KindIngress, c.JSON(kube.KindIngress, i%c.ingresses, n))
 	at := slices.IndexFunc(s.Ingresses, func(o *kube.Ingress) bool { return o.Ref() == changed.Ref() })
 	if at < 0 {
 		panic("snapshot of another cluster") // programming error
@@ -75,16 +76,23 @@ func (c *Cluster) Mutated(s *kube.Snapshot, i, n int) *kube.Snapshot {
 	return &next
 }
 
-func decode[T kube.Object](kind kube.Kind, items [][]byte) []T {
-	out := make([]T, len(items))
-	for i, item := range items {
-		o, err := kube.DecodeJSON(kind, item)
-		if err != nil {
-			panic(fmt.Sprintf("made-up object: %v", err)) // programming error: it was marshalled here
-		}
-		out[i] = o.(T)
+// objects returns all objects of the kind in the order of the API: bytewise by "namespace/name".
+func objects[T kube.Object](c *Cluster, kind kube.Kind) []T {
+	out := make([]T, c.count(kind))
+	for i := range out {
+		out[i] = decode[T](kind, c.JSON(kind, i, 0))
 	}
+	key := func(o T) string { return o.Ref().Namespace + "/" + o.Ref().Name }
+	slices.SortFunc(out, func(a, b T) int { return strings.Compare(key(a), key(b)) })
 	return out
+}
+
+func decode[T kube.Object](kind kube.Kind, text []byte) T {
+	o, err := kube.DecodeJSON(kind, text)
+	if err != nil {
+		panic(fmt.Sprintf("made-up object: %v", err)) // programming error: it was marshalled here
+	}
+	return o.(T)
 }
 
 // WriteManifests writes the cluster to the folder, with one file of JSON documents for each namespace.
@@ -129,26 +137,6 @@ func (c *Cluster) count(k kube.Kind) int {
 	default:
 		return c.services
 	}
-}
-
-// jsonItems returns all objects of the kind in the order of the API: by namespace, then name.
-func (c *Cluster) jsonItems(k kube.Kind) [][]byte {
-	items := make([][]byte, 0, c.count(k))
-	for _, i := range c.order(k) {
-		items = append(items, c.JSON(k, i, 0))
-	}
-	return items
-}
-
-// order returns the numbers of the objects of a kind, by namespace and name. Names contain the number at full width.
-func (c *Cluster) order(k kube.Kind) []int {
-	out := make([]int, 0, c.count(k))
-	for ns := range c.namespaces {
-		for i := ns; i < c.count(k); i += c.namespaces {
-			out = append(out, i)
-		}
-	}
-	return out
 }
 
 // JSON returns object number i of the kind after its n-th change.

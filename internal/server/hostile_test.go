@@ -8,24 +8,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/hostile"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/table"
 )
 
 // TestHostileTextsCostOnlyTheirObject: hostile texts in every field of every kind of object, read, compiled, published and served.
 func TestHostileTextsCostOnlyTheirObject(t *testing.T) {
-	options := hostile.Options(true)
-	want := hostile.GoodRoutes(t, options)
-	f := start(t, string(hostile.Cluster(t, hostile.Always("x"))), func(cfg *server.Config) { cfg.Compile = options })
+	options := hostileOptions(true)
+	want := goodRoutes(t, options)
+	f := start(t, string(hostileCluster(t, always("x"))), func(cfg *server.Config) { cfg.Compile = options })
 	f.ready()
 	for round := range 3 { // each field has another text in each round, and each round has all texts
-		f.apply(string(hostile.Cluster(t, func(n int) string { return hostile.Texts[(n+round*31)%len(hostile.Texts)] })))
+		f.apply(string(hostileCluster(t, func(n int) string { return hostileTexts[(n+round*31)%len(hostileTexts)] })))
 		f.polled()
 		if got := f.get("/routes"); got.status != http.StatusOK {
 			t.Fatalf("round %d: status %d", round, got.status)
 		} else {
-			hostile.CheckServed(t, got.body, want)
+			checkServed(t, got.body, want)
 		}
 		if t.Failed() {
 			t.Fatalf("in round %d", round)

@@ -263,7 +263,7 @@ func (s *Server) newPoller() error {
 	s.tables, err = poller.New(poller.Config{
 		Trace:  s.traceReads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
-		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: ProbeInterval(s.cfg.Interval),
+		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: probeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
 	})
 	return err
@@ -287,9 +287,9 @@ func (s *Server) lastKnownGood(metrics *publish.Metrics) publish.FileConfig {
 	return publish.LastKnownGood(s.cfg.StateDir)
 }
 
-// ProbeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.
+// probeInterval returns how often a route server sends a small request to a failed source, to read again as soon as it answers.
 // Only route servers may do so: a cluster has two or three of them, but hundreds of data planes.
-func ProbeInterval(interval time.Duration) time.Duration {
+func probeInterval(interval time.Duration) time.Duration {
 	return max(min(cmp.Or(interval, poller.DefaultInterval)/3, time.Second), time.Millisecond)
 }
 

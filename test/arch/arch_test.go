@@ -103,7 +103,6 @@ var allowed = map[string][]string{
 	"internal/loopback": {},
 	"internal/kubetest": {"kube", "internal/source/manifests"},
 	"internal/scale":    {"internal/kubetest", "kube"},
-	"internal/hostile":  {"compile", "compile/rules", "eskip", "internal/kubetest", "kube", "table"},
 	"internal/programs": {"internal/httpserve"},
 	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
 	"internal/forward/forwardtest":                 {},
@@ -135,7 +134,7 @@ var rows = []struct {
 
 // besides are the packages that are in no row: only tests use them.
 var besides = []string{
-	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/hostile", "internal/programs", "internal/scale",
+	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/programs", "internal/scale",
 	"internal/forward/forwardtest", cluster + "/internal/clustertest",
 }
 

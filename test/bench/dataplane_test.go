@@ -49,7 +49,7 @@ func BenchmarkDataPlane(b *testing.B) {
 				etag := p.etag()
 				a.Mutate(changed % 100)
 				changed++
-				a.Warm(true, true)
+				a.Warm()
 				begin := time.Now()
 				for p.etag() == etag {
 					time.Sleep(10 * time.Millisecond)

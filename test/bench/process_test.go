@@ -48,7 +48,7 @@ func newAPI(b *testing.B) *api {
 		b.Fatalf("ROUTESRV_BENCH_FACTOR: %v", err)
 	}
 	a := &api{Handler: scale.New(factor).Handler(), factor: factor, next: make(chan struct{})}
-	a.Warm(true, true)
+	a.Warm()
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first := r.URL.Path == ingressList && r.URL.Query().Has("limit")
 		if first {
@@ -233,7 +233,7 @@ func BenchmarkPollUnchanged(b *testing.B) {
 			for b.Loop() {
 				if busy {
 					a.Touch()
-					a.Warm(true, true)
+					a.Warm()
 				}
 				a.awaitReads(1)
 			}
@@ -252,7 +252,7 @@ func BenchmarkPollOneChanged(b *testing.B) {
 	for b.Loop() {
 		etag := p.etag()
 		a.Mutate(b.N % 100)
-		a.Warm(true, true) // takes longer than some polls, which do not count
+		a.Warm() // takes longer than some polls, which do not count
 		before, begin := p.cpu(b), time.Now()
 		for p.etag() == etag {
 			time.Sleep(5 * time.Millisecond)
@@ -280,7 +280,7 @@ func BenchmarkChangeToFleet(b *testing.B) {
 			for b.Loop() {
 				fleet.reset()
 				a.Mutate(b.N % 100)
-				a.Warm(true, true)
+				a.Warm()
 				fleet.arrived()
 			}
 			sent, p50, p99 := fleet.figures()

@@ -68,7 +68,7 @@ func BenchmarkStalledReaders(b *testing.B) {
 	var loud50, loud99 time.Duration
 	for b.Loop() {
 		a.Mutate(b.N % 100)
-		a.Warm(true, true)
+		a.Warm()
 		a.awaitReads(2)
 		stall(50)
 		loud50, loud99 = ask(500)

@@ -78,7 +78,7 @@ func BenchmarkStreams(b *testing.B) {
 			var spread, cpu time.Duration
 			for b.Loop() {
 				a.Mutate(b.N % 100)
-				a.Warm(true, true)
+				a.Warm()
 				before := p.cpu(b)
 				spread = max(spread, heard(fleet))
 				cpu += p.cpu(b) - before

@@ -44,7 +44,7 @@ func measureFleet(b *testing.B, a *api, root *process, servers []*process, clien
 	var spread, rootCPU, leafCPU time.Duration
 	for b.Loop() {
 		a.Mutate(b.N % 100)
-		a.Warm(true, true)
+		a.Warm()
 		rootBefore, leafBefore := root.cpu(b), servers[0].cpu(b)
 		spread = max(spread, heard(fleet...))
 		rootCPU += root.cpu(b) - rootBefore

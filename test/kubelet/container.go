@@ -150,15 +150,6 @@ const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 func (p *Pod) environment(ctx context.Context, spec *corev1.Container) ([]string, error) {
 	all := map[string]string{"PATH": searchPath, "HOSTNAME": p.cfg.Pod.Name}
 	all["KUBERNETES_SERVICE_HOST"], all["KUBERNETES_SERVICE_PORT"] = apiServer.Addr().String(), strconv.Itoa(int(apiServer.Port()))
-	if links := p.cfg.Pod.Spec.EnableServiceLinks; links == nil || *links {
-		services, err := p.cfg.Client.CoreV1().Services(p.cfg.Pod.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("services: %w", err)
-		}
-		for i := range services.Items {
-			maps.Copy(all, serviceLinks(&services.Items[i]))
-		}
-	}
 	for _, e := range spec.Env {
 		value := e.Value
 		if e.ValueFrom != nil {
@@ -238,28 +229,6 @@ func (p *Pod) field(path string) (string, error) {
 		return p.cfg.IP.String(), nil
 	}
 	return "", fmt.Errorf("field %s is not imitated", path)
-}
-
-// serviceLinks returns the variables that a pod gets for a Service of its namespace, unless its manifest turns them off.
-func serviceLinks(s *corev1.Service) map[string]string {
-	if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) == 0 {
-		return nil
-	}
-	env := func(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
-	prefix, ip := env(s.Name), s.Spec.ClusterIP
-	first := strconv.Itoa(int(s.Spec.Ports[0].Port))
-	all := map[string]string{
-		prefix + "_SERVICE_HOST": ip, prefix + "_SERVICE_PORT": first, prefix + "_PORT": "tcp://" + ip + ":" + first,
-	}
-	for _, port := range s.Spec.Ports {
-		n := strconv.Itoa(int(port.Port))
-		if port.Name != "" {
-			all[prefix+"_SERVICE_PORT_"+env(port.Name)] = n
-		}
-		one := prefix + "_PORT_" + n + "_TCP"
-		all[one], all[one+"_PROTO"], all[one+"_PORT"], all[one+"_ADDR"] = "tcp://"+ip+":"+n, "tcp", n, ip
-	}
-	return all
 }
 
 // Exec runs a program in a container, as kubectl exec does, and returns its output and the error of exec.Cmd.Wait. The program is an

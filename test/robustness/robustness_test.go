@@ -1,8 +1,6 @@
 package robustness_test
 
 import (
-	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -10,17 +8,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/test/robustness"
-	"github.com/routesrv/routesrv/test/robustness/clock"
-	"github.com/routesrv/routesrv/test/robustness/history"
 	"github.com/routesrv/routesrv/test/robustness/plan"
-	"github.com/routesrv/routesrv/test/robustness/timeline"
 	"github.com/routesrv/routesrv/test/robustness/validate"
 	"github.com/routesrv/routesrv/test/robustness/world"
 )
@@ -30,7 +25,6 @@ var (
 	long   = flag.Duration("for", 0, "run for so long instead of the short runs")
 	seed   = flag.Uint64("seed", 0, "first seed of -for; 0 is a random one")
 	file   = flag.String("plan", "", "run the plan of this file instead")
-	shrink = flag.Duration("shrink", 0, "make a plan that fails smaller, for so long")
 	soak   = flag.Duration("soak", 0, "run one long run with a large table instead")
 	factor = flag.Float64("scale", 1, "how large the table of -soak is")
 	keep   = flag.String("keep", filepath.Join(os.TempDir(), "routesrv-robustness"), "folder for runs that failed")
@@ -54,37 +48,13 @@ func TestMain(m *testing.M) {
 
 // build builds the binaries, and returns what removes them.
 func build() (remove func(), err error) {
-	// A changed package time requires rebuilding everything, including the standard library: this takes minutes, which only a
-	// long run justifies.
-	steps := *long > 0 || *soak > 0 || *file != ""
-	var dir string
-	if steps {
-		dir, remove, err = withClock()
-	} else {
-		dir, remove, err = programs.Build("../..", programs.Race, "routesrv", "dataplane-client")
+	options := programs.Race
+	if *soak > 0 { // the race detector distorts measurements of memory
+		options = programs.Plain
 	}
-	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client"), Clock: steps}
+	dir, remove, err := programs.Build("../..", options, "routesrv", "dataplane-client")
+	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client")}
 	return remove, err
-}
-
-// withClock builds the programs with a clock that the runs can set.
-func withClock() (dir string, remove func(), err error) {
-	if dir, err = os.MkdirTemp("", "robustness"); err != nil {
-		return "", func() {}, err
-	}
-	remove = func() { _ = os.RemoveAll(dir) }
-	overlay, err := clock.Overlay(context.Background(), dir)
-	if err != nil {
-		return "", remove, err
-	}
-	args := []string{"build", "-o", dir, "-overlay", overlay}
-	if *soak == 0 { // the race detector distorts measurements of memory
-		args = append(args, "-race")
-	}
-	if out, err := exec.Command("go", append(args, "../../cmd/routesrv", "../../cmd/dataplane-client")...).CombinedOutput(); err != nil {
-		return "", remove, fmt.Errorf("build: %w: %s", err, out)
-	}
-	return dir, remove, nil
 }
 
 // TestGuaranteesHold runs fleets under faults and validates what every client received. Without arguments there are three short
@@ -125,69 +95,30 @@ func size(storm time.Duration, seed uint64) plan.Size {
 // run runs one plan as a subtest.
 func run(t *testing.T, p *plan.Plan) {
 	t.Helper()
-	t.Run(fmt.Sprintf("seed=%d", p.Seed), func(t *testing.T) {
-		if err := attempt(t, t.Context(), p); err == nil || *shrink == 0 {
-			return
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), *shrink)
-		defer cancel()
-		small := robustness.Shrink(ctx, p, func(ctx context.Context, p *plan.Plan) bool {
-			for range 2 { // a failure by chance may need two runs
-				if attempt(nil, ctx, p) != nil {
-					return true
-				}
-			}
-			return false
-		})
-		path := filepath.Join(*keep, fmt.Sprintf("small-%d.json", p.Seed))
-		if err := small.Save(path); err != nil {
-			t.Error(err)
-		}
-		t.Logf("%d faults and %d members are left: %s", len(small.Faults), len(small.Members), path)
-	})
+	t.Run(fmt.Sprintf("seed=%d", p.Seed), func(t *testing.T) { attempt(t, p) })
 }
 
-// attempt runs a plan, and returns the first error. With t it reports everything, and keeps the record of a failure.
-func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
+// attempt runs a plan, reports everything, and keeps the record of a failure.
+func attempt(t *testing.T, p *plan.Plan) {
+	t.Helper()
 	if err := os.MkdirAll(*keep, 0o700); err != nil {
-		return err
+		t.Fatal(err)
 	}
 	folder, err := os.MkdirTemp(*keep, fmt.Sprintf("seed-%d-", p.Seed))
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	cfg := robustness.Config{Plan: p, Binaries: binaries, Folder: folder}
-	if p.Real {
-		real, stop, err := startAPI()
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if err := stop(); err != nil && t != nil {
-				t.Errorf("stop the API server: %v", err)
-			}
-		}()
-		cfg.Real = real
-	}
-	if p.Scale > 0 { // most clients ask every few seconds
-		cfg.AnyRate = true
-	}
-	if t != nil {
-		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
-	}
-	h, err := robustness.Run(ctx, cfg)
+	h, err := robustness.Run(t.Context(), robustness.Config{
+		Plan: p, Binaries: binaries, Folder: folder, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
 	var reasons []string
-	var violations []validate.Violation
 	if h != nil {
 		found := validate.Examine(h)
-		violations = found.Violations
-		if t != nil {
-			t.Logf("judged: %+v", found.Coverage)
-		}
+		t.Logf("judged: %+v", found.Coverage)
 		if c := found.Coverage; p.Scale == 0 && (c.Tables < 10 || c.Certain < 1000) {
 			reasons = append(reasons, fmt.Sprintf("the validators could judge too little to prove anything: %+v", c))
 		}
-		for _, v := range violations {
+		for _, v := range found.Violations {
 			reasons = append(reasons, v.String())
 		}
 	}
@@ -195,35 +126,30 @@ func attempt(t *testing.T, ctx context.Context, p *plan.Plan) error {
 		reasons = append(reasons, err.Error())
 	}
 	if h != nil && p.Scale > 0 {
-		text, growing := robustness.TrendReport(robustness.Trends(h, p.Storm/4, p.Storm/3))
+		all, growing := robustness.Growth(h, p.Storm/4, p.Storm/3)
 		reasons = append(reasons, growing...)
-		if t != nil {
-			t.Log("\n" + text)
-		}
-	}
-	if t != nil && h != nil {
-		t.Log(robustness.Summary(h))
+		t.Log(strings.Join(all, "\n"))
 	}
 	if len(reasons) == 0 {
-		return os.RemoveAll(folder)
-	}
-	if t == nil {
-		_ = os.RemoveAll(folder)
-		return fmt.Errorf("%s", reasons[0])
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+		return
 	}
 	for i, r := range reasons {
 		if i < 20 {
 			t.Error(r[:min(len(r), 400)])
 		}
 	}
-	page := func(h *history.History) ([]byte, error) {
-		var b bytes.Buffer
-		err := timeline.Write(&b, h, violations)
-		return b.Bytes(), err
-	}
-	if err := robustness.Keep(folder, robustness.Kept{Plan: p, History: h, Reasons: reasons, Page: page}); err != nil {
+	planFile := filepath.Join(folder, "plan.json")
+	if err := p.Save(planFile); err != nil {
 		t.Error(err)
 	}
-	t.Logf("kept in %s", folder)
-	return fmt.Errorf("%s", reasons[0])
+	if h != nil {
+		if err := h.Save(folder); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("kept in %s: the history, in files of one JSON object a line, each table in tables, and a folder for each process with its log; "+
+		"to run it again: go test -race ./test/robustness -run TestGuaranteesHold -v -args -plan %s", folder, planFile)
 }

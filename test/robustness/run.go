@@ -4,18 +4,15 @@
 //
 // # What it does not do
 //
-// Wall clocks step only in programs that are built with the overlay of package clock, as in long runs. Lists that silently lack
-// less than half of the known objects are not among the faults, because no reader could detect them. For the same reason, a body
-// is corrupted only if its encoding has a checksum or its reader compares digests. Disks are full or read-only only where this
-// process may mount; a run reports the faults that were not possible.
+// Wall clocks do not step. Lists that silently lack less than half of the known objects are not among the faults, because no
+// reader could detect them. For the same reason, a body is corrupted only if its encoding has a checksum or its reader compares
+// digests. Disks are full or read-only only where this process may mount; a run reports the faults that were not possible.
 package robustness
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -28,19 +25,8 @@ import (
 	"github.com/routesrv/routesrv/test/robustness/world"
 )
 
-// Minimum rates on the fake: a slower run proves nothing, and fails. This applies only to runs that have the machine to
-// themselves: if other programs use the processors, the cause of a low rate is unknown. Two slow processors give 250 answers a second
-// and fast ones 700; how much of the tables was judged is checked as well.
-const (
-	MinChanges = 20  // in a second
-	MinAnswers = 150 // in a second
-
-	// For a run on a kube-apiserver.
-	MinRealChanges = 5
-	MinRealAnswers = 100
-
-	aloneShare = 0.75 // of the processors
-)
+// aloneShare is the share of the processors from which on a run has the machine to itself.
+const aloneShare = 0.75
 
 // memoryLimit is the documented limit for a process with the tables of these runs, built with the race detector, which takes five
 // to ten times the memory.
@@ -53,14 +39,10 @@ const patience = time.Minute
 type Config struct {
 	Plan     *plan.Plan
 	Binaries world.Binaries
-	// Real is the kube-apiserver to read, for plans with Real; nil means a fake.
-	Real *world.Real
 	// Folder is for the files and logs of the processes. It must exist.
 	Folder string
 	// Tables is how many bytes of texts of tables are kept; 0 means 1 GiB.
 	Tables int64
-	// AnyRate lets slow runs pass.
-	AnyRate bool
 	// Plant is the name of the fault planted in Binaries; it is only recorded in the history.
 	Plant string
 	// Log receives progress messages; nil discards them.
@@ -68,7 +50,7 @@ type Config struct {
 }
 
 // Run runs a plan to its end. The error reports failures that validators do not check: a process that could not be started, ended
-// by itself, had a data race or did not end on SIGTERM, or rates that were too low. Run returns the history even then, unless the
+// by itself, had a data race or did not end on SIGTERM. Run returns the history even then, unless the
 // run never began.
 func Run(ctx context.Context, cfg Config) (*history.History, error) {
 	if cfg.Log == nil {
@@ -82,7 +64,7 @@ func Run(ctx context.Context, cfg Config) (*history.History, error) {
 		Seed: cfg.Plan.Seed, Apps: cfg.Plan.Apps, MassEvery: perMass, RepairAfter: int(2 * cfg.Plan.Rate * cfg.Plan.Hold.Seconds()),
 	})
 	rec := record.New(record.Config{Tables: cfg.Tables, Marker: changes.Marker(), OnlyMarked: cfg.Plan.Scale > 0})
-	w, err := world.New(world.Config{Plan: cfg.Plan, Binaries: cfg.Binaries, Folder: cfg.Folder, Real: cfg.Real}, rec)
+	w, err := world.New(world.Config{Plan: cfg.Plan, Binaries: cfg.Binaries, Folder: cfg.Folder}, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -147,19 +129,6 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 		r.cfg.Log.Warn("a fault is not possible here", "fault", fault, "reason", reason)
 	}
 	r.failed(r.world.End(patience))
-	seconds := (calm - begin).Seconds()
-	switch {
-	case r.cfg.AnyRate || ctx.Err() != nil:
-	case left < aloneShare:
-		r.cfg.Log.Warn("other programs used the processors, rates are not judged", "left", left, "changes", float64(changes)/seconds, "answers", float64(answers)/seconds)
-	default:
-		minChanges, minAnswers := float64(MinChanges), float64(MinAnswers)
-		if r.plan.Real {
-			minChanges, minAnswers = MinRealChanges, MinRealAnswers
-		}
-		r.failed(enough("changes", float64(changes)/seconds, minChanges))
-		r.failed(enough("answers", float64(answers)/seconds, minAnswers))
-	}
 	h := r.rec.End(history.Run{
 		Seed: r.plan.Seed, Started: r.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: r.plan.Interval,
 		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Plant: r.cfg.Plant, Stretch: stretch(left),
@@ -176,13 +145,6 @@ func stretch(left float64) float64 {
 		return 1
 	}
 	return 2 / left
-}
-
-func enough(what string, rate, least float64) error {
-	if rate >= least {
-		return nil
-	}
-	return fmt.Errorf("only %.0f %s a second, want %.0f: the run proves nothing", rate, what, least)
 }
 
 // storm runs everything in the plan, and returns how many changes and answers there were.
@@ -343,33 +305,4 @@ func sleepUntil(ctx context.Context, t time.Time) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// Summary describes a run in a few lines.
-func Summary(h *history.History) string {
-	answers, faults := make(map[string]int), make(map[string]int)
-	for _, a := range h.Answers {
-		answers[strings.TrimSpace(strings.TrimPrefix(a.Form, "none")+" "+a.Outcome)]++
-	}
-	for _, f := range h.Faults {
-		faults[f.Name]++
-	}
-	for _, e := range h.Events {
-		switch e.Name {
-		case "killed":
-			faults[strings.TrimSpace("killed "+e.Args)]++
-		case "held", "kept", "accept", "mode":
-			faults[e.Name]++
-		}
-	}
-	return fmt.Sprintf("%d changes, %d reads, %d tables, settled %v after the storm\nanswers: %s\nfaults and events: %s", len(h.Changes), len(h.Reads),
-		len(h.Tables), (h.Run.Settled - h.Run.Calm).Round(time.Millisecond), counts(answers), counts(faults))
-}
-
-func counts(n map[string]int) string {
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(n)) {
-		out = append(out, fmt.Sprintf("%s %d", k, n[k]))
-	}
-	return strings.Join(out, ", ")
 }

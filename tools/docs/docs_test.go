@@ -115,53 +115,9 @@ func TestPartsAreWrittenBetweenTheirMarkers(t *testing.T) {
 	}
 }
 
-func TestLimitsAreThoseOfTheCode(t *testing.T) {
-	dir := t.TempDir()
-	code := "package p\n\nimport \"time\"\n\nconst (\n\ta = 64 << 10\n\tb = 2 * time.Minute\n\tc = \"text\"\n)\n\nconst d, e = 7, time.Minute\n"
-	if err := os.WriteFile(filepath.Join(dir, "p.go"), []byte(code), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]int64{"a": 65536, "b": 120e9, "d": 7, "e": 60e9} {
-		if got, err := constant(dir, name); err != nil || got != want {
-			t.Errorf("%s is %d, %v, want %d", name, got, err, want)
-		}
-	}
-	for _, name := range []string{"c", "gone"} {
-		if got, err := constant(dir, name); err == nil {
-			t.Errorf("%s is %d, want an error", name, got)
-		}
-	}
-	for n, want := range map[int64]string{64 << 10: "64 KiB", 1 << 30: "1 GiB", 256: "256 bytes", 512 << 20: "512 MiB"} {
-		if got := bytesText(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}
-
-func TestThreatsWithoutATestAreFound(t *testing.T) {
-	const head = "| who | can | cannot | what you can do | shown by |\n|---|---|---|---|---|\n"
-	fine := head + "| a | b | c | d | `TestA`, `FuzzB` |\n| e | | | | nothing: it is trusted |\n\n| another | table |\n"
-	if errs := checkThreats(fine); len(errs) != 0 {
-		t.Errorf("rows that are fine: %v", errs)
-	}
-	if errs := checkThreats(head + "| a | b | c | d | TestA |\n| b | c | d | e | |\n"); len(errs) != 2 {
-		t.Errorf("%d errors, want 2: %v", len(errs), errs)
-	}
-	if errs := checkThreats("no table"); len(errs) != 1 {
-		t.Errorf("%v", errs)
-	}
-}
-
-func TestFiguresOfTheReadmeAreThoseMeasured(t *testing.T) {
-	const performance = "# P\n\n| at 1x | routesrv | reference | ratio |\n|---|---|---|---|\n| a | 1 s | 2 s | 1 : 2 |\n| b | 3 s | 4 s | |\n"
-	table := "text\n\n" + figuresHead + "\n|---|---|---|\n"
-	if err := compareFigures(table+"| b | 3 s | 4 s |\n| a | 1 s | 2 s |\n\n| c | other table |\n", performance); err != nil {
-		t.Error(err)
-	}
-	for name, readme := range map[string]string{"another figure": table + "| a | 1 s | 3 s |\n", "a row without a source": table + "| c | 1 s | 2 s |\n",
-		"a figure cut off": table + "| a | 1 | 2 s |\n", "an empty table": table, "no table": "text\n"} {
-		if err := compareFigures(readme, performance); err == nil {
-			t.Errorf("%s is not found", name)
-		}
+func TestFlagsAreFoundWhereTheyAreQuoted(t *testing.T) {
+	text := "Set `--guard-hold=5m`, not `kubectl apply --server-side`.\n\n```sh\n$ routesrv serve --state-dir x\nls --all\n```\n"
+	if got, want := flagsOf(text), []string{"state-dir", "guard-hold"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

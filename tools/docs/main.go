@@ -66,10 +66,10 @@ func run(check bool) error {
 			errs = append(errs, fmt.Errorf("%s does not match the code: run make docs", name))
 		}
 	}
-	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkFigures(), checkQuotes())...)
+	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkQuotes())...)
 }
 
-// links.go, runbook.go, tests.go and figures.go have the other checks.
+// links.go, runbook.go, tests.go and quotes.go have the other checks.
 
 // writeSidecarHelp gets the flags of dataplane-client from the binary, which defines them.
 func writeSidecarHelp(w io.Writer) error {

@@ -23,9 +23,7 @@ func allParts() (map[string]string, error) {
 	}
 	maps.Copy(parts, comparedParts())
 	maps.Copy(parts, reasonParts())
-	limits, err := limitParts()
-	maps.Copy(parts, limits)
-	return parts, err
+	return parts, nil
 }
 
 // documentsWithParts returns a writer for each document with markers, which writes the document with new parts. Every part must

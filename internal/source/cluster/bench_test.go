@@ -36,11 +36,11 @@ func BenchmarkRead(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%s/%gx", step.name, factor), func(b *testing.B) {
 				h := c.Handler()
-				h.Warm(true, true)
+				h.Warm()
 				benchmarkRead(b, kubetest.Serve(b, h), func(i int) {
 					if step.before != nil {
 						step.before(h, i)
-						h.Warm(true, true)
+						h.Warm()
 					}
 				}, step.before == nil)
 			})
@@ -86,13 +86,13 @@ func TestAnUnchangedReadAllocatesTheSameAtAnySize(t *testing.T) {
 		var allocs [2]float64
 		for i, factor := range []float64{0.003, 0.03} {
 			h := scale.New(factor).Handler()
-			h.Warm(true, true)
+			h.Warm()
 			source := newSource(t, cluster.Config{URL: kubetest.Serve(t, h), EndpointSlices: true})
 			read(t, source)
 			allocs[i] = allocations(func() {
 				if touch {
 					h.Touch()
-					h.Warm(true, true)
+					h.Warm()
 				}
 			}, func() { read(t, source) })
 		}

@@ -219,7 +219,7 @@ func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 			{"another version", strings.Replace(own, ownVersion, apiVersion, 1), "it is of the API version"},
 			{"no version", strings.Replace(own, ownVersion+",", "", 1), "it is of the API version"},
 			{"no kind", strings.Replace(own, `"kind":"`+string(kind)+`List",`, "", 1), `it is a ""`},
-			{"a kind that is no text", strings.Replace(own, `"kind":"`+string(kind)+`List"`, `"kind":7`, 1), `it is a ""`},
+			{"a kind that is no text", strings.Replace(own, `"kind":"`+string(kind)+`List"`, `"kind":7`, 1), "cannot unmarshal number"},
 			{"no items", strings.Replace(own, `,"items":[]`, "", 1), "no array of items"},
 			{"null items", strings.Replace(own, `[]`, "null", 1), "no array of items"},
 			{"no revision", strings.Replace(own, `"resourceVersion":"100"`, "", 1), "no metadata.resourceVersion"},
@@ -280,7 +280,7 @@ func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 		}{
 			{"another kind", "want a " + string(kind) + "List", server.Body(other, true, false)},
 			{"another version", "API version", bytes.Replace(own, []byte("v1"), []byte("v2"), 1)},
-			{"no revision", "no metadata.resourceVersion", bytes.Replace(own, []byte("\x12\x03100"), []byte("\x22\x03100"), 1)},
+			{"no revision", "no metadata.resourceVersion", bytes.Replace(own, []byte("\x12\x03100"), []byte("\x4a\x03100"), 1)},
 		} {
 			if bytes.Equal(tt.body, own) {
 				t.Fatalf("%s: %s: nothing is wrong with the answer", kind, tt.name)

@@ -9,7 +9,7 @@
 // with the same kind, namespace and name, and to an object with a duplicate key.
 //
 // Every read reads every file again, because size and time of a file prove nothing. But it parses only files whose
-// SHA-256 changed, and decodes only objects whose JSON changed. Unchanged objects keep their pointers.
+// SHA-256 changed. Unchanged objects keep their pointers.
 //
 // # What is read
 //
@@ -79,12 +79,11 @@ type Source struct {
 
 	busy chan struct{} // capacity 1: the holder owns the fields below
 
-	once    map[string]content   // content that can be read only once, by path
-	files   []*parsed            // of the last complete read, in order
-	byName  map[string]*parsed   // the same
-	objects map[digest]decoded   // of the last complete read
-	byRef   map[kube.Ref]decoded // the same
-	last    *kube.Snapshot
+	once   map[string]content   // content that can be read only once, by path
+	files  []*parsed            // of the last complete read, in order
+	byName map[string]*parsed   // the same
+	byRef  map[kube.Ref]decoded // objects of the last complete read
+	last   *kube.Snapshot
 }
 
 // New checks the configuration. It reads nothing.
@@ -134,12 +133,11 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 	}
 	same := len(contents) == len(s.files)
 	files := make([]*parsed, len(contents))
-	p := parser{source: s, objects: make(map[digest]decoded)}
 	for i := range contents {
 		c := &contents[i]
 		if old := s.byName[c.name]; old != nil && old.sum == c.sum {
 			files[i] = old
-		} else if files[i], err = p.parse(c); err != nil {
+		} else if files[i], err = s.parse(c); err != nil {
 			return nil, &kube.ReadError{Verb: "read", Resource: c.name, Err: err}
 		}
 		same = same && files[i] == s.files[i]
@@ -155,7 +153,6 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 func (s *Source) commit(files []*parsed) {
 	s.files = files
 	s.byName = make(map[string]*parsed, len(files))
-	s.objects = make(map[digest]decoded)
 	s.byRef = make(map[kube.Ref]decoded)
 	s.last = &kube.Snapshot{}
 	first := make(map[kube.Ref]string) // where the first object with this name is
@@ -163,7 +160,6 @@ func (s *Source) commit(files []*parsed) {
 		s.byName[f.name] = f
 		for _, e := range f.entries {
 			where := fmt.Sprintf("%s: document %d, line %d", f.name, e.document, e.line)
-			s.objects[e.sum] = e.decoded
 			err := cmp.Or(e.strict, e.err)
 			if before, ok := first[e.ref]; ok && e.ref.Name != "" {
 				err = fmt.Errorf("the same object stands in %s, which is the one that counts", before)

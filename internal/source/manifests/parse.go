@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,20 +29,13 @@ type entry struct {
 
 // decoded is the result of decoding an object's JSON. It never changes.
 type decoded struct {
-	sum    digest // of the JSON
 	ref    kube.Ref
 	object kube.Object // nil if err is set
 	err    error
 }
 
-// parser parses the files of one read.
-type parser struct {
-	source  *Source
-	objects map[digest]decoded // decoded during this read
-}
-
 // parse returns the objects of the file. An error names document and line and makes the read fail.
-func (p *parser) parse(c *content) (*parsed, error) {
+func (s *Source) parse(c *content) (*parsed, error) {
 	f := &parsed{name: c.name, sum: c.sum}
 	for i, doc := range split(c) {
 		text, strict := ToJSONStrict(doc)
@@ -54,7 +46,7 @@ func (p *parser) parse(c *content) (*parsed, error) {
 				return nil, fmt.Errorf("document %d, line %d: %w", i+1, doc.Line, err)
 			}
 		}
-		d := document{parser: p, file: f, number: i + 1, line: doc.Line, strict: strict}
+		d := document{source: s, file: f, number: i + 1, line: doc.Line, strict: strict}
 		if err := d.add(text, head{}); err != nil {
 			return nil, fmt.Errorf("document %d, line %d: %w", i+1, doc.Line, err)
 		}
@@ -91,7 +83,7 @@ func split(c *content) []Doc {
 
 // document is the document whose objects are being added.
 type document struct {
-	*parser
+	source       *Source
 	file         *parsed
 	number, line int
 	strict       error // a duplicate key
@@ -148,7 +140,7 @@ func (d *document) add(raw []byte, list head) error {
 		if d.strict != nil {
 			log.Warn("a list has a key twice, the last one counts", slog.Any("error", d.strict))
 		}
-		inner := document{parser: d.parser, file: d.file, number: d.number, line: d.line, depth: d.depth + 1}
+		inner := document{source: d.source, file: d.file, number: d.number, line: d.line, depth: d.depth + 1}
 		if inner.depth > maxDepth {
 			return fmt.Errorf("lists are more than %d deep in each other", maxDepth)
 		}
@@ -201,35 +193,22 @@ func (d *document) object(kind kube.Kind, raw []byte, h *head) {
 			return
 		}
 	}
-	d.file.entries = append(d.file.entries, entry{d.number, d.line, d.strict, d.decode(kind, raw)})
+	d.file.entries = append(d.file.entries, entry{d.number, d.line, d.strict, d.source.decode(kind, raw)})
 }
 
-// decode decodes the object, unless the same JSON was decoded before.
-func (p *parser) decode(kind kube.Kind, raw []byte) decoded {
-	h := sha256.New()
-	h.Write([]byte(kind)) // an item of a list may lack its kind
-	h.Write(raw)
-	var sum digest
-	h.Sum(sum[:0])
-	for _, known := range []map[digest]decoded{p.source.objects, p.objects} {
-		if d, ok := known[sum]; ok {
-			return d
-		}
-	}
-	d := decoded{sum: sum}
+// decode decodes the object. An object of which nothing changed that is read stays the same object.
+func (s *Source) decode(kind kube.Kind, raw []byte) (d decoded) {
 	o, err := kube.DecodeJSON(kind, raw)
 	if err != nil {
 		d.ref, d.err = kube.SalvageRef(kind, raw), err
 	} else {
 		intoDefault(o)
 		d.ref, d.object = o.Ref(), o
-		// If only fields changed that are not read, keep the same object.
-		if old := p.source.byRef[d.ref].object; old != nil && reflect.DeepEqual(old, o) {
+		if old := s.byRef[d.ref].object; old != nil && reflect.DeepEqual(old, o) {
 			d.object = old
 		}
 	}
 	d.ref.Namespace = kube.NamespaceOrDefault(d.ref.Namespace)
-	p.objects[sum] = d
 	return d
 }
 

@@ -41,10 +41,8 @@ func TestSplitKeepsDocumentsAndLines(t *testing.T) {
 		{"indented marker in a block scalar", "a: |\n  ---\n  x\n---\nb: 2\n", []string{`1:"a: |\n  ---\n  x\n"`, `4:"---\nb: 2\n"`}},
 		{"four dashes are content", "a: 1\n----\n", []string{`1:"a: 1\n----\n"`}},
 		{"CRLF", "a: 1\r\n---\r\nb: 2\r\n", []string{`1:"a: 1\r\n"`, `2:"---\r\nb: 2\r\n"`}},
-		{"CR", "a: 1\r---\rb: 2\r", []string{`1:"a: 1\r"`, `2:"---\rb: 2\r"`}},
 		{"byte order mark", "\ufeff---\na: 1\n", []string{`1:"---\na: 1\n"`}},
-		{"UTF-16", "\xff\xfea\x00:\x00 \x001\x00", []string{`1:"a: 1"`}},
-		{"directive", "%YAML 1.1\n---\na: 1\n", []string{`1:"%YAML 1.1\n---\na: 1\n"`}},
+		{"directive", "%YAML 1.1\n---\na: 1\n", []string{`2:"---\na: 1\n"`}},
 		{"percent inside a document", "a:\n%b\n", []string{`1:"a:\n%b\n"`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -71,7 +69,7 @@ func TestSyntaxErrorsNameTheLineOfTheStream(t *testing.T) {
 }
 
 func TestNothingBehindAValueIsLost(t *testing.T) {
-	for _, in := range []string{"{a: 1}\nb: 2", "{a: 1}{b: 2}", "--- {a: 1}\nb: 2", "\"x\"\nb: 1", "[1]\n[2]", "&x {a: 1}\nb: 2", "a: 1\n}"} {
+	for _, in := range []string{"{a: 1}\nb: 2", "{a: 1}{b: 2}", "--- {a: 1}\nb: 2", "\"x\"\nb: 1", "[1]\n[2]", "&x {a: 1}\nb: 2", "a: 1\n}", "a: 1\r---\rb: 2\r", "a: 1\u0085---\u0085b: 2", "\xff\xfea\x00:\x00 \x001\x00\n\x00-\x00-\x00-\x00\n\x00b\x00:\x00 \x002\x00"} {
 		if out, err := manifests.ToJSON(manifests.Doc{Line: 1, Text: []byte(in)}); err == nil {
 			t.Errorf("%q gives %s", in, out)
 		}
@@ -91,8 +89,8 @@ func TestJSONIsTakenAsItIs(t *testing.T) {
 	}
 }
 
-// FuzzSplit holds Split against the parser's own stream: the same values. How many empty documents there are between
-// stray byte order marks is a matter of taste.
+// FuzzSplit holds Split against the parser's own stream: the same values, or an error. How many empty documents there are
+// between stray byte order marks is a matter of taste.
 func FuzzSplit(f *testing.F) {
 	for _, s := range []string{
 		"", "a: 1\n---\nb: 2\n", "a: |\n  x\n---\n...\n---\n", "--- {a: 1}\n--- # c\nb: 2", "# c\n---\n", "a: 1\r---\rb: 2",
@@ -125,10 +123,12 @@ func FuzzSplit(f *testing.F) {
 		var got []any
 		for _, d := range manifests.Split(stream) {
 			var v any
+			if _, err := manifests.ToJSON(d); err != nil {
+				return // nothing is lost without a word
+			}
 			if err := yaml.Unmarshal(d.Text, &v); err != nil {
 				t.Fatalf("document %q of %q: %v", d.Text, stream, err)
 			}
-			_, _ = manifests.ToJSON(d) // keys that JSON cannot have are errors
 			if v != nil {
 				got = append(got, v)
 			}

@@ -29,7 +29,7 @@ func TestAWrongAnswerOfTheAPIChangesNothing(t *testing.T) {
 						{Name: world.ListOther, Path: "ingresses"}, {Name: world.ListOther, Path: "endpointslices"},
 						{Name: world.ListEmpty, Path: "services"}, {Name: world.ListHalf, Path: "routegroups"},
 						{Name: world.DiscoveryFlaps}, {Name: world.DiscoveryFails, Status: 404}, {Name: world.DiscoveryFails, Status: 503},
-						{Name: world.WatchEmpty}, {Name: world.WatchGone}, {Name: world.ListShort}, {Name: world.ListStale},
+						{Name: world.WatchGone}, {Name: world.ListShort}, {Name: world.ListStale},
 					} {
 						f.Link, f.For = "s1>api", 1200*time.Millisecond
 						if err := s.Strike(f); err != nil {

@@ -23,8 +23,6 @@ type Size struct {
 	Every time.Duration
 	// Lasting are processes that are never killed, so that their resource usage can be followed over time.
 	Lasting []string
-	// Real means that the API is a kube-apiserver: it is not restored, and its lists are whole or empty.
-	Real bool
 }
 
 // clientZones are the zones that clients request; empty means the full table.
@@ -42,17 +40,6 @@ func New(seed uint64, s Size) *Plan {
 		p.weather(rng, s)
 	}
 	p.operators(rng)
-	return p
-}
-
-// OnRealAPI returns the plan of a run on a kube-apiserver, which handles about ten writes per second beside everything else on
-// two processors.
-func OnRealAPI(seed uint64, storm time.Duration) *Plan {
-	p := New(seed, Size{
-		Storm: storm, Servers: 2 + int(seed%2), Relays: 1, Sidecars: 2, Pollers: 16, Deltas: 4, Streams: 4, Every: 300 * time.Millisecond, Real: true,
-	})
-	p.Real = true
-	p.Interval, p.Rate, p.Apps, p.Mass = 500*time.Millisecond, 15, 36, 8*time.Second
 	return p
 }
 

@@ -31,9 +31,7 @@ type Plan struct {
 	Apps     int           `json:"apps"`     // services with a route
 	// Scale is the size of an additional cluster: 1 is the one of package scale. It does not change, and the history does not
 	// contain it.
-	Scale float64 `json:"scale,omitempty"`
-	// Real means that the plan is for a kube-apiserver, which supports less than the fake.
-	Real    bool             `json:"real,omitempty"`
+	Scale   float64          `json:"scale,omitempty"`
 	Mass    time.Duration    `json:"mass"` // between the repair of a mass delete and the next one; 0 means none
 	Members []history.Member `json:"members"`
 	Faults  []Fault          `json:"faults"`
@@ -131,43 +129,6 @@ func (p *Plan) Peer(m history.Member) string {
 		return ""
 	}
 	return servers[(i+1)%len(servers)]
-}
-
-// Without returns the plan without some members: nothing asks them, and no fault strikes them. Clients without any upstream are
-// removed, too.
-func (p *Plan) Without(names ...string) *Plan {
-	gone := slices.Clone(names)
-	out := *p
-	for changed := true; changed; {
-		changed = false
-		out.Members = nil
-		for _, m := range p.Members {
-			if slices.Contains(gone, m.Name) {
-				continue
-			}
-			had := len(m.Upstreams) > 0
-			m.Upstreams = slices.DeleteFunc(slices.Clone(m.Upstreams), func(u string) bool { return slices.Contains(gone, u) })
-			if had && len(m.Upstreams) == 0 {
-				gone, changed = append(gone, m.Name), true
-				continue
-			}
-			out.Members = append(out.Members, m)
-		}
-	}
-	links := append(out.Links(), APIName)
-	for _, m := range out.Members {
-		links = append(links, m.Name)
-	}
-	out.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f Fault) bool { return !slices.Contains(links, f.Link) })
-	out.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return slices.Contains(gone, s.Member) })
-	return &out
-}
-
-// WithFaults returns the plan with these faults instead of its own.
-func (p *Plan) WithFaults(faults []Fault) *Plan {
-	out := *p
-	out.Faults = slices.Clone(faults)
-	return &out
 }
 
 // Load reads a plan from a file.

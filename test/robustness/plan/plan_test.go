@@ -3,13 +3,11 @@ package plan_test
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/test/robustness/history"
 	"github.com/routesrv/routesrv/test/robustness/plan"
 )
 
@@ -88,28 +86,5 @@ func TestARestoreIsSeen(t *testing.T) {
 	}
 	if restores == 0 {
 		t.Error("no restore in any plan")
-	}
-}
-
-func TestWithoutTakesAwayWhoHasNobodyLeft(t *testing.T) {
-	p := plan.New(7, size)
-	less := p.Without("s1", "s2", "s3")
-	for _, m := range less.Members {
-		if m.Kind != history.Sidecar && m.Kind != history.Poller && m.Kind != history.Relay {
-			continue
-		}
-		t.Errorf("%s is left, and asks %v", m.Name, m.Upstreams)
-	}
-	one := p.Without("s2")
-	for _, f := range one.Faults {
-		if strings.Contains(f.Link+">", "s2>") {
-			t.Errorf("%s still strikes %s", f.Name, f.Link)
-		}
-	}
-	if len(one.Faults) == len(p.Faults) || len(p.Members) != len(plan.New(7, size).Members) {
-		t.Error("nothing was taken away, or from the plan itself")
-	}
-	if peer := one.Peer(one.Members[0]); peer != "s3" {
-		t.Errorf("the peer of s1 is %q", peer)
 	}
 }

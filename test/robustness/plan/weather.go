@@ -18,7 +18,6 @@ const (
 	NoFiles   = "no-files"  // the process may open no more descriptors
 	DiskFull  = "disk-full"
 	ReadOnly  = "disk-read-only"
-	ClockStep = "clock-step"     // the wall clock of the process is Delay ahead, or behind if negative
 	Restore   = "revision-reset" // the API is restored from a backup taken Delay ago; the link is "api"
 )
 
@@ -41,11 +40,8 @@ func Points() []string {
 var (
 	anyLink   = []string{"refuse", "reset", "delay", "hang", "stall", "drip", "cut", "half-close", "duplicate", "status", "html", "corrupt", "swap"}
 	apiOnly   = []string{"list-empty", "list-half", "list-short", "list-stale", "list-other", "api-status", "discovery-flaps", "discovery-status"}
-	watchOnly = []string{"watch-silent", "watch-gone", "watch-cut", "watch-empty", "no-bookmarks"}
-	fakeOnly  = []string{"list-half", "list-stale", "watch-empty"}
-	process   = []string{Kill, Kill, Kill, Freeze, Partition, NoFiles, DiskFull, ReadOnly, ClockStep}
-
-	clockSteps = []time.Duration{-24 * time.Hour, -time.Hour, -30 * time.Second, -2 * time.Second, 2 * time.Second, 30 * time.Second, time.Hour, 24 * time.Hour}
+	watchOnly = []string{"watch-silent", "watch-gone", "watch-cut", "no-bookmarks"}
+	process   = []string{Kill, Kill, Kill, Freeze, Partition, NoFiles, DiskFull, ReadOnly}
 
 	statuses    = []int{401, 403, 404, 409, 410, 429, 500, 503, 504}
 	apiStatuses = []int{401, 403, 404, 409, 410, 429, 500, 503, 504}
@@ -83,7 +79,7 @@ func (p *Plan) weather(rng *rand.Rand, s Size) {
 		}
 	}
 	var restores []time.Duration
-	for at := time.Duration(6+rng.IntN(12)) * time.Second; len(s.Lasting) == 0 && !s.Real && at < p.Storm-6*time.Second; at += time.Duration(20+rng.IntN(20)) * time.Second {
+	for at := time.Duration(6+rng.IntN(12)) * time.Second; len(s.Lasting) == 0 && at < p.Storm-6*time.Second; at += time.Duration(20+rng.IntN(20)) * time.Second {
 		restores = append(restores, at)
 		p.Faults = append(p.Faults, Fault{From: at, Name: Restore, Link: APIName, Delay: time.Duration(2+rng.IntN(4)) * time.Second})
 	}
@@ -99,13 +95,9 @@ func (p *Plan) weather(rng *rand.Rand, s Size) {
 		switch n := rng.IntN(100); {
 		case n < 25:
 			f.Link = pick(api)
-			lists, watches := apiOnly, watchOnly
-			if s.Real {
-				lists, watches = without(apiOnly, fakeOnly), without(watchOnly, fakeOnly)
-			}
-			f.Name = pick(slices.Concat(anyLink, lists, lists))
+			f.Name = pick(slices.Concat(anyLink, apiOnly, apiOnly))
 			if m, _ := p.Member(strings.TrimSuffix(f.Link, ">"+APIName)); m.Transport == "watch" && rng.IntN(3) == 0 {
-				f.Name = pick(watches)
+				f.Name = pick(watchOnly)
 			}
 		case n < 50:
 			f.Link, f.Name = pick(middle), pick(anyLink)
@@ -138,10 +130,6 @@ func (p *Plan) weather(rng *rand.Rand, s Size) {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.From, b.From) })
 }
 
-func without(all, some []string) []string {
-	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(some, name) })
-}
-
 func nearRestore(f Fault, restores []time.Duration) bool {
 	return slices.ContainsFunc(restores, func(at time.Duration) bool {
 		return f.From < at+4*time.Second && f.From+f.For > at-2*time.Second
@@ -159,8 +147,6 @@ func (p *Plan) details(rng *rand.Rand, f *Fault) {
 		if rng.IntN(2) == 0 {
 			f.Bytes = 1 + rng.IntN(4000)
 		}
-	case ClockStep:
-		f.Delay = clockSteps[rng.IntN(len(clockSteps))]
 	case "status":
 		f.Status = statuses[rng.IntN(len(statuses))]
 	case "api-status", "discovery-status":

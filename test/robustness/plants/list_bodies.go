@@ -40,11 +40,11 @@ func ofBodies() []Plant {
 			Edits: []Edit{
 				{
 					File: "internal/source/cluster/internal/lister/list.go",
-					Old:  "l.Changed = l.Changed || !a.same",
-					New: "if planted.On(\"list-order\") {\n\t\ta.Items = slices.Clone(a.Items)\n\t\tfor i := range a.Items {\n" +
+					Old:  "\tchanged = !a.same",
+					New: "\tif planted.On(\"list-order\") {\n\t\ta.Items = append([]Item(nil), a.Items...)\n\t\tfor i := range a.Items {\n" +
 						"\t\t\tif e, ok := a.Items[i].Object.(*kube.EndpointSlice); ok && len(e.Endpoints) > 1 {\n\t\t\t\tturned := *e\n" +
-						"\t\t\t\tturned.Endpoints = append(slices.Clone(e.Endpoints[1:]), e.Endpoints[0])\n\t\t\t\ta.Items[i].Object = &turned\n" +
-						"\t\t\t}\n\t\t}\n\t\ta.same, l.Changed = false, true\n\t}\n\tl.Changed = l.Changed || !a.same",
+						"\t\t\t\tturned.Endpoints = append(e.Endpoints[1:len(e.Endpoints):len(e.Endpoints)], e.Endpoints[0])\n\t\t\t\ta.Items[i].Object = &turned\n" +
+						"\t\t\t}\n\t\t}\n\t\ta.same, l.Changed = false, true\n\t}\n\tchanged = !a.same",
 				},
 				{
 					File: "compile/rules/endpoints.go",

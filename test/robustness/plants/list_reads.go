@@ -19,8 +19,8 @@ func ofReads() []Plant {
 			What: "a list that lacks most objects is believed without asking once more",
 			Edits: []Edit{{
 				File: "internal/source/cluster/internal/lister/confirm.go",
-				Old:  "if !a.Suspicious(len(known.Items)) {",
-				New:  "if !a.Suspicious(len(known.Items)) || planted.On(\"loss-believed\") {",
+				Old:  "if !a.suspicious(len(known.Items)) {",
+				New:  "if !a.suspicious(len(known.Items)) || planted.On(\"loss-believed\") {",
 			}},
 		},
 		{
@@ -43,8 +43,8 @@ func ofReads() []Plant {
 				},
 				{
 					File: "internal/source/cluster/internal/lister/ask.go",
-					Old:  "revision, err := decode.List(resp.Media, resp.Body, l.Type, m.add)\n",
-					New: "revision, err := decode.List(resp.Media, resp.Body, l.Type, m.add)\n\t\tif planted.On(\"no-list\") {\n" +
+					Old:  "revision, err := resp.List(l.Type, m.add)\n",
+					New: "revision, err := resp.List(l.Type, m.add)\n\t\tif planted.On(\"no-list\") {\n" +
 						"\t\t\trevision = max(revision, since, known.Seen)\n\t\t}\n",
 				},
 			},

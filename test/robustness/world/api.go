@@ -208,8 +208,6 @@ func (a *API) conductWatch(r *http.Request) kubetest.WatchFault {
 			return kubetest.WatchFault{Gone: true}
 		case WatchCut:
 			return kubetest.WatchFault{Cut: 3}
-		case WatchEmpty:
-			return kubetest.WatchFault{Empty: true}
 		case NoBookmarks:
 			return kubetest.WatchFault{NoBookmarks: true}
 		case APIStatus:

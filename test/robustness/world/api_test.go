@@ -17,7 +17,7 @@ import (
 
 // TestEveryFaultOfAPlanIsKnown to the package that injects it.
 func TestEveryFaultOfAPlanIsKnown(t *testing.T) {
-	process := []string{plan.Kill, plan.Freeze, plan.Partition, plan.NoFiles, plan.DiskFull, plan.ReadOnly, plan.ClockStep, plan.Restore}
+	process := []string{plan.Kill, plan.Freeze, plan.Partition, plan.NoFiles, plan.DiskFull, plan.ReadOnly, plan.Restore}
 	known := slices.Concat(faultproxy.Names(), world.APIFaults(), process)
 	for _, name := range plan.Names() {
 		if !slices.Contains(known, name) {

@@ -10,28 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/routesrv/routesrv/test/robustness/traffic"
 )
-
-// Cluster is the API that servers and data planes read: the fake one, or a real one. Only one goroutine at a time may call Apply,
-// Load, Restore and State; the other methods are safe for concurrent use.
-type Cluster interface {
-	// Listen serves the API to one member, and returns the base URL.
-	Listen(member, ip string) (string, error)
-	// Inject injects a fault for a member, until the returned function is called.
-	Inject(member string, f APIFault) (end func(), err error)
-	// Apply makes one write and records it.
-	Apply(w traffic.Write) error
-	// Load adds the cluster of package scale, which never changes.
-	Load(factor float64) error
-	// Restore restores the API to its state some time ago, and returns the objects of that state.
-	Restore(ago time.Duration) (map[traffic.Key]string, error)
-	// State returns the stored objects.
-	State() map[traffic.Key]string
-	// Close ends all listeners.
-	Close()
-}
 
 // Names of the faults of the API itself.
 const (
@@ -46,7 +25,6 @@ const (
 	WatchSilent    = "watch-silent"     // watches stay open and send nothing
 	WatchGone      = "watch-gone"       // watches begin with the error that the revision is too old
 	WatchCut       = "watch-cut"        // watches end in the middle of an event
-	WatchEmpty     = "watch-empty"      // a watch that should begin with all objects begins with none
 	NoBookmarks    = "no-bookmarks"     // watches send none
 	Reset          = "revision-reset"   // the API is restored from an old backup
 )
@@ -55,18 +33,13 @@ const (
 func APIFaults() []string {
 	return []string{
 		ListEmpty, ListHalf, ListShort, ListStale, ListOther, APIStatus, DiscoveryFlaps, DiscoveryFails,
-		WatchSilent, WatchGone, WatchCut, WatchEmpty, NoBookmarks,
+		WatchSilent, WatchGone, WatchCut, NoBookmarks,
 	}
-}
-
-// RealAPIFaults returns the faults that a proxy in front of a real API can simulate.
-func RealAPIFaults() []string {
-	return []string{ListEmpty, ListShort, ListOther, APIStatus, DiscoveryFlaps, DiscoveryFails, WatchSilent, WatchGone, WatchCut, NoBookmarks}
 }
 
 // beginsWithAWatch reports whether a fault affects only watches that begin while it is on, so that open ones must end.
 func beginsWithAWatch(fault string) bool {
-	return slices.Contains([]string{WatchCut, WatchGone, WatchEmpty, NoBookmarks}, fault)
+	return slices.Contains([]string{WatchCut, WatchGone, NoBookmarks}, fault)
 }
 
 // APIFault is a fault that the API shows to one member.

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/routesrv/routesrv/test/robustness/clock"
 	"github.com/routesrv/routesrv/test/robustness/history"
 	"github.com/routesrv/routesrv/test/robustness/record"
 )
@@ -59,9 +58,6 @@ func (p *Process) Running() bool {
 	return p.cmd != nil
 }
 
-// clock returns the file that the wall clock of the process follows.
-func (p *Process) clock() string { return filepath.Join(p.Folder, "clock") }
-
 // PID returns the number of the process; 0 if it is not running.
 func (p *Process) PID() int {
 	p.mu.Lock()
@@ -98,7 +94,7 @@ func (p *Process) Start() error {
 		return err
 	}
 	cmd := exec.Command(p.path, p.args...)
-	cmd.Env = append(append(os.Environ(), p.env...), clock.Variable+"="+p.clock())
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.SysProcAttr = childAttributes()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/test/robustness/clock"
 	"github.com/routesrv/routesrv/test/robustness/faultproxy"
 	"github.com/routesrv/routesrv/test/robustness/history"
 	"github.com/routesrv/routesrv/test/robustness/plan"
@@ -82,8 +80,6 @@ func (w *World) begin(ctx context.Context, f plan.Fault) (end func() error, err 
 		return w.fill(p), nil
 	case plan.ReadOnly:
 		return w.readOnly(p), nil
-	case plan.ClockStep:
-		return w.stepClock(p, f.Delay)
 	default:
 		return nil, fmt.Errorf("no such fault")
 	}
@@ -166,16 +162,6 @@ func (w *World) partition(member string) (end func()) {
 			end()
 		}
 	}
-}
-
-// stepClock steps the wall clock of a process, if the binaries were built with such a clock.
-func (w *World) stepClock(p *Process, by time.Duration) (end func() error, err error) {
-	if !w.cfg.Binaries.Clock {
-		w.disable(plan.ClockStep, errors.New("the programs are built without a clock that can be stepped"))
-		return nil, nil
-	}
-	file := p.clock()
-	return func() error { return clock.Step(file, 0) }, clock.Step(file, by)
 }
 
 // SetMode changes the mode of a sidecar, as an operator does.

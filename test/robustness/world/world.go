@@ -26,7 +26,6 @@ import (
 type Binaries struct {
 	Routesrv, Dataplane string   // paths
 	Env                 []string // NAME=value, for both
-	Clock               bool     // they are built with the overlay of package clock
 }
 
 // Config configures a World.
@@ -34,14 +33,13 @@ type Config struct {
 	Plan     *plan.Plan
 	Binaries Binaries
 	Folder   string // existing folder for the files and logs of processes
-	Real     *Real  // the kube-apiserver to read; nil means a fake
 }
 
 // World holds all members. Its methods are safe for concurrent use, except Start and Close.
 type World struct {
 	cfg       Config
 	rec       *record.Recorder
-	API       Cluster
+	API       *API
 	Processes map[string]*Process
 
 	proxies map[string]*faultproxy.Proxy // by link
@@ -77,13 +75,7 @@ func New(cfg Config, rec *record.Recorder) (w *World, err error) {
 	if err := w.claimNet(); err != nil {
 		return w, err
 	}
-	if cfg.Real != nil {
-		w.API, err = NewRealAPI(*cfg.Real, rec)
-	} else {
-		w.API, err = NewAPI(rec)
-	}
-	if err != nil {
-		w.API = nil // avoids an interface that holds a nil pointer
+	if w.API, err = NewAPI(rec); err != nil {
 		return w, err
 	}
 	for _, m := range cfg.Plan.Members {
@@ -206,7 +198,7 @@ func (w *World) process(m history.Member) error {
 	switch m.Kind {
 	case history.Server:
 		p.path = w.cfg.Binaries.Routesrv
-		p.args = append(p.args, "--kubernetes-read="+m.Transport, "--kubernetes-reconcile-interval="+(20*pl.Interval).String())
+		p.args = append(p.args, "--kubernetes-read="+m.Transport)
 		if peer := pl.Peer(m); peer != "" {
 			other, err := w.place(peer)
 			if err != nil {

@@ -16,14 +16,13 @@ import (
 const (
 	// checkInterval is how often to check discovery and the revisions, and checkTimeout limits each request.
 	checkInterval, checkTimeout = 10 * time.Second, 10 * time.Second
+	// retryInterval is how often to check while discovery fails.
+	retryInterval = time.Second
 	// silentAfter is how long a watch may stay below a revision that the kind has reached. Bookmarks arrive once a
 	// minute.
 	silentAfter = 75 * time.Second
-	// consistentPatience is how long a consistent read waits for a watch; reconcilePatience is how long a reconcile
-	// waits.
-	consistentPatience, reconcilePatience = 100 * time.Millisecond, 10 * time.Second
-	// namedDifferences is how many objects the log message of a reconcile names.
-	namedDifferences = 5
+	// consistentPatience is how long a consistent read waits for a watch before it lists the kind.
+	consistentPatience = 100 * time.Millisecond
 )
 
 // checkLoop checks discovery and the revisions until ctx ends.
@@ -37,43 +36,21 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		case <-w.look:
 		case <-timer.C:
 		}
-		w.checkAll(ctx)
 		wait := checkInterval
-		switch err := w.discoveryFails(); {
-		case errors.Is(err, lister.ErrUnconfirmed):
-			wait = lister.ConfirmingTime / lister.ConfirmingReads
-		case err != nil && w.probing > 0:
-			wait = w.probing
+		if w.lister.RouteGroups != nil && w.checkDiscovery(ctx) != nil {
+			wait = retryInterval
+		}
+		for _, k := range w.kinds {
+			w.checkKind(ctx, k)
 		}
 		// Jitter keeps replicas that started together from checking together.
 		timer.Reset(wait - wait/10 + rand.N(wait/5))
 	}
 }
 
-// discoveryFails returns why the last check of discovery failed, or nil.
-func (w *Watcher) discoveryFails() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.discovery.err
-}
-
-func (w *Watcher) checkAll(ctx context.Context) {
-	if w.lister.RouteGroups != nil {
-		w.checkDiscovery(ctx)
-	}
-	for _, k := range w.kinds {
-		w.mu.Lock()
-		synced := k.synced
-		w.mu.Unlock()
-		if synced {
-			w.checkKind(ctx, k)
-		}
-	}
-}
-
 // checkDiscovery finds out whether the cluster has RouteGroups. A failure changes nothing until it has lasted too
 // long.
-func (w *Watcher) checkDiscovery(parent context.Context) {
+func (w *Watcher) checkDiscovery(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, checkTimeout)
 	defer cancel()
 	release, err := w.awaitTurn(ctx)
@@ -89,7 +66,7 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if parent.Err() != nil {
-		return
+		return parent.Err()
 	}
 	if err != nil {
 		if w.discovery.since.IsZero() {
@@ -97,7 +74,7 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 		}
 		w.discovery.fail(readError("get", api.DiscoveryPath, err))
 		w.wake()
-		return
+		return w.discovery.err
 	}
 	if !w.discovery.since.IsZero() {
 		w.log.Info(LogBack, slog.String("kind", "discovery"))
@@ -120,19 +97,18 @@ func (w *Watcher) checkDiscovery(parent context.Context) {
 		w.asked = true
 		w.wake()
 	}
+	return nil
 }
 
-// currentOf asks for the current revision of a kind and ends the session if it shows that etcd was restored: that is,
-// if it is below what the watch had shown before the request.
+// currentOf asks for the current revision of a kind. If that is below what the watch had shown before the request, etcd
+// was restored, and everything is listed again.
 func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revision, err error) {
 	release, err := w.awaitTurn(ctx)
 	if err != nil {
 		return 0, readError("list", k.list.Name(), err)
 	}
 	defer release()
-	w.mu.Lock()
-	before := k.list.Seen
-	w.mu.Unlock()
+	before := k.seen()
 	current, err = w.lister.API.Current(ctx, &k.list.Resource)
 	if err == nil && current == 0 {
 		err = api.ErrNoRevision
@@ -142,8 +118,7 @@ func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revis
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Compare only with what this session has shown, not with a previous session.
-	if current < before && k.list.Seen >= before {
+	if current < before && k.list.Seen >= before { // else everything was just forgotten
 		err := fmt.Errorf("%s: %w: %d after %d", k.list.Name(), lister.ErrRestored, current, before)
 		w.restored(err)
 		return 0, readError("list", k.list.Name(), err)
@@ -151,73 +126,62 @@ func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revis
 	return current, nil
 }
 
-// checkKind asks for the current revision of a kind and compares it with what the watch has shown.
+// checkKind asks for the current revision of a kind and compares it with what the watch has shown. A watch that has been
+// behind for too long is started again, with a list.
 func (w *Watcher) checkKind(parent context.Context, k *watched) {
+	if !k.isSynced() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(parent, checkTimeout)
 	defer cancel()
 	floor, err := w.currentOf(ctx, k)
-	if parent.Err() != nil {
-		return
-	}
 	w.mu.Lock()
-	if err != nil {
+	defer w.mu.Unlock()
+	now := time.Now()
+	switch {
+	case parent.Err() != nil:
+		return
+	case err != nil:
 		w.lister.Metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(api.ReasonOf(err))).Inc()
 		k.check.fail(err)
-		w.mu.Unlock()
 		return
-	}
-	now := time.Now()
-	if k.check.lasting(now) != nil {
+	case k.check.lasting(now) != nil:
 		poke(w.dirty) // reads may have failed
 	}
 	k.check = outage{}
+	if now.Sub(k.opened) >= aliveAfter {
+		k.back()
+	}
 	switch {
 	case k.list.Seen >= floor:
 		k.lag = lag{}
 		w.metrics.confirm(k.list.Kind, now)
-		k.recoverIfCurrent(now)
 	case k.lag.floor == 0 || k.list.Seen >= k.lag.floor:
 		k.lag = lag{floor, now}
+	case now.Sub(k.lag.since) >= silentAfter && k.open:
+		k.lag = lag{}
+		w.log.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.Uint64("revision", uint64(k.list.Seen)))
+		w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
+		k.restart()
 	}
-	silent := k.lag.floor != 0 && now.Sub(k.lag.since) >= silentAfter
-	doubt := k.doubt && k.open && k.loaded // a load in progress removes the doubt by itself
-	w.mu.Unlock()
-	if !silent && !doubt {
-		return
-	}
-	missed, err := w.compare(parent, k, comparison{floor: floor})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case err != nil && parent.Err() == nil:
-		k.check.fail(err)
-	case err == nil:
-		k.lag, k.doubt = lag{}, k.doubt && !doubt
-		w.metrics.confirm(k.list.Kind, time.Now())
-		if len(missed.refs) > 0 {
-			w.log.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.String("objects", missed.String()))
-			w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
-			k.loadedAt = time.Now() // the list has shown everything, so the next watch may deliver nothing that proves it works
-			k.watchAgain()
-		} else {
-			k.recoverIfCurrent(time.Now())
-		}
-	}
+}
+
+// isSynced reports whether the kind is part of the snapshot.
+func (k *watched) isSynced() bool {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	return k.synced
 }
 
 // catchUp brings all kinds up to what was written before it was called.
 func (w *Watcher) catchUp(ctx context.Context) error {
 	if w.lister.RouteGroups != nil {
-		w.checkDiscovery(ctx)
-		w.mu.Lock()
-		err := w.discovery.err
-		w.mu.Unlock()
-		if err != nil {
+		if err := w.checkDiscovery(ctx); err != nil {
 			return err
 		}
 	}
 	for _, k := range w.kinds {
-		// If etcd turns out to be restored, the next session lists the kind consistently before the read continues.
+		// If etcd turns out to be restored, the kind is listed consistently before the read continues.
 		if err := w.catchUpKind(ctx, k); err != nil && !errors.Is(err, lister.ErrRestored) {
 			return err
 		}
@@ -225,73 +189,36 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	return nil
 }
 
+// catchUpKind waits a moment for the watch of a kind to show the current revision, and lists the kind otherwise.
 func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
-	w.mu.Lock()
-	synced := k.synced
-	w.mu.Unlock()
-	if !synced {
+	if !k.isSynced() {
 		return nil // Read waits for it, or the cluster does not have it
 	}
 	current, err := w.currentOf(ctx, k)
-	if err != nil {
+	if err != nil || w.await(ctx, k, current, consistentPatience) {
 		return err
 	}
-	w.await(ctx, k, current, consistentPatience)
-	for {
-		w.mu.Lock()
-		reached := k.list.Seen >= current || !k.synced
-		w.mu.Unlock()
-		if reached {
-			return nil
-		}
-		// Repeat if a newer list was adopted meanwhile.
-		if _, err := w.compare(ctx, k, comparison{consistent: true}); err != nil {
-			return err
-		}
-	}
-}
-
-// reconcileLoop lists everything at every reconcile interval until ctx ends.
-func (w *Watcher) reconcileLoop(ctx context.Context) {
-	for {
-		timer := time.NewTimer(w.reconcile - w.reconcile/10 + rand.N(w.reconcile/5+1))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C:
-		}
-		for _, k := range w.kinds {
-			w.reconcileKind(ctx, k)
-		}
-	}
-}
-
-// reconcileKind lists a kind and checks that the list agrees with what the watch has shown.
-func (w *Watcher) reconcileKind(ctx context.Context, k *watched) {
-	w.mu.Lock()
-	synced := k.synced
-	w.mu.Unlock()
-	if !synced {
-		return
-	}
-	d, err := w.compare(ctx, k, comparison{deep: true, patience: reconcilePatience})
+	release, err := w.awaitTurn(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			w.log.Warn(LogReconcileFails, slog.String("kind", string(k.list.Kind)), slog.Any("error", err))
-			w.metrics.reconciles.WithLabelValues(string(k.list.Kind), "error").Inc()
+		return readError("list", k.list.Name(), err)
+	}
+	defer release()
+	return k.listAndAdopt(ctx, true)
+}
+
+// await waits until the watch of a kind has reached the revision, but no longer than patience. It reports whether the
+// watch is there.
+func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision, patience time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(max(time.Millisecond, patience/50))
+	defer tick.Stop()
+	for k.seen() < revision {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
 		}
-		return
 	}
-	w.metrics.reconciles.WithLabelValues(string(k.list.Kind), "ok").Inc()
-	if len(d.refs) == 0 || !d.proven {
-		return
-	}
-	w.log.Error(LogDiffers, slog.String("kind", string(k.list.Kind)), slog.Int("differences", len(d.refs)),
-		slog.String("objects", d.String()))
-	w.metrics.differences.WithLabelValues(string(k.list.Kind)).Add(float64(len(d.refs))) // after the log line, so that an alert finds the line
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.metrics.restarts.WithLabelValues(string(k.list.Kind), "missed").Inc()
-	k.watchAgain()
+	return true
 }

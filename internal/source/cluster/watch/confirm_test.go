@@ -12,56 +12,49 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// A watch that has to start again, and starts with nothing, changes nothing unless a consistent list agrees.
-func TestAWatchThatBeginsWithoutObjectsIsConfirmed(t *testing.T) {
-	for _, list := range []bool{false, true} {
-		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
-			t.Run(map[bool]string{false: "stream", true: "list"}[list]+path, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
-					before, err := w.Read(t.Context(), kube.ReadOptions{})
-					if err != nil {
-						t.Fatal(err)
+// A list after a watch that shows nothing changes nothing unless a consistent list agrees.
+func TestAnEmptyListAfterAWatchIsConfirmed(t *testing.T) {
+	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
+		t.Run(path, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+				before, err := w.Read(t.Context(), kube.ReadOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				server.OnRequest(func(r kubetest.Request) { // all lists but consistent ones are wrong
+					fault := kubetest.Fault{}
+					if strings.Contains(r.Query, "resourceVersionMatch") {
+						fault.Body = kubetest.EncodeJSON(kube.Kind(clustertest.KindOf(path)), 110, nil)
 					}
-					server.SetWatchList(!list)
-					if list || path == clustertest.RouteGroups {
-						server.OnRequest(func(r kubetest.Request) { // all lists but consistent ones are wrong
-							fault := kubetest.Fault{}
-							if strings.Contains(r.Query, "resourceVersionMatch") {
-								fault.Body = kubetest.EncodeJSON(kube.Kind(clustertest.KindOf(path)), 110, nil)
-							}
-							server.SetFault(path, fault)
-						})
-					} else {
-						server.SetWatchFault(path, kubetest.WatchFault{Times: 2, Empty: true})
-					}
-					clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: new, namespace: n3}")
-					synctest.Wait()
-					server.Compact()
-					server.SetRevision(110)
-					server.Compact()
-					server.Requests()
-					server.DropWatches(path) // the next watch is too old, and starts again
-					for range 100 {
-						time.Sleep(time.Second)
-						s, err := w.Read(t.Context(), kube.ReadOptions{})
-						if err == nil && (len(s.Ingresses) < 2 || len(s.RouteGroups) < 1 || len(s.Services) < 1 || len(s.Endpoints) < 1) {
-							t.Fatalf("lost: %s\n%s", clustertest.Summary(s), log())
-						}
-					}
-					s, err := w.Read(t.Context(), kube.ReadOptions{})
-					if err != nil || s.Services[0] != before.Services[0] {
-						t.Errorf("%s, %v", clustertest.Summary(s), err)
-					}
-					confirmed := false
-					for _, r := range server.Requests() {
-						confirmed = confirmed || r.Path == path && r.Query == ""
-					}
-					if !confirmed {
-						t.Errorf("there was no consistent list; log:\n%s", log())
-					}
+					server.SetFault(path, fault)
 				})
+				clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: new, namespace: n3}")
+				synctest.Wait()
+				server.Compact()
+				server.SetRevision(110)
+				server.Compact()
+				server.Requests()
+				server.DropWatches(path) // the next watch is too old, and starts again
+				for range 100 {
+					time.Sleep(time.Second)
+					s, err := w.Read(t.Context(), kube.ReadOptions{})
+					if err == nil && (len(s.Ingresses) < 2 || len(s.RouteGroups) < 1 || len(s.Services) < 1 || len(s.Endpoints) < 1) {
+						t.Fatalf("lost: %s\n%s", clustertest.Summary(s), log())
+					}
+				}
+				s, err := w.Read(t.Context(), kube.ReadOptions{})
+				if err != nil || s.Services[0] != before.Services[0] {
+					t.Errorf("%s, %v", clustertest.Summary(s), err)
+				}
+				confirmed := false
+				for _, r := range server.Requests() {
+					confirmed = confirmed || r.Path == path && r.Query == ""
+				}
+				if !confirmed {
+					t.Errorf("there was no consistent list; log:\n%s", log())
+				}
 			})
-		}
+		})
 	}
 }
 
@@ -84,32 +77,29 @@ func TestAnEventOfAnotherKindBreaksTheWatch(t *testing.T) {
 		"kind": {Times: 1, Kind: "Pod"}, "version": {Times: 1, APIVersion: "v1alpha1"},
 	} {
 		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
-			for _, protobuf := range []bool{false, true} {
-				t.Run(name+path+map[bool]string{true: "/protobuf"}[protobuf], func(t *testing.T) {
-					inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
-						server.SetEncodings(protobuf, false)
-						server.SetWatchFault(path, fault)
-						server.Requests()
-						server.DropWatches(path)
-						time.Sleep(time.Second)
-						clustertest.Apply(t, server, "kind: "+string(kube.Kind(clustertest.KindOf(path)))+"\nmetadata: {name: new, namespace: n1}\nspec: {}\nsubsets: []")
-						time.Sleep(time.Minute)
-						streams := 0
-						for _, r := range server.Requests() {
-							if r.Path == path && strings.Contains(r.Query, "watch=true") {
-								streams++
-							}
+			t.Run(name+path, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+					server.SetWatchFault(path, fault)
+					server.Requests()
+					server.DropWatches(path)
+					time.Sleep(time.Second)
+					clustertest.Apply(t, server, "kind: "+string(kube.Kind(clustertest.KindOf(path)))+"\nmetadata: {name: new, namespace: n1}\nspec: {}\nsubsets: []")
+					time.Sleep(time.Minute)
+					streams := 0
+					for _, r := range server.Requests() {
+						if r.Path == path && strings.Contains(r.Query, "watch=true") {
+							streams++
 						}
-						if streams < 2 {
-							t.Errorf("%d watches: that of the wrong events goes on; log\n%s", streams, log())
-						}
-						s, err := w.Read(t.Context(), kube.ReadOptions{})
-						if n := len(s.Ingresses) + len(s.RouteGroups) + len(s.Services) + len(s.Endpoints) + len(s.Bad); err != nil || n != 6 {
-							t.Errorf("%s, %v: want the new object by another stream", clustertest.Summary(s), err)
-						}
-					})
+					}
+					if streams < 2 {
+						t.Errorf("%d watches: that of the wrong events goes on; log\n%s", streams, log())
+					}
+					s, err := w.Read(t.Context(), kube.ReadOptions{})
+					if n := len(s.Ingresses) + len(s.RouteGroups) + len(s.Services) + len(s.Endpoints) + len(s.Bad); err != nil || n != 6 {
+						t.Errorf("%s, %v: want the new object by another stream", clustertest.Summary(s), err)
+					}
 				})
-			}
+			})
 		}
 	}
 }

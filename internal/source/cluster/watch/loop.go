@@ -5,33 +5,30 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
+	"github.com/routesrv/routesrv/kube"
 )
 
 const (
 	// firstDelay and maxDelay bound the delay before the next attempt, to which jitter of up to the same length is
 	// added.
 	firstDelay, maxDelay = 500 * time.Millisecond, 10 * time.Second
-	// aliveAfter is how long a stream without events has to stay open to count as working.
+	// aliveAfter is how long a watch has to stay open to count as working.
 	aliveAfter = 5 * time.Second
-	// calmAfter is how long a kind has to be watched before everything may be requested again without a longer delay.
-	calmAfter = 2 * time.Minute
-	// streamAttempts is how many streams that begin with all objects may fail in a row before the kind is listed
-	// instead.
-	streamAttempts = 3
+	// downDelay is the delay while the server does not even answer a probe, and probeTimeout limits the probe.
+	downDelay, probeTimeout = 500 * time.Millisecond, 1500 * time.Millisecond
 )
 
-// follow keeps the kind up to date until ctx ends. Each attempt loads everything, unless the objects are already
-// known, and then watches from there. After an attempt that has lost its place, follow loads everything again; after
-// any other, the next watch resumes from what is known.
+// errDown marks the failure of a probe: nothing that costs the server anything was requested.
+var errDown = errors.New("the API server is down")
+
+// follow keeps the kind up to date until ctx ends. Each attempt lists the kind, and then watches it from there until
+// the watch ends.
 func (k *watched) follow(ctx context.Context) {
-	p := newPace(k.w.probing)
+	delay := firstDelay
 	for ctx.Err() == nil {
 		if !k.awaitWanted(ctx) {
 			return
@@ -43,8 +40,31 @@ func (k *watched) follow(ctx context.Context) {
 		if restarted { // or ctx has ended
 			continue
 		}
-		lived, goesOn := k.ended(err)
-		pause(ctx, p.delay(err, lived, goesOn))
+		wait := delay
+		switch lived := k.ended(err); {
+		case err == nil && lived >= aliveAfter:
+			wait, delay = 0, firstDelay
+		case errors.Is(err, errDown):
+			wait = downDelay
+		case lived >= aliveAfter:
+			wait, delay = firstDelay, 2*firstDelay
+		default:
+			delay = min(2*delay, maxDelay)
+		}
+		pause(ctx, max(wait, min(retryAfter(err), maxDelay)))
+	}
+}
+
+// pause waits for d, with jitter of up to the same again, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	if d > 0 {
+		d += rand.N(d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -77,125 +97,66 @@ func (k *watched) beginAttempt(ctx context.Context) (context.Context, context.Ca
 	return once, cancel
 }
 
-// attempt loads everything, unless it is already known, and watches the kind until the watch ends. It returns nil if
-// the server ended the watch as agreed.
+// attempt lists the kind and watches it until the watch ends. It returns nil if the server ended the watch as agreed.
 func (k *watched) attempt(ctx context.Context) error {
-	if k.isLoaded() {
-		return k.watch(ctx, nil)
+	if err := k.load(ctx); err != nil {
+		return err
 	}
+	return k.watch(ctx)
+}
+
+// load lists the kind. After a failure, the server first has to answer a request for one object, so that a server that
+// is down or overloaded gets no lists.
+func (k *watched) load(ctx context.Context) error {
 	release, err := k.w.awaitTurn(ctx)
 	if err != nil {
 		return err
 	}
-	release = sync.OnceFunc(release)
 	defer release()
-	if err := k.admit(ctx); err != nil {
-		return err
-	}
-	if k.streamsEverything() {
-		err := k.watch(ctx, release)
-		if !api.IsUnsupported(err) {
-			k.countStream(err)
-			return err
+	k.w.mu.Lock()
+	failing := k.stream.err != nil
+	k.w.mu.Unlock()
+	if failing {
+		probe, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		if err := k.w.lister.Probe(probe, k.list); err != nil {
+			return errors.Join(err, errDown)
 		}
 	}
-	if err := k.listEverything(ctx); err != nil {
-		return err
+	return k.listAndAdopt(ctx, false)
+}
+
+// listAndAdopt lists the kind and replaces what is known by the list. The caller has the turn.
+func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
+	k.w.mu.Lock()
+	k.shared = true
+	known, reset := k.list.State, k.resets
+	k.w.mu.Unlock()
+	a, err := k.w.lister.AskFor(ctx, k.list, consistent, 0, known)
+	if err == nil && a.Seen == 0 {
+		err = readError("list", k.list.Name(), api.ErrNoRevision)
 	}
-	release()
-	return k.watch(ctx, nil)
-}
-
-// isLoaded reports whether a watch can resume from what is known.
-func (k *watched) isLoaded() bool {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	return k.loaded
-}
-
-// streamsEverything reports whether to load all objects by a watch that begins with them. Custom resources arrive as
-// JSON, which costs more as a stream. If such watches repeatedly fail to deliver all initial objects, a list may
-// succeed.
-func (k *watched) streamsEverything() bool {
-	k.w.mu.Lock()
-	defer k.w.mu.Unlock()
-	return !k.list.Custom() && k.streamFailures < streamAttempts
-}
-
-// countStream counts consecutive watches that ended before they had delivered all initial objects. A server that does
-// not know such watches never marks the end of the initial objects, so trying again would not help.
-func (k *watched) countStream(err error) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	switch {
-	case k.loaded:
-	case api.ReasonOf(err) == api.ReasonTimeout:
-		k.streamFailures = streamAttempts
-	default:
-		k.streamFailures++
+	case errors.Is(err, lister.ErrRestored):
+		k.w.restored(err)
+		return err
+	case err != nil:
+		return err
+	case ctx.Err() != nil || reset != k.resets:
+		return ctx.Err() // the list belongs to the history before a restore
+	case a.Seen < k.list.Seen:
+		return nil // the watch has shown everything up to a later revision meanwhile
 	}
-}
-
-// pace is the delay between attempts of one kind.
-type pace struct {
-	next    time.Duration // the next delay, if the server answers
-	probing time.Duration // delay while the server does not answer at all; 0 means like any other
-}
-
-// newPace returns the delays for an API server that is probed at this interval when it does not answer; 0 means no
-// probes.
-func newPace(probing time.Duration) pace { return pace{next: firstDelay, probing: probing / 2} }
-
-// delay returns how long to wait after an attempt that ended with err and whose watch was open for lived. The delay
-// doubles until an attempt has worked for a while: a short while if the next attempt resumes from there, a longer one
-// if it requests everything. A server that is down is asked at the pace of probes, which cost it nothing. One that answers
-// would never be left alone in this way, if it answers every watch with an error.
-func (p *pace) delay(err error, lived time.Duration, goesOn bool) time.Duration {
-	if lived >= calmAfter || lived >= aliveAfter && goesOn {
-		p.next = firstDelay
-		if err == nil {
-			return 0
-		}
+	// The watch finds objects by their order. The bytes of the list will no longer match what is known.
+	a.Items, a.Sorted, a.Wire = lister.Sort(a.Items), true, lister.WireDigest{}
+	if k.list.Adopt(a) {
+		poke(k.w.dirty)
 	}
-	d := p.next
-	if p.probing > 0 && api.IsDown(err) && api.StatusCode(err) != http.StatusTooManyRequests {
-		d = p.probing
-	} else {
-		p.next = min(2*p.next, maxDelay)
-	}
-	d = max(d, min(retryAfter(err), maxDelay))
-	return d + rand.N(d) // jitter adds up to the same again
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// isExpired reports whether the server no longer has the revision from which a watch should resume.
-func isExpired(err error) bool {
-	if ended, ok := errors.AsType[*endedError](err); ok {
-		s := ended.status
-		return s.Code == http.StatusGone || s.Reason == metav1.StatusReasonExpired || s.Reason == metav1.StatusReasonGone
-	}
-	return api.IsGone(err)
-}
-
-// isLost reports whether a watch that ended with err cannot resume where it was: the server no longer has the
-// revision or rejects it, failed on an event, or sent something that cannot be decoded and would be sent again.
-func isLost(err error) bool {
-	if ended, ok := errors.AsType[*endedError](err); ok {
-		return ended.status.Code != http.StatusTooManyRequests
-	}
-	if _, ok := errors.AsType[*decode.BadEventError](err); ok {
-		return true
-	}
-	return isExpired(err) || api.IsUnsupported(err)
+	k.shared = false
+	k.reached(a.Seen)
+	return nil
 }
 
 // retryAfter returns how long the server asks to wait.
@@ -204,4 +165,20 @@ func retryAfter(err error) time.Duration {
 		return time.Duration(ended.status.Details.RetryAfterSeconds) * time.Second
 	}
 	return api.RetryAfter(err)
+}
+
+// awaitTurn waits for the turn to make a request that lists objects.
+func (w *Watcher) awaitTurn(ctx context.Context) (release func(), err error) {
+	return w.lister.Acquire(ctx)
+}
+
+// isRemoved reports whether the server no longer knows the kind.
+func isRemoved(err error) bool { return api.StatusCode(err) == http.StatusNotFound }
+
+// readError wraps an error in a *[kube.ReadError], unless it already is one.
+func readError(verb, resource string, err error) error {
+	if _, ok := errors.AsType[*kube.ReadError](err); ok {
+		return err
+	}
+	return &kube.ReadError{Verb: verb, Resource: resource, Err: err}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/internal/kubetest"
@@ -68,7 +67,7 @@ func (m *model) write() {
 // trouble makes something go wrong, or heals it.
 func (m *model) trouble() {
 	path := []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services}[m.r.IntN(3)]
-	switch m.r.IntN(12) {
+	switch m.r.IntN(11) {
 	case 0, 1:
 		m.server.DropWatches(path)
 	case 2:
@@ -88,8 +87,6 @@ func (m *model) trouble() {
 	case 9:
 		m.server.SetFault(path, kubetest.Fault{Status: 500, Times: 1 + m.r.IntN(2)})
 	case 10:
-		m.server.SetWatchList(m.r.IntN(2) == 0)
-	case 11:
 		m.server.Bookmark()
 	}
 }
@@ -167,9 +164,8 @@ func randomRun(t *testing.T, r *rand.Rand) {
 	for range 20 {
 		m.write()
 	}
-	registry := prometheus.NewRegistry()
 	cfg := cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Timeout: 5 * time.Second}
-	w, err := watch.New(watch.Config{Config: cfg, ReconcileInterval: 2 * time.Minute, WatchMetrics: watch.NewMetrics(registry)})
+	w, err := watch.New(watch.Config{Config: cfg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,11 +210,6 @@ func randomRun(t *testing.T, r *rand.Rand) {
 	want.Revision, want.Newest = got.Revision, got.Newest
 	if d := cmp.Diff(&want, got, clustertest.ErrorTexts); d != "" {
 		t.Errorf("in the end: -list +watch\n%s", d)
-	}
-	for _, kind := range []string{"Ingress", "RouteGroup", "Service"} {
-		if n := difference(t, registry, kind); n != 0 {
-			t.Errorf("a reconcile claims %v differences of %s", n, kind)
-		}
 	}
 	cancel()
 	<-done

@@ -34,8 +34,7 @@ type script struct {
 // step answers one request. The stream ends when it returns.
 type step func(s *script, w http.ResponseWriter, r *http.Request)
 
-// asked is a request for services: "all" or "all since N" for a watch that begins with everything, "from N", "list", or "current" for
-// one object.
+// asked is a request for services: "from N" for a watch, "list", or "current" for one object.
 type asked struct {
 	what  string
 	after time.Duration // the end of the watch before
@@ -50,8 +49,6 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case q.Get("limit") != "":
 		what = "current"
-	case q.Get("sendInitialEvents") != "":
-		what = strings.TrimSuffix("all since "+q.Get("resourceVersion"), " since ")
 	case q.Get("watch") != "":
 		what = "from " + q.Get("resourceVersion")
 	}
@@ -124,18 +121,6 @@ func (s *script) watches() (what []string, after []time.Duration) {
 	return what, after
 }
 
-// lists is how often everything was listed so far.
-func (s *script) lists() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range s.asked {
-		if a.what == "list" {
-			n++
-		}
-	}
-	return n
-}
-
 // The parts of a stream. A string is sent as it is, a duration is a pause; the stream stays open behind the last part, unless that
 // is ends or breaks.
 type parting string
@@ -182,13 +167,6 @@ func status(code int, header ...string) step {
 	}
 }
 
-// tooNew answers that the server has not reached the revision that was asked for.
-func tooNew(_ *script, w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusGatewayTimeout)
-	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","message":"Too large resource version","code":504}`)
-}
-
 // page answers with HTML.
 func page(contentType string) step {
 	return func(_ *script, w http.ResponseWriter, _ *http.Request) {
@@ -207,19 +185,10 @@ func bookmark(revision int) string {
 	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Service","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}}`+"\n", revision)
 }
 
-// loaded is the bookmark that ends the objects with which a watch begins.
-func loaded(revision int) string {
-	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Service","apiVersion":"v1","metadata":{"resourceVersion":"%d",`+
-		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", revision)
-}
-
 func failed(code int, reason string, more string) string {
 	return fmt.Sprintf(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","message":"scripted","reason":%q,"code":%d%s}}`+"\n",
 		reason, code, more)
 }
-
-// everything is what a cluster with the service s begins with at revision 100.
-var everything = service("ADDED", "s", 90) + loaded(100)
 
 // play runs a Watcher of the script in a bubble.
 func play(t *testing.T, cfg watch.Config, steps []step, f func(t *testing.T, s *script, w *watch.Watcher, log func() string)) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,8 @@ import (
 
 const (
 	// shortestWatch and longestWatch bound the time after which the server should end a watch. The time is random so
-	// that the watches of replicas that started together do not end together.
+	// that the watches of replicas that started together do not end together. A list follows, so this is also how long
+	// an event that got lost, for whatever reason, can go unnoticed.
 	shortestWatch, longestWatch = 5 * time.Minute, 10 * time.Minute
 	// overdueAfter is how much longer a watch may last before the server, or a proxy on the way, must have forgotten
 	// it.
@@ -35,10 +37,9 @@ func (e *endedError) Error() string {
 	return fmt.Sprintf("the watch has ended, status: %d %s: %s", e.status.Code, e.status.Reason, api.OneLine(e.status.Message))
 }
 
-// watch watches the kind from what is known until the watch ends. If loaded is not nil, the watch begins with all
-// objects and calls loaded when they have arrived; they have to arrive within the time limit of a request. The result
-// is nil if the server ended the watch as agreed, and otherwise a *[kube.ReadError].
-func (k *watched) watch(parent context.Context, loaded func()) error {
+// watch watches the kind from what is known until the watch ends. The result is nil if the server ended the watch as
+// agreed, and otherwise a *[kube.ReadError].
+func (k *watched) watch(parent context.Context) error {
 	w := k.w
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -51,64 +52,36 @@ func (k *watched) watch(parent context.Context, loaded func()) error {
 	overdue := time.AfterFunc(lasts+overdueAfter, func() { cancel(errOverdue) })
 	defer overdue.Stop()
 
-	since := k.seen()
-	o := api.WatchOptions{Since: since, Initial: loaded != nil, Seconds: int64(lasts / time.Second)}
-	resp, err := w.lister.API.Watch(ctx, parent, &k.list.Resource, o)
-	if o.Initial && since != 0 && api.NeedsConsistent(err) {
-		o.Since = 0
-		resp, err = w.lister.API.Watch(ctx, parent, &k.list.Resource, o)
-	}
+	resp, err := w.lister.API.Watch(ctx, parent, &k.list.Resource, k.seen(), lasts)
 	if err != nil {
 		return k.readError("watch", err)
 	}
+	tooSlow.Stop()
 	defer func() { _ = resp.Body.Close() }()
 	k.accepted()
-	in := &reader{
-		k: k, hash: k.list.NewHasher(), media: resp.Media,
-		events: decode.NewEvents(k.list.Type, resp.Media, resp.Body, w.lister.Config.MaxBytes),
-	}
-	if loaded != nil {
-		at, items, err := in.beginning()
-		if err != nil {
-			return k.watchError(ctx, parent, resp.Path, err, true)
-		}
-		tooSlow.Stop()
-		loaded()
-		if err := k.confirm(ctx, items, at, since); err != nil {
-			return k.readError("list", err)
-		}
-		k.load(ctx, items, at, since)
-	} else {
-		tooSlow.Stop()
-	}
+	in := &reader{k: k, events: decode.NewEvents(k.list.Type, resp.Body, w.lister.Config.MaxBytes)}
 	for {
 		e, item, err := in.next()
 		if err != nil {
-			return k.watchError(ctx, parent, resp.Path, err, false)
+			return k.watchError(ctx, parent, resp.Path, err)
 		}
 		k.receive(ctx, &e, item)
 	}
 }
 
 // watchError explains why an accepted watch has ended. It returns nil if the server ended the watch as agreed.
-// loading says that the watch had not yet delivered all initial objects.
-func (k *watched) watchError(ctx, parent context.Context, path string, err error, loading bool) error {
+func (k *watched) watchError(ctx, parent context.Context, path string, err error) error {
 	if parent.Err() != nil {
 		return parent.Err()
 	}
 	ended, bad := (*endedError)(nil), (*decode.BadEventError)(nil)
-	cause := context.Cause(ctx)
 	reason := api.ReasonConnection
 	switch {
 	case errors.As(err, &ended):
 		reason = api.ReasonStatus
 	case errors.As(err, &bad):
 		reason = api.ReasonBody
-	case errors.Is(cause, context.DeadlineExceeded):
-		reason, err = api.ReasonTimeout, cause
-	case errors.Is(err, io.EOF) && loading:
-		err = errors.New("the watch has ended before it had shown everything")
-	case errors.Is(err, io.EOF), errors.Is(cause, errOverdue):
+	case errors.Is(err, io.EOF), errors.Is(context.Cause(ctx), errOverdue):
 		return nil
 	}
 	return k.readError("watch", api.Errorf(reason, "request to %s: %w", path, err))
@@ -120,8 +93,6 @@ func (k *watched) readError(verb string, err error) error { return readError(ver
 // reader reads the events of a watch and decodes their objects.
 type reader struct {
 	k       *watched
-	hash    *lister.Hasher
-	media   string
 	events  *decode.Events
 	decoder decode.Decoder
 }
@@ -142,22 +113,64 @@ func (r *reader) next() (e decode.Event, item lister.Item, err error) {
 	case decode.Failed:
 		err = &endedError{e.Status}
 	case decode.Added, decode.Modified:
-		item = r.item(&e)
+		item = r.k.list.Decode(&r.decoder, e.Object, decode.MediaJSON, lister.Digest{})
+		if item.Bad != nil {
+			item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
+		}
+		r.k.w.lister.Metrics.DecodedObjects.WithLabelValues(string(r.k.list.Kind)).Inc()
 	}
 	return e, item, err
 }
 
-// item decodes the object of an event, unless it is known.
-func (r *reader) item(e *decode.Event) lister.Item {
-	l := r.k.list
-	sum := r.hash.Sum(e.Object)
-	if item, known := r.k.known(kube.Ref{Kind: l.Kind, Namespace: e.Namespace, Name: e.Name}, sum); known {
-		return item
+// eventNames are the types of events in the metrics.
+var eventNames = map[decode.EventType]string{
+	decode.Added: "added", decode.Modified: "modified", decode.Deleted: "deleted", decode.Bookmark: "bookmark",
+}
+
+// receive processes an event. It ignores an event that is not newer than what is known: a list has already shown it,
+// or it arrived twice. An object may be modified or deleted without being known. receive changes nothing once the
+// attempt was told to end.
+func (k *watched) receive(ctx context.Context, e *decode.Event, item lister.Item) {
+	k.w.metrics.events.WithLabelValues(string(k.list.Kind), eventNames[e.Type]).Inc()
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	if ctx.Err() != nil {
+		return
 	}
-	item := l.Decode(&r.decoder, e.Object, r.media, sum)
-	if item.Bad != nil {
-		item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
+	if e.Type != decode.Bookmark && e.Revision > k.list.Seen && k.apply(e, item) {
+		k.list.Changed = true
+		poke(k.w.dirty)
 	}
-	r.k.w.lister.Metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Inc()
-	return item
+	k.reached(e.Revision)
+	k.back()
+}
+
+// apply applies an event to the items and reports whether the object's decoded content changed. The caller holds mu.
+func (k *watched) apply(e *decode.Event, item lister.Item) (changed bool) {
+	l := k.list
+	if k.shared {
+		l.Items, k.shared = slices.Clone(l.Items), false
+	}
+	i, known := lister.Find(l.Items, kube.Ref{Kind: l.Kind, Namespace: e.Namespace, Name: e.Name})
+	switch {
+	case e.Type == decode.Deleted && known:
+		l.Items = slices.Delete(l.Items, i, i+1)
+		return true
+	case e.Type == decode.Deleted:
+		return false
+	case known:
+		changed = item.Keep(&l.Items[i])
+		l.Items[i] = item
+		return changed
+	default:
+		l.Items = slices.Insert(l.Items, i, item)
+		return true
+	}
+}
+
+// seen returns the revision up to which everything is known.
+func (k *watched) seen() kube.Revision {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	return k.list.Seen
 }

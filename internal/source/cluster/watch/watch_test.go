@@ -120,27 +120,17 @@ func TestAWatcherKeepsTheContractOfSources(t *testing.T) {
 
 func TestAWatcherReadsWhatASourceReads(t *testing.T) {
 	for _, e := range clustertest.Encodings {
-		for _, watchList := range []bool{true, false} {
-			t.Run(fmt.Sprint(e.Name, " watch list ", watchList), func(t *testing.T) {
-				server := clustertest.NewServer(t)
-				server.SetEncodings(e.Protobuf, e.GZip)
-				server.SetWatchList(watchList)
-				cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Secrets: true, Namespace: "n1"}
-				want := polled(t, cfg)
-				server.Requests()
-				w := newWatching(t, watch.Config{Config: cfg})
-				got, err := w.Read(t.Context(), kube.ReadOptions{})
-				if d := cmp.Diff(want, got, clustertest.ErrorTexts); d != "" || err != nil {
-					t.Errorf("%v -source +watcher\n%s", err, d)
-				}
-				for _, r := range server.Requests() {
-					if listed := !strings.Contains(r.Query, "watch=true") && r.Path != kubetest.Discovery && !strings.Contains(r.Query, "limit=1"); listed &&
-						watchList && !strings.Contains(r.Path, "routegroups") {
-						t.Errorf("%s although the server streams what there is", r)
-					}
-				}
-			})
-		}
+		t.Run(e.Name, func(t *testing.T) {
+			server := clustertest.NewServer(t)
+			server.SetEncodings(e.Protobuf, e.GZip)
+			cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Secrets: true, Namespace: "n1"}
+			want := polled(t, cfg)
+			w := newWatching(t, watch.Config{Config: cfg})
+			got, err := w.Read(t.Context(), kube.ReadOptions{})
+			if d := cmp.Diff(want, got, clustertest.ErrorTexts); d != "" || err != nil {
+				t.Errorf("%v -source +watcher\n%s", err, d)
+			}
+		})
 	}
 }
 
@@ -370,50 +360,6 @@ func TestARestoredClusterIsNoticedAndReadAsAWhole(t *testing.T) {
 	}
 	clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: later, namespace: n1}")
 	w.until("a change after the restore", func(s *kube.Snapshot) bool { return len(s.Ingresses) == 2 })
-}
-
-func TestAReconcileFindsWhatAWatchHasMissed(t *testing.T) {
-	server := clustertest.NewServer(t)
-	log, text := clustertest.Logger()
-	registry := prometheus.NewRegistry()
-	w := newWatching(t, watch.Config{
-		Config:            cluster.Config{URL: server.Start(t), Logger: log},
-		ReconcileInterval: 200 * time.Millisecond, WatchMetrics: watch.NewMetrics(registry),
-	})
-	w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
-	eventually(t, "the watch", func() bool { return server.Watches(clustertest.Services) == 1 })
-	server.HoldWatches(clustertest.Services, true)
-	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: lost, namespace: n1}")
-	server.LoseEvents(clustertest.Services)
-	server.HoldWatches(clustertest.Services, false)
-	server.Bookmark() // the watch claims to be there
-	w.until("the lost service", func(s *kube.Snapshot) bool { return len(s.Services) == 2 })
-	eventually(t, "the difference", func() bool { return difference(t, registry, "Service") == 1 })
-	if !strings.Contains(text.String(), watch.LogDiffers) || !strings.Contains(text.String(), "Service n1/lost") {
-		t.Errorf("log\n%s", text)
-	}
-	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: later, namespace: n1}")
-	w.until("a change after it", func(s *kube.Snapshot) bool { return len(s.Services) == 3 })
-}
-
-// difference is the counter of a kind.
-func difference(t *testing.T, r *prometheus.Registry, kind string) float64 {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "routesrv_watch_reconcile_differences_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if m.GetLabel()[0].GetValue() == kind {
-				return m.GetCounter().GetValue()
-			}
-		}
-	}
-	return -1
 }
 
 func TestAWatcherRunsAgain(t *testing.T) {

@@ -1,9 +1,9 @@
 // Package watch reads a cluster by watching it. One stream for each kind delivers changes as they happen, and a read
 // returns what the streams have delivered, without a request.
 //
-// The package does not trust watches blindly. A first list that loses more than half of a kind is confirmed by a
-// consistent list; everything is listed again at every reconcile interval; and a silent watch is checked for missed
-// changes. A watch that stays broken makes reads fail, so that the table counts as stale.
+// A watch never resumes. Each one follows a list, from the revision of that list, and ends after some minutes at the
+// latest. So whatever a watch has missed, and why, the next list shows it, and there is one way from a failure back to a
+// complete state. A watch that stays broken makes reads fail, so that the table counts as stale.
 //
 // A [Watcher] is a source and a follower for package poller. Its methods are safe for concurrent use.
 package watch
@@ -11,7 +11,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -21,10 +20,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Defaults and limits of a [Watcher].
+// Limits of a [Watcher].
 const (
-	// DefaultReconcileInterval is how often everything is listed even though no watch should have missed anything.
-	DefaultReconcileInterval = 10 * time.Minute
 	// StaleAfter is how long the watch of a kind may be broken before reads fail and the table counts as stale.
 	StaleAfter = 30 * time.Second
 	// quietTime and busyTime bound how long events are gathered: until no event arrives for quietTime, and never
@@ -34,24 +31,15 @@ const (
 
 // Log messages of a [Watcher].
 const (
-	LogBroken         = "watch is broken; what was seen last is kept"
-	LogBack           = "watch is back"
-	LogDiffers        = "reconcile found differences: the watch missed changes; the listed objects are taken"
-	LogSilent         = "watch misses changes; it is started again"
-	LogRunning        = "watching"
-	LogReconcileFails = "reconcile cannot list"
+	LogBroken  = "watch is broken; what was seen last is kept"
+	LogBack    = "watch is back"
+	LogSilent  = "watch does not show the latest changes; it is started again"
+	LogRunning = "watching"
 )
 
 // Config configures a [Watcher].
 type Config struct {
 	api.Config
-	// ReconcileInterval is the time between two complete lists, which must show no difference; default
-	// [DefaultReconcileInterval].
-	ReconcileInterval time.Duration
-	// ProbeInterval is how often to ask an API server that does not answer for one object of each kind, so that work
-	// resumes as soon as it answers. Lists, and watches that begin with all objects, wait for such an answer. 0 means
-	// no probes: they are retried after growing delays of up to 20 s.
-	ProbeInterval time.Duration
 	// WatchMetrics receives the measurements; nil discards them.
 	WatchMetrics *Metrics
 }
@@ -74,24 +62,16 @@ type Config struct {
 // Events and bookmarks of a kind arrive in the order of their revisions. So a kind is complete up to the last one
 // that arrived, and has nothing newer. The snapshot is complete up to the lowest of these revisions and has nothing
 // above the highest. A kind that nobody writes to gets a bookmark about once a minute: Revision lags by that much, as
-// it does for lists from the API server's cache. Events up to a revision that a list has already shown are ignored.
+// it does for lists from the API server's cache.
 //
 // A watch from a revision that the server has not reached, because etcd was restored, is silent: it delivers neither
 // events nor an error. Therefore the Watcher asks for the current revision of each kind every [checkInterval], with a
 // consistent list of one object. If that revision is below what the watch has shown, etcd was restored: the Watcher
 // lists everything again, consistently, before the next read succeeds. If the watch does not reach the revision
-// within [silentAfter], the Watcher lists the kind; if the list shows a change, the watch has missed it and is
-// restarted. The Watcher also lists a kind after its watch broke and resumed, because a restored etcd may have passed
-// the revision by then.
+// within [silentAfter], the Watcher starts it again.
 //
 // A consistent read asks for the current revision of each kind and waits briefly for the watch to reach it. It lists
 // consistently every kind whose watch does not.
-//
-// # Reconcile
-//
-// Every ReconcileInterval, all kinds are listed, decoded and compared with what the watches have shown. A list is
-// compared only when the watch has reached its revision, and together with the events that came after it, so that a
-// watch which merely lags does not count as a difference. A difference is logged and counted, and the list wins.
 //
 // # Caveats
 //
@@ -100,13 +80,11 @@ type Config struct {
 // effect, unless the API server's caches lag behind each other.
 type Watcher struct {
 	// set by New, read only
-	lister    *lister.Lister // mu guards its lists and last snapshot; its turn guards the rest
-	log       *slog.Logger
-	metrics   *Metrics
-	reconcile time.Duration
-	probing   time.Duration // 0: no probes
-	kinds     []*watched    // in the order of lister.Lists
-	changed   chan struct{}
+	lister  *lister.Lister // mu guards its lists and last snapshot; its turn guards the rest
+	log     *slog.Logger
+	metrics *Metrics
+	kinds   []*watched // in the order of lister.Lists
+	changed chan struct{}
 
 	running chan struct{} // capacity 1: Run holds it
 	dirty   chan struct{} // capacity 1: a change waits to be gathered
@@ -114,15 +92,9 @@ type Watcher struct {
 
 	mu        sync.Mutex    // guards what follows, and all of kinds
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
-	session   *session      // nil while Run does not run
+	active    bool          // Run runs
 	discovery outage
-	asked     bool // discovery has answered in this session
-}
-
-// session is the time between two starts from scratch.
-type session struct {
-	stop     context.CancelFunc
-	restored bool // guarded by Watcher.mu
+	asked     bool // discovery has answered in this run
 }
 
 // errNotRunning reports that Run is not running.
@@ -131,15 +103,6 @@ var errNotRunning = errors.New("the watch does not run")
 // New checks the configuration and prepares a Watcher. It reads the files that the configuration names, makes no
 // request and starts nothing.
 func New(cfg Config) (*Watcher, error) {
-	switch {
-	case cfg.ReconcileInterval < 0:
-		return nil, fmt.Errorf("reconcile interval %v: want a positive duration", cfg.ReconcileInterval)
-	case cfg.ReconcileInterval == 0:
-		cfg.ReconcileInterval = DefaultReconcileInterval
-	}
-	if cfg.ProbeInterval < 0 {
-		return nil, fmt.Errorf("probe interval %v: want no negative duration", cfg.ProbeInterval)
-	}
 	l, err := lister.New(cfg.Config)
 	if err != nil {
 		return nil, err
@@ -148,15 +111,13 @@ func New(cfg Config) (*Watcher, error) {
 		cfg.WatchMetrics = NewMetrics(nil)
 	}
 	w := &Watcher{
-		lister: l, log: l.Log, metrics: cfg.WatchMetrics, reconcile: cfg.ReconcileInterval,
-		probing: cfg.ProbeInterval,
+		lister: l, log: l.Log, metrics: cfg.WatchMetrics,
 		changed: make(chan struct{}, 1), running: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
 		look: make(chan struct{}, 1), moved: make(chan struct{}),
 	}
 	l.Metrics.Reading("watch")
 	for _, l := range l.Lists {
-		w.kinds = append(w.kinds, newWatched(w, l))
-		w.metrics.show(l.Kind)
+		w.kinds = append(w.kinds, &watched{w: w, list: l, restart: func() {}})
 	}
 	return w, nil
 }
@@ -174,38 +135,18 @@ func (w *Watcher) Run(ctx context.Context) error {
 	default:
 		return errors.New("the watch runs already")
 	}
-	w.log.Info(LogRunning, slog.Duration("reconcile_interval", w.reconcile))
-	for ctx.Err() == nil {
-		w.runSession(ctx)
-	}
-	return nil
-}
-
-// Drop releases the objects. It does nothing while the Watcher runs. The next run lists everything anyway.
-func (w *Watcher) Drop() {
+	w.log.Info(LogRunning)
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.session == nil {
-		w.lister.Drop()
-	}
-}
-
-// runSession lists and watches everything from scratch until ctx ends or etcd turns out to be restored.
-func (w *Watcher) runSession(parent context.Context) {
-	ctx, stop := context.WithCancel(parent)
-	defer stop()
-	s := &session{stop: stop}
-	w.mu.Lock()
-	w.session, w.asked, w.discovery = s, false, outage{}
+	w.active, w.asked, w.discovery = true, false, outage{}
 	for _, k := range w.kinds {
 		k.reset()
+		k.wanted, k.reported = k.list != w.lister.RouteGroups, false
 	}
 	w.mu.Unlock()
 
 	var group sync.WaitGroup
 	group.Go(func() { w.gather(ctx) })
 	group.Go(func() { w.checkLoop(ctx) })
-	group.Go(func() { w.reconcileLoop(ctx) })
 	for _, k := range w.kinds {
 		group.Go(func() { k.follow(ctx) })
 	}
@@ -213,24 +154,29 @@ func (w *Watcher) runSession(parent context.Context) {
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.session = nil
+	w.active = false
 	w.wake()
+	return nil
 }
 
-// restored ends the session because the cluster went back in time: objects from before the restore must not mix with
-// objects from after it. The caller holds mu.
-func (w *Watcher) restored(err error) {
-	s := w.session
-	if s == nil || s.restored {
-		return
+// Drop releases the objects. It does nothing while the Watcher runs. The next run lists everything anyway.
+func (w *Watcher) Drop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.active {
+		w.lister.Drop()
 	}
-	s.restored = true
+}
+
+// restored forgets all revisions because the cluster went back in time: objects from before the restore must not mix
+// with objects from after it, so no read succeeds before everything has been listed. The caller holds mu.
+func (w *Watcher) restored(err error) {
 	w.lister.Metrics.Restores.Inc()
 	w.log.Warn(lister.LogRestored, slog.Any("error", err))
 	for _, k := range w.kinds {
-		k.reset() // no read succeeds before the next session has listed everything
+		k.reset()
+		k.restart()
 	}
-	s.stop()
 }
 
 // wake makes waiting reads check again. The caller holds mu.
@@ -319,7 +265,7 @@ func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapsh
 // not make the read fail as long as it may still pass.
 func (w *Watcher) ready(began time.Time) (wait, err error) {
 	now := time.Now()
-	if w.session == nil {
+	if !w.active {
 		return &kube.ReadError{Verb: "watch", Resource: w.kinds[0].list.Name(), Err: errNotRunning}, nil
 	}
 	if failed := w.discovery.lasting(now); failed != nil {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -38,57 +37,42 @@ const wireKept = 4 << 20
 // bodies is the memory for the bodies of a Client, one at a time. A compressed body is about a fifteenth of its
 // content and is read as a whole, so that a body equal to the previous one need not be decompressed.
 type bodies struct {
-	wire   []byte
-	window decode.Window
-	source bytes.Reader
-	zip    gzip.Reader
+	wire bytes.Buffer
+	zip  gzip.Reader
 }
 
 // read reads a whole compressed body. A body that ends before its Content-Length, its last chunk or its END_STREAM is
 // a transport error; without any of these, the body's checksum detects it.
 func (b *bodies) read(resp *http.Response, limit int64) ([]byte, error) {
-	if n := resp.ContentLength; n > 0 {
-		b.wire = slices.Grow(b.wire[:0], int(n)+1) // one extra byte to detect the end
+	if b.wire.Cap() > wireKept {
+		b.wire = bytes.Buffer{}
 	}
-	var err error
-	b.wire, err = readAll(b.wire[:0], resp.Body, limit)
-	return b.wire, err
+	b.wire.Reset()
+	_, err := b.wire.ReadFrom(&limited{source: resp.Body, limit: limit})
+	return b.wire.Bytes(), err
 }
 
-// inflate points the window at the decompressed content. Checksum and length are verified at its end.
-func (b *bodies) inflate(wire []byte, limit int64) error {
-	b.source.Reset(wire)
-	if err := b.zip.Reset(&b.source); err != nil {
-		return &decode.SourceError{Err: err}
-	}
-	b.window.Reset(&b.zip, limit)
-	return nil
+// sourceError is an error of what a body is read from: the network, or the decompressor.
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+func (e *sourceError) Unwrap() error { return e.err }
+
+// limited is a body that fails beyond a limit, and marks the errors of its source.
+type limited struct {
+	source      io.Reader
+	limit, read int64
 }
 
-// release frees buffers that are too large to keep until the next request.
-func (b *bodies) release() {
-	b.source.Reset(nil)
-	b.window.Release()
-	if cap(b.wire) > wireKept {
-		b.wire = nil
+// Read implements [io.Reader].
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.source.Read(p)
+	l.read += int64(n)
+	switch {
+	case l.read > l.limit:
+		return 0, fmt.Errorf("%w: more than %d bytes", decode.ErrTooLarge, l.limit)
+	case err != nil && !errors.Is(err, io.EOF):
+		return n, &sourceError{err}
 	}
-}
-
-// readAll appends everything from r to buf and fails beyond the limit.
-func readAll(buf []byte, r io.Reader, limit int64) ([]byte, error) {
-	for {
-		if len(buf) == cap(buf) {
-			buf = slices.Grow(buf, max(64<<10, cap(buf)/2))
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		switch {
-		case int64(len(buf)) > limit:
-			return buf, fmt.Errorf("%w: more than %d bytes", decode.ErrTooLarge, limit)
-		case errors.Is(err, io.EOF):
-			return buf, nil
-		case err != nil:
-			return buf, err
-		}
-	}
+	return n, err
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/kube"
 )
 
 // maxStatusBytes is how many bytes of an error answer's body are read.
@@ -27,6 +29,7 @@ type Client struct {
 	streams *http.Client
 	base    *url.URL
 	bodies  bodies
+	walker  decode.Walker
 }
 
 // NewClient reads the files that the configuration names, and makes no request. The configuration must have its
@@ -53,21 +56,42 @@ type Request struct {
 
 // Response is an answer with status 200. It is valid until the function that receives it returns.
 type Response struct {
-	Path  string         // as requested, with query
-	Media string         // content type without parameters, in lower case
-	Wire  []byte         // the whole body as sent if it is compressed, else nil
-	Body  *decode.Window // the decompressed body; Open prepares it
+	Path  string // as requested, with query
+	Media string // content type without parameters, in lower case
+	Wire  []byte // the whole body as sent if it is compressed, else nil
 
-	bodies *bodies
-	limit  int64
+	client *Client
+	body   limited
 }
 
-// Open prepares the body for reading.
-func (r *Response) Open() error {
-	if r.Wire == nil {
-		return nil
+// Size returns how many bytes of the body were sent so far.
+func (r *Response) Size() int {
+	if r.Wire != nil {
+		return len(r.Wire)
 	}
-	return r.bodies.inflate(r.Wire, r.limit)
+	return int(r.body.read)
+}
+
+// Open returns the body, decompressed. Checksum and length are verified at its end.
+func (r *Response) Open() (io.Reader, error) {
+	if r.Wire == nil {
+		return &r.body, nil
+	}
+	zip := &r.client.bodies.zip
+	if err := zip.Reset(bytes.NewReader(r.Wire)); err != nil {
+		return nil, &sourceError{err}
+	}
+	r.body.source = zip
+	return &r.body, nil
+}
+
+// List calls item for each item of the list that the body is, and returns its revision: see [decode.Walker.List].
+func (r *Response) List(t decode.Type, item func([]byte)) (kube.Revision, error) {
+	body, err := r.Open()
+	if err != nil {
+		return 0, err
+	}
+	return r.client.walker.List(r.Media, body, t, item)
 }
 
 // url returns the URL of a request.
@@ -105,20 +129,19 @@ func (c *Client) Get(parent context.Context, r Request, use func(*Response) erro
 	if resp.StatusCode != http.StatusOK {
 		return c.refused(ctx, parent, resp, path, r.missing)
 	}
-	out := &Response{Path: path, Body: &c.bodies.window, bodies: &c.bodies, limit: c.cfg.MaxBytes}
-	defer c.bodies.release()
+	out := &Response{Path: path, client: c, body: limited{source: resp.Body, limit: c.cfg.MaxBytes}}
 	err = c.receive(resp, out)
 	if err == nil {
 		err = use(out)
 	}
-	known, broken := (*failure)(nil), (*decode.SourceError)(nil)
+	known, broken := (*failure)(nil), (*sourceError)(nil)
 	switch {
 	case err == nil, errors.As(err, &known):
 		return err
 	case errors.As(err, &broken) && out.Wire == nil:
-		return c.transportError(ctx, parent, path, fmt.Errorf("the body ends early: %w", broken.Err))
+		return c.transportError(ctx, parent, path, fmt.Errorf("the body ends early: %w", broken.err))
 	case errors.As(err, &broken):
-		return Errorf(ReasonBody, "answer to %s: gzip: %w", path, broken.Err)
+		return Errorf(ReasonBody, "answer to %s: gzip: %w", path, broken.err)
 	default:
 		return Errorf(ReasonBody, "answer to %s: %w", path, err)
 	}
@@ -129,26 +152,21 @@ func (c *Client) receive(resp *http.Response, out *Response) (err error) {
 	if out.Media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
 		return err
 	}
-	if n := resp.ContentLength; n > out.limit {
-		return fmt.Errorf("%w: %d bytes, limit %d", decode.ErrTooLarge, n, out.limit)
+	if n := resp.ContentLength; n > c.cfg.MaxBytes {
+		return fmt.Errorf("%w: %d bytes, limit %d", decode.ErrTooLarge, n, c.cfg.MaxBytes)
 	}
 	switch encoding := resp.Header.Get("Content-Encoding"); encoding {
 	case "", "identity":
-		c.bodies.window.Reset(resp.Body, out.limit)
 		return nil
 	case "gzip":
+		wire, err := c.bodies.read(resp, c.cfg.MaxBytes)
+		if err == nil {
+			out.Wire = wire // else it stays nil: a network error
+		}
+		return err
 	default:
 		return fmt.Errorf("unknown content encoding %q", encoding)
 	}
-	wire, err := c.bodies.read(resp, out.limit)
-	switch {
-	case errors.Is(err, decode.ErrTooLarge):
-		return err
-	case err != nil:
-		return &decode.SourceError{Err: err} // a network error: out.Wire stays nil
-	}
-	out.Wire = wire
-	return nil
 }
 
 // refused returns the error for an answer with a status other than 200.

@@ -149,9 +149,6 @@ func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 		// Sequential requests gain nothing from HTTP/2. Over HTTP/2 an API server sends a compressed list in frames
 		// of 4 KB, each of which costs the transport time and memory.
 		rc.TLSClientConfig.NextProtos = []string{"http/1.1"}
-		if rc.Dial == nil && rc.Transport == nil {
-			rc.Dial = dialPatiently
-		}
 	}
 
 	base, _, err := rest.DefaultServerUrlFor(rc)

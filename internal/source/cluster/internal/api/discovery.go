@@ -1,10 +1,10 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 )
@@ -26,11 +26,10 @@ func (c *Client) getJSON(ctx context.Context, path string) (body []byte, err err
 		if resp.Media != decode.MediaJSON {
 			return fmt.Errorf("content type %q: want %s", resp.Media, decode.MediaJSON)
 		}
-		if err := resp.Open(); err != nil {
-			return err
+		r, err := resp.Open()
+		if err == nil {
+			body, err = io.ReadAll(r)
 		}
-		rest, err := resp.Body.All()
-		body = bytes.Clone(rest)
 		return err
 	})
 	return body, err

@@ -116,11 +116,7 @@ func newStatusError(resp *http.Response, path, missing string, body []byte) erro
 		e.wait = time.Duration(min(n, maxRetryAfter)) * time.Second
 	}
 	status := decode.Status(body)
-	e.message = status.Message
-	if len(e.message) > maxMessage {
-		e.message = e.message[:maxMessage] + "…"
-	}
-	e.message = oneLine(e.message)
+	e.message = OneLine(status.Message)
 	e.TooNew = code == http.StatusGatewayTimeout && isTooNew(&status)
 
 	r := ReasonStatus
@@ -166,12 +162,6 @@ func IsNotFound(err error) bool { return StatusCode(err) == http.StatusNotFound 
 // IsGone reports whether the API server no longer has the requested revision.
 func IsGone(err error) bool { return StatusCode(err) == http.StatusGone }
 
-// IsUnsupported reports whether the API server rejects such requests: a retry would get the same answer.
-func IsUnsupported(err error) bool {
-	code := StatusCode(err)
-	return code == http.StatusBadRequest || code == http.StatusUnprocessableEntity
-}
-
 // IsTooNew reports whether the API server has not reached the requested revision.
 func IsTooNew(err error) bool {
 	e, ok := errors.AsType[*StatusError](err)
@@ -201,13 +191,9 @@ func IsDown(err error) bool {
 
 // OneLine joins a server's message into one line of no more than [maxMessage] bytes.
 func OneLine(message string) string {
-	text := oneLine(message)
+	text := strings.ToValidUTF8(strings.Join(strings.Fields(message), " "), "\ufffd")
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
 	}
 	return text
-}
-
-func oneLine(message string) string {
-	return strings.ToValidUTF8(strings.Join(strings.Fields(message), " "), "\ufffd")
 }

@@ -65,13 +65,13 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		body   string
 		text   string // of the error
 		reason Reason
-		says   string // of what the functions say: down, gone, too new, not found, unsupported, consistent
+		says   string // of what the functions say: down, gone, too new, not found, consistent
 	}{
 		"401":          {401, "", "unauthorized: request to /api/v1/services failed, status: 401, 401 Unauthorized (the API server does not accept the credentials)", ReasonForbidden, ""},
 		"403":          {403, `{"kind":"Status","message":"no\n way"}`, `forbidden: request to /api/v1/services failed, status: 403, 403 Forbidden: no way (grant the verb "list" on "services" in API group "")`, ReasonForbidden, ""},
 		"404":          {404, "404 page not found", "resource not found: /api/v1/services: 404 page not found", ReasonNotFound, "not found"},
-		"400":          {400, "", "request to /api/v1/services failed, status: 400, 400 Bad Request", ReasonStatus, "unsupported"},
-		"422":          {422, "", "request to /api/v1/services failed, status: 422, 422 Unprocessable Entity", ReasonStatus, "unsupported"},
+		"400":          {400, "", "request to /api/v1/services failed, status: 400, 400 Bad Request", ReasonStatus, ""},
+		"422":          {422, "", "request to /api/v1/services failed, status: 422, 422 Unprocessable Entity", ReasonStatus, ""},
 		"410":          {410, "", "request to /api/v1/services failed, status: 410, 410 Gone", ReasonStatus, "gone consistent"},
 		"429":          {429, "", "request to /api/v1/services failed, status: 429, 429 Too Many Requests", ReasonStatus, "down"},
 		"499":          {499, "", "request to /api/v1/services failed, status: 499, 499 ", ReasonStatus, ""},
@@ -93,7 +93,7 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		for _, f := range []struct {
 			name string
 			is   func(error) bool
-		}{{"down", IsDown}, {"gone", IsGone}, {"too-new", IsTooNew}, {"not found", IsNotFound}, {"unsupported", IsUnsupported}, {"consistent", NeedsConsistent}} {
+		}{{"down", IsDown}, {"gone", IsGone}, {"too-new", IsTooNew}, {"not found", IsNotFound}, {"consistent", NeedsConsistent}} {
 			if f.is(fmt.Errorf("read: %w", err)) {
 				says = append(says, f.name)
 			}
@@ -146,23 +146,6 @@ func TestMessagesOfServersAreShort(t *testing.T) {
 	}
 }
 
-func TestWatchAsksForWhatIsMissing(t *testing.T) {
-	for want, o := range map[string]WatchOptions{
-		"allowWatchBookmarks=true&watch=true":                                                                                              {},
-		"allowWatchBookmarks=true&labelSelector=a%3Db&resourceVersion=7&watch=true":                                                        {Since: 7},
-		"allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=1&watch=true":                    {Initial: true, Seconds: 1},
-		"allowWatchBookmarks=true&resourceVersion=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=60&watch=true": {Since: 1, Initial: true, Seconds: 60},
-	} {
-		selector := ""
-		if strings.Contains(want, "labelSelector") {
-			selector = "a=b"
-		}
-		if got := o.query(selector); got != want {
-			t.Errorf("%+v: %s, want %s", o, got, want)
-		}
-	}
-}
-
 // TestWatchTakesStreamsOnly: what is answered with another status or in another form is no stream.
 func TestWatchTakesStreamsOnly(t *testing.T) {
 	const json, protobuf = "application/json", "application/vnd.kubernetes.protobuf;stream=watch"
@@ -172,7 +155,7 @@ func TestWatchTakesStreamsOnly(t *testing.T) {
 		media  string
 		want   Reason // empty for a stream
 	}{
-		{kube.KindService, 200, json, ""}, {kube.KindService, 200, protobuf, ""}, {kube.KindRouteGroup, 200, json + "; charset=utf-8", ""},
+		{kube.KindService, 200, json, ""}, {kube.KindService, 200, protobuf, ReasonBody}, {kube.KindRouteGroup, 200, json + "; charset=utf-8", ""},
 		{kube.KindRouteGroup, 200, protobuf, ReasonBody}, {kube.KindService, 200, "text/html", ReasonBody}, {kube.KindService, 200, ";", ReasonBody},
 		{kube.KindService, 410, json, ReasonStatus}, {kube.KindService, 403, json, ReasonForbidden}, {kube.KindService, 201, json, ReasonStatus},
 	} {
@@ -181,7 +164,7 @@ func TestWatchTakesStreamsOnly(t *testing.T) {
 			w.WriteHeader(tt.status)
 			_, _ = io.WriteString(w, "all of it")
 		})
-		s, err := c.Watch(t.Context(), t.Context(), r, WatchOptions{Since: 7})
+		s, err := c.Watch(t.Context(), t.Context(), r, 7, time.Minute)
 		if (err == nil) != (tt.want == "") || err != nil && ReasonOf(err) != tt.want {
 			t.Errorf("%+v: %v", tt, err)
 		}
@@ -191,8 +174,8 @@ func TestWatchTakesStreamsOnly(t *testing.T) {
 			}
 			continue
 		}
-		if !strings.HasPrefix(tt.media, s.Media) || !strings.HasSuffix(s.Path, "&resourceVersion=7&watch=true") {
-			t.Errorf("stream of %s at %s", s.Media, s.Path)
+		if !strings.HasSuffix(s.Path, "?allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=60&watch=true") {
+			t.Errorf("stream at %s", s.Path)
 		}
 		if body, err := io.ReadAll(s.Body); err != nil || string(body) != "all of it" {
 			t.Errorf("the body is %q, %v", body, err)
@@ -219,7 +202,7 @@ func TestWhoEndedARequest(t *testing.T) {
 		"the caller": {ended, ended, ReasonCanceled}, "a slow server": {slow, t.Context(), ReasonTimeout},
 		"a slow server, and the caller": {slow, ended, ReasonCanceled}, "another cause": {left, t.Context(), ReasonTimeout},
 	} {
-		_, err := c.Watch(tt.ctx, tt.parent, r, WatchOptions{})
+		_, err := c.Watch(tt.ctx, tt.parent, r, 7, time.Minute)
 		if ReasonOf(err) != tt.want || strings.Contains(err.Error(), "http://") {
 			t.Errorf("%s: reason %s of %v, want %s", name, ReasonOf(err), err, tt.want)
 		}
@@ -240,7 +223,7 @@ func TestWhoEndedARequest(t *testing.T) {
 	if err := dead.Get(t.Context(), r.List(0), nil); ReasonOf(err) != ReasonConnection {
 		t.Errorf("nobody listens: %v", err)
 	}
-	if _, err := dead.Watch(t.Context(), t.Context(), r, WatchOptions{}); ReasonOf(err) != ReasonConnection {
+	if _, err := dead.Watch(t.Context(), t.Context(), r, 7, time.Minute); ReasonOf(err) != ReasonConnection {
 		t.Errorf("nobody listens: %v", err)
 	}
 }

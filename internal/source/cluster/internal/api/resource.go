@@ -132,9 +132,9 @@ func (c *Client) Current(ctx context.Context, r *Resource) (revision kube.Revisi
 	request := r.request("list")
 	request.query = "limit=1"
 	err = c.Get(ctx, request, func(resp *Response) error {
-		err := resp.Open()
+		body, err := resp.Open()
 		if err == nil {
-			revision, err = decode.Page(resp.Media, resp.Body, r.Type)
+			revision, err = c.walker.Page(resp.Media, body, r.Type)
 		}
 		return err
 	})

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -17,38 +18,20 @@ import (
 // ingress is the type of the lists that are walked.
 var ingress = Type{Kind: kube.KindIngress, APIVersion: "networking.k8s.io/v1"}
 
-// windowOn is a window on a body.
-func windowOn(r io.Reader) *Window {
-	w := &Window{}
-	w.Reset(r, 1<<40)
-	return w
-}
-
 type walked struct {
 	Version, More string
 	Items         []string
 }
 
-// walkedJSON walks the list through a large window and through one that is smaller than anything in it, as it comes from
-// a slow network. Both have to give the same.
 func walkedJSON(body []byte) (walked, error) {
-	w, err := walkedThrough(windowOn(bytes.NewReader(body)))
-	small := &Window{buf: make([]byte, 0, 1)}
-	small.Reset(iotest.OneByteReader(bytes.NewReader(body)), 1<<40)
-	again, errAgain := walkedThrough(small)
-	if !cmp.Equal(w, again) || (err == nil) != (errAgain == nil) {
-		panic(fmt.Sprintf("%q: through a large window %v, %v, through a small one %v, %v", body, w, err, again, errAgain))
-	}
-	return w, err
-}
-
-func walkedThrough(body *Window) (walked, error) {
 	var (
 		w    walked
 		head head
 	)
-	err := walkJSON(body, &head, func(raw []byte) { w.Items = append(w.Items, string(raw)) })
-	w.Version, w.More = string(head.resourceVersion), string(head.more)
+	// As it comes from a slow network, through a window that is smaller than anything in it.
+	walker := &Walker{in: bufio.NewReader(iotest.OneByteReader(bytes.NewReader(body)))}
+	err := walker.walkJSON(&head, func(raw []byte) { w.Items = append(w.Items, string(raw)) })
+	w.Version, w.More = head.resourceVersion, head.more
 	if err != nil {
 		w = walked{}
 	}
@@ -83,10 +66,8 @@ func TestRefusesJSONThatIsNoWholeList(t *testing.T) {
 	}
 	for _, in := range []string{
 		`null`, `[]`, `"x"`, `{"items":{}}`, `{"items":"x"}`, `{"items":1}`, `{"metadata":1}`, `{"metadata":{"resourceVersion":7}}`,
-		`{"items":[1,]}`, `{"items":[1 2]}`, `{"items":[01]}`, `{"items":[1.]}`, `{"items":[+1]}`, `{"items":["\x"]}`, "{\"items\":[\"\x01\"]}",
-		`{"items":[tru]}`, `{"items":[nul}`, `{"items":[]}}`, `{"items":[]} x`, `{"items":[],}`, `{items:[]}`, `{"items" []}`,
-		`{"items":[1],"Items":[2]}`, `{"metadata":{},"metadata":{}}`, `{"items":[{]}}`,
-		`{"items":[` + strings.Repeat("[", maxDepth-1) + strings.Repeat("]", maxDepth-1) + `]}`,
+		`{"items":[1,]}`, `{"items":[,1]}`, `{"items":[1 2]}`, `{"items":[nul}`, `{"items":[]}}`, `{"items":[]} x`, `{"items":[],}`, `{items:[]}`,
+		`{"items" []}`, `{"items":[1],"Items":[2]}`, `{"metadata":{},"metadata":{}}`, `{"items":[{]}}`, `{"kind":7}`, `{"":}`,
 	} {
 		if got, err := walkedJSON([]byte(in)); err == nil {
 			t.Errorf("%.60s passes: %v", in, got)
@@ -94,29 +75,21 @@ func TestRefusesJSONThatIsNoWholeList(t *testing.T) {
 	}
 }
 
-// What a window has at once may end anywhere in an escape sequence, and so may a body.
-func TestEscapesAtTheEndOfAWindow(t *testing.T) {
-	const escaped = `\u00e4`
-	for n := range len(escaped) + 1 {
-		before := `{"items":["` + strings.Repeat("x", windowSize-len(`{"items":["`)-n)
-		whole := before + escaped + `"]}`
-		w, err := walkedThrough(windowOn(strings.NewReader(whole)))
-		if err != nil || len(w.Items) != 1 || !strings.HasSuffix(w.Items[0], escaped+`"`) {
-			t.Errorf("%d bytes of an escape sequence at the end of a window: %v", n, err)
-		}
-		if _, err := walkedThrough(windowOn(strings.NewReader(whole[:windowSize]))); err == nil {
-			t.Errorf("a body that ends %d bytes into an escape sequence passes", n)
+// The list is split without a look into its items: one that is broken is passed on, and its decoder refuses it.
+func TestABrokenItemInJSONIsAnItem(t *testing.T) {
+	got, err := walkedJSON([]byte(`{"items":[{"a":01}, {"b":tru}, {"c":"\x"}, 7]}`))
+	want := []string{`{"a":01}`, `{"b":tru}`, `{"c":"\x"}`, `7`}
+	if d := cmp.Diff(want, got.Items); d != "" || err != nil {
+		t.Errorf("%v\n%s", err, d)
+	}
+	for _, item := range got.Items {
+		if o, err := new(Decoder).Object(kube.KindIngress, MediaJSON, []byte(item)); err == nil {
+			t.Errorf("%s is decoded to %v", item, o)
 		}
 	}
 }
 
-func TestTakesJSONAsDeepAsTheStandardLibrary(t *testing.T) {
-	in := `{"items":[` + strings.Repeat("[", maxDepth-2) + strings.Repeat("]", maxDepth-2) + `]}`
-	if _, err := walkedJSON([]byte(in)); err != nil || !json.Valid([]byte(in)) {
-		t.Errorf("walk says %v", err)
-	}
-}
-
+// FuzzWalkJSON: what encoding/json takes for a list is split as it says, and no part of it passes for a whole.
 func FuzzWalkJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"metadata":{"resourceVersion":"7"},"items":[{"a":["\u00e4\n",true,false,null,-0.5e-1]},{}]}`,
@@ -131,18 +104,20 @@ func FuzzWalkJSON(f *testing.F) {
 			return // the standard library lets the last one win
 		}
 		var list struct {
-			Metadata *struct{ ResourceVersion, Continue string }
-			Items    []json.RawMessage
+			Kind, APIVersion string
+			Metadata         *struct{ ResourceVersion, Continue string }
+			Items            []json.RawMessage
 		}
-		wantErr := json.Unmarshal(body, &list)
-		if wantErr == nil && string(bytes.TrimSpace(body)) == "null" {
-			wantErr = fmt.Errorf("no list")
-		}
-		if (err != nil) != (wantErr != nil) {
-			t.Fatalf("%q: walk says %v, encoding/json %v", body, err, wantErr)
+		if json.Unmarshal(body, &list) != nil || string(bytes.TrimSpace(body)) == "null" {
+			return
 		}
 		if err != nil {
-			return
+			t.Fatalf("%q: walk says %v", body, err)
+		}
+		if whole := bytes.TrimSpace(body); len(whole) > 1 {
+			if _, err := walkedJSON(whole[:len(whole)-1]); err == nil {
+				t.Errorf("%q passes without its last byte", body)
+			}
 		}
 		var want walked
 		if list.Metadata != nil {
@@ -173,7 +148,7 @@ func sample(t testing.TB) []byte {
 func TestWalksProtobuf(t *testing.T) {
 	var head head
 	var names []string
-	err := walkProtobuf(windowOn(bytes.NewReader(sample(t))), "IngressList", &head, func(raw []byte) {
+	err := walkedFrames(bytes.NewReader(sample(t)), &head, func(raw []byte) {
 		o, err := new(Decoder).Object(kube.KindIngress, MediaProtobuf, raw)
 		if err != nil {
 			t.Error(err)
@@ -181,14 +156,20 @@ func TestWalksProtobuf(t *testing.T) {
 		}
 		names = append(names, o.Ref().String())
 	})
-	if err != nil || string(head.resourceVersion) != "7" || cmp.Diff(names, []string{"Ingress n/a", "Ingress b"}) != "" {
+	if err != nil || head.resourceVersion != "7" || cmp.Diff(names, []string{"Ingress n/a", "Ingress b"}) != "" {
 		t.Errorf("got revision %s, items %v, error %v", head.resourceVersion, names, err)
 	}
 }
 
-// A window that is smaller than an item grows to the item and no further.
-func TestAWindowGrowsToTheLargestItemOnly(t *testing.T) {
-	large := fmt.Sprintf(`{"metadata":{"name":"a","annotations":{"x":%q}}}`, strings.Repeat("x", 3*windowSize))
+// walkedFrames walks a list in protobuf, and again as it comes from a slow network.
+func walkedFrames(r io.Reader, head *head, item func([]byte)) error {
+	w := &Walker{in: bufio.NewReaderSize(r, 64)}
+	return w.walkProtobuf(head, item)
+}
+
+// An item that is larger than the buffer takes as much memory as it has, and no more.
+func TestAWalkerGrowsToTheLargestItemOnly(t *testing.T) {
+	large := fmt.Sprintf(`{"metadata":{"name":"a","annotations":{"x":%q}}}`, strings.Repeat("x", 200_000))
 	var items [][]byte
 	for range 100 {
 		items = append(items, []byte(large), []byte(`{"metadata":{"name":"b"}}`))
@@ -198,13 +179,13 @@ func TestAWindowGrowsToTheLargestItemOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for media, body := range map[string][]byte{MediaProtobuf: protobuf, MediaJSON: kubetest.EncodeJSON(kube.KindIngress, 7, items)} {
-		w, n := windowOn(iotest.HalfReader(bytes.NewReader(body))), 0
-		revision, err := List(media, w, ingress, func([]byte) { n++ })
+		w, n := &Walker{}, 0
+		revision, err := w.List(media, iotest.HalfReader(bytes.NewReader(body)), ingress, func([]byte) { n++ })
 		if err != nil || n != len(items) || revision != 7 {
 			t.Errorf("%s: %d items of revision %d, %v", media, n, revision, err)
 		}
-		if cap(w.buf) > 16*windowSize {
-			t.Errorf("%s: the window has %d bytes for items of %d", media, cap(w.buf), len(large))
+		if cap(w.buf) > keptBuffer || cap(w.buf) < len(large) {
+			t.Errorf("%s: the buffer has %d bytes for items of %d", media, cap(w.buf), len(large))
 		}
 	}
 }
@@ -212,18 +193,15 @@ func TestAWindowGrowsToTheLargestItemOnly(t *testing.T) {
 func TestRefusesProtobufThatIsNoWholeList(t *testing.T) {
 	whole := sample(t)
 	for n := range len(whole) - 4 { // the last four are two empty fields behind the list
-		for _, size := range []int{1, windowSize} {
-			w := &Window{buf: make([]byte, 0, size)}
-			w.Reset(bytes.NewReader(whole[:n]), 1<<40)
-			if walkProtobuf(w, "IngressList", &head{}, func([]byte) {}) == nil {
-				t.Errorf("the first %d of %d bytes pass", n, len(whole))
-			}
+		if walkedFrames(iotest.OneByteReader(bytes.NewReader(whole[:n])), &head{}, func([]byte) {}) == nil {
+			t.Errorf("the first %d of %d bytes pass", n, len(whole))
 		}
 	}
-	if walkProtobuf(windowOn(bytes.NewReader(whole)), "ServiceList", &head{}, func([]byte) {}) == nil {
+	services := Type{Kind: kube.KindService, APIVersion: "v1"}
+	if _, err := new(Walker).List(MediaProtobuf, bytes.NewReader(whole), services, func([]byte) {}); err == nil {
 		t.Error("another kind passes")
 	}
-	if walkProtobuf(windowOn(bytes.NewReader(append(bytes.Clone(whole), whole[4:]...))), "IngressList", &head{}, func([]byte) {}) == nil {
+	if walkedFrames(bytes.NewReader(append(bytes.Clone(whole), whole[4:]...)), &head{}, func([]byte) {}) == nil {
 		t.Error("two lists in one pass")
 	}
 }
@@ -241,7 +219,7 @@ func FuzzWalkProtobuf(f *testing.F) {
 	f.Add(sample(f))
 	f.Add([]byte("k8s\x00"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		_, _ = List(MediaProtobuf, windowOn(bytes.NewReader(body)), ingress, func(raw []byte) {
+		_, _ = new(Walker).List(MediaProtobuf, bytes.NewReader(body), ingress, func(raw []byte) {
 			for kind := range decoders {
 				if o, err := new(Decoder).Object(kind, MediaProtobuf, raw); err == nil && o.Ref().Kind != kind {
 					t.Errorf("%s decodes to %v", kind, o.Ref())

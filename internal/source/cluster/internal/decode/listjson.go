@@ -5,263 +5,223 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 )
 
-// maxDepth limits the nesting of arrays and objects, with the same limit as encoding/json.
-const maxDepth = 10000
+// splitter splits JSON into values. It looks only at strings, brackets and commas, which is many times as fast as decoding:
+// most items of a list did not change and are never decoded. What else is wrong with an item shows when it is decoded, and
+// is a problem of that object alone.
+type splitter struct {
+	in      io.Reader
+	text    []byte // a window of the body, which grows to the largest value
+	at      int    // everything before it was read
+	from    int    // where the value that is being read begins, -1 for none: the window does not move past it
+	dropped int64  // bytes of the body before the window
+	err     error  // of in; io.EOF at its end
+}
 
-// walkJSON walks a list in JSON. It accepts exactly what encoding/json accepts into a struct with Metadata and Items,
-// except for a repeated metadata or items, one of which would be lost. Names match case-insensitively, and null
-// counts as missing. walkJSON checks the whole text, which detects a body that ends early or is garbled. [head.check]
-// decides whether it is a list of the right kind.
-func walkJSON(w *Window, head *head, item func([]byte)) error {
+var errEnds = errors.New("the text ends early")
+
+// walkJSON walks a list. Names match regardless of case, as in encoding/json. [head.check] decides whether it is a list of
+// the right kind.
+func (w *Walker) walkJSON(head *head, item func([]byte)) error {
 	head.noItems = true
-	s := scanner{window: w, text: w.rest()}
-	err := s.list(head, item)
-	if err == nil {
-		err = s.step(s.nothing)
+	s := &splitter{in: w.in, text: w.buf[:0], from: -1}
+	defer func() { w.buf = s.text }()
+	err := s.elements('{', '}', func() error { return s.member(head, item) })
+	if err == nil && s.next() != 0 {
+		err = errors.New("something follows the list")
 	}
-	if broken := (*SourceError)(nil); err != nil && !errors.As(err, &broken) {
-		err = fmt.Errorf("JSON, byte %d: %w", w.position()+int64(s.at), err)
+	if s.err != nil && !errors.Is(s.err, io.EOF) {
+		err = s.err
 	}
-	return err
-}
-
-// list reads the list. It reads everything larger than an item in steps, and the window moves on between them.
-func (s *scanner) list(head *head, item func([]byte)) error {
-	var (
-		sawMeta, sawItems bool
-		is                member
-	)
-	return s.members('{', '}', s.step, func() error {
-		if err := s.step(func() error {
-			key, err := s.key()
-			is = memberOf(key)
-			return err
-		}); err != nil {
-			return err
-		}
-		switch is {
-		case memberMetadata:
-			if sawMeta {
-				return errors.New("metadata stands there twice")
-			}
-			sawMeta = true
-			return s.step(func() error { return s.listMeta(head) })
-		case memberItems:
-			if sawItems {
-				return errors.New("items stand there twice")
-			}
-			sawItems = true
-			return s.items(head, item)
-		case memberKind:
-			return s.step(func() error { return s.word(&head.kind) })
-		case memberAPIVersion:
-			return s.step(func() error { return s.word(&head.apiVersion) })
-		default:
-			return s.step(func() error {
-				_, err := s.value()
-				return err
-			})
-		}
-	})
-}
-
-// items reads the array of items, or null.
-func (s *scanner) items(head *head, item func([]byte)) error {
-	null := false
-	if err := s.step(func() (err error) {
-		null, err = s.null()
-		return err
-	}); null || err != nil {
-		return err
-	}
-	head.noItems = false
-	var raw []byte
-	value := func() (err error) {
-		raw, err = s.value()
-		return err
-	}
-	return s.members('[', ']', s.step, func() error {
-		err := s.step(value)
-		if err == nil {
-			item(raw)
-		}
-		return err
-	})
-}
-
-// member reads one member of the list object.
-type member int
-
-const (
-	memberOther member = iota
-	memberMetadata
-	memberItems
-	memberKind
-	memberAPIVersion
-)
-
-func memberOf(key []byte) member {
-	switch {
-	case key == nil:
-		return memberOther
-	case isKey(key, "metadata"):
-		return memberMetadata
-	case isKey(key, "items"):
-		return memberItems
-	case isKey(key, "kind"):
-		return memberKind
-	case isKey(key, "apiVersion"):
-		return memberAPIVersion
-	}
-	return memberOther
-}
-
-// isKey compares an object key in its JSON form, quotes included, with a name.
-func isKey(key []byte, name string) bool {
-	if bytes.IndexByte(key, '\\') >= 0 {
-		var s string
-		return json.Unmarshal(key, &s) == nil && bytes.EqualFold([]byte(s), []byte(name))
-	}
-	return bytes.EqualFold(key[1:len(key)-1], []byte(name))
-}
-
-var errSyntax = errors.New("syntax error")
-
-// scanner reads JSON values without decoding them. It follows RFC 8259 and does not recurse.
-type scanner struct {
-	window *Window // the source of more text
-	text   []byte  // the content of the window
-	at     int
-	depth  int // open arrays and objects around the current position
-	stack  [maxDepth/64 + 1]uint64
-}
-
-// step calls f, which reads one whole element. If the text ends before the element does, or together with it, step
-// calls f again with more text from where the element began.
-func (s *scanner) step(f func() error) error {
-	for {
-		from, depth := s.at, s.depth
-		err := f()
-		if s.window.end || err == nil && s.at < len(s.text) || err != nil && !errors.Is(err, errEnds) {
-			return err
-		}
-		s.window.at += from
-		if err := s.window.more(); err != nil && !errors.Is(err, errEnds) {
-			return err
-		}
-		s.text, s.at, s.depth = s.window.rest(), 0, depth
-	}
-}
-
-// nothing wants the text to end.
-func (s *scanner) nothing() error {
-	if s.space(); s.at < len(s.text) {
-		return errors.New("something follows the list")
+	if err != nil {
+		return fmt.Errorf("JSON, byte %d: %w", s.dropped+int64(s.at), err)
 	}
 	return nil
 }
 
-// listMeta reads the metadata of a list: an object or null.
-func (s *scanner) listMeta(head *head) error {
-	if null, err := s.null(); null || err != nil {
-		return err
+// more reads more of the body behind the text. It reports whether there is more.
+func (s *splitter) more() bool {
+	keep := s.at
+	if s.from >= 0 {
+		keep = s.from
 	}
-	return s.object(func(key []byte) error {
-		var into *[]byte
-		switch {
-		case isKey(key, "resourceVersion"):
-			into = &head.resourceVersion
-		case isKey(key, "continue"):
-			into = &head.more
+	if keep > 0 {
+		s.text = s.text[:copy(s.text, s.text[keep:])]
+		s.at, s.from, s.dropped = s.at-keep, max(s.from-keep, -1), s.dropped+int64(keep)
+	}
+	s.text = slices.Grow(s.text, max(windowSize-len(s.text), len(s.text)/2, 1))
+	for s.err == nil {
+		var n int
+		n, s.err = s.in.Read(s.text[len(s.text):cap(s.text)])
+		if s.text = s.text[:len(s.text)+n]; n > 0 {
+			return true
 		}
-		raw, err := s.value()
-		if err != nil || into == nil || string(raw) == "null" {
-			return err
-		}
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return err
-		}
-		*into = []byte(text)
-		return nil
-	})
+	}
+	return false
 }
 
-// word reads a value and keeps it if it is a string.
-func (s *scanner) word(into *string) error {
+// member reads a member of the list object.
+func (s *splitter) member(head *head, item func([]byte)) error {
 	raw, err := s.value()
-	if err == nil && len(raw) > 0 && raw[0] == '"' {
-		err = json.Unmarshal(raw, into)
+	if err != nil {
+		return err
 	}
+	var key string
+	if err := json.Unmarshal(raw, &key); err != nil {
+		return err
+	}
+	if s.next() != ':' {
+		return errors.New("want a colon")
+	}
+	s.at++
+	switch {
+	case strings.EqualFold(key, "items"):
+		if !head.noItems {
+			return errors.New("items stand there twice")
+		}
+		if s.next() != '[' {
+			var null []json.RawMessage
+			return s.decode(&null)
+		}
+		head.noItems = false
+		return s.elements('[', ']', func() error {
+			raw, err := s.value()
+			if err == nil {
+				item(raw)
+			}
+			return err
+		})
+	case strings.EqualFold(key, "metadata"):
+		if head.hasMeta {
+			return errors.New("metadata stands there twice")
+		}
+		var meta struct{ ResourceVersion, Continue string }
+		err := s.decode(&meta)
+		head.hasMeta = true
+		head.resourceVersion, head.more = meta.ResourceVersion, meta.Continue
+		return err
+	case strings.EqualFold(key, "kind"):
+		return s.decode(&head.kind)
+	case strings.EqualFold(key, "apiVersion"):
+		return s.decode(&head.apiVersion)
+	}
+	_, err = s.value()
 	return err
 }
 
-// object reads an object whose values f reads. The key is passed with its quotes.
-func (s *scanner) object(f func(key []byte) error) error {
-	return s.members('{', '}', atOnce, func() error {
-		key, err := s.key()
-		if err != nil {
-			return err
-		}
-		return f(key)
-	})
-}
-
-// null reads the next value if it is null.
-func (s *scanner) null() (bool, error) {
-	if c, err := s.next(); err != nil || c != 'n' {
-		return false, err
-	}
-	return true, s.literal("null")
-}
-
-// members reads everything between the opening and the closing character. It reads the elements and the commas with
-// the function step; f reads an element.
-func (s *scanner) members(opening, closing byte, step func(func() error) error, f func() error) error {
-	empty := false
-	if err := step(func() error {
-		c, err := s.next()
-		if err != nil {
-			return err
-		}
-		if c != opening {
-			return fmt.Errorf("%w: want %q", errSyntax, opening)
-		}
-		s.at++
-		c, err = s.next()
-		if empty = c == closing; empty {
-			s.at++
-		}
-		return err
-	}); err != nil || empty {
+// decode decodes the next value.
+func (s *splitter) decode(into any) error {
+	raw, err := s.value()
+	if err != nil {
 		return err
 	}
-	s.depth++
-	defer func() { s.depth-- }()
-	closed := false
-	after := func() error { // allocated once, not for each element
-		c, err := s.next()
-		if err != nil {
-			return err
-		}
-		if closed = c == closing; c != ',' && !closed {
-			return fmt.Errorf("%w: want a comma or %q", errSyntax, closing)
-		}
+	return json.Unmarshal(raw, into)
+}
+
+// elements calls f for each element between two brackets. f has to read it.
+func (s *splitter) elements(opening, closing byte, f func() error) error {
+	if s.next() != opening {
+		return fmt.Errorf("want %q", opening)
+	}
+	s.at++
+	if s.next() == closing {
 		s.at++
 		return nil
 	}
-	for !closed {
+	for {
 		if err := f(); err != nil {
 			return err
 		}
-		if err := step(after); err != nil {
-			return err
+		switch s.next() {
+		case ',':
+			s.at++
+		case closing:
+			s.at++
+			return nil
+		case 0:
+			return errEnds
+		default:
+			return fmt.Errorf("want a comma or %q", closing)
 		}
 	}
-	return nil
 }
 
-// atOnce is the step function for text that is completely in the window.
-func atOnce(f func() error) error { return f() }
+// next returns the byte after white space, without reading it, or 0 at the end.
+func (s *splitter) next() byte {
+	for s.at < len(s.text) || s.more() {
+		switch c := s.text[s.at]; c {
+		case ' ', '\n', '\t', '\r':
+			s.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// value reads one value and returns its text: up to the bracket that closes it, or else up to what must follow it. The text
+// is valid until more is read.
+func (s *splitter) value() ([]byte, error) {
+	s.next()
+	s.from = s.at
+	err := s.skip()
+	from := s.from
+	s.from = -1
+	if err == nil && s.at == from {
+		err = errors.New("want a value")
+	}
+	return s.text[from:s.at], err
+}
+
+// skip moves behind the value that begins here.
+func (s *splitter) skip() error {
+	for depth := 0; s.at < len(s.text) || s.more(); s.at++ {
+		switch s.text[s.at] {
+		case '"':
+			if err := s.skipString(); err != nil {
+				return err
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				s.at++
+			}
+			if depth <= 0 {
+				return nil
+			}
+		case ',', ':', ' ', '\n', '\t', '\r':
+			if depth == 0 {
+				return nil
+			}
+		}
+	}
+	return errEnds
+}
+
+// skipString moves to the closing quote of the string that begins here.
+func (s *splitter) skipString() error {
+	s.at++
+	for {
+		n := bytes.IndexByte(s.text[s.at:], '"')
+		if n < 0 {
+			if s.at = len(s.text); !s.more() {
+				return errEnds
+			}
+			continue
+		}
+		s.at += n
+		slashes := 0
+		for s.text[s.at-1-slashes] == '\\' { // ends at the opening quote
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return nil
+		}
+		s.at++
+	}
+}

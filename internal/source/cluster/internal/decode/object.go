@@ -4,6 +4,11 @@ import (
 	"errors"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -22,15 +27,28 @@ const (
 	MediaJSON     = "application/json"
 )
 
-// decoders decode the protobuf form of the kinds that have one. They return what [kube.DecodeJSON] returns for the JSON form of the
-// same object. They read only the fields that an object keeps: the types of k8s.io/api would allocate ten times as much, for fields
-// that are dropped at once.
-var decoders = map[kube.Kind]func(t *kube.Texts, raw []byte) (kube.Object, error){
-	kube.KindIngress:       decodeIngress,
-	kube.KindService:       decodeService,
-	kube.KindEndpoints:     decodeEndpoints,
-	kube.KindEndpointSlice: decodeEndpointSlice,
-	kube.KindSecret:        decodeSecret,
+// decoders decode the protobuf form of the kinds that have one.
+var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
+	kube.KindIngress: decoder[networkingv1.Ingress](slimIngress),
+	kube.KindService: decoder[corev1.Service](slimService),
+	//lint:ignore SA1019 deprecated and still served
+	kube.KindEndpoints:     decoder[corev1.Endpoints](slimEndpoints),
+	kube.KindEndpointSlice: decoder[discoveryv1.EndpointSlice](slimEndpointSlice),
+	kube.KindSecret:        decoder[corev1.Secret](slimSecret),
+}
+
+// decoder returns a function that decodes an object and takes from it what is kept.
+func decoder[T any, P interface {
+	*T
+	Unmarshal(raw []byte) error
+}](slim func(*T) kube.Object) func([]byte) (kube.Object, error) {
+	return func(raw []byte) (kube.Object, error) {
+		var o T
+		if err := P(&o).Unmarshal(raw); err != nil {
+			return nil, err
+		}
+		return slim(&o), nil
+	}
 }
 
 // HasProtobuf reports whether the kind has a protobuf form. Custom resources have none.
@@ -39,9 +57,7 @@ func HasProtobuf(kind kube.Kind) bool { return decoders[kind] != nil }
 // Decoder decodes objects, one after the other. Strings that many of them have, such as keys and zones, are in memory only once. The
 // zero value is ready. It is not safe for concurrent use.
 type Decoder struct {
-	texts kube.Texts
-	json  kube.Decoder
-
+	texts         texts
 	servicePorts  recent[kube.ServicePort]
 	endpointPorts recent[kube.EndpointPort]
 }
@@ -49,25 +65,36 @@ type Decoder struct {
 // Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The error
 // is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
 func (d *Decoder) Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
+	o, err := decodeObject(kind, media, raw)
+	if err != nil {
+		return nil, err
+	}
+	if kind == kube.KindSecret {
+		return o, nil // the memory of the texts, which is used again, must not have its key
+	}
+	d.texts.compact(o)
+	switch o := o.(type) { // only now: others have these lists already
+	case *kube.Service:
+		o.Ports = d.servicePorts.share(o.Ports)
+	case *kube.EndpointSlice:
+		o.Ports = d.endpointPorts.share(o.Ports)
+	}
+	return o, nil
+}
+
+func decodeObject(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
 	if media != MediaProtobuf {
-		return d.json.JSON(kind, raw)
+		return kube.DecodeJSON(kind, raw)
 	}
 	decode := decoders[kind]
 	if decode == nil {
 		return nil, &kube.DecodeError{Ref: kube.Ref{Kind: kind}, Err: errors.New("it has no protobuf form")}
 	}
-	d.texts.Begin()
-	o, err := decode(&d.texts, raw)
+	o, err := decode(raw)
 	if err != nil {
-		id, _ := identityOf(raw) // as far as it is readable
-		return nil, &kube.DecodeError{Ref: kube.Ref{Kind: kind, Namespace: id.namespace, Name: id.name}, Err: err}
-	}
-	d.texts.Done()
-	switch o := o.(type) {
-	case *kube.Service:
-		o.Ports = d.servicePorts.share(o.Ports)
-	case *kube.EndpointSlice:
-		o.Ports = d.endpointPorts.share(o.Ports)
+		var m metav1.PartialObjectMetadata
+		_ = m.Unmarshal(raw) // as far as it is readable
+		return nil, &kube.DecodeError{Ref: kube.Ref{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Err: err}
 	}
 	return o, nil
 }

@@ -2,10 +2,16 @@ package decode
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/routesrv/routesrv/kube"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
@@ -77,10 +83,69 @@ func TestProtobufAndJSONGiveTheSameObject(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				clear(raw) // the object has nothing of it
 				if d := cmp.Diff(want, got); d != "" {
 					t.Fatalf("seed %d: -JSON +protobuf\n%s\n%s", seed, d, text)
 				}
+				if again, err := d.Object(kind, MediaJSON, text); err != nil || !cmp.Equal(want, again) {
+					t.Fatalf("seed %d: compact %v: %s", seed, err, cmp.Diff(want, again))
+				}
 			}
 		})
+	}
+}
+
+// kindsOfAPI returns a constructor for each kind that has a protobuf form.
+func kindsOfAPI() map[kube.Kind]func() stored {
+	return map[kube.Kind]func() stored{
+		kube.KindIngress: func() stored { return &networkingv1.Ingress{} },
+		kube.KindService: func() stored { return &corev1.Service{} },
+		//lint:ignore SA1019 deprecated and still served
+		kube.KindEndpoints:     func() stored { return &corev1.Endpoints{} },
+		kube.KindEndpointSlice: func() stored { return &discoveryv1.EndpointSlice{} },
+		kube.KindSecret:        func() stored { return &corev1.Secret{} },
+	}
+}
+
+// Strings that many objects have are in memory once, and what is kept for the next object is bounded.
+func TestStringsAreCompact(t *testing.T) {
+	var d Decoder
+	var namespaces []string
+	for i := range 3 * maxShared {
+		text := fmt.Appendf(nil, `{"metadata":{"namespace":"n%d","name":"x"},"spec":{"type":"ClusterIP"}}`, i/2)
+		o, err := d.Object(kube.KindService, MediaJSON, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := o.(*kube.Service)
+		if s.Namespace != fmt.Sprint("n", i/2) || s.Name != "x" || s.Type != "ClusterIP" {
+			t.Fatalf("got %+v", s)
+		}
+		namespaces = append(namespaces, s.Namespace)
+	}
+	if unsafe.StringData(namespaces[0]) != unsafe.StringData(namespaces[1]) {
+		t.Error("one namespace is in memory twice")
+	}
+	long := strings.Repeat("x", 2*maxTextsSize)
+	text := fmt.Appendf(nil, `{"metadata":{"namespace":%q,"name":%q}}`, long, long)
+	if _, err := d.Object(kube.KindService, MediaJSON, text); err != nil {
+		t.Fatal(err)
+	}
+	if t2 := &d.texts; len(t2.shared) > maxShared || cap(t2.bytes) > maxTextsSize || len(t2.places) != 0 || t2.shared[long] != "" {
+		t.Errorf("%d shared strings, %d bytes, %d places are kept", len(t2.shared), cap(t2.bytes), len(t2.places))
+	}
+}
+
+// Objects with the same list of ports share it.
+func TestPortsAreShared(t *testing.T) {
+	var d Decoder
+	text := []byte(`{"metadata":{"name":"x"},"spec":{"ports":[{"name":"http","port":80}]}}`)
+	var ports []kube.ServicePort
+	for range 3 {
+		o, err := d.Object(kube.KindService, MediaJSON, text)
+		if err != nil || ports != nil && &o.(*kube.Service).Ports[0] != &ports[0] {
+			t.Fatalf("%v, %v: want the ports of the first one", o, err)
+		}
+		ports = o.(*kube.Service).Ports
 	}
 }

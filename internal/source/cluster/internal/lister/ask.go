@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -29,7 +28,7 @@ var ErrRestored = errors.New("the revision is lower than one seen before")
 func (r *Lister) Read(ctx context.Context, l *List, consistent bool, floor kube.Revision) error {
 	a, err := r.AskFor(ctx, l, consistent, floor, l.State)
 	if err == nil {
-		l.set(a)
+		l.Adopt(a)
 	}
 	return err
 }
@@ -47,10 +46,10 @@ func (r *Lister) AskFor(ctx context.Context, l *List, consistent bool, floor kub
 		a, err = r.notOlder(ctx, l, floor, known)
 	}
 	if consistent || api.NeedsConsistent(err) {
-		a, err = r.Ask(ctx, l, 0, known)
+		a, err = r.ask(ctx, l, 0, known)
 	}
 	if err == nil {
-		a, err = r.ConfirmLoss(ctx, l, a, known)
+		a, err = r.confirmLoss(ctx, l, a, known)
 	}
 	if err != nil {
 		if !errors.Is(err, ErrRestored) { // a restore does not make the read fail
@@ -72,22 +71,21 @@ func (r *Lister) notOlder(ctx context.Context, l *List, floor kube.Revision, kno
 	if !r.WithoutFloor() { // an earlier list of this same read may have found that out
 		since = max(since, floor)
 	}
-	a, err := r.Ask(ctx, l, since, known)
+	a, err := r.ask(ctx, l, since, known)
 	if since == known.Seen || !api.IsTooNew(err) {
 		return a, err
 	}
 	r.noFloorSince = time.Now()
 	r.Log.Info(LogNoFloor, slog.String("kind", string(l.Kind)), slog.Any("error", err))
-	return r.Ask(ctx, l, known.Seen, known)
+	return r.ask(ctx, l, known.Seen, known)
 }
 
-// Ask makes one request for the list, no older than since, or a consistent one if since is 0, and compares the answer
+// ask makes one request for the list, no older than since, or a consistent one if since is 0, and compares the answer
 // with what is known. It does not change l.
-func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known State) (a Listing, err error) {
+func (r *Lister) ask(ctx context.Context, l *List, since kube.Revision, known State) (a Listing, err error) {
 	err = r.API.Get(ctx, l.List(since), func(resp *api.Response) error {
 		var wire WireDigest
 		if resp.Wire != nil {
-			r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(len(resp.Wire)))
 			// The bytes are identical, revision included. If the floor is above the known revision, though, a newer
 			// answer is required.
 			if wire = sha256.Sum256(resp.Wire); wire == known.Wire && known.Seen >= since {
@@ -95,17 +93,12 @@ func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known St
 				return nil
 			}
 		}
-		if err := resp.Open(); err != nil {
-			return err
-		}
 		m := matcher{list: l, known: known, same: true, media: resp.Media}
-		revision, err := decode.List(resp.Media, resp.Body, l.Type, m.add)
+		revision, err := resp.List(l.Type, m.add)
 		if err != nil {
 			return err
 		}
-		if resp.Wire == nil {
-			r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(resp.Body.Size()))
-		}
+		r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(resp.Size()))
 		switch {
 		case revision != 0 && revision < since:
 			return api.Errorf(api.ReasonStale, "answer to %s: its revision %d is older than what was asked for", resp.Path, revision)
@@ -114,9 +107,7 @@ func (r *Lister) Ask(ctx context.Context, l *List, since kube.Revision, known St
 		case revision == 0 && since != 0:
 			return api.Errorf(api.ReasonStale, "answer to %s: %w", resp.Path, api.ErrNoRevision)
 		}
-		if !known.deep {
-			r.Metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Add(float64(m.decoded))
-		}
+		r.Metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Add(float64(m.decoded))
 		a = m.listing()
 		a.Seen, a.Wire = revision, wire
 		return nil

@@ -13,28 +13,23 @@ const confirmedLoss = 0.5
 // LogUnconfirmed is logged as a warning when a list lacks objects that a consistent list made right after it has.
 const LogUnconfirmed = "a list lacked objects that a consistent list has; the API server, or something in front of it, answers wrongly"
 
-// ConfirmLoss makes a second, consistent request if the answer lacks so many known objects that it may be wrong: all
+// confirmLoss makes a second, consistent request if the answer lacks so many known objects that it may be wrong: all
 // objects of the kind, or most of them. The second answer counts.
-func (r *Lister) ConfirmLoss(ctx context.Context, l *List, a Listing, known State) (Listing, error) {
-	if !a.Suspicious(len(known.Items)) {
+func (r *Lister) confirmLoss(ctx context.Context, l *List, a Listing, known State) (Listing, error) {
+	if !a.suspicious(len(known.Items)) {
 		return a, nil
 	}
-	again, err := r.Ask(ctx, l, 0, known)
+	again, err := r.ask(ctx, l, 0, known)
 	if err != nil {
-		return again, UnconfirmedLoss(a.Lost, len(known.Items), err)
+		return again, fmt.Errorf("confirm by a consistent list that %d of %d objects are gone: %w", a.lost, len(known.Items), err)
 	}
-	if again.Lost < a.Lost {
-		r.Log.Warn(LogUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.Lost-again.Lost))
+	if again.lost < a.lost {
+		r.Log.Warn(LogUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.lost-again.lost))
 	}
 	return again, nil
 }
 
-// Suspicious reports whether the answer lacks so many of the known objects that another list has to confirm it.
-func (a Listing) Suspicious(known int) bool {
-	return a.Lost > 0 && (a.Lost == known || float64(a.Lost) > confirmedLoss*float64(known))
-}
-
-// UnconfirmedLoss returns the error for a loss that could not be confirmed because of err.
-func UnconfirmedLoss(lost, known int, err error) error {
-	return fmt.Errorf("confirm by a consistent list that %d of %d objects are gone: %w", lost, known, err)
+// suspicious reports whether the answer lacks so many of the known objects that another list has to confirm it.
+func (a Listing) suspicious(known int) bool {
+	return a.lost > 0 && (a.lost == known || float64(a.lost) > confirmedLoss*float64(known))
 }

@@ -11,16 +11,16 @@ import (
 
 // RouteGroups count as removed once this many reads over this much time have all found none.
 const (
-	ConfirmingReads = 3
-	ConfirmingTime  = 10 * time.Second
+	confirmingReads = 3
+	confirmingTime  = 10 * time.Second
 )
 
 // LogNoCRD is logged as a warning when the RouteGroup API is missing, once until it has been seen again.
 const LogNoCRD = "RouteGroups CRD is not installed in the cluster.\n" +
 	"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
 
-// ErrUnconfirmed reports that RouteGroups seem to have been removed, but that this is not confirmed yet.
-var ErrUnconfirmed = errors.New("the cluster does not seem to have RouteGroups any more")
+// errUnconfirmed reports that RouteGroups seem to have been removed, but that this is not confirmed yet.
+var errUnconfirmed = errors.New("the cluster does not seem to have RouteGroups any more")
 
 // absence is the evidence that RouteGroups were removed.
 type absence struct {
@@ -40,7 +40,7 @@ func (r *Lister) confirm(ctx context.Context, groupFound bool) error {
 		r.absence = absence{}
 		return &kube.ReadError{Verb: "get", Resource: api.DiscoveryPath, Err: api.Errorf(api.ReasonBody,
 			"%w, but %s and %s contradict each other (%s is listed: %t): the old RouteGroups are kept",
-			ErrUnconfirmed, api.DiscoveryPath, api.GroupsPath, api.RouteGroupVersion, listed)}
+			errUnconfirmed, api.DiscoveryPath, api.GroupsPath, api.RouteGroupVersion, listed)}
 	}
 	now := time.Now()
 	if r.absence.reads == 0 {
@@ -48,12 +48,12 @@ func (r *Lister) confirm(ctx context.Context, groupFound bool) error {
 	}
 	r.absence.reads++
 	lasted := now.Sub(r.absence.since)
-	if r.absence.reads >= ConfirmingReads && lasted >= ConfirmingTime {
+	if r.absence.reads >= confirmingReads && lasted >= confirmingTime {
 		return nil
 	}
 	return &kube.ReadError{Verb: "get", Resource: api.DiscoveryPath, Err: api.Errorf(api.ReasonNotFound,
 		"%w: found by %d reads in %v, and taken for certain after %d reads in %v; until then the old ones are kept",
-		ErrUnconfirmed, r.absence.reads, lasted.Round(time.Millisecond), ConfirmingReads, ConfirmingTime)}
+		errUnconfirmed, r.absence.reads, lasted.Round(time.Millisecond), confirmingReads, confirmingTime)}
 }
 
 // Discover reports whether the cluster has RouteGroups. If some are served, it takes several calls before it reports

@@ -11,13 +11,13 @@ import (
 
 // Item is one entry of a list: an object, or the problem with it.
 type Item struct {
-	Sum    Digest // of its bytes
+	Sum    Digest // of its bytes in a list; zero if it did not come from one
 	Object kube.Object
 	Bad    *kube.BadObject
 }
 
-// SameItems reports whether both hold identical objects in the same order.
-func SameItems(a, b []Item) bool {
+// sameItems reports whether both hold identical objects in the same order.
+func sameItems(a, b []Item) bool {
 	return slices.EqualFunc(a, b, func(a, b Item) bool { return a.Object == b.Object && a.Bad == b.Bad })
 }
 
@@ -26,7 +26,7 @@ func SameItems(a, b []Item) bool {
 // change stays the same object and need not be compiled again.
 func (i *Item) Keep(known *Item) (changed bool) {
 	switch {
-	case i.Sum == known.Sum:
+	case i.Sum == known.Sum && i.Sum != Digest{}:
 		*i = *known
 	case i.Object != nil && known.Object != nil && reflect.DeepEqual(i.Object, known.Object):
 		i.Object = known.Object
@@ -40,11 +40,11 @@ func (i *Item) Keep(known *Item) (changed bool) {
 
 // Find returns the index of an object among sorted items, or the index at which it would be inserted.
 func Find(items []Item, ref kube.Ref) (int, bool) {
-	return slices.BinarySearchFunc(items, ref, func(i Item, ref kube.Ref) int { return CompareKeys(i.Ref(), ref) })
+	return slices.BinarySearchFunc(items, ref, func(i Item, ref kube.Ref) int { return compareKeys(i.Ref(), ref) })
 }
 
-// CompareKeys orders objects of one kind as the API lists them: bytewise by "namespace/name", the key in etcd.
-func CompareKeys(a, b kube.Ref) int {
+// compareKeys orders objects of one kind as the API lists them: bytewise by "namespace/name", the key in etcd.
+func compareKeys(a, b kube.Ref) int {
 	x, y := a.Namespace, b.Namespace
 	n := min(len(x), len(y))
 	switch {
@@ -59,10 +59,10 @@ func CompareKeys(a, b kube.Ref) int {
 	}
 }
 
-// InOrder reports whether the items are in the order of their keys, without duplicates.
-func InOrder(items []Item) bool {
+// inOrder reports whether the items are in the order of their keys, without duplicates.
+func inOrder(items []Item) bool {
 	for i := 1; i < len(items); i++ {
-		if CompareKeys(items[i-1].Ref(), items[i].Ref()) >= 0 {
+		if compareKeys(items[i-1].Ref(), items[i].Ref()) >= 0 {
 			return false
 		}
 	}
@@ -79,13 +79,13 @@ func (i *Item) Ref() kube.Ref {
 
 // Sort sorts the items by their keys, in place, and returns them. Of several with the same key it keeps the last.
 func Sort(items []Item) []Item {
-	if InOrder(items) {
+	if inOrder(items) {
 		return items
 	}
-	slices.SortStableFunc(items, func(a, b Item) int { return CompareKeys(a.Ref(), b.Ref()) })
+	slices.SortStableFunc(items, func(a, b Item) int { return compareKeys(a.Ref(), b.Ref()) })
 	n := 0
 	for i := range items {
-		if n > 0 && CompareKeys(items[n-1].Ref(), items[i].Ref()) == 0 {
+		if n > 0 && compareKeys(items[n-1].Ref(), items[i].Ref()) == 0 {
 			n--
 		}
 		items[n] = items[i]
@@ -93,15 +93,4 @@ func Sort(items []Item) []Item {
 	}
 	clear(items[n:])
 	return items[:n]
-}
-
-// Lost returns how many of the known items are missing from others. Both must be sorted.
-func Lost(known, others []Item) int {
-	lost := 0
-	for i := range known {
-		if _, found := Find(others, known[i].Ref()); !found {
-			lost++
-		}
-	}
-	return lost
 }

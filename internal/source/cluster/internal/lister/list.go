@@ -2,7 +2,6 @@ package lister
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
@@ -12,7 +11,6 @@ import (
 // List is a kind with what is known of it. The owner of the [Lister] guards it.
 type List struct {
 	api.Resource
-	hash    *Hasher         // for items
 	decoder *decode.Decoder // for answers
 
 	State        // from the last complete answer
@@ -30,10 +28,12 @@ func (l *List) SetAbsent(absent bool) {
 	}
 }
 
-// set adopts the answer as the known state.
-func (l *List) set(a Listing) {
-	l.Changed = l.Changed || !a.same && !SameItems(l.Items, a.Items)
+// Adopt makes the answer the known state. It reports whether any object changed.
+func (l *List) Adopt(a Listing) (changed bool) {
+	changed = !a.same && !sameItems(l.Items, a.Items)
+	l.Changed = l.Changed || changed
 	l.State = a.State
+	return changed
 }
 
 // State is what is known of a list at a revision. The items are shared: nobody may modify them.
@@ -42,15 +42,6 @@ type State struct {
 	Sorted bool          // the items are in the order of their keys, as the API has them
 	Seen   kube.Revision // 0 if the list had none, or was not read yet
 	Wire   WireDigest    // of the compressed answer, if it was compressed
-	deep   bool          // items have no digests: every object of the next answer is decoded
-}
-
-// ForgetBytes makes the next answer decode and compare every object.
-func (s *State) ForgetBytes() {
-	s.Items, s.Wire, s.deep = slices.Clone(s.Items), WireDigest{}, true
-	for i := range s.Items {
-		s.Items[i].Sum = Digest{}
-	}
 }
 
 // Listing is a complete answer to a list request. Items that equal those of the state it was compared with share
@@ -58,7 +49,7 @@ func (s *State) ForgetBytes() {
 type Listing struct {
 	State
 	same bool
-	Lost int // how many known objects it lacks
+	lost int // how many known objects it lacks
 }
 
 // Decode returns an item for raw with its digest: the decoded object, or the reason why it cannot be decoded.
@@ -99,6 +90,3 @@ func (l *List) appendBad(bad []kube.BadObject) []kube.BadObject {
 	}
 	return bad
 }
-
-// NewHasher returns a hasher for the objects of the list.
-func (l *List) NewHasher() *Hasher { return l.hash.fork() }

@@ -11,15 +11,8 @@
 // # Cheap when nothing changed
 //
 // Built-in kinds arrive as protobuf, and any answer may arrive gzipped. Each item of a list is compared with the item
-// of the previous read by its digest, and only new items are decoded; known items keep their pointers. Many people
-// write objects, and anyone who could make two versions of an object collide could hide the second. The digest is
-// therefore a universal hash with a secret key (GMAC): an attacker can do no better than guess. A list whose
-// compressed body equals the previous one, by SHA-256, is not even decompressed.
-//
-// Only the compressed form of a body, about a fifteenth of its size, is ever in memory as a whole: items are hashed
-// in a window that moves over the body while it is decompressed. The memory of both is reused from read to read, so
-// that an unchanged list costs a fixed number of allocations, regardless of how many objects it has; crypto/tls adds
-// one allocation for each record.
+// of the previous read by its SHA-256, and only new items are decoded; known items keep their pointers. A list whose
+// compressed body equals the previous one is not even decompressed.
 package lister
 
 import (
@@ -63,17 +56,13 @@ func New(cfg api.Config) (*Lister, error) {
 	if err != nil {
 		return nil, err
 	}
-	hash, err := newHasher()
-	if err != nil {
-		return nil, err
-	}
 	r := &Lister{
 		Config: cfg, API: client, Metrics: cfg.Metrics, Log: cfg.Logger,
 		busy: make(chan struct{}, 1), last: &kube.Snapshot{},
 	}
 	decoder := new(decode.Decoder) // one for all, since they take turns
 	for _, resource := range cfg.Resources() {
-		l := &List{Resource: resource, hash: hash, decoder: decoder, State: State{Sorted: true}}
+		l := &List{Resource: resource, decoder: decoder, State: State{Sorted: true}}
 		if l.Kind == kube.KindRouteGroup {
 			r.RouteGroups = l
 		}

@@ -1,6 +1,10 @@
 package lister
 
-import "github.com/routesrv/routesrv/kube"
+import (
+	"crypto/sha256"
+
+	"github.com/routesrv/routesrv/kube"
+)
 
 // matcher finds the items of an answer among the known ones and decodes the others.
 type matcher struct {
@@ -18,7 +22,7 @@ type matcher struct {
 
 // add processes the next item of the answer.
 func (m *matcher) add(raw []byte) {
-	sum := m.list.hash.Sum(raw)
+	sum := Digest(sha256.Sum256(raw))
 	if m.at < len(m.known.Items) && m.known.Items[m.at].Sum == sum {
 		if !m.same {
 			m.next = append(m.next, m.known.Items[m.at])
@@ -70,6 +74,6 @@ func (m *matcher) listing() Listing {
 		return Listing{State: m.known, same: true}
 	}
 	return Listing{
-		State: State{Items: m.next, Sorted: InOrder(m.next)}, Lost: len(m.known.Items) - m.kept,
+		State: State{Items: m.next, Sorted: inOrder(m.next)}, lost: len(m.known.Items) - m.kept,
 	}
 }

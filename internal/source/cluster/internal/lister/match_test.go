@@ -32,12 +32,8 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				hash, err := newHasher()
-				if err != nil {
-					t.Fatal(err)
-				}
-				l := &List{Resource: (&api.Config{}).Resources()[0], hash: hash, decoder: new(decode.Decoder), State: State{Sorted: true}}
-				source, w := bytes.NewReader(nil), &decode.Window{}
+				l := &List{Resource: (&api.Config{}).Resources()[0], decoder: new(decode.Decoder), State: State{Sorted: true}}
+				source, w := bytes.NewReader(nil), &decode.Walker{}
 				var zipped bytes.Buffer
 				zw := gzip.NewWriter(&zipped)
 				_, _ = zw.Write(text)
@@ -48,12 +44,11 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 					if err := zip.Reset(source); err != nil {
 						t.Fatal(err)
 					}
-					w.Reset(&zip, 1<<40)
 					m := matcher{list: l, known: l.State, same: true, media: media}
-					if _, err := decode.List(media, w, l.Type, m.add); err != nil {
+					if _, err := w.List(media, &zip, l.Type, m.add); err != nil {
 						t.Fatal(err)
 					}
-					l.set(m.listing())
+					l.Adopt(m.listing())
 				}
 				pass()
 				if len(l.Items) != n {
@@ -102,7 +97,7 @@ func TestInOrder(t *testing.T) {
 		{nil, true}, {[]string{"a/a"}, true}, {[]string{"a/a", "a/b", "b/a"}, true}, {[]string{"a-b/a", "a/a"}, true},
 		{[]string{"a/b", "a/a"}, false}, {[]string{"a/a", "a/a"}, false}, {[]string{"a/a", "a-b/a"}, false}, {[]string{"a/a", "b/a", "a/b"}, false},
 	} {
-		if got := InOrder(items(c.names...)); got != c.want {
+		if got := inOrder(items(c.names...)); got != c.want {
 			t.Errorf("%q: %v, want %v", c.names, got, c.want)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package hostile has objects with hostile texts in every field, for tests of what a route server makes of them.
-package hostile
+package server_test
 
 import (
 	"bytes"
@@ -21,8 +20,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Texts are texts that once broke something, or that a level could treat in another way than the next one.
-var Texts = []string{
+// hostileTexts are texts that once broke something, or that a level could treat in another way than the next one.
+var hostileTexts = []string{
 	"http\n", "http://a\nb", "\n", "\r", "\r\n", "\t", "\v\f\a\b", "\x00", "\x01", "\x1b[31m", "\u0085", "\u2028", "\u2029", "\u00a0", "é", "\ufeff",
 	`"`, `\`, `\"`, `\n`, `\\`, "`", "'", ";", `";`, `"; x: * -> "http://evil`, "\";\nx: * -> <shunt>;\ny: * -> \"", "//", "/*", "/", `\[`, "[", "]", "(", ")", "*", "**", "?", "#",
 	"->", "&&", "<shunt>", "<>", ">", "a -> b", "a: * -> <shunt>", "r: Method(\"GET\") -> \"http://a\nb\"", `r: * -> "http://a\"b"`, "r: * -> <`http://a\nb`, \"http://c\">",
@@ -31,8 +30,8 @@ var Texts = []string{
 	strings.Repeat("a", 5000), strings.Repeat("é", 300), strings.Repeat("/a", 300), strings.Repeat("(", 2000), strings.Repeat("[", 100),
 }
 
-// tenant is one namespace with an object of every kind that routes come from, which refer to each other.
-const tenant = `[
+// hostileTenant is one namespace with an object of every kind that routes come from, which refer to each other.
+const hostileTenant = `[
 {"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"namespace":"NS","name":"app-i","labels":{"application":"a"},"annotations":{
  "kubernetes.io/ingress.class":"skipper","zalando.org/skipper-filter":"setPath(\"/x\")","zalando.org/skipper-predicate":"Method(\"GET\")","zalando.org/ratelimit":"ratelimit(1, \"1s\")",
  "zalando.org/skipper-routes":"r: Path(\"/c\") -> \"http://c.example.org\"","zalando.org/backend-weights":"{\"app-1\": 1, \"app-2\": 2}",
@@ -88,9 +87,9 @@ func edited(value any, next func() string, path string, yield func(any, string))
 	}
 }
 
-// Cluster returns a stream of objects: an untouched tenant "good", and one for each text field of each object, in which the
+// hostileCluster returns a stream of objects: an untouched tenant "good", and one for each text field of each object, in which the
 // n-th field has textOf(n).
-func Cluster(t testing.TB, textOf func(n int) string) []byte {
+func hostileCluster(t testing.TB, textOf func(n int) string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	add := func(objects []any, ns string) {
@@ -105,7 +104,7 @@ func Cluster(t testing.TB, textOf func(n int) string) []byte {
 		}
 	}
 	var objects []any
-	if err := json.Unmarshal([]byte(tenant), &objects); err != nil {
+	if err := json.Unmarshal([]byte(hostileTenant), &objects); err != nil {
 		t.Fatal(err)
 	}
 	add(objects, "good")
@@ -128,14 +127,14 @@ func Cluster(t testing.TB, textOf func(n int) string) []byte {
 			add([]any{o}, "shared")
 		})
 	}
-	if n < len(Texts) {
+	if n < len(hostileTexts) {
 		t.Fatalf("only %d fields", n)
 	}
 	return out.Bytes()
 }
 
-// Options are options of the compiler under which it looks at every field. slices says whether it takes endpoints from EndpointSlices.
-func Options(slices bool) rules.Options {
+// hostileOptions are options of the compiler under which it looks at every field. slices says whether it takes endpoints from EndpointSlices.
+func hostileOptions(slices bool) rules.Options {
 	return rules.Options{
 		EndpointSlices: slices, EastWest: true, HTTPSRedirect: true, TLS: true, ExternalNames: true, ApplicationLabel: "application", BackendNameTracingTag: true,
 		EastWestRangeDomains: []string{"ingress.cluster.local"}, EastWestRangePredicates: eskip.MustParsePredicates(`ClientIP("10.0.0.0/8")`),
@@ -144,11 +143,11 @@ func Options(slices bool) rules.Options {
 	}
 }
 
-// GoodRoutes are the routes of the untouched tenant when it is alone.
-func GoodRoutes(t testing.TB, o rules.Options) []string {
+// goodRoutes are the routes of the untouched tenant when it is alone.
+func goodRoutes(t testing.TB, o rules.Options) []string {
 	t.Helper()
 	var objects []any
-	if err := json.Unmarshal([]byte(tenant), &objects); err != nil {
+	if err := json.Unmarshal([]byte(hostileTenant), &objects); err != nil {
 		t.Fatal(err)
 	}
 	var stream bytes.Buffer
@@ -157,7 +156,7 @@ func GoodRoutes(t testing.TB, o rules.Options) []string {
 		stream.WriteString("---\n" + strings.ReplaceAll(string(data), "NS", "good") + "\n")
 	}
 	var own []string
-	for r := range Compiled(t, o, stream.Bytes()).Routes.All() {
+	for r := range compiledHostile(t, o, stream.Bytes()).Routes.All() {
 		if strings.Contains(r.Text, "good") {
 			own = append(own, r.Text)
 		}
@@ -168,8 +167,8 @@ func GoodRoutes(t testing.TB, o rules.Options) []string {
 	return own
 }
 
-// Compiled returns what the compiler makes of a stream of objects. A defect of the compiler fails the test.
-func Compiled(t testing.TB, o rules.Options, objects []byte) *compile.Result {
+// compiledHostile returns what the compiler makes of a stream of objects. A defect of the compiler fails the test.
+func compiledHostile(t testing.TB, o rules.Options, objects []byte) *compile.Result {
 	t.Helper()
 	cluster, err := kubetest.New(objects, kubetest.API{})
 	if err != nil {
@@ -192,8 +191,8 @@ func Compiled(t testing.TB, o rules.Options, objects []byte) *compile.Result {
 	return result
 }
 
-// CheckServed checks that every reader of the table has it byte by byte, and that the routes of the untouched tenant are in it.
-func CheckServed(t testing.TB, text string, want []string) {
+// checkServed checks that every reader of the table has it byte by byte, and that the routes of the untouched tenant are in it.
+func checkServed(t testing.TB, text string, want []string) {
 	t.Helper()
 	d := table.NewDecoder(nil, 1<<30)
 	if _, err := d.Write([]byte(text)); err != nil {
@@ -223,5 +222,23 @@ func CheckServed(t testing.TB, text string, want []string) {
 	}
 }
 
-// Always is the same text for every field.
-func Always(text string) func(int) string { return func(int) string { return text } }
+// always is the same text for every field.
+func always(text string) func(int) string { return func(int) string { return text } }
+
+// FuzzHostileTexts puts any text into every field of every kind of object, which are then read and compiled, and whose table is read. [TestHostileTextsCostOnlyTheirObject]
+// does the same with a running server.
+func FuzzHostileTexts(f *testing.F) {
+	for i, text := range hostileTexts {
+		if i%4 == 0 { // the test of the server has all of them
+			f.Add(text, i%8 == 0)
+		}
+	}
+	want := map[bool][]string{true: goodRoutes(f, hostileOptions(true)), false: goodRoutes(f, hostileOptions(false))}
+	f.Fuzz(func(t *testing.T, text string, slices bool) {
+		if strings.Contains(text, "good") || strings.Contains(text, "NS") || len(text) > 10_000 {
+			return
+		}
+		result := compiledHostile(t, hostileOptions(slices), hostileCluster(t, always(text)))
+		checkServed(t, string(table.Of(result.Routes, 1, time.Unix(1, 0)).Text()), want[slices])
+	})
+}
