@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	// pure: no I/O, no clock, no log
 	"compile/rules": {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
 	"compile":       {"compile/rules", "kube", "table"},
-	"shadowdiff":    {"eskip", "internal/routeid"},
+	"shadowdiff":    {"eskip", "internal/routeid", "table"},
 	"rollout":       {},
 	"match":         {"eskip", "internal/catalogue"},
 
