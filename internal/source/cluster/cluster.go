@@ -1,7 +1,7 @@
 // Package cluster reads the Kubernetes API by polling, completely or not at all.
 //
-// A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, EndpointSlices or Endpoints and, if
-// configured, Secrets. Each read makes one request per kind, one for discovery, and one for a single object, which
+// A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, and EndpointSlices or
+// Endpoints. Each read makes one request per kind, one for discovery, and one for a single object, which
 // returns the current revision of the cluster. The package uses no paging and compiles nothing. It builds on the
 // packages below it: decode turns bytes into objects, api makes the requests, and lister compares the lists with what
 // is known. Package watch reads the same objects with one watch for each kind.

@@ -149,9 +149,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		poke(w.dirty) // reads may have failed
 	}
 	k.check = outage{}
-	if now.Sub(k.opened) >= aliveAfter {
-		k.back()
-	}
+	k.backIfAlive(now)
 	switch {
 	case k.list.Seen >= floor:
 		k.lag = lag{}

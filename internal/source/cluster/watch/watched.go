@@ -94,6 +94,7 @@ func (k *watched) waits() error {
 
 // failed returns the failure if the kind has been broken for too long. The caller holds mu.
 func (k *watched) failed(now time.Time) error {
+	k.backIfAlive(now)
 	if err := k.stream.lasting(now); err != nil {
 		return err
 	}
@@ -122,6 +123,13 @@ func (k *watched) accepted() {
 	k.w.wake()
 }
 
+// backIfAlive is back for a watch that has stayed open for a while. The caller holds mu.
+func (k *watched) backIfAlive(now time.Time) {
+	if now.Sub(k.opened) >= aliveAfter {
+		k.back()
+	}
+}
+
 // back reports that a broken watch works again, once it has shown that: by an event, or by staying open. The caller
 // holds mu.
 func (k *watched) back() {
@@ -140,9 +148,7 @@ func (k *watched) ended(err error) (lived time.Duration) {
 		lived = time.Since(k.opened)
 		k.w.metrics.restarts.WithLabelValues(kind, map[bool]string{true: "ended", false: "error"}[err == nil]).Inc()
 	}
-	if lived >= aliveAfter {
-		k.back()
-	}
+	k.backIfAlive(time.Now())
 	k.open = false
 	if err == nil {
 		return lived

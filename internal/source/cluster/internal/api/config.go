@@ -63,9 +63,6 @@ type Config struct {
 	// EndpointSlices reads EndpointSlices instead of Endpoints.
 	EndpointSlices bool
 
-	// Secrets reads Secrets as well.
-	Secrets bool
-
 	// Selectors are the label selectors by kind: equality, or mere presence if the value is empty. An object must
 	// match all selectors of its kind. The API server evaluates them.
 	Selectors map[kube.Kind]map[string]string

@@ -34,7 +34,6 @@ var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
 	//lint:ignore SA1019 deprecated and still served
 	kube.KindEndpoints:     decoder[corev1.Endpoints](slimEndpoints),
 	kube.KindEndpointSlice: decoder[discoveryv1.EndpointSlice](slimEndpointSlice),
-	kube.KindSecret:        decoder[corev1.Secret](slimSecret),
 }
 
 // decoder returns a function that decodes an object and takes from it what is kept.
@@ -68,9 +67,6 @@ func (d *Decoder) Object(kind kube.Kind, media string, raw []byte) (kube.Object,
 	o, err := decodeObject(kind, media, raw)
 	if err != nil {
 		return nil, err
-	}
-	if kind == kube.KindSecret {
-		return o, nil // the memory of the texts, which is used again, must not have its key
 	}
 	d.texts.compact(o)
 	switch o := o.(type) { // only now: others have these lists already

@@ -103,7 +103,6 @@ func kindsOfAPI() map[kube.Kind]func() stored {
 		//lint:ignore SA1019 deprecated and still served
 		kube.KindEndpoints:     func() stored { return &corev1.Endpoints{} },
 		kube.KindEndpointSlice: func() stored { return &discoveryv1.EndpointSlice{} },
-		kube.KindSecret:        func() stored { return &corev1.Secret{} },
 	}
 }
 
