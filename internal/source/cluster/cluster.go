@@ -66,7 +66,6 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Metrics.Reading("poll")
 	return &Source{lister: l}, nil
 }
 

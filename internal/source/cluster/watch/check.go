@@ -142,7 +142,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	case parent.Err() != nil:
 		return
 	case err != nil:
-		w.lister.Metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(api.ReasonOf(err))).Inc()
+		w.metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(api.ReasonOf(err))).Inc()
 		k.check.fail(err)
 		return
 	case k.check.lasting(now) != nil:
@@ -153,13 +153,13 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	switch {
 	case k.list.Seen >= floor:
 		k.lag = lag{}
-		w.metrics.confirm(k.list.Kind, now)
+		k.confirmed(now)
 	case k.lag.floor == 0 || k.list.Seen >= k.lag.floor:
 		k.lag = lag{floor, now}
 	case now.Sub(k.lag.since) >= silentAfter && k.open:
 		k.lag = lag{}
 		w.log.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.Uint64("revision", uint64(k.list.Seen)))
-		w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
+		w.metrics.WatchRestarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
 		k.restart()
 	}
 }

@@ -146,7 +146,7 @@ func (k *watched) ended(err error) (lived time.Duration) {
 	kind := string(k.list.Kind)
 	if k.open {
 		lived = time.Since(k.opened)
-		k.w.metrics.restarts.WithLabelValues(kind, map[bool]string{true: "ended", false: "error"}[err == nil]).Inc()
+		k.w.metrics.WatchRestarts.WithLabelValues(kind, map[bool]string{true: "ended", false: "error"}[err == nil]).Inc()
 	}
 	k.backIfAlive(time.Now())
 	k.open = false
@@ -154,7 +154,7 @@ func (k *watched) ended(err error) (lived time.Duration) {
 		return lived
 	}
 	k.stream.fail(err)
-	k.w.lister.Metrics.ReadErrors.WithLabelValues(kind, string(api.ReasonOf(err))).Inc()
+	k.w.metrics.ReadErrors.WithLabelValues(kind, string(api.ReasonOf(err))).Inc()
 	if !k.reported {
 		k.reported = true
 		k.w.log.Warn(LogBroken, slog.String("kind", kind), slog.Any("error", err))
@@ -170,5 +170,10 @@ func (k *watched) ended(err error) (lived time.Duration) {
 func (k *watched) reached(revision kube.Revision) {
 	k.frame = time.Now()
 	k.list.Seen = max(k.list.Seen, revision)
-	k.w.metrics.confirm(k.list.Kind, k.frame)
+	k.confirmed(k.frame)
+}
+
+// confirmed records when the kind was known to be up to date.
+func (k *watched) confirmed(at time.Time) {
+	k.w.metrics.WatchConfirmed.WithLabelValues(string(k.list.Kind)).Set(float64(at.UnixMilli()) / 1000)
 }

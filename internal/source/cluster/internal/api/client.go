@@ -64,14 +64,6 @@ type Response struct {
 	body   limited
 }
 
-// Size returns how many bytes of the body were sent so far.
-func (r *Response) Size() int {
-	if r.Wire != nil {
-		return len(r.Wire)
-	}
-	return int(r.body.read)
-}
-
 // Open returns the body, decompressed. Checksum and length are verified at its end.
 func (r *Response) Open() (io.Reader, error) {
 	if r.Wire == nil {

@@ -98,7 +98,6 @@ func (r *Lister) ask(ctx context.Context, l *List, since kube.Revision, known St
 		if err != nil {
 			return err
 		}
-		r.Metrics.ListBytes.WithLabelValues(string(l.Kind)).Set(float64(resp.Size()))
 		switch {
 		case revision != 0 && revision < since:
 			return api.Errorf(api.ReasonStale, "answer to %s: its revision %d is older than what was asked for", resp.Path, revision)
