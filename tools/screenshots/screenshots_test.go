@@ -100,8 +100,8 @@ func (s *stage) start(ctx context.Context, t *testing.T, bin, api string) {
 			"--state-dir", fmt.Sprintf("state%d", i), "--proxy-metrics-url", s.metricsOf(ctx, address),
 		}
 		if i == 0 { // this one compares, and has a different flag
-			s.sidecar = operator(t, fmt.Sprintf("state%d", i))
-			args = append(args[:4], "--address", address, "--support-listener", support, "--mode", "Pre", "-kubernetes", "-kubernetes-url", api,
+			s.sidecar = operator(t, "state0")
+			args = append(args[:4], "--address", address, "--support-listener", support, "--mode", "Pre", "--state-dir", "state0", "-kubernetes", "-kubernetes-url", api,
 				"-enable-kubernetes-endpointslices", "-source-poll-timeout=1000", "-kubernetes-https-redirect-code=301")
 		}
 		p := programs.Start(t, filepath.Join(bin, "dataplane-client"), address, support, args)
