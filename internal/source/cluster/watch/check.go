@@ -33,7 +33,6 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.look:
 		case <-timer.C:
 		}
 		wait := checkInterval
@@ -53,7 +52,7 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 func (w *Watcher) checkDiscovery(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, checkTimeout)
 	defer cancel()
-	release, err := w.awaitTurn(ctx)
+	release, err := w.lister.Acquire(ctx)
 	found := false
 	if err == nil {
 		w.mu.Lock()
@@ -103,7 +102,7 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 // currentOf asks for the current revision of a kind. If that is below what the watch had shown before the request, etcd
 // was restored, and everything is listed again.
 func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revision, err error) {
-	release, err := w.awaitTurn(ctx)
+	release, err := w.lister.Acquire(ctx)
 	if err != nil {
 		return 0, readError("list", k.list.Name(), err)
 	}
@@ -196,7 +195,7 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 	if err != nil || w.await(ctx, k, current, consistentPatience) {
 		return err
 	}
-	release, err := w.awaitTurn(ctx)
+	release, err := w.lister.Acquire(ctx)
 	if err != nil {
 		return readError("list", k.list.Name(), err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
@@ -108,7 +107,7 @@ func (k *watched) attempt(ctx context.Context) error {
 // load lists the kind. After a failure, the server first has to answer a request for one object, so that a server that
 // is down or overloaded gets no lists.
 func (k *watched) load(ctx context.Context) error {
-	release, err := k.w.awaitTurn(ctx)
+	release, err := k.w.lister.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -166,14 +165,6 @@ func retryAfter(err error) time.Duration {
 	}
 	return api.RetryAfter(err)
 }
-
-// awaitTurn waits for the turn to make a request that lists objects.
-func (w *Watcher) awaitTurn(ctx context.Context) (release func(), err error) {
-	return w.lister.Acquire(ctx)
-}
-
-// isRemoved reports whether the server no longer knows the kind.
-func isRemoved(err error) bool { return api.StatusCode(err) == http.StatusNotFound }
 
 // readError wraps an error in a *[kube.ReadError], unless it already is one.
 func readError(verb, resource string, err error) error {

@@ -159,9 +159,6 @@ func (k *watched) ended(err error) (lived time.Duration) {
 		k.reported = true
 		k.w.log.Warn(LogBroken, slog.String("kind", kind), slog.Any("error", err))
 	}
-	if isRemoved(err) && k.list == k.w.lister.RouteGroups {
-		poke(k.w.look)
-	}
 	k.w.wake()
 	return lived
 }

@@ -81,7 +81,6 @@ type Watcher struct {
 
 	running chan struct{} // capacity 1: Run holds it
 	dirty   chan struct{} // capacity 1: a change waits to be gathered
-	look    chan struct{} // capacity 1: requests a check of discovery and revisions
 
 	mu        sync.Mutex    // guards what follows, and all of kinds
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
@@ -103,7 +102,7 @@ func New(cfg api.Config) (*Watcher, error) {
 	w := &Watcher{
 		lister: l, log: l.Log, metrics: l.Metrics,
 		changed: make(chan struct{}, 1), running: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
-		look: make(chan struct{}, 1), moved: make(chan struct{}),
+		moved: make(chan struct{}),
 	}
 	for _, l := range l.Lists {
 		w.kinds = append(w.kinds, &watched{w: w, list: l, restart: func() {}})

@@ -11,7 +11,6 @@ package decode
 
 import (
 	"errors"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -64,11 +63,7 @@ func HasProtobuf(kind kube.Kind) bool { return decoders[kind] != nil }
 
 // Decoder decodes objects, one after the other. Strings that many of them have, such as keys and zones, are in memory only once. The
 // zero value is ready. It is not safe for concurrent use.
-type Decoder struct {
-	texts         texts
-	servicePorts  recent[kube.ServicePort]
-	endpointPorts recent[kube.EndpointPort]
-}
+type Decoder struct{ texts texts }
 
 // Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The error
 // is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
@@ -78,12 +73,6 @@ func (d *Decoder) Object(kind kube.Kind, media string, raw []byte) (kube.Object,
 		return nil, err
 	}
 	d.texts.compact(o)
-	switch o := o.(type) { // only now: others have these lists already
-	case *kube.Service:
-		o.Ports = d.servicePorts.share(o.Ports)
-	case *kube.EndpointSlice:
-		o.Ports = d.endpointPorts.share(o.Ports)
-	}
 	return o, nil
 }
 
@@ -102,25 +91,4 @@ func decodeObject(kind kube.Kind, media string, raw []byte) (kube.Object, error)
 		return nil, &kube.DecodeError{Ref: kube.Ref{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Err: err}
 	}
 	return o, nil
-}
-
-// recent are the last lists that differ, for objects to share: most services have one of a few lists of ports.
-type recent[T comparable] struct {
-	lists [8][]T
-	next  int
-}
-
-// share returns a recent list that is equal to this one, or else this one.
-func (r *recent[T]) share(list []T) []T {
-	if len(list) == 0 {
-		return list
-	}
-	for _, known := range r.lists {
-		if slices.Equal(known, list) {
-			return known
-		}
-	}
-	r.lists[r.next] = list
-	r.next = (r.next + 1) % len(r.lists)
-	return list
 }

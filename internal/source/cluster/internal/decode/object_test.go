@@ -134,17 +134,3 @@ func TestStringsAreCompact(t *testing.T) {
 		t.Errorf("%d shared strings, %d bytes, %d places are kept", len(t2.shared), cap(t2.bytes), len(t2.places))
 	}
 }
-
-// Objects with the same list of ports share it.
-func TestPortsAreShared(t *testing.T) {
-	var d Decoder
-	text := []byte(`{"metadata":{"name":"x"},"spec":{"ports":[{"name":"http","port":80}]}}`)
-	var ports []kube.ServicePort
-	for range 3 {
-		o, err := d.Object(kube.KindService, MediaJSON, text)
-		if err != nil || ports != nil && &o.(*kube.Service).Ports[0] != &ports[0] {
-			t.Fatalf("%v, %v: want the ports of the first one", o, err)
-		}
-		ports = o.(*kube.Service).Ports
-	}
-}
