@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
@@ -21,8 +22,11 @@ const (
 	downDelay, probeTimeout = 500 * time.Millisecond, 1500 * time.Millisecond
 )
 
-// errDown marks the failure of a probe: nothing that costs the server anything was requested.
-var errDown = errors.New("the API server is down")
+// downError is the failure of a probe: nothing that costs the server anything was requested.
+type downError struct{ error }
+
+// Unwrap returns why the probe failed.
+func (e downError) Unwrap() error { return e.error }
 
 // follow keeps the kind up to date until ctx ends. Each attempt lists the kind, and then watches it from there until
 // the watch ends.
@@ -43,7 +47,7 @@ func (k *watched) follow(ctx context.Context) {
 		switch lived := k.ended(err); {
 		case err == nil && lived >= aliveAfter:
 			wait, delay = 0, firstDelay
-		case errors.Is(err, errDown):
+		case isDown(err):
 			wait = downDelay
 		case lived >= aliveAfter:
 			wait, delay = firstDelay, 2*firstDelay
@@ -52,6 +56,12 @@ func (k *watched) follow(ctx context.Context) {
 		}
 		pause(ctx, max(wait, min(retryAfter(err), maxDelay)))
 	}
+}
+
+// isDown reports whether the server did not answer a probe. One that is overloaded is left alone for longer.
+func isDown(err error) bool {
+	_, down := errors.AsType[downError](err)
+	return down && api.StatusCode(err) != http.StatusTooManyRequests
 }
 
 // pause waits for d, with jitter of up to the same again, or until ctx ends.
@@ -119,7 +129,7 @@ func (k *watched) load(ctx context.Context) error {
 		probe, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		if err := k.w.lister.Probe(probe, k.list); err != nil {
-			return errors.Join(err, errDown)
+			return downError{err}
 		}
 	}
 	return k.listAndAdopt(ctx, false)
