@@ -196,7 +196,7 @@ spec: {rules: [{host: b.example.org, http: {paths: [{path: /, pathType: Prefix, 
 	routesrv.ready(t)
 	dataplane = process{binary: filepath.Join(binaries, "dataplane-client"), args: []string{
 		"-kubernetes", source, "--mode=Pre", "--pod-name=p", "--upstream=https://" + routesrv.addresses[mainListener],
-		"--upstream-ca-file=" + filepath.Join(dir, "ca.crt"), "--state-dir=" + filepath.Join(dir, "plane"),
+		"--upstream-tls=ca=" + filepath.Join(dir, "ca.crt"), "--state-dir=" + filepath.Join(dir, "plane"),
 	}}.serve(t)
 	dataplane.ready(t)
 	return routesrv, dataplane

@@ -53,18 +53,14 @@ func TestReplicasTrustEachOther(t *testing.T) {
 	if !slices.Contains(serving.DNSNames, host) || !slices.Contains(serving.Usages, "client auth") {
 		t.Errorf("the certificate is for %q and %q, peers are asked at %s", serving.DNSNames, serving.Usages, host)
 	}
-	for flag, same := range map[string]string{
-		"UPSTREAM_CLIENT_CERT": "TLS_CERT", "UPSTREAM_CLIENT_KEY": "TLS_KEY", "UPSTREAM_CA_FILE": "MTLS_AUTHN_CA",
-	} {
-		value := func(name string) string {
-			i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "ROUTESRV_FLAG_"+name })
-			if i < 0 {
-				t.Fatalf("no %s", name)
-			}
-			return c.Env[i].Value
+	value := func(name string) string {
+		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "ROUTESRV_FLAG_"+name })
+		if i < 0 {
+			t.Fatalf("no %s", name)
 		}
-		if value(flag) != value(same) {
-			t.Errorf("%s is %s, %s is %s", flag, value(flag), same, value(same))
-		}
+		return c.Env[i].Value
+	}
+	if got, want := value("UPSTREAM_TLS"), "ca="+value("MTLS_AUTHN_CA")+",cert="+value("TLS_CERT")+",key="+value("TLS_KEY"); got != want {
+		t.Errorf("UPSTREAM_TLS is %s, want %s", got, want)
 	}
 }

@@ -4,7 +4,7 @@
 // It has four parts. Each only decides: no I/O, no clock, no log. Time is an argument.
 //
 //   - [Mode] says where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%";
-//     [Setting.For] returns its mode for one data plane. [ShareBy] selects which of its names counts for a share.
+//     [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts for a share.
 //   - [CutoverConfig] says whether the comparisons of Pre allow a cutover.
 //   - [Decider] checks the requested mode against the cutover check and against what this data plane can do. It decides which mode is in
 //     force and, if that is not the requested one, says why and what to do.

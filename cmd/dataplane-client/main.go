@@ -18,11 +18,15 @@ import (
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/sidecar"
 )
 
 // version is set by the linker in a release build.
 var version string
+
+// stateDir is the state folder of the components in deploy/kustomize.
+const stateDir = "/var/lib/dataplane"
 
 // program describes dataplane-client to package setup.
 func program() config.Program {
@@ -36,14 +40,15 @@ func main() { config.Main(run) }
 func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 	hup, stop := config.Hangups()
 	defer stop()
-	if len(args) > 0 && args[0] == "version" {
-		program().PrintVersion(std)
-		return config.ExitOK
+	env := config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out}
+	asking := cli.Program{
+		Name: "dataplane-client", Beside: true, Version: config.VersionText("dataplane-client", version), Env: env,
+		Places: func() cli.Places { return &cli.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
 	}
-	if len(args) > 0 && asking().Has(args[0]) {
-		return asking().Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
+	if len(args) > 0 && asking.Has(args[0]) {
+		return asking.Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
 	}
-	f, warnings, err := parse(args, config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out})
+	f, warnings, err := parse(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
@@ -67,7 +72,7 @@ func newSidecar(f *flags, warnings []config.Warning, std config.Stdio) (*sidecar
 		cfg.Fetch.Memory = config.MemoryLimit()
 		var err error
 		if cfg.Fetch.Transport, err = config.NewTransport(f.tls, log, cfg.Registry); err != nil {
-			return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
+			return nil, fmt.Errorf("--upstream-tls: %w", err)
 		}
 	}
 	if f.source.Kubernetes || len(f.source.Manifests) > 0 {

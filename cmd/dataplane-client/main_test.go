@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,19 +56,14 @@ func TestExitStatusesAndMessages(t *testing.T) {
 				`(?s)  pod-name:\n +value: \S+\n +from: host name\n.*  upstream:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
 		},
 		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--upstream.*-kubernetes`},
-		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*Cutover check\n.*Fallback\n.*Route servers\n.*Listeners\n`},
+		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*--cutover-check.*--fallback.*Route servers\n.*Listeners\n`},
 		{name: "nothing to do", status: 2, stderr: `--upstream.*-kubernetes`},
 		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": want False, Pre, Exec`},
-		{name: "no such name of a share", args: []string{"--share-by", "zone"}, status: 2, stderr: `--share-by: .*"zone": want auto, node or pod`},
-		{
-			name: "a share by nodes without a node", args: []string{"--share-by=node", "--upstream=http://a"}, status: 2,
-			stderr: `--share-by node: the name of the node is not known: set --node-name`,
-		},
 		{name: "no such cutover check", args: []string{"--cutover-check", "on"}, status: 2, stderr: `off, report or enforce`},
 		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `never, boot or always`},
-		{name: "too short", args: []string{"--fallback-after", "1ms"}, status: 2, stderr: `from 1s to 720h`},
+		{name: "too short", args: []string{"--fallback=after=1ms"}, status: 2, stderr: `from 1s to 720h`},
 		{name: "no such transport", args: []string{"--update-mode", "push"}, status: 2, stderr: `--update-mode: "push": want auto, stream or poll`},
-		{name: "full tables all the time", args: []string{"--full-fetch-interval", "1s"}, status: 2, stderr: `from 1m to 720h`},
+		{name: "full tables all the time", args: []string{"--timing=full-fetch=1s"}, status: 2, stderr: `from 1m to 720h`},
 		{name: "no port", args: []string{"--address", "localhost"}, status: 2, stderr: `want HOST:PORT`},
 		{
 			name: "Exec without a route server", args: []string{"--mode", "Exec", "--manifests", shop}, status: 2,
@@ -77,8 +74,8 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			stderr: `mode False needs objects.*-kubernetes`,
 		},
 		{
-			name: "half of a pair", status: 2, stderr: `--upstream-client-key: client certificate: want both`,
-			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--upstream-client-cert", "x"},
+			name: "half of a pair", status: 2, stderr: `--upstream-tls: client certificate: want both`,
+			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--upstream-tls=cert=x"},
 		},
 		{
 			name: "what is computed has a zone, too", status: 2, stderr: `zone "a/b": want letters`,
@@ -93,16 +90,16 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--zone", "a", "--zone-file", "b"},
 		},
 		{
-			name: "half of a pair of the support listener", status: 2, stderr: `--support-tls-cert.*set certificate and key`,
-			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--support-tls-cert", "/c"},
+			name: "half of a pair of the support listener", status: 2, stderr: `--support-tls: set cert and key`,
+			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--support-tls=cert=/c"},
 		},
 		{
 			name: "client certificates without TLS", status: 2, stderr: `client certificates need TLS`,
-			args: []string{"--check-config", "--mode", "Exec", "--upstream", "http://routesrv", "--support-client-ca", "/c"},
+			args: []string{"--check-config", "--mode", "Exec", "--upstream", "http://routesrv", "--support-tls=client-ca=/c"},
 		},
 		{
-			name: "no certificate in the file", status: 2, stderr: `support listener: read certificate "/no/c" and key "/no/k" \(--support-tls-cert, --support-tls-key\)`,
-			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--support-tls-cert", "/no/c", "--support-tls-key=/no/k"},
+			name: "no certificate in the file", status: 2, stderr: `support listener: read certificate "/no/c" and key "/no/k" \(--support-tls cert, --support-tls key\)`,
+			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--support-tls=cert=/no/c", "--support-tls=key=/no/k"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,9 +120,9 @@ func TestExitStatusesAndMessages(t *testing.T) {
 func TestFlagsReachTheSidecar(t *testing.T) {
 	f, warnings, err := parse([]string{
 		"--mode=exec:25%", "--upstream", "http://a", "--upstream=http://b,http://c", "--cutover-check=enforce",
-		"--cutover-clean-for=1m", "--cutover-min-comparisons=7", "--fallback=always", "--fallback-after=2m", "--fallback-max-age=3h",
-		"--fallback-window=4m", "--fetch-interval=5s", "--fetch-timeout=6s", "--update-mode=stream", "--full-fetch-interval=2h", "--max-table-bytes=1000", "--zone=z", "--state-dir=/l",
-		"--routes-file=/r", "--pod-name=p", "--node-name=n", "--share-by=pod", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
+		"--cutover-check=clean-for=1m", "--cutover-check=comparisons=7", "--fallback=always", "--fallback=after=2m", "--fallback=max-age=3h",
+		"--fallback=window=4m", "--fetch-interval=5s", "--timing=fetch-timeout=6s", "--update-mode=stream", "--timing=full-fetch=2h", "--max-table-bytes=1000", "--zone=z", "--state-dir=/l",
+		"--routes-file=/r", "--pod-name=p", "--node-name=n", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
 		"-enable-kubernetes-endpointslices", "--guard=max-loss=0.25",
 	}, config.Env{})
 	if err != nil {
@@ -152,7 +149,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		c.StateDir != "/l" || c.Fetch.UpdateMode != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.RoutesFile != "/r" {
 		t.Errorf("fetch %+v", c.Fetch)
 	}
-	if c.Pod != "p" || c.Node != "n" || c.ShareBy != rollout.ShareByPod || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
+	if c.Pod != "p" || c.Node != "n" || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
 		!c.Compile.EndpointSlices || c.Guard.MaxLoss != 0.25 || !f.source.Kubernetes {
 		t.Errorf("%+v", c)
 	}
@@ -162,7 +159,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 func TestProtectionReachesTheSidecar(t *testing.T) {
 	args := []string{
 		"--mode=Exec", "--upstream=http://a", "--state-dir=/l", "--fallback=never", "--support-loopback-only",
-		"--support-tls-cert=/c", "--support-tls-key=/k", "--support-client-ca=/ca",
+		"--support-tls=cert=/c", "--support-tls=key=/k", "--support-tls=client-ca=/ca",
 	}
 	f, warnings, err := parse(args, config.Env{})
 	if err != nil || len(warnings) > 0 {
@@ -291,4 +288,17 @@ func (b *buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// TestNumberOfOurFlags: over both servers. Each flag of our own is one more thing to understand.
+func TestNumberOfOurFlags(t *testing.T) {
+	names := make(map[string]bool)
+	for _, f := range append(config.Flags(), newParser(&flags{}, &config.Poll{}).Flags()...) {
+		if f.Own {
+			names[f.Name] = true
+		}
+	}
+	if len(names) > 45 {
+		t.Errorf("%d flags of our own, want at most 45: %v", len(names), slices.Sorted(maps.Keys(names)))
+	}
 }

@@ -289,7 +289,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"--upstream-ca-file", fifo}, {"--upstream-client-cert", fifo, "--upstream-client-key", fifo},
+		{"--upstream-tls=ca=" + fifo}, {"--upstream-tls=cert=" + fifo + ",key=" + fifo},
 	} {
 		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--upstream=https://localhost"}, args...)...)
 		out, err := cmd.CombinedOutput()

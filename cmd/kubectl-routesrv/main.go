@@ -30,6 +30,9 @@ func main() {
 
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args []string, std cli.Stdio) int {
-	program := cli.Program{Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: config.VersionText("kubectl-routesrv", version)}
+	program := cli.Program{
+		Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: config.VersionText("kubectl-routesrv", version),
+		Env: config.Env{Environ: os.Environ(), ReadFile: os.ReadFile},
+	}
 	return program.Run(ctx, args, std)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -33,7 +34,7 @@ func runCompile(ctx context.Context, args []string, env config.Env, std config.S
 	if err != nil {
 		return trouble(err)
 	}
-	if err := printTable(std.Out, result.Routes, isTerminal(std.Out)); err != nil {
+	if err := printTable(std.Out, result.Routes, cli.Streams(nil, std.Out, nil).OutTerminal); err != nil {
 		return trouble(fmt.Errorf("print the table: %w", err))
 	}
 	status := config.ExitOK

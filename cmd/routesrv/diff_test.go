@@ -195,7 +195,7 @@ func TestDiffTroubles(t *testing.T) {
 func TestDiffNamesProblemsAndSettingsWithoutEffect(t *testing.T) {
 	r := runWith(t, "", "diff", "-kubernetes", tempFile(t, "x.yaml", brokenGroup), shop)
 	if r.status != 1 || !strings.Contains(r.err, "x.yaml: error: RouteGroup shop/broken") ||
-		!strings.Contains(r.err, "warning: -kubernetes: has no effect: the tables are A and B") {
+		!strings.Contains(r.err, "warning: -kubernetes and --manifests have no effect") {
 		t.Errorf("status %d\n%s", r.status, r.err)
 	}
 }
@@ -293,17 +293,10 @@ func TestWatchEndsWithTheStatusOfTheLastComparison(t *testing.T) {
 }
 
 func TestColoursFollowTheTerminal(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, c := range []struct {
-		color string
-		want  bool
-	}{{"auto", false}, {"never", false}, {"always", true}} {
-		if o := textOptions(f, nil, c.color); o.Color != c.want || o.Width != 0 {
-			t.Errorf("%s to a file: %+v", c.color, o)
+	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
+	for color, want := range map[string]bool{"auto": false, "never": false, "always": true} {
+		if r := runWith(t, "", "diff", "--color="+color, a, b); strings.Contains(r.out, "\x1b[") != want {
+			t.Errorf("%s without a terminal: %q", color, r.out)
 		}
 	}
 }

@@ -3,27 +3,24 @@
 //
 //	routesrv [flags]                 serve
 //	routesrv compile [flags] PATH... print the table of manifests
-//	routesrv diff [flags] A B        compare two tables
-//	routesrv match [flags] URL TABLE find the route of a request
-//	routesrv explain [flags] WHAT... PLACE
-//	                                 explain what happened to an object
-//	routesrv status|clients|problems|held|accept [flags] URL...
-//	                                 ask running route servers
-//	routesrv migrate [flags] FILE|deploy/NAME
-//	                                 write an overlay for a Deployment of Skipper's route server
-//	routesrv completion SHELL        print the completion script of a shell
+//	routesrv migrate [flags] FILE    write an overlay for a Deployment of Skipper's route server
 //	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
+//	routesrv status|clients|problems|explain|match|diff|held|accept [flags] ...
+//	                                 ask running route servers, or about tables and manifests
+//	routesrv completion SHELL        print the completion script of a shell
 //	routesrv version                 print the version
 //
 // A first argument "routesrv" is skipped, because manifests for Skipper's image pass the program name there. SIGHUP reads the
-// source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile,
-// diff, match, explain and the commands that ask route servers document their own exit statuses.
+// source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile
+// and the commands that ask document their own exit statuses.
 package main
 
 import (
 	"context"
 
+	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 // version is set by the linker in a release build.
@@ -34,33 +31,52 @@ func program() config.Program { return config.Program{Name: "routesrv", Version:
 
 func main() { config.Main(run) }
 
+// stateDir is the state folder of the base in deploy/kustomize.
+const stateDir = "/var/lib/routesrv"
+
+// asking returns the commands that ask running route servers by URL, and the process in the same pod.
+func asking(env config.Env) cli.Program {
+	p := cli.Program{
+		Name: "routesrv", Places: cli.NewURLs, InPod: func() cli.Places { return &cli.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
+		Version: config.VersionText("routesrv", version), Env: env,
+	}
+	for _, c := range commands() {
+		p.Others = append(p.Others, cli.OtherCommand{Name: c.name, Summary: c.summary, Flags: c.flags})
+	}
+	return p
+}
+
+// command is a command of this program alone.
+type command struct {
+	name, summary string
+	run           func(ctx context.Context, args []string, env config.Env, std config.Stdio) int
+	flags         func() []config.FlagDoc
+}
+
+func commands() []command {
+	return []command{
+		{"compile", "Prints the table of manifests.", runCompile, config.Flags},
+		{"migrate", "Writes an overlay for a Deployment of Skipper's route server.", runMigrate, migrateFlags},
+		{"webhook", "Answers API servers before they store an Ingress or a RouteGroup.", runWebhook, config.Flags},
+	}
+}
+
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 	if len(args) > 0 && args[0] == "routesrv" {
 		args = args[1:]
 	}
 	env := config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out}
-	if len(args) > 0 {
-		if asks(args[0]) {
-			return runAsking(ctx, args, std)
+	if len(args) == 0 {
+		return runServe(ctx, args, env, std)
+	}
+	for _, c := range commands() {
+		if c.name == args[0] {
+			return c.run(ctx, args[1:], env, std)
 		}
-		switch args[0] {
-		case "compile":
-			return runCompile(ctx, args[1:], env, std)
-		case "diff":
-			return runDiff(ctx, args[1:], env, std)
-		case "explain":
-			return runExplain(ctx, args[1:], env, std)
-		case "match":
-			return runMatch(ctx, args[1:], env, std)
-		case "migrate":
-			return runMigrate(ctx, args[1:], env, std)
-		case "webhook":
-			return runWebhook(ctx, args[1:], env, std)
-		case "version":
-			program().PrintVersion(std)
-			return config.ExitOK
-		}
+	}
+	if asks := asking(env); asks.Has(args[0]) {
+		return asks.Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
 	}
 	return runServe(ctx, args, env, std)
 }

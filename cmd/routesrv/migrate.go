@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/forward"
 	"github.com/routesrv/routesrv/internal/migrate"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
@@ -20,16 +17,17 @@ const migrateIntro = `Reads a Deployment of Skipper's route server and writes a 
 same namespace, with its flags, labels, ports, probes, user, resources and tolerations. NOTES.md in the folder says what
 is not carried over and why, and has the commands for shadow, compare, switch and back. Nothing in the cluster is changed.
 
-From manifests; its Service, ConfigMaps, NetworkPolicy and rights are used where the file has them:
+From manifests; its Service, ConfigMaps and NetworkPolicy are used where the file has them:
     routesrv migrate -o routesrv-overlay skipper-ingress-routesrv.yaml
 
-From a cluster, which takes the right to get the Deployment; what else cannot be read is told:
-    routesrv migrate -n kube-system --context staging -o routesrv-overlay deploy/skipper-ingress-routesrv
+From a cluster:
+    kubectl -n kube-system get deployments,services,configmaps,networkpolicies -o yaml |
+        routesrv migrate --deployment skipper-ingress-routesrv -o routesrv-overlay -
 
 With the manifests of a checkout, and the image that your cluster pulls:
     routesrv migrate --base ./deploy/kustomize/base --image registry.example.org/routesrv:1.0.0 -o overlay old.yaml
 
-The arguments are read as by --check-config: what it says is said, and what it refuses ends the command. --leave-out drops a flag.
+The arguments are read as by --check-config: warnings are printed; errors stop the command. --leave-out drops a flag.
 The exit status is 0 if the folder was written, and 2 if not.
 `
 
@@ -38,37 +36,26 @@ const groupMigrate config.Group = "Migration"
 // migrateOptions are the settings of routesrv migrate.
 type migrateOptions struct {
 	migrate.Options
-	dir, namespace, kubeconfig, context, deployment string
-	force                                           bool
+	dir, deployment string
 }
 
 func newMigrateParser() (*migrateOptions, *config.Parser) {
-	o := &migrateOptions{namespace: "default"}
-	o.Base, o.Monitoring = defaultBase(), "monitoring"
+	o := &migrateOptions{}
 	p := config.NewParser(config.Command{
-		Name: "routesrv migrate", Args: "FILE|deploy/NAME", Intro: migrateIntro, MinArgs: 1, MaxArgs: 1,
+		Name: "routesrv migrate", Args: "FILE", Intro: migrateIntro, MinArgs: 1, MaxArgs: 1, Asking: true,
 	})
-	text := func(dst *string, kind string) flagValue {
-		return flagValue{kind: kind, def: *dst, set: func(s string) error { *dst = s; return nil }}
-	}
-	p.Flag(groupMigrate, "o", text(&o.dir, "DIR"), "Folder to write; it is created. A folder that has files is refused without --force.")
-	p.Flag(groupMigrate, "force", flagValue{kind: "bool", def: "false", boolean: true, set: func(s string) error {
-		o.force = s == "true"
-		return nil
-	}}, "Write into a folder that already has files, and overwrite files of the same names.")
-	p.Flag(groupMigrate, "n", text(&o.namespace, "NAMESPACE"), "Namespace of deploy/NAME, and of objects of FILE without one.")
-	p.Flag(groupMigrate, "context", text(&o.context, "NAME"), "Context of the kubeconfig. Empty means the current one.")
-	p.Flag(groupMigrate, "kubeconfig", text(&o.kubeconfig, "PATH"), "Empty means $KUBECONFIG or ~/.kube/config, as for kubectl.")
-	p.Flag(groupMigrate, "deployment", text(&o.deployment, "NAME"), "Deployment of FILE. Empty means the one that runs a route server.")
-	p.Flag(groupMigrate, "container", text(&o.Container, "NAME"), "Container that is the route server. Empty means the one whose first argument is routesrv.")
-	p.Flag(groupMigrate, "base", text(&o.Base, "PATH|URL"), "Folder deploy/kustomize/base of this project: a path on this machine or a URL for kustomize.")
-	p.Flag(groupMigrate, "image", text(&o.Image, "IMAGE"), "Image of routesrv, NAME[:TAG][@DIGEST]. Empty keeps the image of the base.")
-	p.Flag(groupMigrate, "prefix", text(&o.Prefix, "TEXT"), "Prefix of the names of all new objects. Empty derives it from the name of the old Deployment.")
-	p.Flag(groupMigrate, "monitoring-namespace", text(&o.Monitoring, "NAMESPACE"), "Namespace of Prometheus, for the NetworkPolicy.")
-	p.Flag(groupMigrate, "leave-out", flagValue{kind: "FLAG", repeated: true, set: func(s string) error {
+	g := p.Group(groupMigrate)
+	g.Ask("output", "o", config.Text("DIR", &o.dir, ""), "Folder to write; it is created.")
+	g.Ask("deployment", "", config.Text("NAME", &o.deployment, ""), "Deployment of FILE. Empty means the one that runs a route server.")
+	g.Ask("container", "", config.Text("NAME", &o.Container, ""), "Container that is the route server. Empty means the one whose first argument is routesrv.")
+	g.Ask("base", "", config.Text("PATH|URL", &o.Base, defaultBase()), "Folder deploy/kustomize/base of this project: a path on this machine or a URL for kustomize.")
+	g.Ask("image", "", config.Text("IMAGE", &o.Image, ""), "Image of routesrv, NAME[:TAG][@DIGEST]. Empty keeps the image of the base.")
+	g.Ask("prefix", "", config.Text("TEXT", &o.Prefix, ""), "Prefix of the names of all new objects. Empty derives it from the name of the old Deployment.")
+	g.Ask("monitoring-namespace", "", config.Text("NAMESPACE", &o.Monitoring, "monitoring"), "Namespace of Prometheus, for the NetworkPolicy.")
+	g.Ask("leave-out", "", config.Repeated("FLAG", func(s string) error {
 		o.LeaveOut = append(o.LeaveOut, strings.TrimLeft(s, "-"))
 		return nil
-	}}, "Flag of the old Deployment to leave out, such as kubernetes-status-from-service. May be repeated.")
+	}), "Flag of the old Deployment to leave out, such as kubernetes-status-from-service. May be repeated.")
 	return o, p
 }
 
@@ -88,33 +75,28 @@ func defaultBase() string {
 }
 
 // runMigrate writes an overlay for a Deployment of Skipper's route server.
-func runMigrate(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
+func runMigrate(_ context.Context, args []string, env config.Env, std config.Stdio) int {
 	o, p := newMigrateParser()
 	places, warnings, err := p.Parse(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
 	program().PrintWarnings(warnings, std)
-	if err := o.run(ctx, places[0], std); err != nil {
-		for _, err := range unjoined(err) {
-			fmt.Fprintln(std.Err, "routesrv migrate:", shadowdiff.Printable(err.Error()))
-		}
+	if err := o.run(places[0], std); err != nil {
+		fmt.Fprintln(std.Err, "routesrv migrate:", shadowdiff.PrintableLines(err.Error()))
 		return config.ExitUnusable
 	}
 	return config.ExitOK
 }
 
-func (o *migrateOptions) run(ctx context.Context, place string, std config.Stdio) error {
+func (o *migrateOptions) run(place string, std config.Stdio) error {
 	if o.dir == "" {
 		return errors.New("-o is not set: name the folder to write")
-	}
-	if err := o.writable(); err != nil {
-		return err
 	}
 	if err := o.localBase(); err != nil {
 		return err
 	}
-	in, err := o.read(ctx, place, std)
+	in, err := o.read(place, std)
 	if err != nil {
 		return err
 	}
@@ -134,29 +116,16 @@ func (o *migrateOptions) run(ctx context.Context, place string, std config.Stdio
 }
 
 // read reads the old Deployment and the objects that belong to it.
-func (o *migrateOptions) read(ctx context.Context, place string, std config.Stdio) (*migrate.Input, error) {
-	kind, name, ok := strings.Cut(place, "/")
-	if ok && slices.Contains([]string{"deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"}, kind) {
-		cluster, err := forward.NewKubeconfig(o.kubeconfig).Open(o.context)
-		if err != nil {
-			return nil, err
-		}
-		defer cluster.Close()
-		in, unread, err := migrate.Fetch(ctx, cluster.Object, o.namespace, name)
-		for _, err := range unread {
-			program().PrintWarnings([]config.Warning{{Text: "not read: " + shadowdiff.Printable(err.Error())}}, std)
-		}
-		return in, err
-	}
+func (o *migrateOptions) read(place string, std config.Stdio) (*migrate.Input, error) {
 	if place == "-" {
-		return migrate.Parse(std.In, o.deployment, o.namespace)
+		return migrate.Parse(std.In, o.deployment)
 	}
 	f, err := os.Open(place)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return migrate.Parse(f, o.deployment, o.namespace)
+	return migrate.Parse(f, o.deployment)
 }
 
 // localBase makes a local base path relative to the overlay, as kustomize requires.
@@ -191,24 +160,10 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// writable returns an error if the folder already has files.
-func (o *migrateOptions) writable() error {
-	entries, err := os.ReadDir(o.dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case len(entries) > 0 && !o.force:
-		return fmt.Errorf("%s has files already: name another folder, or set --force to overwrite files of the same names", o.dir)
-	}
-	return nil
-}
-
 // write writes the files of the overlay.
 func (o *migrateOptions) write(overlay *migrate.Overlay) error {
-	if err := os.Mkdir(o.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	if err := os.Mkdir(o.dir, 0o755); err != nil {
+		return fmt.Errorf("make a folder for the overlay: %w", err)
 	}
 	for name, content := range overlay.Files {
 		if err := os.WriteFile(filepath.Join(o.dir, name), content, 0o644); err != nil {

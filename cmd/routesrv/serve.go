@@ -15,7 +15,6 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/events"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/poller"
@@ -66,7 +65,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*se
 		Source: source, Upstream: upstream, Peers: askPeers, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
-		TLS:                 tlsConfig(cfg.TLS),
+		TLS:                 cfg.TLS,
 		RequestFilters:      cfg.RequestFilters,
 		Redis:               server.Shard(cfg.Shards.Redis),
 		Valkey:              server.Shard(cfg.Shards.Valkey),
@@ -88,15 +87,14 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg 
 	u := cfg.Upstream
 	if len(u.URLs) == 0 {
 		source, origin, err := config.NewSource(cfg.Source, std.In, log, reg)
-		return source, dataplane.Config{}, origin, err
+		return source, u, origin, err
 	}
-	transport, err := config.NewTransport(config.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}, log, reg)
-	if err != nil {
-		return nil, dataplane.Config{}, "", fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
+	var err error
+	if u.Transport, err = config.NewTransport(cfg.UpstreamTLS, log, reg); err != nil {
+		return nil, u, "", fmt.Errorf("--upstream-tls: %w", err)
 	}
-	return nil, dataplane.Config{
-		URLs: u.URLs, UpdateMode: u.UpdateMode, FullEvery: u.FullEvery, Timeout: u.Timeout, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Transport: transport,
-	}, "", nil
+	u.Memory = config.MemoryLimit()
+	return nil, u, "", nil
 }
 
 // newEvents returns the function that writes problems as Events, or nil if events are off.
@@ -104,7 +102,7 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 	if !cfg.Events {
 		return nil, nil
 	}
-	cluster, err := config.NewEvents(cfg.Source, cfg.EventsNamespace, log, reg)
+	cluster, err := config.NewEvents(cfg.Source, log, reg)
 	if err != nil {
 		return nil, err
 	}
@@ -135,14 +133,14 @@ func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Register
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil, nil
 	}
-	u := cfg.Upstream
-	files := config.TLSFiles{CA: u.CAFile, Cert: u.CertFile, Key: u.KeyFile}
-	if _, err := config.NewTransport(files, log, reg); err != nil { // report bad files at startup
-		return nil, fmt.Errorf("--upstream-ca-file, --upstream-client-cert, --upstream-client-key: %w", err)
+	if _, err := config.NewTransport(cfg.UpstreamTLS, log, reg); err != nil { // report bad files at startup
+		return nil, fmt.Errorf("--upstream-tls: %w", err)
 	}
 	asked := dataplane.PeersConfig{
-		URLs: cfg.Peers, MaxBytes: u.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
-		Transport: func(address string) (http.RoundTripper, error) { return config.NewTransportTo(address, files, log) },
+		URLs: cfg.Peers, MaxBytes: cfg.Upstream.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
+		Transport: func(address string) (http.RoundTripper, error) {
+			return config.NewTransportTo(address, cfg.UpstreamTLS, log)
+		},
 	}
 	return func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }, nil
 }
@@ -169,13 +167,5 @@ func setProfileRates(l config.Listen) {
 	}
 	if l.MemProfileRate != 0 {
 		runtime.MemProfileRate = l.MemProfileRate
-	}
-}
-
-// tlsConfig converts the TLS flags of a main listener.
-func tlsConfig(c config.TLS) httpserve.TLSConfig {
-	return httpserve.TLSConfig{
-		Enable: c.Enable, CertFiles: c.CertFiles, KeyFiles: c.KeyFiles, MinVersion: c.MinVersion,
-		RequireClientCert: c.MTLS, CAFiles: c.CAFiles, AppendSystemCAs: c.AppendSystemCAs,
 	}
 }

@@ -43,7 +43,7 @@ func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*w
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress, MaxConnections: cfg.Listen.MaxConnections,
 		Drain: cfg.Listen.WaitForHealthcheckInterval, ShutdownTimeout: cfg.Listen.ShutdownTimeout,
-		TLS:    tlsConfig(cfg.TLS),
+		TLS:    cfg.TLS,
 		Logger: log, Registry: registry,
 	})
 }

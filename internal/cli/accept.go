@@ -10,9 +10,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // digestForm matches a digest.
@@ -48,12 +47,18 @@ you say no, and 2 if a replica does not answer or refuses.`,
 	}
 }
 
-func (j *acceptJob) define(set *pflag.FlagSet) {
-	set.StringArrayVar(&j.choice.Namespaces, "of-namespace", nil, "accept only the kept objects of this namespace; repeatable")
-	set.StringArrayVar(&j.choice.Objects, "object", nil, "accept only this kept object, as KIND/NAMESPACE/NAME; repeatable")
-	set.StringVar(&j.choice.By, "by", "", "who decides this, in a pod (default the id of the user); kubectl routesrv asks the API server instead")
-	set.StringVar(&j.choice.Why, "why", "", "for what reason; required")
-	set.BoolVar(&j.yes, "yes", false, "do not ask")
+func (j *acceptJob) define(g config.Section) {
+	add := func(to *[]string) *config.Value {
+		return config.Repeated("NAME", func(one string) error {
+			*to = append(*to, one)
+			return nil
+		})
+	}
+	g.Ask("of-namespace", "", add(&j.choice.Namespaces), "Accept only the kept objects of this namespace. May be repeated.")
+	g.Ask("object", "", add(&j.choice.Objects), "Accept only this kept object, as KIND/NAMESPACE/NAME. May be repeated.")
+	g.Ask("by", "", config.Text("NAME", &j.choice.By, ""), "Who decides this, in a pod; empty means the id of the user. kubectl routesrv asks the API server instead.")
+	g.Ask("why", "", config.Text("REASON", &j.choice.Why, ""), "For what reason; required.")
+	g.Ask("yes", "", config.Bool(&j.yes, false), "Do not ask.")
 }
 
 func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {

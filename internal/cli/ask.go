@@ -26,12 +26,10 @@ type reply[T any] struct {
 	answers []answer[T]
 }
 
-// ask asks all replicas of all clusters, a limited number of clusters at a time, and shows progress. The replies are in the order
+// ask asks all replicas of all clusters, a limited number of clusters at a time. The replies are in the order
 // of the clusters.
 func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []reply[T] {
 	replies := make([]reply[T], len(clusters))
-	progress := newProgress(s.std, clusters)
-	defer progress.end()
 	turns := make(chan struct{}, s.parallel)
 	var wg sync.WaitGroup
 	for i, c := range clusters {
@@ -41,7 +39,6 @@ func ask[T any](ctx context.Context, s *session, clusters []Cluster, question fu
 			ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
 			defer cancel()
 			replies[i] = askCluster(ctx, c, question)
-			progress.done(i)
 		})
 	}
 	wg.Wait()

@@ -1,9 +1,9 @@
 // Package cli implements the commands that ask running route servers: status, clients, problems, explain, match, diff, held and
 // accept.
 //
-// Two programs offer them: routesrv with the URLs of support listeners ([URLs]), and the kubectl plugin with other [Places] that
-// find pods in clusters. For the commands both are the same: a [Cluster] is one route server with its replicas, wherever they
-// are.
+// Three programs offer them: routesrv with the URLs of support listeners ([URLs]), the kubectl plugin with other [Places] that
+// find pods in clusters, and dataplane-client for the process in its own pod. For the commands all are the same: a [Cluster] is one
+// route server with its replicas, wherever they are. explain, match and diff also take files and manifests.
 //
 // # Guarantees
 //
@@ -23,9 +23,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -38,14 +38,14 @@ const (
 
 // Stdio holds the standard streams. The booleans say which of them are terminals.
 type Stdio struct {
-	In                                   io.Reader
-	Out, Err                             io.Writer
-	InTerminal, OutTerminal, ErrTerminal bool
+	In                      io.Reader
+	Out, Err                io.Writer
+	InTerminal, OutTerminal bool
 }
 
 // Streams detects which streams are terminals.
 func Streams(in io.Reader, out, err io.Writer) Stdio {
-	return Stdio{in, out, err, isTerminal(in), isTerminal(out), isTerminal(err)}
+	return Stdio{in, out, err, isTerminal(in), isTerminal(out)}
 }
 
 func isTerminal(stream any) bool {
@@ -82,7 +82,7 @@ type Listener struct {
 // Places are the route servers that a command asks.
 type Places interface {
 	// Define adds the flags that choose the route servers.
-	Define(*pflag.FlagSet)
+	Define(config.Section)
 	// Args is the part of the arguments in help that names the places, such as "URL..."; empty if only flags choose them.
 	Args() string
 	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.
@@ -103,14 +103,22 @@ type Program struct {
 	InPod func() Places
 	// Beside means that the program is the one beside a proxy: it has only the commands that ask its own process.
 	Beside bool
-	// Remote means that the places are clusters. Only then do the commands explain, match and diff exist: routesrv has its own.
+	// Remote means that the places are clusters. Otherwise explain, match and diff take their tables as arguments.
 	Remote bool
 	// Version is the output of the command version.
 	Version string
+	// Env has the variables that set flags.
+	Env config.Env
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Others are further commands of the program, for completion.
 	Others []OtherCommand
+}
+
+// Elsewhere is implemented by places that can also name other clusters, for diff.
+type Elsewhere interface {
+	// Context returns the cluster of another context.
+	Context(name string) (Cluster, error)
 }
 
 // context returns the cluster of another context, if the places support contexts.
@@ -119,13 +127,6 @@ func (s *session) context(name string) (Cluster, error) {
 		return e.Context(name)
 	}
 	return Cluster{}, errors.New("there are no contexts here")
-}
-
-func (p Program) clock() func() time.Time {
-	if p.Now != nil {
-		return p.Now
-	}
-	return time.Now
 }
 
 // placesOf returns the places for one run of a command.
@@ -144,7 +145,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // Has reports whether a command of this name exists.
 func (p Program) Has(name string) bool {
 	_, ok := p.find(name)
-	return ok
+	return ok || name == "completion" || name == completeCommand || name == "help" || name == "version"
 }
 
 func (p Program) find(name string) (command, bool) {
@@ -180,14 +181,27 @@ func (p Program) Run(ctx context.Context, args []string, std Stdio) int {
 		return Trouble
 	}
 	status, err := p.run(ctx, c, args[1:], std)
-	if err != nil {
-		fmt.Fprintf(std.Err, "%s %s: %s\n", p.Name, c.name, shadowdiff.Printable(err.Error()))
-		if _, usage := errors.AsType[usageError](err); usage {
-			fmt.Fprintf(std.Err, "%s %s --help explains it.\n", p.Name, c.name)
-		}
-		return Trouble
+	if err == nil {
+		return status
 	}
-	return status
+	for _, e := range unjoined(err) {
+		fmt.Fprintf(std.Err, "%s %s: %s\n", p.Name, c.name, shadowdiff.Printable(e.Error()))
+	}
+	if _, usage := errors.AsType[usageError](err); usage {
+		fmt.Fprintf(std.Err, "%s %s --help explains it.\n", p.Name, c.name)
+	}
+	return Trouble
+}
+
+// unjoined returns the errors that were joined.
+func unjoined(err error) []error {
+	if usage, ok := err.(usageError); ok {
+		err = usage.error
+	}
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	return []error{err}
 }
 
 func (p Program) names() []string {
@@ -205,8 +219,9 @@ type session struct {
 	std      Stdio
 	clusters []Cluster
 	args     []string // without the places
-	flags    *pflag.FlagSet
-	output   string // text, wide or json
+	parser   *config.Parser
+	server   config.RouteServer // for manifests
+	output   string             // text, wide or json
 	timeout  time.Duration
 	parallel int
 	named    bool // rows begin with the name of the cluster
@@ -216,28 +231,36 @@ type session struct {
 func (p Program) run(ctx context.Context, c command, args []string, std Stdio) (int, error) {
 	places := p.placesOf(c)
 	defer places.Close()
-	s := &session{program: p, places: places, std: std, now: p.clock()}
-	job := c.job()
-	set := p.flags(c, job, places, s)
-	s.flags = set
-	if err := set.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			_, err := io.WriteString(std.Out, p.help(c, set, places))
-			return Healthy, err
-		}
-		return Trouble, usageError{err}
+	s := &session{program: p, places: places, std: std, now: p.Now}
+	if s.now == nil {
+		s.now = time.Now
 	}
-	clusters, rest, err := places.Clusters(set.Args())
+	job := c.job()
+	s.parser = p.parser(c, job, s)
+	env := p.Env
+	env.Output = std.Out
+	words, warnings, err := s.parser.Parse(args, env)
+	if errors.Is(err, config.ErrHelp) {
+		return Healthy, nil
+	}
+	for _, w := range warnings {
+		fmt.Fprintf(std.Err, "%s: warning: %v\n", p.Name, w)
+	}
 	if err != nil {
 		return Trouble, usageError{err}
 	}
-	switch {
-	case len(rest) < c.min:
-		return Trouble, usagef("too few arguments: want %s", c.args)
-	case len(rest) > c.max:
-		return Trouble, usagef("unexpected argument %q", rest[c.max])
+	if c.local && !p.Remote {
+		s.args = words
+	} else if s.clusters, s.args, err = places.Clusters(words); err != nil {
+		return Trouble, usageError{err}
 	}
-	s.clusters, s.args = clusters, rest
-	s.named = len(clusters) > 1 || len(clusters) == 1 && clusters[0].Name != ""
+	least, most := c.limits(p)
+	switch {
+	case len(s.args) < least:
+		return Trouble, usagef("too few arguments: want %s", p.arguments(c, places))
+	case len(s.args) > most:
+		return Trouble, usagef("unexpected argument %q", s.args[most])
+	}
+	s.named = len(s.clusters) > 1 || len(s.clusters) == 1 && s.clusters[0].Name != ""
 	return job.run(ctx, s)
 }

@@ -8,12 +8,12 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 type clientsJob struct {
@@ -45,147 +45,63 @@ because they may be deleted pods.`,
 	}
 }
 
-func (j *clientsJob) define(set *pflag.FlagSet) {
+func (j *clientsJob) define(g config.Section) {
 	words := []string{""}
 	for _, s := range fleet.States() {
 		words = append(words, string(s))
 	}
-	set.Var(&choice{&j.state, words}, "state", "only clients in this state")
-	set.Var(&period{&j.maxBehind}, "max-behind", "how long a client may be behind, from 100ms to 10m")
+	g.Ask("state", "", config.Choice(&j.state, words...), "Only clients in this state.")
+	g.Ask("max-behind", "", config.Duration(&j.maxBehind, j.maxBehind, 100*time.Millisecond, 10*time.Minute), "How long a client may be behind.")
 }
 
-func askClients(state string) func(context.Context, Replica) (*fleet.View, error) {
-	q := url.Values{}
-	if state != "" {
-		q.Set("state", state)
+// askClients asks for all clients: the counts would be wrong without some.
+func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
+	v := &fleet.View{}
+	if _, err := r.Support.get(ctx, "/clients", url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
+		return nil, err
 	}
-	return func(ctx context.Context, r Replica) (*fleet.View, error) {
-		v := &fleet.View{}
-		if _, err := r.Support.get(ctx, "/clients", q, v); err != nil {
-			return nil, err
-		}
-		if v.Time.IsZero() {
-			return nil, errors.New("/clients: the answer is not that of a route server")
-		}
-		return v, nil
+	if v.Time.IsZero() || len(v.Replicas) == 0 {
+		return nil, errors.New("/clients: the answer is not that of a route server")
 	}
+	return v, nil
 }
 
 func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
-	replies := ask(ctx, s, s.clusters, askClients(j.state))
-	status := Healthy
-	docs := make([]documentCluster, len(replies))
+	replies := ask(ctx, s, s.clusters, askClients)
 	views := make([]*fleet.View, len(replies))
-	for i, r := range replies {
-		views[i] = mergeViews(r)
-		docs[i] = j.judge(r, views[i])
-		status = max(status, statusOf(docs[i].Result))
+	judge := func(i int, r reply[*fleet.View]) documentCluster {
+		views[i] = mergeViews(r, fleet.State(j.state))
+		return j.judge(r, views[i])
 	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, "clients", status, docs)
-	}
-	return status, j.write(s, replies, docs, views)
+	return conclude(s, "clients", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, views) })
 }
 
-// mergeViews merges the views of the replicas. Of a client that several know, it keeps the entry heard most recently. It counts
-// the clients if the answers contain all of them; otherwise it takes the counts of the replica that knows most.
-func mergeViews(r reply[*fleet.View]) *fleet.View {
-	var merged *fleet.View
-	whole := true
-	clients := make(map[string]fleet.Client)
-	replicas := make(map[string]fleet.Replica)
-	relays := make(map[string]fleet.Relay)
-	for _, a := range r.answered() {
-		v := a.value
-		if merged == nil || v.Total > merged.Total {
-			c := *v
-			merged = &c
-		}
-		whole = whole && !v.Truncated && v.Matched == v.Total+behindRelays(v)
-		for _, c := range v.Clients {
-			if before, ok := clients[c.ID]; !ok || c.LastHeard.After(before.LastHeard) {
-				clients[c.ID] = c
-			}
-		}
-		for _, p := range v.Replicas {
-			p.Self = false
-			if before, ok := replicas[p.Name]; !ok || before.Error != "" && p.Error == "" {
-				replicas[p.Name] = p
-			}
-		}
-		for _, l := range v.Relays {
-			if before, ok := relays[l.ID]; !ok || l.Heard.After(before.Heard) {
-				relays[l.ID] = l
-			}
-		}
-	}
-	if merged == nil {
+// mergeViews merges the views of the replicas as a replica merges those of its peers; nil if none answered.
+func mergeViews(r reply[*fleet.View], state fleet.State) *fleet.View {
+	there := r.answered()
+	if len(there) == 0 {
 		return nil
 	}
-	rank := func(c fleet.Client) int {
-		return slices.Index([]fleet.State{fleet.Rejected, fleet.Behind, fleet.Silent, fleet.Current}, c.State)
-	}
-	merged.Clients = slices.SortedFunc(maps.Values(clients), func(a, b fleet.Client) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(a.ID, b.ID))
-	})
-	merged.Replicas = slices.SortedFunc(maps.Values(replicas), func(a, b fleet.Replica) int { return strings.Compare(a.Name, b.Name) })
-	merged.Relays = slices.SortedFunc(maps.Values(relays), func(a, b fleet.Relay) int { return strings.Compare(a.ID, b.ID) })
-	merged.Matched = max(merged.Matched, len(merged.Clients))
-	merged.Truncated = merged.Truncated || len(merged.Clients) < merged.Matched
-	if whole {
-		recount(merged)
-	}
-	return merged
-}
-
-// behindRelays returns how many of the clients in a view ask a relay. The counts do not include them.
-func behindRelays(v *fleet.View) (n int) {
-	for _, c := range v.Clients {
-		if c.Relay != "" {
-			n++
-		}
-	}
-	return n
-}
-
-// recount counts the clients that ask a replica.
-func recount(v *fleet.View) {
-	v.Counts, v.Total = fleet.Counts{}, 0
-	zones, versions := make(map[string]*fleet.Counts), make(map[string]*fleet.Counts)
-	for _, c := range v.Clients {
-		if c.Relay != "" {
-			continue
-		}
-		v.Total++
-		for _, counts := range []*fleet.Counts{&v.Counts, group(zones, c.Zone), group(versions, c.Version)} {
-			switch c.State {
-			case fleet.Current:
-				counts.Current++
-			case fleet.Behind:
-				counts.Behind++
-			case fleet.Rejected:
-				counts.Rejected++
-			case fleet.Silent:
-				counts.Silent++
+	var others []fleet.Answer
+	failed := make(map[string]fleet.Replica) // peers that a replica could not ask, by address
+	for i, a := range there {
+		for _, p := range a.value.Replicas {
+			if p.Error != "" {
+				failed[p.Address] = p
 			}
 		}
+		a.value.Replicas[0].Self = false
+		if i > 0 {
+			others = append(others, fleet.Answer{Address: a.replica, View: a.value})
+		}
 	}
-	v.Zones, v.Versions = groups(zones), groups(versions)
-}
-
-func group(all map[string]*fleet.Counts, name string) *fleet.Counts {
-	if all[name] == nil {
-		all[name] = &fleet.Counts{}
+	first := there[0].value
+	first.Replicas = first.Replicas[:1]
+	v := fleet.Merge(first, others, fleet.Query{State: state})
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		v.Replicas = append(v.Replicas, failed[name])
 	}
-	return all[name]
-}
-
-func groups(all map[string]*fleet.Counts) []fleet.Group {
-	list := []fleet.Group{}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, fleet.Group{Name: name, Counts: *all[name]})
-	}
-	return list
+	return v
 }
 
 func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster {
@@ -259,9 +175,6 @@ func (j *clientsJob) write(s *session, replies []reply[*fleet.View], docs []docu
 			}
 		}
 		totals = append(totals, fmt.Sprintf("%s%s: %s", label(r.cluster, ""), number(v.Total, "client"), countsText(v.Counts)))
-		if v.Truncated {
-			totals = append(totals, fmt.Sprintf("%s%d of %d clients are shown: choose with --state", label(r.cluster, ""), len(v.Clients), v.Matched))
-		}
 	}
 	if len(g.rows) > 1 {
 		if err := g.write(s.std.Out); err != nil {

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -24,7 +23,7 @@ const (
 // OtherCommand is a command of the program from another package.
 type OtherCommand struct {
 	Name, Summary string
-	Flags         []string // with their dashes
+	Flags         func() []config.FlagDoc
 }
 
 // shells are the shells that completion supports.
@@ -53,7 +52,11 @@ func (p Program) completion(args []string, std Stdio) int {
 		return status
 	}
 	function := "_" + strings.ReplaceAll(binary, "-", "_")
-	text := strings.NewReplacer("BINARY", binary, "FUNCTION", function, "COMPLETE", completeCommand).Replace(scripts[args[0]])
+	text := scripts[args[0]]
+	if args[0] == "zsh" {
+		text = "autoload -U +X bashcompinit && bashcompinit\n" + scripts["bash"]
+	}
+	text = strings.NewReplacer("BINARY", binary, "FUNCTION", function, "COMPLETE", completeCommand).Replace(text)
 	if _, err := io.WriteString(std.Out, text); err != nil {
 		return Trouble
 	}
@@ -78,33 +81,12 @@ FUNCTION() {
 }
 complete -F FUNCTION BINARY
 `,
-	"zsh": `#compdef BINARY
-FUNCTION() {
-    local line directive
-    local -a candidates
-    while IFS= read -r line; do
-        case "$line" in
-            :[0-9]*) directive="$line" ;;
-            *) candidates+=("${line%%$'\t'*}") ;;
-        esac
-    done < <(BINARY COMPLETE "${(@)words[2,CURRENT]}" 2>/dev/null)
-    compadd -- "${candidates[@]}"
-    if [[ "$directive" == ":0" ]]; then
-        _files
-    fi
-}
-compdef FUNCTION BINARY
-`,
 	"fish": `# fish completion of BINARY
 function FUNCTION
     set -l words (commandline -opc) (commandline -ct)
     BINARY COMPLETE $words[2..-1] 2>/dev/null | string match -v -r '^:[0-9]+$'
 end
 complete -c BINARY -f -a '(FUNCTION)'
-complete -c BINARY -l kubeconfig -r -F
-complete -c BINARY -l cacert -r -F
-complete -c BINARY -l cert -r -F
-complete -c BINARY -l key -r -F
 `,
 	"kubectl": `#!/bin/sh
 exec BINARY COMPLETE "$@"
@@ -144,7 +126,11 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 	}
 	for _, o := range p.Others {
 		if o.Name == words[0] && strings.HasPrefix(last, "-") {
-			return fitting(plain(o.Flags...), last), completeNoFiles
+			var flags []candidate
+			for _, f := range o.Flags() {
+				flags = append(flags, candidate{f.Option(), f.Usage})
+			}
+			return fitting(flags, last), completeNoFiles
 		}
 	}
 	c, ok := p.find(words[0])
@@ -153,23 +139,31 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 	}
 	places := p.placesOf(c)
 	defer places.Close()
-	set := p.flags(c, c.job(), places, &session{})
-	if name, val, ok := strings.Cut(last, "="); ok && strings.HasPrefix(name, "--") {
-		all, directive := valuesOf(set.Lookup(strings.TrimLeft(name, "-")), places)
+	flags := make(map[string]config.FlagDoc)
+	var names []candidate
+	for _, f := range p.parser(c, c.job(), &session{places: places}).Flags() {
+		flags[f.Option()] = f
+		if f.Short != "" {
+			flags["-"+f.Short] = f
+		}
+		if f.Ask || c.local {
+			names = append(names, candidate{f.Option(), f.Usage})
+		}
+	}
+	if name, val, ok := strings.Cut(last, "="); ok && flags[name].Name != "" {
+		all, directive := valuesOf(flags[name], places)
 		all = fitting(all, val)
 		for i := range all {
 			all[i].word = name + "=" + all[i].word
 		}
 		return all, directive
 	}
-	if f := takes(set, words[len(words)-2]); f != nil {
+	if f := flags[words[len(words)-2]]; f.Name != "" && f.Type != "bool" {
 		all, directive := valuesOf(f, places)
 		return fitting(all, last), directive
 	}
 	if strings.HasPrefix(last, "-") {
-		all := []candidate{{"--help", ""}}
-		set.VisitAll(func(f *pflag.Flag) { all = append(all, candidate{"--" + f.Name, f.Usage}) })
-		return fitting(all, last), completeNoFiles
+		return fitting(append([]candidate{{"--help", ""}}, names...), last), completeNoFiles
 	}
 	switch c.name {
 	case "explain":
@@ -197,31 +191,12 @@ func (p Program) commandWords() []candidate {
 	return append(all, candidate{"completion", "Prints the completion script of a shell."}, candidate{"version", "Prints the version."})
 }
 
-// takes returns the flag whose value comes next, or nil.
-func takes(set *pflag.FlagSet, word string) *pflag.Flag {
-	var f *pflag.Flag
-	switch {
-	case strings.Contains(word, "="):
-	case strings.HasPrefix(word, "--"):
-		f = set.Lookup(word[2:])
-	case len(word) == 2 && word[0] == '-' && word[1] != '-':
-		f = set.ShorthandLookup(word[1:])
-	}
-	if f == nil || f.NoOptDefVal != "" {
-		return nil
-	}
-	return f
-}
-
 // valuesOf returns the possible values of a flag.
-func valuesOf(f *pflag.Flag, places Places) ([]candidate, string) {
-	if f == nil {
-		return nil, completeNoFiles
-	}
-	if c, ok := f.Value.(*choice); ok {
-		return plain(slices.DeleteFunc(slices.Clone(c.words), func(w string) bool { return w == "" })...), completeNoFiles
-	}
-	if slices.Contains([]string{"kubeconfig", "cacert", "cert", "key"}, f.Name) {
+func valuesOf(f config.FlagDoc, places Places) ([]candidate, string) {
+	switch {
+	case f.Words != nil:
+		return plain(f.Words...), completeNoFiles
+	case f.Type == "FILE" || f.Type == "PATH":
 		return nil, completeFiles
 	}
 	return plain(places.Complete(f.Name)...), completeNoFiles

@@ -6,41 +6,71 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
-	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/source/tables"
 	"github.com/routesrv/routesrv/shadowdiff"
+	diffpage "github.com/routesrv/routesrv/shadowdiff/page"
 )
 
 type diffJob struct {
-	ignore string
+	ignore   shadowdiff.Ignore
+	watch    bool
+	interval time.Duration
+	color    string
+
+	reader   *tables.Reader
+	compiler *compiler
+	opened   map[string]tables.Source // by the place
 }
 
 func diffCommand() command {
 	return command{
-		name: "diff", args: "[A [B]]", summary: "Compares the tables of replicas, clusters and files by meaning.",
-		intro: `Without arguments the command compares the tables of all replicas with that of the first: in one cluster, or with
---contexts in several. With A alone, it compares A with the first replica of the cluster. A and B are each a file of
-routes, the URL of a route server or of a Skipper, - for standard input, pod/NAME for a replica of this cluster, or
-context/NAME for the first replica of another cluster. Compile manifests with routesrv compile first.
+		name: "diff", summary: "Compares routing tables by meaning.",
+		intro: `The order of endpoints makes no difference, the order of filters does. A and B are each one of
 
-If the listener for proxies requires certificates (components/mtls), give --cacert, --cert and --key.
+    a file of routes, such as the copy that a data plane keeps
+    a file or folder of manifests
+    the URL of a route server, such as http://routesrv/routes or http://routesrv/routes/eu-central-1a
+    the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
+    -, routes on standard input
+    with kubectl: pod/NAME, a replica of this cluster, or context/NAME, the first replica of another cluster
+
+Without arguments, kubectl routesrv compares the tables of all replicas with that of the first: in one cluster, or with
+--contexts in several. With A alone, it compares A with the first replica of the cluster.
+
+If a server requires a certificate, as with components/mtls, give --cacert, --cert and --key.
 
 The exit status is 0 if the tables have the same meaning, 1 if they differ, and 2 if a table cannot be read.`,
 		examples: []example{
-			{"Do all replicas serve the same?", "diff"},
-			{"Would these manifests change anything?", "diff <(routesrv compile -config-file flags.yaml ./manifests)"},
+			{"Do all replicas of this context serve the same?", "diff --context prod-eu"},
 			{"Blue and green", "diff --ignore endpoints context/blue context/green"},
+			{"Would a change of settings change anything?", "diff -config-file new.yaml ./old.eskip ./manifests"},
+			{"Does a proxy have the table of the route server? Endpoints come and go, so ignore them", "diff --ignore endpoints @routes http://10.2.0.7:9911/routes"},
+			{"Compare two route servers until Ctrl-C, and report only lasting differences", "diff --watch http://old/routes http://new/routes"},
 		},
-		max: 2, outputs: []string{"text", "json"},
-		job: func() job { return &diffJob{} },
+		tables: 2, table: "A B", local: true, outputs: []string{"text", "json", "html"},
+		job: func() job { return &diffJob{opened: make(map[string]tables.Source)} },
 	}
 }
 
-func (j *diffJob) define(set *pflag.FlagSet) {
-	set.StringVar(&j.ignore, "ignore", "", "what is no difference: endpoints, and id=REGEX; a comma separates")
+func (j *diffJob) define(g config.Section) {
+	g.Ask("ignore", "", config.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore), "Differences to ignore: endpoints, for endpoints and their zones, and "+
+		"id=REGEX, for routes with a matching id; separated by commas. The last line counts the ignored differences.")
+	g.Ask("watch", "", config.Bool(&j.watch, false), "Compare repeatedly until interrupted, and print only new and resolved differences. A difference is "+
+		"reported once skew cannot explain it: when both tables have a revision that is new enough, else after three comparisons over two "+
+		"intervals. The exit status is that of the last comparison.")
+	g.Ask("interval", "", config.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour), "Time between two comparisons of --watch.")
+	j.color = "auto"
+	g.Ask("color", "", config.Choice(&j.color, "auto", "always", "never"), "Colours in the text: auto means always on a terminal, "+
+		"unless the variable NO_COLOR is set.")
 }
 
 // side is a table with its name.
@@ -65,44 +95,101 @@ func loadReplica(s *session) func(context.Context, Replica) (*tables.Table, erro
 	}
 }
 
-// Elsewhere is implemented by places that can also name single replicas and other clusters, for diff.
-type Elsewhere interface {
-	// Context returns the cluster of another context.
-	Context(name string) (Cluster, error)
-}
-
 func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
-	ignore, err := shadowdiff.ParseIgnore(j.ignore)
+	if j.watch && s.output == "html" {
+		return Trouble, usagef("--output: --watch prints text or json, not html")
+	}
+	var err error
+	if j.reader, j.compiler, err = s.tables(); err != nil {
+		return Trouble, err
+	}
+	defer j.reader.Close()
+	if j.watch {
+		return j.follow(ctx, s)
+	}
+	views, err := j.compare(ctx, s)
+	status := statusOfViews(views)
 	if err != nil {
-		return Trouble, usageError{fmt.Errorf("--ignore: %w", err)}
-	}
-	sides := j.sides(ctx, s)
-	var failed []error
-	for _, t := range sides {
-		if t.err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", t.name, t.err))
-		}
-	}
-	if len(failed) == 0 && len(sides) < 2 {
-		failed = append(failed, errors.New("there is only one table: nothing to compare it with"))
-	}
-	status := Healthy
-	views := []*shadowdiff.View{}
-	for i, b := range sides {
-		if a := sides[0]; i > 0 && a.err == nil && b.err == nil {
-			v := &shadowdiff.View{
-				A:      shadowdiff.Side{Name: a.name, Revision: a.table.Revision, Read: a.table.Read},
-				B:      shadowdiff.Side{Name: b.name, Revision: b.table.Revision, Read: b.table.Read},
-				Report: shadowdiff.Diff(a.table.Routes, b.table.Routes).Without(ignore), At: s.now(),
-			}
-			if views = append(views, v); !v.Report.Empty() {
-				status = Unhealthy
-			}
-		}
-	}
-	if len(failed) > 0 {
 		status = Trouble
 	}
+	if len(s.args) < 2 || s.program.Remote {
+		return j.writeAll(s, views, status, unjoined(err))
+	}
+	if err == nil {
+		if err = j.write(s, views[0]); err != nil {
+			err = fmt.Errorf("print the comparison: %w", err)
+		}
+	}
+	if err != nil {
+		return Trouble, err
+	}
+	return status, nil
+}
+
+func statusOfViews(views []*shadowdiff.View) int {
+	if slices.ContainsFunc(views, func(v *shadowdiff.View) bool { return !v.Report.Empty() }) {
+		return Unhealthy
+	}
+	return Healthy
+}
+
+// compare loads the tables, and compares each with the first. The error names each table that cannot be read.
+func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.View, err error) {
+	sides := j.sides(ctx, s)
+	for i, t := range sides {
+		if t.err != nil {
+			name := t.name
+			if !s.program.Remote {
+				name = string(rune('A' + i))
+			}
+			err = errors.Join(err, fmt.Errorf("%s: %w", name, t.err))
+		}
+	}
+	if err == nil && len(sides) < 2 {
+		err = errors.New("there is only one table: nothing to compare it with")
+	}
+	for i, b := range sides {
+		if a := sides[0]; i > 0 && a.err == nil && b.err == nil {
+			views = append(views, &shadowdiff.View{
+				A:      shadowdiff.Side{Name: a.name, Revision: a.table.Revision, Read: a.table.Read},
+				B:      shadowdiff.Side{Name: b.name, Revision: b.table.Revision, Read: b.table.Read},
+				Report: shadowdiff.Diff(a.table.Routes, b.table.Routes).Without(j.ignore), At: s.now(), Owner: j.compiler.owners(),
+			})
+		}
+	}
+	return views, err
+}
+
+// write prints the comparison of two tables.
+func (j *diffJob) write(s *session, v *shadowdiff.View) error {
+	switch s.output {
+	case "json":
+		return shadowdiff.WriteJSON(s.std.Out, v)
+	case "html":
+		return diffpage.Write(s.std.Out, v)
+	}
+	return shadowdiff.WriteText(s.std.Out, v, j.options(s))
+}
+
+// options chooses colours and width for the output.
+func (j *diffJob) options(s *session) shadowdiff.TextOptions {
+	o := shadowdiff.TextOptions{Color: j.color == "always"}
+	f, ok := s.std.Out.(*os.File)
+	if !s.std.OutTerminal || !ok {
+		return o
+	}
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+		o.Width = width
+	}
+	plain := slices.ContainsFunc(s.program.Env.Environ, func(e string) bool {
+		return strings.HasPrefix(e, "NO_COLOR=") && e != "NO_COLOR=" || e == "TERM=dumb"
+	})
+	o.Color = o.Color || j.color == "auto" && !plain
+	return o
+}
+
+// writeAll prints the comparisons of replicas, and which tables could not be read.
+func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, failed []error) (int, error) {
 	if s.output == "json" {
 		return status, writeComparisons(s, status, views, failed)
 	}
@@ -113,12 +200,14 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		if len(views) > 1 {
 			writeLines(s.std.Out, []string{"=== " + v.A.Name + ", " + v.B.Name})
 		}
-		if err := shadowdiff.WriteText(s.std.Out, v, shadowdiff.TextOptions{}); err != nil {
+		if err := j.write(s, v); err != nil {
 			return Trouble, fmt.Errorf("print the comparison: %w", err)
 		}
 	}
 	for _, err := range failed {
-		writeLines(s.std.Err, []string{err.Error()})
+		if err != nil {
+			writeLines(s.std.Err, []string{err.Error()})
+		}
 	}
 	return status, nil
 }
@@ -133,7 +222,9 @@ func writeComparisons(s *session, status int, views []*shadowdiff.View, failed [
 		Comparisons []json.RawMessage `json:"comparisons"`
 	}{Schema: Schema, Command: "diff", Result: resultName(status), Comparisons: []json.RawMessage{}}
 	for _, err := range failed {
-		doc.Errors = append(doc.Errors, err.Error())
+		if err != nil {
+			doc.Errors = append(doc.Errors, err.Error())
+		}
 	}
 	for _, v := range views {
 		var b bytes.Buffer
@@ -155,12 +246,19 @@ func (j *diffJob) sides(ctx context.Context, s *session) []side {
 	if len(s.args) == 0 {
 		return replicaSides(ask(ctx, s, s.clusters, loadReplica(s)), false)
 	}
-	var all []side
-	local := tables.New(tables.Config{Stdin: s.std.In, Timeout: s.timeout})
-	defer local.Close()
-	for _, place := range s.args {
-		all = append(all, s.side(ctx, local, place)...)
+	// Both tables are loaded at the same time, so that they come from the same state of a cluster as far as possible.
+	loaded := make([][]side, len(s.args))
+	var wg sync.WaitGroup
+	for i, place := range s.args {
+		source, err := j.open(place)
+		if err != nil {
+			loaded[i] = []side{{name: place, err: err}}
+			continue
+		}
+		wg.Go(func() { loaded[i] = j.side(ctx, s, place, source) })
 	}
+	wg.Wait()
+	all := slices.Concat(loaded...)
 	if len(s.args) == 1 {
 		// The cluster's table is the old state, and the argument the new one.
 		all = append(replicaSides(ask(ctx, s, s.clusters[:1], loadReplica(s)), true), all...)
@@ -168,44 +266,65 @@ func (j *diffJob) sides(ctx context.Context, s *session) []side {
 	return all
 }
 
+// open returns the source of a place on its first use, and the same one later; nil for replicas.
+func (j *diffJob) open(place string) (tables.Source, error) {
+	if strings.HasPrefix(place, "pod/") || strings.HasPrefix(place, "context/") {
+		return nil, nil
+	}
+	source, ok := j.opened[place]
+	if !ok || place == "-" {
+		var err error
+		if source, err = j.reader.Open(place); err != nil {
+			return nil, err
+		}
+		j.opened[place] = source
+	}
+	return source, nil
+}
+
 // side loads the table of one place.
-func (s *session) side(ctx context.Context, local *tables.Reader, place string) []side {
-	if name, ok := strings.CutPrefix(place, "pod/"); ok {
-		one := s.clusters[0]
-		find := one.Find
-		one.Find = func(ctx context.Context) ([]Replica, error) {
-			all, err := find(ctx)
-			if err != nil {
-				return nil, err
-			}
-			for _, r := range all {
-				if r.Name == name {
-					return []Replica{r}, nil
-				}
-			}
-			return nil, fmt.Errorf("no replica has the name %s", name)
-		}
-		all := replicaSides(ask(ctx, s, []Cluster{one}, loadReplica(s)), true)
-		for i := range all {
-			if all[i].name == "" {
-				all[i].name = place
-			}
-		}
-		return all
+func (j *diffJob) side(ctx context.Context, s *session, place string, source tables.Source) []side {
+	if source != nil {
+		t, err := source.Load(ctx)
+		return []side{{source.Name(), t, err}}
 	}
+	var c Cluster
+	var err error
 	if name, ok := strings.CutPrefix(place, "context/"); ok {
-		c, err := s.context(name)
-		if err != nil {
-			return []side{{name: place, err: err}}
-		}
-		return replicaSides(ask(ctx, s, []Cluster{c}, loadReplica(s)), true)
+		c, err = s.context(name)
+	} else if len(s.clusters) == 0 {
+		err = errors.New("there are no pods here")
+	} else {
+		c = only(s.clusters[0], strings.TrimPrefix(place, "pod/"))
 	}
-	source, err := local.Open(place)
 	if err != nil {
 		return []side{{name: place, err: err}}
 	}
-	t, err := source.Load(ctx)
-	return []side{{source.Name(), t, err}}
+	all := replicaSides(ask(ctx, s, []Cluster{c}, loadReplica(s)), true)
+	for i := range all {
+		if all[i].name == "" {
+			all[i].name = place
+		}
+	}
+	return all
+}
+
+// only returns the cluster with the replica of this name alone.
+func only(c Cluster, name string) Cluster {
+	find := c.Find
+	c.Find = func(ctx context.Context) ([]Replica, error) {
+		all, err := find(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range all {
+			if r.Name == name {
+				return []Replica{r}, nil
+			}
+		}
+		return nil, fmt.Errorf("no replica has the name %s", name)
+	}
+	return c
 }
 
 // replicaSides returns the tables of replicas. With first it returns one table per cluster: from the first replica that answers.

@@ -10,10 +10,10 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 type explainJob struct{}
@@ -21,28 +21,27 @@ type explainJob struct{}
 func explainCommand() command {
 	return command{
 		name: "explain", args: "WHAT...", summary: "Explains what happened to an Ingress, a RouteGroup, a route or a host.",
-		intro: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. The fault
-comes first, then what to do, then the evidence. Replicas with the same answer are shown once.
+		intro: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. PLACE is the
+URL of the support listener of a route server, or a file or folder of manifests. The fault comes first, in words for the
+author of the object, then what to do, then the evidence: whether and why the object was selected, its services and their
+endpoints, its problems, its routes, other objects with the same hosts, and which object gets the requests that its routes
+are for. Replicas with the same answer are shown once.
 
 The exit status is 0 if nothing is wrong, 1 if something is wrong, if the object does not exist, or if the replicas
 disagree, and 2 if a cluster does not answer.`,
 		examples: []example{
-			{"Why does my Ingress answer 502?", "explain ingress shop/cart"},
+			{"Why does my Ingress answer 502?", "explain ingress shop/cart @"},
 			{"Who has this host, in which cluster?", "explain --contexts 'prod-*' shop.example.org"},
+			{"Will it work once these manifests are applied?", "explain routegroup shop/cart ./manifests"},
 		},
-		min: 1, max: 2, outputs: []string{"text", "json"},
+		min: 1, max: 2, tables: 1, table: "PLACE", local: true, outputs: []string{"text", "json"},
 		job: func() job { return explainJob{} },
 	}
 }
 
-func (explainJob) define(*pflag.FlagSet) {}
+func (explainJob) define(config.Section) {}
 
-// Explain asks the support listener of a route server.
-func (l *Listener) Explain(ctx context.Context, query explain.Query) (*explain.Explanation, error) {
-	e, _, err := l.explain(ctx, query)
-	return e, err
-}
-
+// explain asks the support listener of a route server.
 func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.Explanation, []byte, error) {
 	q := url.Values{}
 	for name, val := range map[string]string{
@@ -66,14 +65,6 @@ func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.E
 	return e, p.body, nil
 }
 
-// ExplanationStatus returns the exit status for an explanation.
-func ExplanationStatus(e *explain.Explanation) int {
-	if e.Result == "fine" || e.Result == rules.Info.String() {
-		return Healthy
-	}
-	return Unhealthy
-}
-
 // spoken is an answer of one replica in text form.
 type spoken struct {
 	key    string // equal for answers with the same meaning
@@ -82,77 +73,135 @@ type spoken struct {
 	status int
 }
 
+// explained returns an explanation as an answer. raw is its JSON.
+func explained(e *explain.Explanation, raw []byte) (*spoken, error) {
+	var text bytes.Buffer
+	if err := e.WriteText(&text); err != nil {
+		return nil, err
+	}
+	a := &spoken{key: e.Result + "\n" + e.Cause, text: text.Bytes(), raw: raw, status: Unhealthy}
+	if e.Result == "fine" || e.Result == rules.Info.String() {
+		a.status = Healthy
+	}
+	return a, nil
+}
+
 func (explainJob) run(ctx context.Context, s *session) (int, error) {
-	query, err := explain.ParseQuery(s.args...)
+	what, place := s.args, ""
+	if !s.program.Remote {
+		what, place = s.args[:len(s.args)-1], s.args[len(s.args)-1]
+	}
+	query, err := explain.ParseQuery(what...)
 	if err != nil {
 		return Trouble, usageError{err}
+	}
+	switch {
+	case isURL(place):
+		if s.clusters, _, err = s.places.Clusters([]string{strings.TrimSuffix(strings.TrimSuffix(place, "/"), "/explain")}); err != nil {
+			return Trouble, usageError{err}
+		}
+	case place != "":
+		e, err := s.explainManifests(ctx, place, query)
+		if err != nil {
+			return Trouble, err
+		}
+		raw, err := json.Marshal(e)
+		if err != nil {
+			return Trouble, err
+		}
+		return s.say(explained(e, raw))
 	}
 	return s.speak("explain", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
 		e, raw, err := r.Support.explain(ctx, query)
 		if err != nil {
 			return nil, err
 		}
-		var text bytes.Buffer
-		if err := e.WriteText(&text); err != nil {
-			return nil, err
-		}
-		return &spoken{key: e.Result + "\n" + e.Cause, text: text.Bytes(), raw: raw, status: ExplanationStatus(e)}, nil
+		return explained(e, raw)
 	}))
+}
+
+func isURL(place string) bool {
+	return strings.HasPrefix(place, "http://") || strings.HasPrefix(place, "https://")
+}
+
+// say prints the answer about a table that was an argument.
+func (s *session) say(a *spoken, err error) (int, error) {
+	if err != nil {
+		return Trouble, err
+	}
+	if s.output == "json" {
+		err = shadowdiff.WriteJSONValue(s.std.Out, a.raw, "  ")
+	} else {
+		_, err = s.std.Out.Write(a.text) // as our own code made it
+	}
+	if err != nil {
+		return Trouble, fmt.Errorf("print the result: %w", err)
+	}
+	return a.status, nil
 }
 
 // speak prints text answers, each once for the replicas that agree, and returns the exit status.
 func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
-	status := Healthy
-	docs := make([]documentCluster, len(replies))
-	for i, r := range replies {
+	if answers := replies[0].answered(); !s.program.Remote && len(replies[0].answers) == 1 && len(answers) == 1 {
+		return s.say(answers[0].value, nil) // of the only URL
+	}
+	judge := func(_ int, r reply[*spoken]) documentCluster {
 		one := Healthy
-		groups := agreeing(r)
 		for _, a := range r.answered() {
 			one = max(one, a.value.status)
 		}
-		if len(groups) > 1 {
+		disagree := len(agreeing(r)) > 1
+		if disagree {
 			one = max(one, Unhealthy)
 		}
-		docs[i] = outline(r, one)
+		d := outline(r, one)
 		for k, a := range r.answers {
 			if a.err == nil {
-				docs[i].Replicas[k].Answer = a.value.raw
+				d.Replicas[k].Answer = a.value.raw
 			}
+		}
+		if disagree {
+			d.Wrong = []string{"the replicas disagree"}
+		}
+		return d
+	}
+	return conclude(s, name, replies, judge, func([]documentCluster) error {
+		for i, r := range replies {
+			if err := s.writeAgreements(r, i > 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeAgreements prints each answer of a cluster once, with the replicas that gave it if there are several. later answers begin with
+// an empty line.
+func (s *session) writeAgreements(r reply[*spoken], later bool) error {
+	groups := agreeing(r)
+	for k, g := range groups {
+		var heads []string
+		if s.named {
+			heads = append(heads, r.cluster)
 		}
 		if len(groups) > 1 {
-			docs[i].Wrong = []string{"the replicas disagree"}
+			heads = append(heads, strings.Join(g.replicas, ", "))
 		}
-		status = max(status, statusOf(docs[i].Result))
-	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, name, status, docs)
-	}
-	for i, r := range replies {
-		groups := agreeing(r)
-		for k, g := range groups {
-			var heads []string
-			if s.named {
-				heads = append(heads, r.cluster)
-			}
-			if len(groups) > 1 {
-				heads = append(heads, strings.Join(g.replicas, ", "))
-			}
-			if i+k > 0 {
-				fmt.Fprintln(s.std.Out)
-			}
-			if len(heads) > 0 {
-				writeLines(s.std.Out, []string{"=== " + strings.Join(heads, ": ")})
-			}
-			if err := writeText(s.std.Out, g.value.text); err != nil {
-				return Trouble, fmt.Errorf("print the result: %w", err)
-			}
+		if later || k > 0 {
+			fmt.Fprintln(s.std.Out)
 		}
-		if len(groups) > 1 {
-			writeLines(s.std.Err, []string{label(r.cluster, "") + "the replicas disagree"})
+		if len(heads) > 0 {
+			writeLines(s.std.Out, []string{"=== " + strings.Join(heads, ": ")})
 		}
-		writeLines(s.std.Err, r.missing())
+		if err := writeText(s.std.Out, g.value.text); err != nil {
+			return err
+		}
 	}
-	return status, nil
+	if len(groups) > 1 {
+		writeLines(s.std.Err, []string{label(r.cluster, "") + "the replicas disagree"})
+	}
+	writeLines(s.std.Err, r.missing())
+	return nil
 }
 
 type agreement struct {

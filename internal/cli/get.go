@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 type getJob struct{}
@@ -26,7 +26,7 @@ The exit status is 0 if the answer is good, 1 if it is not, and 2 if there is no
 	}
 }
 
-func (getJob) define(*pflag.FlagSet) {}
+func (getJob) define(config.Section) {}
 
 func (getJob) run(ctx context.Context, s *session) (int, error) {
 	path, query, _ := strings.Cut(s.args[0], "?")

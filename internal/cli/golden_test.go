@@ -20,10 +20,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
-	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -39,9 +39,10 @@ type world struct {
 	closed   bool
 }
 
-func (w *world) Define(set *pflag.FlagSet) {
-	set.StringP("namespace", "n", "routesrv", "")
-	set.String("selector", "app=x", "")
+func (w *world) Define(g config.Section) {
+	var text string
+	g.Ask("namespace", "n", config.Text("NAME", &text, "routesrv"), "Namespace.")
+	g.Ask("selector", "", config.Text("LABELS", &text, "app=x"), "Labels.")
 }
 func (w *world) Args() string { return "" }
 func (w *world) Clusters(args []string) ([]cli.Cluster, []string, error) {

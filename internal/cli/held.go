@@ -8,9 +8,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // holding describes the table that a replica holds; the zero value means none.
@@ -80,13 +79,11 @@ The exit status is 0 if nothing is held, 1 if a table is held, and 2 if a cluste
 	}
 }
 
-func (heldJob) define(*pflag.FlagSet) {}
+func (heldJob) define(config.Section) {}
 
 func (heldJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askHeld)
-	status := Healthy
-	docs := make([]documentCluster, len(replies))
-	for i, r := range replies {
+	judge := func(_ int, r reply[*holding]) documentCluster {
 		one := Healthy
 		for _, a := range r.answers {
 			switch {
@@ -96,24 +93,23 @@ func (heldJob) run(ctx context.Context, s *session) (int, error) {
 				one = max(one, Unhealthy)
 			}
 		}
-		docs[i] = outline(r, one)
+		d := outline(r, one)
 		for k, a := range r.answers {
 			if a.err == nil {
-				docs[i].Replicas[k].Answer = a.value.raw
+				d.Replicas[k].Answer = a.value.raw
 			}
 		}
-		status = max(status, statusOf(docs[i].Result))
+		return d
 	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, "held", status, docs)
-	}
-	for _, r := range replies {
-		if err := s.writeHeld(r); err != nil {
-			return Trouble, err
+	return conclude(s, "held", replies, judge, func([]documentCluster) error {
+		for _, r := range replies {
+			if err := s.writeHeld(r); err != nil {
+				return err
+			}
+			writeLines(s.std.Err, r.missing())
 		}
-		writeLines(s.std.Err, r.missing())
-	}
-	return status, nil
+		return nil
+	})
 }
 
 // writeHeld prints the tables that the replicas of a cluster hold, each digest once.
@@ -130,7 +126,7 @@ func (s *session) writeHeld(r reply[*holding]) error {
 		g := groups[digest]
 		writeLines(s.std.Out, []string{"=== " + label(r.cluster, "") + "held by " + strings.Join(g.replicas, ", ")})
 		if err := writeText(s.std.Out, g.held.text); err != nil {
-			return fmt.Errorf("print the result: %w", err)
+			return err
 		}
 		fmt.Fprintln(s.std.Out)
 		writeLines(s.std.Out, []string{"To publish it" + where + ": " + s.program.Name + " accept " + s.acceptPlace(r.cluster) + digest + " --why REASON"})
@@ -145,8 +141,8 @@ func (s *session) acceptPlace(cluster string) string {
 		place = "--context " + quoted(cluster) + " "
 	}
 	for _, name := range []string{"kubeconfig", "namespace", "selector", "support-port"} {
-		if f := s.flags.Lookup(name); f != nil && f.Changed {
-			place += "--" + name + " " + quoted(f.Value.String()) + " "
+		if s.parser.Given(name) {
+			place += "--" + name + " " + quoted(s.parser.Value(name)) + " "
 		}
 	}
 	return place

@@ -3,23 +3,24 @@ package cli
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 
-	"github.com/spf13/pflag"
-
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // noPlaces are places that accept nothing, but have the flags that examples use.
 type noPlaces struct{ URLs }
 
-func (p *noPlaces) Define(set *pflag.FlagSet) {
-	p.URLs.Define(set)
-	set.String("contexts", "", "")
-	set.String("context", "", "")
+func (p *noPlaces) Define(g config.Section) {
+	var text string
+	p.URLs.Define(g)
+	g.Ask("contexts", "", config.Text("", &text, ""), "")
+	g.Ask("context", "", config.Text("", &text, ""), "")
 }
 
 // words splits an example as a shell does, as far as examples need it.
@@ -37,42 +38,40 @@ func words(call string) []string {
 func TestExamplesOfHelpAreCalls(t *testing.T) {
 	for _, p := range []Program{{Name: "routesrv"}, {Name: "kubectl routesrv", Remote: true}} {
 		for _, c := range p.commands() {
-			if len(c.examples) == 0 || c.summary == "" || !strings.Contains(c.intro, "The exit status is 0 if") {
+			if len(c.examples) == 0 || c.summary == "" || !strings.Contains(c.intro, "xit status is 0 if") {
 				t.Errorf("%s %s: help without examples, or without the exit status", p.Name, c.name)
 			}
 			places := &noPlaces{}
-			help := p.help(c, p.flags(c, c.job(), places, &session{}), places)
-			for line := range strings.Lines(help) {
-				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 130 {
+			var help strings.Builder
+			if err := p.parser(c, c.job(), &session{places: places}).Help(&help); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(help.String()) {
+				if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 150 {
 					t.Errorf("%s %s: a line of help has %d characters: %s", p.Name, c.name, n, line)
 				}
 			}
 			for _, e := range c.examples {
-				if !p.Remote && strings.Contains(e.call, "--context") {
-					if strings.Contains(help, e.call) {
-						t.Errorf("%s %s: help of a program without contexts has %q", p.Name, c.name, e.call)
-					}
+				call, fits := p.example(e.call)
+				if strings.Contains(help.String(), e.what) != fits {
+					t.Errorf("%s %s: help and the example %q: want it there: %t", p.Name, c.name, e.what, fits)
+				}
+				if !fits {
 					continue
 				}
-				args := words(p.example(e.call))
+				args := words(call)
 				if args[0] != c.name {
 					t.Errorf("%s: the example %q is of another command", c.name, e.call)
 				}
-				set := p.flags(c, c.job(), places, &session{})
-				if err := set.Parse(args[1:]); err != nil {
+				rest, _, err := p.parser(c, c.job(), &session{places: places}).Parse(args[1:], config.Env{ReadFile: func(string) ([]byte, error) { return []byte("{}"), nil }})
+				if err != nil {
 					t.Errorf("%s: example %q: %v", c.name, e.call, err)
 				}
-				rest := set.NArg()
-				for _, a := range set.Args() {
-					if strings.HasPrefix(a, "http://") {
-						rest--
-					}
+				if !c.local {
+					rest = slices.DeleteFunc(rest, isURL)
 				}
-				if c.name == "match" {
-					rest = set.NArg()
-				}
-				if rest < c.min || rest > c.max {
-					t.Errorf("%s: example %q has %d arguments, want %d to %d", c.name, e.call, rest, c.min, c.max)
+				if least, most := c.limits(p); len(rest) < least || len(rest) > most {
+					t.Errorf("%s: example %q has %d arguments, want %d to %d", c.name, e.call, len(rest), least, most)
 				}
 			}
 		}

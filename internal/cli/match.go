@@ -1,51 +1,152 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // time zones for Before, After and Between: the image has no zone files
 
-	"github.com/spf13/pflag"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/match/report"
 )
 
 type matchJob struct {
-	method, from, at                                       string
-	headers                                                []string
-	normalizeHost, ignoreTrailingSlash, keepEscapes, query bool
-	set                                                    *pflag.FlagSet
+	request match.Request
+	proxy   match.Options
+	headers []string // as given
+	at      string
 }
 
 func matchCommand() command {
 	return command{
 		name: "match", args: "URL", summary: "Finds the route that a request reaches, without sending it.",
-		intro: `Asks every replica which route of its table a proxy would pick for the request. An answer that depends on chance, on the
-state of a proxy or on a missing option is undecided. Replicas with the same answer are shown once. For a file or the
-table of a proxy, use routesrv match.
+		intro: `Finds the route that a Skipper would pick: the route with its owner, filters and backend, the next best routes with the
+predicate that failed, and the routes that would have matched if the proxy had not refused them. TABLE is one of
 
-The exit status is 0 if a route matches on every replica, 1 if none does, if it is undecided or if the replicas
-disagree, and 2 if a cluster does not answer.`,
+    a file of routes, such as the copy that a data plane keeps
+    a file or folder of manifests
+    the URL of a route server, such as http://routesrv/routes
+    the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
+    -, routes on standard input
+
+Without TABLE, kubectl routesrv asks every replica; replicas with the same answer are shown once.
+
+URL is the URL of the request, as for curl, or a path together with -H 'Host: NAME'. The request has only the headers of -H. A
+proxy does not see the scheme of the URL: if your load balancer sets X-Forwarded-Proto, add it with -H.
+
+An answer that depends on chance, on the state of a proxy or on a missing option is undecided: every possible outcome is listed
+with its conditions. The exit status is 0 if a route matches, even if it is undecided which one; 1 if none does, if it is
+undecided whether one does, if a proxy answers the request itself, or if the replicas disagree; and 2 after an error.`,
 		examples: []example{
-			{"Which route takes this request?", "match https://shop.example.org/cart"},
-			{"A POST with a header, from a load balancer", "match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart"},
+			{"Which route takes this request?", "match https://shop.example.org/cart @routes"},
+			{"Which route takes this request, on every replica of this context?", "match --context prod-eu https://shop.example.org/cart"},
+			{"A POST with a header, from a client address that predicates check", "match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./routes.eskip"},
+			{"Which route would it be with these manifests, on Christmas Eve?", "match --at 2026-12-24T18:00:00+01:00 https://shop.example.org/cart ./manifests"},
 		},
-		min: 1, max: 1, outputs: []string{"text", "json"},
-		job: func() job { return &matchJob{} },
+		min: 1, max: 1, tables: 1, table: "TABLE", local: true, outputs: []string{"text", "json"},
+		job: func() job {
+			return &matchJob{proxy: match.Options{ValidateQuery: true, Candidates: match.DefaultCandidates, Zone: time.LoadLocation}}
+		},
 	}
 }
 
-func (j *matchJob) define(set *pflag.FlagSet) {
-	j.set = set
-	set.StringVarP(&j.method, "request", "X", "GET", "method of the request")
-	set.StringArrayVarP(&j.headers, "header", "H", nil, "header of the request, 'NAME: VALUE'; may be repeated")
-	set.StringVar(&j.from, "from", "", "address that the connection comes from: that of the load balancer if one is before the proxy")
-	set.StringVar(&j.at, "at", "", "when the request arrives, such as 2026-12-24T18:00:00+01:00 (default now)")
-	set.BoolVar(&j.normalizeHost, "normalize-host", false, "the proxies have the flag of this name")
-	set.BoolVar(&j.ignoreTrailingSlash, "ignore-trailing-slash", false, "the proxies have the flag of this name")
-	set.BoolVar(&j.keepEscapes, "rfc-patch-path", false, "the proxies have the flag of this name")
-	set.BoolVar(&j.query, "validate-query", true, "the proxies have the flag of this name")
+// clientTime is the flag for when the request arrives.
+const clientTime = "at"
+
+func (j *matchJob) define(g config.Section) {
+	j.request.Header = map[string][]string{}
+	g.Ask("request", "X", config.Text("METHOD", &j.request.Method, "GET", func(s string) error {
+		if s == "" || strings.ContainsAny(s, " \t\r\n") {
+			return fmt.Errorf("%q: want a method such as POST", s)
+		}
+		return nil
+	}), "Method of the request, compared as it is written.")
+	g.Ask("header", "H", config.Repeated("'NAME: VALUE'", func(s string) error {
+		j.headers = append(j.headers, s)
+		return report.AddHeader(&j.request, s)
+	}), "Header of the request. May be repeated. Host replaces the host of the URL; Content-Length is the length of the body.")
+	g.Ask("from", "", config.Text("ADDRESS", &j.request.RemoteAddr, "", func(s string) error {
+		if _, err := netip.ParseAddr(s); err != nil {
+			return fmt.Errorf("%q: want the IP address from which the connection comes", s)
+		}
+		return nil
+	}), "Address of the connection: that of the load balancer if one is in front of the proxy. Without it, predicates that "+
+		"need it are undecided. Set the client behind a load balancer with -H 'X-Forwarded-For: ADDRESS'.")
+	g.Ask(clientTime, "", config.Text("TIME", &j.at, "", func(s string) (err error) {
+		if j.request.Time, err = time.Parse(time.RFC3339, s); err != nil {
+			err = fmt.Errorf("%q: want a time as in 2026-12-24T18:00:00+01:00", s)
+		}
+		return err
+	}), "When the request arrives. Cron uses the zone that you write here; the default is now in UTC, as in most containers. Without this "+
+		"flag a predicate with a limit in the next or last 5 seconds is undecided.")
+	g.Ask("candidates", "", config.Number(&j.proxy.Candidates, match.DefaultCandidates, 0, 1000), "Number of next best routes to show.")
+	const set = "Set it if the proxies have it. "
+	g.Ask("normalize-host", "", config.Bool(&j.proxy.NormalizeHost, false), set+"Compare hosts in lower case, without port and trailing dot. Proxies that "+
+		"read the cluster themselves do that; proxies of a route server only with this flag.")
+	g.Ask("ignore-trailing-slash", "", config.Bool(&j.proxy.IgnoreTrailingSlash, false), set+"Ignore a slash at the end of a path.")
+	g.Ask("rfc-patch-path", "", config.Bool(&j.proxy.RFCPatchPath, false), set+"Escaped reserved characters in the path stay escaped.")
+	g.Ask("validate-query", "", config.Bool(&j.proxy.ValidateQuery, true), set+"Answer requests with a malformed query with 400.")
+	g.Ask("disabled-filters", "", config.List(&j.proxy.DisabledFilters), "Filters of Skipper that the proxies disable, separated by commas. Those that they add "+
+		"are --filters and --predicates.")
+}
+
+func (j *matchJob) run(ctx context.Context, s *session) (int, error) {
+	if err := report.SetURL(&j.request, s.args[0]); err != nil {
+		return Trouble, usageError{&config.Error{Flag: "URL", Err: err}}
+	}
+	if len(s.args) == 2 {
+		return s.say(j.here(ctx, s, s.args[1]))
+	}
+	return j.there(ctx, s)
+}
+
+// here finds the route in the table of one place.
+func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken, error) {
+	reader, compiler, err := s.tables()
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	source, err := reader.Open(place)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := source.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if j.at == "" {
+		j.request.Time, j.request.Slack = s.now().UTC(), report.ClockSlack
+	}
+	if j.proxy.Candidates == 0 {
+		j.proxy.Candidates = -1
+	}
+	o := s.server.Compile
+	j.proxy.ExtraFilters, j.proxy.ExtraPredicates, j.proxy.ForwardBackendURL = o.ExtraFilters, o.ExtraPredicates, o.ForwardBackendURL
+	table, refusals := match.New(loaded.Routes, j.proxy)
+	v := report.View{
+		Request: j.request, URL: s.args[0], Table: source.Name(), Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(j.request), Owner: compiler.owners(),
+	}
+	var text, raw bytes.Buffer
+	if err := v.WriteText(&text); err != nil {
+		return nil, err
+	}
+	if err := v.WriteJSON(&raw); err != nil {
+		return nil, err
+	}
+	a := &spoken{text: text.Bytes(), raw: raw.Bytes(), status: Unhealthy}
+	if v.Matched() {
+		a.status = Healthy
+	}
+	return a, nil
 }
 
 // matched is the part of a match in JSON that this command uses.
@@ -65,17 +166,19 @@ type matched struct {
 	} `json:"outcomes"`
 }
 
-func (j *matchJob) run(ctx context.Context, s *session) (int, error) {
-	q := url.Values{"url": {s.args[0]}, "method": {j.method}, "header": j.headers}
-	for name, val := range map[string]string{"from": j.from, "at": j.at} {
+// there asks the replicas.
+func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
+	q := url.Values{"url": {s.args[0]}, "method": {j.request.Method}, "header": j.headers}
+	for name, val := range map[string]string{"from": j.request.RemoteAddr, clientTime: j.at} {
 		if val != "" {
 			q.Set(name, val)
 		}
 	}
 	for name, val := range map[string]bool{
-		"normalize-host": j.normalizeHost, "ignore-trailing-slash": j.ignoreTrailingSlash, "rfc-patch-path": j.keepEscapes, "validate-query": j.query,
+		"normalize-host": j.proxy.NormalizeHost, "ignore-trailing-slash": j.proxy.IgnoreTrailingSlash, "rfc-patch-path": j.proxy.RFCPatchPath,
+		"validate-query": j.proxy.ValidateQuery,
 	} {
-		if j.set.Changed(name) {
+		if s.parser.Given(name) {
 			q.Set(name, strconv.FormatBool(val))
 		}
 	}

@@ -55,6 +55,34 @@ func writeDocument(w io.Writer, command string, status int, clusters []documentC
 	return nil
 }
 
+// conclude prints the result of a command, as a document or as the text of write, and returns the exit status: the worst of the
+// clusters. judge describes one of them.
+func conclude[T any](s *session, command string, replies []reply[T], judge func(int, reply[T]) documentCluster, write func([]documentCluster) error) (int, error) {
+	status := Healthy
+	docs := make([]documentCluster, len(replies))
+	for i, r := range replies {
+		docs[i] = judge(i, r)
+		status = max(status, statusOf(docs[i].Result))
+	}
+	if s.output == "json" {
+		return status, writeDocument(s.std.Out, command, status, docs)
+	}
+	if err := write(docs); err != nil {
+		return Trouble, fmt.Errorf("print the result: %w", err)
+	}
+	return status, nil
+}
+
+// statusOf returns the exit status for the word of a result.
+func statusOf(result string) int {
+	for _, s := range []int{Unhealthy, Trouble} {
+		if result == resultName(s) {
+			return s
+		}
+	}
+	return Healthy
+}
+
 // grid is a text table whose columns are as wide as their widest cell.
 type grid struct {
 	rows [][]string

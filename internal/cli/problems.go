@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // ownerOf returns the kind and the name of the object.
@@ -43,12 +42,12 @@ answer. Problems that the flags filter out do not count.`,
 	}
 }
 
-func (j *problemsJob) define(set *pflag.FlagSet) {
-	set.StringVar(&j.namespace, "in", "", "only objects of this namespace")
-	set.StringVar(&j.kind, "kind", "", "only objects of this kind: Ingress, RouteGroup or another one that /problems names")
-	set.StringVar(&j.name, "name", "", "only objects of this name")
-	set.StringVar(&j.reason, "reason", "", "only problems with this reason, such as no_endpoints")
-	set.Var(&choice{&j.severity, []string{"", "error", "warning", "info"}}, "severity", "only problems of this severity")
+func (j *problemsJob) define(g config.Section) {
+	g.Ask("in", "", config.Text("NAMESPACE", &j.namespace, ""), "Only objects of this namespace.")
+	g.Ask("kind", "", config.Text("KIND", &j.kind, ""), "Only objects of this kind: Ingress, RouteGroup or another one that /problems names.")
+	g.Ask("name", "", config.Text("NAME", &j.name, ""), "Only objects of this name.")
+	g.Ask("reason", "", config.Text("REASON", &j.reason, ""), "Only problems with this reason, such as no_endpoints.")
+	g.Ask("severity", "", config.Choice(&j.severity, "", "error", "warning", "info"), "Only problems of this severity.")
 }
 
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
@@ -63,18 +62,21 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 		_, err := r.Support.get(ctx, api.PathProblems, q, l)
 		return l, err
 	})
-	status := Healthy
-	docs := make([]documentCluster, len(replies))
+	merged := make([][]api.Problem, len(replies))
+	judge := func(i int, r reply[*api.Problems]) (d documentCluster) {
+		d, merged[i] = mergeProblems(r)
+		return d
+	}
+	return conclude(s, "problems", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, merged) })
+}
+
+func (j *problemsJob) write(s *session, replies []reply[*api.Problems], docs []documentCluster, merged [][]api.Problem) error {
 	g := &grid{}
-	header := []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"}
-	s.row(g, "CONTEXT", header)
-	var notes []string
+	s.row(g, "CONTEXT", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"})
+	trouble := false
 	for i, r := range replies {
-		var merged []api.Problem
-		docs[i], merged = mergeProblems(r)
-		status = max(status, statusOf(docs[i].Result))
-		notes = append(notes, r.missing()...)
-		for _, p := range merged {
+		trouble = trouble || docs[i].Result == resultName(Trouble)
+		for _, p := range merged[i] {
 			text := p.Message
 			if s.output == "wide" && p.Text != "" {
 				text = p.Text
@@ -88,18 +90,18 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 			s.row(g, r.cluster, []string{p.Severity, s.since(p.Since), ownerOf(p), p.Reason, text})
 		}
 	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, "problems", status, docs)
-	}
-	if len(g.rows) > 1 {
+	switch {
+	case len(g.rows) > 1:
 		if err := g.write(s.std.Out); err != nil {
-			return Trouble, err
+			return err
 		}
-	} else if status < Trouble {
+	case !trouble:
 		fmt.Fprintln(s.std.Out, "no problems")
 	}
-	writeLines(s.std.Err, notes)
-	return status, nil
+	for _, r := range replies {
+		writeLines(s.std.Err, r.missing())
+	}
+	return nil
 }
 
 // row adds a row. It begins with the name of the cluster if there are several.

@@ -10,16 +10,15 @@ import (
 	"net/url"
 	"os"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // Socket is the place of the process in the same pod: its control socket, which answers what the support listener answers, and
 // accepts held tables.
 type Socket struct {
-	// Find returns the state folder of the process, if there is exactly one.
-	Find func() (folder string, err error)
+	// Folder is the usual state folder of the process.
+	Folder string
 	// Dial connects to the socket of a state folder.
 	Dial func(ctx context.Context, folder string) (net.Conn, error)
 
@@ -28,8 +27,8 @@ type Socket struct {
 }
 
 // Define implements [Places].
-func (s *Socket) Define(set *pflag.FlagSet) {
-	set.StringVar(&s.folder, "state-dir", "", "folder with the control socket: --state-dir of routesrv or dataplane-client (default that of the running process)")
+func (s *Socket) Define(g config.Section) {
+	g.Ask("state-dir", "", config.Text("PATH", &s.folder, s.Folder), "Folder with the control socket: --state-dir of the process in this pod.")
 }
 
 // Args implements [Places].
@@ -40,12 +39,6 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	for _, a := range args {
 		if u, err := url.Parse(a); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
 			return nil, nil, fmt.Errorf("%q: this command asks the process in its own pod, not a URL: use kubectl routesrv, or kubectl exec POD -- and the command without the URL", a)
-		}
-	}
-	if s.folder == "" {
-		var err error
-		if s.folder, err = s.Find(); err != nil {
-			return nil, nil, err
 		}
 	}
 	name, err := os.Hostname() // of the pod

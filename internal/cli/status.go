@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // serverStatus is an answer to GET /status.
@@ -38,9 +39,8 @@ func statusCommand() command {
 		name: "status", summary: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
 		intro: `Asks every replica and prints a row for each. A replica is not healthy if it has no table, if its table is older than
 --max-age or not confirmed by a read since a restart, if its source fails, if its guard holds back a table, if its
-last-known-good file cannot be written, or if it keeps serving another table than most replicas. Replicas with different tables
-are asked again for some seconds, since they read at different moments. Where no table has a majority, as with two
-replicas, all of them differ, and the one with the highest revision is the newest. Problems of Ingresses and RouteGroups are
+last-known-good file cannot be written, or if it keeps serving an older table than another replica. Replicas with different
+tables are asked again for some seconds, since they read at different moments. Problems of Ingresses and RouteGroups are
 counted, but make no replica unhealthy; the command problems lists them.
 
 The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
@@ -54,8 +54,8 @@ The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cl
 	}
 }
 
-func (j *statusJob) define(set *pflag.FlagSet) {
-	set.Var(&period{&j.maxAge}, "max-age", "oldest last read of a healthy replica, from 100ms to 10m")
+func (j *statusJob) define(g config.Section) {
+	g.Ask("max-age", "", config.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute), "Oldest last read of a healthy replica.")
 }
 
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
@@ -74,25 +74,8 @@ func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askStatus)
 	differ := j.settle(ctx, s, replies)
-	docs := make([]documentCluster, len(replies))
-	status := Healthy
-	for i, r := range replies {
-		docs[i] = j.judge(r, differ[i])
-		status = max(status, statusOf(docs[i].Result))
-	}
-	if s.output == "json" {
-		return status, writeDocument(s.std.Out, "status", status, docs)
-	}
-	return status, j.write(s, replies, docs)
-}
-
-func statusOf(result string) int {
-	for _, s := range []int{Unhealthy, Trouble} {
-		if result == resultName(s) {
-			return s
-		}
-	}
-	return Healthy
+	judge := func(i int, r reply[*serverStatus]) documentCluster { return j.judge(r, differ[i]) }
+	return conclude(s, "status", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs) })
 }
 
 // settle repeats the question to clusters whose replicas serve different tables. It returns, for each cluster, a sentence for
@@ -145,79 +128,37 @@ func digests(r reply[*serverStatus]) map[string]string {
 	return all
 }
 
-// minority returns the replicas whose table is not the one that most serve. Without a majority, it returns all: see [undecided].
+// minority returns, if the replicas serve different tables, a sentence for each one that does not serve the newest, by its revision.
+// Where no revision says which table is the newest, it returns all.
 func minority(r reply[*serverStatus]) map[string]string {
-	type group struct {
-		n        int
-		revision uint64
-	}
-	groups := make(map[string]group)
-	var best string
+	var newest uint64
+	tables := make(map[uint64]string) // the digest of each revision; empty if there are several
+	all := digests(r)
+	known := true
 	for _, a := range r.answered() {
 		if t := a.value.Table; t != nil {
-			g := groups[t.Digest.String()]
-			groups[t.Digest.String()] = group{g.n + 1, max(g.revision, t.Revision)}
-		}
-	}
-	for _, a := range r.answered() {
-		if t := a.value.Table; t != nil {
-			g, b := groups[t.Digest.String()], groups[best]
-			if best == "" || g.n > b.n || g.n == b.n && g.revision > b.revision {
-				best = t.Digest.String()
+			newest, known = max(newest, t.Revision), known && t.Revision > 0
+			if digest, ok := tables[t.Revision]; ok && digest != t.Digest.String() {
+				tables[t.Revision] = ""
+			} else {
+				tables[t.Revision] = t.Digest.String()
 			}
 		}
-	}
-	if 2*groups[best].n <= len(digests(r)) && len(groups) > 1 {
-		return undecided(r)
 	}
 	others := make(map[string]string)
 	for _, a := range r.answered() {
-		if t := a.value.Table; t != nil && t.Digest.String() != best {
-			others[a.replica] = fmt.Sprintf("serves table %s, %s of %d serve %s", shortDigest(t.Digest.String()), number(groups[best].n, "replica"), len(r.answers), shortDigest(best))
+		t := a.value.Table
+		if t == nil || len(slices.Compact(slices.Sorted(maps.Values(all)))) < 2 {
+			continue
+		}
+		switch digest := tables[newest]; {
+		case !known || digest == "":
+			others[a.replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
+		case t.Digest.String() != digest:
+			others[a.replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, newest)
 		}
 	}
 	return others
-}
-
-// undecided says for each replica how its table compares with the others, where no table has a majority: which one is the newest by
-// its revision, and since when they differ, which is when the newest was made.
-func undecided(r reply[*serverStatus]) map[string]string {
-	var newest uint64
-	var since time.Time
-	known := true // all revisions, and that one is the highest
-	for _, a := range r.answered() {
-		if t := a.value.Table; t != nil {
-			if t.Revision > newest {
-				newest, since = t.Revision, t.Time
-			}
-			known = known && t.Revision > 0
-		}
-	}
-	tables := make(map[string]bool) // with the highest revision
-	for _, a := range r.answered() {
-		if t := a.value.Table; t != nil && t.Revision == newest {
-			tables[t.Digest.String()] = true
-			since = t.Time
-		}
-	}
-	all := make(map[string]string)
-	for _, a := range r.answered() {
-		t := a.value.Table
-		if t == nil {
-			continue
-		}
-		text := fmt.Sprintf("serves table %s of revision %d", shortDigest(t.Digest.String()), t.Revision)
-		switch {
-		case !known || len(tables) > 1:
-			text = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
-		case t.Revision == newest:
-			text += fmt.Sprintf(", the newest; the replicas differ since %s", since.UTC().Format(time.RFC3339))
-		default:
-			text += fmt.Sprintf(", older than %d; the replicas differ since %s", newest, since.UTC().Format(time.RFC3339))
-		}
-		all[a.replica] = text
-	}
-	return all
 }
 
 // stuck returns the replicas of the minority whose table has not changed since the first answer.
@@ -292,12 +233,7 @@ func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) docu
 func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []documentCluster) error {
 	wide := s.output == "wide"
 	g := &grid{}
-	row := func(cluster string, cells ...string) {
-		if s.named {
-			cells = append([]string{cluster}, cells...)
-		}
-		g.add(cells...)
-	}
+	row := func(cluster string, cells ...string) { s.row(g, cluster, cells) }
 	header := []string{"REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS"}
 	if wide {
 		header = append(header, "REVISION", "BYTES", "UP", "VERSION")

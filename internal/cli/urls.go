@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // maxURLs is how many replicas can be named.
@@ -23,7 +23,10 @@ type URLs struct {
 func NewURLs() Places { return &URLs{} }
 
 // Define implements [Places].
-func (u *URLs) Define(set *pflag.FlagSet) { u.tls.Define(set) }
+func (u *URLs) Define(g config.Section) { u.tls.Define(g) }
+
+// Certificates implements [Certified].
+func (u *URLs) Certificates() TLS { return u.tls }
 
 // Args implements [Places].
 func (u *URLs) Args() string { return "URL..." }
@@ -37,7 +40,7 @@ func (u *URLs) Clusters(args []string) ([]Cluster, []string, error) {
 		return nil, nil, err
 	}
 	for _, a := range args {
-		if !strings.HasPrefix(a, "http://") && !strings.HasPrefix(a, "https://") {
+		if !isURL(a) {
 			rest = append(rest, a)
 			continue
 		}

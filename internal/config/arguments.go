@@ -28,7 +28,7 @@ func (p *Parser) arguments(args []string) (settings []setting, positional []stri
 			p.failf("", "bad flag syntax %s: want -name, -name=value or -name value", clip(name))
 			continue
 		}
-		if name == "h" {
+		if name, val, hasValue = p.long(name, val, hasValue, arg[1] != '-'); name == "h" {
 			name = "help"
 		}
 		boolean, ok := p.known(name)
@@ -49,6 +49,19 @@ func (p *Parser) arguments(args []string) (settings []setting, positional []stri
 		settings = append(settings, setting{name: name, value: val, origin: fromArguments})
 	}
 	return settings, positional
+}
+
+// long returns the name of a flag whose one-letter form was given, also with its value attached after one dash, as in -ojson.
+func (p *Parser) long(name, val string, hasValue, single bool) (string, string, bool) {
+	if long, ok := p.short[name]; ok {
+		return long, val, hasValue
+	}
+	if _, known := p.known(name); !known && single && !hasValue && len(name) > 1 {
+		if long, ok := p.short[name[:1]]; ok && !p.byName[long].value.boolean {
+			return long, name[1:], true
+		}
+	}
+	return name, val, hasValue
 }
 
 // positional appends arguments that are not flags, or reports the first if the command accepts none. After a switch, the likely

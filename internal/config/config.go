@@ -27,21 +27,28 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 )
 
 // RouteServer is the complete configuration of a route server. [ParseRouteServer] checks it: its users may rely on the limits
 // stated for the fields.
 type RouteServer struct {
-	Source   Source
-	Upstream Upstream      // set only for a relay; if it has a URL, Source has neither Kubernetes nor Manifests
-	Compile  rules.Options // complete; EndpointSlices and HealthcheckAccessLog are copied from the other parts
-	Poll     Poll
-	Guard    guard.Config // shares and times are above zero, except the MaxLoss of a relay if it was not set: see relay.Config
-	Listen   Listen
-	TLS      TLS
+	Source Source
+	// Upstream are the route servers whose table a relay serves instead of compiling one, the preferred one first; without URLs, this
+	// server is not a relay. With one, Source has neither Kubernetes nor Manifests. Only what flags set is set.
+	Upstream    dataplane.Config
+	UpstreamTLS TLSFiles      // for Upstream and Peers
+	Compile     rules.Options // complete; EndpointSlices and HealthcheckAccessLog are copied from the other parts
+	Poll        Poll
+	Guard       guard.Config // shares and times are above zero, except the MaxLoss of a relay if it was not set: see relay.Config
+	Listen      Listen
+	// TLS protects the main listener. CertFiles and KeyFiles correspond by position: they have the same length, and with Enable at
+	// least one element. RequireClientCert implies Enable, and at least one authority.
+	TLS httpserve.TLSConfig
 	// RequestFilters is the filter chain for requests to the main listener, in order; nil if there is none. The names of the
 	// filters are not checked here.
 	RequestFilters []*eskip.Filter
@@ -49,12 +56,10 @@ type RouteServer struct {
 	Log            Log
 	Tracing        Tracing
 	// Peers are the URLs of the other replicas, http(s)://HOST:PORT, where each address of the host is one replica; empty if no
-	// replica is to be asked. Requests to them use the certificates of Upstream.
+	// replica is to be asked. Requests to them use UpstreamTLS.
 	Peers []string
-	// Events turns on writing problems as Kubernetes Events. EventsNamespace is the namespace of the Lease for which the replicas
-	// compete. Events is false without a Kubernetes API to write to.
-	Events          bool
-	EventsNamespace string
+	// Events turns on writing problems as Kubernetes Events. It is false without a Kubernetes API to write to.
+	Events bool
 	// StateDir is the folder of the last-known-good file, the decisions and the control socket; empty means none of them.
 	StateDir string
 }
@@ -122,21 +127,6 @@ type Listen struct {
 	BlockProfileRate     int
 	MutexProfileFraction int
 	MemProfileRate       int
-}
-
-// TLS protects the main listener. If Enable is false, the other fields have no effect.
-type TLS struct {
-	// Enable serves TLS. MTLS also requires and verifies client certificates; it implies Enable.
-	Enable bool
-	MTLS   bool
-	// CertFiles and KeyFiles correspond by position: they have the same length, and with Enable at least one element.
-	CertFiles []string
-	KeyFiles  []string
-	// CAFiles and AppendSystemCAs are the authorities for client certificates. With MTLS there is at least one.
-	CAFiles         []string
-	AppendSystemCAs bool
-	// MinVersion is a constant of crypto/tls.
-	MinVersion uint16
 }
 
 // Shards are the services whose addresses are served under /swarm/redis/shards and /swarm/valkey/shards.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -65,12 +64,15 @@ type groupDoc struct {
 // FlagDoc documents one flag.
 type FlagDoc struct {
 	Group   Group
-	Name    string // without dashes
-	Type    string // bool, string, int, duration, list, …
-	Default string // as it would be typed; empty if the default is empty
-	Usage   string // sentences
-	Own     bool   // not one of Skipper's
-	Repeat  bool   // may be given more than once, with effect
+	Name    string   // without dashes
+	Short   string   // its one-letter form; empty for none
+	Type    string   // bool, string, int, duration, list, …
+	Default string   // as it would be typed; empty if the default is empty
+	Usage   string   // sentences
+	Own     bool     // not one of Skipper's
+	Repeat  bool     // may be given more than once, with effect
+	Ask     bool     // of an asking command
+	Words   []string // the only possible values; nil for any
 }
 
 // UnsupportedDoc documents one flag of Skipper without effect here.
@@ -88,11 +90,7 @@ func Flags() []FlagDoc { return routeServerParser(new(RouteServer)).Flags() }
 func UnsupportedFlags() []UnsupportedDoc {
 	var docs []UnsupportedDoc
 	for _, f := range unsupportedFlags() {
-		d := UnsupportedDoc{Name: f.name, Bool: f.boolean, Reason: f.reason}
-		if f.instead != "" {
-			d.Refused, d.Reason = true, f.instead
-		}
-		docs = append(docs, d)
+		docs = append(docs, UnsupportedDoc{Name: f.name, Bool: f.boolean, Refused: f.instead != "", Reason: f.why()})
 	}
 	slices.SortFunc(docs, func(a, b UnsupportedDoc) int { return strings.Compare(a.Name, b.Name) })
 	return docs
@@ -108,8 +106,8 @@ func (p *Parser) Flags() []FlagDoc {
 		for _, o := range p.flags {
 			if o.group == g.name {
 				docs = append(docs, FlagDoc{
-					Group: g.name, Name: o.name, Type: o.value.kind, Default: o.value.def, Usage: o.usage,
-					Own: o.own, Repeat: o.value.repeat,
+					Group: g.name, Name: o.name, Short: o.short, Type: o.value.kind, Default: o.value.def, Usage: o.usage,
+					Own: o.own, Repeat: o.value.repeat, Ask: o.ask, Words: o.value.words,
 				})
 			}
 		}
@@ -154,6 +152,9 @@ func environmentDocs() []envDoc {
 	}
 }
 
+// askingText says where the settings of asking commands come from.
+const askingText = "Each flag has a variable: ROUTESRV_ and its name in capitals, as in ROUTESRV_NAMESPACE. The command line overrides it."
+
 // settingsText says where settings come from.
 const settingsText = "A value comes from the command line, else from the environment, else from the file of -config-file, else " +
 	"it is the default. Write a flag as -name=value or -name value, with one dash or two, and a switch (bool) as -name or " +
@@ -164,17 +165,8 @@ const unsupportedText = "Other flags of Skipper are accepted, so that the argume
 	"without effect here are accepted with a warning that says why. Flags for features that do not exist here are an error " +
 	"that says what to do instead."
 
-// header returns the flag as help shows it: -address HOST:PORT (default :9090).
-func (d FlagDoc) header() string {
-	s := dashes(d.Name, d.Own) + d.Name
-	if d.Type != "bool" {
-		s += " " + d.Type
-	}
-	if d.Default != "" && !(d.Type == "bool" && d.Default == "false") {
-		s += fmt.Sprintf(" (default %s)", d.Default)
-	}
-	return s
-}
+// Option returns the flag as it is typed.
+func (d FlagDoc) Option() string { return dashes(d.Name, d.Own) + d.Name }
 
 // dashes returns the dashes of a name: one for Skipper's flags and for single letters, two for this project's flags.
 func dashes(name string, own bool) string {

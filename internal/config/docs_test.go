@@ -51,34 +51,7 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	}
 }
 
-// TestMarkdown: every flag has a row, and every row has as many cells as its table.
-func TestMarkdown(t *testing.T) {
-	var b bytes.Buffer
-	if err := config.WriteMarkdown(&b); err != nil {
-		t.Fatal(err)
-	}
-	doc := b.String()
-	for _, f := range config.Flags() {
-		if !strings.Contains(doc, "-"+f.Name+"` | ") {
-			t.Errorf("-%s has no row", f.Name)
-		}
-	}
-	for _, f := range config.UnsupportedFlags() {
-		if !strings.Contains(doc, "`-"+f.Name+"`") {
-			t.Errorf("-%s is not there", f.Name)
-		}
-	}
-	cells := 0
-	for i, line := range strings.Split(doc, "\n") {
-		n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
-		if cells > 0 && n > 0 && n != cells {
-			t.Errorf("line %d has %d bars, those before have %d: %s", i+1, n, cells, line)
-		}
-		cells = n
-	}
-}
-
-// TestExamplesOfHelpParse: the command lines in the help texts and in the document are valid.
+// TestExamplesOfHelpParse: the command lines in the help texts and in help are valid.
 func TestExamplesOfHelpParse(t *testing.T) {
 	var b bytes.Buffer
 	if err := config.Help(&b); err != nil {
@@ -98,17 +71,6 @@ func TestExamplesOfHelpParse(t *testing.T) {
 	}
 	if examples < 3 {
 		t.Errorf("%d examples in help, want 3", examples)
-	}
-	b.Reset()
-	if err := config.WriteMarkdown(&b); err != nil {
-		t.Fatal(err)
-	}
-	_, file, _ := strings.Cut(b.String(), "```yaml\n")
-	file, _, _ = strings.Cut(file, "```")
-	env := config.Env{ReadFile: files(map[string]string{"f": file})}
-	c, warnings, err := config.ParseRouteServer([]string{"-config-file=f"}, env)
-	if err != nil || len(warnings) != 0 || len(c.Compile.AllowedExternalNames) != 2 {
-		t.Errorf("example file: warnings %q, error %v", warnings, err)
 	}
 }
 

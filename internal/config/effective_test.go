@@ -3,7 +3,6 @@ package config_test
 import (
 	"bytes"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -23,35 +22,6 @@ type printed struct {
 		From string `yaml:"from"`
 		Why  string `yaml:"why"`
 	} `yaml:"ignored"`
-}
-
-func TestOutputOfACheckIsTheSameWithAFlag(t *testing.T) {
-	print := func(args ...string) string {
-		t.Helper()
-		_, _, err := config.ParseRouteServer(args, config.Env{})
-		checked, ok := errors.AsType[*config.Checked](err)
-		if !ok {
-			t.Fatalf("%q: error %v, want settings that were checked", args, err)
-		}
-		var b bytes.Buffer
-		if err := checked.Print(&b); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
-	want := print("--check-config=yaml", "-kubernetes")
-	for _, args := range [][]string{
-		{"--check-config", "-o", "yaml", "-kubernetes"}, {"-o=yaml", "--check-config", "-kubernetes"}, {"-kubernetes", "--check-config", "--o", "yaml"},
-	} {
-		if got := print(args...); got != want {
-			t.Errorf("%q prints\n%s\nwant\n%s", args, got, want)
-		}
-	}
-	for _, c := range []struct{ args, want string }{{"-o=yaml -kubernetes", "it needs --check-config"}, {"--check-config -o json -kubernetes", `"json": want yaml`}} {
-		if _, _, err := config.ParseRouteServer(strings.Fields(c.args), config.Env{}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want %s", c.args, err, c.want)
-		}
-	}
 }
 
 // effective returns the settings in effect.
@@ -90,7 +60,6 @@ func TestSettingsInEffectSayWhereTheyComeFrom(t *testing.T) {
 		"kubernetes-healthcheck":             {false, "command line"},
 		"kubernetes-url":                     {"https://REDACTED@api:6443/x", "command line"},
 		"source-poll-timeout":                {40000, "environment ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT"},
-		"poll-max-backoff":                   {"40s", "-source-poll-timeout"},
 		"kubernetes-path-mode":               {"path-prefix", "/etc/f.yaml:2"},
 		"kubernetes-east-west-range-domains": {"a.local,b.local", "/etc/f.yaml:4"},
 		"support-listener":                   {":9911", "default"},
@@ -142,43 +111,5 @@ func TestWhatIsWrongIsNotPrinted(t *testing.T) {
 	if _, _, err := config.ParseRouteServer([]string{"--check-config=json", "-kubernetes"}, config.Env{}); err == nil ||
 		!strings.Contains(err.Error(), "--check-config") {
 		t.Errorf("json: %v", err)
-	}
-}
-
-// Settings that differ from the default, written to a file and read back, are the same configuration.
-func TestSettingsSurviveAFile(t *testing.T) {
-	args, err := os.ReadFile("testdata/platform.args")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := strings.Split(strings.TrimSpace(string(args)), "\n")
-	first, err := config.ReadArguments(list[1:], config.Env{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := slices.DeleteFunc(slices.Clone(first.Settings), func(s config.Setting) bool { return !s.Changed })
-	if len(changed) < 18 || len(changed) > 25 {
-		t.Errorf("%d settings: %+v", len(changed), changed)
-	}
-	file, err := config.File(changed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read := config.Env{ReadFile: func(string) ([]byte, error) { return file, nil }}
-	again, err := config.ReadArguments([]string{"-config-file=f"}, read)
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, file)
-	}
-	for i, s := range again.Settings {
-		if s.Name != "config-file" && !slices.Equal(s.Values, first.Settings[i].Values) {
-			t.Errorf("%s is %q, was %q", s.Name, s.Values, first.Settings[i].Values)
-		}
-	}
-	var ignored []string
-	for _, i := range first.Ignored {
-		ignored = append(ignored, i.Name)
-	}
-	if got := strings.Join(ignored, " "); got != "enable-swarm forwarded-headers forwarded-headers-exclude-cidrs opentracing" {
-		t.Errorf("ignored: %s", got)
 	}
 }

@@ -1,18 +1,10 @@
 package config
 
-import "errors"
-
-// Events adds the flags of Kubernetes Events. The parser must have the flags of a route server and of a relay.
+// Events adds the flag of Kubernetes Events. The parser must have the flags of a route server and of a relay.
 func (p *Parser) Events(c *RouteServer) {
-	g := p.group(GroupEvents)
-	g.own("events", boolean(&c.Events, false), "Write problems of objects as Kubernetes Events, which kubectl describe shows. "+
-		"Of several replicas only one writes. This needs the rights of components/events.")
-	g.own("events-namespace", checked("NAMESPACE", &c.EventsNamespace, "routesrv", func(s string) error {
-		if s == "" {
-			return errors.New("want the name of a namespace")
-		}
-		return nil
-	}), "Namespace of the Lease routesrv-events, for which the replicas compete.")
+	g := p.Group(GroupEvents)
+	g.Own("events", Bool(&c.Events, false), "Write problems of objects as Kubernetes Events, which kubectl describe shows. "+
+		"Of several replicas only one writes: they compete for the Lease routesrv-events in their namespace. This needs the rights of components/events.")
 	p.check(func() {
 		switch {
 		case !c.Events:

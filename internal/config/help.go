@@ -21,26 +21,35 @@ func (p *Parser) Help(w io.Writer) error {
 	if p.cmd.Intro != "" {
 		b.WriteString(strings.TrimRight(p.cmd.Intro, "\n") + "\n\n")
 	}
-	wrap(&b, "", settingsText)
-	if p.cmd.Skipper {
-		b.WriteString("\n")
-		wrap(&b, "", unsupportedText)
-	}
-	flags := p.Flags()
-	for _, g := range p.groups() {
-		title(&b, string(g.name), g.sentence)
-		for _, f := range flags {
-			if f.Group != g.name {
-				continue
-			}
-			b.WriteString("  " + f.header() + "\n")
-			wrap(&b, "        ", f.Usage)
+	if p.cmd.Asking {
+		wrap(&b, "", askingText)
+	} else {
+		wrap(&b, "", settingsText)
+		if p.cmd.Skipper {
+			b.WriteString("\n")
+			wrap(&b, "", unsupportedText)
 		}
 	}
-	title(&b, "Environment", "Variables that are read.")
-	for _, e := range environmentDocs() {
-		b.WriteString("  " + e.name + "\n")
-		wrap(&b, "        ", e.usage)
+	for _, g := range p.groups() {
+		first := true
+		for _, o := range p.flags {
+			if o.group != g.name || p.cmd.Asking && !o.ask {
+				continue
+			}
+			if first {
+				title(&b, string(g.name), g.sentence)
+				first = false
+			}
+			b.WriteString("  " + o.header() + "\n")
+			wrap(&b, "        ", o.usage)
+		}
+	}
+	if !p.cmd.Asking {
+		title(&b, "Environment", "Variables that are read.")
+		for _, e := range environmentDocs() {
+			b.WriteString("  " + e.name + "\n")
+			wrap(&b, "        ", e.usage)
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -47,8 +47,7 @@ func TestErrors(t *testing.T) {
 			"or comes from another route server, not both"},
 		{[]string{"--upstream= , "}, "--upstream: want the URL of a route server"},
 		{[]string{"--update-mode=push"}, `--update-mode: "push": want auto, stream or poll`},
-		{[]string{"--upstream-client-cert=c"}, "--upstream-client-key: want both --upstream-client-cert and " +
-			"--upstream-client-key, or neither"},
+		{[]string{"--upstream-tls=cert=c"}, "--upstream-tls: client certificate: want both cert and key, or neither"},
 		{[]string{"--manifests=x"}, "--manifests: cannot be combined with -kubernetes: read the objects from files or from an API, not from both"},
 		{[]string{"--manifests="}, "--manifests: want the path of a file or folder"},
 		{[]string{"--kubeconfig=f", "-kubernetes-in-cluster"}, "--kubeconfig: cannot be combined with -kubernetes-in-cluster: both set the API address"},
@@ -57,10 +56,10 @@ func TestErrors(t *testing.T) {
 		{[]string{"--kubeconfig-context=c"}, "--kubeconfig-context: needs --kubeconfig"},
 		{[]string{"-kubernetes-url=https://user:secret@"}, "-kubernetes-url: want a URL such as https://host:port"},
 		{[]string{"-source-poll-timeout=08"}, `-source-poll-timeout: "08": want a whole number of milliseconds`},
-		{[]string{"--kubernetes-services-label-selector=a in (b)"}, `--kubernetes-services-label-selector: "a in (b)": want labels as name=value, or name alone for any value, with commas between them`},
-		{[]string{"--kubernetes-services-label-selector=a="}, `--kubernetes-services-label-selector: "a=": want labels as name=value, or name alone for any value, with commas between them`},
-		{[]string{"--kubernetes-services-label-selector=a=b,a"}, `--kubernetes-services-label-selector: label "a" given twice`},
-		{[]string{"--kubernetes-request-timeout=7"}, `--kubernetes-request-timeout: "7": want a time with its unit, such as 45s, from 1ms to 1h`},
+		{[]string{"--kubernetes-label-selector=services:a in (b)"}, `--kubernetes-label-selector: "a in (b)": want labels as name=value, or name alone for any value, with commas between them`},
+		{[]string{"--kubernetes-label-selector=services:a="}, `--kubernetes-label-selector: "a=": want labels as name=value, or name alone for any value, with commas between them`},
+		{[]string{"--kubernetes-label-selector=services:a=b,a"}, `--kubernetes-label-selector: label "a" given twice`},
+		{[]string{"--timing=request-timeout=7"}, `--timing: request-timeout: "7": want a time with its unit, such as 45s, from 1ms to 1h`},
 		{[]string{"--kubernetes-read=stream"}, `--kubernetes-read: "stream": want poll or watch`},
 		{[]string{"-source-poll-timeout=3s"}, `-source-poll-timeout: "3s": want a whole number of milliseconds; for 3s write 3000`},
 		{[]string{"-source-poll-timeout=0"}, `-source-poll-timeout: "0": want 1 to 86400000 milliseconds`},
@@ -93,7 +92,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"--peers=http://u:secret@a:1"}, `--peers: "http://u:xxxxx@a:1": want HOST:PORT or http(s)://HOST:PORT`},
 		{[]string{"--peers=a:70000"}, `--peers: "a:70000": want a port from 1 to 65535`},
 		{[]string{"--peers=a:b"}, `--peers: want HOST:PORT or http(s)://HOST:PORT`},
-		{[]string{"--guard=hld=1h"}, `--guard: "hld=1h": want settings with commas between them, such as hold=2h,release=manual: hold, max-backend-loss, max-bytes, max-loss, max-routes, namespaces, release, window`},
+		{[]string{"--guard=hld=1h"}, `--guard: "hld=1h": want settings with commas between them, NAME=VALUE: max-loss, max-backend-loss, window, hold, release, namespaces, max-routes, max-bytes`},
 		{[]string{"--guard=max-loss=0.4,hold"}, `--guard: "hold": want hold=DURATION`},
 		{[]string{"--guard=max-routes=-1"}, `--guard: max-routes: "-1": want a whole number from 0 to 2147483647`},
 		{[]string{"--guard=max-bytes=1TiB"}, `--guard: max-bytes: "1TiB": want a number of bytes, plain or as 512MiB, up to 1024GiB`},
@@ -181,12 +180,12 @@ func TestWarnings(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there"}},
 		{[]string{"-swarm-redis-password", "hunter2", "-enable-swarm=false"}, []string{
 			"-swarm-redis-password: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
 			"-enable-swarm: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
 		}},
-		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies"}},
+		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there"}},
 		{[]string{"-opentracing=noop"}, nil},
 		{[]string{"-opentracing=lightstep token=secret"}, []string{"-opentracing:" + noTraces}},
 		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: has no effect on a route server: it would only serve filters of -route-server-filters that ask a token service, which are refused"}},
@@ -200,7 +199,6 @@ func TestWarnings(t *testing.T) {
 		{[]string{"--manifests=d", "-kubernetes=false", "--kubernetes-read=watch"}, []string{
 			"-kubernetes: given more than once: the last value counts", "--kubernetes-read: has no effect with --manifests",
 		}},
-		{[]string{"--poll-max-backoff=1s"}, []string{"--poll-max-backoff: 1s is shorter than -source-poll-timeout, which is used instead"}},
 		{[]string{"-source-poll-timeout=60000"}, nil},
 		{[]string{"-kubernetes-https-redirect-code=200"}, []string{"-kubernetes-https-redirect-code: 200 is not the status of a redirect"}},
 		{[]string{"-kubernetes-https-redirect-code=-1"}, nil},
@@ -221,8 +219,8 @@ func TestWarnings(t *testing.T) {
 		{[]string{"-mtls-authn-append-ca"}, []string{"-mtls-authn-append-ca: no client certificate is asked for without -enable-mtls"}},
 		{[]string{"-kubernetes-redis-service-name=n"}, []string{"-kubernetes-redis-service-name: has no effect without -kubernetes-redis-service-namespace"}},
 		{[]string{"-kubernetes-valkey-service-namespace=n"}, []string{"-kubernetes-valkey-service-namespace: has no effect without -kubernetes-valkey-service-name"}},
-		{[]string{"--kubernetes-endpointslices-label-selector=a"}, []string{"--kubernetes-endpointslices-label-selector: has no effect without -enable-kubernetes-endpointslices"}},
-		{[]string{"--kubernetes-endpoints-label-selector=a", "-enable-kubernetes-endpointslices"}, []string{"--kubernetes-endpoints-label-selector: has no effect with -enable-kubernetes-endpointslices: use --kubernetes-endpointslices-label-selector"}},
+		{[]string{"--kubernetes-label-selector=endpointslices:a"}, []string{"--kubernetes-label-selector: of endpointslices has no effect without -enable-kubernetes-endpointslices"}},
+		{[]string{"--kubernetes-label-selector=endpoints:a", "-enable-kubernetes-endpointslices"}, []string{"--kubernetes-label-selector: of endpoints has no effect with -enable-kubernetes-endpointslices: use endpointslices"}},
 	} {
 		_, got := parse(t, config.Env{}, c.args...)
 		if diff := cmp.Diff(c.want, got); diff != "" {

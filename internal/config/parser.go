@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/spf13/pflag"
 )
 
 // Command describes the command that a [Parser] parses.
@@ -19,15 +17,18 @@ type Command struct {
 
 	// Skipper accepts flags of Skipper that have no effect here, with a warning each. Otherwise they are unknown.
 	Skipper bool
+	// Asking marks a command that asks servers. Its help has only the flags of [Section.Ask]; if it also has those of a route server,
+	// they are for the manifests that it compiles.
+	Asking bool
 }
 
 // Parser holds the flags of one command and parses them once. Create it with [NewParser], add groups of flags, and then call
 // Parse, Help, Flags or WriteMarkdown. It is not safe for concurrent use.
 type Parser struct {
 	cmd         Command
-	set         *pflag.FlagSet
 	flags       []*option          // in the order of their definition
 	byName      map[string]*option // the same
+	short       map[string]string  // names by their one-letter forms
 	unsupported map[string]unsupportedFlag
 	checks      []func()
 	take        func(positional []string) // if not nil, called before the checks
@@ -43,7 +44,7 @@ type Parser struct {
 	last     map[string]string   // the last value of an effective setting
 	values   map[string][]string // all values of an effective setting
 	origins  map[string]origin
-	derived  map[string]Setting // determined by another flag; only Values and From are set
+	derived  map[string]derived // determined by another flag
 	warnings []Warning
 	errs     []error
 }
@@ -54,69 +55,100 @@ type option struct {
 	group Group
 	usage string
 	own   bool // not one of Skipper's
-	value *value
+	ask   bool // of an asking command
+	short string
+	env   string // the variable that sets it
+	value *Value
+}
+
+// header returns the flag as help shows it: -address HOST:PORT (default :9090).
+func (o *option) header() string {
+	s := dashes(o.name, o.own) + o.name
+	if o.short != "" {
+		s = "-" + o.short + ", " + s
+	}
+	if o.value.kind != "bool" {
+		s += " " + o.value.kind
+	}
+	if def := o.value.def; def != "" && !(o.value.kind == "bool" && def == "false") {
+		s += fmt.Sprintf(" (default %s)", def)
+	}
+	return s
 }
 
 // NewParser returns a parser with the flags that every command has: config-file, check-config, help and version.
 func NewParser(cmd Command) *Parser {
 	p := &Parser{
-		cmd: cmd, set: pflag.NewFlagSet(cmd.Name, pflag.ContinueOnError),
-		byName: make(map[string]*option), unsupported: make(map[string]unsupportedFlag), where: make(map[string]string),
-		last: make(map[string]string), values: make(map[string][]string), origins: make(map[string]origin), derived: make(map[string]Setting),
+		cmd:    cmd,
+		byName: make(map[string]*option), short: make(map[string]string), unsupported: make(map[string]unsupportedFlag), where: make(map[string]string),
+		last: make(map[string]string), values: make(map[string][]string), origins: make(map[string]origin), derived: make(map[string]derived),
 	}
 	if cmd.Skipper {
 		p.unsupported = unsupportedFlags()
 	}
-	g := p.group(GroupGeneral)
-	g.skipper("config-file", text(&p.configFile, ""), "YAML file with settings. Keys are the names of flags without dashes. "+
+	p.Group(GroupGeneral).Skipper("help", Bool(&p.help, false), "Print this help; -h is the short form.")
+	if cmd.Asking && !cmd.Skipper {
+		return p
+	}
+	g := p.Group(GroupGeneral)
+	g.Skipper("config-file", Text("string", &p.configFile, ""), "YAML file with settings. Keys are the names of flags without dashes. "+
 		"Values are texts, numbers, true or false, and lists for flags that may be repeated or take a list with commas. The "+
 		"command line and the environment override the file.")
-	g.own("check-config", p.checkOnly.flag(), "Check the settings from all places and exit: with status 0 if they "+
+	if cmd.Asking {
+		return p
+	}
+	g.Own("check-config", p.checkOnly.flag(), "Check the settings from all places and exit: with status 0 if they "+
 		"are valid, else with status 2 and a list of all faults. Only the file of -config-file is read, and nothing is started. "+
 		"--check-config=yaml also prints each setting in effect and its origin: the command line, the environment, a line of the file, "+
 		"or the default. It omits passwords in URLs and the values of flags that have no effect here.")
-	g.skipper("help", boolean(&p.help, false), "Print this help; -h is the short form.")
-	g.skipper("version", boolean(&p.version, false), "Print the version.")
+	g.Skipper("version", Bool(&p.version, false), "Print the version.")
 	return p
 }
 
-// section defines the flags of one group.
-type section struct {
+// Section defines the flags of one group.
+type Section struct {
 	p     *Parser
 	group Group
 }
 
-func (p *Parser) group(g Group) section { return section{p, g} }
+// Group returns the section of a group of flags.
+func (p *Parser) Group(g Group) Section { return Section{p, g} }
 
-// skipper defines a flag that Skipper also has; own defines one that Skipper does not have.
-func (s section) skipper(name string, v *value, usage string) {
-	s.p.define(s.group, false, name, v, usage)
-}
-func (s section) own(name string, v *value, usage string) { s.p.define(s.group, true, name, v, usage) }
-
-// Flag defines a flag of the command itself. Set is called at most once for each time the flag is given. String returns the
-// default for help, and Type names the kind of value. A value whose IsBoolFlag returns true is a switch; one whose IsRepeated
-// returns true may be given more than once.
-func (p *Parser) Flag(g Group, name string, v pflag.Value, usage string) {
-	w := &value{kind: v.Type(), def: v.String(), set: v.Set}
-	if b, ok := v.(interface{ IsBoolFlag() bool }); ok {
-		w.boolean = b.IsBoolFlag()
-	}
-	if r, ok := v.(interface{ IsRepeated() bool }); ok {
-		w.repeat = r.IsRepeated()
-	}
-	p.define(g, true, name, w, usage)
+// Skipper defines a flag that Skipper also has.
+func (s Section) Skipper(name string, v *Value, usage string) {
+	s.p.define(&option{name: name, group: s.group, usage: usage, env: EnvName(name), value: v})
 }
 
-func (p *Parser) define(g Group, own bool, name string, v *value, usage string) {
-	f := p.set.VarPF(v, name, "", usage) // panics on a second definition
-	if v.boolean {
-		f.NoOptDefVal = "true"
+// Own defines a flag that Skipper does not have.
+func (s Section) Own(name string, v *Value, usage string) {
+	s.p.define(&option{name: name, group: s.group, usage: usage, own: true, env: EnvName(name), value: v})
+}
+
+// Ask defines a flag of an asking command. short is its one-letter form; empty for none. Its variable is ROUTESRV_ and the name, as in
+// ROUTESRV_NAMESPACE.
+func (s Section) Ask(name, short string, v *Value, usage string) {
+	s.p.define(&option{name: name, group: s.group, usage: usage, own: true, ask: true, short: short, env: askName(name), value: v})
+	if short != "" {
+		s.p.short[short] = name
 	}
-	o := &option{name: name, group: g, usage: usage, own: own, value: v}
+}
+
+func (p *Parser) define(o *option) {
+	if before := p.byName[o.name]; before != nil {
+		if !o.ask || before.ask {
+			panic("config: the flag " + o.name + " is defined twice")
+		}
+		p.flags = slices.DeleteFunc(p.flags, func(f *option) bool { return f == before }) // an asking command has another meaning for it
+	}
 	p.flags = append(p.flags, o)
-	p.byName[name] = o
+	p.byName[o.name] = o
 }
+
+// Given reports whether the flag was given anywhere.
+func (p *Parser) Given(name string) bool { return p.isSet(name) }
+
+// Value returns the value that was given for a flag, as it was written; empty if there is none.
+func (p *Parser) Value(name string) string { return p.last[name] }
 
 // check adds a function that verifies combinations after all values are set and each is valid alone. It reports with fail and
 // warn.
@@ -245,11 +277,7 @@ func (p *Parser) apply(settings []setting) {
 		if again && !o.value.repeat && before != s.value {
 			p.warn(s.name, "given more than once: the last value counts")
 		}
-		if err := p.set.Set(s.name, s.value); err != nil {
-			var invalid *pflag.InvalidValueError // its text has dashes and words that do not fit files and variables
-			if errors.As(err, &invalid) {
-				err = invalid.Unwrap()
-			}
+		if err := o.value.set(s.value); err != nil {
 			p.fail(s.name, err)
 		}
 	}
@@ -268,10 +296,10 @@ func (p *Parser) accept(s setting, again bool) {
 		return
 	}
 	if f.instead != "" {
-		p.failf(s.name, "not supported: %s", f.instead)
+		p.failf(s.name, "not supported: %s", f.why())
 		return
 	}
-	p.warn(s.name, "has no effect on a route server: %s", f.reason)
+	p.warn(s.name, "has no effect on a route server: %s", f.why())
 }
 
 // count checks the number of positional arguments.

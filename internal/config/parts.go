@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
@@ -69,7 +70,7 @@ func access(cfg Source) cluster.Config {
 
 // NewEvents returns the writer of problems to the API of the configuration. The name of a replica consists of its host name, which
 // is the name of its pod, and a random part: two processes on one host must not mistake each other for themselves.
-func NewEvents(cfg Source, namespace string, log *slog.Logger, reg prometheus.Registerer) (*events.Cluster, error) {
+func NewEvents(cfg Source, log *slog.Logger, reg prometheus.Registerer) (*events.Cluster, error) {
 	rest, err := access(cfg).Access()
 	if err != nil {
 		return nil, err
@@ -83,7 +84,16 @@ func NewEvents(cfg Source, namespace string, log *slog.Logger, reg prometheus.Re
 		return nil, fmt.Errorf("name of this replica: %w", err)
 	}
 	identity := fmt.Sprintf("%s_%x", host, own)
-	return events.NewCluster(events.Config{REST: rest, Namespace: namespace, Identity: identity, Logger: log, Registry: reg})
+	return events.NewCluster(events.Config{REST: rest, Namespace: ownNamespace(), Identity: identity, Logger: log, Registry: reg})
+}
+
+// ownNamespace returns the namespace of this pod, where its replicas compete for a Lease; elsewhere, that of the base.
+func ownNamespace() string {
+	name, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil || len(name) == 0 {
+		return "routesrv"
+	}
+	return strings.TrimSpace(string(name))
 }
 
 // clusterSource returns a source that polls or watches the API.

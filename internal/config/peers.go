@@ -11,13 +11,10 @@ import (
 // maxPeers is the maximum number of names.
 const maxPeers = 16
 
-// peersFiles are the flags of --upstream that also apply to --peers.
-var peersFiles = []string{"upstream-ca-file", "upstream-client-cert", "upstream-client-key"}
-
 // Peers adds the flag of the other replicas. The parser must have the flags of a route server and of a relay.
 func (p *Parser) Peers(c *RouteServer) {
-	g := p.group(GroupUpstream)
-	g.own("peers", parsed("HOST:PORT", &c.Peers, "", func(s string) (list []string, err error) {
+	g := p.Group(GroupUpstream)
+	g.Own("peers", Parsed("HOST:PORT", &c.Peers, "", func(s string) (list []string, err error) {
 		for one := range strings.SplitSeq(s, ",") {
 			if one = strings.TrimSpace(one); one == "" {
 				continue

@@ -40,12 +40,12 @@ func TestPeersOfARelay(t *testing.T) {
 
 // TestCertificatesAreForPeersToo: the TLS flags of --upstream apply to peers, too.
 func TestCertificatesAreForPeersToo(t *testing.T) {
-	files := []string{"--upstream-ca-file=a", "--upstream-client-cert=c", "--upstream-client-key=k"}
+	files := []string{"--upstream-tls=ca=a,cert=c,key=k"}
 	if _, got := parse(t, config.Env{}, append(files, "--peers=b:9090")...); len(got) != 0 {
 		t.Errorf("warnings %q", got)
 	}
-	_, got := parse(t, config.Env{}, "--upstream-ca-file=a")
-	if diff := cmp.Diff([]string{"--upstream-ca-file: has no effect without --upstream or --peers"}, got); diff != "" {
+	_, got := parse(t, config.Env{}, "--upstream-tls=ca=a")
+	if diff := cmp.Diff([]string{"--upstream-tls: has no effect without --upstream or --peers"}, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }

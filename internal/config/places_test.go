@@ -14,13 +14,12 @@ import (
 func TestPrecedence(t *testing.T) {
 	env := config.Env{
 		Environ: []string{
-			"ROUTESRV_FLAG_SHUTDOWN_TIMEOUT=2s", "ROUTESRV_FLAG_WAIT_FOR_HEALTHCHECK_INTERVAL=2s",
+			"ROUTESRV_FLAG_TIMING=shutdown=2s", "ROUTESRV_FLAG_WAIT_FOR_HEALTHCHECK_INTERVAL=2s",
 			"ROUTESRV_FLAG_DEFAULT_FILTERS_APPEND=env1()\nenv2()\n", "PATH=/bin",
 		},
 		ReadFile: files(map[string]string{"f.yaml": `
-shutdown-timeout: 1s
+timing: shutdown=1s
 wait-for-healthcheck-interval: 1s
-kubernetes-request-timeout: 1s
 default-filters-append: [file()]
 default-filters-prepend: [file1(), file2() -> file3()]
 `}),
@@ -29,7 +28,6 @@ default-filters-prepend: [file1(), file2() -> file3()]
 	for _, v := range []struct{ got, want time.Duration }{
 		{c.Listen.WaitForHealthcheckInterval, 3 * time.Second},
 		{c.Listen.ShutdownTimeout, 2 * time.Second},
-		{c.Source.RequestTimeout, time.Second},
 		{c.Poll.Interval, 3 * time.Second},
 	} {
 		if v.got != v.want {
@@ -80,7 +78,7 @@ enable-ratelimits: true
 		"f.yaml:15: -forward-backend-url: has no value: the key is ignored",
 		"f.yaml:16: -swarm-redis-password: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
 		"f.yaml:17: -open-telemetry: has no effect on a route server: its traces are OpenTelemetry and go where --otlp-endpoint says",
-		"f.yaml:18: -enable-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies",
+		"f.yaml:18: -enable-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -153,7 +151,7 @@ func TestEnvironment(t *testing.T) {
 		"ROUTESRV_FLAG_A_PORT_80_TCP_ADDR=10.0.0.1", "ROUTESRV_FLAG_ENABLE_RATELIMITS=true", "KUBECONFIG=/home/x",
 	}})
 	want := []string{
-		"ROUTESRV_FLAG_ENABLE_RATELIMITS: -enable-ratelimits: has no effect on a route server: rate limits and circuit breakers work in the proxies",
+		"ROUTESRV_FLAG_ENABLE_RATELIMITS: -enable-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there",
 		"KUBECONFIG is set but not read: the API is expected at http://localhost:8001; for a kubeconfig use --kubeconfig",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
@@ -195,28 +193,17 @@ func TestCompileTakesPaths(t *testing.T) {
 	}
 }
 
-// level is a custom flag type of another command.
-type level struct{ text string }
-
-func (l *level) String() string   { return "low" }
-func (l *level) Type() string     { return "level" }
-func (l *level) IsBoolFlag() bool { return false }
-func (l *level) Set(s string) error {
-	l.text = s
-	return nil
-}
-
 // TestParserForAnotherCommand: a selection of groups and flags, positional arguments, no flags of Skipper.
 func TestParserForAnotherCommand(t *testing.T) {
 	cmd := config.Command{Name: "routesrv diff", Args: "A B", MinArgs: 2, MaxArgs: 2}
 	parse := func(args ...string) ([]string, string, error) {
-		var own level
+		var own string
 		var log config.Log
 		p := config.NewParser(cmd)
 		p.Log(&log)
-		p.Flag("Comparison", "level", &own, "How much.")
+		p.Group("Comparison").Own("level", config.Text("level", &own, "low"), "How much.")
 		rest, _, err := p.Parse(args, config.Env{})
-		return rest, own.text, err
+		return rest, own, err
 	}
 	rest, own, err := parse("-application-log-level", "DEBUG", "a", "--level=high", "-")
 	if err != nil || own != "high" || !cmp.Equal(rest, []string{"a", "-"}) {

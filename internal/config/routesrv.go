@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/guard"
@@ -66,6 +67,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Upstream(c)
 	p.Peers(c)
 	p.Events(c)
+	p.Timing(&c.Source, &c.Poll, &c.Upstream.FullEvery, &c.Upstream.Timeout, ShutdownTime(&c.Listen.ShutdownTimeout, 30*time.Second))
 	p.CompileFrom(&c.Compile, &c.Source, &c.Log)
 	return p
 }
@@ -95,7 +97,6 @@ func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 // routeServerParser returns the parser of the route server itself.
 func routeServerParser(c *RouteServer) *Parser {
 	p := NewRouteServer(serverCommand(), c)
-	p.CheckOutput()
 	p.check(func() {
 		if len(c.Upstream.URLs) == 0 {
 			p.requireSource(&c.Source)

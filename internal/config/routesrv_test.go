@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -74,14 +75,13 @@ func TestDefaults(t *testing.T) {
 			Address: ":9090", SupportAddress: ":9911",
 			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
 		},
-		TLS:    config.TLS{MinVersion: tls.VersionTLS12},
+		TLS:    httpserve.TLSConfig{MinVersion: tls.VersionTLS12},
 		Shards: config.Shards{Redis: config.Shard{Port: 6379}, Valkey: config.Shard{Port: 6379}},
 		Log:    config.Log{Level: slog.LevelInfo},
 
 		Tracing: config.Tracing{Sample: 0.01},
 
-		Upstream:        config.Upstream{FullEvery: time.Hour, Timeout: 10 * time.Second},
-		EventsNamespace: "routesrv",
+		Upstream: dataplane.Config{FullEvery: time.Hour, Timeout: 10 * time.Second},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -106,10 +106,9 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-default-lb-algorithm": "roundRobin", "kubernetes-redis-service-port": "6379",
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
-		"poll-max-backoff": "15s", "kubernetes-request-timeout": "30s",
-		"kubernetes-read": "poll", "shutdown-timeout": "30s", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB", "events-namespace": "routesrv",
+		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
 
-		"update-mode": "auto", "full-fetch-interval": "1h", "fetch-timeout": "10s", "max-table-bytes": "0", "otlp-sample": "0.01",
+		"update-mode": "auto", "max-table-bytes": "0",
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
@@ -200,11 +199,6 @@ func sourceSamples() map[string]sample {
 	source := func(f func(config.Source) any) func(*config.RouteServer) any {
 		return func(c *config.RouteServer) any { return f(c.Source) }
 	}
-	selector := func(kind kube.Kind, with ...string) sample {
-		return sample{"app=web, tier", with, func(c *config.RouteServer) any {
-			return c.Source.Selectors[kind]
-		}, map[string]string{"app": "web", "tier": ""}}
-	}
 	return map[string]sample{
 		"kubernetes":            {"true", nil, source(func(s config.Source) any { return s.Kubernetes }), true},
 		"manifests":             {"dir", []string{"-kubernetes=false"}, source(func(s config.Source) any { return s.Manifests }), []string{"dir"}},
@@ -216,19 +210,17 @@ func sourceSamples() map[string]sample {
 			"c", []string{"--kubeconfig=f"}, source(func(s config.Source) any { return s.Context }), "c",
 		},
 		"kubernetes-read":                  {"watch", nil, source(func(s config.Source) any { return s.Watch }), true},
-		"kubernetes-request-timeout":       {"7s", nil, source(func(s config.Source) any { return s.RequestTimeout }), 7 * time.Second},
 		"enable-kubernetes-endpointslices": {"true", nil, func(c *config.RouteServer) any { return c.Source.EndpointSlices && c.Compile.EndpointSlices }, true},
 		"kubernetes-namespace":             {"ns", nil, source(func(s config.Source) any { return s.Namespace }), "ns"},
 		"default-filters-dir":              {"d", nil, source(func(s config.Source) any { return s.DefaultFiltersDir }), "d"},
 
-		"kubernetes-ingresses-label-selector":   selector(kube.KindIngress),
-		"kubernetes-routegroups-label-selector": selector(kube.KindRouteGroup),
-		"kubernetes-services-label-selector":    selector(kube.KindService),
-		"kubernetes-endpoints-label-selector":   selector(kube.KindEndpoints),
-		"kubernetes-endpointslices-label-selector": selector(kube.KindEndpointSlice,
-			"-enable-kubernetes-endpointslices"),
+		"kubernetes-label-selector": {"services:app=web, tier", nil, source(func(s config.Source) any { return s.Selectors }),
+			map[kube.Kind]map[string]string{kube.KindService: {"app": "web", "tier": ""}}},
 		"source-poll-timeout": {"100", nil, func(c *config.RouteServer) any { return c.Poll.Interval }, 100 * time.Millisecond},
-		"poll-max-backoff":    {"1m", nil, func(c *config.RouteServer) any { return c.Poll.MaxBackoff }, time.Minute},
+		"timing": {"request-timeout=7s,max-backoff=1m,full-fetch=2h,fetch-timeout=5s,shutdown=6s", nil, func(c *config.RouteServer) any {
+			s := c.Source
+			return []time.Duration{s.RequestTimeout, c.Poll.MaxBackoff, c.Upstream.FullEvery, c.Upstream.Timeout, c.Listen.ShutdownTimeout}
+		}, []time.Duration{7 * time.Second, time.Minute, 2 * time.Hour, 5 * time.Second, 6 * time.Second}},
 	}
 }
 
@@ -296,7 +288,6 @@ func serveSamples() map[string]sample {
 		"address":                       one("127.0.0.1:80", "127.0.0.1:80", func(c *config.RouteServer) any { return c.Listen.Address }),
 		"support-listener":              one("[::1]:80", "[::1]:80", func(c *config.RouteServer) any { return c.Listen.SupportAddress }),
 		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *config.RouteServer) any { return c.Listen.WaitForHealthcheckInterval }),
-		"shutdown-timeout":              one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Listen.ShutdownTimeout }),
 		"max-connections":               one("99", 99, func(c *config.RouteServer) any { return c.Listen.MaxConnections }),
 		"cache-max-age":                 one("3s", 3*time.Second, func(c *config.RouteServer) any { return c.Listen.SharedMaxAge }),
 		"endpoint-debounce":             one("30s", 30*time.Second, func(c *config.RouteServer) any { return c.Listen.EndpointDebounce }),
@@ -307,7 +298,7 @@ func serveSamples() map[string]sample {
 		"memory-profile-rate":           one("5", 5, func(c *config.RouteServer) any { return c.Listen.MemProfileRate }),
 
 		"enable-tls":           one("true", true, func(c *config.RouteServer) any { return c.TLS.Enable }, "-tls-cert=c", "-tls-key=k"),
-		"enable-mtls":          one("true", true, func(c *config.RouteServer) any { return c.TLS.Enable && c.TLS.MTLS }, "-tls-cert=c", "-tls-key=k", "-mtls-authn-ca=a"),
+		"enable-mtls":          one("true", true, func(c *config.RouteServer) any { return c.TLS.Enable && c.TLS.RequireClientCert }, "-tls-cert=c", "-tls-key=k", "-mtls-authn-ca=a"),
 		"tls-cert":             one("a,b", []string{"a", "b"}, func(c *config.RouteServer) any { return c.TLS.CertFiles }, "-tls-key=c,d"),
 		"tls-key":              one("a,b", []string{"a", "b"}, func(c *config.RouteServer) any { return c.TLS.KeyFiles }, "-tls-cert=c,d"),
 		"tls-min-version":      one("1.3", uint16(tls.VersionTLS13), func(c *config.RouteServer) any { return c.TLS.MinVersion }),
@@ -326,20 +317,14 @@ func serveSamples() map[string]sample {
 		"application-log-json-enabled": one("true", true, func(c *config.RouteServer) any { return c.Log.JSON }),
 		"upstream": one("http://a, http://b", []string{"http://a", "http://b"},
 			func(c *config.RouteServer) any { return c.Upstream.URLs }, "-kubernetes=false"),
-		"update-mode":          one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.UpdateMode }),
-		"full-fetch-interval":  one("2h", 2*time.Hour, func(c *config.RouteServer) any { return c.Upstream.FullEvery }),
-		"fetch-timeout":        one("5s", 5*time.Second, func(c *config.RouteServer) any { return c.Upstream.Timeout }),
-		"peers":                one("peers:9090", []string{"http://peers:9090"}, func(c *config.RouteServer) any { return c.Peers }),
-		"max-table-bytes":      one("99", int64(99), func(c *config.RouteServer) any { return c.Upstream.MaxBytes }),
-		"upstream-ca-file":     one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CAFile }),
-		"upstream-client-cert": one("f", "f", func(c *config.RouteServer) any { return c.Upstream.CertFile }, "--upstream-client-key=k"),
-		"upstream-client-key":  one("f", "f", func(c *config.RouteServer) any { return c.Upstream.KeyFile }, "--upstream-client-cert=c"),
+		"update-mode":     one("stream", dataplane.Stream, func(c *config.RouteServer) any { return c.Upstream.UpdateMode }),
+		"peers":           one("peers:9090", []string{"http://peers:9090"}, func(c *config.RouteServer) any { return c.Peers }),
+		"max-table-bytes": one("99", int64(99), func(c *config.RouteServer) any { return c.Upstream.MaxBytes }),
+		"upstream-tls":    one("ca=a,cert=c,key=k", config.TLSFiles{CA: "a", Cert: "c", Key: "k"}, func(c *config.RouteServer) any { return c.UpstreamTLS }),
 
 		"otlp-endpoint": one("http://c:4318/x", "http://c:4318/x", func(c *config.RouteServer) any { return c.Tracing.Endpoint }),
-		"otlp-sample":   one("0.5", 0.5, func(c *config.RouteServer) any { return c.Tracing.Sample }, "--otlp-endpoint=http://c:4318"),
 
-		"events":           one("true", true, func(c *config.RouteServer) any { return c.Events }),
-		"events-namespace": one("ns", "ns", func(c *config.RouteServer) any { return c.EventsNamespace }),
+		"events": one("true", true, func(c *config.RouteServer) any { return c.Events }),
 
 		"state-dir": one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),
 	}

@@ -23,7 +23,7 @@ var lbAlgorithms = []string{
 // Compile adds the flags that determine how objects become a table. EndpointSlices and HealthcheckAccessLog have no flag here:
 // see [Parser.CompileFrom].
 func (p *Parser) Compile(o *rules.Options) {
-	g := p.group(GroupSelection)
+	g := p.Group(GroupSelection)
 	for _, c := range []struct {
 		name, objects string
 		dst           *string
@@ -31,7 +31,7 @@ func (p *Parser) Compile(o *rules.Options) {
 		{"kubernetes-ingress-class", "Ingresses", &o.IngressClass},
 		{"kubernetes-routegroup-class", "RouteGroups", &o.RouteGroupClass},
 	} {
-		g.skipper(c.name, checked("regexp", c.dst, "", expression), "Classes of the "+c.objects+" to serve: a regular "+
+		g.Skipper(c.name, Text("regexp", c.dst, "", expression), "Classes of the "+c.objects+" to serve: a regular "+
 			"expression that may match anywhere in the class; empty means skipper. Objects without a class are always served.")
 	}
 	p.generated(o)
@@ -43,19 +43,19 @@ func (p *Parser) Compile(o *rules.Options) {
 }
 
 func (p *Parser) generated(o *rules.Options) {
-	g := p.group(GroupGenerated)
-	g.skipper("kubernetes-healthcheck", boolean(&o.Healthcheck, true), "Add routes for /kube-system/healthz, for the "+
+	g := p.Group(GroupGenerated)
+	g.Skipper("kubernetes-healthcheck", Bool(&o.Healthcheck, true), "Add routes for /kube-system/healthz, for the "+
 		"health checks of load balancers.")
-	g.skipper("whitelisted-healthcheck-cidr", &value{kind: "list", comma: true, set: func(s string) (err error) {
+	g.Skipper("whitelisted-healthcheck-cidr", &Value{kind: "list", comma: true, set: func(s string) (err error) {
 		o.HealthcheckCIDRs, err = parseCIDRs(s)
 		return err
 	}}, "More networks that may use the health check routes, separated by commas.")
-	g.skipper("reverse-source-predicate", boolean(&o.ReverseSource, false), "Use the last address of X-Forwarded-For in the "+
+	g.Skipper("reverse-source-predicate", Bool(&o.ReverseSource, false), "Use the last address of X-Forwarded-For in the "+
 		"health check routes. Set it as on the proxies.")
-	g.skipper("kubernetes-https-redirect", boolean(&o.HTTPSRedirect, true), "Redirect requests that came by HTTP to HTTPS.")
-	g.skipper("kubernetes-https-redirect-code", number(&o.HTTPSRedirectCode, 308, math.MinInt32, math.MaxInt32), "Status of the "+
+	g.Skipper("kubernetes-https-redirect", Bool(&o.HTTPSRedirect, true), "Redirect requests that came by HTTP to HTTPS.")
+	g.Skipper("kubernetes-https-redirect-code", Number(&o.HTTPSRedirectCode, 308, math.MinInt32, math.MaxInt32), "Status of the "+
 		"redirect; zero or less means 308.")
-	g.skipper("kubernetes-disable-catchall-routes", boolean(&o.DisableCatchAllRoutes, false), "Leave out the routes that "+
+	g.Skipper("kubernetes-disable-catchall-routes", Bool(&o.DisableCatchAllRoutes, false), "Leave out the routes that "+
 		"answer 404 where no path of a host matches.")
 	p.check(func() {
 		if c := o.HTTPSRedirectCode; c > 0 && (c < 300 || c > 399) {
@@ -65,19 +65,19 @@ func (p *Parser) generated(o *rules.Options) {
 }
 
 func (p *Parser) conversion(o *rules.Options) {
-	g := p.group(GroupConversion)
-	g.skipper("kubernetes-path-mode", parsed("MODE", &o.PathMode, string(rules.PathModeKubernetesIngress), rules.ParsePathMode), "Meaning of Ingress "+
+	g := p.Group(GroupConversion)
+	g.Skipper("kubernetes-path-mode", Parsed("MODE", &o.PathMode, string(rules.PathModeKubernetesIngress), rules.ParsePathMode), "Meaning of Ingress "+
 		"paths without a path type: kubernetes-ingress (regular expression, anchored at the start), path-regexp (regular "+
 		"expression) or path-prefix (subtree).")
-	g.skipper("kubernetes-backend-traffic-algorithm", parsed("ALGORITHM", &o.TrafficAlgorithm, string(rules.TrafficPredicate),
+	g.Skipper("kubernetes-backend-traffic-algorithm", Parsed("ALGORITHM", &o.TrafficAlgorithm, string(rules.TrafficPredicate),
 		rules.ParseTrafficAlgorithm), "How to split traffic by weights: traffic-predicate or traffic-segment-predicate.")
-	g.skipper("kubernetes-default-lb-algorithm", text(&o.DefaultLBAlgorithm, "roundRobin"), "Load balancing algorithm where an "+
+	g.Skipper("kubernetes-default-lb-algorithm", Text("string", &o.DefaultLBAlgorithm, "roundRobin"), "Load balancing algorithm where an "+
 		"object names none: "+strings.Join(lbAlgorithms, ", ")+". Anything else means roundRobin.")
-	g.skipper("kubernetes-force-service", boolean(&o.ForceService, false), "Send the traffic of Ingresses to the cluster DNS "+
+	g.Skipper("kubernetes-force-service", Bool(&o.ForceService, false), "Send the traffic of Ingresses to the cluster DNS "+
 		"names of services instead of their endpoints.")
-	g.skipper("forward-backend-url", checked("URL", &o.ForwardBackendURL, "", func(string) error { return nil }), "Where objects with a forward "+
+	g.Skipper("forward-backend-url", Text("URL", &o.ForwardBackendURL, ""), "Where objects with a forward "+
 		"backend send their traffic; empty turns forwarding off.")
-	g.skipper("kubernetes-topology-zone", text(&o.TopologyZone, ""), "Keep only the endpoints of this zone where it has three "+
+	g.Skipper("kubernetes-topology-zone", Text("string", &o.TopologyZone, ""), "Keep only the endpoints of this zone where it has three "+
 		"or more. Better leave it empty: the server has a table for each zone under /routes/ZONE.")
 	p.check(func() {
 		proxies := catalogue.New(catalogue.Options{ForwardBackendURL: o.ForwardBackendURL})
@@ -96,14 +96,14 @@ func (p *Parser) conversion(o *rules.Options) {
 }
 
 func (p *Parser) externalNames(o *rules.Options) {
-	g := p.group(GroupConversion)
-	g.skipper("enable-kubernetes-external-names", boolean(&o.ExternalNames, false), "Allow Ingresses to refer to services of "+
+	g := p.Group(GroupConversion)
+	g.Skipper("enable-kubernetes-external-names", Bool(&o.ExternalNames, false), "Allow Ingresses to refer to services of "+
 		"type ExternalName.")
-	g.skipper("kubernetes-external-name-preserve-host", boolean(&o.ExternalNamePreserveHost, false), "Keep the Host header "+
+	g.Skipper("kubernetes-external-name-preserve-host", Bool(&o.ExternalNamePreserveHost, false), "Keep the Host header "+
 		"of the request on the way to external names.")
-	g.skipper("kubernetes-only-allowed-external-names", boolean(&o.OnlyAllowedExternalNames, false), "Refuse external names, "+
+	g.Skipper("kubernetes-only-allowed-external-names", Bool(&o.OnlyAllowedExternalNames, false), "Refuse external names, "+
 		"and network addresses of RouteGroups, that no -"+allowedExternalName+" matches.")
-	g.skipper(allowedExternalName, repeated("regexp", func(s string) error {
+	g.Skipper(allowedExternalName, Repeated("regexp", func(s string) error {
 		rx, err := regexp.Compile(s)
 		if err != nil {
 			return err
@@ -121,28 +121,28 @@ func (p *Parser) externalNames(o *rules.Options) {
 
 func (p *Parser) annotations(o *rules.Options) {
 	const form = " The form is KEY=VALUE=TEXT, cut at the first two equal signs. May be repeated."
-	g := p.group(GroupAnnotations)
-	g.skipper("kubernetes-annotation-predicates", annotationPredicates(&o.AnnotationPredicates),
+	g := p.Group(GroupAnnotations)
+	g.Skipper("kubernetes-annotation-predicates", annotationPredicates(&o.AnnotationPredicates),
 		"Predicates for the routes of objects with this annotation."+form)
-	g.skipper("kubernetes-annotation-filters-append", annotationFilters(&o.AnnotationFiltersAppend),
+	g.Skipper("kubernetes-annotation-filters-append", annotationFilters(&o.AnnotationFiltersAppend),
 		"Filters to append to the routes of objects with this annotation."+form)
-	g.skipper("kubernetes-east-west-range-annotation-predicates", annotationPredicates(&o.EastWestRangeAnnotationPredicates),
+	g.Skipper("kubernetes-east-west-range-annotation-predicates", annotationPredicates(&o.EastWestRangeAnnotationPredicates),
 		"Predicates for the routes of internal hosts of objects with this annotation."+form)
-	g.skipper("kubernetes-east-west-range-annotation-filters-append", annotationFilters(&o.EastWestRangeAnnotationFilters),
+	g.Skipper("kubernetes-east-west-range-annotation-filters-append", annotationFilters(&o.EastWestRangeAnnotationFilters),
 		"Filters to append to the routes of internal hosts of objects with this annotation."+form)
-	g.skipper("kubernetes-application-annotation-label", text(&o.ApplicationLabel, ""), "Label whose value becomes the "+
+	g.Skipper("kubernetes-application-annotation-label", Text("string", &o.ApplicationLabel, ""), "Label whose value becomes the "+
 		"application annotation of a route; empty turns it off.")
 }
 
 func (p *Parser) eastWest(o *rules.Options) {
-	g := p.group(GroupEastWest)
-	g.skipper("kubernetes-east-west-range-domains", list(&o.EastWestRangeDomains), "Suffixes of the names of internal hosts, "+
+	g := p.Group(GroupEastWest)
+	g.Skipper("kubernetes-east-west-range-domains", List(&o.EastWestRangeDomains), "Suffixes of the names of internal hosts, "+
 		"separated by commas.")
-	g.skipper("kubernetes-east-west-range-predicates", parsed("predicates", &o.EastWestRangePredicates, "", parsePredicates),
+	g.Skipper("kubernetes-east-west-range-predicates", Parsed("predicates", &o.EastWestRangePredicates, "", parsePredicates),
 		"Predicates for the routes of internal hosts, such as ClientIP(\"10.2.0.0/15\").")
-	g.skipper("enable-kubernetes-east-west", boolean(&o.EastWest, false), "Deprecated: add a route with the host "+
+	g.Skipper("enable-kubernetes-east-west", Bool(&o.EastWest, false), "Deprecated: add a route with the host "+
 		"NAME.NAMESPACE.DOMAIN for each route.")
-	g.skipper("kubernetes-east-west-domain", text(&o.EastWestDomain, ""), "Deprecated: the domain of these hosts; empty means "+
+	g.Skipper("kubernetes-east-west-domain", Text("string", &o.EastWestDomain, ""), "Deprecated: the domain of these hosts; empty means "+
 		"skipper.cluster.local.")
 	p.check(func() {
 		for i, d := range o.EastWestRangeDomains {
@@ -157,36 +157,36 @@ func (p *Parser) eastWest(o *rules.Options) {
 }
 
 func (p *Parser) processing(o *rules.Options) {
-	g := p.group(GroupProcessing)
+	g := p.Group(GroupProcessing)
 	var filters eskip.DefaultFilters
-	chain := func(dst *[]*eskip.Filter) *value {
-		return repeated("filters", func(s string) error {
+	chain := func(dst *[]*eskip.Filter) *Value {
+		return Repeated("filters", func(s string) error {
 			fs, err := parseProxyFilters(s)
 			*dst = append(*dst, fs...)
 			return err
 		})
 	}
 	const once = " May be repeated; the chains are joined. Do not set it on the proxies, too."
-	g.skipper("default-filters-prepend", chain(&filters.Prepend), "Filters to prepend to those of every route."+once)
-	g.skipper("default-filters-append", chain(&filters.Append), "Filters to append to those of every route."+once)
-	g.skipper("enable-oauth2-grant-flow", boolean(&o.OAuthGrantCallback, false), "Add the route for the callback of the OAuth2 "+
+	g.Skipper("default-filters-prepend", chain(&filters.Prepend), "Filters to prepend to those of every route."+once)
+	g.Skipper("default-filters-append", chain(&filters.Append), "Filters to append to those of every route."+once)
+	g.Skipper("enable-oauth2-grant-flow", Bool(&o.OAuthGrantCallback, false), "Add the route for the callback of the OAuth2 "+
 		"grant flow.")
-	g.skipper("oauth2-callback-path", text(&o.OAuthCallbackPath, ""), "Path of that route.")
+	g.Skipper("oauth2-callback-path", Text("string", &o.OAuthCallbackPath, ""), "Path of that route.")
 	const rule = " The form is /expression/replacement/, where the first character is the separator. May be repeated; rules " +
 		"apply in order."
-	g.skipper("edit-route", p.changes("edit-route", func(c change) {
+	g.Skipper("edit-route", p.changes("edit-route", func(c change) {
 		o.EditRoutes = append(o.EditRoutes, eskip.NewEditor(c.reg, c.repl))
 	}), "Change predicates and filters by their text."+rule)
-	g.skipper("clone-route", p.changes("clone-route", func(c change) {
+	g.Skipper("clone-route", p.changes("clone-route", func(c change) {
 		o.CloneRoutes = append(o.CloneRoutes, eskip.NewClone(c.reg, c.repl))
 	}), "Add changed copies of the matching routes."+rule)
 	const build = " that your own build of the proxies adds to those of Skipper, separated by commas. Routes with an unknown " +
 		"name are still served, and reported as a problem (proxy_would_reject)."
-	g.own("filters", list(&o.ExtraFilters), "Filters"+build)
-	g.own("predicates", list(&o.ExtraPredicates), "Predicates"+build)
-	g.own("refuse-filters", list(&o.RefuseFilters), "Filters that no object may use, separated by commas. Routes with them are left out and "+
+	g.Own("filters", List(&o.ExtraFilters), "Filters"+build)
+	g.Own("predicates", List(&o.ExtraPredicates), "Predicates"+build)
+	g.Own("refuse-filters", List(&o.RefuseFilters), "Filters that no object may use, separated by commas. Routes with them are left out and "+
 		"reported (filter_refused). Consider lua, and those that ask the network while a table loads (runs_at_load).")
-	g.own("max-object-bytes", parsed("size", &o.MaxObjectBytes, "8MiB", objectSize), "The most text that the routes of one object may "+
+	g.Own("max-object-bytes", Parsed("size", &o.MaxObjectBytes, "8MiB", objectSize), "The most text that the routes of one object may "+
 		"come to, with companions and clones, as a number or as 16MiB. Nothing of a larger object is served (too_large).")
 	p.check(func() {
 		p.checkRefused(o)
@@ -204,7 +204,7 @@ func (p *Parser) processing(o *rules.Options) {
 
 // objectSize parses --max-object-bytes.
 func objectSize(s string) (int, error) {
-	n, err := size(s)
+	n, err := size[int](s)
 	if err == nil && n < 1<<20 {
 		return 0, fmt.Errorf("%s: want at least 1MiB, which one route may have", clip(s))
 	}
@@ -226,8 +226,8 @@ func (p *Parser) checkRefused(o *rules.Options) {
 }
 
 // changes returns the value of the flags with rules for changing routes.
-func (p *Parser) changes(name string, add func(change)) *value {
-	return repeated("/regexp/replacement/", func(s string) error {
+func (p *Parser) changes(name string, add func(change)) *Value {
+	return Repeated("/regexp/replacement/", func(s string) error {
 		c, rest, err := parseChange(s)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 // Defaults of the listeners. With manifests and without explicit addresses, the server binds only the loopback interface: that is
@@ -33,45 +34,42 @@ func wholeSeconds(s string) (time.Duration, error) {
 
 // Listen adds the flags of the listeners and of shutdown.
 func (p *Parser) Listen(c *Listen, s *Source) {
-	const day = 24 * time.Hour
-	g := p.group(GroupListen)
-	g.skipper("address", checked("HOST:PORT", &c.Address, DefaultAddress, address), "Main listener. The default with "+
+	g := p.Group(GroupListen)
+	g.Skipper("address", Text("HOST:PORT", &c.Address, DefaultAddress, address), "Main listener. The default with "+
 		"--manifests is "+LoopbackAddress+".")
-	g.skipper("support-listener", checked("HOST:PORT", &c.SupportAddress, DefaultSupportAddress, func(s string) error {
-		if s == "" {
-			return nil
-		}
-		return address(s)
-	}), "Listener for metrics and status, always without TLS; empty turns it off. The default with --manifests is "+
-		LoopbackSupportAddress+".")
-	g.skipper("wait-for-healthcheck-interval", duration(&c.WaitForHealthcheckInterval, 45*time.Second, 0, day), "How long to keep "+
+	g.Skipper("support-listener", Address(&c.SupportAddress, DefaultSupportAddress), "Listener for metrics and status, always without TLS; "+
+		"empty turns it off. The default with --manifests is "+LoopbackSupportAddress+".")
+	g.Skipper("wait-for-healthcheck-interval", Duration(&c.WaitForHealthcheckInterval, 45*time.Second, 0, day), "How long to keep "+
 		"serving after the signal to stop, until load balancers send no more requests.")
-	g.own("shutdown-timeout", duration(&c.ShutdownTimeout, 30*time.Second, time.Millisecond, day), "Time for open requests "+
-		"after that.")
-	g.own("max-connections", number(&c.MaxConnections, DefaultMaxConnections, 16, math.MaxInt32), "Maximum number of "+
+	g.Own("max-connections", Number(&c.MaxConnections, DefaultMaxConnections, 16, math.MaxInt32), "Maximum number of "+
 		"connections of the main listener, or the limit of open files (ulimit -n) minus 128 if that is less: the rest is for "+
 		"the support listener, the source and files. A full listener closes the connection that has been idle for longest.")
-	g.own("max-streams", number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "Maximum number of clients that follow "+
+	g.Own("max-streams", Number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32), "Maximum number of clients that follow "+
 		"the table on /routes/watch; one more gets 429. 0 turns streams off.")
-	g.own("endpoint-debounce", duration(&c.EndpointDebounce, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes "+
-		"which have some. It waits for similar changes, or for the next change of another kind, and is served with them: each changed table "+
-		"costs every proxy as much as its first. Removed endpoints and changed objects never wait. 0 serves every change at once.")
-	g.own("cache-max-age", parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "How long an HTTP cache between servers and proxies may "+
+	p.Debounce(GroupListen, &c.EndpointDebounce)
+	g.Own("cache-max-age", Parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds), "How long an HTTP cache between servers and proxies may "+
 		"serve an answer without asking again, in whole seconds. For the same time after that it may serve the answer while it asks, and for a "+
 		"day while no server answers. 0 makes caches ask for each request (Cache-Control: no-cache).")
 	p.Profile(&c.EnableProfile)
-	g.skipper("block-profile-rate", number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the blocking profile, in "+
+	g.Skipper("block-profile-rate", Number(&c.BlockProfileRate, 0, 0, math.MaxInt32), "Rate of the blocking profile, in "+
 		"nanoseconds per sample; 0 is off.")
-	g.skipper("mutex-profile-fraction", number(&c.MutexProfileFraction, 0, 0, math.MaxInt32), "Fraction of the mutex profile: "+
+	g.Skipper("mutex-profile-fraction", Number(&c.MutexProfileFraction, 0, 0, math.MaxInt32), "Fraction of the mutex profile: "+
 		"one of this many events is sampled; 0 is off.")
-	g.skipper("memory-profile-rate", number(&c.MemProfileRate, 0, 0, math.MaxInt32), "Rate of the memory profile, in bytes per "+
+	g.Skipper("memory-profile-rate", Number(&c.MemProfileRate, 0, 0, math.MaxInt32), "Rate of the memory profile, in bytes per "+
 		"sample; 0 keeps the default of the Go runtime.")
 	p.check(func() { p.checkListen(c, s) })
 }
 
+// Debounce adds the flag that lets changes wait.
+func (p *Parser) Debounce(g Group, dst *time.Duration) {
+	p.Group(g).Own("endpoint-debounce", Duration(dst, 0, 0, time.Hour), "How long a change may wait that only adds endpoints to routes that already have some. "+
+		"It waits for similar changes, or for the next change of another kind, and is served with them: each changed table costs every proxy as much as its "+
+		"first. Removed endpoints and changed objects never wait. 0 serves every change at once.")
+}
+
 // Profile adds the flag that serves profiles.
 func (p *Parser) Profile(enable *bool) {
-	p.group(GroupListen).skipper("enable-profile", boolean(enable, false), "Serve profiles under /debug/pprof on the support listener.")
+	p.Group(GroupListen).Skipper("enable-profile", Bool(enable, false), "Serve profiles under /debug/pprof on the support listener.")
 }
 
 func (p *Parser) checkListen(c *Listen, s *Source) {
@@ -93,25 +91,25 @@ func (p *Parser) checkListen(c *Listen, s *Source) {
 }
 
 // TLS adds the flags that protect the main listener.
-func (p *Parser) TLS(c *TLS) {
-	g := p.group(GroupTLS)
-	g.own("enable-tls", boolean(&c.Enable, false), "Serve TLS on the main listener, with -tls-cert and -tls-key, without "+
+func (p *Parser) TLS(c *httpserve.TLSConfig) {
+	g := p.Group(GroupTLS)
+	g.Own("enable-tls", Bool(&c.Enable, false), "Serve TLS on the main listener, with -tls-cert and -tls-key, without "+
 		"asking for client certificates.")
-	g.skipper("enable-mtls", boolean(&c.MTLS, false), "Serve TLS on the main listener, and require client certificates, even "+
+	g.Skipper("enable-mtls", Bool(&c.RequireClientCert, false), "Serve TLS on the main listener, and require client certificates, even "+
 		"for /health.")
-	g.skipper("tls-cert", list(&c.CertFiles), "Files with the certificates, PEM, separated by commas.")
-	g.skipper("tls-key", list(&c.KeyFiles), "Files with their keys, in the same order.")
+	g.Skipper("tls-cert", List(&c.CertFiles), "Files with the certificates, PEM, separated by commas.")
+	g.Skipper("tls-key", List(&c.KeyFiles), "Files with their keys, in the same order.")
 	c.MinVersion, _ = parseTLSVersion("1.2")
-	g.skipper("tls-min-version", parsed("version", &c.MinVersion, "1.2", parseTLSVersion), "Minimum version of TLS: 1.0, 1.1, "+
+	g.Skipper("tls-min-version", Parsed("version", &c.MinVersion, "1.2", parseTLSVersion), "Minimum version of TLS: 1.0, 1.1, "+
 		"1.2 or 1.3.")
-	g.skipper("mtls-authn-ca", list(&c.CAFiles), "Files with the CAs of client certificates, PEM, separated by commas.")
-	g.skipper("mtls-authn-append-ca", boolean(&c.AppendSystemCAs, false), "Accept the CAs of the system, too.")
+	g.Skipper("mtls-authn-ca", List(&c.CAFiles), "Files with the CAs of client certificates, PEM, separated by commas.")
+	g.Skipper("mtls-authn-append-ca", Bool(&c.AppendSystemCAs, false), "Accept the CAs of the system, too.")
 	p.check(func() { p.checkTLS(c) })
 }
 
-func (p *Parser) checkTLS(c *TLS) {
+func (p *Parser) checkTLS(c *httpserve.TLSConfig) {
 	asked := "enable-tls"
-	if c.MTLS {
+	if c.RequireClientCert {
 		asked, c.Enable = "enable-mtls", true
 		p.Derive("enable-tls", "true", "-enable-mtls")
 	}
@@ -135,11 +133,11 @@ func (p *Parser) checkTLS(c *TLS) {
 			"--enable-tls, or -enable-mtls to require client certificates, too")
 	}
 	switch {
-	case c.MTLS && len(c.CAFiles) == 0 && !c.AppendSystemCAs:
+	case c.RequireClientCert && len(c.CAFiles) == 0 && !c.AppendSystemCAs:
 		p.failf("enable-mtls", "needs the authorities for client certificates: -mtls-authn-ca or -mtls-authn-append-ca")
-	case !c.MTLS && len(c.CAFiles) > 0:
+	case !c.RequireClientCert && len(c.CAFiles) > 0:
 		p.warn("mtls-authn-ca", "no client certificate is asked for without -enable-mtls")
-	case !c.MTLS && c.AppendSystemCAs:
+	case !c.RequireClientCert && c.AppendSystemCAs:
 		p.warn("mtls-authn-append-ca", "no client certificate is asked for without -enable-mtls")
 	}
 }
@@ -150,8 +148,8 @@ var tokenFilters = []string{"oauthTokeninfo", "oauthTokenintrospection", "secure
 // RequestFilters adds the flag with the filters for requests to the main listener.
 func (p *Parser) RequestFilters(dst *[]*eskip.Filter) {
 	const name = "route-server-filters"
-	g := p.group(GroupTLS)
-	g.skipper(name, parsed("filters", dst, "", parseFilters), "Filters for all requests to the main listener except those for "+
+	g := p.Group(GroupTLS)
+	g.Skipper(name, Parsed("filters", dst, "", parseFilters), "Filters for all requests to the main listener except those for "+
 		"/health, such as mtlsAuthn() -> mtlsCN(\"proxy\").")
 	p.check(func() {
 		for _, f := range *dst {
@@ -168,16 +166,16 @@ func (p *Parser) RequestFilters(dst *[]*eskip.Filter) {
 
 // Shards adds the flags that name the services of shared rate limits.
 func (p *Parser) Shards(s *Shards) {
-	g := p.group(GroupShards)
+	g := p.Group(GroupShards)
 	for _, c := range []struct {
 		store string
 		dst   *Shard
 	}{{"redis", &s.Redis}, {"valkey", &s.Valkey}} {
 		prefix := "kubernetes-" + c.store + "-service-"
-		g.skipper(prefix+"namespace", text(&c.dst.Namespace, ""), fmt.Sprintf("Namespace of the service whose addresses are "+
+		g.Skipper(prefix+"namespace", Text("string", &c.dst.Namespace, ""), fmt.Sprintf("Namespace of the service whose addresses are "+
 			"served under /swarm/%s/shards, for the rate limits that proxies share.", c.store))
-		g.skipper(prefix+"name", text(&c.dst.Name, ""), "Name of that service.")
-		g.skipper(prefix+"port", number(&c.dst.Port, 6379, 1, 65535), "Port of its addresses.")
+		g.Skipper(prefix+"name", Text("string", &c.dst.Name, ""), "Name of that service.")
+		g.Skipper(prefix+"port", Number(&c.dst.Port, 6379, 1, 65535), "Port of its addresses.")
 		p.check(func() {
 			switch {
 			case c.dst.Namespace != "" && c.dst.Name == "":
@@ -192,16 +190,16 @@ func (p *Parser) Shards(s *Shards) {
 // Log adds the flags of the log.
 func (p *Parser) Log(l *Log) {
 	l.Level = slog.LevelInfo
-	g := p.group(GroupLogging)
-	g.skipper("application-log-level", parsed("level", &l.Level, "INFO", parseLevel), "Minimum log level: TRACE, DEBUG, INFO, "+
+	g := p.Group(GroupLogging)
+	g.Skipper("application-log-level", Parsed("level", &l.Level, "INFO", parseLevel), "Minimum log level: TRACE, DEBUG, INFO, "+
 		"WARN, ERROR, FATAL or PANIC.")
-	g.skipper("application-log-json-enabled", boolean(&l.JSON, false), "Log JSON, one object on each line.")
+	g.Skipper("application-log-json-enabled", Bool(&l.JSON, false), "Log JSON, one object on each line.")
 }
 
 // StateDir adds the flag of the state folder.
 func (p *Parser) StateDir(dir *string) {
-	g := p.group(GroupState)
-	g.own("state-dir", text(dir, ""), "Folder of the last-known-good file, a copy of the served table. A process that restarts while its "+
+	g := p.Group(GroupState)
+	g.Own("state-dir", Text("string", dir, ""), "Folder of the last-known-good file, a copy of the served table. A process that restarts while its "+
 		"source or route servers are unreachable serves the copy at once, marked as stale. The folder also has the record of guard "+
 		"decisions and the control socket; it is created if it is missing. Empty keeps nothing.")
 }

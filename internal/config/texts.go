@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/routesrv/routesrv/compile/rules"
@@ -87,8 +85,8 @@ func cutAnnotation(s string) (key, val, text string, err error) {
 	return parts[0], parts[1], parts[2], nil
 }
 
-func annotationPredicates(dst *[]rules.AnnotationPredicates) *value {
-	return repeated("KEY=VALUE=PREDICATES", func(s string) error {
+func annotationPredicates(dst *[]rules.AnnotationPredicates) *Value {
+	return Repeated("KEY=VALUE=PREDICATES", func(s string) error {
 		if s == "" {
 			return nil
 		}
@@ -107,8 +105,8 @@ func annotationPredicates(dst *[]rules.AnnotationPredicates) *value {
 	})
 }
 
-func annotationFilters(dst *[]rules.AnnotationFilters) *value {
-	return repeated("KEY=VALUE=FILTERS", func(s string) error {
+func annotationFilters(dst *[]rules.AnnotationFilters) *Value {
+	return Repeated("KEY=VALUE=FILTERS", func(s string) error {
 		if s == "" {
 			return nil
 		}
@@ -143,18 +141,6 @@ func parseCIDRs(s string) ([]string, error) {
 		nets = append(nets, n)
 	}
 	return nets, nil
-}
-
-// address checks the address of a listener.
-func address(s string) error {
-	_, port, err := net.SplitHostPort(s)
-	if err != nil || port == "" {
-		return fmt.Errorf("%s: want HOST:PORT or :PORT", clip(s))
-	}
-	if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > 65535) {
-		return fmt.Errorf("%s: want a port from 0 to 65535", clip(s))
-	}
-	return nil
 }
 
 // httpURL checks a URL for HTTP or HTTPS. The error does not repeat the URL, because it may contain a password.

@@ -12,6 +12,9 @@ import (
 // defaultSample is the default of Tracing.Sample: 300 proxies that ask every 3 seconds produce one span per second.
 const defaultSample = 0.01
 
+// sampleVariable is the variable of the OpenTelemetry specification for the share to trace.
+const sampleVariable = "OTEL_TRACES_SAMPLER_ARG"
+
 // Tracing says where to send traces.
 type Tracing struct {
 	// Endpoint is the URL, with path, that receives spans by OTLP over HTTP; empty turns traces off.
@@ -24,23 +27,24 @@ type Tracing struct {
 
 // Tracing adds the flags of traces.
 func (p *Parser) Tracing(c *Tracing) {
-	g := p.group(GroupTracing)
-	g.own("otlp-endpoint", parsed("URL", &c.Endpoint, "", parseCollector), "Send OpenTelemetry traces to this collector, by OTLP over "+
+	g := p.Group(GroupTracing)
+	g.Own("otlp-endpoint", Parsed("URL", &c.Endpoint, "", parseCollector), "Send OpenTelemetry traces to this collector, by OTLP over "+
 		"HTTP, such as http://otel-collector:4318; a URL with a path is taken as it is. Headers come from the variable "+
-		"OTEL_EXPORTER_OTLP_HEADERS. Empty: there are no traces.")
-	g.own("otlp-sample", parsed("share", &c.Sample, "0.01", anyShare), "Share of the reads and answers that are traced although they "+
-		"change nothing, from 0 to 1. Each table that is published, each read that failed, and the first answer with a new table always are.")
+		"OTEL_EXPORTER_OTLP_HEADERS, and from OTEL_TRACES_SAMPLER_ARG the share of the reads and answers to trace although they change nothing, from 0 to 1 "+
+		"(0.01). Each table that is published, each read that failed, and the first answer with a new table always are. Empty: there are no traces.")
 	c.Sample = defaultSample
 	p.check(func() {
 		if c.Endpoint == "" {
-			if p.isSet("otlp-sample") {
-				p.warn("otlp-sample", "has no effect without --otlp-endpoint")
-			}
 			return
 		}
 		var err error
 		if c.Headers, err = collectorHeaders(p.environ); err != nil {
 			p.failf("otlp-endpoint", "%v", err)
+		}
+		if text := lookup(p.environ, sampleVariable); text != "" {
+			if c.Sample, err = anyShare(text); err != nil {
+				p.failf("otlp-endpoint", "the variable %s: %v", sampleVariable, err)
+			}
 		}
 	})
 }

@@ -12,9 +12,6 @@ func TestTracingIsOffWithoutACollector(t *testing.T) {
 	if c.Tracing.Endpoint != "" || c.Tracing.Headers != nil || len(warnings) != 0 {
 		t.Errorf("got %+v, warnings %q; want no traces", c.Tracing, warnings)
 	}
-	if _, warnings = parse(t, config.Env{}, "--otlp-sample=1"); len(warnings) != 1 {
-		t.Errorf("warnings %q for a share of no traces, want one", warnings)
-	}
 }
 
 func TestCollectorIsAURL(t *testing.T) {
@@ -33,8 +30,11 @@ func TestCollectorIsAURL(t *testing.T) {
 			t.Errorf("%s: got %v, want an error without the password", bad, err)
 		}
 	}
+	if c, _ := parse(t, config.Env{Environ: []string{"OTEL_TRACES_SAMPLER_ARG=0.5"}}, "--otlp-endpoint=http://c"); c.Tracing.Sample != 0.5 {
+		t.Errorf("share %v, want 0.5", c.Tracing.Sample)
+	}
 	for _, bad := range []string{"-0.1", "1.1", "NaN", "x"} {
-		if _, _, err := config.ParseRouteServer([]string{"--otlp-endpoint=http://c", "--otlp-sample=" + bad}, config.Env{}); err == nil {
+		if _, _, err := config.ParseRouteServer([]string{"--otlp-endpoint=http://c"}, config.Env{Environ: []string{"OTEL_TRACES_SAMPLER_ARG=" + bad}}); err == nil {
 			t.Errorf("a share of %s is taken", bad)
 		}
 	}

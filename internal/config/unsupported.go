@@ -11,6 +11,14 @@ type unsupportedFlag struct {
 	quiet   *string // a value that requests the existing behaviour; nil if there is none
 }
 
+// why says why the flag has no effect, or what to do instead.
+func (f unsupportedFlag) why() string {
+	if f.instead != "" {
+		return f.instead
+	}
+	return f.reason
+}
+
 // unsupportedFlags returns the flags of Skipper that are accepted and not used, by name.
 func unsupportedFlags() map[string]unsupportedFlag {
 	flags := make(map[string]unsupportedFlag)
@@ -92,34 +100,36 @@ func unsupportedBlocks() []unsupportedBlock {
 func proxyBlocks() []unsupportedBlock {
 	return []unsupportedBlock{
 		{
-			reason: "it proxies nothing; requests are handled by the proxies",
-			switches: `insecure proxy-preserve-host remove-hop-headers rfc-patch-path ignore-trailing-slash validate-query
-				validate-query-log experimental-upgrade experimental-upgrade-audit dev-mode enable-advanced-validation
-				enable-copy-stream-pool`,
-			values: `max-audit-body max-matcher-buffer-size max-loopbacks default-http-status refuse-payload forwarded-headers
-				forwarded-headers-exclude-cidrs compress-encodings status-checks disabled-filters max-content-length
-				upgrade-dial-timeout`,
-		},
-		{
-			reason:   "it has no connections to backends; the proxies have them",
-			switches: `enable-dualstack-backend disable-http-keepalives`,
-			values: `idle-conns-num close-idle-conns-period backend-flush-interval timeout-backend keepalive-backend
-				tls-timeout-backend response-header-timeout-backend expect-continue-timeout-backend
-				max-idle-connection-backend client-tls-cert client-tls-key client-tls-cert-refresh-interval
-				load-balancer-health-check-interval
-				lb-healthcheck-interval passive-health-check`,
-		},
-		{
-			reason:   "its listener has limits of its own; the flag is for that of the proxies",
-			switches: `enable-tcp-queue enable-connection-metrics exclude-insecure-cipher-suites enable-h2c-server enable-proxy-protocol`,
-			values: `insecure-address expected-bytes-per-request max-tcp-listener-concurrency max-tcp-listener-queue
-				max-header-bytes read-timeout-server read-header-timeout-server write-timeout-server idle-timeout-server
-				keepalive-server keepalive-requests-server proxy-allow-cidrs proxy-deny-cidrs proxy-skip-cidrs`,
-		},
-		{
-			reason:   "rate limits and circuit breakers work in the proxies",
-			switches: `enable-breakers enable-ratelimits`,
-			values:   `breaker ratelimits cluster-ratelimit-max-group-shards`,
+			reason: "it is for proxies, which handle the requests; set it there",
+			switches: `dev-mode disable-http-keepalives enable-advanced-validation enable-breakers enable-connection-metrics
+				enable-copy-stream-pool enable-dualstack-backend enable-h2c-server enable-lua enable-open-policy-agent
+				enable-open-policy-agent-async-decision-logging enable-open-policy-agent-custom-control-loop
+				enable-open-policy-agent-data-preprocessing-optimization enable-open-policy-agent-preloading
+				enable-open-policy-agent-print-tracing enable-proxy-protocol enable-ratelimits enable-tcp-queue
+				exclude-insecure-cipher-suites experimental-upgrade experimental-upgrade-audit ignore-trailing-slash insecure
+				oauth2-grant-insecure proxy-preserve-host remove-hop-headers rfc-patch-path validate-query validate-query-log`,
+			values: `backend-flush-interval breaker client-tls-cert client-tls-cert-refresh-interval client-tls-key
+				close-idle-conns-period cluster-ratelimit-max-group-shards compress-encodings credentials-paths
+				credentials-update-interval dataclient-plugin default-http-status disabled-filters
+				expect-continue-timeout-backend expected-bytes-per-request filter-plugin forwarded-headers
+				forwarded-headers-exclude-cidrs idle-conns-num idle-timeout-server insecure-address keepalive-backend
+				keepalive-requests-server keepalive-server lb-healthcheck-interval load-balancer-health-check-interval
+				lua-modules lua-sources max-audit-body max-content-length max-header-bytes max-idle-connection-backend
+				max-loopbacks max-matcher-buffer-size max-tcp-listener-concurrency max-tcp-listener-queue multi-plugin
+				oauth-credentials-dir oauth-scope oauth-url oauth2-access-token-header-name oauth2-auth-url
+				oauth2-auth-url-parameters oauth2-client-id oauth2-client-id-file oauth2-client-secret
+				oauth2-client-secret-file oauth2-grant-tokeninfo-keys oauth2-revoke-token-url oauth2-secret-file
+				oauth2-token-cookie-name oauth2-token-cookie-remove-subdomains oauth2-token-url oauth2-tokeninfo-cache-size
+				oauth2-tokeninfo-cache-ttl oauth2-tokeninfo-subject-key oauth2-tokeninfo-timeout
+				oauth2-tokenintrospect-timeout oidc-cookie-remove-subdomains oidc-cookie-validity
+				oidc-distributed-claims-timeout oidc-secrets-file open-policy-agent-cleaner-interval
+				open-policy-agent-config-template open-policy-agent-control-loop-interval
+				open-policy-agent-control-loop-max-jitter open-policy-agent-envoy-metadata
+				open-policy-agent-max-memory-body-parsing open-policy-agent-max-request-body-size
+				open-policy-agent-request-body-buffer-size open-policy-agent-startup-timeout passive-health-check plugindir
+				predicate-plugin proxy-allow-cidrs proxy-deny-cidrs proxy-skip-cidrs ratelimits read-header-timeout-server
+				read-timeout-server refuse-payload response-header-timeout-backend status-checks timeout-backend
+				tls-timeout-backend upgrade-dial-timeout webhook-timeout write-timeout-server`,
 		},
 		{
 			reason: "it is no member of the swarm; it only lists the addresses of the services that " +
@@ -133,32 +143,6 @@ func proxyBlocks() []unsupportedBlock {
 				swarm-redis-update-interval swarm-valkey-urls swarm-valkey-remote swarm-valkey-username swarm-valkey-password
 				swarm-valkey-hash-algorithm swarm-valkey-conn-write-timeout swarm-valkey-conn-lifetime
 				swarm-valkey-dial-timeout swarm-valkey-update-interval swarm-valkey-conn-timeout swarm-valkey-keepalive`,
-		},
-		{
-			reason:   "tokens and credentials are checked by filters in the proxies",
-			switches: `oauth2-grant-insecure`,
-			values: `oauth2-auth-url oauth2-token-url oauth2-revoke-token-url oauth2-tokeninfo-timeout
-				oauth2-tokeninfo-cache-size oauth2-tokeninfo-cache-ttl oauth2-tokenintrospect-timeout oauth2-secret-file oauth2-client-id oauth2-client-secret
-				oauth2-client-id-file oauth2-client-secret-file oauth2-auth-url-parameters oauth2-access-token-header-name
-				oauth2-token-cookie-name oauth2-token-cookie-remove-subdomains oauth2-grant-tokeninfo-keys
-				oauth2-tokeninfo-subject-key
-				oidc-secrets-file oidc-cookie-validity oidc-cookie-remove-subdomains oidc-distributed-claims-timeout
-				webhook-timeout credentials-paths credentials-update-interval oauth-url oauth-scope oauth-credentials-dir`,
-		},
-		{
-			reason: "policies are evaluated by filters in the proxies",
-			switches: `enable-open-policy-agent enable-open-policy-agent-custom-control-loop
-				enable-open-policy-agent-data-preprocessing-optimization enable-open-policy-agent-preloading
-				enable-open-policy-agent-async-decision-logging enable-open-policy-agent-print-tracing`,
-			values: `open-policy-agent-config-template open-policy-agent-envoy-metadata open-policy-agent-cleaner-interval
-				open-policy-agent-startup-timeout open-policy-agent-control-loop-interval
-				open-policy-agent-control-loop-max-jitter open-policy-agent-request-body-buffer-size
-				open-policy-agent-max-request-body-size open-policy-agent-max-memory-body-parsing`,
-		},
-		{
-			reason:   "scripts and plugins run in the proxies",
-			switches: `enable-lua`,
-			values:   `lua-modules lua-sources plugindir filter-plugin predicate-plugin dataclient-plugin multi-plugin`,
 		},
 	}
 }

@@ -1,67 +1,53 @@
 package config
 
 import (
-	"errors"
-	"math"
-	"slices"
-	"strings"
-	"time"
-
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
 )
 
-// Upstream configures the route servers whose table a relay serves instead of compiling one.
-type Upstream struct {
-	// URLs are the route servers, the preferred one first; empty means this server is not a relay.
-	URLs []string
-	// UpdateMode, FullEvery, Timeout and MaxBytes are for dataplane.Config and have its limits.
-	UpdateMode dataplane.UpdateMode
-	FullEvery  time.Duration
-	Timeout    time.Duration
-	MaxBytes   int64
-	// CAFile holds the authorities for the route servers' certificates; empty means the system's. CertFile and KeyFile are the
-	// client certificate: set both or neither.
-	CAFile, CertFile, KeyFile string
-}
-
 // Upstream adds the flags of a relay. The parser must have the flags of a route server.
 func (p *Parser) Upstream(c *RouteServer) {
 	u := &c.Upstream
-	g := p.group(GroupUpstream)
-	g.own("upstream", repeated("URL", func(s string) error {
-		before := len(u.URLs)
-		for one := range strings.SplitSeq(s, ",") {
-			if one = strings.TrimSpace(one); one != "" {
-				u.URLs = append(u.URLs, one)
-			}
-		}
-		if len(u.URLs) == before {
-			return errors.New("want the URL of a route server")
-		}
-		return nil
-	}), "Serve the table of another route server unchanged, instead of reading objects. The preferred one comes first; may be "+
+	g := p.Group(GroupUpstream)
+	g.Own("upstream", URLs(&u.URLs), "Serve the table of another route server unchanged, instead of reading objects. The preferred one comes first; may be "+
 		"repeated, or be a list separated by commas. The relay fetches the full table and makes the tables of all zones from "+
-		"it. -source-poll-timeout and --poll-max-backoff set how often it asks, and --state-dir keeps the last table. The "+
+		"it. -source-poll-timeout sets how often it asks, and --state-dir keeps the last table. The "+
 		"guard passes losses, because the other server has judged them, unless --guard=max-loss is set.")
-	g.own("update-mode", parsed("MODE", &u.UpdateMode, dataplane.Auto.String(), dataplane.ParseUpdateMode), "How to get new tables "+
-		"from --upstream: stream, poll, or auto (stream, and poll while streams do not work).")
-	g.own("full-fetch-interval", duration(&u.FullEvery, dataplane.DefaultFullEvery, time.Minute, 30*24*time.Hour), "How often to fetch "+
-		"a full table from --upstream in spite of deltas; a random part of up to half is subtracted.")
-	g.own("fetch-timeout", duration(&u.Timeout, dataplane.DefaultTimeout, time.Millisecond, time.Hour), "Time limit of a "+
-		"request to --upstream, to the last byte of the answer; for a stream, to its beginning.")
-	var limit int
-	g.own("max-table-bytes", number(&limit, 0, 0, math.MaxInt), "Largest table to accept from --upstream. 0 means four times "+
+	p.UpdateMode(GroupUpstream, &u.UpdateMode)
+	p.MaxTable(GroupUpstream, &u.MaxBytes)
+	p.UpstreamTLS(GroupUpstream, &c.UpstreamTLS)
+	p.check(func() { p.checkUpstream(c) })
+}
+
+// UpdateMode adds the flag that says how to get new tables.
+func (p *Parser) UpdateMode(g Group, dst *dataplane.UpdateMode) {
+	p.Group(g).Own("update-mode", Parsed("MODE", dst, dataplane.Auto.String(), dataplane.ParseUpdateMode), "How to get new tables from --upstream: "+
+		"stream (the route server sends changes when they happen), poll (ask for them), or auto (stream, and poll while streams do not work; it tries a "+
+		"stream again after half a minute, and later up to every five minutes). Changes arrive as deltas either way, where the route server has them.")
+}
+
+// MaxTable adds the flag that limits the tables of route servers.
+func (p *Parser) MaxTable(g Group, dst *int64) {
+	p.Group(g).Own("max-table-bytes", Size(dst, "0"), "Largest table to accept from --upstream, such as 512MiB. 0 means four times "+
 		"the last table and at least 64 MiB, or 512 MiB before the first table, and at most a quarter of the memory limit (of "+
 		"the cgroup, or GOMEMLIMIT).")
-	g.own("upstream-ca-file", text(&u.CAFile, ""), "CAs of --upstream and --peers, PEM, instead of those of the system. Read "+
-		"again when the file changes.")
-	g.own("upstream-client-cert", text(&u.CertFile, ""), "Certificate to present to --upstream or --peers, PEM. Read again "+
-		"when the file changes.")
-	g.own("upstream-client-key", text(&u.KeyFile, ""), "Private key of that certificate, PEM.")
+}
+
+// upstreamTLS is the flag of [TLSFiles].
+const upstreamTLS = "upstream-tls"
+
+// UpstreamTLS adds the flag with the files of connections to route servers.
+func (p *Parser) UpstreamTLS(g Group, f *TLSFiles) {
+	settings := []Setting{
+		{"ca", Text("PATH", &f.CA, ""), "CAs to trust instead of those of the system."},
+		{"cert", Text("PATH", &f.Cert, ""), "certificate to present."},
+		{"key", Text("PATH", &f.Key, ""), "private key of that certificate."},
+	}
+	p.Group(g).Own(upstreamTLS, Settings(nil, nil, settings...), Describe("Files for TLS to other route servers, PEM, read again when they change.", settings...))
 	p.check(func() {
-		u.MaxBytes = int64(limit)
-		p.checkUpstream(c)
+		if (f.Cert == "") != (f.Key == "") {
+			p.failf(upstreamTLS, "client certificate: want both cert and key, or neither")
+		}
 	})
 }
 
@@ -73,14 +59,11 @@ var groupsOfObjects = []Group{
 // checkUpstream reports contradictions as errors, and warns about flags without effect.
 func (p *Parser) checkUpstream(c *RouteServer) {
 	u := &c.Upstream
-	if (u.CertFile == "") != (u.KeyFile == "") {
-		p.failf("upstream-client-key", "want both --upstream-client-cert and --upstream-client-key, or neither")
-	}
 	if len(u.URLs) == 0 {
 		for _, o := range p.flags {
 			switch {
 			case o.group != GroupUpstream || o.name == "peers" || !p.given(o.name):
-			case !slices.Contains(peersFiles, o.name):
+			case o.name != upstreamTLS:
 				p.warn(o.name, "has no effect without --upstream")
 			case len(c.Peers) == 0:
 				p.warn(o.name, "has no effect without --upstream or --peers")

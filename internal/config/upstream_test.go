@@ -54,9 +54,9 @@ func TestWhatHasNoEffectInARelayIsSaid(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
-	_, got = parse(t, config.Env{}, "--update-mode=poll", "--fetch-timeout=1s")
+	_, got = parse(t, config.Env{}, "--update-mode=poll", "--max-table-bytes=1")
 	slices.Sort(got)
-	want = []string{"--fetch-timeout: has no effect without --upstream", "--update-mode: has no effect without --upstream"}
+	want = []string{"--max-table-bytes: has no effect without --upstream", "--update-mode: has no effect without --upstream"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}

@@ -1,31 +1,31 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// value is a [pflag.Value] whose setter is a function. Set is called each time the flag is given, in order.
-type value struct {
-	kind    string // kind of value, for help
-	def     string // the default as it would be typed
+// Value is the value of a flag: its kind for help, its default as it would be typed, and the function that sets it. Every program
+// makes its flags of the constructors below, so a duration or a size has one form everywhere.
+type Value struct {
+	kind    string
+	def     string
 	set     func(string) error
-	boolean bool // a switch: the flag alone means true
-	repeat  bool // each use of the flag adds a value
-	comma   bool // accepts a list separated by commas
+	words   []string // the only possible values; nil for any
+	boolean bool     // a switch: the flag alone means true
+	repeat  bool     // each use of the flag adds a value
+	comma   bool     // accepts a list separated by commas
 }
 
-// Set parses one value, String returns the default, and Type the kind of value. They implement pflag.Value.
-func (v *value) Set(s string) error { return v.set(s) }
-func (v *value) String() string     { return v.def }
-func (v *value) Type() string       { return v.kind }
-
-// repeated returns a value that may be given more than once.
-func repeated(kind string, set func(string) error) *value {
-	return &value{kind: kind, repeat: true, set: set}
+// Repeated returns a value that may be given more than once.
+func Repeated(kind string, set func(string) error) *Value {
+	return &Value{kind: kind, repeat: true, set: set}
 }
 
 func parseBool(s string) (bool, error) {
@@ -36,42 +36,52 @@ func parseBool(s string) (bool, error) {
 	return b, nil
 }
 
-func boolean(dst *bool, def bool) *value {
+// Bool is a switch.
+func Bool(dst *bool, def bool) *Value {
 	*dst = def
-	return &value{kind: "bool", def: strconv.FormatBool(def), boolean: true, set: func(s string) (err error) {
+	return &Value{kind: "bool", def: strconv.FormatBool(def), boolean: true, set: func(s string) (err error) {
 		*dst, err = parseBool(s)
 		return err
 	}}
 }
 
-func text(dst *string, def string) *value {
+// Text accepts any text that the functions do not refuse.
+func Text(kind string, dst *string, def string, check ...func(string) error) *Value {
 	*dst = def
-	return &value{kind: "string", def: def, set: func(s string) error {
+	return &Value{kind: kind, def: def, set: func(s string) error {
 		*dst = s
+		for _, f := range check {
+			if err := f(s); err != nil {
+				return err
+			}
+		}
 		return nil
 	}}
 }
 
-// checked returns a text value that the function may refuse.
-func checked(kind string, dst *string, def string, check func(string) error) *value {
-	*dst = def
-	return &value{kind: kind, def: def, set: func(s string) error {
-		*dst = s
-		return check(s)
-	}}
-}
-
-// parsed returns a value that the function parses; the default is not parsed.
-func parsed[T any](kind string, dst *T, shown string, parse func(string) (T, error)) *value {
-	return &value{kind: kind, def: shown, set: func(s string) (err error) {
+// Parsed returns a value that the function parses; the default is not parsed.
+func Parsed[T any](kind string, dst *T, shown string, parse func(string) (T, error)) *Value {
+	return &Value{kind: kind, def: shown, set: func(s string) (err error) {
 		*dst, err = parse(s)
 		return err
 	}}
 }
 
-// list accepts elements separated by commas and keeps them unchanged. The last list counts; the empty text is the empty list.
-func list(dst *[]string) *value {
-	return &value{kind: "list", comma: true, set: func(s string) error {
+// Choice accepts one of the words. The default is the present value.
+func Choice(dst *string, words ...string) *Value {
+	shown := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+	return &Value{kind: strings.Join(shown, "|"), def: *dst, words: shown, set: func(s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("%s: want %s", clip(s), strings.Join(shown, ", "))
+		}
+		*dst = s
+		return nil
+	}}
+}
+
+// List accepts elements separated by commas and keeps them unchanged. The last list counts; the empty text is the empty list.
+func List(dst *[]string) *Value {
+	return &Value{kind: "list", comma: true, set: func(s string) error {
 		if *dst = nil; s != "" {
 			*dst = strings.Split(s, ",")
 		}
@@ -79,10 +89,26 @@ func list(dst *[]string) *value {
 	}}
 }
 
-// number accepts an integer within the limits, in the forms of Skipper: also 0x1f, 0o17, 017 (octal), 0b1 and 1_000.
-func number(dst *int, def, least, most int) *value {
+// URLs accepts URLs, repeated or separated by commas.
+func URLs(dst *[]string) *Value {
+	return Repeated("URL", func(s string) error {
+		before := len(*dst)
+		for one := range strings.SplitSeq(s, ",") {
+			if one = strings.TrimSpace(one); one != "" {
+				*dst = append(*dst, one)
+			}
+		}
+		if len(*dst) == before {
+			return errors.New("want the URL of a route server")
+		}
+		return nil
+	})
+}
+
+// Number accepts an integer within the limits, in the forms of Skipper: also 0x1f, 0o17, 017 (octal), 0b1 and 1_000.
+func Number(dst *int, def, least, most int) *Value {
 	*dst = def
-	return &value{kind: "int", def: strconv.Itoa(def), set: func(s string) error {
+	return &Value{kind: "int", def: strconv.Itoa(def), set: func(s string) error {
 		wide, err := strconv.ParseInt(s, 0, strconv.IntSize)
 		n := int(wide)
 		if err != nil || n < least || n > most {
@@ -96,10 +122,10 @@ func number(dst *int, def, least, most int) *value {
 	}}
 }
 
-// duration accepts a time with its unit within the limits.
-func duration(dst *time.Duration, def, least, most time.Duration) *value {
+// Duration accepts a time with its unit within the limits.
+func Duration(dst *time.Duration, def, least, most time.Duration) *Value {
 	*dst = def
-	return &value{kind: "duration", def: short(def), set: func(s string) error {
+	return &Value{kind: "duration", def: short(def), set: func(s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < least || d > most {
 			return fmt.Errorf("%s: want a time with its unit, such as 45s, from %s to %s", clip(s), short(least), short(most))
@@ -121,10 +147,10 @@ func short(d time.Duration) string {
 	return s
 }
 
-// millis accepts a whole number of milliseconds, like Skipper's polling flag, in the forms of [number].
-func millis(dst *time.Duration, def time.Duration, most time.Duration) *value {
+// millis accepts a whole number of milliseconds, like Skipper's polling flag, in the forms of [Number].
+func millis(dst *time.Duration, def time.Duration, most time.Duration) *Value {
 	*dst = def
-	return &value{kind: "int", def: strconv.FormatInt(def.Milliseconds(), 10), set: func(s string) error {
+	return &Value{kind: "int", def: strconv.FormatInt(def.Milliseconds(), 10), set: func(s string) error {
 		n, err := strconv.ParseInt(s, 0, 64)
 		if err != nil {
 			hint := ""
@@ -139,6 +165,28 @@ func millis(dst *time.Duration, def time.Duration, most time.Duration) *value {
 		*dst = time.Duration(n) * time.Millisecond
 		return nil
 	}}
+}
+
+// Address accepts the address of a listener, or nothing, which turns it off.
+func Address(dst *string, def string) *Value {
+	return Text("HOST:PORT", dst, def, func(s string) error {
+		if s == "" {
+			return nil
+		}
+		return address(s)
+	})
+}
+
+// address checks the address of a listener.
+func address(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil || port == "" {
+		return fmt.Errorf("%s: want HOST:PORT or :PORT", clip(s))
+	}
+	if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > 65535) {
+		return fmt.Errorf("%s: want a port from 0 to 65535", clip(s))
+	}
+	return nil
 }
 
 // share parses a share above zero, as 0.5 or 50%.
@@ -169,8 +217,12 @@ var byteUnits = []struct {
 // maxBytes is the largest size, one tebibyte: a larger one is a mistake, and a float64 still represents it exactly.
 const maxBytes = 1 << 40
 
-// size parses a number of bytes, plain or with a unit.
-func size(s string) (int, error) {
+// Size accepts a number of bytes, plain or with a unit.
+func Size[T int | int64](dst *T, def string) *Value {
+	return Parsed("size", dst, def, size[T])
+}
+
+func size[T int | int64](s string) (T, error) {
 	digits, factor := s, 1.0
 	for _, u := range byteUnits {
 		if rest, ok := strings.CutSuffix(s, u.name); ok {
@@ -182,5 +234,5 @@ func size(s string) (int, error) {
 	if err != nil || !(f >= 0 && f*factor <= maxBytes) || strings.ContainsAny(digits, "xXeEpP_+-nN") {
 		return 0, fmt.Errorf("%s: want a number of bytes, plain or as 512MiB, up to 1024GiB", clip(s))
 	}
-	return int(f * factor), nil
+	return T(f * factor), nil
 }

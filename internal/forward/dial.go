@@ -124,7 +124,7 @@ func (p *Pod) Close() {
 // upgrade opens the connection of a port-forward with WebSockets, or with SPDY if the API server or a proxy in between refuses
 // WebSockets.
 func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, error) {
-	u := c.base.JoinPath("api", "v1", "namespaces", p.Namespace, "pods", p.Name, "portforward")
+	u := p.request("portforward").URL()
 	sockets, err := portforward.NewSPDYOverWebsocketDialerForStreaming(u, c.config)
 	if err != nil {
 		return nil, err

@@ -3,7 +3,7 @@
 //
 // A [Kubeconfig] lists clusters by context, [Kubeconfig.Open] returns the client for one, and [Cluster.Pods] lists pods by label.
 //
-// [Cluster.Object] reads single objects, [Pod.Exec] runs a command in a pod, and [Cluster.WhoAmI] asks who the user is.
+// [Pod.Exec] runs a command in a pod, and [Cluster.WhoAmI] asks who the user is.
 //
 // # Rights
 //
@@ -12,6 +12,6 @@
 //
 // # Guarantees
 //
-// Every call returns when its context ends, even if the API server, the kubelet or a credential plugin hangs. Answers of the API
-// server are limited in size. Errors contain names as the server sent them: escape them before showing them on a terminal.
+// Every call returns when its context ends, even if the API server, the kubelet or a credential plugin hangs. Errors
+// contain names as the server sent them: escape them before showing them on a terminal.
 package forward

@@ -3,15 +3,15 @@ package forward
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/streaming/pkg/httpstream"
 )
@@ -40,8 +40,7 @@ func (e *ExitError) Unwrap() error { return e.err }
 // The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. The error is an [*ExitError] if the
 // command ran and failed.
 func (p *Pod) Exec(ctx context.Context, container string, command ...string) (stdout []byte, err error) {
-	u := p.cluster.base.JoinPath("api", "v1", "namespaces", p.Namespace, "pods", p.Name, "exec")
-	u.RawQuery = url.Values{"container": {container}, "command": command, "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	u := p.request("exec").VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	sockets, err := remotecommand.NewWebSocketExecutor(p.cluster.config, http.MethodGet, u.String())
 	if err != nil {
 		return nil, fmt.Errorf("exec in pod %s: %w", p.Name, err)
@@ -84,22 +83,12 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 
 // WhoAmI returns the name of the user that the API server knows the caller as.
 func (c *Cluster) WhoAmI(ctx context.Context) (string, error) {
-	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
-	body, err := json.Marshal(review)
-	if err != nil {
-		return "", err
+	review, err := c.users.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err == nil && review.Status.UserInfo.Username == "" {
+		err = errors.New("the answer has no name")
 	}
-	u := c.base.JoinPath("apis", "authentication.k8s.io", "v1", "selfsubjectreviews")
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	if body, err = c.do(req, http.StatusCreated); err != nil {
 		return "", fmt.Errorf("ask the API server who you are: %w", err)
-	}
-	if err := json.Unmarshal(body, &review); err != nil || review.Status.UserInfo.Username == "" {
-		return "", errors.New("ask the API server who you are: the answer has no name")
 	}
 	return review.Status.UserInfo.Username, nil
 }

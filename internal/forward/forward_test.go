@@ -86,12 +86,13 @@ func TestPodsAreListedWithWhatTheyAre(t *testing.T) {
 
 func TestRefusalsOfTheAPIServerAreInItsWords(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
-		_ = json.NewEncoder(w).Encode(metav1.Status{Message: `pods is forbidden: User "ada" cannot list`})
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods is forbidden: User "ada" cannot list`})
 	}))
 	defer s.Close()
 	_, err := open(t, s.URL).Pods(t.Context(), "routesrv", "app=x")
-	if want := `list the pods of namespace routesrv: 403 Forbidden: pods is forbidden: User "ada" cannot list`; err == nil || err.Error() != want {
+	if want := `list the pods of namespace routesrv: pods is forbidden: User "ada" cannot list`; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -185,6 +186,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 			<-over
 			return
 		}
+		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(corev1.PodList{Items: []corev1.Pod{pod("a", nil)}})
 	}))
 	defer s.Close()

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
+	typedauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // all credential plugins that kubectl supports
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -91,7 +92,8 @@ func listed(names []string) string {
 type Cluster struct {
 	config *rest.Config
 	client *http.Client
-	base   *url.URL
+	core   *typedcorev1.CoreV1Client
+	users  *typedauthenticationv1.AuthenticationV1Client
 }
 
 // Open returns the client of a context; an empty name means the current one. It does not connect yet.
@@ -107,10 +109,6 @@ func (k *Kubeconfig) Open(context string) (*Cluster, error) {
 func Open(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Timeout, config.WarningHandler = -1, 0, rest.NoWarnings{}
-	base, _, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("API URL %q: %w", config.Host, err)
-	}
 	shared, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("API client: %w", err)
@@ -118,7 +116,20 @@ func Open(config *rest.Config) (*Cluster, error) {
 	client := *shared // shared may be http.DefaultClient
 	// An API server does not redirect, and client-go would send the token to wherever a redirect points.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Cluster{config: config, client: &client, base: base}, nil
+	core, err := typedcorev1.NewForConfigAndClient(config, &client)
+	if err != nil {
+		return nil, fmt.Errorf("API client: %w", err)
+	}
+	users, err := typedauthenticationv1.NewForConfigAndClient(config, &client)
+	if err != nil {
+		return nil, fmt.Errorf("API client: %w", err)
+	}
+	return &Cluster{config: config, client: &client, core: core, users: users}, nil
+}
+
+// request returns a request for a subresource of the pod.
+func (p *Pod) request(subresource string) *rest.Request {
+	return p.cluster.core.RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource(subresource)
 }
 
 // Close closes idle connections to the API server. Forwarded connections end with [Pod.Close].

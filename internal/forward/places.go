@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // Defaults, as in the base in deploy/kustomize.
@@ -43,16 +42,19 @@ type places struct {
 func NewPlaces() cli.Places { return &places{} }
 
 // Define implements [cli.Places].
-func (p *places) Define(set *pflag.FlagSet) {
-	set.StringVar(&p.context, "context", "", "context of the kubeconfig (default the current one)")
-	set.StringVar(&p.contexts, "contexts", "", "ask several clusters: contexts with a comma between them, where * stands for any characters")
-	set.StringVarP(&p.namespace, "namespace", "n", defaultNamespace, "namespace of the route server")
-	set.StringVarP(&p.selector, "selector", "l", defaultSelector, "labels of the pods of the route server")
-	set.StringVar(&p.kubeconfig, "kubeconfig", "", "file with clusters and credentials (default as for kubectl)")
-	set.IntVar(&p.supportPort, "support-port", 0, "port of the support listener (default the port named support, else 9911)")
-	set.IntVar(&p.mainPort, "port", 0, "port of the main listener, for diff (default the port named http, else 9090)")
-	p.tls.Define(set)
+func (p *places) Define(g config.Section) {
+	g.Ask("context", "", config.Text("NAME", &p.context, ""), "Context of the kubeconfig; empty means the current one.")
+	g.Ask("contexts", "", config.Text("PATTERN", &p.contexts, ""), "Ask several clusters: contexts with a comma between them, where * stands for any characters.")
+	g.Ask("namespace", "n", config.Text("NAME", &p.namespace, defaultNamespace), "Namespace of the route server.")
+	g.Ask("selector", "l", config.Text("LABELS", &p.selector, defaultSelector), "Labels of the pods of the route server.")
+	g.Ask("kubeconfig", "", config.Text("FILE", &p.kubeconfig, ""), "File with clusters and credentials; empty means as for kubectl.")
+	g.Ask("support-port", "", config.Number(&p.supportPort, 0, 0, 65535), "Port of the support listener; 0 means the port named support, else 9911.")
+	g.Ask("main-port", "", config.Number(&p.mainPort, 0, 0, 65535), "Port of the main listener, for diff; 0 means the port named http, else 9090.")
+	p.tls.Define(g)
 }
+
+// Certificates implements [cli.Certified].
+func (p *places) Certificates() cli.TLS { return p.tls }
 
 // Args implements [cli.Places].
 func (p *places) Args() string { return "" }
@@ -73,11 +75,6 @@ func (p *places) Complete(flag string) []string {
 func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	if p.context != "" && p.contexts != "" {
 		return nil, nil, errors.New("--context and --contexts: want one of them")
-	}
-	for _, port := range []int{p.supportPort, p.mainPort} {
-		if port < 0 || port > 65535 {
-			return nil, nil, fmt.Errorf("%d is not a port", port)
-		}
 	}
 	if p.namespace == "" || strings.ContainsAny(p.namespace, "/?#% ") {
 		return nil, nil, fmt.Errorf("%q is not a namespace", p.namespace)

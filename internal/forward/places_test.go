@@ -50,11 +50,13 @@ func (c *cluster) serve(t *testing.T) (url string) {
 		if r.PathValue("namespace") != c.namespace || r.URL.Query().Get("labelSelector") != c.selector {
 			t.Errorf("asked for %s", r.URL)
 		}
+		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(corev1.PodList{Items: c.pods})
 	})
 	mux.Handle("/api/v1/namespaces/"+c.namespace+"/pods/", kubelet)
 	mux.Handle("/api/v1/namespaces/"+c.namespace+"/pods/{pod}/exec", c.exec)
 	mux.HandleFunc("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(w).Encode(authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: c.user}}})
 	})
@@ -99,7 +101,7 @@ func routeServer(t *testing.T, hosts chan<- string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hosts <- r.Host
-		fmt.Fprint(w, `{"started":"2026-11-22T12:00:00Z","ready":true,"table":{"digest":"d"}}`)
+		fmt.Fprintf(w, `{"started":"2026-11-22T12:00:00Z","ready":true,"table":{"digest":"%064x"}}`, 1)
 	}))
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
@@ -153,7 +155,7 @@ func TestFlagsChoosePods(t *testing.T) {
 		{[]string{"--context=none"}, cli.Trouble, `context "none" does not exist`},
 		{[]string{"--context=here", "--contexts=h*"}, cli.Trouble, "want one of them"},
 		{[]string{"-n", "a/b"}, cli.Trouble, `"a/b" is not a namespace`},
-		{[]string{"--port=70000"}, cli.Trouble, "70000 is not a port"},
+		{[]string{"--main-port=70000"}, cli.Trouble, "want a whole number from 0 to 65535"},
 		{[]string{"--cert=x"}, cli.Trouble, "--cert and --key: want both"},
 	} {
 		if status, out := run(t, append([]string{"status", "--kubeconfig", config}, q.args...)...); status != q.status || !strings.Contains(out, q.want) {
@@ -225,14 +227,14 @@ func TestPluginAcceptsInThePods(t *testing.T) {
 			t.Errorf("in container %s: %q, want %q", container, command, want)
 		}
 		if pod == "b" {
-			fmt.Fprintln(stderr, "routesrv accept: process 1 has no state folder and so no control socket: start it with --state-dir")
+			fmt.Fprintln(stderr, "routesrv accept: no process listens on the control socket")
 			return 2
 		}
 		fmt.Fprintf(stdout, `{"clusters": [{"replicas": [{"name": "a", "answer": {"digest": %q, "routes": 7}}]}]}`, digest)
 		return 0
 	}
 	status, out := run(t, "accept", digest, "--yes", "--by", "somebody else", "--why", "it's; $(moved)", "--kubeconfig", kubeconfig(t, "here", c.serve(t)))
-	for _, want := range []string{"--by has no effect here", "here/a: serves abababababab, 7 routes", "here/b: routesrv accept: process 1 has no state folder"} {
+	for _, want := range []string{"--by has no effect here", "here/a: serves abababababab, 7 routes", "here/b: routesrv accept: no process listens on the control socket"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -2,14 +2,10 @@ package forward
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,11 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Limits of a list of pods.
-const (
-	maxPods = 200
-	maxList = 32 << 20 // bytes
-)
+// maxPods limits a list of pods.
+const maxPods = 200
 
 // Pod is a pod as the API server listed it, with connections to its ports. It is safe for concurrent use.
 type Pod struct {
@@ -55,15 +48,12 @@ type Container struct {
 // Pods lists the pods that match a selector such as app=web, sorted by name. More than 200 pods are an error: then the selector
 // does not select a few replicas.
 func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]*Pod, error) {
-	u := c.base.JoinPath("api", "v1", "namespaces", namespace, "pods")
-	u.RawQuery = url.Values{"labelSelector": {selector}, "limit": {strconv.Itoa(maxPods + 1)}}.Encode()
-	body, err := c.get(ctx, u)
+	list, err := c.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods + 1})
 	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // the URL adds nothing to the error's context
+		}
 		return nil, fmt.Errorf("list the pods of namespace %s: %w", namespace, err)
-	}
-	var list corev1.PodList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("list the pods of namespace %s: read the answer: %w", namespace, err)
 	}
 	if len(list.Items) > maxPods || list.Continue != "" {
 		return nil, fmt.Errorf("list the pods of namespace %s: more than %d pods have the labels %s: use a narrower selector", namespace, maxPods, selector)
@@ -112,42 +102,6 @@ func sidecars(p *corev1.Pod) (all []corev1.Container) {
 		}
 	}
 	return all
-}
-
-// get sends a GET request to the API server. If the server refuses it, the error is its message.
-func (c *Cluster) get(ctx context.Context, u *url.URL) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	return c.do(req, http.StatusOK)
-}
-
-// do sends a request to the API server, and requires the status.
-func (c *Cluster) do(req *http.Request, want int) ([]byte, error) {
-	req.Header.Set("Accept", "application/json")
-	resp, err := c.client.Do(req)
-	if err != nil {
-		if e, ok := errors.AsType[*url.Error](err); ok {
-			err = e.Err // the URL adds nothing to the error's context
-		}
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxList+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read the answer: %w", err)
-	case len(body) > maxList:
-		return nil, fmt.Errorf("the answer has more than %d bytes", maxList)
-	case resp.StatusCode != want:
-		var status metav1.Status
-		if json.Unmarshal(body, &status) == nil && status.Message != "" {
-			return nil, &statusError{resp.StatusCode, resp.Status + ": " + clip(status.Message)}
-		}
-		return nil, &statusError{resp.StatusCode, resp.Status + ": " + clip(string(body))}
-	}
-	return body, nil
 }
 
 // clip shortens a text from a server that becomes part of an error.

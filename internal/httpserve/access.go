@@ -40,7 +40,7 @@ func (a Access) refuses(r *http.Request) string {
 	}
 	switch {
 	case a.Certificate:
-		return "only with a client certificate (--support-client-ca)"
+		return "only with a client certificate (--support-tls client-ca)"
 	case a.SocketOnly:
 		return "not over the network (--support-loopback-only)"
 	case ownAddress(r.RemoteAddr):

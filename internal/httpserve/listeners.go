@@ -220,7 +220,7 @@ func shutdown(ctx context.Context, srv *http.Server, name string, log *slog.Logg
 	if err == nil {
 		return
 	}
-	log.Warn("requests did not end in time, cutting them (--shutdown-timeout)", "listener", name, "error", err)
+	log.Warn("requests did not end in time, cutting them (--timing=shutdown)", "listener", name, "error", err)
 	if err := srv.Close(); err != nil {
 		log.Debug("close listener", "listener", name, "error", err)
 	}

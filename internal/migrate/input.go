@@ -3,6 +3,7 @@ package migrate
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -26,33 +26,20 @@ const (
 	maxObjects = 10_000
 )
 
-// Input is what is known about the old route server. All objects but the Deployment are in its namespace or in none.
+// Input is what is known about the old route server. All objects are in the namespace of the Deployment.
 type Input struct {
 	Deployment *appsv1.Deployment
 	Services   []*corev1.Service // that select its pods
 	ConfigMaps map[string]*corev1.ConfigMap
 	Policies   []*networkingv1.NetworkPolicy // that select its pods
-
-	Bindings     []Binding
-	Roles        map[string][]rbacv1.PolicyRule
-	ClusterRoles map[string][]rbacv1.PolicyRule
-	// Others are given objects that are not used, as "Kind name".
-	Others []string
-}
-
-// Binding is a RoleBinding, or a ClusterRoleBinding if it has no namespace.
-type Binding struct {
-	Namespace, Name string
-	Role            rbacv1.RoleRef
-	Subjects        []rbacv1.Subject
 }
 
 // Namespace returns the namespace of the old Deployment.
 func (in *Input) Namespace() string { return in.Deployment.Namespace }
 
 // Parse reads manifests: YAML or JSON documents, including lists. If there are several Deployments, name selects one; an empty
-// name selects the only one that is a route server. namespace is the namespace of objects without one.
-func Parse(r io.Reader, name, namespace string) (*Input, error) {
+// name selects the only one that is a route server. Objects without a namespace are in "default".
+func Parse(r io.Reader, name string) (*Input, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxInput+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the manifests: %w", err)
@@ -60,48 +47,36 @@ func Parse(r io.Reader, name, namespace string) (*Input, error) {
 	if len(text) > maxInput {
 		return nil, fmt.Errorf("the manifests have more than %d bytes", maxInput)
 	}
-	c := collector{defaultNamespace: namespace}
+	var c collector
 	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for n := 1; ; n++ {
 		doc, err := docs.Read()
 		if errors.Is(err, io.EOF) {
-			break
+			return c.input(name)
 		}
 		if err == nil {
-			err = c.add(doc, 0)
+			err = c.add(doc, true)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("document %d of the manifests: %w", n, err)
 		}
 	}
-	return c.input(name)
 }
 
 // collector keeps objects until it is known which Deployment they belong to.
 type collector struct {
-	defaultNamespace string
-	count            int
-	deployments      []*appsv1.Deployment
-	services         []*corev1.Service
-	configMaps       []*corev1.ConfigMap
-	policies         []*networkingv1.NetworkPolicy
-	bindings         []Binding
-	roles            []*rbacv1.Role
-	clusterRoles     []*rbacv1.ClusterRole
-	others           []string
+	count       int
+	deployments []*appsv1.Deployment
+	services    []*corev1.Service
+	configMaps  []*corev1.ConfigMap
+	policies    []*networkingv1.NetworkPolicy
 }
 
-// maxDepth is how deep lists may be in each other: each level is read again for the next one.
-const maxDepth = 8
-
-// add adds a document, or an item of a list of that depth.
-func (c *collector) add(doc []byte, depth int) error {
+// add adds a document, which may be a list of objects, or an item of such a list. Other kinds are not read: the base has what it needs.
+func (c *collector) add(doc []byte, whole bool) error {
 	text, err := yaml.YAMLToJSON(doc)
-	if err != nil {
+	if err != nil || string(bytes.TrimSpace(text)) == "null" {
 		return err
-	}
-	if string(bytes.TrimSpace(text)) == "null" {
-		return nil
 	}
 	var head struct {
 		Kind     string
@@ -114,97 +89,42 @@ func (c *collector) add(doc []byte, depth int) error {
 	if c.count++; c.count > maxObjects {
 		return fmt.Errorf("more than %d objects", maxObjects)
 	}
-	if strings.HasSuffix(head.Kind, "List") && head.Items != nil {
-		if depth == maxDepth {
-			return fmt.Errorf("lists are more than %d deep in each other", maxDepth)
-		}
+	switch {
+	case head.Kind == "":
+		return errors.New("an object without a kind")
+	case strings.HasSuffix(head.Kind, "List") && head.Items != nil && whole:
 		for _, item := range head.Items {
-			if err := c.add(item, depth+1); err != nil {
+			if err := c.add(item, false); err != nil {
 				return err
 			}
 		}
 		return nil
+	case head.Kind == "Deployment":
+		err = decode(text, &c.deployments)
+	case head.Kind == "Service":
+		err = decode(text, &c.services)
+	case head.Kind == "ConfigMap":
+		err = decode(text, &c.configMaps)
+	case head.Kind == "NetworkPolicy":
+		err = decode(text, &c.policies)
 	}
-	if err := c.object(head.Kind, text); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", head.Kind, head.Metadata.Name, err)
-	}
-	if head.Kind == "" {
-		return errors.New("an object without a kind")
-	}
-	if !used(head.Kind) {
-		c.others = append(c.others, head.Kind+" "+head.Metadata.Name)
 	}
 	return nil
 }
 
-// used reports whether objects of a kind are used.
-func used(kind string) bool {
-	return slices.Contains([]string{
-		"Deployment", "Service", "ConfigMap", "NetworkPolicy", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding",
-		"ServiceAccount", "Namespace",
-	}, kind)
-}
-
-func decode[T any](text []byte, to *[]*T) (*T, error) {
-	o := new(T)
+// decode appends an object.
+func decode[T any, P interface {
+	*T
+	metav1.Object
+}](text []byte, to *[]P) error {
+	o := P(new(T))
 	if err := json.Unmarshal(text, o); err != nil {
-		return nil, err
-	}
-	*to = append(*to, o)
-	return o, nil
-}
-
-// object adds one object.
-func (c *collector) object(kind string, text []byte) error {
-	in := func(m *metav1.ObjectMeta) {
-		if m.Namespace == "" {
-			m.Namespace = c.defaultNamespace
-		}
-	}
-	switch kind {
-	case "Deployment":
-		d, err := decode(text, &c.deployments)
-		if err != nil {
-			return err
-		}
-		in(&d.ObjectMeta)
-	case "Service":
-		s, err := decode(text, &c.services)
-		if err != nil {
-			return err
-		}
-		in(&s.ObjectMeta)
-	case "ConfigMap":
-		m, err := decode(text, &c.configMaps)
-		if err != nil {
-			return err
-		}
-		in(&m.ObjectMeta)
-	case "NetworkPolicy":
-		p, err := decode(text, &c.policies)
-		if err != nil {
-			return err
-		}
-		in(&p.ObjectMeta)
-	case "Role":
-		r, err := decode(text, &c.roles)
-		if err != nil {
-			return err
-		}
-		in(&r.ObjectMeta)
-	case "ClusterRole":
-		_, err := decode(text, &c.clusterRoles)
 		return err
-	case "RoleBinding", "ClusterRoleBinding": // both have the same fields
-		var b rbacv1.RoleBinding
-		if err := json.Unmarshal(text, &b); err != nil {
-			return err
-		}
-		if kind == "RoleBinding" {
-			in(&b.ObjectMeta)
-		}
-		c.bindings = append(c.bindings, Binding{b.Namespace, b.Name, b.RoleRef, b.Subjects})
 	}
+	o.SetNamespace(cmp.Or(o.GetNamespace(), "default"))
+	*to = append(*to, o)
 	return nil
 }
 
@@ -214,14 +134,10 @@ func (c *collector) input(name string) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Input{
-		Deployment: d, ConfigMaps: map[string]*corev1.ConfigMap{}, Roles: map[string][]rbacv1.PolicyRule{},
-		ClusterRoles: map[string][]rbacv1.PolicyRule{}, Others: c.others,
-	}
-	here := func(namespace string) bool { return namespace == d.Namespace }
+	in := &Input{Deployment: d, ConfigMaps: map[string]*corev1.ConfigMap{}}
 	pod := labels.Set(d.Spec.Template.Labels)
 	for _, s := range c.services {
-		if here(s.Namespace) && len(s.Spec.Selector) > 0 && labels.SelectorFromSet(s.Spec.Selector).Matches(pod) {
+		if s.Namespace == d.Namespace && len(s.Spec.Selector) > 0 && labels.SelectorFromSet(s.Spec.Selector).Matches(pod) {
 			in.Services = append(in.Services, s)
 		}
 	}
@@ -230,26 +146,13 @@ func (c *collector) input(name string) (*Input, error) {
 		if err != nil {
 			return nil, fmt.Errorf("NetworkPolicy %s: %w", p.Name, err)
 		}
-		if here(p.Namespace) && selector.Matches(pod) {
+		if p.Namespace == d.Namespace && selector.Matches(pod) {
 			in.Policies = append(in.Policies, p)
 		}
 	}
 	for _, m := range c.configMaps {
-		if here(m.Namespace) {
+		if m.Namespace == d.Namespace {
 			in.ConfigMaps[m.Name] = m
-		}
-	}
-	for _, r := range c.roles {
-		if here(r.Namespace) {
-			in.Roles[r.Name] = r.Rules
-		}
-	}
-	for _, r := range c.clusterRoles {
-		in.ClusterRoles[r.Name] = r.Rules
-	}
-	for _, b := range c.bindings {
-		if b.Namespace == "" || here(b.Namespace) {
-			in.Bindings = append(in.Bindings, b)
 		}
 	}
 	return in, nil
@@ -273,7 +176,7 @@ func (c *collector) deployment(name string) (*appsv1.Deployment, error) {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) == 0:
-		return nil, fmt.Errorf("none of the Deployments %s is %s", strings.Join(names, ", "), cmpOr(name, "a route server: name one"))
+		return nil, fmt.Errorf("none of the Deployments %s is %s", strings.Join(names, ", "), cmp.Or(name, "a route server: name one"))
 	}
 	return nil, fmt.Errorf("several of the Deployments %s are route servers: name one", strings.Join(names, ", "))
 }

@@ -5,9 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // labelling decides which labels the new pods have.
@@ -49,25 +46,11 @@ func (m *migration) label() error {
 	for _, s := range m.in.Services {
 		selectors = append(selectors, s.Spec.Selector)
 	}
-	in := func(key string) int { // the number of selectors with a label
-		n := 0
-		for _, s := range selectors {
-			if _, ok := s[key]; ok {
-				n++
-			}
-		}
-		return n
-	}
 	for _, s := range selectors {
 		if slices.ContainsFunc(sorted(s), func(key string) bool { _, ok := m.labels.changed[key]; return ok }) {
 			continue
 		}
-		best := slices.MaxFunc(sorted(s), func(a, b string) int {
-			if n := in(a) - in(b); n != 0 {
-				return n
-			}
-			return rank(b) - rank(a)
-		})
+		best := slices.MinFunc(sorted(s), func(a, b string) int { return rank(a) - rank(b) })
 		m.labels.changed[best] = next(s[best])
 	}
 	for key, value := range old {
@@ -108,39 +91,39 @@ func (l labelling) pod() map[string]string {
 	return all
 }
 
-// selecting makes a selector of old pods select the new ones, too. It uses expressions, because kustomize adds the changed labels
-// to everything with matchLabels, even where other pods are meant.
-func (m *migration) selecting(s *metav1.LabelSelector) {
-	if s == nil {
-		return
+// entries returns the labels of the overlay, with those of selectors last, because they win.
+func (l labelling) entries() (all []object) {
+	if len(l.kept) > 0 {
+		all = append(all, object{"pairs": l.kept, "includeTemplates": true})
 	}
-	old := m.in.Deployment.Spec.Template.Labels
-	for _, key := range sorted(s.MatchLabels) {
-		values := []string{s.MatchLabels[key]}
-		if changed, ok := m.labels.changed[key]; ok && old[key] == values[0] && changed != values[0] {
-			values = append(values, changed)
-		}
-		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values})
-	}
-	s.MatchLabels = nil
+	return append(all, object{"pairs": l.changed, "includeSelectors": true})
 }
 
-// affinity returns the affinity of the old pods; a selector of old pods in it also selects the new ones.
-func (m *migration) affinity() *corev1.Affinity {
-	a := m.pod.Affinity.DeepCopy()
-	terms := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
-		for i := range required {
-			m.selecting(required[i].LabelSelector)
+// selecting makes selectors of old pods select the new ones, too, wherever they are in a value. It uses expressions, because kustomize
+// adds the changed labels to everything with matchLabels, even where other pods are meant.
+func (m *migration) selecting(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, v := range value {
+			m.selecting(v)
 		}
-		for i := range preferred {
-			m.selecting(preferred[i].PodAffinityTerm.LabelSelector)
+	case map[string]any:
+		for _, v := range value {
+			m.selecting(v)
 		}
+		match, ok := value["matchLabels"].(map[string]any)
+		if !ok {
+			return
+		}
+		expressions, _ := value["matchExpressions"].([]any)
+		for _, key := range sorted(match) {
+			values := []any{match[key]}
+			if changed, ok := m.labels.changed[key]; ok && m.in.Deployment.Spec.Template.Labels[key] == match[key] && changed != match[key] {
+				values = append(values, changed)
+			}
+			expressions = append(expressions, map[string]any{"key": key, "operator": "In", "values": values})
+		}
+		value["matchExpressions"] = expressions
+		delete(value, "matchLabels")
 	}
-	if p := a.PodAffinity; p != nil {
-		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
-	if p := a.PodAntiAffinity; p != nil {
-		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
-	return a
 }

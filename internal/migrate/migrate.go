@@ -1,13 +1,15 @@
-// Package migrate creates a kustomize overlay for routesrv from a Deployment of Skipper's route server. The overlay carries the
-// settings over; for everything that it does not carry over it gives the reason.
+// Package migrate creates a kustomize overlay that runs routesrv beside a Deployment of Skipper's route server. For everything that
+// the overlay does not carry over it gives the reason.
 //
-// [Parse] or [Fetch] returns the objects, [Make] the files of the overlay. Make is pure: it reads and writes nothing. The overlay
-// puts routesrv beside the old Deployment, in the same namespace and under different names, so it has no traffic at first. Its
-// pods have the labels of the old ones except for one, by which the old Deployment and its Services select. Changing that label
-// in the selector of the Service switches the traffic, and changing it back reverts that.
+// [Parse] returns the objects, [Make] the files of the overlay. Make is pure: it reads and writes nothing. The overlay is the base with
+// patches: they put the arguments, ports, scheduling and files of the old pods into the Deployment of the base. It runs in the same
+// namespace under different names, so it has no traffic at first. Its pods have the labels of the old ones except for one, by which the
+// old Deployment and its Services select. Changing that label in the selector of the Service switches the traffic, and changing it back
+// reverts that.
 package migrate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,7 +27,6 @@ const (
 	baseName  = "routesrv" // of the Deployment, the container, the Service and the rights
 	peersName = "routesrv-peers"
 	flagsName = "routesrv-flags"
-	flagsPath = "/etc/routesrv/flags.yaml"
 	stateDir  = "/var/lib/routesrv"
 )
 
@@ -68,7 +69,6 @@ type migration struct {
 	arguments arguments
 	labels    labelling
 	notes     []Note
-	rights    []string
 }
 
 // Make creates the overlay. If the old arguments cannot be used, it returns the error of --check-config.
@@ -84,12 +84,11 @@ func Make(in *Input, o Options) (*Overlay, error) {
 	if err := m.label(); err != nil {
 		return nil, err
 	}
-	m.rights = in.rights(m.pod.ServiceAccountName)
 	files, err := m.files()
 	if err != nil {
 		return nil, err
 	}
-	return &Overlay{Files: files, Warnings: warnings, NotCarried: m.notCarried()}, nil
+	return &Overlay{Files: files, Warnings: warnings, NotCarried: m.notes}, nil
 }
 
 // dnsLabel matches a name that Kubernetes accepts for a Service.
@@ -109,9 +108,7 @@ func (m *migration) begin() error {
 	if m.name() == m.in.Deployment.Name {
 		return fmt.Errorf("prefix %q: the new Deployment would replace the old one, %s: want another prefix", m.Prefix, m.in.Deployment.Name)
 	}
-	if m.Monitoring == "" {
-		m.Monitoring = "monitoring"
-	}
+	m.Monitoring = cmp.Or(m.Monitoring, "monitoring")
 	return m.findContainer()
 }
 
@@ -138,24 +135,17 @@ func (m *migration) findContainer() error {
 	}
 	if m.container == nil {
 		return fmt.Errorf("none of the containers %s of Deployment %s is %s: name the container of the route server",
-			strings.Join(names, ", "), m.in.Deployment.Name, cmpOr(m.Container, "a route server"))
+			strings.Join(names, ", "), m.in.Deployment.Name, cmp.Or(m.Container, "a route server"))
+	}
+	for _, c := range m.pod.InitContainers {
+		names = append(names, c.Name)
 	}
 	for _, name := range names {
 		if name != m.container.Name {
 			m.note("it is not the route server. If you need it, add it to deployment.yaml", "container `%s`", name)
 		}
 	}
-	for _, c := range m.pod.InitContainers {
-		m.note("the image of routesrv needs no preparation. If you need it, add it to deployment.yaml", "init container `%s`", c.Name)
-	}
 	return nil
-}
-
-func cmpOr(s, other string) string {
-	if s != "" {
-		return s
-	}
-	return other
 }
 
 // isRouteServer reports whether the name of the program is in the command or is the first argument.

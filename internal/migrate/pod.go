@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -8,12 +9,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // operation is one of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
+	From  string `json:"from,omitempty"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
@@ -21,8 +22,13 @@ type operation struct {
 // patch is a JSON patch.
 type patch []operation
 
-func (p *patch) replace(path string, value any) { *p = append(*p, operation{"replace", path, value}) }
-func (p *patch) add(path string, value any)     { *p = append(*p, operation{"add", path, value}) }
+// set adds a field or replaces it, whether it exists or not.
+func (p *patch) set(path string, value any) {
+	*p = append(*p, operation{Op: "add", Path: path, Value: value})
+}
+func (p *patch) replace(path string, value any) {
+	*p = append(*p, operation{Op: "replace", Path: path, Value: value})
+}
 
 // escaped escapes a key for a path of a JSON patch.
 func escaped(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
@@ -32,296 +38,201 @@ const (
 	containerPath = podPath + "/containers/0"
 )
 
-// deployment returns the patch of the Deployment of the base.
-func (m *migration) deployment() patch {
-	var p patch
-	old := m.in.Deployment
-	if old.Spec.Replicas != nil {
-		p.replace("/spec/replicas", *old.Spec.Replicas)
-		if *old.Spec.Replicas < 2 {
-			m.notes = append(m.notes, Note{fmt.Sprintf("%d replica, as before", *old.Spec.Replicas), "set two or more where proxies depend on it: while the only one moves to another node nobody answers"})
+// The fields that the new Deployment takes over as they are. Fields of the base that are not among them stay.
+var (
+	deploymentFields = []string{"replicas", "strategy", "minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit"}
+	podFields        = []string{
+		"affinity", "dnsConfig", "dnsPolicy", "hostAliases", "imagePullSecrets", "nodeSelector", "priorityClassName", "runtimeClassName", "schedulerName",
+		"tolerations", "topologySpreadConstraints",
+	}
+	containerFields = []string{"envFrom", "readinessProbe", "resources", "startupProbe"}
+)
+
+// carry sets fields of an object at a path. It returns an error only for objects that are not those of the API.
+func (m *migration) carry(p *patch, path string, object any, fields []string) error {
+	values, err := plain(object)
+	if err != nil {
+		return err
+	}
+	for _, name := range fields {
+		if value := values[name]; !empty(value) {
+			m.selecting(value)
+			p.set(path+"/"+name, value)
 		}
 	}
-	if old.Spec.Strategy.Type != "" {
-		p.replace("/spec/strategy", old.Spec.Strategy)
+	return nil
+}
+
+// empty reports whether a value says nothing: structures of the API that are not set are empty objects.
+func empty(value any) bool {
+	object, ok := value.(map[string]any)
+	return value == nil || ok && len(object) == 0
+}
+
+// plain converts an object to its form in JSON.
+func plain(object any) (values map[string]any, err error) {
+	text, err := json.Marshal(object)
+	if err == nil {
+		err = json.Unmarshal(text, &values)
 	}
-	if old.Spec.MinReadySeconds > 0 {
-		p.add("/spec/minReadySeconds", old.Spec.MinReadySeconds)
+	return values, err
+}
+
+// deployment returns the patch of the Deployment of the base.
+func (m *migration) deployment() (p patch, err error) {
+	old := m.in.Deployment
+	if r := old.Spec.Replicas; r != nil && *r < 2 {
+		m.note("set two or more where proxies depend on it: while the only one moves to another node nobody answers", "%d replica, as before", *r)
 	}
 	for _, key := range sorted(old.Labels) {
 		if _, ofPod := old.Spec.Template.Labels[key]; !ofPod && !ofTool(key) {
-			p.add("/metadata/labels/"+escaped(key), old.Labels[key])
+			p.set("/metadata/labels/"+escaped(key), old.Labels[key])
 		}
 	}
 	annotations := map[string]string{}
-	for key, value := range old.Spec.Template.Annotations {
+	for _, key := range sorted(old.Spec.Template.Annotations) {
 		if ofTool(key) {
 			m.note("a tool writes it", "annotation `%s` of the pods", key)
 			continue
 		}
-		annotations[key] = value
+		annotations[key] = old.Spec.Template.Annotations[key]
 	}
 	if len(annotations) > 0 {
-		p.add("/spec/template/metadata/annotations", annotations)
+		p.set("/spec/template/metadata/annotations", annotations)
 	}
-	m.schedule(&p)
+	if err := m.carry(&p, "/spec", old.Spec, deploymentFields); err != nil {
+		return nil, err
+	}
+	if err := m.carry(&p, podPath, m.pod, podFields); err != nil {
+		return nil, err
+	}
+	m.end(&p)
 	m.user(&p)
-	m.run(&p)
-	return p
+	return p, m.run(&p)
 }
 
-// schedule carries over where pods run.
-func (m *migration) schedule(p *patch) {
-	grace := m.arguments.wait + m.arguments.shutdown + 5*time.Second
-	seconds := int64(math.Ceil(grace.Seconds()))
+// end sets the time that a pod has to end.
+func (m *migration) end(p *patch) {
+	l := m.arguments.Listen
+	seconds := int64(math.Ceil((l.WaitForHealthcheckInterval + l.ShutdownTimeout + 5*time.Second).Seconds()))
 	if old := m.pod.TerminationGracePeriodSeconds; old != nil && *old >= seconds {
 		seconds = *old
 	} else {
-		m.note(fmt.Sprintf("%d s: -wait-for-healthcheck-interval, --shutdown-timeout for open requests, and five seconds to write the last-known-good file", seconds), "`terminationGracePeriodSeconds`")
+		m.note(fmt.Sprintf("%d s: -wait-for-healthcheck-interval, the time for open requests, and five seconds to write the last-known-good file", seconds),
+			"`terminationGracePeriodSeconds`")
 	}
 	p.replace(podPath+"/terminationGracePeriodSeconds", seconds)
-	if len(m.pod.Tolerations) > 0 {
-		p.add(podPath+"/tolerations", m.pod.Tolerations)
-	}
-	if len(m.pod.NodeSelector) > 0 {
-		p.add(podPath+"/nodeSelector", m.pod.NodeSelector)
-	}
-	if m.pod.Affinity != nil {
-		p.add(podPath+"/affinity", m.affinity())
-	}
-	if spread := m.pod.TopologySpreadConstraints; len(spread) > 0 {
-		spread = slices.Clone(spread)
-		for i := range spread {
-			c := spread[i].DeepCopy()
-			m.selecting(c.LabelSelector)
-			spread[i] = *c
-		}
-		p.replace(podPath+"/topologySpreadConstraints", spread)
-	}
-	if m.pod.PriorityClassName != "" {
-		p.add(podPath+"/priorityClassName", m.pod.PriorityClassName)
-	}
-	if len(m.pod.ImagePullSecrets) > 0 {
-		p.add(podPath+"/imagePullSecrets", m.pod.ImagePullSecrets)
-	}
-	if m.pod.DNSConfig != nil {
-		p.add(podPath+"/dnsConfig", m.pod.DNSConfig)
-	}
-	if len(m.pod.HostAliases) > 0 {
-		p.add(podPath+"/hostAliases", m.pod.HostAliases)
-	}
-	if s := m.pod.SchedulerName; s != "" && s != corev1.DefaultSchedulerName {
-		p.add(podPath+"/schedulerName", s)
-	}
-	if m.pod.RuntimeClassName != nil {
-		p.add(podPath+"/runtimeClassName", *m.pod.RuntimeClassName)
+	if m.pod.HostNetwork {
+		m.note("two route servers on one node cannot share its ports, and routesrv does not need the network of the node", "`hostNetwork`")
 	}
 }
 
-// user carries over the user of the process.
+// user carries over the user and group of the process. The base has the rest of the security context.
 func (m *migration) user(p *patch) {
-	uid, gid := (*int64)(nil), (*int64)(nil)
+	ids := map[string]*int64{}
 	if s := m.pod.SecurityContext; s != nil {
-		uid, gid = s.RunAsUser, s.RunAsGroup
+		ids["runAsUser"], ids["runAsGroup"] = s.RunAsUser, s.RunAsGroup
 	}
 	if s := m.container.SecurityContext; s != nil {
 		if s.RunAsUser != nil {
-			uid = s.RunAsUser
+			ids["runAsUser"] = s.RunAsUser
 		}
 		if s.RunAsGroup != nil {
-			gid = s.RunAsGroup
+			ids["runAsGroup"] = s.RunAsGroup
 		}
 		if s.Privileged != nil && *s.Privileged || s.Capabilities != nil && len(s.Capabilities.Add) > 0 {
 			m.note("routesrv needs no rights on the node. If it listened on a port below 1024, choose a higher one", "privileges and added capabilities")
 		}
 	}
-	for _, id := range []struct {
-		path, name string
-		value      *int64
-	}{{"runAsUser", "user", uid}, {"runAsGroup", "group", gid}} {
-		switch {
-		case id.value == nil:
-		case *id.value == 0:
-			m.note("routesrv needs no root. The overlay keeps user and group 65532 of the base", "%s 0", id.name)
+	for _, field := range sorted(ids) {
+		switch id := ids[field]; {
+		case id == nil:
+		case *id == 0:
+			m.note("routesrv needs no root. The overlay keeps user and group 65532 of the base", "`%s: 0`", field)
 		default:
-			p.replace(podPath+"/securityContext/"+id.path, *id.value)
+			p.replace(podPath+"/securityContext/"+field, *id)
 		}
 	}
 }
 
 // run carries over what runs in the container.
-func (m *migration) run(p *patch) {
-	a := &m.arguments
-	args := slices.Clone(a.args)
-	at := 1
-	if slices.Contains(args, "-kubernetes-in-cluster") {
-		at = 2
-	}
-	args = slices.Insert(args, at, "-config-file="+flagsPath, "--state-dir="+stateDir,
-		fmt.Sprintf("--peers=%s%s.%s.svc:%d", m.Prefix, peersName, m.in.Namespace(), a.main))
-	p.replace(containerPath+"/args", args)
-	p.replace(containerPath+"/ports", m.ports())
-	p.replace(containerPath+"/readinessProbe", m.readiness())
-	p.replace(containerPath+"/livenessProbe/httpGet/port", a.support)
-	if s := m.container.StartupProbe; s != nil {
-		if s, ok := m.probe(s); ok {
-			p.add(containerPath+"/startupProbe", s)
-		} else {
-			m.note("a command cannot be run: the image has no shell", "the startup probe")
+func (m *migration) run(p *patch) error {
+	a, c := &m.arguments, m.container.DeepCopy()
+	for name, probe := range map[string]**corev1.Probe{"readiness": &c.ReadinessProbe, "startup": &c.StartupProbe} {
+		if *probe != nil && (*probe).HTTPGet == nil && (*probe).TCPSocket == nil {
+			m.note("the image has no shell that could run a command. For readiness the base asks /health", "the %s probe", name)
+			*probe = nil
 		}
 	}
-	if m.container.LivenessProbe != nil {
+	if c.ReadinessProbe == nil {
+		p.replace(containerPath+"/readinessProbe/httpGet/port", a.main)
+	}
+	if c.LivenessProbe != nil {
 		m.note("the base has its own, which asks /status. A server without a table answers that as well: a restart does not help a server that waits for the API server", "the liveness probe")
 	}
-	if r := m.container.Resources; len(r.Limits)+len(r.Requests) > 0 {
-		p.replace(containerPath+"/resources", r)
+	if c.Lifecycle != nil {
+		m.note("the image has no shell, and -wait-for-healthcheck-interval is the time to keep serving", "the lifecycle hooks")
+	}
+	p.replace(containerPath+"/args", a.words)
+	p.replace(containerPath+"/ports", m.ports())
+	p.replace(containerPath+"/livenessProbe/httpGet/port", a.support)
+	if err := m.carry(p, containerPath, c, containerFields); err != nil {
+		return err
 	}
 	p.replace(containerPath+"/env", m.env())
-	if len(m.container.EnvFrom) > 0 && len(a.env) > 0 {
-		p.add(containerPath+"/envFrom", m.container.EnvFrom)
+	// The base mounts its flags first, which are in the arguments here, and then its state.
+	*p = append(*p, operation{Op: "remove", Path: containerPath + "/volumeMounts/0"}, operation{Op: "remove", Path: podPath + "/volumes/0"})
+	for _, mount := range c.VolumeMounts {
+		mount.Name = "old-" + mount.Name
+		p.set(containerPath+"/volumeMounts/-", mount)
 	}
-	m.volumes(p)
+	for _, v := range m.pod.Volumes {
+		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
+			v.Name = "old-" + v.Name
+			p.set(podPath+"/volumes/-", v)
+		}
+	}
+	return nil
 }
 
 // ports returns the old ports, so that Services by name or number still fit, with those of the listeners.
 func (m *migration) ports() []corev1.ContainerPort {
-	var ports []corev1.ContainerPort
-	has := func(number int, name string) bool {
-		return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == number || p.Name == name })
-	}
-	for _, port := range m.container.Ports {
-		if port.HostPort != 0 {
-			if !m.pod.HostNetwork {
-				m.note("two route servers on one node cannot share it", "`hostPort: %d`", port.HostPort)
-			}
-			port.HostPort, port.HostIP = 0, ""
+	ports := slices.Clone(m.container.Ports)
+	for i := range ports {
+		if p := &ports[i]; p.HostPort != 0 {
+			m.note("two route servers on one node cannot share it", "`hostPort: %d`", p.HostPort)
+			p.HostPort, p.HostIP = 0, ""
 		}
-		ports = append(ports, port)
 	}
-	for _, l := range []struct {
-		number int
-		name   string
-	}{{m.arguments.main, "http"}, {m.arguments.support, "support"}} {
-		switch {
-		case !has(l.number, ""):
-			name := l.name
-			if has(0, name) {
-				name = "routesrv-" + name // the old container uses this name for another port
-			}
-			ports = append(ports, corev1.ContainerPort{Name: name, ContainerPort: int32(l.number)})
+	for _, number := range []int{m.arguments.main, m.arguments.support} {
+		if !slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == number }) {
+			ports = append(ports, corev1.ContainerPort{ContainerPort: int32(number)})
 		}
 	}
 	return ports
 }
 
-// readiness returns the old probe, or that of the base.
-func (m *migration) readiness() *corev1.Probe {
-	if old := m.container.ReadinessProbe; old != nil {
-		if p, ok := m.probe(old); ok {
-			return p
-		}
-		m.note("a command cannot be run, as the image has no shell: that of the base asks /health", "the readiness probe")
-	}
-	return &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromInt32(int32(m.arguments.main))}},
-		PeriodSeconds: 2, TimeoutSeconds: 2,
-	}
-}
-
-// probe returns an old probe with the number of its port. ok is false if it runs a command or uses gRPC.
-func (m *migration) probe(old *corev1.Probe) (p *corev1.Probe, ok bool) {
-	p = old.DeepCopy()
-	switch {
-	case p.HTTPGet != nil:
-		p.HTTPGet.Port = m.number(p.HTTPGet.Port)
-		path, _, _ := strings.Cut(p.HTTPGet.Path, "?")
-		if path != "/health" && path != "/routes" && path != "/metrics" {
-			m.notes = append(m.notes, Note{fmt.Sprintf("a probe asks for `%s`", p.HTTPGet.Path), "the overlay has it, too. Check that routesrv answers this path; its path for probes is /health"})
-		}
-	case p.TCPSocket != nil:
-		p.TCPSocket.Port = m.number(p.TCPSocket.Port)
-	default:
-		return nil, false
-	}
-	return p, true
-}
-
-// number returns the number of a port of the old container.
-func (m *migration) number(port intstr.IntOrString) intstr.IntOrString {
-	for _, p := range m.container.Ports {
-		if port.Type == intstr.String && p.Name == port.StrVal {
-			return intstr.FromInt32(p.ContainerPort)
-		}
-	}
-	return port
-}
-
-// runtimeVariables have a meaning for any Go program, or for clients of the API server.
-var runtimeVariables = []string{
-	"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "KUBERNETES_SERVICE_HOST",
-	"KUBERNETES_SERVICE_PORT",
-}
-
-// env returns the variables that have an effect.
+// env returns the old variables without those that only dropped arguments refer to, and a limit of the heap.
 func (m *migration) env() []corev1.EnvVar {
 	env := []corev1.EnvVar{}
-	limit := false
+	refers := func(words []string, name string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "$("+name+")") })
+	}
 	for _, e := range m.container.Env {
-		switch {
-		case slices.Contains(runtimeVariables, e.Name), slices.Contains(m.arguments.env, e.Name), m.referred(e.Name):
-			env = append(env, e)
-			limit = limit || e.Name == "GOMEMLIMIT"
-		case strings.HasPrefix(e.Name, "ROUTESRV_FLAG_"): // already read
-		default:
+		if refers(m.arguments.dropped, e.Name) && !refers(m.arguments.words, e.Name) {
 			m.note("no argument of the overlay refers to it", "variable `%s`", e.Name)
+			continue
 		}
+		env = append(env, e)
 	}
-	if len(m.container.EnvFrom) > 0 && len(m.arguments.env) == 0 {
-		m.note("no argument of the overlay refers to a variable of it", "`envFrom`")
-	}
-	memory := m.container.Resources.Limits.Memory().Value()
+	resources := m.container.Resources
+	memory := resources.Limits.Memory().Value()
 	switch {
-	case limit:
+	case slices.ContainsFunc(env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" }):
 	case memory > 0:
 		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprintf("%dMiB", max(memory*7/8>>20, 1))})
-	case len(m.container.Resources.Requests)+len(m.container.Resources.Limits) == 0:
+	case len(resources.Requests)+len(resources.Limits) == 0:
 		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "900MiB"}) // the limit is that of the base
 	}
 	return env
-}
-
-// referred reports whether a variable that is carried over refers to another.
-func (m *migration) referred(name string) bool {
-	return slices.ContainsFunc(m.container.Env, func(e corev1.EnvVar) bool {
-		return slices.Contains(m.arguments.env, e.Name) && strings.Contains(e.Value, "$("+name+")")
-	})
-}
-
-// volumes carries over the volumes with files that settings name.
-func (m *migration) volumes(p *patch) {
-	carried := map[string]bool{}
-	for _, file := range m.arguments.files {
-		mount, volume := m.mountOf(file)
-		switch {
-		case file == "":
-		case mount == nil:
-			m.note("the old container mounts nothing there: the old image had it, or it was missing", "the file or folder `%s`", file)
-		case !carried[mount.Name+mount.MountPath]:
-			carried[mount.Name+mount.MountPath] = true
-			at := *mount
-			at.Name = "old-" + volume.Name
-			if !carried[volume.Name] {
-				carried[volume.Name] = true
-				v := *volume
-				v.Name = at.Name
-				p.add(podPath+"/volumes/-", v)
-			}
-			p.add(containerPath+"/volumeMounts/-", at)
-		}
-	}
-	for _, v := range m.container.VolumeMounts {
-		if !carried[v.Name] {
-			m.note("no flag of the overlay names a file in it", "volume `%s` at `%s`", v.Name, v.MountPath)
-		}
-	}
 }

@@ -216,7 +216,7 @@ func TestDownloadIsCutAtTheDeadline(t *testing.T) {
 	if n, err := io.Copy(io.Discard, body); n == length || err == nil {
 		t.Errorf("%d of %d bytes, error %v: want a cut that can be noticed", n, length, err)
 	}
-	if lines := linesWith(f.log.String(), "requests did not end in time, cutting them (--shutdown-timeout)"); len(lines) != 1 {
+	if lines := linesWith(f.log.String(), "requests did not end in time, cutting them (--timing=shutdown)"); len(lines) != 1 {
 		t.Errorf("log of the cut: %q", lines)
 	}
 }

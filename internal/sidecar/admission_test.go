@@ -230,10 +230,10 @@ func TestWrongSupportTLSEndsTheStart(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := serverFiles(a, dir)
 	for want, cfg := range map[string]sidecar.SupportTLS{
-		"set --support-tls-cert and --support-tls-key":       {ClientCA: a.File(dir)},
-		"(--support-tls-cert, --support-tls-key)":            {Cert: cert + "x", Key: key},
-		"(--support-client-ca): the file has no certificate": {Cert: cert, Key: key, ClientCA: key},
-		"read authorities (--support-client-ca): open /no/":  {Cert: cert, Key: key, ClientCA: "/no/where"},
+		"set --support-tls cert and --support-tls key":           {ClientCA: a.File(dir)},
+		"(--support-tls cert, --support-tls key)":                {Cert: cert + "x", Key: key},
+		"(--support-tls client-ca): the file has no certificate": {Cert: cert, Key: key, ClientCA: key},
+		"read authorities (--support-tls client-ca): open /no/":  {Cert: cert, Key: key, ClientCA: "/no/where"},
 	} {
 		c := sidecar.Config{Pod: "p", SupportTLS: cfg}
 		c.Fetch.URLs = []string{"http://127.0.0.1:1"}

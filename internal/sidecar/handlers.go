@@ -35,7 +35,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	health := httpserve.Endpoint{Path: "/health", Handler: http.HandlerFunc(s.serveHealth),
 		Does: "503 before the first table, 204 after it"}
 	fresh := httpserve.Endpoint{Path: "/fresh", Methods: get, Handler: http.HandlerFunc(s.serveFresh),
-		Does: "200 if the source of the table was read within `--fresh-limit`, else 503; JSON with the age and the reason"}
+		Does: "200 if the source of the table was read within `--timing=fresh-limit`, else 503; JSON with the age and the reason"}
 	main := []httpserve.Endpoint{
 		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
 			Does: "the table of the current mode, as `routesrv` serves it; during the boot, requests wait until it has " +

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/routesrv/routesrv/rollout"
 )
 
 // Two revisions of one proxy on one node are in the share together, whatever the names of their pods; /status shows the name that
@@ -21,7 +19,6 @@ func TestAShareOutlivesTheNameOfAPod(t *testing.T) {
 		w.runServer(w.options)
 		for _, tt := range []struct {
 			node, pod string
-			by        rollout.ShareBy
 			mode      string
 			share     string
 		}{
@@ -30,10 +27,9 @@ func TestAShareOutlivesTheNameOfAPod(t *testing.T) {
 			{node: inNode, pod: outPod, mode: "Exec", share: `"by": "node"`},
 			{node: inNode, pod: inPod, mode: "Exec", share: inNode},
 			{node: outNode, pod: inPod, mode: "Pre", share: outNode},
-			{node: outNode, pod: inPod, by: rollout.ShareByPod, mode: "Exec", share: inPod},
 		} {
 			cfg := w.config("Exec:25%")
-			cfg.Node, cfg.Pod, cfg.ShareBy = tt.node, tt.pod, tt.by
+			cfg.Node, cfg.Pod = tt.node, tt.pod
 			p := w.run(cfg)
 			origin := map[string]string{"Exec": "routeserver", "Pre": "self"}[tt.mode]
 			p.expect(tt.mode, origin, 10*time.Second)
@@ -44,12 +40,4 @@ func TestAShareOutlivesTheNameOfAPod(t *testing.T) {
 			p.stop()
 		}
 	})
-}
-
-func TestAShareByNodesNeedsANode(t *testing.T) {
-	cfg := newWorld(t).config("False")
-	cfg.ShareBy = rollout.ShareByNode
-	if s, err := newSidecar(cfg); err == nil || s != nil || !strings.Contains(err.Error(), "node") {
-		t.Errorf("no name of a node: %v", err)
-	}
 }

@@ -89,8 +89,6 @@ type Config struct {
 	// Pod is the name that determines this data plane's slot of the fallback. Together with PodNamespace and Node it identifies
 	// this client to route servers; those two may be empty.
 	Pod, PodNamespace, Node string
-	// ShareBy selects whether the node or the pod decides about membership in the share of a setting such as Exec:25%.
-	ShareBy rollout.ShareBy
 	// ProxyMetricsURL is the URL of the proxy's metrics. The sidecar reports a few sums of them to the route server. Empty turns
 	// this off.
 	ProxyMetricsURL string
@@ -161,7 +159,7 @@ func (t SupportTLS) config() httpserve.TLSConfig {
 	}
 	cfg := httpserve.TLSConfig{
 		Enable: true, HandlersDecide: true,
-		Flags: httpserve.TLSFlags{Cert: "--support-tls-cert", Key: "--support-tls-key", CA: "--support-client-ca"},
+		Flags: httpserve.TLSFlags{Cert: "--support-tls cert", Key: "--support-tls key", CA: "--support-tls client-ca"},
 	}
 	if t.Cert != "" && t.Key != "" {
 		cfg.CertFiles, cfg.KeyFiles = []string{t.Cert}, []string{t.Key}
@@ -210,10 +208,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	s.proxy = &proxyTable{}
 	able := rollout.Able{Compute: cfg.Source != nil, Fetch: len(cfg.Fetch.URLs) > 0}
-	var err error
-	if s.member, err = cfg.ShareBy.Member(cfg.Node, cfg.Pod); err != nil {
-		return nil, fmt.Errorf("sidecar: share by %s: %w", cfg.ShareBy, err)
-	}
+	s.member = rollout.MemberOf(cfg.Node, cfg.Pod)
 	decider, err := rollout.NewDecider(s.member.Name, cfg.Cutover, able, setting)
 	if err != nil {
 		return nil, err

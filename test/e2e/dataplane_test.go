@@ -207,7 +207,7 @@ func TestDivergenceIsFoundAndBlocksTheCutover(t *testing.T) {
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.Ready(t)
-	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--cutover-check=enforce", "--cutover-clean-for=1s", "--cutover-min-comparisons=3",
+	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--cutover-check=enforce", "--cutover-check=clean-for=1s", "--cutover-check=comparisons=3",
 		"-kubernetes-default-lb-algorithm=random")
 	s.Ready(t)
 	var report struct {
@@ -246,7 +246,7 @@ func TestSkewAloneIsNoDifference(t *testing.T) {
 	proxy := newFaultProxy(t, c)
 	server := startRoutesrv(t, proxy)
 	server.Ready(t)
-	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--cutover-clean-for=1s", "--cutover-min-comparisons=3")
+	s := startSidecar(t, proxy, "Pre", []string{server.Main}, "--cutover-check=clean-for=1s", "--cutover-check=comparisons=3")
 	s.Ready(t)
 	withObjects(t, c, counterIngress(0))
 	for n := range 200 {

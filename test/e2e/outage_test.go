@@ -110,7 +110,7 @@ func badRouteServersChangeNothing(t *testing.T, c *cluster, transport string) {
 	server := startRoutesrv(t, proxy)
 	server.Ready(t)
 	bad := newBadServer(t, server.Main)
-	s := startSidecar(t, proxy, "Exec", []string{bad.URL}, "--fetch-timeout=1s", "--fallback=never", "--update-mode="+transport)
+	s := startSidecar(t, proxy, "Exec", []string{bad.URL}, "--timing=fetch-timeout=1s", "--fallback=never", "--update-mode="+transport)
 	s.Ready(t)
 	want := s.get(t, "/routes", "")
 	const table = "wrong: * -> <shunt>;"

@@ -57,7 +57,7 @@ func startWatching(t *testing.T, api *faultProxy, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startWithToken(t, api, r.Status.Token, append([]string{"--kubernetes-read=watch", "--poll-max-backoff=500ms"}, args...)...)
+	return startWithToken(t, api, r.Status.Token, append([]string{"--kubernetes-read=watch", "--timing=max-backoff=500ms"}, args...)...)
 }
 
 // metric returns the sum of the series with the name, ignoring labels.
@@ -208,7 +208,7 @@ func TestAWatchedChangeIsServedAtOnceAndListsNothing(t *testing.T) {
 func TestMissingPermissionToWatchIsNamed(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
-	p := startRoutesrv(t, newFaultProxy(t, c), "--kubernetes-read=watch", "--poll-max-backoff=500ms")
+	p := startRoutesrv(t, newFaultProxy(t, c), "--kubernetes-read=watch", "--timing=max-backoff=500ms")
 	programs.Eventually(t, "the support listener", func() bool {
 		_, err := programs.Fetch(t.Context(), p.Support+"/status", "")
 		return err == nil

@@ -34,7 +34,7 @@ func TestFaultsOfTheAPILoseNoRoute(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
 	proxy := newFaultProxy(t, c)
-	p := startRoutesrv(t, proxy, "--poll-max-backoff=400ms")
+	p := startRoutesrv(t, proxy, "--timing=max-backoff=400ms")
 	p.Ready(t)
 	want := p.get(t, "/routes", "")
 	requests := []string{
@@ -135,7 +135,7 @@ func TestAPIServerKilledAndRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := newFaultProxy(t, c)
-	p := startWithToken(t, proxy, token, "--poll-max-backoff=500ms", "--state-dir="+state)
+	p := startWithToken(t, proxy, token, "--timing=max-backoff=500ms", "--state-dir="+state)
 	p.Ready(t)
 	want := p.get(t, "/routes", "")
 
@@ -147,7 +147,7 @@ func TestAPIServerKilledAndRestarted(t *testing.T) {
 	stale := p.get(t, "/routes", "").Header.Get("X-Source-Read")
 
 	p.Stop(t)
-	restarted := startWithToken(t, proxy, token, "--poll-max-backoff=500ms", "--state-dir="+state)
+	restarted := startWithToken(t, proxy, token, "--timing=max-backoff=500ms", "--state-dir="+state)
 	restarted.Ready(t)
 	a := restarted.get(t, "/routes", "")
 	if a.Body != want.Body || a.Header.Get("X-Table-State") != "stale" {

@@ -21,7 +21,6 @@ func allParts() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(parts, comparedParts())
 	maps.Copy(parts, reasonParts())
 	return parts, nil
 }

@@ -63,7 +63,7 @@ func start(t *testing.T) *victim {
 	l.Close()
 	v := &victim{address: address, done: make(chan struct{})}
 	v.cmd = exec.Command(binary, "--manifests="+manifests, "-address="+address, "-support-listener=", "-enable-kubernetes-endpointslices",
-		"-source-poll-timeout=1000", "-wait-for-healthcheck-interval=0s", "--shutdown-timeout=1s")
+		"-source-poll-timeout=1000", "-wait-for-healthcheck-interval=0s", "--timing=shutdown=1s")
 	stderr, err := v.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

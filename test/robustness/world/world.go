@@ -171,8 +171,8 @@ func (w *World) process(m history.Member) error {
 	pl := w.cfg.Plan
 	millis := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 	p.args = []string{
-		"-application-log-json-enabled", "-source-poll-timeout=" + millis(pl.Interval), "--poll-max-backoff=1s",
-		"--guard=hold=" + pl.Hold.String(), fmt.Sprintf("--guard=max-loss=%g", pl.MaxLoss), "--guard=window=" + pl.Window.String(), "--shutdown-timeout=10s",
+		"-application-log-json-enabled", "-source-poll-timeout=" + millis(pl.Interval), "--timing=max-backoff=1s",
+		"--guard=hold=" + pl.Hold.String(), fmt.Sprintf("--guard=max-loss=%g", pl.MaxLoss), "--guard=window=" + pl.Window.String(), "--timing=shutdown=10s",
 	}
 	if plan.ReadsAPI(m) {
 		api, err := w.API.Listen(m.Name, w.listening())
@@ -184,7 +184,7 @@ func (w *World) process(m history.Member) error {
 			return err
 		}
 		p.args = append(p.args, "-kubernetes", "-kubernetes-url="+url, "-enable-kubernetes-endpointslices",
-			"--kubernetes-request-timeout="+pl.Timeout.String())
+			"--timing=request-timeout="+pl.Timeout.String())
 	}
 	var upstreams []string
 	for _, u := range m.Upstreams {
@@ -212,16 +212,16 @@ func (w *World) process(m history.Member) error {
 		}
 	case history.Relay:
 		p.path = w.cfg.Binaries.Routesrv
-		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--update-mode="+m.Transport, "--fetch-timeout="+pl.Timeout.String(), "--full-fetch-interval=1m")
+		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--update-mode="+m.Transport, "--timing=fetch-timeout="+pl.Timeout.String(), "--timing=full-fetch=1m")
 	case history.Sidecar:
 		p.path = w.cfg.Binaries.Dataplane
 		if err := os.WriteFile(filepath.Join(p.Folder, "mode"), []byte(m.Mode), 0o600); err != nil {
 			return err
 		}
 		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--update-mode="+m.Transport, "--fetch-interval="+pl.Interval.String(),
-			"--fetch-timeout="+pl.Timeout.String(), "--full-fetch-interval=1m", "--mode-file="+filepath.Join(p.Folder, "mode"), "--pod-name="+m.Name,
-			"--state-dir="+state, "--fallback-after=5s", "--fallback-window=5s", "--zone="+m.Zone,
-			"--address="+p.Main, "--support-listener="+p.Support, "--cutover-clean-for=2s", "--cutover-min-comparisons=5")
+			"--timing=fetch-timeout="+pl.Timeout.String(), "--timing=full-fetch=1m", "--mode-file="+filepath.Join(p.Folder, "mode"), "--pod-name="+m.Name,
+			"--state-dir="+state, "--fallback=after=5s", "--fallback=window=5s", "--zone="+m.Zone,
+			"--address="+p.Main, "--support-listener="+p.Support, "--cutover-check=clean-for=2s", "--cutover-check=comparisons=5")
 	}
 	if m.Kind != history.Sidecar {
 		p.args = append(p.args, "-address="+p.Main, "-support-listener="+p.Support, "-wait-for-healthcheck-interval=0s", "--state-dir="+state)

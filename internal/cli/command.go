@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/config"
+)
+
+// Limits and defaults of the flags of all commands.
+const (
+	defaultTimeout  = 10 * time.Second
+	tableTimeout    = 30 * time.Second // for commands that fetch tables
+	defaultParallel = 16
+	maxParallel     = 256
+)
+
+// Groups of flags in help.
+const (
+	groupCommand config.Group = "Command"
+	groupPlaces  config.Group = "Route servers"
+)
+
+// job is a command with the values of its flags.
+type job interface {
+	define(config.Section)
+	run(ctx context.Context, s *session) (status int, err error)
+}
+
+// command describes a job.
+type command struct {
+	name, args, summary string
+	intro               string // description, including the exit statuses
+	examples            []example
+	min, max            int      // arguments in addition to the places
+	outputs             []string // forms of the result
+	inPod               bool     // it changes something, so routesrv runs it in the pod
+	local               bool     // where places are URLs, it takes tables as arguments: URLs, files, or manifests that it compiles
+	table               string   // how help calls the arguments that are tables
+	tables              int      // how many of them there are
+	job                 func() job
+}
+
+// example is a call with its purpose. An argument @ stands for places, which are shown only if they are URLs; @routes is the URL of a
+// table.
+type example struct{ what, call string }
+
+// commands returns all commands of a program, in the order of the help.
+func (p Program) commands() []command {
+	if p.Beside {
+		return []command{getCommand(), heldCommand(), acceptCommand()}
+	}
+	return []command{
+		statusCommand(), clientsCommand(), problemsCommand(), explainCommand(), matchCommand(), diffCommand(), heldCommand(), acceptCommand(),
+	}
+}
+
+// limits returns how many arguments a command takes.
+func (c command) limits(p Program) (least, most int) {
+	if c.local && !p.Remote {
+		return c.min + c.tables, c.max + c.tables
+	}
+	if c.local {
+		return c.min, c.max + c.tables
+	}
+	return c.min, c.max
+}
+
+// arguments returns the arguments of a command for help.
+func (p Program) arguments(c command, places Places) string {
+	words := []string{places.Args(), c.args}
+	if c.local {
+		words = []string{c.args, c.table}
+	}
+	if c.local && p.Remote {
+		words[1] = "[" + c.table + "]"
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
+}
+
+// parser returns the parser of a command, which fills the job and the session.
+func (p Program) parser(c command, j job, s *session) *config.Parser {
+	about := config.Command{
+		Name: p.Name + " " + c.name, Args: p.arguments(c, s.places), Intro: p.intro(c), MaxArgs: -1, Asking: true, Skipper: c.local,
+	}
+	parser := config.NewParser(about)
+	if c.local {
+		parser = config.NewRouteServer(about, &s.server)
+	}
+	g := parser.Group(groupCommand)
+	j.define(g)
+	s.output, s.timeout, s.parallel = "text", defaultTimeout, defaultParallel
+	if c.local {
+		s.timeout = tableTimeout
+	}
+	g.Ask("output", "o", config.Choice(&s.output, c.outputs...), "Form of the result.")
+	g.Ask("timeout", "", config.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
+	if p.Remote {
+		g.Ask("parallel", "", config.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are asked at a time.")
+	}
+	s.places.Define(parser.Group(groupPlaces))
+	return parser
+}
+
+// intro returns the description of a command with its examples.
+func (p Program) intro(c command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n%s\n", c.summary, strings.TrimSpace(c.intro))
+	if c.local {
+		b.WriteString("\nManifests are compiled with the flags and the -config-file of the server: routesrv --help lists them.\n")
+	}
+	for _, e := range c.examples {
+		if call, ok := p.example(e.call); ok {
+			fmt.Fprintf(&b, "\n%s\n    %s %s\n", e.what, p.Name, call)
+		}
+	}
+	return b.String()
+}
+
+// example returns a call for the kind of places that the program has. It is false if the call needs another kind.
+func (p Program) example(call string) (string, bool) {
+	switch {
+	case p.Remote && strings.Contains(call, " @routes"), !p.Remote && strings.Contains(call, "context"):
+		return "", false
+	case p.Remote || p.Beside:
+		return strings.ReplaceAll(call, " @", ""), true
+	}
+	return strings.NewReplacer(" @routes", " http://routesrv/routes", " @", " http://routesrv:9911").Replace(call), true
+}
+
+// overview returns the text of --help without a command.
+func (p Program) overview() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s asks the route servers of your clusters, and the proxies behind them.\n\nUsage: %s COMMAND [flags] [arguments]\n\nCommands\n", p.Name, p.Name)
+	for _, w := range p.commandWords() {
+		fmt.Fprintf(&b, "  %-11s %s\n", w.word, w.meaning)
+	}
+	fmt.Fprintf(&b, "\nThe exit status is %d if all is well, %d if something is not, and %d if somebody did not answer or the call is wrong.\n",
+		Healthy, Unhealthy, Trouble)
+	fmt.Fprintf(&b, "%s COMMAND --help has the details and examples.\n", p.Name)
+	return b.String()
+}

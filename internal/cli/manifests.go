@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/source/tables"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
+)
+
+// compiler compiles manifests with the flags of the server. Both tables of a comparison may use it concurrently.
+type compiler struct {
+	server config.RouteServer
+	std    Stdio
+
+	mu    sync.Mutex // one compilation at a time
+	paths map[string]*compiledPath
+}
+
+// compiledPath keeps the state that makes the next compilation of a path cheap.
+type compiledPath struct {
+	source   poller.Source
+	compiler *compile.Compiler
+	problems string // last printed
+}
+
+// tables returns a reader of the tables that are arguments, and the compiler that it uses for manifests.
+func (s *session) tables() (*tables.Reader, *compiler, error) {
+	if s.server.Source.Kubernetes || len(s.server.Source.Manifests) > 0 {
+		fmt.Fprintf(s.std.Err, "%s: warning: -kubernetes and --manifests have no effect: the arguments are the tables\n", s.program.Name)
+	}
+	c := &compiler{server: s.server, std: s.std, paths: make(map[string]*compiledPath)}
+	var t TLS
+	if p, ok := s.places.(Certified); ok {
+		t = p.Certificates()
+	}
+	transport, err := t.Transport()
+	if err != nil {
+		return nil, nil, err
+	}
+	return tables.New(tables.Config{Compile: c.compile, Stdin: s.std.In, Timeout: s.timeout, Transport: transport}), c, nil
+}
+
+func (c *compiler) compile(ctx context.Context, path string) (table.List, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, snapshot, err := c.read(ctx, path)
+	if err != nil {
+		return table.List{}, err
+	}
+	result := p.compiler.Compile(snapshot)
+	var text strings.Builder
+	for _, problem := range result.Problems {
+		fmt.Fprintln(&text, shadowdiff.PrintableLines(path+": "+problem.String()))
+	}
+	if problems := text.String(); problems != p.problems {
+		_, _ = io.WriteString(c.std.Err, problems) // the comparison matters more than a failed write of the problems
+		p.problems = problems
+	}
+	return result.Routes, nil
+}
+
+// owners finds the objects of routes among the manifests that were compiled last; nil if there are none, where only tables are known.
+func (c *compiler) owners() shadowdiff.OwnerFunc {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var snapshots []*kube.Snapshot
+	var results []*compile.Result
+	for _, path := range slices.Sorted(maps.Keys(c.paths)) {
+		if result := c.paths[path].compiler.Latest(); result != nil {
+			snapshots, results = append(snapshots, result.Snapshot), append(results, result)
+		}
+	}
+	if len(snapshots) == 0 {
+		return nil
+	}
+	return explain.OwnerFunc(func(ref kube.Ref) (compile.Inspection, bool) {
+		for _, result := range results {
+			if in, ok := result.Inspect(ref); ok {
+				return in, true
+			}
+		}
+		return compile.Inspection{}, false
+	}, snapshots...)
+}
+
+// read reads a path. It creates the state of the path on first use.
+func (c *compiler) read(ctx context.Context, path string) (*compiledPath, *kube.Snapshot, error) {
+	p := c.paths[path]
+	if p == nil {
+		compiler, err := compile.New(c.server.Compile)
+		if err != nil {
+			return nil, nil, err
+		}
+		from := c.server.Source
+		from.Kubernetes, from.Manifests, from.Watch = false, []string{path}, false
+		source, _, err := config.NewSource(from, c.std.In, config.NewLogger(c.server.Log, c.std.Err), prometheus.NewRegistry())
+		if err != nil {
+			return nil, nil, err
+		}
+		p = &compiledPath{source: source, compiler: compiler}
+		c.paths[path] = p
+	}
+	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
+	return p, snapshot, err
+}
+
+// explainManifests compiles a file or folder. If the manifests have no endpoints at all, the explanation does not mention pods.
+func (s *session) explainManifests(ctx context.Context, path string, query explain.Query) (*explain.Explanation, error) {
+	c := &compiler{server: s.server, std: s.std, paths: make(map[string]*compiledPath)}
+	p, snapshot, err := c.read(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	o := s.server.Compile
+	return explain.Explain(explain.Input{
+		Result: p.compiler.Compile(snapshot), Namespace: s.server.Source.Namespace, Selectors: s.server.Source.Selectors,
+		Classes: map[kube.Kind]string{kube.KindIngress: o.IngressClass, kube.KindRouteGroup: o.RouteGroupClass},
+		Proxy: match.Options{
+			ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,
+		},
+		WithoutPods: len(snapshot.Endpoints)+len(snapshot.EndpointSlices) == 0,
+	}, query), nil
+}
