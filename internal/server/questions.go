@@ -27,7 +27,7 @@ type questions struct {
 
 func newQuestions(reg prometheus.Registerer) *questions {
 	q := &questions{turns: make(chan struct{}, maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain and /match, by path, including questions of the console.",
+		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain, /match and /takeovers, by path, including questions of the console.",
 		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"path"})}
 	reg.MustRegister(q.duration)
@@ -97,7 +97,7 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON func
 	_, _ = w.Write(body.Bytes()) // ignore clients that are gone
 }
 
-// questionEndpoints returns /match and, unless the server is a relay, /explain.
+// questionEndpoints returns /match and, unless the server is a relay, /explain and /takeovers.
 func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	all := []httpserve.Endpoint{{
@@ -115,5 +115,5 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 		Does: "what happened to an object, the fault first: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`: see " +
 			"[explain.md](explain.md). Text, or JSON by `Accept` or `?format=json`; 404 if it does not exist, and on a relay, " +
 			"which knows no objects. The limits are those of `/match`",
-	})
+	}, s.takeoverEndpoint())
 }

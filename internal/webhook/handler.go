@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,12 +135,12 @@ func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.Admiss
 	case v.Skipped:
 		return response, resultSkipped
 	}
-	response.Warnings = warnings(append(v.Refused, v.Warnings...))
+	response.Warnings = warnings(slices.Concat(texts(v.Refused), v.Taken, v.Takeovers, texts(v.Warnings)))
 	switch {
-	case len(v.Refused) > 0:
+	case len(v.Refused)+len(v.Taken) > 0:
 		response.Allowed = false
-		response.Result = refusal(v.Refused)
-		response.Warnings = warnings(v.Warnings)
+		response.Result = refusal(v)
+		response.Warnings = warnings(slices.Concat(v.Takeovers, texts(v.Warnings)))
 		h.log.Info("object refused", "kind", kind, "namespace", r.Namespace, "name", r.Name, "operation", r.Operation,
 			"user", r.UserInfo.Username, "problems", response.Result.Message)
 		return response, resultRefused
@@ -150,28 +151,38 @@ func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.Admiss
 }
 
 // refusal returns the status that kubectl prints.
-func refusal(problems []rules.Problem) *metav1.Status {
-	status := &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid}
-	status.Details = &metav1.StatusDetails{}
-	for i, p := range problems {
-		if i > 0 {
-			status.Message += "; "
-		}
-		status.Message += text(p)
+func refusal(v Verdict) *metav1.Status {
+	status := &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Details: &metav1.StatusDetails{},
+		Message: strings.Join(slices.Concat(texts(v.Refused), v.Taken), "; "),
+	}
+	for _, p := range v.Refused {
 		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(p.Reason), Message: text(p)})
+	}
+	for _, t := range v.Taken {
+		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: "takeover", Message: t})
 	}
 	return status
 }
 
-// warnings returns the texts of problems, within the limits of API servers.
-func warnings(problems []rules.Problem) []string {
-	var all []string
+// texts returns each problem in one line.
+func texts(problems []rules.Problem) []string {
+	all := make([]string, len(problems))
 	for i, p := range problems {
+		all[i] = text(p)
+	}
+	return all
+}
+
+// warnings cuts texts to the limits of API servers.
+func warnings(texts []string) []string {
+	var all []string
+	for i, t := range texts {
 		if i == maxWarnings {
-			all = append(all, fmt.Sprintf("and %d more problems: see /problems of the route server", len(problems)-i))
+			all = append(all, fmt.Sprintf("and %d more: see /problems and /takeovers of the route server", len(texts)-i))
 			break
 		}
-		all = append(all, cut(text(p), maxWarning))
+		all = append(all, cut(t, maxWarning))
 	}
 	return all
 }

@@ -124,7 +124,7 @@ func TestWarningsFitIntoAnAnswer(t *testing.T) {
 			t.Errorf("%d bytes: %s", len(w), w)
 		}
 	}
-	if last := got.Warnings[len(got.Warnings)-1]; total > 4096 || !strings.HasPrefix(last, "and 28 more problems") {
+	if last := got.Warnings[len(got.Warnings)-1]; total > 4096 || !strings.HasPrefix(last, "and 28 more: see") {
 		t.Errorf("%d bytes in %d warnings, the last is %q", total, len(got.Warnings), last)
 	}
 }
@@ -181,7 +181,7 @@ func FuzzReview(f *testing.F) {
 	f.Add(review("CREATE", "Ingress", "", ingress("a", "a", "/", "web", "{}"), nil))
 	f.Add(review("UPDATE", "RouteGroup", "", routeGroup("g", "g", missing, "status("), routeGroup("g", "g", shunt, "status(200)")))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"object":null,"operation":"CREATE","kind":{"group":"zalando.org","version":"v1","kind":"RouteGroup"}}}`))
-	j, err := webhook.NewJudge(rules.Options{}, webhook.Scope{})
+	j, err := webhook.NewJudge(rules.Options{}, webhook.Scope{}, webhook.RefuseNone)
 	if err != nil {
 		f.Fatal(err)
 	}

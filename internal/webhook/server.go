@@ -24,6 +24,8 @@ type Config struct {
 	Source  poller.Source
 	Compile rules.Options
 	Scope   Scope
+	// RefuseTakeovers says which requests of others an object may not take.
+	RefuseTakeovers Refusal
 	// Interval is the time between two reads, by default [poller.DefaultInterval]. MaxBackoff is the longest delay after failed
 	// reads, by default [poller.DefaultMaxBackoff].
 	Interval, MaxBackoff time.Duration
@@ -66,7 +68,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.Interval = cmp.Or(cfg.Interval, poller.DefaultInterval)
 	log := cfg.Logger.With("component", "webhook")
-	judge, err := NewJudge(cfg.Compile, cfg.Scope)
+	judge, err := NewJudge(cfg.Compile, cfg.Scope, cfg.RefuseTakeovers)
 	if err != nil {
 		return nil, fmt.Errorf("compile options: %w", err)
 	}

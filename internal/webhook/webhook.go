@@ -8,7 +8,7 @@
 //
 // Only problems that the author alone can fix, and only if the object gets worse: an object is refused for a problem of severity
 // error that depends only on the object, if the object that it replaces has fewer problems of this reason. All other problems are
-// warnings. An Ingress may be created before its Service, and an author must be able to change a label of an object that was
+// warnings. So are the requests that the object would newly take from routes of other objects, unless [Refusal] says otherwise. An Ingress may be created before its Service, and an author must be able to change a label of an object that was
 // already broken.
 //
 // # Failing open
@@ -20,11 +20,17 @@ package webhook
 
 import (
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Judge predicts the problems of an object before it is stored. It is safe for concurrent use, except that only one goroutine may call
@@ -33,6 +39,24 @@ type Judge struct {
 	scope   Scope
 	cluster *compile.Compiler
 	alone   *compile.Result // an empty cluster, for objects before the first snapshot
+	proxy   match.Options
+	refuse  Refusal
+	owners  atomic.Pointer[shadowdiff.OwnerFunc] // of the latest snapshot
+}
+
+// Refusal says which takeovers are refused. All others are warnings.
+type Refusal string
+
+// The values of Refusal.
+const (
+	RefuseNone      Refusal = ""
+	RefuseNamespace Refusal = "namespace" // those between namespaces
+	RefuseObject    Refusal = "object"    // all
+)
+
+// refuses reports whether a takeover is refused.
+func (r Refusal) refuses(t *takeover.Takeover) bool {
+	return r == RefuseObject || r == RefuseNamespace && t.BetweenNamespaces()
 }
 
 // Scope says which objects the route server reads.
@@ -42,7 +66,7 @@ type Scope struct {
 }
 
 // NewJudge returns a judge with the options of the route server. The error names an invalid option.
-func NewJudge(o rules.Options, scope Scope) (*Judge, error) {
+func NewJudge(o rules.Options, scope Scope, refuse Refusal) (*Judge, error) {
 	alone, err := compile.New(o)
 	if err != nil {
 		return nil, err
@@ -51,12 +75,21 @@ func NewJudge(o rules.Options, scope Scope) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Judge{scope: scope, cluster: cluster, alone: alone.Compile(&kube.Snapshot{})}, nil
+	proxy := match.Options{
+		NormalizeHost: true, ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,
+	}
+	return &Judge{scope: scope, cluster: cluster, alone: alone.Compile(&kube.Snapshot{}), proxy: proxy, refuse: refuse}, nil
 }
 
 // Take sets the snapshot that objects are judged against. If the compiler panics, Take keeps the previous snapshot and passes the
 // panic on; the next snapshot is compiled from scratch.
-func (j *Judge) Take(s *kube.Snapshot) { j.cluster.Compile(s) }
+func (j *Judge) Take(s *kube.Snapshot) {
+	before := j.cluster.Latest()
+	if result := j.cluster.Compile(s); result != before {
+		owners := explain.OwnerFunc(result.Inspect, s)
+		j.owners.Store(&owners)
+	}
+}
 
 // Ready reports whether the judge has a snapshot.
 func (j *Judge) Ready() bool { return j.cluster.Latest() != nil }
@@ -68,6 +101,8 @@ type Verdict struct {
 	// Refused are the problems that cause the refusal; the object is admitted if there are none. Warnings are the other problems
 	// of severity warning and error.
 	Refused, Warnings []rules.Problem
+	// Takeovers are what the object would newly take from routes of others, and Taken those of them that cause the refusal. Both are texts.
+	Takeovers, Taken []string
 }
 
 // Review judges an object, in JSON, that would replace old. old is empty for a new object. The kind is [kube.KindIngress] or
@@ -93,7 +128,33 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 			v.Warnings = append(v.Warnings, p)
 		}
 	}
-	return v, nil
+	return v, j.takeovers(&v, kind, object)
+}
+
+// takeovers adds what an object would take from routes of others. Before the first snapshot nothing is known of others.
+func (j *Judge) takeovers(v *Verdict, kind kube.Kind, text []byte) error {
+	cluster, owners := j.cluster.Latest(), j.owners.Load()
+	o, err := kube.DecodeJSON(kind, text)
+	if cluster == nil || owners == nil || err != nil {
+		return nil // what cannot be decoded is a problem, and has no routes
+	}
+	report, err := takeover.Try(cluster, []kube.Object{o}, *owners, j.proxy)
+	if err != nil {
+		return err
+	}
+	for i := range report.Takeovers {
+		t := &report.Takeovers[i]
+		line := "takeover: " + t.String()
+		if more := t.Lost - 1; more > 0 {
+			line += fmt.Sprintf(", and %d more routes", more)
+		}
+		if j.refuse.refuses(t) {
+			v.Taken = append(v.Taken, line)
+		} else {
+			v.Takeovers = append(v.Takeovers, line)
+		}
+	}
+	return nil
 }
 
 // count returns how many of the problems have the reason.

@@ -66,7 +66,7 @@ func shop(t testing.TB, more ...*kube.Ingress) *kube.Snapshot {
 
 func newJudge(t testing.TB, s *kube.Snapshot, o rules.Options, scope webhook.Scope) *webhook.Judge {
 	t.Helper()
-	j, err := webhook.NewJudge(o, scope)
+	j, err := webhook.NewJudge(o, scope, webhook.RefuseNone)
 	if err != nil {
 		t.Fatal(err)
 	}

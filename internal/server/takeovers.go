@@ -1,0 +1,84 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/source/manifests"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// Limits of the manifests in one question.
+const (
+	maxTakeoverBytes   = 4 << 20
+	maxTakeoverObjects = 500
+)
+
+// takeoverEndpoint returns /takeovers.
+func (s *Server) takeoverEndpoint() httpserve.Endpoint {
+	return httpserve.Endpoint{
+		Path: "/takeovers", Methods: []string{http.MethodPost}, MaxBody: maxTakeoverBytes, Handler: s.questions.limited("/takeovers", s.serveTakeovers),
+		Does: "which requests of other owners Ingresses and RouteGroups would take: the body has them as manifests, YAML or JSON, " +
+			"at most 4 MiB and 500 objects. See [takeovers.md](takeovers.md). Text, `?format=json` or `?format=markdown`. Nothing is " +
+			"stored. The limits are those of `/match`",
+	}
+}
+
+// serveTakeovers says what the objects of the body would take from others, if they were in the cluster as it was read last.
+func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
+	result := s.compiler.Latest()
+	if result == nil {
+		http.Error(w, "nothing was read yet", http.StatusServiceUnavailable)
+		return
+	}
+	objects, err := objectsOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	report, err := takeover.Try(result, objects, s.owners(), s.proxyOptions())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	text := func(b *bytes.Buffer) error { return report.WriteText(b) }
+	if r.URL.Query().Get("format") == "markdown" {
+		text = func(b *bytes.Buffer) error { return report.WriteMarkdown(b) }
+	}
+	writeAnswer(w, r, http.StatusOK, func(b *bytes.Buffer) error { return report.WriteJSON(b) }, text)
+}
+
+// objectsOf reads the Ingresses and RouteGroups of a body. The error names what is not one, or says that there is none.
+func objectsOf(r *http.Request) ([]kube.Object, error) {
+	source, err := manifests.New(manifests.Config{
+		Paths: []string{"-"}, Stdin: r.Body, MaxFileBytes: maxTakeoverBytes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := source.Read(r.Context(), kube.ReadOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read the manifests: %w", err)
+	}
+	for _, bad := range snapshot.Bad {
+		return nil, fmt.Errorf("%s: %w", bad.Ref, bad.Err)
+	}
+	var objects []kube.Object
+	for _, o := range snapshot.Ingresses {
+		objects = append(objects, o)
+	}
+	for _, o := range snapshot.RouteGroups {
+		objects = append(objects, o)
+	}
+	switch {
+	case len(objects) == 0:
+		return nil, errors.New("want Ingresses or RouteGroups, as YAML or JSON")
+	case len(objects) > maxTakeoverObjects:
+		return nil, fmt.Errorf("%d objects: want at most %d", len(objects), maxTakeoverObjects)
+	}
+	return objects, nil
+}
