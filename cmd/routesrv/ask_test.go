@@ -64,7 +64,7 @@ func TestCommandsUnderstandTheServer(t *testing.T) {
 		want   string
 	}{
 		{[]string{"status", p}, 0, "   healthy   "},
-		{[]string{"status", "-o", "wide", p}, 0, "VERSION"},
+		{[]string{"status", "-ojson", p}, 0, `"version":`},
 		{[]string{"problems", p}, 0, "no problems"},
 		{[]string{"held", p}, 0, "nothing is held"},
 		{[]string{"accept", p, strings.Repeat("0", 64), "--why=b", "--yes"}, 2, "asks the process in its own pod, not a URL"},

@@ -221,7 +221,7 @@ type session struct {
 	args     []string // without the places
 	parser   *config.Parser
 	server   config.RouteServer // for manifests
-	output   string             // text, wide or json
+	output   string             // text, json or html
 	timeout  time.Duration
 	parallel int
 	named    bool // rows begin with the name of the cluster

@@ -207,7 +207,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		{[]string{"cl"}, []string{"clients", ":4"}},
 		{[]string{"status", "--para"}, []string{"--parallel", ":4"}},
-		{[]string{"status", "-o", ""}, []string{"text", "wide", "json", ":4"}},
+		{[]string{"status", "-o", ""}, []string{"text", "json", ":4"}},
 		{[]string{"status", "--output=j"}, []string{"--output=json", ":4"}},
 		{[]string{"clients", "--state", "be"}, []string{"behind", ":4"}},
 		{[]string{"explain", "ing"}, []string{"ingress", ":4"}},

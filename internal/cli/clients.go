@@ -38,9 +38,9 @@ because they may be deleted pods.`,
 		examples: []example{
 			{"Which proxy holds which table?", "clients @"},
 			{"Who is behind, in all clusters?", "clients --contexts 'prod-*' --state behind @"},
-			{"With the state that the proxies report", "clients -o wide @"},
+			{"With what the proxies report", "clients -o json @"},
 		},
-		outputs: []string{"text", "wide", "json"},
+		outputs: []string{"text", "json"},
 		job:     func() job { return &clientsJob{maxBehind: 30 * time.Second} },
 	}
 }
@@ -147,12 +147,7 @@ func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster 
 
 func (j *clientsJob) write(s *session, replies []reply[*fleet.View], docs []documentCluster, views []*fleet.View) error {
 	g := &grid{}
-	header := []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "VERSION"}
-	wide := s.output == "wide"
-	if wide {
-		header = append(header, "KIND", "MODE", "NODE", "REPLICA", "RELAY", "FETCHED", "REQUESTS", "5XX", "NO ROUTE", "REASON")
-	}
-	s.row(g, "CONTEXT", header)
+	s.row(g, "CONTEXT", []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "VERSION"})
 	var totals, notes []string
 	for i, r := range replies {
 		notes = append(notes, r.missing()...)
@@ -161,8 +156,8 @@ func (j *clientsJob) write(s *session, replies []reply[*fleet.View], docs []docu
 			continue
 		}
 		for _, c := range v.Clients {
-			s.row(g, r.cluster, clientRow(s, c, wide))
-			if c.Reason != "" && !wide {
+			s.row(g, r.cluster, clientRow(s, c))
+			if c.Reason != "" {
 				notes = append(notes, label(r.cluster, c.ID)+c.Reason)
 			}
 		}
@@ -186,7 +181,7 @@ func (j *clientsJob) write(s *session, replies []reply[*fleet.View], docs []docu
 	return nil
 }
 
-func clientRow(s *session, c fleet.Client, wide bool) []string {
+func clientRow(s *session, c fleet.Client) []string {
 	id := c.ID
 	if c.Inferred {
 		id = "[" + id + "]"
@@ -201,26 +196,7 @@ func clientRow(s *session, c fleet.Client, wide bool) []string {
 			behind = number(c.BehindVersions, "version") + ", " + behind
 		}
 	}
-	row := []string{id, string(c.State), holds, behind, s.since(c.LastHeard), c.Zone, c.Version}
-	if !wide {
-		return row
-	}
-	fetched := ""
-	if c.Fetched != nil {
-		fetched = strings.TrimSpace(shortDigest(c.Fetched.Digest.String()) + " " + string(c.Applied))
-	}
-	more := []string{string(c.Kind), c.Mode, c.Node, c.Replica, c.Relay, fetched, "", "", "", c.Reason}
-	if f := c.Figures; f != nil {
-		more[6], more[7], more[8] = figure(f.Requests), figure(f.Errors), figure(f.NoRoute)
-	}
-	return append(row, more...)
-}
-
-func figure(n *uint64) string {
-	if n == nil {
-		return ""
-	}
-	return fmt.Sprint(*n)
+	return []string{id, string(c.State), holds, behind, s.since(c.LastHeard), c.Zone, c.Version}
 }
 
 func countsText(c fleet.Counts) string {

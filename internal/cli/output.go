@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"github.com/routesrv/routesrv/shadowdiff"
 )
@@ -83,7 +83,7 @@ func statusOf(result string) int {
 	return Healthy
 }
 
-// grid is a text table whose columns are as wide as their widest cell.
+// grid is a text table. The first row is the longest.
 type grid struct {
 	rows [][]string
 }
@@ -106,27 +106,20 @@ func (g *grid) add(cells ...string) {
 }
 
 func (g *grid) write(w io.Writer) error {
-	var widths []int
-	for _, row := range g.rows {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
-	}
 	var b strings.Builder
+	columns := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range g.rows {
-		for i, c := range row {
-			b.WriteString(c)
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+3))
-			}
-		}
-		b.WriteByte('\n')
+		fmt.Fprintln(columns, strings.Join(row, "\t")+strings.Repeat("\t", len(g.rows[0])-len(row)))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	if err := columns.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeLines prints sentences, each on a line.

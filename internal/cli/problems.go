@@ -35,9 +35,9 @@ The exit status is 0 if there is no problem of severity error or warning, 1 if t
 answer. Problems that the flags filter out do not count.`,
 		examples: []example{
 			{"What is wrong in the namespace shop?", "problems --in shop @"},
-			{"Every error, with the whole text", "problems --severity error -o wide @"},
+			{"Every error, with the whole text", "problems --severity error -o json @"},
 		},
-		outputs: []string{"text", "wide", "json"},
+		outputs: []string{"text", "json"},
 		job:     func() job { return &problemsJob{} },
 	}
 }
@@ -78,9 +78,6 @@ func (j *problemsJob) write(s *session, replies []reply[*api.Problems], docs []d
 		trouble = trouble || docs[i].Result == resultName(Trouble)
 		for _, p := range merged[i] {
 			text := p.Message
-			if s.output == "wide" && p.Text != "" {
-				text = p.Text
-			}
 			if p.Route != "" {
 				text += " (route " + p.Route + ")"
 			}

@@ -49,7 +49,7 @@ The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cl
 			{"In every cluster whose context begins with prod-, one row per replica", "status --contexts 'prod-*' @"},
 			{"For scripts", "status -o json @"},
 		},
-		outputs: []string{"text", "wide", "json"},
+		outputs: []string{"text", "json"},
 		job:     func() job { return &statusJob{maxAge: time.Minute, wait: settleWait} },
 	}
 }
@@ -231,14 +231,9 @@ func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) docu
 }
 
 func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []documentCluster) error {
-	wide := s.output == "wide"
 	g := &grid{}
 	row := func(cluster string, cells ...string) { s.row(g, cluster, cells) }
-	header := []string{"REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS"}
-	if wide {
-		header = append(header, "REVISION", "BYTES", "UP", "VERSION")
-	}
-	row("CONTEXT", header...)
+	row("CONTEXT", "REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS")
 	var notes []string
 	for i, r := range replies {
 		if r.err != nil {
@@ -260,13 +255,6 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 			cells := []string{a.replica, state(st, doc), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
 			if t := st.Table; t != nil {
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
-			}
-			if wide {
-				more := []string{"", "", s.since(st.Started), st.Version}
-				if t := st.Table; t != nil {
-					more[0], more[1] = fmt.Sprint(t.Revision), fmt.Sprint(t.Bytes)
-				}
-				cells = append(cells, more...)
 			}
 			row(r.cluster, cells...)
 			for _, w := range doc.Wrong {

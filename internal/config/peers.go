@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -58,12 +57,11 @@ func peersURL(s, scheme string) (string, error) {
 	if !strings.Contains(s, "://") {
 		text = scheme + "://" + s
 	}
-	u, err := url.Parse(text)
+	u, err := plainURL(text, want)
 	switch {
 	case err != nil:
-		return "", errors.New(want) // the text may contain a password, so leave it out
-	case u.User != nil || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
-		u.Fragment != "" || u.Hostname() == "":
+		return "", err
+	case strings.Trim(u.Path, "/") != "":
 		return "", fmt.Errorf("%s: "+want, clip(u.Redacted()))
 	case u.Port() == "":
 		return "", fmt.Errorf("%s: "+want+", with the port that the replicas listen on", clip(s))

@@ -76,29 +76,28 @@ func parseChange(s string) (c change, rest string, err error) {
 	return change{reg, parts[2]}, parts[3], nil
 }
 
-// cutAnnotation splits KEY=VALUE=TEXT at the first two equal signs.
-func cutAnnotation(s string) (key, val, text string, err error) {
-	parts := strings.SplitN(s, "=", 3)
-	if len(parts) != 3 || parts[0] == "" {
-		return "", "", "", fmt.Errorf("%s: want KEY=VALUE=TEXT with the key and the value of an annotation", clip(s))
-	}
-	return parts[0], parts[1], parts[2], nil
-}
-
-func annotationPredicates(dst *[]rules.AnnotationPredicates) *Value {
-	return Repeated("KEY=VALUE=PREDICATES", func(s string) error {
+// annotated accepts KEY=VALUE=TEXT, cut at the first two equal signs, and adds what the text says for this annotation.
+func annotated(kind string, add func(key, val, text string) error) *Value {
+	given := make(map[string]bool)
+	return Repeated("KEY=VALUE="+kind, func(s string) error {
 		if s == "" {
 			return nil
 		}
-		key, val, text, err := cutAnnotation(s)
-		if err != nil {
-			return err
+		parts := strings.SplitN(s, "=", 3)
+		if len(parts) != 3 || parts[0] == "" {
+			return fmt.Errorf("%s: want KEY=VALUE=TEXT with the key and the value of an annotation", clip(s))
 		}
-		for _, a := range *dst {
-			if a.Key == key && a.Value == val {
-				return fmt.Errorf("annotation %s given twice", clip(key+"="+val))
-			}
+		key, val := parts[0], parts[1]
+		if given[key+"="+val] {
+			return fmt.Errorf("annotation %s given twice", clip(key+"="+val))
 		}
+		given[key+"="+val] = true
+		return add(key, val, parts[2])
+	})
+}
+
+func annotationPredicates(dst *[]rules.AnnotationPredicates) *Value {
+	return annotated("PREDICATES", func(key, val, text string) error {
 		ps, err := parsePredicates(text)
 		*dst = append(*dst, rules.AnnotationPredicates{Key: key, Value: val, Predicates: ps})
 		return err
@@ -106,19 +105,7 @@ func annotationPredicates(dst *[]rules.AnnotationPredicates) *Value {
 }
 
 func annotationFilters(dst *[]rules.AnnotationFilters) *Value {
-	return Repeated("KEY=VALUE=FILTERS", func(s string) error {
-		if s == "" {
-			return nil
-		}
-		key, val, text, err := cutAnnotation(s)
-		if err != nil {
-			return err
-		}
-		for _, a := range *dst {
-			if a.Key == key && a.Value == val {
-				return fmt.Errorf("annotation %s given twice", clip(key+"="+val))
-			}
-		}
+	return annotated("FILTERS", func(key, val, text string) error {
 		fs, err := parseProxyFilters(text)
 		*dst = append(*dst, rules.AnnotationFilters{Key: key, Value: val, Filters: fs})
 		return err
@@ -143,21 +130,25 @@ func parseCIDRs(s string) ([]string, error) {
 	return nets, nil
 }
 
-// httpURL checks a URL for HTTP or HTTPS. The error does not repeat the URL, because it may contain a password.
-func httpURL(s string) error {
+// optionalURL checks a URL for HTTP or HTTPS, if there is one. The error does not repeat the URL, because it may contain a password.
+func optionalURL(s string) error {
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if s != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
 		return errors.New("want a URL such as https://host:port")
 	}
 	return nil
 }
 
-// optionalURL is httpURL for a text that may be empty.
-func optionalURL(s string) error {
-	if s == "" {
-		return nil
+// plainURL parses a URL for HTTP or HTTPS without user, query and fragment. want says in the error what is wanted.
+func plainURL(s, want string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return nil, errors.New(want) // the text may contain a password, so leave it out
+	case u.User != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("%s: %s", clip(u.Redacted()), want)
 	}
-	return httpURL(s)
+	return u, nil
 }
 
 // labelName and labelValue match what Kubernetes allows in labels. Anything else would change the meaning of the selector built

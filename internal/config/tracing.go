@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -54,14 +53,9 @@ func parseCollector(s string) (string, error) {
 	if s == "" {
 		return "", nil
 	}
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return "", errors.New("want http(s)://HOST:PORT") // the text may contain a password, so leave it out
-	case u.User != nil:
-		return "", errors.New("has a user or a password: set the header Authorization with OTEL_EXPORTER_OTLP_HEADERS instead")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "":
-		return "", fmt.Errorf("%s: want http(s)://HOST:PORT, or with the path for traces", clip(u.Redacted()))
+	u, err := plainURL(s, "want http(s)://HOST:PORT, or with the path for traces; credentials are for OTEL_EXPORTER_OTLP_HEADERS")
+	if err != nil {
+		return "", err
 	}
 	if strings.Trim(u.Path, "/") == "" {
 		u.Path = "/v1/traces"

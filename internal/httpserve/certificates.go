@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
-	"os"
-	"sync"
-	"time"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -47,9 +44,6 @@ func (f *TLSFlags) fill() {
 	}
 }
 
-// certificateCheck is how often a handshake checks the files for changes.
-const certificateCheck = time.Second
-
 // NewTLS reads the certificates and returns nil for plain HTTP. It reloads the files when they change; if the new content cannot
 // be read, the previous certificates stay in use. It registers the series of expiry times with reg, unless reg is nil.
 func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Config, error) {
@@ -69,148 +63,58 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	if cfg.MinVersion == 0 {
 		cfg.MinVersion = tls.VersionTLS12
 	}
-	r := &certificates{cfg: cfg, log: log.With("component", "tls")}
-	if err := r.read(); err != nil {
+	files := slices.Concat(cfg.CertFiles, cfg.KeyFiles, cfg.CAFiles)
+	r, err := NewReloaded(files, log, cfg.read)
+	if err != nil {
 		return nil, err
 	}
-	RegisterCertificateEnds(reg, ServerSide, r.expiry)
+	RegisterCertificateEnds(reg, ServerSide, r.Ends)
 	return &tls.Config{
 		MinVersion:         cfg.MinVersion,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil },
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.Current(), nil },
 	}, nil
 }
 
-// certificates holds the files of a TLS listener and what was last read from them.
-type certificates struct {
-	cfg TLSConfig
-	log *slog.Logger
-
-	mu      sync.Mutex
-	config  *tls.Config          // guarded by mu
-	ends    CertificateEnds      // guarded by mu; of the certificates in use
-	state   map[string]fileState // guarded by mu
-	checked time.Time            // guarded by mu
-	failed  string               // guarded by mu; the last failure that was logged
-}
-
-// fileState detects that a file was replaced or written.
-type fileState struct {
-	modified time.Time
-	size     int64
-}
-
-// current returns the configuration for a handshake. It reloads the files if one has changed.
-func (c *certificates) current() *tls.Config {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refreshLocked()
-	return c.config
-}
-
-// expiry returns the expiry times of the certificates that a handshake would use now.
-func (c *certificates) expiry() CertificateEnds {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.refreshLocked()
-	return maps.Clone(c.ends)
-}
-
-func (c *certificates) refreshLocked() {
-	if time.Since(c.checked) >= certificateCheck {
-		c.checked = time.Now()
-		if c.changed() {
-			c.reloadLocked()
-		}
-	}
-}
-
-func (c *certificates) files() []string {
-	all := append(append([]string{}, c.cfg.CertFiles...), c.cfg.KeyFiles...)
-	return append(all, c.cfg.CAFiles...)
-}
-
-func (c *certificates) changed() bool {
-	for _, name := range c.files() {
-		if stateOf(name) != c.state[name] {
-			return true
-		}
-	}
-	return false
-}
-
-func stateOf(name string) fileState {
-	info, err := os.Stat(name)
-	if err != nil {
-		return fileState{}
-	}
-	return fileState{info.ModTime(), info.Size()}
-}
-
-func (c *certificates) reloadLocked() {
-	err := c.readLocked()
-	switch {
-	case err == nil:
-		c.failed = ""
-		c.log.Info("certificates reloaded")
-	case err.Error() != c.failed:
-		// Possibly only one file of a pair has been written: later handshakes retry.
-		c.failed = err.Error()
-		c.log.Error("certificates changed and cannot be read, keeping the previous ones", "error", err)
-	}
-}
-
-func (c *certificates) read() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.checked = time.Now()
-	return c.readLocked()
-}
-
-func (c *certificates) readLocked() error {
-	state := make(map[string]fileState)
-	for _, name := range c.files() {
-		state[name] = stateOf(name) // before reading, so that a change in between is noticed next time
-	}
-	ends := make(CertificateEnds)
-	config := &tls.Config{MinVersion: c.cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
-	for i, cert := range c.cfg.CertFiles {
-		pair, err := durable.ReadKeyPair(cert, c.cfg.KeyFiles[i])
+// read reads the files.
+func (cfg *TLSConfig) read(ends CertificateEnds) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: cfg.MinVersion, NextProtos: []string{"h2", "http/1.1"}}
+	for i, cert := range cfg.CertFiles {
+		pair, err := durable.ReadKeyPair(cert, cfg.KeyFiles[i])
 		if err != nil {
-			return fmt.Errorf("read certificate %q and key %q (%s, %s): %w", cert, c.cfg.KeyFiles[i], c.cfg.Flags.Cert, c.cfg.Flags.Key, cause(err))
+			return nil, fmt.Errorf("read certificate %q and key %q (%s, %s): %w", cert, cfg.KeyFiles[i], cfg.Flags.Cert, cfg.Flags.Key, cause(err))
 		}
 		config.Certificates = append(config.Certificates, pair)
 		ends.Pair(pair)
 	}
-	if c.cfg.RequireClientCert {
-		pool, err := c.authorities(ends)
+	if cfg.RequireClientCert {
+		pool, err := cfg.authorities(ends)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		config.ClientCAs, config.ClientAuth = pool, tls.RequireAndVerifyClientCert
-		if c.cfg.HandlersDecide {
+		if cfg.HandlersDecide {
 			config.ClientAuth = tls.VerifyClientCertIfGiven
 		}
 	}
-	c.config, c.state, c.ends = config, state, ends
-	return nil
+	return config, nil
 }
 
-func (c *certificates) authorities(ends CertificateEnds) (*x509.CertPool, error) {
+func (cfg *TLSConfig) authorities(ends CertificateEnds) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
-	if c.cfg.AppendSystemCAs {
+	if cfg.AppendSystemCAs {
 		system, err := x509.SystemCertPool()
 		if err != nil {
-			return nil, fmt.Errorf("read the system's authorities (%s): %w", c.cfg.Flags.SystemCAs, err)
+			return nil, fmt.Errorf("read the system's authorities (%s): %w", cfg.Flags.SystemCAs, err)
 		}
 		pool = system
 	}
-	for _, name := range c.cfg.CAFiles {
+	for _, name := range cfg.CAFiles {
 		pem, err := durable.ReadFile(name, durable.MaxTLSFile)
 		if err != nil {
-			return nil, fmt.Errorf("read authorities (%s): %w", c.cfg.Flags.CA, err)
+			return nil, fmt.Errorf("read authorities (%s): %w", cfg.Flags.CA, err)
 		}
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read authorities %q (%s): the file has no certificate", name, c.cfg.Flags.CA)
+			return nil, fmt.Errorf("read authorities %q (%s): the file has no certificate", name, cfg.Flags.CA)
 		}
 		ends.Authorities(pem)
 	}
