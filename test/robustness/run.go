@@ -234,14 +234,10 @@ func (r *run) goBack(ctx context.Context, f plan.Fault) error {
 func (r *run) settle(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, r.plan.Patience)
 	defer cancel()
-	for said := time.Now(); ; {
+	for {
 		late := r.late()
 		if len(late) == 0 {
 			break
-		}
-		if time.Since(said) > 10*time.Second {
-			said = time.Now()
-			r.cfg.Log.Info("converging", "late", len(late), "first", strings.Join(late[:min(5, len(late))], ", "))
 		}
 		if !sleepUntil(ctx, time.Now().Add(20*time.Millisecond)) {
 			r.cfg.Log.Error("not converged", "late", strings.Join(late, ", "))

@@ -33,3 +33,19 @@ func TestAStaleListIsOneThatIsOlderThanWhatWasSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestADataPlaneThatComputesReadsTheAPI: it may serve a new table after a restart although its route server is down.
+func TestADataPlaneThatComputesReadsTheAPI(t *testing.T) {
+	for _, c := range []struct {
+		mode, later string
+		want        time.Duration
+	}{{"Exec", "", 9 * time.Second}, {"Exec", "Exec:50%!", 9 * time.Second}, {"False", "", time.Second}, {"Exec", "Pre", time.Second}} {
+		h := &history.History{Run: history.Run{Members: []history.Member{
+			{Name: "s1", Kind: history.Server}, {Name: "d1", Kind: history.Sidecar, Upstreams: []string{"s1"}, Mode: c.mode},
+		}}}
+		h.Events = []history.Event{{Member: "s1", Name: "killed"}, {At: 9 * time.Second, Member: "s1", Name: "started"}, {Member: "d1", Name: "mode", Args: c.later}}
+		if got := NewIndex(h).cutOffUntil("d1", time.Second); got != c.want {
+			t.Errorf("in %s, later %q, d1 has nothing to read until %v, want %v", c.mode, c.later, got, c.want)
+		}
+	}
+}

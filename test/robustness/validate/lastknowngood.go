@@ -143,6 +143,8 @@ func (x *Index) cutOffUntil(name string, from time.Duration) time.Duration {
 	asked := m.Upstreams
 	if m.Kind == history.Server {
 		asked = []string{"api"}
+	} else if x.computes(m) {
+		asked = append(slices.Clone(asked), "api")
 	}
 	until := x.h.Run.Duration
 	if until == 0 {
@@ -152,6 +154,14 @@ func (x *Index) cutOffUntil(name string, from time.Duration) time.Duration {
 		until = min(until, x.silentUntil(name, up, from))
 	}
 	return until
+}
+
+// computes reports whether a data plane was ever in a mode in which it reads the API.
+func (x *Index) computes(m *history.Member) bool {
+	reads := func(mode string) bool { return strings.HasPrefix(mode, "False") || strings.HasPrefix(mode, "Pre") }
+	return reads(m.Mode) || slices.ContainsFunc(x.h.Events, func(e history.Event) bool {
+		return e.Member == m.Name && e.Name == "mode" && reads(e.Args)
+	})
 }
 
 // silentUntil returns until when a source does not answer.

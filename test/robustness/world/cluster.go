@@ -26,7 +26,6 @@ const (
 	WatchGone      = "watch-gone"       // watches begin with the error that the revision is too old
 	WatchCut       = "watch-cut"        // watches end in the middle of an event
 	NoBookmarks    = "no-bookmarks"     // watches send none
-	Reset          = "revision-reset"   // the API is restored from an old backup
 )
 
 // APIFaults returns the names of the faults that the API can show to one member.
