@@ -23,19 +23,11 @@ const (
 // ClaimAnswers returns all answers.
 func ClaimAnswers() []ClaimAnswer { return []ClaimAnswer{ClaimSend, ClaimOther, ClaimKeep, ClaimNone} }
 
-// ClaimOpinion says what the server above would do with a client that has the claimed table.
-type ClaimOpinion struct {
-	Keep bool // the client would keep its table
-	// Digest and Revision identify the table that it would send otherwise.
-	Digest   table.Digest
-	Revision uint64
-}
-
 // ClaimsConfig configures a Claims. All fields are required.
 type ClaimsConfig struct {
 	Cache *etagcache.Cache
 	// Ask asks the server above about a table.
-	Ask func(ctx context.Context, digest table.Digest, revision uint64) (ClaimOpinion, error)
+	Ask func(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error)
 	// Recheck asks for a fetch from the server above, which has another table by now.
 	Recheck func()
 	// Wait is the approximate time between two rounds of questions.

@@ -35,7 +35,7 @@ type claimsWorld struct {
 }
 
 // opinion is the upstream server's opinion of any claim.
-type opinion func(table.Digest, uint64) (dataplane.ClaimOpinion, error)
+type opinion func(table.Digest, uint64) (dataplane.Opinion, error)
 
 // note runs f under the lock.
 func (w *claimsWorld) note(f func()) {
@@ -63,7 +63,7 @@ func playClaims(t *testing.T, test func(w *claimsWorld)) {
 		w.cache.Begin()(w.served, table.Read{Newest: 10, At: time.Now()})
 		w.resolver = dataplane.NewClaims(dataplane.ClaimsConfig{
 			Cache: w.cache, Wait: wait,
-			Ask: func(_ context.Context, digest table.Digest, revision uint64) (dataplane.ClaimOpinion, error) {
+			Ask: func(_ context.Context, digest table.Digest, revision uint64) (dataplane.Opinion, error) {
 				w.note(func() { w.asked = append(w.asked, revision) })
 				return (*w.answer.Load())(digest, revision)
 			},
@@ -107,24 +107,24 @@ func (w *claimsWorld) claim(id string, revision uint64) int {
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		answer   dataplane.ClaimAnswer
-		opinion  func(w *claimsWorld) (dataplane.ClaimOpinion, error)
+		opinion  func(w *claimsWorld) (dataplane.Opinion, error)
 		status   int // that the client gets then
 		rechecks int
 	}{
-		{dataplane.ClaimSend, func(w *claimsWorld) (dataplane.ClaimOpinion, error) {
-			return dataplane.ClaimOpinion{Digest: w.served.Digest(), Revision: 12}, nil
+		{dataplane.ClaimSend, func(w *claimsWorld) (dataplane.Opinion, error) {
+			return dataplane.Opinion{Digest: w.served.Digest(), Revision: 12}, nil
 		}, http.StatusOK, 0},
-		{dataplane.ClaimOther, func(w *claimsWorld) (dataplane.ClaimOpinion, error) {
-			return dataplane.ClaimOpinion{Digest: tableOf(w.t, "next", 13).Digest(), Revision: 13}, nil
+		{dataplane.ClaimOther, func(w *claimsWorld) (dataplane.Opinion, error) {
+			return dataplane.Opinion{Digest: tableOf(w.t, "next", 13).Digest(), Revision: 13}, nil
 		}, http.StatusNotModified, 1},
-		{dataplane.ClaimKeep, func(*claimsWorld) (dataplane.ClaimOpinion, error) { return dataplane.ClaimOpinion{Keep: true}, nil }, http.StatusNotModified, 0},
-		{dataplane.ClaimNone, func(*claimsWorld) (dataplane.ClaimOpinion, error) {
-			return dataplane.ClaimOpinion{}, errors.New("away")
+		{dataplane.ClaimKeep, func(*claimsWorld) (dataplane.Opinion, error) { return dataplane.Opinion{Keep: true}, nil }, http.StatusNotModified, 0},
+		{dataplane.ClaimNone, func(*claimsWorld) (dataplane.Opinion, error) {
+			return dataplane.Opinion{}, errors.New("away")
 		}, http.StatusNotModified, 0},
 	} {
 		t.Run(string(c.answer), func(t *testing.T) {
 			playClaims(t, func(w *claimsWorld) {
-				w.thinks(func(table.Digest, uint64) (dataplane.ClaimOpinion, error) { return c.opinion(w) })
+				w.thinks(func(table.Digest, uint64) (dataplane.Opinion, error) { return c.opinion(w) })
 				if got := w.claim("later", 12); got != http.StatusNotModified {
 					t.Errorf("status %d before anybody was asked, want 304", got)
 				}
@@ -154,8 +154,8 @@ func TestAClaimIsAskedAboutAgain(t *testing.T) {
 	}{"answered": {nil, wait / 2, wait * 3 / 2}, "away": {errors.New("away"), 5 * wait / 2, 5 * wait * 3 / 2}} {
 		t.Run(name, func(t *testing.T) {
 			playClaims(t, func(w *claimsWorld) {
-				w.thinks(func(table.Digest, uint64) (dataplane.ClaimOpinion, error) {
-					return dataplane.ClaimOpinion{Keep: true}, c.err
+				w.thinks(func(table.Digest, uint64) (dataplane.Opinion, error) {
+					return dataplane.Opinion{Keep: true}, c.err
 				})
 				w.claim("later", 12)
 				time.Sleep(c.least - time.Millisecond)
@@ -168,8 +168,8 @@ func TestAClaimIsAskedAboutAgain(t *testing.T) {
 				if len(w.revisions()) < 2 {
 					t.Errorf("asked %d times after %v, want 2 or more", len(w.revisions()), c.most)
 				}
-				w.thinks(func(table.Digest, uint64) (dataplane.ClaimOpinion, error) {
-					return dataplane.ClaimOpinion{Digest: w.served.Digest(), Revision: 12}, nil
+				w.thinks(func(table.Digest, uint64) (dataplane.Opinion, error) {
+					return dataplane.Opinion{Digest: w.served.Digest(), Revision: 12}, nil
 				})
 				time.Sleep(10 * wait)
 				synctest.Wait()
@@ -187,8 +187,8 @@ func TestAClaimIsAskedAboutAgain(t *testing.T) {
 // TestAFewClaimsAreAskedAboutAtATime: in the end all of them are.
 func TestAFewClaimsAreAskedAboutAtATime(t *testing.T) {
 	playClaims(t, func(w *claimsWorld) {
-		w.thinks(func(table.Digest, uint64) (dataplane.ClaimOpinion, error) {
-			return dataplane.ClaimOpinion{Keep: true}, nil
+		w.thinks(func(table.Digest, uint64) (dataplane.Opinion, error) {
+			return dataplane.Opinion{Keep: true}, nil
 		})
 		for i := range uint64(4) { // as many as one address may have
 			w.claim(fmt.Sprint("later", i), 12+i)

@@ -116,7 +116,7 @@ func (q *question) answer(one fleet.Answer) {
 
 // view asks one peer for all of its own clients.
 func (q *question) view(ctx context.Context, address string) (*fleet.View, error) {
-	u := url.URL{Scheme: "http", Host: address, Path: "/clients", RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
+	u := url.URL{Scheme: "http", Host: address, Path: api.PathClients, RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	}
 	log, asked := cfg.Logger.With("component", "relay"), relayQuestions(cfg.Registerer)
 	return &Relay{client, NewClaims(ClaimsConfig{
-		Cache: cfg.Cache, Ask: ask(client), Recheck: client.Recheck, Wait: cmp.Or(fetch.Interval, DefaultInterval),
+		Cache: cfg.Cache, Ask: client.Ask, Recheck: client.Recheck, Wait: cmp.Or(fetch.Interval, DefaultInterval),
 		Told: func(c etagcache.Claim, a ClaimAnswer) {
 			asked.WithLabelValues(string(a)).Inc()
 			if a == ClaimSend {
@@ -131,10 +131,19 @@ func (r *Relay) Upstream() Status { return r.client.Status() }
 // Report sends a report to the server above; see [Client.Report].
 func (r *Relay) Report(ctx context.Context, body []byte) error { return r.client.Report(ctx, body) }
 
-// ask returns a function that asks the route server that the client currently uses.
-func ask(c *Client) func(context.Context, table.Digest, uint64) (ClaimOpinion, error) {
-	return func(ctx context.Context, digest table.Digest, revision uint64) (ClaimOpinion, error) {
-		o, err := c.Ask(ctx, digest, revision)
-		return ClaimOpinion(o), err
+// relayQuestions is the series that a Relay has beside those of its client.
+func relayQuestions(reg prometheus.Registerer) *prometheus.CounterVec {
+	asked := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "routesrv_relay_questions_total",
+		Help: "Questions to the upstream route server about tables that clients name and this relay never had, by answer: send " +
+			"(the relay sends its table), other (the upstream would send a table that the relay does not have yet), keep (the " +
+			"client keeps its table), or none.",
+	}, []string{"answer"})
+	for _, a := range ClaimAnswers() {
+		asked.WithLabelValues(string(a))
 	}
+	if reg != nil {
+		reg.MustRegister(asked)
+	}
+	return asked
 }

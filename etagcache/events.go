@@ -72,7 +72,7 @@ func (e *eventWriter) head(name string, id *api.Tag) {
 func (e *eventWriter) delta(d *delta, id *api.Tag) {
 	e.head(api.EventDelta, id)
 	e.text("data: ")
-	body := d[e.encoding]()
+	body := d.bodies[e.encoding]()
 	if e.encoding == gzipped {
 		body = body[len(gzipHeader) : len(body)-gzipTrailer]
 	}

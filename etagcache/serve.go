@@ -129,10 +129,10 @@ func (x *exchange) serveContent(conditions http.Header, tag api.Tag) {
 func (x *exchange) serveDelta() bool {
 	for _, t := range api.ParseTags(x.r.Header[api.HeaderIfNoneMatch]).List {
 		d := x.deltaFrom(t.Digest)
-		if d == nil {
+		if d == nil || d.size > x.variant.table.Bytes() {
 			continue
 		}
-		body := d[x.encoding]()
+		body := d.bodies[x.encoding]()
 		x.headers(x.tag(0).String(), api.DeltaType) // without a rotation: clients check the digest
 		h := x.w.Header()
 		h.Set("Content-Length", strconv.Itoa(len(body)))

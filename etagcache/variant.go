@@ -41,10 +41,16 @@ func (va *variant) raise(revision uint64) uint64 {
 func (va *variant) body(e encoding) *body { return va.bodies[e]() }
 
 // delta leads from one table to the table of a variant, in all encodings. It is encoded on first demand, and shared by all clients.
-type delta [encodings]func() []byte
+type delta struct {
+	bodies [encodings]func() []byte
+	size   int // bytes of the JSON
+}
+
+// smallDelta is the size up to which a delta is sent over a stream although the table is smaller: a fetch would take longer.
+const smallDelta = 16 << 10
 
 // deltaFrom returns the delta from the named base to this zone's table. It returns nil if there is none, or if it would be larger
-// than the table. It is built once for all clients.
+// than the table and smallDelta. It is built once for all clients.
 func (x *exchange) deltaFrom(base table.Digest) *delta {
 	ids, ok := x.cache.history.since(base, x.zone, x.state.version.readings.order)
 	if !ok {
@@ -68,12 +74,12 @@ func (va *variant) deltaOf(base table.Digest, ids []string) *delta {
 		}
 	}
 	json, err := wire.AppendJSON(nil)
-	if err != nil || len(json) > va.table.Bytes() {
+	if err != nil || len(json) > max(va.table.Bytes(), smallDelta) {
 		return nil // it is too large, or a text is not UTF-8
 	}
-	d := new(delta)
+	d := &delta{size: len(json)}
 	for e := range encodings {
-		d[e] = sync.OnceValue(func() []byte { return va.cache.encodeOnce(json, e) })
+		d.bodies[e] = sync.OnceValue(func() []byte { return va.cache.encodeOnce(json, e) })
 	}
 	return d
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
@@ -57,7 +58,7 @@ func (j *clientsJob) define(g config.Section) {
 // askClients asks for all clients: the counts would be wrong without some.
 func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 	v := &fleet.View{}
-	if _, err := r.Support.get(ctx, "/clients", url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
+	if _, err := r.Support.get(ctx, api.PathClients, url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
 		return nil, err
 	}
 	if v.Time.IsZero() || len(v.Replicas) == 0 {

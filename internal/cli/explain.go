@@ -12,6 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
@@ -52,7 +53,7 @@ func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.E
 		}
 	}
 	e := &explain.Explanation{}
-	p, err := l.get(ctx, "/explain", q, e, http.StatusNotFound)
+	p, err := l.get(ctx, api.PathExplain, q, e, http.StatusNotFound)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,7 +98,7 @@ func (explainJob) run(ctx context.Context, s *session) (int, error) {
 	}
 	switch {
 	case isURL(place):
-		if s.clusters, _, err = s.places.Clusters([]string{strings.TrimSuffix(strings.TrimSuffix(place, "/"), "/explain")}); err != nil {
+		if s.clusters, _, err = s.places.Clusters([]string{strings.TrimSuffix(strings.TrimSuffix(place, "/"), api.PathExplain)}); err != nil {
 			return Trouble, usageError{err}
 		}
 	case place != "":

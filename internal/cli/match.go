@@ -13,6 +13,7 @@ import (
 	"time"
 	_ "time/tzdata" // time zones for Before, After and Between: the image has no zone files
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
@@ -189,7 +190,7 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 	}
 	return s.speak("match", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
 		m := &matched{}
-		p, err := r.Support.get(ctx, "/match", q, m, http.StatusNotFound)
+		p, err := r.Support.get(ctx, api.PathMatch, q, m, http.StatusNotFound)
 		if err != nil {
 			return nil, err
 		}
@@ -207,12 +208,12 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 		if s.output == "json" {
 			return a, nil
 		}
-		text, err := r.Support.do(ctx, http.MethodGet, "/match", q, "text/plain")
+		text, err := r.Support.do(ctx, http.MethodGet, api.PathMatch, q, "text/plain")
 		if err != nil {
 			return nil, err
 		}
 		if text.status != http.StatusOK && text.status != http.StatusNotFound {
-			return nil, text.refusal("/match")
+			return nil, text.refusal(api.PathMatch)
 		}
 		a.text = text.body
 		return a, nil

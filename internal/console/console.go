@@ -95,7 +95,7 @@ type Change struct {
 type Console struct {
 	cfg   Config
 	log   *slog.Logger
-	turns chan struct{}
+	turns httpserve.Turns
 	fleet remembered
 }
 
@@ -118,8 +118,8 @@ func New(cfg Config) *Console {
 	if cfg.Every == 0 {
 		cfg.Every = DefaultEvery
 	}
-	c := &Console{cfg: cfg, log: cfg.Logger, turns: make(chan struct{}, maxPages)}
-	c.fleet.ask, c.fleet.turn = cfg.Fleet, make(chan struct{}, 1)
+	c := &Console{cfg: cfg, log: cfg.Logger, turns: httpserve.NewTurns(maxPages)}
+	c.fleet.ask, c.fleet.turn = cfg.Fleet, httpserve.NewTurns(1)
 	return c
 }
 

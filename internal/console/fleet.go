@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 // Limits for querying and showing the fleet.
@@ -24,7 +25,7 @@ const (
 // remembered caches the answer of the fleet for a moment, so that many pages cost no more than one.
 type remembered struct {
 	ask  func(context.Context, fleet.Query) (fleet.View, error)
-	turn chan struct{} // of capacity 1: full while a query runs
+	turn httpserve.Turns // of one query
 
 	// guarded by turn
 	view fleet.View
@@ -34,12 +35,11 @@ type remembered struct {
 
 // all returns all clients.
 func (m *remembered) all(ctx context.Context) (fleet.View, error) {
-	select {
-	case m.turn <- struct{}{}:
-	case <-ctx.Done():
+	done, ok := m.turn.Wait(ctx, 0)
+	if !ok {
 		return fleet.View{}, ctx.Err()
 	}
-	defer func() { <-m.turn }()
+	defer done()
 	if m.at.IsZero() || time.Since(m.at) > fleetEvery {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetTimeout) // other pages wait for the answer, too
 		defer cancel()

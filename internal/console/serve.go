@@ -122,12 +122,13 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 		defer cancel()
-		if !c.turn(ctx) {
+		done, ok := c.turns.Wait(ctx, pageWait)
+		if !ok {
 			w.Header().Set("Retry-After", "5")
 			c.fail(w, http.StatusServiceUnavailable, "Too many pages at a time", "Try again in a few seconds.")
 			return
 		}
-		defer func() { <-c.turns }()
+		defer done()
 		a, err := body(ctx, r)
 		switch {
 		case r.Context().Err() != nil: // the client is gone
@@ -140,18 +141,6 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 			c.send(w, name, a)
 		}
 	})
-}
-
-// turn waits for a slot to render a page.
-func (c *Console) turn(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, pageWait)
-	defer cancel()
-	select {
-	case c.turns <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // send renders and writes a page.

@@ -92,14 +92,10 @@ func TestControlKnowsItsPeer(t *testing.T) {
 		cfg.Endpoints = append(endpoints, httpserve.Endpoint{Listener: httpserve.SupportListener, Path: "/page", Does: "page",
 			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "page") })})
 	})
-	main, err := listeners.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-addresses
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
-	go func() { served <- listeners.Serve(ctx, main, func(ctx context.Context) { <-ctx.Done() }) }()
+	go func() { served <- listeners.Run(ctx, func(ctx context.Context) { <-ctx.Done() }) }()
+	<-addresses
 	support := <-addresses
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		for { // until the socket is open

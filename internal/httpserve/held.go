@@ -40,7 +40,7 @@ const notHeld = "no table is held: what was read last is served, or nothing was 
 // chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference). While no table is
 // held, the answer is 404. The parameter accept is the command without its arguments, such as "routesrv accept".
 func NewHeldPage(g Holder, accept string) *HeldPage {
-	return &HeldPage{holder: g, command: accept, turn: make(chan struct{}, 1)}
+	return &HeldPage{holder: g, command: accept, turn: NewTurns(1)}
 }
 
 // HeldPage shows operators the table that a guard holds back, with its differences from the served one. It decides nothing, and does not check who asks: the
@@ -52,7 +52,7 @@ func NewHeldPage(g Holder, accept string) *HeldPage {
 type HeldPage struct {
 	holder  Holder
 	command string
-	turn    chan struct{} // of capacity 1: full while a request compares or renders
+	turn    Turns // of one
 
 	// guarded by turn
 	pair  [2]table.Digest // the tables that view compares
@@ -82,24 +82,14 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// wait waits for the turn of a request. The returned function ends it.
-func (h *HeldPage) wait(ctx context.Context) (end func(), err error) {
-	select {
-	case h.turn <- struct{}{}:
-		return func() { <-h.turn }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // body waits for its turn and renders the held table in a form. It returns nil if no table is held.
 func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
 	ctx := r.Context()
-	end, err := h.wait(ctx)
-	if err != nil {
-		return nil, err
+	done, ok := h.turn.Wait(ctx, 0)
+	if !ok {
+		return nil, ctx.Err()
 	}
-	defer end()
+	defer done()
 	held, ok := h.holder.Held()
 	if !ok {
 		h.pair, h.view, h.key, h.forms = [2]table.Digest{}, nil, "", nil // free the memory of a released table
@@ -133,11 +123,11 @@ func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
 // Difference returns the comparison for the table held now, without notes, or nil if no table is held. The caller must not change
 // it. It waits for its turn as requests do. The error comes from ctx, or says why the tables could not be compared.
 func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.View, error) {
-	end, err := h.wait(ctx)
-	if err != nil {
-		return nil, err
+	done, ok := h.turn.Wait(ctx, 0)
+	if !ok {
+		return nil, ctx.Err()
 	}
-	defer end()
+	defer done()
 	held, ok := h.holder.Held()
 	if !ok {
 		return nil, nil

@@ -2,7 +2,6 @@ package httpserve
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
 // Routes serves tables on the main listener. It has streams that do not end by themselves.
@@ -37,9 +37,9 @@ type ListenersConfig struct {
 	Routes    Routes
 	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener], there
 	// is none.
-	StateDir   string
-	TLS        *tls.Config // of the main listener; nil means plain HTTP
-	SupportTLS *tls.Config // of the support listener; nil means plain HTTP
+	StateDir string
+	// TLS and SupportTLS configure TLS for the main and the support listener; only one of them may be enabled.
+	TLS, SupportTLS TLSConfig
 	// MaxConnections is how many connections the main listener holds, reduced to the limit of [MainConnections].
 	MaxConnections int
 
@@ -50,9 +50,8 @@ type ListenersConfig struct {
 	// ShutdownTimeout is how long requests have to end after Drain.
 	ShutdownTimeout time.Duration
 
-	Errors   *ErrorLog
 	Logger   *slog.Logger
-	Registry prometheus.Registerer
+	Registry prometheus.Registerer // also gets the series of the process
 }
 
 // Listeners are the listeners of a program: the main one for its clients, the support one for its operators, and the control socket
@@ -63,8 +62,18 @@ type Listeners struct {
 	conns                  map[*http.Server]*Connections
 }
 
-// NewListeners creates the servers and their limits. It opens no socket.
-func NewListeners(cfg ListenersConfig) *Listeners {
+// NewListeners reads the certificates, and creates the servers and their limits. It opens no socket.
+func NewListeners(cfg ListenersConfig) (*Listeners, error) {
+	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	secured := cfg.TLS
+	if cfg.SupportTLS.Enable {
+		secured = cfg.SupportTLS
+	}
+	secure, err := NewTLS(secured, cfg.Logger, cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
+	errors := NewErrorLog(cfg.Logger, cfg.Registry)
 	if cfg.Listen == nil {
 		cfg.Listen = net.Listen
 	}
@@ -81,32 +90,41 @@ func NewListeners(cfg ListenersConfig) *Listeners {
 				mine = append(mine, e)
 			}
 		}
-		srv := newServer(limitBodies(mine, h), cfg.Errors)
+		srv := newServer(limitBodies(mine, h), errors)
 		l.conns[srv] = NewConnections(name, limit, metrics)
 		l.conns[srv].Track(srv)
 		return srv
 	}
 	l.main = add(MainListener, MainConnections(cfg.MaxConnections), cfg.Main)
 	l.support = add(SupportListener, supportConnections, support)
-	l.main.TLSConfig, l.support.TLSConfig = cfg.TLS, cfg.SupportTLS
+	if cfg.SupportTLS.Enable {
+		l.support.TLSConfig = secure
+	} else {
+		l.main.TLSConfig = secure
+	}
 	if slices.ContainsFunc(cfg.Endpoints, func(e Endpoint) bool { return e.Listener == ControlListener }) {
 		l.control = add(ControlListener, supportConnections, Control(cfg.Endpoints, support))
 		tracked := l.control.ConnContext
 		l.control.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return rememberPeer(tracked(ctx, c), c) }
 	}
-	return l
+	return l, nil
 }
 
-// Open opens the main listener.
-func (l *Listeners) Open() (net.Listener, error) { return l.cfg.Listen("tcp", l.cfg.Address) }
-
-// Serve runs work, and serves until ctx ends or the main listener fails. Then it shuts both down in order. It returns the error
-// of the main listener.
+// Run opens the listeners, runs work, and serves until ctx ends or the main listener fails. Then it shuts all down in order. It
+// returns an error if the main listener cannot be opened or fails. If ctx has already ended, it opens nothing.
 //
 // The order of the shutdown: both listeners keep serving for the time of Drain, so that load balancers notice. Then the main
 // listener closes, and requests have until the deadline to end. Then the support listener closes; until then it has shown the
 // shutdown. Last, the context of work ends, so that tables stay fresh until the end.
-func (l *Listeners) Serve(ctx context.Context, main net.Listener, work func(context.Context)) (err error) {
+func (l *Listeners) Run(ctx context.Context, work func(context.Context)) (err error) {
+	if ctx.Err() != nil {
+		return nil
+	}
+	main, err := l.cfg.Listen("tcp", l.cfg.Address)
+	if err != nil {
+		return fmt.Errorf("open main listener (%saddress): %w", l.cfg.Flags, err)
+	}
+	l.cfg.Logger.Info("main listener open", "address", main.Addr().String(), "tls", l.main.TLSConfig != nil)
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var background sync.WaitGroup

@@ -67,25 +67,25 @@ func newListeners(d *diary, change func(*httpserve.ListenersConfig)) (l *httpser
 		},
 		Routes: d, MaxConnections: 10,
 		Drain: time.Millisecond, Draining: func() { d.note("drain begins") }, ShutdownTimeout: 10 * time.Second,
-		Errors: httpserve.NewErrorLog(log, registry), Logger: log, Registry: registry,
+		Logger: log, Registry: registry,
 	}
 	if change != nil {
 		change(&cfg)
 	}
-	return httpserve.NewListeners(cfg), addresses
+	l, err := httpserve.NewListeners(cfg)
+	if err != nil {
+		panic(err) // cannot happen without certificates
+	}
+	return l, addresses
 }
 
 func TestListenersEndInOrder(t *testing.T) {
 	d := &diary{}
 	listeners, addresses := newListeners(d, nil)
-	main, err := listeners.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() {
-		served <- listeners.Serve(ctx, main, func(ctx context.Context) {
+		served <- listeners.Run(ctx, func(ctx context.Context) {
 			<-ctx.Done()
 			d.note("work ends")
 		})
@@ -102,7 +102,7 @@ func TestListenersEndInOrder(t *testing.T) {
 	client.CloseIdleConnections()
 	stop()
 	if err := <-served; err != nil {
-		t.Errorf("Serve: %v, want nil", err)
+		t.Errorf("Run: %v, want nil", err)
 	}
 	want := []string{"drain begins", "streams drain", "main closes", "support closes", "work ends"}
 	if !slices.Equal(d.lines, want) {
@@ -113,15 +113,20 @@ func TestListenersEndInOrder(t *testing.T) {
 // TestFailedMainListenerEndsAll: in that case the shutdown does not wait for the drain.
 func TestFailedMainListenerEndsAll(t *testing.T) {
 	d := &diary{}
-	listeners, _ := newListeners(d, func(cfg *httpserve.ListenersConfig) { cfg.SupportAddress, cfg.Drain = "", time.Hour })
-	main, err := listeners.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	main.Close()
-	err = listeners.Serve(t.Context(), main, func(ctx context.Context) { <-ctx.Done() })
+	listeners, _ := newListeners(d, func(cfg *httpserve.ListenersConfig) {
+		cfg.SupportAddress, cfg.Drain = "", time.Hour
+		listen := cfg.Listen
+		cfg.Listen = func(network, address string) (net.Listener, error) {
+			main, err := listen(network, address)
+			if err == nil {
+				err = main.Close()
+			}
+			return main, err
+		}
+	})
+	err := listeners.Run(t.Context(), func(ctx context.Context) { <-ctx.Done() })
 	if !errors.Is(err, net.ErrClosed) || !strings.HasPrefix(err.Error(), "main listener (--address): ") {
-		t.Errorf("Serve: %v, want an error of the main listener", err)
+		t.Errorf("Run: %v, want an error of the main listener", err)
 	}
 	if slices.Contains(d.lines, "drain begins") {
 		t.Errorf("it drained: %q", d.lines)

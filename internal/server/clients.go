@@ -28,7 +28,7 @@ type clients struct {
 	*fleet.Registry
 	name   string
 	peers  func(context.Context) []fleet.Answer // nil without peers
-	locals chan struct{}                        // semaphore for requests of peers
+	locals httpserve.Turns                      // of requests of peers
 }
 
 // newClients creates the registry. The cache must be set before the first request, not before this call.
@@ -42,7 +42,7 @@ func (s *Server) newClients() {
 			Name: name, Relay: s.cfg.Source == nil, Metrics: fleet.NewMetrics(s.registry),
 			Order: func(d table.Digest) uint64 { return s.cache.Order(d) },
 		}),
-		name: name, peers: s.cfg.PeerClients, locals: make(chan struct{}, maxLocalViews),
+		name: name, peers: s.cfg.PeerClients, locals: httpserve.NewTurns(maxLocalViews),
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
 		s.clients.local(w, r, query)
 		return
 	}
-	s.questions.limited("/clients", func(w http.ResponseWriter, r *http.Request) {
+	s.questions.limited(api.PathClients, func(w http.ResponseWriter, r *http.Request) {
 		httpserve.WriteJSON(w, http.StatusOK, s.clients.merged(r.Context(), query))
 	})(w, r)
 }
@@ -117,17 +117,14 @@ func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
 
 // local answers a peer. It asks no other replica, so that two replicas never wait for each other.
 func (c *clients) local(w http.ResponseWriter, r *http.Request, q fleet.Query) {
-	timer := time.NewTimer(localViewWait)
-	defer timer.Stop()
-	select {
-	case c.locals <- struct{}{}:
-		defer func() { <-c.locals }()
-		httpserve.WriteJSON(w, http.StatusOK, fleet.Merge(c.View(), nil, q))
-	case <-timer.C:
+	done, ok := c.locals.Wait(r.Context(), localViewWait)
+	if !ok {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
-	case <-r.Context().Done():
+		return
 	}
+	defer done()
+	httpserve.WriteJSON(w, http.StatusOK, fleet.Merge(c.View(), nil, q))
 }
 
 // reportUp, on a relay, reports to the server above until ctx ends: the table it holds, and a summary of its clients.

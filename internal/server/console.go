@@ -9,6 +9,7 @@ import (
 
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
@@ -28,7 +29,7 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 			return *s.clients.merged(ctx, q), nil
 		},
 		Match: func(ctx context.Context, q url.Values) (*report.View, error) {
-			done, ok := s.questions.turn(ctx, "/match")
+			done, ok := s.questions.turn(ctx, api.PathMatch)
 			if !ok {
 				return nil, console.ErrBusy
 			}
@@ -39,7 +40,7 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 	if s.compiler != nil {
 		cfg.Problems = s.compiler.Problems
 		cfg.Explain = func(ctx context.Context, q explain.Query) (*explain.Explanation, error) {
-			done, ok := s.questions.turn(ctx, "/explain")
+			done, ok := s.questions.turn(ctx, api.PathExplain)
 			if !ok {
 				return nil, console.ErrBusy
 			}

@@ -41,7 +41,7 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes,
 			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown " +
 				"zone gets the full table"},
-		{Path: "/clients", Methods: []string{http.MethodPost}, MaxBody: fleet.MaxReport, Handler: http.HandlerFunc(s.serveReport),
+		{Path: api.PathClients, Methods: []string{http.MethodPost}, MaxBody: fleet.MaxReport, Handler: http.HandlerFunc(s.serveReport),
 			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 413 if it is larger, 503 if the limit of clients is reached"},
 		{Path: api.PathKept, Methods: get, Handler: http.HandlerFunc(s.serveKept),
 			Does: "for replicas that start: the objects that are kept at an earlier version than the newest, with what is served of them; 404 on a relay"},

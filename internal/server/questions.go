@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
@@ -21,12 +22,12 @@ const (
 
 // questions limits how many questions are answered concurrently.
 type questions struct {
-	turns    chan struct{}
+	turns    httpserve.Turns
 	duration *prometheus.HistogramVec
 }
 
 func newQuestions(reg prometheus.Registerer) *questions {
-	q := &questions{turns: make(chan struct{}, maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	q := &questions{turns: httpserve.NewTurns(maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain, /match and /takeovers, by path, including questions of the console.",
 		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"path"})}
@@ -54,17 +55,14 @@ func (q *questions) limited(path string, answer http.HandlerFunc) http.HandlerFu
 
 // turn waits for a slot to answer a question, and reports whether it got one. The caller must call done afterwards.
 func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, questionWait)
-	defer cancel()
-	select {
-	case q.turns <- struct{}{}:
-	case <-ctx.Done():
+	end, ok := q.turns.Wait(ctx, questionWait)
+	if !ok {
 		return nil, false
 	}
 	start := time.Now()
 	return func() {
 		q.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
-		<-q.turns
+		end()
 	}, true
 }
 
@@ -101,7 +99,7 @@ func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON func
 func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	all := []httpserve.Endpoint{{
-		Path: "/match", Methods: get, Handler: s.questions.limited("/match", s.serveMatch),
+		Path: api.PathMatch, Methods: get, Handler: s.questions.limited(api.PathMatch, s.serveMatch),
 		Does: "which route a request reaches: `url=`, and as for [routesrv match](match.md) `method=`, `header=` (may be " +
 			"repeated), `from=`, `at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`. Text, or JSON by " +
 			"`Accept` or `?format=json`; 404 if no route matches. Two questions run at a time; further ones wait, and get 503 " +
@@ -111,7 +109,7 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 		return all
 	}
 	return append(all, httpserve.Endpoint{
-		Path: "/explain", Methods: get, Handler: s.questions.limited("/explain", s.serveExplain),
+		Path: api.PathExplain, Methods: get, Handler: s.questions.limited(api.PathExplain, s.serveExplain),
 		Does: "what happened to an object, the fault first: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`: see " +
 			"[explain.md](explain.md). Text, or JSON by `Accept` or `?format=json`; 404 if it does not exist, and on a relay, " +
 			"which knows no objects. The limits are those of `/match`",

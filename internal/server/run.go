@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -14,21 +13,13 @@ import (
 // The order of the shutdown is the one of [httpserve.Listeners], after a wait of Config.HealthcheckInterval for load balancers.
 // The last-known-good file is written last.
 func (s *Server) Run(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	listener, err := s.listeners.Open()
-	if err != nil {
-		return fmt.Errorf("open main listener (-address): %w", err)
-	}
 	s.started = time.Now()
-	s.log.Info("main listener open", "address", listener.Addr().String(), "tls", s.cfg.TLS.Enable)
 	if s.cfg.SupportAddress == "" {
 		s.log.Info("no support listener: no metrics, no status (-support-listener)")
 	}
 	defer s.sendTraces(ctx)() // ends after the last answer
 	var tablesErr error
-	err = s.listeners.Serve(ctx, listener, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
+	err := s.listeners.Run(ctx, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
 	return errors.Join(err, tablesErr)
 }
 

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
@@ -148,7 +147,6 @@ type Server struct {
 	compiler  *poller.Compiler   // nil in a relay
 	relay     *dataplane.Relay   // nil except in a relay
 	decisions *publish.Decisions // in memory only without a state folder
-	errors    *httpserve.ErrorLog
 	questions *questions
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
@@ -192,8 +190,6 @@ func New(cfg Config) (*Server, error) {
 		cfg.Redis, cfg.Valkey = Shard{}, Shard{} // a relay does not know the addresses
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
-	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.errors = httpserve.NewErrorLog(s.log, s.registry)
 	s.questions = newQuestions(s.registry)
 	s.newClients()
 	if err := s.newTables(); err != nil {
@@ -320,16 +316,12 @@ func (s *Server) newListeners() error {
 	if err != nil {
 		return err
 	}
-	secure, err := httpserve.NewTLS(s.cfg.TLS, s.cfg.Logger, s.registry)
-	if err != nil {
-		return err
-	}
-	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
+	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "-",
-		Endpoints: s.endpoints, Main: handler, Routes: s.cache, TLS: secure, StateDir: s.cfg.StateDir,
+		Endpoints: s.endpoints, Main: handler, Routes: s.cache, TLS: s.cfg.TLS, StateDir: s.cfg.StateDir,
 		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.HealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.HealthcheckInterval)) },
-		Errors:   s.errors, Logger: s.log, Registry: s.registry,
+		Logger:   s.log, Registry: s.registry,
 	})
-	return nil
+	return err
 }

@@ -24,14 +24,14 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 			Does: "as on the main listener: for probes that have no client certificate"},
 		{Path: "/metrics", Handler: metrics, Does: "Prometheus text, see [metrics.md](metrics.md)"},
 		{Path: "/metrics/", Handler: metrics, Does: "the same"},
-		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+		{Path: api.PathStatus, Methods: get, Handler: http.HandlerFunc(s.serveStatus),
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, last-known-good file"},
-		{Path: "/clients", Methods: get, Handler: http.HandlerFunc(s.serveClients),
+		{Path: api.PathClients, Methods: get, Handler: http.HandlerFunc(s.serveClients),
 			Does: "JSON: the [fleet](fleet.md), over all replicas: counts by state, replicas, relays, the last publishes, and each client with the table that it holds, the worst first; `?state=`, `kind=`, `id=`, `zone=`, `version=`, `node=` and `replica=` choose, `limit=` (1000) cuts, `local` asks this replica alone"},
-		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
+		{Path: api.PathProblems, Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and " +
 				"start time; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` filter"},
-		{Path: "/guard/held", Methods: get, Handler: held,
+		{Path: api.PathHeld, Methods: get, Handler: held,
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 	}...)
 	all = append(all, s.questionEndpoints()...)

@@ -175,10 +175,7 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	}
 	p.claims = dataplane.NewClaims(dataplane.ClaimsConfig{
 		Cache: c.cache, Recheck: p.client.Recheck, Wait: cmp.Or(cfg.Interval, dataplane.DefaultInterval),
-		Ask: func(ctx context.Context, digest table.Digest, revision uint64) (dataplane.ClaimOpinion, error) {
-			o, err := p.client.Ask(ctx, digest, revision)
-			return dataplane.ClaimOpinion(o), err
-		},
+		Ask: p.client.Ask,
 		Told: func(claim etagcache.Claim, a dataplane.ClaimAnswer) {
 			if a == dataplane.ClaimSend {
 				c.log.Warn(LogProxyOlder, "digest", claim.Digest.String(), "revision", claim.Revision)

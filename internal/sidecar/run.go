@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 )
@@ -14,17 +13,7 @@ const maxConnections = 1000
 // or fails. If ctx has already ended, it opens nothing.
 //
 // The order of the shutdown is the one of [httpserve.Listeners]; the controller and its producers end last.
-func (s *Sidecar) Run(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	listener, err := s.listeners.Open()
-	if err != nil {
-		return fmt.Errorf("open listener (--address): %w", err)
-	}
-	s.log.Info("main listener open", "address", listener.Addr().String())
-	return s.listeners.Serve(ctx, listener, s.RunTables)
-}
+func (s *Sidecar) Run(ctx context.Context) error { return s.listeners.Run(ctx, s.RunTables) }
 
 // RunTables runs everything except the listeners until ctx ends: for a program that has its own listeners and serves
 // [Sidecar.Handler].

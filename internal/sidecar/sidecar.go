@@ -57,7 +57,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
@@ -193,7 +192,6 @@ func New(cfg Config) (*Sidecar, error) {
 		return nil, err
 	}
 	s := &Sidecar{cfg: cfg, log: cfg.Logger.With("component", "sidecar"), registry: cfg.Registry}
-	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	setting := cfg.Setting
 	if cfg.ModeFile != "" {
 		s.modes = newModeFile(cfg.ModeFile, s.log)
@@ -225,21 +223,20 @@ func New(cfg Config) (*Sidecar, error) {
 	if s.modes != nil {
 		s.controller.modeErrors = s.modes.problem
 	}
-	supportTLS, err := httpserve.NewTLS(cfg.SupportTLS.config(), cfg.Logger, s.registry)
-	if err != nil {
-		return nil, fmt.Errorf("support listener: %w", err)
-	}
 	s.endpoints = s.newEndpoints()
 	s.main = httpserve.Mux(httpserve.MainListener, s.endpoints)
 	s.support = httpserve.Mux(httpserve.SupportListener, s.endpoints)
-	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
+	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "--",
-		Endpoints: s.endpoints, SupportTLS: supportTLS, Routes: s.cache, MaxConnections: maxConnections,
+		Endpoints: s.endpoints, SupportTLS: cfg.SupportTLS.config(), Routes: s.cache, MaxConnections: maxConnections,
 		StateDir: s.cfg.StateDir,
 		Drain:    s.cfg.Drain, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info("shutting down", "drain", s.cfg.Drain) },
-		Errors:   httpserve.NewErrorLog(s.log, s.registry), Logger: s.log, Registry: s.registry,
+		Logger:   s.log, Registry: s.registry,
 	})
+	if err != nil {
+		return nil, fmt.Errorf("listeners: %w", err)
+	}
 	return s, nil
 }
 

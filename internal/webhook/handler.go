@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -49,21 +49,22 @@ type handler struct {
 	judge   *Judge
 	log     *slog.Logger
 	metrics *Metrics
-	turns   chan struct{} // one slot for each review in progress
+	turns   httpserve.Turns // of reviews in progress
 }
 
 func newHandler(j *Judge, log *slog.Logger, m *Metrics) *handler {
-	return &handler{judge: j, log: log, metrics: m, turns: make(chan struct{}, maxReviews)}
+	return &handler{judge: j, log: log, metrics: m, turns: httpserve.NewTurns(maxReviews)}
 }
 
 // ServeHTTP implements [http.Handler]. It answers 400, 413 or 415 to a request that is not a review, and 503 if no slot became
 // free.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := h.turn(r.Context()); err != nil {
+	done, ok := h.turns.Wait(r.Context(), 0)
+	if !ok {
 		http.Error(w, "too many reviews at a time", http.StatusServiceUnavailable)
 		return
 	}
-	defer func() { <-h.turns }()
+	defer done()
 	began := time.Now()
 	review, status, err := readReview(w, r)
 	if err != nil {
@@ -83,16 +84,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Write(body)
-}
-
-// turn waits until fewer than maxReviews are in progress.
-func (h *handler) turn(ctx context.Context) error {
-	select {
-	case h.turns <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // readReview reads the request. The status is for an error.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/compile/rules"
@@ -72,24 +71,19 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile options: %w", err)
 	}
-	secure, err := httpserve.NewTLS(cfg.TLS, cfg.Logger, cfg.Registry)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := NewMetrics(cfg.Registry)
 	s := &Server{log: log, cfg: cfg, follower: &follower{
 		source: cfg.Source, judge: judge, interval: cfg.Interval, most: max(cmp.Or(cfg.MaxBackoff, poller.DefaultMaxBackoff), cfg.Interval),
 		metrics: metrics, log: log, recheck: make(chan struct{}, 1),
 	}}
 	endpoints := Endpoints(judge, cfg.Registry, log, metrics)
-	s.listeners = httpserve.NewListeners(httpserve.ListenersConfig{
+	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Listen, Flags: "-",
-		Endpoints: endpoints, Routes: noRoutes{}, TLS: secure, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
+		Endpoints: endpoints, Routes: noRoutes{}, TLS: cfg.TLS, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
 		Drain: cfg.Drain, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, 30*time.Second),
-		Errors: httpserve.NewErrorLog(log, cfg.Registry), Logger: log, Registry: cfg.Registry,
+		Logger: log, Registry: cfg.Registry,
 	})
-	return s, nil
+	return s, err
 }
 
 // Endpoints returns the endpoints of both listeners of a webhook.
@@ -124,17 +118,7 @@ func health(j *Judge) http.Handler {
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
 // or fails.
-func (s *Server) Run(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	listener, err := s.listeners.Open()
-	if err != nil {
-		return fmt.Errorf("open main listener (-address): %w", err)
-	}
-	s.log.Info("main listener open", "address", listener.Addr().String(), "tls", true)
-	return s.listeners.Serve(ctx, listener, s.follower.run)
-}
+func (s *Server) Run(ctx context.Context) error { return s.listeners.Run(ctx, s.follower.run) }
 
 // Reload reads the cluster at once instead of after the interval.
 func (s *Server) Reload() {
