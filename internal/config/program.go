@@ -7,7 +7,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
+
+	// The container image has no files except the programs, so the programs contain the authorities of the public web. They apply
+	// only where the system has none.
+	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 // Exit statuses.
@@ -118,4 +124,63 @@ func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std
 		return ExitFailed
 	}
 	return ExitOK
+}
+
+// gcPercent trades a little CPU time for memory: nearly all of the heap is the table and, in a program that computes one, the
+// objects. They are long-lived, and the default would allow as much garbage again. A table that is being received must not take
+// twice its size because of uncollected garbage. docs/performance.md compares values.
+const gcPercent = 30
+
+// setGCPercent sets gcPercent unless GOGC is set.
+func setGCPercent() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// ReadFile returns a function that reads the configuration file. The file may be a pipe without a writer, so the function returns
+// when ctx ends; the read itself then continues until the process ends.
+func ReadFile(ctx context.Context) func(path string) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	return func(path string) ([]byte, error) {
+		done := make(chan result, 1)
+		go func() {
+			data, err := os.ReadFile(path)
+			done <- result{data, err}
+		}()
+		select {
+		case r := <-done:
+			return r.data, r.err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read %q: %w", path, context.Cause(ctx))
+		}
+	}
+}
+
+// VersionText returns the version line of a program. linked is the version set by the linker in a release build.
+func VersionText(program, linked string) string {
+	return fmt.Sprintf("%s %s %s %s/%s", program, VersionName(linked), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// VersionName returns the release, or else what the build information says about the sources.
+func VersionName(linked string) string {
+	if linked != "" {
+		return linked
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel-" + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	return "devel"
 }
