@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -38,13 +39,6 @@ func Main(run func(ctx context.Context, args, environ []string, std Stdio) (stat
 	status := run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr})
 	stop()
 	os.Exit(status)
-}
-
-// Hangups returns the SIGHUPs of the process until stop is called. Unhandled, they would end the process.
-func Hangups() (hup <-chan os.Signal, stop func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	return signals, func() { signal.Stop(signals) }
 }
 
 // Program describes a binary for its messages.
@@ -102,8 +96,25 @@ type Service interface {
 	Reload()
 }
 
-// Serve runs a service until ctx ends, and returns the exit status.
-func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std Stdio) (status int) {
+// Serve configures a service and runs it until ctx ends. It returns the exit status. configure parses, and build makes the service
+// with its logger. A SIGHUP reloads the service; unhandled, it would end the process without draining.
+func (p Program) Serve(ctx context.Context, std Stdio, configure func() (Log, []Warning, error), build func(*slog.Logger) (Service, error)) (status int) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	cfg, warnings, err := configure()
+	if status, ok := p.Configured(warnings, err, std); !ok {
+		return status
+	}
+	log := NewLogger(cfg, std.Err)
+	for _, w := range warnings {
+		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
+	}
+	s, err := build(log)
+	if err != nil {
+		p.PrintError(err, std)
+		return ExitUnusable
+	}
 	ended, reloading := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(reloading)
@@ -116,7 +127,7 @@ func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std
 			}
 		}
 	}()
-	err := s.Run(ctx)
+	err = s.Run(ctx)
 	close(ended)
 	<-reloading
 	if err != nil {
