@@ -107,7 +107,7 @@ docs: ## write the generated references and pictures
 
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium and pngquant)
-	go run ./tools/screenshots -bin bin -out docs/images
+	go test ./tools/screenshots -run TestScreenshots -v -args -out $(CURDIR)/docs/images
 	pngquant --force --ext .png 64 docs/images/*.png
 
 ##@ Measure

@@ -38,8 +38,8 @@
 //
 // # Streams
 //
-// A stream is another transport for answers, not a second client: its deltas and tables go through the same verification, guard
-// and commit as a body. The event "current", which comes at least every 15 seconds, corresponds to a 304: it confirms the applied
+// A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit as
+// a body, and where it has none, it asks for a fetch. The event "current", which comes at least every 15 seconds, corresponds to a 304: it confirms the applied
 // table, or agrees with the held one. So freshness, holds and the order of tables work the same way. Data that does not verify
 // ends the stream, and the client fetches the full table once.
 //

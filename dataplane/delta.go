@@ -34,11 +34,10 @@ const (
 	fullFetch  fullReason = "fetch"  // a stream asked the client to fetch the table
 	fullPlain  fullReason = "plain"  // deltas are off, or the server is not asked for them
 	fullAnswer fullReason = "answer" // the server sent it instead of a delta
-	fullEvent  fullReason = "event"  // it arrived over a stream
 )
 
 var fullReasons = []fullReason{
-	fullFirst, fullDue, fullDelta, fullStream, fullFetch, fullPlain, fullAnswer, fullEvent,
+	fullFirst, fullDue, fullDelta, fullStream, fullFetch, fullPlain, fullAnswer,
 }
 
 // want is what a request asks for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
@@ -60,8 +61,8 @@ func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending
 	st.retry = e.retry
 	c.update(func(l *loopState) { l.stream.LastEvent, l.stream.Event = now, name })
 	switch name {
-	case api.EventDelta, api.EventTable:
-		return c.onTable(st, e)
+	case api.EventDelta:
+		return c.onDelta(st, e)
 	case api.EventFetch:
 		return c.onFetch(ctx, st, e)
 	case api.EventCurrent:
@@ -78,45 +79,35 @@ func (c *Client) chance(most time.Duration) time.Duration {
 	return time.Duration(c.cfg.Random() * float64(most))
 }
 
-// onTable handles a delta or a table.
-func (c *Client) onTable(st *subscription, e event) *ending {
+// onDelta handles a delta.
+func (c *Client) onDelta(st *subscription, e event) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	if end := c.place(st); end != nil {
 		return end
 	}
-	a := &answer{
-		etag: api.ParseEntity(e.id), ofDelta: e.name == api.EventDelta, decoder: e.decoder, digest: e.digest, sourceRead: st.lastRead,
-		origin: st.server.name,
-	}
+	a := &answer{etag: api.ParseEntity(e.id), ofDelta: true, sourceRead: st.lastRead, origin: st.server.name}
 	if served := c.publisher.Served(); a.sourceRead.IsZero() && served != nil {
 		a.sourceRead = served.Read.At // the source was read since; "current" says when
 	}
 	result, f := c.handleEvent(st, a, func() *Error {
-		switch {
-		case !a.etag.Known:
+		if !a.etag.Known {
 			return failf(ReasonTag, "id %.200q has no digest", e.id)
-		case e.failed != nil:
-			return e.failed
-		case a.ofDelta && e.delta == nil, !a.ofDelta && e.decoder == nil:
-			return failf(ReasonProtocol, "event %s has no data, or has its name behind them", e.name)
-		case a.ofDelta:
-			return a.setDelta(e.delta)
-		case a.digest != a.etag.Tag.Digest:
-			return failf(ReasonDigest, "text has digest %s, id says %s", a.digest, a.etag.Text)
 		}
-		return nil
+		d, f := readDeltaFrom(strings.NewReader(e.data), c.limit())
+		if f != nil {
+			return f
+		}
+		return a.setDelta(d)
 	})
 	switch {
-	case f != nil && a.ofDelta:
-		c.deltaFailed(st.server, f)
-		return c.rejected(st, f)
 	case f != nil:
+		c.deltaFailed(st.server, f)
 		return c.rejected(st, f)
 	case result == resultOlder:
 		return &ending{reason: endOlder, wait: c.interval()}
 	}
-	c.countVerified(a, want{reason: fullEvent})
+	c.countVerified(a, want{})
 	st.at = a.digest
 	c.transport.failures, c.transport.rests = 0, 0
 	return nil
@@ -155,9 +146,13 @@ func (c *Client) onCurrent(st *subscription, e event) *ending {
 	return nil
 }
 
-// onFetch fetches a table that cannot be sent as an event. All clients get this event at the same time.
+// onFetch fetches a table to which no delta leads. All clients may get this event at the same time, so those that have a table wait
+// a moment.
 func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending {
-	wait := c.chance(fetchSpread)
+	var wait time.Duration
+	if c.Current() != nil {
+		wait = c.chance(fetchSpread)
+	}
 	if least := time.Until(st.fetched.Add(streamGap)); !st.fetched.IsZero() && wait < least {
 		wait = least
 	}

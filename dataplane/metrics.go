@@ -70,8 +70,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		deltas: vec("dataplane_deltas_total", "Deltas from answers and streams by result: applied, or failed (did not verify).", "result"),
 		fullTables: vec("dataplane_full_tables_total", "Verified full tables by the reason why they were not deltas: first "+
 			"(the client had no table), due (--timing=full-fetch), delta (a delta did not verify), stream (a stream event "+
-			"did not verify), fetch (a stream asked for it), plain (the client asked for no delta), answer (the server "+
-			"preferred it) or event (it arrived over a stream).", "reason"),
+			"did not verify), fetch (a stream asked for it), plain (the client asked for no delta), or answer (the "+
+			"server preferred it).", "reason"),
 		transport: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dataplane_transport", Help: "1 for the transport in use, stream or poll, else 0.",
 		}, []string{"transport"}),

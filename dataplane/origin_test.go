@@ -320,7 +320,7 @@ func (o *origin) turn(at *table.Table) ([]frame, *table.Table, <-chan struct{}) 
 	var frames []frame
 	switch {
 	case at == nil || !slices.Contains(o.history, at):
-		frames = append(frames, frame{name: "table", id: tag, data: string(cur.Text())})
+		frames = append(frames, frame{name: "fetch", id: tag})
 	case at.Digest() != cur.Digest():
 		frames = append(frames, frame{name: "delta", id: tag, data: deltaOf(at, cur)})
 	}

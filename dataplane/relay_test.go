@@ -329,8 +329,8 @@ func TestRestartServesTheFile(t *testing.T) {
 		if got := leaf.head("/routes").Get("X-Table-State"); got != "" {
 			t.Errorf("state %q", got)
 		}
-		if sent := testutil.ToFloat64(root.metrics.StreamEvents.WithLabelValues(api.EventTable)); sent != 0 {
-			t.Errorf("the stream of the relay was sent %v full tables, want none", sent)
+		if sent := testutil.ToFloat64(root.metrics.StreamEvents.WithLabelValues(api.EventFetch)); sent != 0 {
+			t.Errorf("the stream of the relay was told to fetch %v full tables, want none", sent)
 		}
 	})
 }

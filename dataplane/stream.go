@@ -174,7 +174,7 @@ func (st *subscription) forward(ctx context.Context, zipped bool, watch *watchdo
 		defer gz.Close()
 		from = gz
 	}
-	for events := newEventReader(from, c.limit, c.newPayload); ; {
+	for events := newEventReader(from, maxEvent); ; {
 		e, err := events.next()
 		if err != nil {
 			return err

@@ -171,7 +171,7 @@ func (m *streamModel) distorted(kind byte, frames, last []frame) []frame {
 	case 7: // too large
 		first.data += strings.Repeat(" ", 30_000)
 	case 8: // to be fetched
-		if first.name == "delta" || first.name == "table" {
+		if first.name == "delta" {
 			first.name, first.data = "fetch", ""
 		}
 	}

@@ -3,7 +3,6 @@ package etagcache
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
@@ -32,9 +31,8 @@ const (
 type form uint8
 
 const (
-	deflated   form = iota // deflate blocks that can appear anywhere in a stream, none of them marked as the last
-	frame                  // a zstd frame
-	eventLines             // like deflated, with the lines as data of an event
+	deflated form = iota // deflate blocks that can appear anywhere in a stream, none of them marked as the last
+	frame                // a zstd frame
 )
 
 // encodedBlock is a block in one form.
@@ -48,10 +46,6 @@ func (c *Cache) encoded(b *table.Block, f form) *encodedBlock {
 	return b.Memo(f, func() any {
 		enc := c.encoders.Get().(*encoder)
 		defer c.encoders.Put(enc)
-		if f == eventLines {
-			enc.text = fmt.Appendf(enc.text[:0], "data: %s\n", eventData(b.AppendText(nil)))
-			return &encodedBlock{data: enc.deflate(enc.text)}
-		}
 		if enc.text = b.AppendText(enc.text[:0]); f == frame {
 			return &encodedBlock{data: enc.frame(enc.text)}
 		}

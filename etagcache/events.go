@@ -1,15 +1,11 @@
 package etagcache
 
 import (
-	"bytes"
 	"encoding/binary"
 	"net/http"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/table"
 )
 
 // eventWriter writes the events of one stream. Errors are sticky: nothing is written after the first one, and flush returns it.
@@ -37,9 +33,6 @@ func (e *eventWriter) begin() {
 		e.buf = append(e.buf, gzipHeader...)
 	}
 }
-
-// eventPart is how much of a table is sent at a time.
-const eventPart = 32 << 10
 
 // maxStored is the maximum size of a stored deflate block.
 const maxStored = 1<<16 - 1
@@ -87,33 +80,6 @@ func (e *eventWriter) delta(d *delta, id *api.Tag) {
 	e.text("\n\n")
 }
 
-// table adds a table event, and sends it in parts, so that a stalled reader holds no more than one of them.
-func (e *eventWriter) table(c *Cache, va *variant, id *api.Tag) {
-	e.head(api.EventTable, id)
-	if blocks := va.table.Routes().Blocks(); e.encoding == gzipped && len(blocks) > 0 {
-		for _, b := range blocks {
-			if e.buf = append(e.buf, c.encoded(b, eventLines).data...); len(e.buf) > eventPart && e.flush() != nil {
-				return
-			}
-		}
-		e.text("\n")
-		return
-	}
-	text, part := va.body(identity), make([]byte, eventPart)
-	e.text("data: ")
-	for off := int64(0); off < text.size; off += eventPart {
-		n, _ := text.ReadAt(part, off)
-		e.text(string(eventData(part[:n])))
-		if e.flush() != nil {
-			return
-		}
-	}
-	e.text("\n\n")
-}
-
-// eventData returns lines as data of an event, without the name of the field before the first one.
-func eventData(lines []byte) []byte { return bytes.ReplaceAll(lines, []byte("\n"), []byte("\ndata: ")) }
-
 // flush sends the added text. The reader must accept it within maxSilence.
 func (e *eventWriter) flush() error {
 	if e.err != nil || len(e.buf) == 0 {
@@ -132,14 +98,4 @@ func (e *eventWriter) flush() error {
 		e.buf = nil // free the memory: most of the many streams are usually silent
 	}
 	return e.err
-}
-
-// isEventText reports whether the table can be the data of an event: its lines must be UTF-8 without carriage returns.
-func isEventText(t *table.Table) bool {
-	for r := range t.Routes().All() {
-		if strings.Contains(r.Text, "\r") || !utf8.ValidString(r.Text) {
-			return false
-		}
-	}
-	return true
 }

@@ -86,7 +86,7 @@ func TestStreamThatWaitsIsWokenByResolve(t *testing.T) {
 		l.next("current")
 		begin := time.Now()
 		c.Resolve(etagcache.Claim{Digest: other.Digest(), Revision: 12}, tab.Digest(), 14)
-		l.next("table")
+		l.next("fetch")
 		if l.held.Digest() != tab.Digest() || time.Since(begin) > time.Second {
 			t.Errorf("the client is at %s after %v", l.held.Digest(), time.Since(begin))
 		}

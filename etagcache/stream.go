@@ -141,27 +141,22 @@ func (s *stream) step(st *state) error {
 	return s.out.flush()
 }
 
-// update sends what leads from the client's table, nil for none, to the table of x: a delta if there is one, else the table.
+// update sends what leads from the client's table, nil for none, to the table of x: a delta if there is one, else the advice to
+// fetch the table, whose encoded body all clients share.
 func (s *stream) update(x *exchange, has *api.Tag) error {
 	var d *delta
 	if has != nil {
 		d = x.deltaFrom(has.Digest)
 	}
 	s.note(x)
-	x.began = time.Now()
-	status, id := http.StatusOK, s.has
-	switch {
-	case d != nil:
-		status = http.StatusIMUsed
-		s.out.delta(d, id)
-	case x.variant.sendable():
-		s.out.table(s.cache, x.variant, id)
-	default:
-		s.out.event(api.EventFetch, id, "")
+	if d == nil {
+		s.out.event(api.EventFetch, s.has, "")
 		return s.out.flush()
 	}
+	x.began = time.Now()
+	s.out.delta(d, s.has)
 	err := s.out.flush()
-	s.sent = x.sent(status, 0, err == nil)
+	s.sent = x.sent(http.StatusIMUsed, 0, err == nil)
 	return err
 }
 

@@ -16,8 +16,6 @@ type variant struct {
 	revision atomic.Uint64 // in its ETags
 	bodies   [encodings]func() *body
 	deltas   sync.Map // digest of the base to func() *delta
-	// sendable reports whether the table can be the data of an event.
-	sendable func() bool
 }
 
 func (c *Cache) newVariant(t *table.Table) *variant {
@@ -25,7 +23,6 @@ func (c *Cache) newVariant(t *table.Table) *variant {
 	for e := range encodings {
 		va.bodies[e] = sync.OnceValue(func() *body { return va.encode(e) })
 	}
-	va.sendable = sync.OnceValue(func() bool { return isEventText(t) })
 	va.revision.Store(t.Revision())
 	return va
 }

@@ -57,21 +57,13 @@ func (r *Registry) showSome(v *View, keys []string, now int64) {
 	}
 }
 
-// Publishes returns the last published tables, newest first, with how long the clients of this replica took to hold them.
-func (r *Registry) Publishes() []Publish {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.look()
-	return r.publishes()
-}
-
 // served returns the served table, or nil before the first one.
 func (r *Registry) served() *Table {
 	last := r.versions.last()
 	if last.order == 0 {
 		return nil
 	}
-	return &Table{Digest: last.digest, Revision: last.revision, Since: timeOf(last.at)}
+	return &Table{Digest: last.Digest, Revision: last.Revision, Since: timeOf(last.at)}
 }
 
 // publishes returns the last tables, newest first.
@@ -80,14 +72,18 @@ func (r *Registry) publishes() []Publish {
 	shown := make([]Publish, 0, min(len(list), shownPublishes))
 	for i := len(list) - 1; i >= max(0, len(list)-shownPublishes); i-- {
 		v := &list[i]
-		p := Publish{Digest: v.digest, Revision: v.revision, Time: timeOf(v.at)}
+		p := Publish{Digest: v.Digest, Revision: v.Revision, Time: timeOf(v.at), Routes: v.Routes, Bytes: v.Bytes}
+		if v.Took >= 0 {
+			took := v.Took.Seconds()
+			p.Took = &took
+		}
 		for share, to := range []**float64{&p.Half, &p.Most, &p.All} {
 			if took := v.took[share]; took != notYet {
 				s := took.Seconds()
 				*to = &s
 			}
 		}
-		if h := r.tables[v.digest]; h != nil && h.order == v.order {
+		if h := r.tables[v.Digest]; h != nil && h.order == v.order {
 			p.Holders = h.holders
 		}
 		shown = append(shown, p)

@@ -43,7 +43,7 @@ func name(n int) fleet.Name {
 func (w *world) publish(n int) {
 	w.last++
 	w.orders[name(n).Digest] = w.last
-	w.Published(w.last, name(n))
+	w.Published(w.last, fleet.Publication{Name: name(n)})
 }
 
 func address(n int) netip.Addr {

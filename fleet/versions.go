@@ -3,8 +3,6 @@ package fleet
 import (
 	"sort"
 	"time"
-
-	"github.com/routesrv/routesrv/table"
 )
 
 const (
@@ -18,10 +16,9 @@ const (
 
 // version is a published table.
 type version struct {
-	order    uint64
-	digest   table.Digest
-	revision uint64
-	at       int64
+	Publication
+	order uint64
+	at    int64
 	// The time until each share held it; notYet before that.
 	took [len(shares)]time.Duration
 	done bool // measurement has ended
@@ -71,18 +68,27 @@ func (v *versions) after(order uint64) (n int, at int64) {
 // newerThan returns when the first version with a higher revision was published, or 0 if there is none.
 func (v *versions) newerThan(revision uint64) int64 {
 	for i := range v.list {
-		if v.list[i].revision > revision {
+		if v.list[i].Revision > revision {
 			return v.list[i].at
 		}
 	}
 	return 0
 }
 
+// Publication is a table that is served from now on.
+type Publication struct {
+	Name
+	Routes, Bytes int
+	// Took is the time from the end of the read that first showed the table until it was served, including the time for which a
+	// guard held it. It is negative if the table came from a last-known-good file.
+	Took time.Duration
+}
+
 // Published records that a table is served from now on. order is higher than the order of all previous tables.
-func (r *Registry) Published(order uint64, n Name) {
+func (r *Registry) Published(order uint64, p Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.versions.add(version{order: order, digest: n.Digest, revision: n.Revision, at: r.cfg.Now().UnixNano()})
+	r.versions.add(version{Publication: p, order: order, at: r.cfg.Now().UnixNano()})
 }
 
 // judge returns the state of a client. If its table is unknown, versions is -1 and the duration counts from when the client was

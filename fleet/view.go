@@ -118,6 +118,11 @@ type Publish struct {
 	Digest   table.Digest `json:"digest"`
 	Revision uint64       `json:"revision,omitempty"`
 	Time     time.Time    `json:"time"`
+	Routes   int          `json:"routes"`
+	Bytes    int          `json:"bytes"`
+	// Took is the seconds from the end of the read that first showed the table until it was served, including the time for which a
+	// guard held it; nil for a table from a last-known-good file.
+	Took *float64 `json:"took_seconds,omitempty"`
 	// Seconds until half, 99 percent and all of the clients held this table or a newer one; nil while that has not happened.
 	Half *float64 `json:"half_seconds,omitempty"`
 	Most *float64 `json:"most_seconds,omitempty"`

@@ -115,7 +115,7 @@ func testOutage(t *testing.T, mode, how string, interval, length time.Duration) 
 	if mode == "poll" {
 		source, err = cluster.New(config)
 	} else {
-		source, err = watch.New(watch.Config{Config: config})
+		source, err = watch.New(config)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ const (
 const (
 	labelIndent = 6
 	labelWidth  = 16
-	context     = 40 // characters shown around the difference in a line
+	surrounding = 40 // characters shown around the difference in a line
 	minRoom     = 20 // for a text, however narrow the lines are
 )
 
@@ -188,7 +188,7 @@ func cut(s string, n int) string {
 // surroundings shortens the text before and after the difference: to what helps a reader, and to the space that the difference
 // leaves, half for each. Zero room means no limit.
 func surroundings(prefix, suffix string, mid, room int) (string, string) {
-	before, after := context, context
+	before, after := surrounding, surrounding
 	if room > 0 {
 		left := max(room-mid, 0)
 		before, after = min(before, left/2), min(after, left/2)

@@ -199,7 +199,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case isStream: // briefly, so that there is an attack soon
 		w.Header().Set("Content-Type", "text/event-stream")
 		tag := fmt.Sprintf(`"%s.%d"`, h.tab.Digest(), h.tab.Revision())
-		fmt.Fprintf(w, "id: %s\nevent: table\ndata: %s\n\n", tag, strings.ReplaceAll(string(h.tab.Text()), "\n", "\ndata: "))
+		fmt.Fprintf(w, "id: %s\nevent: fetch\ndata:\n\n", tag)
 		fmt.Fprintf(w, "id: %s\nevent: current\ndata: {}\n\n", tag)
 	default:
 		answerWith(w, h.tab)

@@ -19,7 +19,7 @@ import (
 
 // runCompile compiles manifests with the flags of the server. It prints the table, and on standard error one line for each
 // problem with the object that has it. The exit status is 0 if there are no problems, 1 if there are problems of severity warning
-// or error, and 2 if there is no table.
+// or error, and 2 if there is no table. With --against it asks a route server instead.
 func runCompile(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
 	cfg, warnings, err := config.ParseCompile(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
@@ -30,7 +30,14 @@ func runCompile(ctx context.Context, args []string, env config.Env, std config.S
 		fmt.Fprintln(std.Err, "routesrv compile:", shadowdiff.PrintableLines(err.Error()))
 		return config.ExitUnusable
 	}
-	result, err := compileOnce(ctx, cfg, std)
+	if cfg.Against != "" {
+		status, err := cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, cli.Streams(std.In, std.Out, std.Err))
+		if err != nil {
+			return trouble(err)
+		}
+		return status
+	}
+	result, err := compileOnce(ctx, &cfg.RouteServer, std)
 	if err != nil {
 		return trouble(err)
 	}

@@ -28,7 +28,7 @@ func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*w
 	}
 	return webhook.New(webhook.Config{
 		Source: source, Compile: cfg.Compile, Scope: webhook.Scope{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
-		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
+		RefuseTakeovers: webhook.Refusal(cfg.RefuseTakeovers), Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress, MaxConnections: cfg.Listen.MaxConnections,
 		Drain: cfg.Listen.WaitForHealthcheckInterval, ShutdownTimeout: cfg.Listen.ShutdownTimeout,
 		TLS:    cfg.TLS,

@@ -9,7 +9,6 @@ import (
 // Names of the events of a stream.
 const (
 	EventDelta     = "delta"     // a delta that leads to the table named by the id
-	EventTable     = "table"     // the full table named by the id
 	EventFetch     = "fetch"     // the client must fetch the table named by the id
 	EventCurrent   = "current"   // the client now has the table named by the id; see Current
 	EventReconnect = "reconnect" // the server ends the stream; see FormatReconnect
@@ -17,7 +16,7 @@ const (
 
 // Events returns the names of all events.
 func Events() []string {
-	return []string{EventDelta, EventTable, EventFetch, EventCurrent, EventReconnect}
+	return []string{EventDelta, EventFetch, EventCurrent, EventReconnect}
 }
 
 // Current is the data of EventCurrent.

@@ -53,7 +53,8 @@ func (p Program) commands() []command {
 		return []command{getCommand(), heldCommand(), acceptCommand()}
 	}
 	return []command{
-		statusCommand(), clientsCommand(), problemsCommand(), explainCommand(), matchCommand(), diffCommand(), heldCommand(), acceptCommand(),
+		statusCommand(), clientsCommand(), problemsCommand(), explainCommand(), matchCommand(), diffCommand(), replayCommand(), trialCommand(),
+		heldCommand(), acceptCommand(),
 	}
 }
 

@@ -88,13 +88,18 @@ func (j *matchJob) define(g config.Section) {
 	}), "When the request arrives. Cron uses the zone that you write here; the default is now in UTC, as in most containers. Without this "+
 		"flag a predicate with a limit in the next or last 5 seconds is undecided.")
 	g.Ask("candidates", "", config.Number(&j.proxy.Candidates, match.DefaultCandidates, 0, 1000), "Number of next best routes to show.")
+	defineProxy(g, &j.proxy)
+}
+
+// defineProxy adds the flags that say how the proxies are set.
+func defineProxy(g config.Section, proxy *match.Options) {
 	const set = "Set it if the proxies have it. "
-	g.Ask("normalize-host", "", config.Bool(&j.proxy.NormalizeHost, false), set+"Compare hosts in lower case, without port and trailing dot. Proxies that "+
+	g.Ask("normalize-host", "", config.Bool(&proxy.NormalizeHost, false), set+"Compare hosts in lower case, without port and trailing dot. Proxies that "+
 		"read the cluster themselves do that; proxies of a route server only with this flag.")
-	g.Ask("ignore-trailing-slash", "", config.Bool(&j.proxy.IgnoreTrailingSlash, false), set+"Ignore a slash at the end of a path.")
-	g.Ask("rfc-patch-path", "", config.Bool(&j.proxy.RFCPatchPath, false), set+"Escaped reserved characters in the path stay escaped.")
-	g.Ask("validate-query", "", config.Bool(&j.proxy.ValidateQuery, true), set+"Answer requests with a malformed query with 400.")
-	g.Ask("disabled-filters", "", config.List(&j.proxy.DisabledFilters), "Filters of Skipper that the proxies disable, separated by commas. Those that they add "+
+	g.Ask("ignore-trailing-slash", "", config.Bool(&proxy.IgnoreTrailingSlash, false), set+"Ignore a slash at the end of a path.")
+	g.Ask("rfc-patch-path", "", config.Bool(&proxy.RFCPatchPath, false), set+"Escaped reserved characters in the path stay escaped.")
+	g.Ask("validate-query", "", config.Bool(&proxy.ValidateQuery, true), set+"Answer requests with a malformed query with 400.")
+	g.Ask("disabled-filters", "", config.List(&proxy.DisabledFilters), "Filters of Skipper that the proxies disable, separated by commas. Those that they add "+
 		"are --filters and --predicates.")
 }
 

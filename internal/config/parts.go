@@ -14,7 +14,6 @@ import (
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
-	"github.com/routesrv/routesrv/internal/source/filterdir"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -50,13 +49,13 @@ func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Reg
 		access := access(cfg)
 		access.Namespace, access.EndpointSlices, access.Selectors = cfg.Namespace, cfg.EndpointSlices, cfg.Selectors
 		access.Timeout, access.Logger, access.Metrics = cfg.RequestTimeout, log, cluster.NewMetrics(reg)
-		source, err = clusterSource(cfg, access, reg)
+		source, err = clusterSource(cfg, access)
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	if cfg.DefaultFiltersDir != "" {
-		source = filterdir.New(cfg.DefaultFiltersDir, source, log)
+		source = manifests.NewFilterFolder(cfg.DefaultFiltersDir, source, log)
 	}
 	return source, origin, nil
 }
@@ -97,9 +96,9 @@ func ownNamespace() string {
 }
 
 // clusterSource returns a source that polls or watches the API.
-func clusterSource(cfg Source, access cluster.Config, reg prometheus.Registerer) (poller.Source, error) {
+func clusterSource(cfg Source, access cluster.Config) (poller.Source, error) {
 	if cfg.Watch {
-		return watch.New(watch.Config{Config: access, WatchMetrics: watch.NewMetrics(reg)})
+		return watch.New(access)
 	}
 	return cluster.New(access)
 }

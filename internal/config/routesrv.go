@@ -38,6 +38,12 @@ server, so you can try the arguments or the configuration file of a Deployment u
 
 Compile this folder with the settings of production:
     routesrv compile -config-file production.yaml ./manifests
+
+Ask a route server which requests of others these objects would take, for a pull request:
+    routesrv compile --against http://127.0.0.1:9911 -o markdown ./manifests
+
+The exit status is 0 if there is no problem, or with --against if the objects take nothing, 1 if there is one or if they do or
+may, and 2 after an error.
 `
 )
 
@@ -57,6 +63,10 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Poll(&c.Poll)
 	p.Compile(&c.Compile)
 	p.Guard(&c.Guard, guard.DefaultKeep)
+	c.RefuseTakeovers = "none"
+	p.Group(GroupGuard).Own("refuse-takeovers", Choice(&c.RefuseTakeovers, "none", "namespace", "object"), "Which objects routesrv webhook refuses because they "+
+		"would take requests from routes of others: those of other namespaces, or of any other object. Otherwise it only warns. The server itself ignores this "+
+		"flag, so that both can read one file.")
 	p.Listen(&c.Listen, &c.Source)
 	p.TLS(&c.TLS)
 	p.RequestFilters(&c.RequestFilters)
@@ -105,11 +115,23 @@ func routeServerParser(c *RouteServer) *Parser {
 	return p
 }
 
+// Compile is what the command compile does.
+type Compile struct {
+	RouteServer
+	// Against is the support listener of the route server that is asked what the manifests would take from others; empty means that the
+	// table is printed. Output is the form of its answer.
+	Against, Output string
+}
+
 // ParseCompile is ParseRouteServer for the command that prints a table. Its positional arguments are manifests, like the values
 // of --manifests, and replace a cluster that other settings name.
-func ParseCompile(args []string, env Env) (*RouteServer, []Warning, error) {
-	var c RouteServer
-	p := NewRouteServer(compileCommand(), &c)
+func ParseCompile(args []string, env Env) (*Compile, []Warning, error) {
+	c := Compile{Output: "text"}
+	p := NewRouteServer(compileCommand(), &c.RouteServer)
+	g := p.Group("Against a cluster")
+	g.Ask("against", "", Text("URL", &c.Against, ""), "Support listener of a route server. Instead of the table, print which requests of other owners the "+
+		"Ingresses and RouteGroups would take if they were in its cluster.")
+	g.Ask("output", "o", Choice(&c.Output, "text", "json", "markdown"), "Form of what --against prints; markdown is for pull requests.")
 	p.take = func(paths []string) {
 		if len(paths) > 0 && c.Source.Kubernetes {
 			p.warn("kubernetes", "has no effect: the manifests are read")

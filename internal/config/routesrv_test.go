@@ -71,6 +71,8 @@ func TestDefaults(t *testing.T) {
 		},
 		Poll:  config.Poll{Interval: 3 * time.Second, MaxBackoff: 15 * time.Second},
 		Guard: guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: time.Hour},
+
+		RefuseTakeovers: "none",
 		Listen: config.Listen{
 			Address: ":9090", SupportAddress: ":9911",
 			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
@@ -108,7 +110,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
 
-		"update-mode": "auto", "max-table-bytes": "0",
+		"update-mode": "auto", "max-table-bytes": "0", "refuse-takeovers": "none",
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
@@ -325,6 +327,8 @@ func serveSamples() map[string]sample {
 		"otlp-endpoint": one("http://c:4318/x", "http://c:4318/x", func(c *config.RouteServer) any { return c.Tracing.Endpoint }),
 
 		"events": one("true", true, func(c *config.RouteServer) any { return c.Events }),
+
+		"refuse-takeovers": one("namespace", "namespace", func(c *config.RouteServer) any { return c.RefuseTakeovers }),
 
 		"state-dir": one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/browser"
-	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
@@ -78,7 +77,7 @@ func crowded() *world {
 	}
 	w.view.Versions, w.view.Counts, w.view.Total = w.view.Zones, fleet.Counts{Behind: 10, Current: 30}, 40
 	w.state.Guard = api.Guard{Held: true, Reason: "routes_lost", Detail: long, Digest: table.Digest(bytes.Repeat([]byte{0xab}, 32)), Since: now}
-	w.state.Source.LastError, w.state.Source.Failures, w.state.Table.ETag = long, 3, strings.Repeat("f", 80)
+	w.state.Source.LastError, w.state.Source.Failures = long, 3
 	ref := kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: long}
 	w.explains = &explain.Explanation{
 		Query: explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: long}, Result: "error", Cause: long + ".", Total: 1,
@@ -260,11 +259,6 @@ func TestConsoleScreenshots(t *testing.T) {
 	b, ctx := start(t)
 	must(t, os.MkdirAll(artifacts, 0o755))
 	cfg := crowded().config()
-	cfg.Publishes = &console.Publishes{}
-	now := time.Now()
-	for i, n := range []int{3, 3, 5, 4, 6, 6, 7} {
-		cfg.Publishes.Add(tableOf(t, n, uint64(i), now), now.Add(time.Duration(i-7)*time.Minute), false)
-	}
 	url := serve(t, handler(cfg))
 	for _, c := range []struct {
 		name, target string

@@ -36,7 +36,6 @@ import (
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/shadowdiff"
-	"github.com/routesrv/routesrv/table"
 )
 
 // ErrBusy is returned by a function of [Config] that is already answering too many questions. The page asks the user to try
@@ -66,11 +65,8 @@ type Config struct {
 	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or says which
 	// parameter is wrong.
 	Match func(context.Context, url.Values) (*report.View, error)
-	// Fleet returns the clients in a state, or all of them for an empty state. nil means that no fleet is known.
-	Fleet func(ctx context.Context, state string) (fleet.View, error)
-	// Publishes are the recently served tables. nil shows none.
-	Publishes *Publishes
-
+	// Fleet returns the clients that match. nil means that no fleet is known.
+	Fleet func(context.Context, fleet.Query) (fleet.View, error)
 	// Every is how often a page with JavaScript updates; 0 means DefaultEvery.
 	Every time.Duration
 
@@ -82,28 +78,10 @@ const DefaultEvery = 3 * time.Second
 
 // State is the state of a server.
 type State struct {
-	Started time.Time
-	Origin  string // of the table: "cluster", "manifests", or the URL of the server above a relay
-	Table   *Table // nil before the first table
-	Source  api.Source
-	Guard   api.Guard
-	// Decisions about held tables, newest first.
-	Decisions     []api.Decision
-	LastKnownGood *api.File // nil if there is none
-}
-
-// Table is the served table.
-type Table struct {
-	ETag     string // with its quotes
-	Digest   table.Digest
-	Revision uint64 // 0 if the source has none
-	Routes   int
-	Bytes    int
-	Zones    []string
-	Since    time.Time // when this process began to serve it
-	LastRead time.Time // of the source, with success; zero if there was none
-	Stale    bool      // from a last-known-good file, and not confirmed by a read yet
-	Newest   *Change   // the newest change of the objects behind the table; nil if it is unknown, as on a relay
+	api.Status
+	Origin string    // of the table: "cluster", "manifests", or the URL of the server above a relay
+	Since  time.Time // when this process began to serve the table
+	Newest *Change   // the newest change of the objects behind the table; nil if it is unknown, as on a relay
 }
 
 // Change says who changed an object last. Deletions leave no trace.

@@ -45,8 +45,11 @@ type world struct {
 func newWorld() *world {
 	now := time.Now()
 	return &world{state: console.State{
-		Started: now.Add(-time.Hour), Origin: "cluster",
-		Table: &console.Table{ETag: `"00ff.100"`, Revision: 100, Routes: 12408, Bytes: 4_200_000, Zones: []string{"a", "b"}, Since: now.Add(-time.Minute), LastRead: now},
+		Origin: "cluster", Since: now.Add(-time.Minute),
+		Status: api.Status{
+			Started: now.Add(-time.Hour),
+			Table:   &api.Table{Digest: table.Digest{0, 0xff}, Revision: 100, Routes: 12408, Bytes: 4_200_000, Zones: []string{"a", "b"}, LastRead: now},
+		},
 	}}
 }
 
@@ -63,10 +66,10 @@ func (w *world) config() console.Config {
 		AcceptCommand: "routesrv accept",
 		Explain:       func(context.Context, explain.Query) (*explain.Explanation, error) { return w.explains, nil },
 		Match:         func(context.Context, url.Values) (*report.View, error) { return nil, console.ErrNoTable },
-		Fleet: func(_ context.Context, state string) (fleet.View, error) {
+		Fleet: func(_ context.Context, q fleet.Query) (fleet.View, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.asked = append(w.asked, state)
+			w.asked = append(w.asked, string(q.State))
 			return w.view, w.viewErr
 		},
 		Every: 50 * time.Millisecond,
@@ -137,9 +140,9 @@ func TestOverviewSaysHowThingsAre(t *testing.T) {
 	w := newWorld()
 	w.state.Source.LastSuccess, w.state.Source.Failures = time.Now().Add(-3*time.Minute), 7
 	w.state.Source.LastError = "list ingresses: connection refused"
-	w.state.Table.Newest = &console.Change{At: time.Now().Add(-2 * time.Minute), Object: kube.Ref{Kind: "Ingress", Namespace: "shop-prod", Name: "cart-app"}, By: "argocd<controller"}
+	w.state.Newest = &console.Change{At: time.Now().Add(-2 * time.Minute), Object: kube.Ref{Kind: "Ingress", Namespace: "shop-prod", Name: "cart-app"}, By: "argocd<controller"}
 	body := get(t, handler(w.config()), "/")
-	wants(t, body, "newest change", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff.100", "failing", "list ingresses: connection refused", "7 in a row",
+	wants(t, body, "newest change", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff00", "failing", "list ingresses: connection refused", "7 in a row",
 		"Nothing is held", "v1.2.3", "routesrv-0", "✕ Source failing")
 }
 

@@ -99,8 +99,8 @@ func short(d time.Duration) string {
 	}
 }
 
-// clock formats the time of day.
-func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+// secondsText formats seconds as a duration with two or three digits.
+func secondsText(s float64) string { return durationText(time.Duration(s * float64(time.Second))) }
 
 // moment is a time as a page shows it: its age, with the time itself for machines and tooltips.
 type moment struct {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
@@ -16,9 +15,6 @@ import (
 // Limits of the lists of the overview.
 const (
 	maxDecisions = 5
-	maxOwners    = 15
-	maxRecent    = 12
-	maxZones     = 40
 	// sourceLate is the age of the last read from which a source is called late. It is late earlier if a read failed.
 	sourceLate = 30 * time.Second
 )
@@ -33,79 +29,22 @@ type tile struct {
 
 // overviewPage is the body of the overview.
 type overviewPage struct {
-	Tiles     []tile
-	Table     *tableView
-	Source    sourceView
-	Guard     guardView
-	Problems  *problemsView // nil on a relay
-	Fleet     fleetView
-	Charts    []chart
-	Recent    []publishRow
-	Published int
-}
-
-type tableView struct {
-	ETag, Digest string
-	Revision     uint64
-	Routes       string
-	Bytes        string
-	Zones        []string
-	MoreZones    int
-	Since        moment
-	Stale        bool
-	Newest       *changeView
-}
-
-// changeView is the newest change of an object.
-type changeView struct {
-	At     moment
-	Object ownerLink
-	By     string
-}
-
-type sourceView struct {
-	Origin        string
-	Relay         bool
-	Read          moment
-	Attempt       moment
-	Next          moment
-	Failures      int
-	FailedTotal   string
-	EmptyTotal    string
-	Error         string
-	Revision      uint64
-	LastKnownGood *fileView
-	Up            moment // when the process started
-}
-
-type fileView struct {
-	Path, Error, Unusable string
-	Written               moment
-	Loaded                bool // this process has not written it yet
-	LastRead              moment
+	Tiles    []tile
+	State    State
+	Relay    bool
+	Guard    guardView
+	Problems *problemsView // nil on a relay
+	Fleet    fleetView
 }
 
 // guardView is the state of the guard.
 type guardView struct {
-	Held       bool
-	Reason     string
-	Detail     string
-	Kept       []keptRow // objects; empty for a table
-	MoreKept   string
-	Digest     string // the digest to accept
-	Revision   uint64
-	Routes     string
-	Since      moment
-	Release    moment
-	ByTime     bool // Release is set
-	Error      string
-	Counts     []diffCount
-	Owners     []ownerRow
-	MoreOwners int
-	Command    string // command that accepts the table
-	Last       *api.Release
-	LastAt     moment
-	Decisions  []decisionRow
+	api.Guard
+	Error     string
+	Counts    []diffCount
+	Owners    []ownerRow
+	Command   string // command that accepts the table
+	Decisions []api.Decision
 }
 
 type diffCount struct {
@@ -118,37 +57,12 @@ type ownerRow struct {
 	Missing, Extra, Changed, Renamed int
 }
 
-type decisionRow struct {
-	At     moment
-	Word   string
-	Digest string
-	Reason string
-	By     string
-	Why    string
-}
-
-type publishRow struct {
-	At                           moment
-	Clock                        string
-	Revision                     uint64
-	Digest                       string
-	Routes, Change               string
-	Bytes, Took, Half, Most, All string
-}
-
 func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error) {
 	now, s := time.Now(), c.cfg.State()
-	b := overviewPage{Source: newSourceView(s, c.cfg.Relay, now)}
-	if s.Table != nil {
-		b.Table = newTableView(s.Table, now)
-	}
-	b.Guard = c.newGuardView(ctx, s, now)
+	b := overviewPage{State: s, Relay: c.cfg.Relay, Guard: c.newGuardView(ctx, s), Fleet: c.newFleetView(ctx)}
 	if c.cfg.Problems != nil {
 		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query(), now)
 	}
-	b.Fleet, _ = c.newFleetView(ctx, now)
-	published := c.cfg.Publishes.Since(now.Add(-publishesFor))
-	b.Charts, b.Published, b.Recent = chartsOf(published, now), len(published), recent(published, now)
 	b.Tiles = tilesOf(s, &b, now)
 	return answer{Title: title(b.Tiles), Body: b, Live: true}, nil
 }
@@ -190,7 +104,7 @@ func tableTile(s State, now time.Time) tile {
 	case s.Table.Stale:
 		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", thousands(s.Table.Routes)+" routes of a last-known-good file, not confirmed by a read yet"
 	default:
-		t.Word, t.Detail = thousands(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Table.Since, now).Ago
+		t.Word, t.Detail = thousands(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Since, now).Ago
 	}
 	return t
 }
@@ -228,7 +142,7 @@ func fleetTile(f *fleetView) tile {
 	case f.Total == 0:
 		t.Word, t.Detail = "nobody", "no client was heard lately"
 	default:
-		rejected, behind, silent := f.Counts[0].N, f.Counts[1].N, f.Counts[2].N
+		rejected, behind, silent := f.Counts.Rejected, f.Counts.Behind, f.Counts.Silent
 		t.Sign, t.Tone, t.Word, t.Detail = "✓", good, "current", plural(f.Total, "client")
 		switch {
 		case rejected > 0:
@@ -241,94 +155,22 @@ func fleetTile(f *fleetView) tile {
 			t.Sign, t.Tone, t.Word = "○", notice, thousands(silent)+" silent"
 		}
 		if t.Tone != good {
-			t.Detail = fmt.Sprintf("%s of %s current", thousands(f.Counts[3].N), plural(f.Total, "client"))
+			t.Detail = fmt.Sprintf("%s of %s current", thousands(f.Counts.Current), plural(f.Total, "client"))
 		}
 	}
 	return t
 }
 
-func newTableView(t *Table, now time.Time) *tableView {
-	v := &tableView{
-		ETag: text(t.ETag), Digest: t.Digest.String(), Revision: t.Revision, Routes: thousands(t.Routes),
-		Bytes: bytesText(t.Bytes), Since: newMoment(t.Since, now), Stale: t.Stale,
-	}
-	if c := t.Newest; c != nil {
-		v.Newest = &changeView{newMoment(c.At, now), linkTo(c.Object), cut(c.By, 100)}
-	}
-	for i, z := range t.Zones {
-		if i == maxZones {
-			v.MoreZones = len(t.Zones) - i
-			break
-		}
-		v.Zones = append(v.Zones, cut(z, 60))
-	}
-	return v
-}
-
-func newSourceView(s State, relay bool, now time.Time) sourceView {
-	v := sourceView{
-		Origin: cut(s.Origin, 300), Relay: relay, Read: newMoment(s.Source.LastSuccess, now), Attempt: newMoment(s.Source.LastAttempt, now),
-		Next: newMoment(s.Source.NextAttempt, now), Failures: s.Source.Failures, FailedTotal: strconv.FormatUint(s.Source.FailedTotal, 10),
-		EmptyTotal: strconv.FormatUint(s.Source.EmptyTotal, 10), Error: cut(s.Source.LastError, 600), Revision: s.Source.Revision,
-		Up: newMoment(s.Started, now),
-	}
-	if v.Next.Machine != "" && !s.Source.NextAttempt.After(now) {
-		v.Next.Ago = "now"
-	}
-	if f := s.LastKnownGood; f != nil {
-		v.LastKnownGood = &fileView{text(f.Path), text(f.Error), text(f.Unusable), newMoment(f.Written, now), f.Written.IsZero() && !f.LastRead.IsZero(), newMoment(f.LastRead, now)}
-	}
-	return v
-}
-
-// maxKeptRows is how many kept objects the page lists.
-const maxKeptRows = 100
-
-// keptRow is an object that is served at an earlier version than the newest.
-type keptRow struct {
-	Object        ownerLink
-	Served, Waits string
-	Since, Until  moment
-}
+// decisionWords are the decisions as the page calls them.
+var decisionWords = map[string]string{api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted"}
 
 // newGuardView compares the held table with the served one.
-func (c *Console) newGuardView(ctx context.Context, s State, now time.Time) guardView {
-	v := guardView{Last: s.Guard.Last}
-	if l := v.Last; l != nil {
-		v.LastAt = newMoment(l.At, now)
-		shown := *l
-		shown.By, shown.Why, shown.Digest = text(l.By), text(l.Why), shortDigest(l.Digest)
-		v.Last = &shown
-	}
-	words := map[string]string{
-		api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted",
-	}
-	for i, e := range s.Decisions {
-		if i == maxDecisions {
-			break
-		}
-		v.Decisions = append(v.Decisions, decisionRow{
-			newMoment(e.Time, now), cmp.Or(words[e.What], text(e.What)), shortDigest(e.Digest.String()), text(string(e.Reason)), text(e.By), text(e.Why),
-		})
-	}
-	g := s.Guard
-	if !g.Held {
+func (c *Console) newGuardView(ctx context.Context, s State) guardView {
+	v := guardView{Guard: s.Guard, Decisions: s.Decisions[:min(len(s.Decisions), maxDecisions)]}
+	if !v.Held {
 		return v
 	}
-	v.Held, v.Reason, v.Detail = true, text(string(g.Reason)), text(g.Detail)
-	v.Digest = g.Digest.String()
-	for i, k := range g.Kept {
-		if i == maxKeptRows {
-			break
-		}
-		v.Kept = append(v.Kept, keptRow{linkTo(k.Ref), text(k.Served), text(k.Waits), newMoment(k.Since, now), newMoment(k.Until, now)})
-	}
-	if more := g.KeptCount - len(v.Kept); more > 0 {
-		v.MoreKept = thousands(more)
-	}
-	v.Revision, v.Routes = g.Revision, thousands(g.Routes)
-	v.Since, v.Release, v.ByTime = newMoment(g.Since, now), newMoment(g.ReleaseAt, now), !g.ReleaseAt.IsZero()
-	v.Command = c.cfg.AcceptCommand + " " + v.Digest + " --why REASON"
+	v.Command = c.cfg.AcceptCommand + " " + v.Digest.String() + " --why REASON"
 	if c.cfg.Held == nil {
 		return v
 	}
@@ -370,46 +212,4 @@ func (v *guardView) addDifference(d *shadowdiff.View) {
 	slices.SortStableFunc(v.Owners, func(a, b ownerRow) int {
 		return cmp.Or(cmp.Compare(b.Missing, a.Missing), cmp.Compare(b.Changed+b.Extra+b.Renamed, a.Changed+a.Extra+a.Renamed))
 	})
-	if len(v.Owners) > maxOwners {
-		v.MoreOwners = len(v.Owners) - maxOwners
-		v.Owners = v.Owners[:maxOwners]
-	}
-}
-
-// recent returns the last publishes, newest first.
-func recent(all []Publish, now time.Time) []publishRow {
-	var rows []publishRow
-	for i := len(all) - 1; i >= 0 && len(rows) < maxRecent; i-- {
-		p := all[i]
-		row := publishRow{
-			At: newMoment(p.Time, now), Clock: clock(p.Time), Revision: p.Revision, Digest: shortDigest(p.Digest.String()), Routes: thousands(p.Routes),
-			Bytes: bytesText(p.Bytes), Took: "last-known-good file", Half: optional(p.Half), Most: optional(p.Most), All: optional(p.All),
-		}
-		if p.Took >= 0 {
-			row.Took = durationText(p.Took)
-		}
-		if i > 0 {
-			switch d := p.Routes - all[i-1].Routes; {
-			case d > 0:
-				row.Change = "+" + thousands(d)
-			case d < 0:
-				row.Change = "−" + thousands(-d)
-			default:
-				row.Change = "±0"
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func optional(d time.Duration) string {
-	if d == 0 {
-		return "–"
-	}
-	return durationText(d)
-}
-
-func percent(n, of int) string {
-	return strconv.FormatFloat(100*float64(n)/float64(max(of, 1)), 'f', 2, 64) + "%"
 }

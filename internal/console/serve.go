@@ -2,17 +2,22 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"mime"
 	"net"
 	"net/http"
 	"path"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 //go:embed assets
@@ -52,14 +57,30 @@ var templates = parse("overview", "fleet", "client", "object", "request", "faile
 
 func parse(names ...string) map[string]*template.Template {
 	functions := template.FuncMap{
-		"thousands": thousands, "bytes": bytesText, "plural": plural, "text": text,
-		"list": func(v ...any) []any { return v },
+		"thousands": thousands, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
+		"text":    func(v any) string { return text(fmt.Sprint(v)) },
+		"cut":     func(limit int, v any) string { return cut(fmt.Sprint(v), limit) },
+		"short":   func(v any) string { return shortDigest(fmt.Sprint(v)) },
+		"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
+		"moment":  func(t time.Time) moment { return newMoment(t, time.Now()) },
+		"etag":    func(t *api.Table) string { return api.Tag{Digest: t.Digest, Revision: t.Revision}.String() },
+		"decided": func(what string) string { return cmp.Or(decisionWords[what], text(what)) },
+		"list":    func(v ...any) []any { return v },
+		"first":   first,
+		"beyond":  func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
+		"sub":     func(a, b int) int { return a - b },
 	}
 	all := make(map[string]*template.Template, len(names))
 	for _, name := range names {
 		all[name] = template.Must(template.New(name).Funcs(functions).ParseFS(assets, "assets/layout.html", "assets/"+name+".html"))
 	}
 	return all
+}
+
+// first returns the first n elements of a list.
+func first(n int, list any) any {
+	v := reflect.ValueOf(list)
+	return v.Slice(0, min(n, v.Len())).Interface()
 }
 
 // frame holds what every page shows.

@@ -160,7 +160,7 @@ func (h *HeldPage) compare(ctx context.Context, held Held) error {
 		return nil
 	}
 	h.view, h.forms = nil, nil
-	report, err := compare(ctx, held.Served, held.Table)
+	report, err := shadowdiff.Tables(ctx, held.Served, held.Table, maxCompared)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
@@ -23,9 +22,10 @@ const consoleClients = 5000
 func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 	cfg := console.Config{
 		Name: s.clients.name, Version: s.cfg.Version, Relay: s.cfg.Source == nil, State: s.consoleState, Held: held.Difference, AcceptCommand: acceptCommand,
-		Publishes: &s.publishes, Logger: s.log,
-		Fleet: func(ctx context.Context, state string) (fleet.View, error) {
-			return *s.clients.merged(ctx, fleet.Query{State: fleet.State(state), Limit: consoleClients}), nil
+		Logger: s.log,
+		Fleet: func(ctx context.Context, q fleet.Query) (fleet.View, error) {
+			q.Limit = consoleClients
+			return *s.clients.merged(ctx, q), nil
 		},
 		Match: func(ctx context.Context, q url.Values) (*report.View, error) {
 			done, ok := s.questions.turn(ctx, "/match")
@@ -50,29 +50,18 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 	return console.New(cfg)
 }
 
-// consoleState returns the data of /status for the pages.
+// consoleState returns the status for the pages, and what is behind the served table.
 func (s *Server) consoleState() console.State {
-	r := s.report()
-	state := console.State{
-		Started: r.Started, Origin: cmp.Or(s.cfg.Origin, "cluster"), Source: r.Source,
-		Guard: r.Guard, Decisions: r.Decisions, LastKnownGood: r.LastKnownGood,
-	}
-	if r.Upstream != nil {
+	state := console.State{Status: s.report(), Origin: cmp.Or(s.cfg.Origin, "cluster")}
+	if state.Upstream != nil {
 		var servers []string
-		for _, one := range r.Upstream.Servers {
+		for _, one := range state.Upstream.Servers {
 			servers = append(servers, one.URL)
 		}
 		state.Origin = strings.Join(servers, ", ")
 	}
-	if t := r.Table; t != nil {
-		state.Table = &console.Table{
-			ETag: api.Tag{Digest: t.Digest, Revision: t.Revision}.String(), Digest: t.Digest, Revision: t.Revision, Routes: t.Routes,
-			Bytes: t.Bytes, Zones: t.Zones, LastRead: t.LastRead, Stale: t.Stale,
-		}
-		if served := s.publisher.Served(); served != nil {
-			state.Table.Since = served.Committed
-			state.Table.Newest = newestChange(served.Snapshot)
-		}
+	if served := s.publisher.Served(); served != nil {
+		state.Since, state.Newest = served.Committed, newestChange(served.Snapshot)
 	}
 	return state
 }
@@ -101,22 +90,4 @@ func newestChange(s *kube.Snapshot) *console.Change {
 		return nil
 	}
 	return &console.Change{At: at, Object: object, By: by}
-}
-
-// reachedEvery is how often the propagation times of the fleet are saved for the charts. The fleet keeps them only for the last
-// tables.
-const reachedEvery = 5 * time.Second
-
-// rememberReached saves the propagation times until ctx ends, so that the charts cover hours.
-func (s *Server) rememberReached(ctx context.Context) {
-	ticker := time.NewTicker(reachedEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			s.publishes.Reached(s.clients.Publishes())
-		case <-ctx.Done():
-			return
-		}
-	}
 }

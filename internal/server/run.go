@@ -47,7 +47,6 @@ func (s *Server) runTables(ctx context.Context) error {
 		})
 	}
 	beside.Go(func() { s.clients.Run(ctx) })
-	beside.Go(func() { s.rememberReached(ctx) })
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
 	}

@@ -29,7 +29,6 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
@@ -151,7 +150,6 @@ type Server struct {
 	decisions *publish.Decisions // in memory only without a state folder
 	errors    *httpserve.ErrorLog
 	questions *questions
-	publishes console.Publishes
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
 	listeners *httpserve.Listeners
@@ -221,8 +219,11 @@ func (s *Server) newTables() error {
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
 		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Saw: s.clients.Saw,
 		Published: func(order uint64, t *table.Table, stale bool) {
-			s.clients.Published(order, fleet.Name{Digest: t.Digest(), Revision: t.Revision()})
-			s.publishes.Add(t, time.Now(), stale)
+			one := fleet.Publication{Name: fleet.Name{Digest: t.Digest(), Revision: t.Revision()}, Routes: t.Len(), Bytes: t.Bytes(), Took: -1}
+			if !stale {
+				one.Took = max(time.Since(t.Time()), 0)
+			}
+			s.clients.Published(order, one)
 		},
 	}
 	if s.cfg.Tracing != nil {

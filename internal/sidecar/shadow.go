@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
@@ -108,19 +107,22 @@ func (s *shadow) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case p := <-s.pairs:
-			s.observe(p)
+			s.observe(ctx, p)
 		}
 	}
 }
 
 // observe compares a pair and passes the result to the controller.
-func (s *shadow) observe(p pair) {
+func (s *shadow) observe(ctx context.Context, p pair) {
 	if s.tracker == nil || s.tracking != p.generation {
 		s.tracker, s.tracking = shadowdiff.NewTracker(shadowdiff.TrackerConfig{
 			Interval: max(s.c.cfg.Interval, s.c.cfg.Fetch.Interval),
 		}), p.generation
 	}
-	if err := s.diff(p); err != nil {
+	switch err := s.diff(ctx, p); {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
 		s.c.log.Error("tables cannot be compared", "error", err) // unexpected: both tables have been parsed before
 		s.metrics.Failed()
 		return
@@ -151,73 +153,17 @@ func (s *shadow) observe(p pair) {
 }
 
 // diff compares the tables, unless it compared the same ones last time.
-func (s *shadow) diff(p pair) error {
+func (s *shadow) diff(ctx context.Context, p pair) error {
 	a, b := p.a.Digest(), p.b.Digest()
 	if a == s.a && b == s.b {
 		return nil
 	}
-	report, err := diffTables(p.a, p.b)
+	report, err := shadowdiff.Tables(ctx, p.a, p.b, 0)
 	if err != nil {
 		return err
 	}
 	s.a, s.b, s.report = a, b, report
 	return nil
-}
-
-// diffTables is shadowdiff.Diff for two tables. It parses only routes whose texts differ, and keeps only those that differ in meaning:
-// the parsed routes of two tables would use hundreds of megabytes, and the tables are equal most of the time.
-func diffTables(a, b *table.Table) (shadowdiff.Report, error) {
-	var onlyA, onlyB []*eskip.Route
-	if a.Digest() != b.Digest() {
-		var readA, readB eskip.Reader
-		for was, is := range table.Changes(a.Routes(), b.Routes()) {
-			if was != nil && is != nil {
-				x, err := one(&readA, was)
-				if err != nil {
-					return shadowdiff.Report{}, err
-				}
-				y, err := one(&readB, is)
-				if err != nil {
-					return shadowdiff.Report{}, err
-				}
-				if eskip.Equivalent(x, y) {
-					continue // only the spelling differs
-				}
-			}
-			var err error
-			if onlyA, err = keep(onlyA, was); err != nil {
-				return shadowdiff.Report{}, err
-			}
-			if onlyB, err = keep(onlyB, is); err != nil {
-				return shadowdiff.Report{}, err
-			}
-		}
-	}
-	report := shadowdiff.Diff(onlyA, onlyB)
-	report.A, report.B = a.Len(), b.Len()
-	report.Equal += a.Len() - len(onlyA)
-	return report, nil
-}
-
-// keep appends the parsed route, unless it is nil.
-func keep(dst []*eskip.Route, r *table.Route) ([]*eskip.Route, error) {
-	if r == nil {
-		return dst, nil
-	}
-	parsed, err := one(new(eskip.Reader), r)
-	return append(dst, parsed), err
-}
-
-// one parses a route. The result is valid until the next use of the reader.
-func one(reader *eskip.Reader, r *table.Route) (*eskip.Route, error) {
-	routes, err := reader.Parse(r.Text)
-	if err == nil && len(routes) != 1 {
-		err = fmt.Errorf("%d routes in one line", len(routes))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("route %s: %w", r.ID, err)
-	}
-	return routes[0], nil
 }
 
 // evidence summarises the comparisons. The controller calls it.

@@ -132,7 +132,7 @@ func (t *Tracer) Run(ctx context.Context) error {
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), FlushTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(flush); err != nil {
-		_ = t.exporter.SpanExporter.Shutdown(context.WithoutCancel(ctx)) // aborts the request that is running
+		_ = t.exporter.SpanExporter.Shutdown(context.WithoutCancel(ctx)) // aborts the request in progress
 	}
 	return nil
 }

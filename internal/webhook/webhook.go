@@ -49,7 +49,7 @@ type Refusal string
 
 // The values of Refusal.
 const (
-	RefuseNone      Refusal = ""
+	RefuseNone      Refusal = "none"
 	RefuseNamespace Refusal = "namespace" // those between namespaces
 	RefuseObject    Refusal = "object"    // all
 )

@@ -16,15 +16,16 @@ const maxShown = 100
 func (r *Replayed) WriteText(w io.Writer) error {
 	var b bytes.Buffer
 	if n := r.Different(); n == 0 {
-		fmt.Fprintf(&b, "same: %d requests\n", r.Requests)
+		fmt.Fprintf(&b, "same: %s\n", count(r.Requests, "request"))
 	} else {
-		fmt.Fprintf(&b, "different: %d of %d requests (%.4g %%), in %d ways\n", n, r.Requests, 100*float64(n)/float64(r.Requests), len(r.Differences))
+		fmt.Fprintf(&b, "different: %d of %s (%.4g %%), in %s\n", n, count(r.Requests, "request"), 100*float64(n)/float64(r.Requests),
+			count(uint64(len(r.Differences)), "way"))
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(&b, "%d lines are no requests and were skipped: %s\n", r.Skipped, r.FirstSkipped)
+		fmt.Fprintf(&b, "skipped: %s, which say no request: %s\n", count(r.Skipped, "line"), r.FirstSkipped)
 	}
 	for _, d := range r.Differences[:min(len(r.Differences), maxShown)] {
-		fmt.Fprintf(&b, "\n%d requests: %s\n", d.Requests, d.what())
+		fmt.Fprintf(&b, "\n%s: %s\n", count(d.Requests, "request"), d.what())
 		for _, p := range d.Parts {
 			fmt.Fprintf(&b, "    %s\n", p)
 		}
@@ -40,6 +41,14 @@ func (r *Replayed) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
 	return err
+}
+
+// count returns a number with its noun.
+func count(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // what says in words what changes.

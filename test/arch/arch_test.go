@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	// pure: no I/O, no clock, no log
 	"compile/rules": {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
 	"compile":       {"compile/rules", "kube", "table"},
-	"shadowdiff":    {"eskip", "internal/routeid"},
+	"shadowdiff":    {"eskip", "internal/routeid", "table"},
 	"rollout":       {},
 	"match":         {"eskip", "internal/catalogue"},
 
@@ -57,7 +57,6 @@ var allowed = map[string][]string{
 	"internal/source/cluster/internal/lister": {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode"},
 	"internal/source/cluster/watch":           {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode", "internal/source/cluster/internal/lister"},
 	"internal/source/manifests":               {"kube"},
-	"internal/source/filterdir":               {"kube"},
 	"internal/source/tables":                  {"eskip", "table", "internal/api"},
 	"poller":                                  {"compile", "compile/rules", "publish", "guard", "internal/api", "kube", "table"},
 	"dataplane":                               {"eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/api"},
@@ -84,10 +83,11 @@ var allowed = map[string][]string{
 		"internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"internal/config": {"compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/filterdir", "internal/source/manifests", "kube", "poller"},
+	"internal/config": {"compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/manifests", "kube", "poller"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
-	"internal/cli":     {"compile", "compile/rules", "eskip", "explain", "fleet", "internal/config", "internal/source/tables", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/cli":     {"compile", "compile/rules", "eskip", "explain", "explain/takeover", "fleet", "internal/config", "internal/source/manifests", "internal/source/tables", "internal/trial", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/trial":   {"eskip"},
 	"internal/forward": {"internal/cli", "internal/config"},
 
 	"internal/migrate": {"internal/config"},
@@ -124,9 +124,9 @@ var rows = []struct {
 	{"serving", []string{"etagcache"}},
 	{"seam", []string{"publish", "fleet"}},
 	{"producers", []string{
-		"internal/source/cluster", "internal/source/manifests", "internal/source/filterdir", "internal/source/tables", "poller", "dataplane",
+		"internal/source/cluster", "internal/source/manifests", "internal/source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "match/report"}},
+	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "internal/trial", "match/report"}},
 	{"pages", []string{"internal/console", "internal/config"}},
 	{"commands", []string{"internal/cli"}},
 	{"assembly", []string{"internal/webhook", "internal/server", "internal/sidecar", "internal/forward", "internal/migrate"}},

@@ -41,7 +41,7 @@ func newStreamers(b *testing.B, ctx context.Context, url, etag string, n int) *s
 				case err == bufio.ErrBufferFull:
 				case err != nil:
 					return
-				case bytes.HasPrefix(line, []byte("event: delta")), bytes.HasPrefix(line, []byte("event: table")):
+				case bytes.HasPrefix(line, []byte("event: delta")), bytes.HasPrefix(line, []byte("event: fetch")):
 					s.news <- time.Now()
 				}
 			}

@@ -30,7 +30,7 @@ import (
 	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/filterdir"
+	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -254,6 +254,14 @@ func (c *testCase) load(t *testing.T, api kubetest.API) ([]*eskip.Route, string,
 	}
 	var log strings.Builder
 	snapshot, err := c.read(t, o, server.Start(t), &log)
+	if err == nil && o.TLS { // a route server reads no Secrets
+		all, err := server.Read(t.Context(), kube.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		with := *snapshot
+		with.Secrets, snapshot = all.Secrets, &with
+	}
 	if err != nil {
 		return nil, log.String(), fmt.Errorf("failed to load cluster state: %w", err)
 	}
@@ -275,7 +283,6 @@ func (c *testCase) read(t *testing.T, o fixture.Options, url string, log io.Writ
 		URL:            url,
 		Logger:         slog.New(slog.NewTextHandler(log, nil)),
 		EndpointSlices: o.EndpointSlices,
-		Secrets:        o.TLS,
 		Selectors: map[kube.Kind]map[string]string{
 			kube.KindIngress:   o.IngressSelector,
 			kube.KindService:   o.ServiceSelector,
@@ -287,7 +294,7 @@ func (c *testCase) read(t *testing.T, o fixture.Options, url string, log io.Writ
 	}
 	read := source.Read
 	if c.filtersDir != "" {
-		read = filterdir.New(c.filtersDir, source, nil).Read
+		read = manifests.NewFilterFolder(c.filtersDir, source, nil).Read
 	}
 	return read(context.Background(), kube.ReadOptions{})
 }

@@ -41,11 +41,7 @@ type Config struct {
 	Binaries world.Binaries
 	// Folder is for the files and logs of the processes. It must exist.
 	Folder string
-	// Tables is how many bytes of texts of tables are kept; 0 means 1 GiB.
-	Tables int64
-	// Plant is the name of the fault planted in Binaries; it is only recorded in the history.
-	Plant string
-	// Log receives progress messages; nil discards them.
+	// Log receives progress messages.
 	Log *slog.Logger
 }
 
@@ -53,17 +49,11 @@ type Config struct {
 // by itself, had a data race or did not end on SIGTERM. Run returns the history even then, unless the
 // run never began.
 func Run(ctx context.Context, cfg Config) (*history.History, error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Tables == 0 {
-		cfg.Tables = 1 << 30
-	}
 	perMass := int(cfg.Plan.Rate * cfg.Plan.Mass.Seconds())
 	changes := traffic.New(traffic.Config{
 		Seed: cfg.Plan.Seed, Apps: cfg.Plan.Apps, MassEvery: perMass, RepairAfter: int(2 * cfg.Plan.Rate * cfg.Plan.Hold.Seconds()),
 	})
-	rec := record.New(record.Config{Tables: cfg.Tables, Marker: changes.Marker(), OnlyMarked: cfg.Plan.Scale > 0})
+	rec := record.New(record.Config{Tables: 1 << 30, Marker: changes.Marker(), OnlyMarked: cfg.Plan.Scale > 0})
 	w, err := world.New(world.Config{Plan: cfg.Plan, Binaries: cfg.Binaries, Folder: cfg.Folder}, rec)
 	if err != nil {
 		return nil, err
@@ -131,7 +121,7 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 	r.failed(r.world.End(patience))
 	h := r.rec.End(history.Run{
 		Seed: r.plan.Seed, Started: r.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: r.plan.Interval,
-		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Plant: r.cfg.Plant, Stretch: stretch(left),
+		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Stretch: stretch(left),
 		Patience: max(5*time.Second, r.plan.Timeout),
 		Options:  history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, // see world.process
 	})

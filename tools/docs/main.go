@@ -25,7 +25,6 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
@@ -186,7 +185,6 @@ func documentedSidecar(registry *prometheus.Registry) (*sidecar.Sidecar, error) 
 func serverSeries() ([]series, error) {
 	registry := prometheus.NewRegistry()
 	cluster.NewMetrics(registry)
-	watch.NewMetrics(registry)
 	events.NewMetrics(registry)
 	tracing.NewMetrics(registry)
 	if _, err := documentedServer(registry); err != nil {

@@ -1,7 +1,7 @@
 // Package cluster reads the Kubernetes API by polling, completely or not at all.
 //
-// A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, EndpointSlices or Endpoints and, if
-// configured, Secrets. Each read makes one request per kind, one for discovery, and one for a single object, which
+// A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, and EndpointSlices or
+// Endpoints. Each read makes one request per kind, one for discovery, and one for a single object, which
 // returns the current revision of the cluster. The package uses no paging and compiles nothing. It builds on the
 // packages below it: decode turns bytes into objects, api makes the requests, and lister compares the lists with what
 // is known. Package watch reads the same objects with one watch for each kind.
@@ -66,7 +66,6 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Metrics.Reading("poll")
 	return &Source{lister: l}, nil
 }
 
@@ -142,4 +141,27 @@ func (s *Source) Probe(ctx context.Context) error {
 	}
 	defer release()
 	return s.lister.Probe(ctx, s.failed)
+}
+
+// floor asks for the current revision of the cluster, with a consistent list of one object. All lists of the read
+// then require a revision no older than that. Otherwise the cache of a kind without changes would stay at an old
+// revision. The snapshot, which is complete only up to the oldest of its lists, could then not be ordered against a
+// snapshot of another replica.
+//
+// The result is 0 for no floor: in a consistent read, which needs none, before the first successful read, and while
+// the API server cannot honor a floor.
+func (s *Source) floor(ctx context.Context, consistent bool) (kube.Revision, error) {
+	l := s.lister.Lists[0]
+	if consistent || l.Seen == 0 || s.lister.WithoutFloor() {
+		return 0, nil
+	}
+	revision, err := s.lister.API.Current(ctx, &l.Resource)
+	if err != nil {
+		s.lister.Metrics.ReadErrors.WithLabelValues(string(l.Kind), string(api.ReasonOf(err))).Inc()
+		return 0, &kube.ReadError{Verb: "list", Resource: l.Name(), Err: err}
+	}
+	if revision != 0 && revision < l.Seen {
+		return 0, api.Errorf(api.ReasonStale, "%w: %d after %d", lister.ErrRestored, revision, l.Seen)
+	}
+	return revision, nil
 }

@@ -57,7 +57,7 @@ func TestReadsTheSameInEveryEncoding(t *testing.T) {
 			t.Run(fmt.Sprint(e.Name, " slices ", slices), func(t *testing.T) {
 				server := clustertest.NewServer(t)
 				server.SetEncodings(e.Protobuf, e.GZip)
-				got := read(t, newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: slices, Secrets: true}))
+				got := read(t, newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: slices}))
 				all, err := server.Read(t.Context(), kube.ReadOptions{})
 				if err != nil {
 					t.Fatal(err)
@@ -89,13 +89,12 @@ func TestRequestsOnePerKindInOrder(t *testing.T) {
 			"/api/v1/services",
 			"/api/v1/endpoints",
 		}},
-		{"a namespace, slices, secrets", cluster.Config{Namespace: "n1", EndpointSlices: true, Secrets: true}, []string{
+		{"a namespace, slices", cluster.Config{Namespace: "n1", EndpointSlices: true}, []string{
 			"/apis/networking.k8s.io/v1/namespaces/n1/ingresses",
 			"/apis/zalando.org/v1",
 			"/apis/zalando.org/v1/namespaces/n1/routegroups",
 			"/api/v1/namespaces/n1/services",
 			"/apis/discovery.k8s.io/v1/namespaces/n1/endpointslices",
-			"/api/v1/namespaces/n1/secrets",
 		}},
 		{"selectors", cluster.Config{Selectors: map[kube.Kind]map[string]string{
 			kube.KindIngress: {"skipper-enabled": "true"}, kube.KindService: {"b": "", "a": "x"}, kube.KindEndpoints: {},

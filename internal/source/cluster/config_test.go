@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -41,9 +40,6 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		want string
 	}{
 		{"not in a cluster", cluster.Config{InCluster: true}, "kubernetes API server URL could not be constructed from env vars"},
-		{"two ways", cluster.Config{InCluster: true, REST: &rest.Config{}}, "more than one of"},
-		{"kubeconfig and URL", cluster.Config{Kubeconfig: "x", URL: "http://x"}, "exclude each other"},
-		{"context alone", cluster.Config{Context: "x"}, `context "x" without a kubeconfig`},
 		{"no kubeconfig", cluster.Config{Kubeconfig: "/does/not/exist"}, "/does/not/exist"},
 		{"unknown context", cluster.Config{Kubeconfig: write(t, "config", "apiVersion: v1\nkind: Config\n"), Context: "nope"}, "nope"},
 		{"no token file", cluster.Config{TokenFile: "/does/not/exist"}, "token: open /does/not/exist"},
@@ -51,8 +47,6 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"no CA file", cluster.Config{CAFile: "/does/not/exist"}, "CA: open /does/not/exist"},
 		{"no certificate", cluster.Config{CAFile: write(t, "ca", "x")}, "invalid CA"},
 		{"URL", cluster.Config{URL: "http://[::1"}, "API URL"},
-		{"timeout", cluster.Config{Timeout: -time.Second}, "timeout -1s"},
-		{"limit", cluster.Config{MaxBytes: -1}, "-1 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := cluster.New(tt.cfg)
@@ -138,9 +132,6 @@ func TestMetricsTellWhatAReadDid(t *testing.T) {
 		if got := testutil.ToFloat64(tt.c); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
-	}
-	if testutil.ToFloat64(m.ListBytes.WithLabelValues("Service")) == 0 {
-		t.Error("no bytes are counted")
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) != 0 {
 		t.Errorf("promlint: %v %v", problems, err)

@@ -29,7 +29,7 @@ func pollInBubble(t *testing.T, f func(*testing.T, *polling)) {
 		server := clustertest.NewServer(t)
 		log, text := clustertest.Logger()
 		source := newSource(t, cluster.Config{
-			REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log, Secrets: true,
+			REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
 		})
 		f(t, &polling{source, t, server, func() string { synctest.Wait(); return text.String() }})
 	})
@@ -148,7 +148,7 @@ func emptyList(path string) kubetest.Fault {
 }
 
 func TestAListThatLosesEverythingIsConfirmed(t *testing.T) {
-	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, clustertest.Secrets} {
+	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
 		t.Run(path, func(t *testing.T) {
 			pollInBubble(t, func(t *testing.T, p *polling) {
 				before := read(t, p.Source)

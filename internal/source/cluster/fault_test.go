@@ -41,7 +41,6 @@ func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
 		{clustertest.Services, "services", `the verb "list" on "services" in API group ""`},
 		{clustertest.Endpoints, "endpoints", `the verb "list" on "endpoints" in API group ""`},
 		{clustertest.EndpointSlices, "endpointslices.discovery.k8s.io", `the verb "list" on "endpointslices" in API group "discovery.k8s.io"`},
-		{clustertest.Secrets, "secrets", `the verb "list" on "secrets" in API group ""`},
 	}
 	faults := []struct {
 		name   string
@@ -80,7 +79,7 @@ func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
 					server.SetEncodings(e.Protobuf, e.GZip)
 					m := api.NewMetrics(nil)
 					source := newSource(t, cluster.Config{
-						URL: server.Start(t), EndpointSlices: l.path == clustertest.EndpointSlices, Secrets: true, Metrics: m,
+						URL: server.Start(t), EndpointSlices: l.path == clustertest.EndpointSlices, Metrics: m,
 						Timeout: timeoutFor(f.fault),
 					})
 					before := read(t, source)
@@ -201,12 +200,12 @@ func TestABodyPastTheLimitFailsTheRead(t *testing.T) {
 
 // An answer with status 200 that is no list of the kind has no objects of it, and must not take them away.
 func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
-	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, clustertest.EndpointSlices, clustertest.Secrets} {
+	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, clustertest.EndpointSlices} {
 		kind := kube.Kind(clustertest.KindOf(path))
 		own := string(kubetest.EncodeJSON(kind, 100, nil))
 		other := clustertest.Services
 		if path == clustertest.Services {
-			other = clustertest.Secrets
+			other = clustertest.Endpoints
 		}
 		apiVersion := map[bool]string{true: `"apiVersion":"v2"`, false: `"apiVersion":"` + string(apiVersionOf(own)) + `beta1"`}[path == clustertest.Services]
 		ownVersion := `"apiVersion":"` + apiVersionOf(own) + `"`
@@ -232,7 +231,7 @@ func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 					t.Fatal("nothing is wrong with the answer")
 				}
 				server := clustertest.NewServer(t)
-				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == clustertest.EndpointSlices, Secrets: true})
+				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == clustertest.EndpointSlices})
 				before := read(t, source)
 				server.SetFault(path, kubetest.Fault{Body: []byte(tt.body)})
 				_, err := source.Read(t.Context(), kube.ReadOptions{})
@@ -260,7 +259,7 @@ func TestAProbeThatIsNoListFailsTheRead(t *testing.T) {
 }
 
 func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
-	for _, path := range []string{clustertest.Ingresses, clustertest.Services, clustertest.Endpoints, clustertest.EndpointSlices, clustertest.Secrets} {
+	for _, path := range []string{clustertest.Ingresses, clustertest.Services, clustertest.Endpoints, clustertest.EndpointSlices} {
 		kind := kube.Kind(clustertest.KindOf(path))
 		own, err := kubetest.EncodeProtobuf(kind, 100, nil)
 		if err != nil {
@@ -268,11 +267,11 @@ func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 		}
 		other := clustertest.Services
 		if path == clustertest.Services {
-			other = clustertest.Secrets
+			other = clustertest.Endpoints
 		}
 		server := clustertest.NewServer(t)
 		server.SetEncodings(true, false)
-		source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == clustertest.EndpointSlices, Secrets: true})
+		source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == clustertest.EndpointSlices})
 		before := read(t, source)
 		for _, tt := range []struct {
 			name, says string

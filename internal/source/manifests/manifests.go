@@ -13,7 +13,7 @@
 //
 // # What is read
 //
-// Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints and, if configured, Secret (v1),
+// Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1),
 // EndpointSlice (discovery.k8s.io/v1), and lists of them. An object without apiVersion is read by its kind alone.
 // Other kinds are ignored. A read returns both Endpoints and EndpointSlices; the compiler uses the ones it is
 // configured for.
@@ -58,9 +58,6 @@ type Config struct {
 	// Selectors are label selectors by kind: equality, or mere presence if the value is empty. An object must match
 	// all selectors of its kind.
 	Selectors map[kube.Kind]map[string]string
-
-	// Secrets reads Secrets as well.
-	Secrets bool
 
 	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
 	MaxFileBytes int64
@@ -187,7 +184,5 @@ func add(s *kube.Snapshot, o kube.Object) {
 		s.Endpoints = append(s.Endpoints, o)
 	case *kube.EndpointSlice:
 		s.EndpointSlices = append(s.EndpointSlices, o)
-	case *kube.Secret:
-		s.Secrets = append(s.Secrets, o)
 	}
 }

@@ -89,9 +89,6 @@ func names(s *kube.Snapshot, dir string) []string {
 	for _, o := range s.EndpointSlices {
 		out = append(out, o.Ref().String())
 	}
-	for _, o := range s.Secrets {
-		out = append(out, o.Ref().String())
-	}
 	for _, b := range s.Bad {
 		out = append(out, fmt.Sprintf("bad %v: %s", b.Ref, strings.ReplaceAll(b.Err.Error(), dir, "DIR")))
 	}
@@ -227,10 +224,6 @@ kind: 7
 	}
 	if n := strings.Count(log.String(), "level=WARN"); n != 3 || !strings.Contains(log.String(), "extensions/v1beta1") {
 		t.Errorf("%d warnings, want 3: an old ingress and two documents without kind, once each\n%s", n, &log)
-	}
-	cfg.Secrets = true
-	if got = names(read(t, newSource(t, cfg)), dir); got[len(got)-1] != "Secret default/t" {
-		t.Errorf("with secrets: %v", got)
 	}
 }
 

@@ -171,7 +171,7 @@ func kindOf(apiVersion, kind string) (kube.Kind, bool) {
 		want = "zalando.org/v1"
 	case kube.KindEndpointSlice:
 		want = "discovery.k8s.io/v1"
-	case kube.KindService, kube.KindEndpoints, kube.KindSecret:
+	case kube.KindService, kube.KindEndpoints:
 		want = "v1"
 	default:
 		return "", false
@@ -182,9 +182,6 @@ func kindOf(apiVersion, kind string) (kube.Kind, bool) {
 // object adds one object of a kind that is read, unless the configuration excludes it.
 func (d *document) object(kind kube.Kind, raw []byte, h *head) {
 	cfg := &d.source.cfg
-	if kind == kube.KindSecret && !cfg.Secrets {
-		return
-	}
 	if cfg.Namespace != "" && kube.NamespaceOrDefault(string(h.Metadata.Namespace)) != cfg.Namespace {
 		return
 	}
@@ -225,8 +222,6 @@ func intoDefault(o kube.Object) {
 	case *kube.Endpoints:
 		namespace = &o.Namespace
 	case *kube.EndpointSlice:
-		namespace = &o.Namespace
-	case *kube.Secret:
 		namespace = &o.Namespace
 	}
 	*namespace = kube.NamespaceOrDefault(*namespace)

@@ -141,14 +141,8 @@ func (c *Client) take(ctx context.Context, u Upstream, e event) bool {
 	a.Revision = tagRevision(e.id)
 	goes := true
 	switch e.name {
-	case "table", "delta":
-		var err error
-		if e.name == "table" {
-			err = c.table(e.data, &a)
-		} else {
-			err = c.delta([]byte(e.data), &a)
-		}
-		if err != nil {
+	case "delta":
+		if err := c.delta([]byte(e.data), &a); err != nil {
 			a.Outcome, a.Why, goes = history.Refused, err.Error(), false
 			break
 		}

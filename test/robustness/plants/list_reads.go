@@ -18,7 +18,7 @@ func ofReads() []Plant {
 			Name: "loss-believed", Validator: validate.NameComplete, Scenario: "api",
 			What: "a list that lacks most objects is believed without asking once more",
 			Edits: []Edit{{
-				File: "internal/source/cluster/internal/lister/confirm.go",
+				File: "internal/source/cluster/internal/lister/ask.go",
 				Old:  "if !a.suspicious(len(known.Items)) {",
 				New:  "if !a.suspicious(len(known.Items)) || planted.On(\"loss-believed\") {",
 			}},

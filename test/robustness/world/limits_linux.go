@@ -132,3 +132,6 @@ func (w *World) watchWrites(p *Process) (stop func()) {
 		<-ended
 	}
 }
+
+// childAttributes makes a process end with its parent, however that ends.
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

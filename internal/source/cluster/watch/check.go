@@ -33,7 +33,6 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.look:
 		case <-timer.C:
 		}
 		wait := checkInterval
@@ -53,7 +52,7 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 func (w *Watcher) checkDiscovery(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, checkTimeout)
 	defer cancel()
-	release, err := w.awaitTurn(ctx)
+	release, err := w.lister.Acquire(ctx)
 	found := false
 	if err == nil {
 		w.mu.Lock()
@@ -103,7 +102,7 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 // currentOf asks for the current revision of a kind. If that is below what the watch had shown before the request, etcd
 // was restored, and everything is listed again.
 func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revision, err error) {
-	release, err := w.awaitTurn(ctx)
+	release, err := w.lister.Acquire(ctx)
 	if err != nil {
 		return 0, readError("list", k.list.Name(), err)
 	}
@@ -142,26 +141,24 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	case parent.Err() != nil:
 		return
 	case err != nil:
-		w.lister.Metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(api.ReasonOf(err))).Inc()
+		w.metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(api.ReasonOf(err))).Inc()
 		k.check.fail(err)
 		return
 	case k.check.lasting(now) != nil:
 		poke(w.dirty) // reads may have failed
 	}
 	k.check = outage{}
-	if now.Sub(k.opened) >= aliveAfter {
-		k.back()
-	}
+	k.backIfAlive(now)
 	switch {
 	case k.list.Seen >= floor:
 		k.lag = lag{}
-		w.metrics.confirm(k.list.Kind, now)
+		k.confirmed(now)
 	case k.lag.floor == 0 || k.list.Seen >= k.lag.floor:
 		k.lag = lag{floor, now}
 	case now.Sub(k.lag.since) >= silentAfter && k.open:
 		k.lag = lag{}
 		w.log.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.Uint64("revision", uint64(k.list.Seen)))
-		w.metrics.restarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
+		w.metrics.WatchRestarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
 		k.restart()
 	}
 }
@@ -198,7 +195,7 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 	if err != nil || w.await(ctx, k, current, consistentPatience) {
 		return err
 	}
-	release, err := w.awaitTurn(ctx)
+	release, err := w.lister.Acquire(ctx)
 	if err != nil {
 		return readError("list", k.list.Name(), err)
 	}

@@ -22,8 +22,11 @@ const (
 	downDelay, probeTimeout = 500 * time.Millisecond, 1500 * time.Millisecond
 )
 
-// errDown marks the failure of a probe: nothing that costs the server anything was requested.
-var errDown = errors.New("the API server is down")
+// downError is the failure of a probe: nothing that costs the server anything was requested.
+type downError struct{ error }
+
+// Unwrap returns why the probe failed.
+func (e downError) Unwrap() error { return e.error }
 
 // follow keeps the kind up to date until ctx ends. Each attempt lists the kind, and then watches it from there until
 // the watch ends.
@@ -44,7 +47,7 @@ func (k *watched) follow(ctx context.Context) {
 		switch lived := k.ended(err); {
 		case err == nil && lived >= aliveAfter:
 			wait, delay = 0, firstDelay
-		case errors.Is(err, errDown):
+		case isDown(err):
 			wait = downDelay
 		case lived >= aliveAfter:
 			wait, delay = firstDelay, 2*firstDelay
@@ -53,6 +56,12 @@ func (k *watched) follow(ctx context.Context) {
 		}
 		pause(ctx, max(wait, min(retryAfter(err), maxDelay)))
 	}
+}
+
+// isDown reports whether the server did not answer a probe. One that is overloaded is left alone for longer.
+func isDown(err error) bool {
+	_, down := errors.AsType[downError](err)
+	return down && api.StatusCode(err) != http.StatusTooManyRequests
 }
 
 // pause waits for d, with jitter of up to the same again, or until ctx ends.
@@ -108,7 +117,7 @@ func (k *watched) attempt(ctx context.Context) error {
 // load lists the kind. After a failure, the server first has to answer a request for one object, so that a server that
 // is down or overloaded gets no lists.
 func (k *watched) load(ctx context.Context) error {
-	release, err := k.w.awaitTurn(ctx)
+	release, err := k.w.lister.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +129,7 @@ func (k *watched) load(ctx context.Context) error {
 		probe, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		if err := k.w.lister.Probe(probe, k.list); err != nil {
-			return errors.Join(err, errDown)
+			return downError{err}
 		}
 	}
 	return k.listAndAdopt(ctx, false)
@@ -166,14 +175,6 @@ func retryAfter(err error) time.Duration {
 	}
 	return api.RetryAfter(err)
 }
-
-// awaitTurn waits for the turn to make a request that lists objects.
-func (w *Watcher) awaitTurn(ctx context.Context) (release func(), err error) {
-	return w.lister.Acquire(ctx)
-}
-
-// isRemoved reports whether the server no longer knows the kind.
-func isRemoved(err error) bool { return api.StatusCode(err) == http.StatusNotFound }
 
 // readError wraps an error in a *[kube.ReadError], unless it already is one.
 func readError(verb, resource string, err error) error {

@@ -114,7 +114,7 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
-			cfg := watch.Config{Config: cluster.Config{MaxBytes: 8000}, WatchMetrics: watch.NewMetrics(registry)}
+			cfg := cluster.Config{MaxBytes: 8000, Metrics: cluster.NewMetrics(registry)}
 			play(t, cfg, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 				readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 				time.Sleep(15 * time.Minute)
@@ -152,7 +152,7 @@ func TestAListOfThePastTellsOfARestore(t *testing.T) {
 		s.SetRevision(50)
 		_, _ = io.WriteString(w, failed(410, "Expired", ""))
 	}
-	play(t, watch.Config{}, []step{past}, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+	play(t, cluster.Config{}, []step{past}, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 		before := readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 		time.Sleep(time.Minute + 1100*time.Millisecond - before) // the delay is over, and a check need not have come
 		got, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -168,7 +168,7 @@ func TestAListOfThePastTellsOfARestore(t *testing.T) {
 
 func TestABookmarkMovesTheWatchOn(t *testing.T) {
 	steps := []step{stream(time.Minute, bookmark(101), 4*time.Minute, ends)}
-	play(t, watch.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+	play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 		before := readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 		time.Sleep(5*time.Minute + time.Second - before)
 		got, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -214,7 +214,7 @@ func TestEventsThatDoNotFitAreTakenAsTheyAre(t *testing.T) {
 		{"from nothing to nothing", service("ADDED", "new", 101) + service("DELETED", "new", 102) + service("ADDED", "new", 103), "new s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			play(t, watch.Config{}, []step{stream(time.Second, tt.events)}, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+			play(t, cluster.Config{}, []step{stream(time.Second, tt.events)}, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 				readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 				s.SetRevision(200)
 				time.Sleep(2 * time.Second)
@@ -238,7 +238,7 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 			for range 100 {
 				steps = append(steps, status(code))
 			}
-			play(t, watch.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+			play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 				readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 				time.Sleep(4 * time.Minute)
 				var err error
@@ -266,7 +266,7 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 func TestAnOutageEndsSoonAfterTheServerIsBack(t *testing.T) {
 	down := kubetest.Fault{Status: http.StatusServiceUnavailable}
 	steps := []step{stream(time.Minute, breaks)}
-	play(t, watch.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+	play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 		readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 		s.SetFault(clustertest.Services, down)
 		time.Sleep(90 * time.Second)
@@ -314,7 +314,7 @@ func TestRunEndsInEveryPhase(t *testing.T) {
 		{"no answer to the next watch", []step{stream(4*time.Minute, ends), hangs}, nil, 4*time.Minute + time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			play(t, watch.Config{}, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, _ func() string) {
+			play(t, cluster.Config{}, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, _ func() string) {
 				s.mu.Lock()
 				s.list = tt.list
 				s.mu.Unlock()

@@ -165,7 +165,7 @@ func randomRun(t *testing.T, r *rand.Rand) {
 		m.write()
 	}
 	cfg := cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Timeout: 5 * time.Second}
-	w, err := watch.New(watch.Config{Config: cfg})
+	w, err := watch.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
@@ -191,7 +192,7 @@ func failed(code int, reason string, more string) string {
 }
 
 // play runs a Watcher of the script in a bubble.
-func play(t *testing.T, cfg watch.Config, steps []step, f func(t *testing.T, s *script, w *watch.Watcher, log func() string)) {
+func play(t *testing.T, cfg cluster.Config, steps []step, f func(t *testing.T, s *script, w *watch.Watcher, log func() string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{Server: clustertest.NewServer(t), steps: steps}

@@ -117,21 +117,15 @@ func (r *reader) next() (e decode.Event, item lister.Item, err error) {
 		if item.Bad != nil {
 			item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
 		}
-		r.k.w.lister.Metrics.DecodedObjects.WithLabelValues(string(r.k.list.Kind)).Inc()
+		r.k.w.metrics.DecodedObjects.WithLabelValues(string(r.k.list.Kind)).Inc()
 	}
 	return e, item, err
-}
-
-// eventNames are the types of events in the metrics.
-var eventNames = map[decode.EventType]string{
-	decode.Added: "added", decode.Modified: "modified", decode.Deleted: "deleted", decode.Bookmark: "bookmark",
 }
 
 // receive processes an event. It ignores an event that is not newer than what is known: a list has already shown it,
 // or it arrived twice. An object may be modified or deleted without being known. receive changes nothing once the
 // attempt was told to end.
 func (k *watched) receive(ctx context.Context, e *decode.Event, item lister.Item) {
-	k.w.metrics.events.WithLabelValues(string(k.list.Kind), eventNames[e.Type]).Inc()
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	if ctx.Err() != nil {

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/internal/kubetest"
@@ -26,11 +25,8 @@ func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *wat
 	synctest.Test(t, func(t *testing.T) {
 		server := clustertest.NewServer(t)
 		log, text := clustertest.Logger()
-		w, err := watch.New(watch.Config{
-			Config: cluster.Config{
-				REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
-			},
-			WatchMetrics: watch.NewMetrics(prometheus.NewRegistry()),
+		w, err := watch.New(cluster.Config{
+			REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -326,7 +322,7 @@ func TestWhatAWatchHasMissedIsListedLater(t *testing.T) {
 func TestRunEndsWhileTheServerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := roundTripper(func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED })
-		w, err := watch.New(watch.Config{Config: cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: refuse}}})
+		w, err := watch.New(cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: refuse}})
 		if err != nil {
 			t.Fatal(err)
 		}

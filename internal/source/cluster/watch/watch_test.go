@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/routesrv/routesrv/internal/kubetest"
@@ -31,7 +30,7 @@ type watching struct {
 	t *testing.T
 }
 
-func newWatching(t *testing.T, cfg watch.Config) *watching {
+func newWatching(t *testing.T, cfg cluster.Config) *watching {
 	t.Helper()
 	w, err := watch.New(cfg)
 	if err != nil {
@@ -111,7 +110,7 @@ func TestAWatcherKeepsTheContractOfSources(t *testing.T) {
 				}
 				server.SetRevision(1)
 				server.SetEncodings(e.Protobuf, e.GZip)
-				w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t), EndpointSlices: true}})
+				w := newWatching(t, cluster.Config{URL: server.Start(t), EndpointSlices: true})
 				return server.World(t, caughtUp{w.Watcher}, "/api/v1/services")
 			})
 		})
@@ -123,9 +122,9 @@ func TestAWatcherReadsWhatASourceReads(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			server := clustertest.NewServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
-			cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Secrets: true, Namespace: "n1"}
+			cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Namespace: "n1"}
 			want := polled(t, cfg)
-			w := newWatching(t, watch.Config{Config: cfg})
+			w := newWatching(t, cfg)
 			got, err := w.Read(t.Context(), kube.ReadOptions{})
 			if d := cmp.Diff(want, got, clustertest.ErrorTexts); d != "" || err != nil {
 				t.Errorf("%v -source +watcher\n%s", err, d)
@@ -136,7 +135,7 @@ func TestAWatcherReadsWhatASourceReads(t *testing.T) {
 
 func TestAnUnchangedWatchGivesTheSameSnapshotWithoutARequest(t *testing.T) {
 	server := clustertest.NewServer(t)
-	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	first, err := w.Read(t.Context(), kube.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +157,7 @@ func TestAWriteIsSeenAtOnce(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			server := clustertest.NewServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
-			w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+			w := newWatching(t, cluster.Config{URL: server.Start(t)})
 			before := w.until("a first snapshot", func(*kube.Snapshot) bool { return true })
 			drain(w)
 			clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: aa, namespace: n1}\nspec: {}")
@@ -197,7 +196,7 @@ func TestNoReadBeforeEveryKindHasSynced(t *testing.T) {
 			server := clustertest.NewServer(t)
 			server.HoldWatches(path, true)
 			server.SetFault(path, kubetest.Fault{Hang: true})
-			w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t), Timeout: 300 * time.Millisecond}})
+			w := newWatching(t, cluster.Config{URL: server.Start(t), Timeout: 300 * time.Millisecond})
 			for range 3 {
 				s, err := w.Read(t.Context(), kube.ReadOptions{})
 				e, ok := errors.AsType[*kube.ReadError](err)
@@ -215,8 +214,7 @@ func TestNoReadBeforeEveryKindHasSynced(t *testing.T) {
 
 func TestAnOldRevisionIsListedAgainOneKindAlone(t *testing.T) {
 	server := clustertest.NewServer(t)
-	m := watch.NewMetrics(prometheus.NewRegistry())
-	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}, WatchMetrics: m})
+	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	before := w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 	eventually(t, "all watches", func() bool { return server.Watches(clustertest.Services) == 1 })
 	server.Requests()
@@ -247,7 +245,7 @@ func TestABrokenStreamLosesNothing(t *testing.T) {
 				server := clustertest.NewServer(t)
 				server.SetEncodings(e.Protobuf, e.GZip)
 				server.SetWatchFault(clustertest.Services, f)
-				w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t), Timeout: 2 * time.Second}})
+				w := newWatching(t, cluster.Config{URL: server.Start(t), Timeout: 2 * time.Second})
 				first := w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 				eventually(t, "a watch", func() bool { return server.Watches(clustertest.Services) >= 1 })
 				f.Times = 1
@@ -265,7 +263,7 @@ func TestABrokenStreamLosesNothing(t *testing.T) {
 func TestAMissingPermissionToWatchIsNamed(t *testing.T) {
 	server := clustertest.NewServer(t)
 	server.SetWatchFault(clustertest.Services, kubetest.WatchFault{Status: 403})
-	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	_, err := w.Read(t.Context(), kube.ReadOptions{})
 	if err == nil || !strings.HasPrefix(err.Error(), "watch services: ") || !strings.Contains(err.Error(), `grant the verb "watch" on "services" in API group ""`) {
 		t.Errorf("error %v, want one that says what to grant", err)
@@ -277,7 +275,7 @@ func TestABadObjectInAStreamCostsNobodyElse(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			server := clustertest.NewServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
-			w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+			w := newWatching(t, cluster.Config{URL: server.Start(t)})
 			w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 			clustertest.Apply(t, server, "kind: Service\nmetadata: {name: s, namespace: n1, annotations: {x: 1}}\nspec: {ports: 5}\n---\nkind: RouteGroup\nmetadata: {name: r, namespace: n1}\nspec: {hosts: 7}")
 			s := w.until("the bad objects", func(s *kube.Snapshot) bool { return len(s.Bad) == 2 })
@@ -292,7 +290,7 @@ func TestABadObjectInAStreamCostsNobodyElse(t *testing.T) {
 
 func TestAnObjectThatOnlyLooksChangedKeepsItsPointer(t *testing.T) {
 	server := clustertest.NewServer(t)
-	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	before := w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 	clustertest.Apply(t, server, `
 kind: Service
@@ -309,7 +307,7 @@ func TestAClusterWithoutRouteGroupsIsFollowedThere(t *testing.T) {
 	server := clustertest.NewServer(t)
 	server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 404})
 	log, text := clustertest.Logger()
-	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t), Logger: log}})
+	w := newWatching(t, cluster.Config{URL: server.Start(t), Logger: log})
 	s := w.until("a snapshot", func(*kube.Snapshot) bool { return true })
 	if s.RouteGroups != nil || strings.Count(text.String(), "RouteGroups CRD is not installed") != 1 {
 		t.Errorf("%s, log\n%s", clustertest.Summary(s), text)
@@ -327,7 +325,7 @@ func TestAClusterWithoutRouteGroupsIsFollowedThere(t *testing.T) {
 
 func TestAConsistentReadGoesPastASilentWatch(t *testing.T) {
 	server := clustertest.NewServer(t)
-	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 	server.HoldWatches(clustertest.Services, true)
 	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
@@ -347,7 +345,7 @@ func TestARestoredClusterIsNoticedAndReadAsAWhole(t *testing.T) {
 	server := clustertest.NewServer(t)
 	log, text := clustertest.Logger()
 	m := api.NewMetrics(nil)
-	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t), Logger: log, Metrics: m}})
+	w := newWatching(t, cluster.Config{URL: server.Start(t), Logger: log, Metrics: m})
 	w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 	server.SetRevision(50) // the watches know nothing of it
 	server.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "n1", Name: "a"})
@@ -364,7 +362,7 @@ func TestARestoredClusterIsNoticedAndReadAsAWhole(t *testing.T) {
 
 func TestAWatcherRunsAgain(t *testing.T) {
 	server := clustertest.NewServer(t)
-	w, err := watch.New(watch.Config{Config: cluster.Config{URL: server.Start(t), Timeout: time.Second}})
+	w, err := watch.New(cluster.Config{URL: server.Start(t), Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +388,7 @@ func TestAWatcherRunsAgain(t *testing.T) {
 
 func TestAConsistentReadThatWasGivenUpIsAnError(t *testing.T) {
 	server := clustertest.NewServer(t)
-	w := newWatching(t, watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -402,7 +400,7 @@ func TestAConsistentReadThatWasGivenUpIsAnError(t *testing.T) {
 // TestAWatcherDropsItsObjectsWhenItDoesNotRun: and has them again when it does.
 func TestAWatcherDropsItsObjectsWhenItDoesNotRun(t *testing.T) {
 	server := clustertest.NewServer(t)
-	w, err := watch.New(watch.Config{Config: cluster.Config{URL: server.Start(t)}})
+	w, err := watch.New(cluster.Config{URL: server.Start(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

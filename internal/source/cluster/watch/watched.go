@@ -94,6 +94,7 @@ func (k *watched) waits() error {
 
 // failed returns the failure if the kind has been broken for too long. The caller holds mu.
 func (k *watched) failed(now time.Time) error {
+	k.backIfAlive(now)
 	if err := k.stream.lasting(now); err != nil {
 		return err
 	}
@@ -122,6 +123,13 @@ func (k *watched) accepted() {
 	k.w.wake()
 }
 
+// backIfAlive is back for a watch that has stayed open for a while. The caller holds mu.
+func (k *watched) backIfAlive(now time.Time) {
+	if now.Sub(k.opened) >= aliveAfter {
+		k.back()
+	}
+}
+
 // back reports that a broken watch works again, once it has shown that: by an event, or by staying open. The caller
 // holds mu.
 func (k *watched) back() {
@@ -138,23 +146,18 @@ func (k *watched) ended(err error) (lived time.Duration) {
 	kind := string(k.list.Kind)
 	if k.open {
 		lived = time.Since(k.opened)
-		k.w.metrics.restarts.WithLabelValues(kind, map[bool]string{true: "ended", false: "error"}[err == nil]).Inc()
+		k.w.metrics.WatchRestarts.WithLabelValues(kind, map[bool]string{true: "ended", false: "error"}[err == nil]).Inc()
 	}
-	if lived >= aliveAfter {
-		k.back()
-	}
+	k.backIfAlive(time.Now())
 	k.open = false
 	if err == nil {
 		return lived
 	}
 	k.stream.fail(err)
-	k.w.lister.Metrics.ReadErrors.WithLabelValues(kind, string(api.ReasonOf(err))).Inc()
+	k.w.metrics.ReadErrors.WithLabelValues(kind, string(api.ReasonOf(err))).Inc()
 	if !k.reported {
 		k.reported = true
 		k.w.log.Warn(LogBroken, slog.String("kind", kind), slog.Any("error", err))
-	}
-	if isRemoved(err) && k.list == k.w.lister.RouteGroups {
-		poke(k.w.look)
 	}
 	k.w.wake()
 	return lived
@@ -164,5 +167,10 @@ func (k *watched) ended(err error) (lived time.Duration) {
 func (k *watched) reached(revision kube.Revision) {
 	k.frame = time.Now()
 	k.list.Seen = max(k.list.Seen, revision)
-	k.w.metrics.confirm(k.list.Kind, k.frame)
+	k.confirmed(k.frame)
+}
+
+// confirmed records when the kind was known to be up to date.
+func (k *watched) confirmed(at time.Time) {
+	k.w.metrics.WatchConfirmed.WithLabelValues(string(k.list.Kind)).Set(float64(at.UnixMilli()) / 1000)
 }

@@ -37,13 +37,6 @@ const (
 	LogRunning = "watching"
 )
 
-// Config configures a [Watcher].
-type Config struct {
-	api.Config
-	// WatchMetrics receives the measurements; nil discards them.
-	WatchMetrics *Metrics
-}
-
 // Watcher reads one cluster by watching it, with one list and one watch for each kind. Reads return what the watches
 // have shown and cost next to nothing.
 //
@@ -82,13 +75,12 @@ type Watcher struct {
 	// set by New, read only
 	lister  *lister.Lister // mu guards its lists and last snapshot; its turn guards the rest
 	log     *slog.Logger
-	metrics *Metrics
+	metrics *api.Metrics
 	kinds   []*watched // in the order of lister.Lists
 	changed chan struct{}
 
 	running chan struct{} // capacity 1: Run holds it
 	dirty   chan struct{} // capacity 1: a change waits to be gathered
-	look    chan struct{} // capacity 1: requests a check of discovery and revisions
 
 	mu        sync.Mutex    // guards what follows, and all of kinds
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
@@ -102,20 +94,16 @@ var errNotRunning = errors.New("the watch does not run")
 
 // New checks the configuration and prepares a Watcher. It reads the files that the configuration names, makes no
 // request and starts nothing.
-func New(cfg Config) (*Watcher, error) {
-	l, err := lister.New(cfg.Config)
+func New(cfg api.Config) (*Watcher, error) {
+	l, err := lister.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.WatchMetrics == nil {
-		cfg.WatchMetrics = NewMetrics(nil)
-	}
 	w := &Watcher{
-		lister: l, log: l.Log, metrics: cfg.WatchMetrics,
+		lister: l, log: l.Log, metrics: l.Metrics,
 		changed: make(chan struct{}, 1), running: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
-		look: make(chan struct{}, 1), moved: make(chan struct{}),
+		moved: make(chan struct{}),
 	}
-	l.Metrics.Reading("watch")
 	for _, l := range l.Lists {
 		w.kinds = append(w.kinds, &watched{w: w, list: l, restart: func() {}})
 	}
@@ -171,7 +159,7 @@ func (w *Watcher) Drop() {
 // restored forgets all revisions because the cluster went back in time: objects from before the restore must not mix
 // with objects from after it, so no read succeeds before everything has been listed. The caller holds mu.
 func (w *Watcher) restored(err error) {
-	w.lister.Metrics.Restores.Inc()
+	w.metrics.Restores.Inc()
 	w.log.Warn(lister.LogRestored, slog.Any("error", err))
 	for _, k := range w.kinds {
 		k.reset()

@@ -1,3 +1,9 @@
+// Package api connects to the API of one cluster. It defines the configuration, the requests, their limits and their
+// errors. It knows the kinds that are read, but nothing of earlier answers.
+//
+// Lists use HTTP/1.1, which costs less; watches share an HTTP/2 connection if the server supports it.
+//
+// Caveat: client-go writes to klog when a token file cannot be read.
 package api
 
 import (
@@ -62,14 +68,6 @@ type Response struct {
 
 	client *Client
 	body   limited
-}
-
-// Size returns how many bytes of the body were sent so far.
-func (r *Response) Size() int {
-	if r.Wire != nil {
-		return len(r.Wire)
-	}
-	return int(r.body.read)
 }
 
 // Open returns the body, decompressed. Checksum and length are verified at its end.

@@ -37,8 +37,8 @@ var (
 	ErrInvalidCA = errors.New("invalid CA")
 )
 
-// Config says which cluster to read, and which of its objects. At most one of REST, InCluster and Kubeconfig may be
-// set; without any of them, URL is the address of the API.
+// Config says which cluster to read, and which of its objects. The first of REST, InCluster and Kubeconfig that is set
+// says how the API is reached; without any of them, URL is its address.
 type Config struct {
 	// REST is a complete client configuration. It is copied.
 	REST *rest.Config
@@ -63,9 +63,6 @@ type Config struct {
 	// EndpointSlices reads EndpointSlices instead of Endpoints.
 	EndpointSlices bool
 
-	// Secrets reads Secrets as well.
-	Secrets bool
-
 	// Selectors are the label selectors by kind: equality, or mere presence if the value is empty. An object must
 	// match all selectors of its kind. The API server evaluates them.
 	Selectors map[kube.Kind]map[string]string
@@ -86,26 +83,8 @@ type Config struct {
 	Metrics *Metrics
 }
 
-// WithDefaults checks the configuration and fills in the defaults.
-func (c Config) WithDefaults() (Config, error) {
-	ways := 0
-	for _, set := range []bool{c.REST != nil, c.InCluster, c.Kubeconfig != ""} {
-		if set {
-			ways++
-		}
-	}
-	switch {
-	case ways > 1:
-		return c, errors.New("more than one of REST, in-cluster and kubeconfig is set")
-	case c.Kubeconfig != "" && (c.URL != "" || c.TokenFile != "" || c.CAFile != ""):
-		return c, errors.New("a kubeconfig and an API URL, token file or CA file exclude each other")
-	case c.Kubeconfig == "" && c.Context != "":
-		return c, fmt.Errorf("context %q without a kubeconfig", c.Context)
-	case c.Timeout < 0:
-		return c, fmt.Errorf("timeout %v: want a positive duration", c.Timeout)
-	case c.MaxBytes < 0:
-		return c, fmt.Errorf("limit of %d bytes: want a positive number", c.MaxBytes)
-	}
+// WithDefaults fills in the defaults.
+func (c Config) WithDefaults() Config {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
@@ -121,23 +100,13 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics(nil)
 	}
-	return c, nil
-}
-
-// Access returns the client configuration of the API, for clients that do more than read. It reads the files that the
-// configuration names, and makes no request.
-func (c Config) Access() (*rest.Config, error) {
-	c, err := c.WithDefaults()
-	if err != nil {
-		return nil, err
-	}
-	return c.restConfig()
+	return c
 }
 
 // connect returns an HTTP client and the base URL of the API. The client is either for lists, which run one after the
 // other, or for streams that stay open side by side.
 func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
-	rc, err := c.restConfig()
+	rc, err := c.Access()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,7 +134,9 @@ func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 	return &client, base, nil
 }
 
-func (c *Config) restConfig() (*rest.Config, error) {
+// Access returns the client configuration of the API, for clients that do more than read. It reads the files that the
+// configuration names, and makes no request.
+func (c Config) Access() (*rest.Config, error) {
 	switch {
 	case c.REST != nil:
 		return rest.CopyConfig(c.REST), nil

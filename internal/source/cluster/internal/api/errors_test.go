@@ -19,10 +19,7 @@ func serving(t *testing.T, kind kube.Kind, f http.HandlerFunc) (*Client, *Resour
 	t.Helper()
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
-	cfg, err := Config{URL: server.URL}.WithDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := Config{URL: server.URL}.WithDefaults()
 	c, err := NewClient(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -212,10 +209,7 @@ func TestWhoEndedARequest(t *testing.T) {
 	}
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	cfg, err := Config{URL: gone.URL}.WithDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := Config{URL: gone.URL}.WithDefaults()
 	dead, err := NewClient(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,6 @@ var resources = []struct {
 	{kube.KindService, "", "services", always},
 	{kube.KindEndpoints, "", "endpoints", func(c *Config) bool { return !c.EndpointSlices }},
 	{kube.KindEndpointSlice, "discovery.k8s.io", "endpointslices", func(c *Config) bool { return c.EndpointSlices }},
-	{kube.KindSecret, "", "secrets", func(c *Config) bool { return c.Secrets }},
 }
 
 func always(*Config) bool { return true }

@@ -23,7 +23,6 @@ const (
 	Services       = "/api/v1/services"
 	Endpoints      = "/api/v1/endpoints"
 	EndpointSlices = "/apis/discovery.k8s.io/v1/endpointslices"
-	Secrets        = "/api/v1/secrets"
 )
 
 // objects are the objects of the server from [NewServer].
@@ -50,10 +49,6 @@ items:
   addressType: IPv4
   endpoints: [{addresses: [10.0.0.1], zone: z, conditions: {ready: true}}]
   ports: [{name: http, port: 8080, protocol: TCP}]
-- kind: Secret
-  metadata: {name: t, namespace: n1}
-  type: kubernetes.io/tls
-  data: {tls.crt: Zm9v, tls.key: YmFy, other: eA==}
 `
 
 // ErrorTexts compares errors by their texts.
@@ -108,7 +103,7 @@ var Encodings = []struct {
 func KindOf(path string) string {
 	return map[string]string{
 		Ingresses: "Ingress", RouteGroups: "RouteGroup", Services: "Service", Endpoints: "Endpoints",
-		EndpointSlices: "EndpointSlice", Secrets: "Secret", kubetest.Discovery: "discovery",
+		EndpointSlices: "EndpointSlice", kubetest.Discovery: "discovery",
 	}[path]
 }
 

@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"encoding/base64"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,13 +114,6 @@ func slimEndpointSlice(in *discoveryv1.EndpointSlice) kube.Object {
 		}
 	}
 	return o
-}
-
-func slimSecret(in *corev1.Secret) kube.Object {
-	return &kube.Secret{
-		Namespace: in.Namespace, Name: in.Name, Type: string(in.Type),
-		Cert: base64.StdEncoding.EncodeToString(in.Data["tls.crt"]), Key: base64.StdEncoding.EncodeToString(in.Data["tls.key"]),
-	}
 }
 
 // sized returns a slice of n elements, nil for none.

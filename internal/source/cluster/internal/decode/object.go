@@ -1,8 +1,16 @@
+// Package decode decodes what the Kubernetes API sends: lists, streams of events and single objects, in JSON and,
+// except for streams, in protobuf. It makes no request, logs nothing and has no clock.
+//
+// A [Walker] walks a list without decoding its items, so that the caller need not decode items that it already knows.
+// [Events] does the same for the stream of a watch. [Decoder.Object] decodes one item of either; only it turns bytes into
+// objects.
+//
+// The package does not trust its input. A body that ends early, is of another kind or lies about its lengths is an
+// error, and costs no more memory than its size.
 package decode
 
 import (
 	"errors"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -34,7 +42,6 @@ var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
 	//lint:ignore SA1019 deprecated and still served
 	kube.KindEndpoints:     decoder[corev1.Endpoints](slimEndpoints),
 	kube.KindEndpointSlice: decoder[discoveryv1.EndpointSlice](slimEndpointSlice),
-	kube.KindSecret:        decoder[corev1.Secret](slimSecret),
 }
 
 // decoder returns a function that decodes an object and takes from it what is kept.
@@ -56,11 +63,7 @@ func HasProtobuf(kind kube.Kind) bool { return decoders[kind] != nil }
 
 // Decoder decodes objects, one after the other. Strings that many of them have, such as keys and zones, are in memory only once. The
 // zero value is ready. It is not safe for concurrent use.
-type Decoder struct {
-	texts         texts
-	servicePorts  recent[kube.ServicePort]
-	endpointPorts recent[kube.EndpointPort]
-}
+type Decoder struct{ texts texts }
 
 // Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The error
 // is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
@@ -69,16 +72,7 @@ func (d *Decoder) Object(kind kube.Kind, media string, raw []byte) (kube.Object,
 	if err != nil {
 		return nil, err
 	}
-	if kind == kube.KindSecret {
-		return o, nil // the memory of the texts, which is used again, must not have its key
-	}
 	d.texts.compact(o)
-	switch o := o.(type) { // only now: others have these lists already
-	case *kube.Service:
-		o.Ports = d.servicePorts.share(o.Ports)
-	case *kube.EndpointSlice:
-		o.Ports = d.endpointPorts.share(o.Ports)
-	}
 	return o, nil
 }
 
@@ -97,25 +91,4 @@ func decodeObject(kind kube.Kind, media string, raw []byte) (kube.Object, error)
 		return nil, &kube.DecodeError{Ref: kube.Ref{Kind: kind, Namespace: m.Namespace, Name: m.Name}, Err: err}
 	}
 	return o, nil
-}
-
-// recent are the last lists that differ, for objects to share: most services have one of a few lists of ports.
-type recent[T comparable] struct {
-	lists [8][]T
-	next  int
-}
-
-// share returns a recent list that is equal to this one, or else this one.
-func (r *recent[T]) share(list []T) []T {
-	if len(list) == 0 {
-		return list
-	}
-	for _, known := range r.lists {
-		if slices.Equal(known, list) {
-			return known
-		}
-	}
-	r.lists[r.next] = list
-	r.next = (r.next + 1) % len(r.lists)
-	return list
 }

@@ -103,7 +103,6 @@ func kindsOfAPI() map[kube.Kind]func() stored {
 		//lint:ignore SA1019 deprecated and still served
 		kube.KindEndpoints:     func() stored { return &corev1.Endpoints{} },
 		kube.KindEndpointSlice: func() stored { return &discoveryv1.EndpointSlice{} },
-		kube.KindSecret:        func() stored { return &corev1.Secret{} },
 	}
 }
 
@@ -133,19 +132,5 @@ func TestStringsAreCompact(t *testing.T) {
 	}
 	if t2 := &d.texts; len(t2.shared) > maxShared || cap(t2.bytes) > maxTextsSize || len(t2.places) != 0 || t2.shared[long] != "" {
 		t.Errorf("%d shared strings, %d bytes, %d places are kept", len(t2.shared), cap(t2.bytes), len(t2.places))
-	}
-}
-
-// Objects with the same list of ports share it.
-func TestPortsAreShared(t *testing.T) {
-	var d Decoder
-	text := []byte(`{"metadata":{"name":"x"},"spec":{"ports":[{"name":"http","port":80}]}}`)
-	var ports []kube.ServicePort
-	for range 3 {
-		o, err := d.Object(kube.KindService, MediaJSON, text)
-		if err != nil || ports != nil && &o.(*kube.Service).Ports[0] != &ports[0] {
-			t.Fatalf("%v, %v: want the ports of the first one", o, err)
-		}
-		ports = o.(*kube.Service).Ports
 	}
 }

@@ -2,6 +2,7 @@ package lister
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"reflect"
 	"slices"
 	"strings"
@@ -94,3 +95,10 @@ func Sort(items []Item) []Item {
 	clear(items[n:])
 	return items[:n]
 }
+
+// Digest is the SHA-256 of an object as a list has it. Many people write objects, and anyone who could make two versions
+// of one collide could hide the second.
+type Digest [sha256.Size]byte
+
+// WireDigest is the SHA-256 of a compressed answer.
+type WireDigest [sha256.Size]byte

@@ -47,10 +47,7 @@ type Lister struct {
 // New checks the configuration and prepares a Lister. It reads the files that the configuration names and makes no
 // request.
 func New(cfg api.Config) (*Lister, error) {
-	cfg, err := cfg.WithDefaults()
-	if err != nil {
-		return nil, err
-	}
+	cfg = cfg.WithDefaults()
 	cfg.Logger = cfg.Logger.With("component", "source.cluster")
 	client, err := api.NewClient(cfg)
 	if err != nil {

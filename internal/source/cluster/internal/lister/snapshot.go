@@ -23,8 +23,6 @@ func (r *Lister) Snapshot() *kube.Snapshot {
 			snap.Endpoints = collect[*kube.Endpoints](l)
 		case kube.KindEndpointSlice:
 			snap.EndpointSlices = collect[*kube.EndpointSlice](l)
-		case kube.KindSecret:
-			snap.Secrets = collect[*kube.Secret](l)
 		}
 	}
 	if !changed && snap.Revision == r.last.Revision && snap.Newest == r.last.Newest {

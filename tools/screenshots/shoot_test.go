@@ -1,4 +1,4 @@
-package main
+package screenshots
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func (s *stage) shoot(ctx context.Context, b *browser.Browser, out string) error
 		{"console-fleet", desk, url + "/fleet", "document.querySelector('h1')", 0},
 		{"console-object", desk, url + "/object?kind=Ingress&namespace=checkout&name=express", "document.querySelector('.answer')", 0},
 		{"console-request", desk, url + "/request?url=" + hosts + "api-catalog.shop.example.org%2Fv2%2Fitems&method=GET", "document.querySelector('.answer')", 0},
-		{"shadow", desk, "http://" + s.sidecar + "/shadow?format=html", "document.querySelector('.entry')", 1250},
+		{"shadow", desk, s.sidecar + "/shadow?format=html", "document.querySelector('.entry')", 1250},
 	}
 	for _, p := range calm {
 		if err := s.take(ctx, b, p, out); err != nil {

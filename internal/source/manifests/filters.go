@@ -1,11 +1,4 @@
-// Package filterdir adds default filters of services, read from a folder, to the snapshots of another source.
-//
-// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every snapshot reads the
-// folder again. If the folder cannot be read, the read does not fail: like the reference, the snapshot then reports
-// the error and has no default filters. Other entries of the folder are ignored and logged at debug level: folders,
-// files over 1 MiB, and names that do not split at exactly one dot. A default filter file that cannot be read is
-// ignored too, but its first failure is logged as a warning: the service loses filters that may protect it.
-package filterdir
+package manifests
 
 import (
 	"context"
@@ -22,12 +15,12 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// maxSize is the size in bytes of the largest file that is read. For a symbolic link, the reference checks the size
+// maxFilterFile is the size in bytes of the largest file that is read. For a symbolic link, the reference checks the size
 // of the link itself; this package also limits what it reads through the link.
-const maxSize = 1 << 20
+const maxFilterFile = 1 << 20
 
-// Source is the source to which the default filters are added.
-type Source interface {
+// Reader is a source to which default filters are added.
+type Reader interface {
 	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
 }
 
@@ -43,10 +36,18 @@ type prober interface {
 	Probe(ctx context.Context) error
 }
 
-// Reader reads a source and the folder. It is not safe for concurrent use.
-type Reader struct {
+// FilterFolder adds default filters of services, read from a folder, to the snapshots of another source.
+//
+// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every snapshot reads the folder again. If the
+// folder cannot be read, the read does not fail: like the reference, the snapshot then reports the error and has no default filters. Other
+// entries of the folder are ignored and logged at debug level: folders, files over 1 MiB, and names that do not split at exactly one dot. A
+// default filter file that cannot be read is ignored too, but its first failure is logged as a warning: the service loses filters that may
+// protect it.
+//
+// A FilterFolder is not safe for concurrent use.
+type FilterFolder struct {
 	dir    string
-	source Source
+	source Reader
 	log    *slog.Logger
 	last   *kube.DefaultFilters
 	broken map[string]string // logged errors, by file
@@ -58,24 +59,24 @@ const (
 	LogUnreadable = "default filter file cannot be read, its service is without default filters"
 )
 
-// New returns a Reader for the folder on top of a source. It does no I/O. The logger records which entries are
+// NewFilterFolder returns a FilterFolder for the folder on top of a source. It does no I/O. The logger records which entries are
 // ignored; nil means no log.
-func New(dir string, source Source, logger *slog.Logger) *Reader {
+func NewFilterFolder(dir string, source Reader, logger *slog.Logger) *FilterFolder {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return &Reader{dir: dir, source: source, log: logger.With("component", "filterdir")}
+	return &FilterFolder{dir: dir, source: source, log: logger.With("component", "default-filters")}
 }
 
 // Read reads the source and then the folder. If nothing in the folder changed, the snapshot has the same
 // DefaultFilters pointer as the previous one.
-func (r *Reader) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
+func (r *FilterFolder) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	s, err := r.source.Read(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	now := r.readDir()
-	if r.last == nil || !equal(r.last, now) {
+	if r.last == nil || !equalFilters(r.last, now) {
 		r.last = now
 	}
 	if s.DefaultFilters == r.last {
@@ -87,7 +88,7 @@ func (r *Reader) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 }
 
 // Run runs the source until ctx ends, if the source follows its objects. Otherwise it returns nil at once.
-func (r *Reader) Run(ctx context.Context) error {
+func (r *FilterFolder) Run(ctx context.Context) error {
 	if f, ok := r.source.(follower); ok {
 		return f.Run(ctx)
 	}
@@ -96,7 +97,7 @@ func (r *Reader) Run(ctx context.Context) error {
 
 // Changed returns the channel on which the source reports changes, or nil if the source does not report any. A change
 // of the folder is not reported: the folder is read whenever the source is.
-func (r *Reader) Changed() <-chan struct{} {
+func (r *FilterFolder) Changed() <-chan struct{} {
 	if f, ok := r.source.(follower); ok {
 		return f.Changed()
 	}
@@ -104,7 +105,7 @@ func (r *Reader) Changed() <-chan struct{} {
 }
 
 // Probe asks the source whether a read would fail. It returns nil if the source cannot tell.
-func (r *Reader) Probe(ctx context.Context) error {
+func (r *FilterFolder) Probe(ctx context.Context) error {
 	if p, ok := r.source.(prober); ok {
 		return p.Probe(ctx)
 	}
@@ -112,17 +113,17 @@ func (r *Reader) Probe(ctx context.Context) error {
 }
 
 // Drop makes the source release its objects, if the source supports it.
-func (r *Reader) Drop() {
+func (r *FilterFolder) Drop() {
 	if d, ok := r.source.(interface{ Drop() }); ok {
 		d.Drop()
 	}
 }
 
-func equal(a, b *kube.DefaultFilters) bool {
+func equalFilters(a, b *kube.DefaultFilters) bool {
 	return maps.Equal(a.Texts, b.Texts) && fmt.Sprint(a.Err) == fmt.Sprint(b.Err)
 }
 
-func (r *Reader) readDir() *kube.DefaultFilters {
+func (r *FilterFolder) readDir() *kube.DefaultFilters {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return &kube.DefaultFilters{Err: err}
@@ -136,7 +137,7 @@ func (r *Reader) readDir() *kube.DefaultFilters {
 			r.log.Debug(LogPassedOver, "file", name)
 			continue
 		}
-		text, err := readFile(filepath.Join(r.dir, name), e)
+		text, err := readFilters(filepath.Join(r.dir, name), e)
 		switch {
 		case err == nil:
 			d.Texts[key] = text
@@ -165,7 +166,7 @@ func serviceOf(name string) (kube.ServiceKey, bool) {
 // errNotMeant is wrapped by errors about entries that are not default filter files.
 var errNotMeant = errors.New("passed over")
 
-func readFile(path string, e fs.DirEntry) (string, error) {
+func readFilters(path string, e fs.DirEntry) (string, error) {
 	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {
 		return "", fmt.Errorf("%w: neither a file nor a link: %s", errNotMeant, t)
 	}
@@ -182,11 +183,11 @@ func readFile(path string, e fs.DirEntry) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	b, err := io.ReadAll(io.LimitReader(f, maxFilterFile+1))
 	switch {
 	case err != nil:
 		return "", err
-	case len(b) > maxSize:
+	case len(b) > maxFilterFile:
 		return "", fmt.Errorf("%w: larger than 1 MiB", errNotMeant)
 	}
 	return string(b), nil

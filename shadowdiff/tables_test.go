@@ -1,4 +1,4 @@
-package sidecar
+package shadowdiff_test
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestDiffTablesIsDiffOfTheirRoutes: skipping equal routes does not change the report.
-func TestDiffTablesIsDiffOfTheirRoutes(t *testing.T) {
+// TestTablesIsDiffOfTheirRoutes: skipping equal routes does not change the report.
+func TestTablesIsDiffOfTheirRoutes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	expressions := []string{
 		`Host("^(a)$") -> <shunt>`, `Host(/^(a)$/) -> <shunt>`, `Path("/x") && Method("GET") -> status(201) -> <shunt>`,
@@ -48,7 +48,7 @@ func TestDiffTablesIsDiffOfTheirRoutes(t *testing.T) {
 			b = a
 		}
 		want := shadowdiff.Diff(eskip.MustParse(string(a.Text())), eskip.MustParse(string(b.Text())))
-		got, err := diffTables(a, b)
+		got, err := shadowdiff.Tables(t.Context(), a, b, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package filterdir_test
+package manifests_test
 
 import (
 	"bytes"
@@ -14,32 +14,29 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/source/filterdir"
+	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // source gives what a test has put there.
-type source struct {
+type beside struct {
 	snapshot *kube.Snapshot
 	err      error
 	asked    []kube.ReadOptions
 }
 
-func (s *source) Read(_ context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
+func (s *beside) Read(_ context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	s.asked = append(s.asked, o)
 	return s.snapshot, s.err
 }
 
-func newReader(dir string) (*filterdir.Reader, *source) {
-	s := &source{snapshot: &kube.Snapshot{Revision: 7, Intent: kube.Intent{Ingresses: []*kube.Ingress{{}}}}}
-	return filterdir.New(dir, s, nil), s
+func newReader(dir string) (*manifests.FilterFolder, *beside) {
+	s := &beside{snapshot: &kube.Snapshot{Revision: 7, Intent: kube.Intent{Ingresses: []*kube.Ingress{{}}}}}
+	return manifests.NewFilterFolder(dir, s, nil), s
 }
 
-func read(t *testing.T, r *filterdir.Reader) *kube.Snapshot {
+func readBeside(t *testing.T, r *manifests.FilterFolder) *kube.Snapshot {
 	t.Helper()
 	s, err := r.Read(t.Context(), kube.ReadOptions{})
 	if err != nil {
@@ -48,7 +45,7 @@ func read(t *testing.T, r *filterdir.Reader) *kube.Snapshot {
 	return s
 }
 
-func write(t *testing.T, path, text string) {
+func writeFilter(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -59,23 +56,23 @@ func TestFilesOfTheFolderAreDefaultFiltersOfTheirServices(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	largest := strings.Repeat("x", 1<<20)
-	write(t, at("cart.shop"), `consecutiveBreaker(15)`)
-	write(t, at("empty.shop"), "")
-	write(t, at("commented.shop"), "// why\nstatus(201)\n")
-	write(t, at("broken.shop"), `not( a filter`) // is found out when it is used
-	write(t, at("largest.shop"), largest)
-	write(t, at("toolarge.shop"), largest+"x")
-	write(t, at("nodot"), "status(200)")
-	write(t, at("two.dots.shop"), "status(200)")
-	write(t, at("..data"), "status(200)")
+	writeFilter(t, at("cart.shop"), `consecutiveBreaker(15)`)
+	writeFilter(t, at("empty.shop"), "")
+	writeFilter(t, at("commented.shop"), "// why\nstatus(201)\n")
+	writeFilter(t, at("broken.shop"), `not( a filter`) // is found out when it is used
+	writeFilter(t, at("largest.shop"), largest)
+	writeFilter(t, at("toolarge.shop"), largest+"x")
+	writeFilter(t, at("nodot"), "status(200)")
+	writeFilter(t, at("two.dots.shop"), "status(200)")
+	writeFilter(t, at("..data"), "status(200)")
 	if err := os.Mkdir(at("folder.shop"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Mkfifo(at("pipe.shop"), 0o600); err != nil { // would block for ever
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(elsewhere, "text"), "status(204)")
-	write(t, filepath.Join(elsewhere, "large"), largest+"x")
+	writeFilter(t, filepath.Join(elsewhere, "text"), "status(204)")
+	writeFilter(t, filepath.Join(elsewhere, "large"), largest+"x")
 	for name, target := range map[string]string{
 		"linked.shop":      filepath.Join(elsewhere, "text"),
 		"dangling.shop":    filepath.Join(elsewhere, "nothing"),
@@ -88,7 +85,7 @@ func TestFilesOfTheFolderAreDefaultFiltersOfTheirServices(t *testing.T) {
 		}
 	}
 	r, _ := newReader(dir)
-	got := read(t, r).DefaultFilters
+	got := readBeside(t, r).DefaultFilters
 	want := map[kube.ServiceKey]string{
 		{Namespace: "shop", Name: "cart"}:      `consecutiveBreaker(15)`,
 		{Namespace: "shop", Name: "empty"}:     "",
@@ -112,18 +109,18 @@ func TestFilesOfTheFolderAreDefaultFiltersOfTheirServices(t *testing.T) {
 func TestFolderThatCannotBeReadIsSaidAndFailsNothing(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	write(t, file, "")
+	writeFilter(t, file, "")
 	for name, path := range map[string]string{"not there": filepath.Join(dir, "nothing"), "a file": file} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newReader(path)
-			s := read(t, r)
+			s := readBeside(t, r)
 			if len(s.Ingresses) != 1 || s.Revision != 7 {
 				t.Errorf("snapshot %+v, want that of the source", s)
 			}
 			if f := s.DefaultFilters; f == nil || f.Err == nil || len(f.Texts) != 0 || !strings.Contains(f.Err.Error(), path) {
 				t.Errorf("default filters %+v, want an error that names %s", f, path)
 			}
-			if again := read(t, r); again.DefaultFilters != s.DefaultFilters {
+			if again := readBeside(t, r); again.DefaultFilters != s.DefaultFilters {
 				t.Error("the same error has another pointer: every read compiles everything again")
 			}
 		})
@@ -133,26 +130,26 @@ func TestFolderThatCannotBeReadIsSaidAndFailsNothing(t *testing.T) {
 func TestPointerChangesWithATextOnly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "cart.shop")
-	write(t, path, "status(200)")
+	writeFilter(t, path, "status(200)")
 	r, _ := newReader(dir)
-	first := read(t, r).DefaultFilters
+	first := readBeside(t, r).DefaultFilters
 	for _, step := range []struct {
 		name    string
 		do      func()
 		changed bool
 	}{
 		{"nothing", func() {}, false},
-		{"written again", func() { write(t, path, "status(200)") }, false},
-		{"a file that is passed over", func() { write(t, filepath.Join(dir, "nodot"), "") }, false},
-		{"another text", func() { write(t, path, "status(201)") }, true},
-		{"another file", func() { write(t, filepath.Join(dir, "empty.shop"), "") }, true},
+		{"written again", func() { writeFilter(t, path, "status(200)") }, false},
+		{"a file that is passed over", func() { writeFilter(t, filepath.Join(dir, "nodot"), "") }, false},
+		{"another text", func() { writeFilter(t, path, "status(201)") }, true},
+		{"another file", func() { writeFilter(t, filepath.Join(dir, "empty.shop"), "") }, true},
 		{"a file less", func() { os.Remove(path) }, true},
 		{"no folder", func() { os.RemoveAll(dir) }, true},
 		{"a folder again", func() { os.Mkdir(dir, 0o700) }, true},
 	} {
-		before := read(t, r).DefaultFilters
+		before := readBeside(t, r).DefaultFilters
 		step.do()
-		if after := read(t, r).DefaultFilters; (after != before) != step.changed {
+		if after := readBeside(t, r).DefaultFilters; (after != before) != step.changed {
 			t.Errorf("%s: pointer changed %v, want %v", step.name, after != before, step.changed)
 		}
 	}
@@ -163,7 +160,7 @@ func TestPointerChangesWithATextOnly(t *testing.T) {
 
 func TestSnapshotOfTheSourceIsNotTouched(t *testing.T) {
 	r, s := newReader(t.TempDir())
-	a, b := read(t, r), read(t, r)
+	a, b := readBeside(t, r), readBeside(t, r)
 	if s.snapshot.DefaultFilters != nil {
 		t.Error("the snapshot of the source was changed")
 	}
@@ -171,7 +168,7 @@ func TestSnapshotOfTheSourceIsNotTouched(t *testing.T) {
 		t.Error("without a change two reads do not have the same objects")
 	}
 	s.snapshot = a // a source that gives default filters itself
-	if got := read(t, r); got != a {
+	if got := readBeside(t, r); got != a {
 		t.Error("a snapshot that has the default filters already is copied")
 	}
 }
@@ -194,31 +191,31 @@ func TestFileThatCannotBeReadIsWarnedOfOnce(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "target"), link); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "nodot"), "")
+	writeFilter(t, filepath.Join(dir, "nodot"), "")
 	var log bytes.Buffer
 	_, s := newReader(dir)
-	r := filterdir.New(dir, s, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	r := manifests.NewFilterFolder(dir, s, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
 	for range 3 {
-		read(t, r)
+		readBeside(t, r)
 	}
 	text := log.String()
-	if n := strings.Count(text, filterdir.LogUnreadable); n != 1 || !strings.Contains(text, "cart.shop") || strings.Contains(text, "nodot") {
+	if n := strings.Count(text, manifests.LogUnreadable); n != 1 || !strings.Contains(text, "cart.shop") || strings.Contains(text, "nodot") {
 		t.Errorf("log:\n%s", text)
 	}
-	write(t, filepath.Join(dir, "target"), "status(200)")
-	read(t, r) // heals
+	writeFilter(t, filepath.Join(dir, "target"), "status(200)")
+	readBeside(t, r) // heals
 	if err := os.Remove(filepath.Join(dir, "target")); err != nil {
 		t.Fatal(err)
 	}
-	read(t, r)
-	if n := strings.Count(log.String(), filterdir.LogUnreadable); n != 2 {
+	readBeside(t, r)
+	if n := strings.Count(log.String(), manifests.LogUnreadable); n != 2 {
 		t.Errorf("%d warnings, want another one when the failure starts again", n)
 	}
 }
 
 // followed is a source that follows its objects.
 type followed struct {
-	source
+	beside
 	changed chan struct{}
 	err     error
 }
@@ -229,7 +226,7 @@ func (f *followed) Changed() <-chan struct{} { return f.changed }
 
 func TestSourceThatFollowsIsFollowed(t *testing.T) {
 	f := &followed{changed: make(chan struct{}), err: errors.New("planted")}
-	r := filterdir.New(t.TempDir(), f, nil)
+	r := manifests.NewFilterFolder(t.TempDir(), f, nil)
 	if err := r.Run(t.Context()); !errors.Is(err, f.err) {
 		t.Errorf("Run gives %v, want the error of the source", err)
 	}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/trial"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+type trialJob struct {
+	proxy, traffic *url.URL
+	listen         string
+}
+
+func trialCommand() command {
+	return command{
+		name: "trial", summary: "Finds what a proxy refuses, dies of or hangs on, in a table.",
+		intro: `Lets a real proxy load every filter and predicate of a table, each in a route of its own for a host that nobody asks, and sends a request
+through each that asks no network. Use it with the image of a new version of the proxy before the fleet has that: what the version refuses,
+and what ends or blocks its process, is printed with the proxy's own words. Start the proxy with
+
+    -routes-urls=http://ADDRESS/trial/routes -source-poll-timeout=500 -metrics-flavour=prometheus -support-listener=:9922
+
+where ADDRESS is that of --listen, with no other routes, and so that it is started again when it ends. A proxy that hangs or is busy has
+to be replaced as well: http://ADDRESS/trial/alive answers 503 until it is, for a liveness probe.
+
+TABLE is as for diff: a file of routes, manifests, or the URL of a route server.
+
+The exit status is 0 if the proxy accepts everything, 1 if it does not, and 2 after an error.`,
+		examples: []example{
+			{"What would the new version refuse today?", "trial --proxy http://127.0.0.1:9922 --traffic http://127.0.0.1:9090 http://routesrv/routes"},
+		},
+		tables: 1, table: "TABLE", local: true, outputs: []string{"text", "json"},
+		job: func() job { return &trialJob{} },
+	}
+}
+
+func (j *trialJob) define(g config.Section) {
+	listener := func(s string) (*url.URL, error) {
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return nil, fmt.Errorf("%q: want the URL of a listener, such as http://127.0.0.1:9922", s)
+		}
+		return u, nil
+	}
+	g.Ask("proxy", "", config.Parsed("URL", &j.proxy, "", listener), "Support listener of the proxy.")
+	g.Ask("traffic", "", config.Parsed("URL", &j.traffic, "", listener), "Listener of the proxy for requests. Without it, filters are loaded and not used.")
+	g.Ask("listen", "", config.Address(&j.listen, "127.0.0.1:9099"), "Address at which the proxy fetches its table.")
+}
+
+func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
+	if j.proxy == nil {
+		return Trouble, usagef("want --proxy, the support listener of the proxy")
+	}
+	if len(s.args) != 1 {
+		return Trouble, usagef("want one TABLE")
+	}
+	reader, _, err := s.tables()
+	if err != nil {
+		return Trouble, err
+	}
+	defer reader.Close()
+	source, err := reader.Open(s.args[0])
+	if err != nil {
+		return Trouble, err
+	}
+	table, err := source.Load(ctx)
+	if err != nil {
+		return Trouble, err
+	}
+	calls := trial.Calls(table.Routes...)
+	status, err := j.try(ctx, s, calls)
+	if err != nil {
+		return Trouble, err
+	}
+	if err := j.write(s, status); err != nil {
+		return Trouble, fmt.Errorf("print the result: %w", err)
+	}
+	if len(status.Failed) > 0 {
+		return Unhealthy, nil
+	}
+	return Healthy, nil
+}
+
+// try serves the table of the trial until all calls have a verdict.
+func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (trial.Status, error) {
+	tried := trial.New(trial.Config{Support: j.proxy, Traffic: j.traffic, Log: config.NewLogger(s.server.Log, s.std.Err)})
+	mux := http.NewServeMux()
+	mux.Handle("/trial/routes", tried)
+	mux.HandleFunc("/trial/alive", tried.ServeAlive)
+	listener, err := net.Listen("tcp", j.listen)
+	if err != nil {
+		return trial.Status{}, fmt.Errorf("--listen: %w", err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { tried.Run(ctx) })
+	running.Go(func() { _ = server.Serve(listener) }) // it ends when it is closed
+	defer server.Close()
+
+	silent := s.now()
+	for {
+		waiting, status := tried.Ask(calls), tried.Status()
+		if waiting == 0 {
+			return status, nil
+		}
+		if status.Silent == "" {
+			silent = s.now()
+		}
+		if now := s.now(); now.Sub(silent) > s.timeout {
+			return status, errors.New(status.Silent)
+		}
+		if isTerminal(s.std.Err) {
+			fmt.Fprintf(s.std.Err, "\r%d of %d texts accepted, %d failed", status.Accepted, len(calls), len(status.Failed))
+		}
+		select {
+		case <-ctx.Done():
+			return status, ctx.Err()
+		case <-tried.Changed():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (j *trialJob) write(s *session, status trial.Status) error {
+	if s.output == "json" {
+		return shadowdiff.WriteJSONValue(s.std.Out, status, "  ")
+	}
+	text := fmt.Sprintf("%s: %d texts accepted, %d failed\n", j.proxy, status.Accepted, len(status.Failed))
+	for _, f := range status.Failed {
+		text += fmt.Sprintf("  %-8s %s: %s\n", f.Kind, f.Text, f.Words)
+	}
+	_, err := io.WriteString(s.std.Out, shadowdiff.PrintableLines(text))
+	return err
+}

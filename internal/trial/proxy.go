@@ -1,0 +1,178 @@
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// Limits of what is read from the proxy.
+const (
+	maxAnswer     = 32 << 20
+	maxWords      = 500             // bytes of what the proxy says about a text
+	askTimeout    = 2 * time.Second // of one question to its support listener
+	askEvery      = 50 * time.Millisecond
+	requestsOfUse = 2 // through each text: some fail at the second one
+)
+
+// proxy is the trial proxy, as it shows itself.
+type proxy struct {
+	support *url.URL // its support listener
+	traffic *url.URL // where it takes requests; nil means that texts are loaded and not used
+	client  *http.Client
+}
+
+// sign is what a proxy shows of its process.
+type sign struct {
+	start  float64 // of the process, in seconds since 1970
+	memory float64 // in bytes; 0 if unknown
+	cpu    float64 // in seconds; 0 if unknown
+	build  string  // version of what it is built with
+	at     time.Time
+}
+
+func (p *proxy) get(ctx context.Context, path, accept string) (*http.Response, error) {
+	target := p.support.JoinPath()
+	target.Path, target.RawQuery, _ = strings.Cut(path, "?")
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", accept)
+	answer, err := p.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		answer.Body.Close()
+		return nil, fmt.Errorf("GET %s: %s", target, answer.Status)
+	}
+	return answer, nil
+}
+
+// look asks the proxy for the signs of its process.
+func (p *proxy) look(ctx context.Context) (sign, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answer, err := p.get(ctx, "/metrics", "text/plain")
+	if err != nil {
+		return sign{}, fmt.Errorf("metrics of the trial proxy: %w", err)
+	}
+	defer answer.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(io.LimitReader(answer.Body, maxAnswer))
+	if err != nil {
+		return sign{}, fmt.Errorf("metrics of the trial proxy: %w", err)
+	}
+	s := sign{at: time.Now()}
+	for name, to := range map[string]*float64{
+		"process_start_time_seconds": &s.start, "process_resident_memory_bytes": &s.memory, "process_cpu_seconds_total": &s.cpu,
+	} {
+		if f := families[name]; f != nil && len(f.Metric) > 0 {
+			*to = valueOf(f.Metric[0])
+		}
+	}
+	if s.start == 0 {
+		return sign{}, errors.New("metrics of the trial proxy: no process_start_time_seconds: start it with -metrics-flavour=prometheus")
+	}
+	for _, name := range []string{"go_info", "skipper_build_info"} {
+		if f := families[name]; f != nil && len(f.Metric) > 0 {
+			for _, l := range f.Metric[0].Label {
+				s.build += l.GetName() + "=" + l.GetValue() + " "
+			}
+		}
+	}
+	s.build = strings.TrimSpace(s.build)
+	return s, nil
+}
+
+func valueOf(m *dto.Metric) float64 {
+	switch {
+	case m.Gauge != nil:
+		return m.Gauge.GetValue()
+	case m.Counter != nil:
+		return m.Counter.GetValue()
+	}
+	return m.GetUntyped().GetValue()
+}
+
+// has reports whether the proxy has applied the table with a marker.
+func (p *proxy) has(ctx context.Context, marker string) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answer, err := p.get(ctx, "/routes?limit=1&nopretty", "text/plain")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	return err == nil && strings.HasPrefix(string(text), marker+":")
+}
+
+// refused returns the ids of the routes that the proxy does not use, with its words about each.
+func (p *proxy) refused(ctx context.Context) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*askTimeout)
+	defer cancel()
+	answer, err := p.get(ctx, fmt.Sprintf("/routes?invalid=true&limit=%d", maxBatch+1), "application/json")
+	if err != nil {
+		return nil, fmt.Errorf("refused routes of the trial proxy: %w", err)
+	}
+	defer answer.Body.Close()
+	var routes []struct {
+		ID    string `json:"id"`
+		Error string `json:"error"`
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&routes); err != nil {
+		return nil, fmt.Errorf("refused routes of the trial proxy: %w", err)
+	}
+	words := map[string]string{}
+	for _, r := range routes {
+		words[r.ID] = r.Error[:min(len(r.Error), maxWords)]
+	}
+	return words, nil
+}
+
+// errSilent means that the proxy did not answer a request through it in time, or broke it off.
+var errSilent = errors.New("it does not answer a request")
+
+// use sends requests through the route with a host. Any answer is a good one.
+func (p *proxy) use(ctx context.Context, host string, timeout time.Duration) error {
+	for range requestsOfUse {
+		if err := p.send(ctx, host, timeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *proxy) send(ctx context.Context, host string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.traffic.JoinPath("/").String(), nil)
+	if err != nil {
+		return err
+	}
+	request.Host = host
+	// As browsers do: some filters fail only for a client that accepts what they make.
+	request.Header.Set("Accept-Encoding", "br, gzip, zstd, deflate")
+	request.Header.Set("User-Agent", "routesrv-trial")
+	answer, err := p.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSilent, err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)); err != nil {
+		return fmt.Errorf("%w: %w", errSilent, err)
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package trial
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+func compareCalls(a, b Call) int {
+	return cmp.Or(strings.Compare(a.Text, b.Text), boolRank(a.Predicate)-boolRank(b.Predicate))
+}
+
+func boolRank(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// outcome is what a table did to the proxy.
+type outcome struct {
+	kind  Kind
+	words string
+	// alone is the one call that did it, if that is known; nil if any of the table may have.
+	alone *Call
+	// refused are the words of the proxy about calls that it does not accept.
+	refused map[Call]string
+}
+
+// try makes the proxy load some calls, and records what becomes of it.
+func (t *Trial) try(ctx context.Context, batch []Call) {
+	before, err := t.ready(ctx)
+	if err != nil {
+		t.put(batch)
+		t.pause(ctx)
+		return
+	}
+	out, err := t.apply(ctx, batch, before)
+	if err != nil {
+		t.answers(err)
+		t.put(batch)
+		t.pause(ctx)
+		return
+	}
+	t.record(batch, out, before)
+}
+
+// ready returns the signs of a proxy that can try calls, or why there is none.
+func (t *Trial) ready(ctx context.Context) (sign, error) {
+	s, err := t.proxy.look(ctx)
+	t.mu.Lock()
+	if err == nil && t.tainted != 0 {
+		if t.tainted == s.start {
+			err = fmt.Errorf("the process of the trial proxy has to be replaced: it hangs, or is busy for good")
+		} else {
+			t.tainted = 0
+		}
+	}
+	t.mu.Unlock()
+	t.answers(err)
+	return s, err
+}
+
+// answers logs whether the proxy answers, when that changes.
+func (t *Trial) answers(err error) {
+	t.mu.Lock()
+	was := t.silent
+	t.silent = err
+	t.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		t.log.Error(LogSilent, "error", err)
+	case err == nil && was != nil:
+		t.log.Info(LogAnswers)
+	}
+}
+
+// put keeps a part of a table that went wrong for later. Calls that were only asked for are asked for still.
+func (t *Trial) put(batch []Call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, suspect := t.suspects[batch[0]]; suspect {
+		t.batches = append(t.batches, batch)
+	}
+}
+
+// pause waits before the proxy is asked again.
+func (t *Trial) pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(t.retry):
+	}
+}
+
+// builds takes the build of the proxy. Verdicts about another one say nothing of it.
+func (t *Trial) builds(s sign) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.build != s.build {
+		clear(t.known)
+	}
+	t.build = s.build
+}
+
+// apply lets the proxy load a table and looks at it. The error says why the table did not reach the proxy.
+func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, error) {
+	marker, fetched := t.doc.set(batch)
+	defer t.doc.set(nil) // what it has of the calls ends with their trial
+	select {
+	case <-ctx.Done():
+		return outcome{}, ctx.Err()
+	case <-fetched:
+	case <-time.After(t.fetch):
+		return outcome{}, fmt.Errorf("the trial proxy has not fetched its table for %v: start it with -routes-urls", t.fetch)
+	}
+	t.builds(before)
+	if out := t.loads(ctx, marker, before); out.kind != Accepted {
+		return out, ctx.Err()
+	}
+	words, err := t.proxy.refused(ctx)
+	if err != nil {
+		if out := t.same(ctx, before); out.kind != Accepted {
+			return out, ctx.Err()
+		}
+		return outcome{}, err
+	}
+	out := outcome{kind: Accepted, refused: map[Call]string{}}
+	for i, c := range batch {
+		if text, refused := words[idOf(i)]; refused {
+			out.refused[c] = text
+		}
+	}
+	for i, c := range batch {
+		if _, refused := out.refused[c]; refused || t.cfg.Traffic == nil || c.asksNetwork() {
+			continue
+		}
+		if err := t.proxy.use(ctx, hostOf(i), t.use); err != nil {
+			found := outcome{kind: Hung, words: err.Error(), alone: &batch[i]}
+			if same := t.same(ctx, before); same.kind == Died {
+				found.kind, found.words = Died, same.words
+			}
+			return found, ctx.Err()
+		}
+	}
+	if rest := t.rests(ctx, before); rest.kind != Accepted {
+		return rest, ctx.Err()
+	}
+	return out, ctx.Err()
+}
+
+// loads waits until the proxy shows that it has the table with a marker.
+func (t *Trial) loads(ctx context.Context, marker string, before sign) outcome {
+	deadline := time.After(t.limits.load)
+	for {
+		if t.proxy.has(ctx, marker) {
+			return t.same(ctx, before)
+		}
+		if out := t.same(ctx, before); out.kind != Accepted {
+			return out
+		}
+		select {
+		case <-ctx.Done():
+			return outcome{kind: Hung, words: ctx.Err().Error()}
+		case <-deadline:
+			return outcome{kind: Hung, words: fmt.Sprintf("it has not applied the table for %v", t.limits.load)}
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// same says whether the process of the proxy is still the one it was.
+func (t *Trial) same(ctx context.Context, before sign) outcome {
+	now, err := t.proxy.look(ctx)
+	for n := 0; err != nil && n < 3 && ctx.Err() == nil; n++ { // one lost answer is no death
+		t.pause(ctx)
+		now, err = t.proxy.look(ctx)
+	}
+	switch {
+	case err != nil:
+		return outcome{kind: Died, words: "its support listener is closed: " + err.Error()}
+	case now.start != before.start:
+		return outcome{kind: Died, words: "its process ended and was started again"}
+	}
+	return outcome{kind: Accepted}
+}
+
+// rests looks at a proxy that nobody asks anything.
+func (t *Trial) rests(ctx context.Context, before sign) outcome {
+	first, err := t.proxy.look(ctx)
+	if err == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(t.rest):
+		}
+	}
+	if out := t.same(ctx, before); out.kind != Accepted || err != nil {
+		return out
+	}
+	last, err := t.proxy.look(ctx)
+	if err != nil {
+		return outcome{kind: Accepted}
+	}
+	if used := (last.cpu - first.cpu) / last.at.Sub(first.at).Seconds(); used > t.busy {
+		return outcome{kind: Grew, words: fmt.Sprintf("it uses %.1f cores although nobody asks it anything", used)}
+	}
+	if more := last.memory - before.memory; more > t.growth {
+		return outcome{kind: Grew, words: fmt.Sprintf("it needs %.0f MiB more than before", more/(1<<20))}
+	}
+	return outcome{kind: Accepted}
+}
+
+// record keeps the verdicts of a table, or halves it.
+func (t *Trial) record(batch []Call, out outcome, before sign) {
+	t.mu.Lock()
+	now := time.Now().UTC()
+	bad := out.kind != Accepted
+	if out.kind == Hung || out.kind == Grew {
+		t.tainted = before.start
+	}
+	var failed []Failure
+	verdict := func(c Call, v Verdict) {
+		t.known[c] = v
+		delete(t.asked, c)
+		delete(t.suspects, c)
+		if v.Kind != Accepted {
+			failed = append(failed, Failure{c, v})
+		}
+	}
+	for c, words := range out.refused {
+		verdict(c, Verdict{Refused, words, now})
+	}
+	switch {
+	case !bad:
+		for _, c := range batch {
+			if _, refused := out.refused[c]; !refused {
+				verdict(c, Verdict{Kind: Accepted, At: now})
+			}
+		}
+	case out.alone != nil || len(batch) == 1:
+		one := batch[0]
+		if out.alone != nil {
+			one = *out.alone
+		}
+		t.suspects[one]++
+		if t.suspects[one] >= strikes {
+			verdict(one, Verdict{out.kind, out.words, now})
+		} else {
+			t.batches = append(t.batches, []Call{one})
+		}
+	default:
+		for _, c := range batch {
+			t.suspects[c] += 0
+		}
+		half := len(batch) / 2
+		t.batches = append(t.batches, batch[half:], batch[:half])
+	}
+	t.mu.Unlock()
+	if bad && out.alone == nil && len(batch) > 1 {
+		t.log.Warn(LogSuspects, "count", len(batch), "seen", string(out.kind), "words", out.words)
+	}
+	for _, f := range failed {
+		t.log.Error(LogFailed, "text", f.Text, "verdict", string(f.Kind), "words", f.Words)
+	}
+	notify(t.changed)
+}

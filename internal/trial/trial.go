@@ -1,0 +1,237 @@
+// Package trial lets a real proxy load every new filter and predicate before the fleet does.
+//
+// The proxy reads its table from [Trial.ServeHTTP]. Each [Call] that no trial has accepted yet becomes a route of that table, for a host that
+// nobody asks. The trial then looks at the proxy: whether it has the table,
+// which routes it refuses, whether its process still is the same, answers requests, and needs no more memory and CPU than before. A call that
+// the proxy refuses, dies of, hangs or grows on is found by halving.
+//
+// # Guarantees
+//
+// A call is accepted only if the proxy has shown that it has the table with the call: see [Verdict]. A call fails for its process only if that happened
+// twice, because a process may end for other reasons.
+//
+// Verdicts belong to a build of the proxy. Another one tries everything again.
+package trial
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Log messages of this package.
+const (
+	LogSilent   = "trial proxy does not answer"
+	LogAnswers  = "trial proxy answers"
+	LogFailed   = "text failed its trial"
+	LogSuspects = "trial proxy did not survive a table, looking for the text by halving"
+)
+
+// Kind is the result of a trial.
+type Kind string
+
+// The results.
+const (
+	Accepted Kind = "accepted"
+	Refused  Kind = "refused" // the proxy drops routes with the call
+	Died     Kind = "died"    // the process of the proxy ended
+	Hung     Kind = "hung"    // the proxy does not apply the table any more, or does not answer a request
+	Grew     Kind = "grew"    // the proxy needs much more memory, or a whole core
+)
+
+// Verdict is the result of the trial of one call.
+type Verdict struct {
+	Kind  Kind      `json:"verdict"`
+	Words string    `json:"words,omitempty"` // of the proxy, or what was seen
+	At    time.Time `json:"at"`
+}
+
+// Failure is a call that failed.
+type Failure struct {
+	Call
+	Verdict
+}
+
+// fetchLimit is how long a proxy may take to fetch its table. Skippers fetch every 3 seconds by default.
+const fetchLimit = 10 * time.Second
+
+// Config describes the trial proxy.
+type Config struct {
+	// Support is the URL of its support listener, and Traffic that of the listener for requests; nil means that calls are loaded and not used.
+	Support, Traffic *url.URL
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+const (
+	maxBatch = 5000 // calls in one table
+
+	// strikes is how often a call must have ended or blocked the process before it fails for that.
+	strikes = 2
+)
+
+// limits say when a proxy is no longer well. They are variables of a trial, so that tests need not wait.
+type limits struct {
+	fetch  time.Duration // until it has fetched its table
+	load   time.Duration // from fetching a table to having applied it
+	use    time.Duration // of one request through it
+	rest   time.Duration // how long a proxy that nobody asks is watched
+	retry  time.Duration // of questions to a proxy that does not answer
+	growth float64       // bytes of memory that a table may cost
+	busy   float64       // share of a core that it may use at rest
+}
+
+func defaultLimits() limits {
+	return limits{fetch: fetchLimit, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.9}
+}
+
+// Trial tries calls. [Trial.Run] does the work; the other methods are safe for concurrent use.
+type Trial struct {
+	cfg   Config
+	doc   document
+	proxy proxy
+	limits
+	log *slog.Logger
+
+	wake    chan struct{} // there is something to try
+	changed chan struct{} // there are new verdicts
+
+	mu       sync.Mutex // guards the fields below
+	build    string     // of the proxy that the verdicts are of
+	known    map[Call]Verdict
+	asked    map[Call]bool // calls without a verdict
+	suspects map[Call]int  // calls that were in a table that went wrong, and how often they were alone in it
+	batches  [][]Call      // parts of tables that went wrong, to be tried first
+	silent   error         // why the proxy says nothing; nil if it answers
+	tainted  float64       // start of the process that must be replaced; 0 if none
+}
+
+// New returns a trial. Run must be called.
+func New(cfg Config) *Trial {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	t := &Trial{
+		cfg: cfg, log: cfg.Log, limits: defaultLimits(), wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		known: map[Call]Verdict{}, asked: map[Call]bool{}, suspects: map[Call]int{},
+		proxy: proxy{support: cfg.Support, traffic: cfg.Traffic, client: &http.Client{
+			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, DisableCompression: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}},
+	}
+	t.doc.set(nil)
+	return t
+}
+
+// ServeHTTP serves the table of the trial proxy.
+func (t *Trial) ServeHTTP(w http.ResponseWriter, r *http.Request) { t.doc.ServeHTTP(w, r) }
+
+// ServeAlive answers the liveness probe of the proxy: 503 while its process has to be replaced, because it hangs or is busy for good, and 204 else.
+func (t *Trial) ServeAlive(w http.ResponseWriter, _ *http.Request) {
+	t.mu.Lock()
+	bad := t.tainted != 0
+	t.mu.Unlock()
+	if bad {
+		http.Error(w, "the process of the proxy hangs, or is busy for good", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// Ask asks for the trial of calls, and returns how many have no verdict yet.
+func (t *Trial) Ask(calls []Call) (waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range calls {
+		if _, known := t.known[c]; known {
+			continue
+		}
+		waiting++
+		if !t.asked[c] {
+			t.asked[c] = true
+			notify(t.wake)
+		}
+	}
+	return waiting
+}
+
+// Changed receives after new verdicts.
+func (t *Trial) Changed() <-chan struct{} { return t.changed }
+
+// Status describes a trial.
+type Status struct {
+	Build    string    `json:"build,omitempty"` // of the proxy
+	Silent   string    `json:"silent,omitempty"`
+	Accepted int       `json:"accepted"`
+	Waiting  int       `json:"waiting"`
+	Suspects int       `json:"suspects"`
+	Failed   []Failure `json:"failed"`
+}
+
+// Status returns the state.
+func (t *Trial) Status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Status{Build: t.build, Waiting: len(t.asked), Suspects: len(t.suspects), Failed: []Failure{}}
+	if t.silent != nil {
+		s.Silent = t.silent.Error()
+	}
+	for c, v := range t.known {
+		if v.Kind == Accepted {
+			s.Accepted++
+		} else {
+			s.Failed = append(s.Failed, Failure{c, v})
+		}
+	}
+	slices.SortFunc(s.Failed, func(a, b Failure) int { return compareCalls(a.Call, b.Call) })
+	return s
+}
+
+// notify wakes whoever waits for a channel of one place.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run tries calls until the context ends.
+func (t *Trial) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		batch := t.next()
+		if len(batch) == 0 {
+			select {
+			case <-ctx.Done():
+			case <-t.wake:
+			}
+			continue
+		}
+		t.try(ctx, batch)
+	}
+}
+
+// next returns the calls to try next: parts of tables that went wrong first, and each alone if it went wrong before.
+func (t *Trial) next() []Call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.batches); n > 0 {
+		batch := t.batches[n-1]
+		t.batches = t.batches[:n-1]
+		return batch
+	}
+	var batch []Call
+	for c := range t.asked {
+		if _, suspect := t.suspects[c]; suspect {
+			continue
+		}
+		if batch = append(batch, c); len(batch) == maxBatch {
+			break
+		}
+	}
+	slices.SortFunc(batch, compareCalls)
+	return batch
+}

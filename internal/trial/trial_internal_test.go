@@ -1,0 +1,325 @@
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/routesrv/routesrv/eskip"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// standIn behaves as a proxy does, as far as a trial sees it. What a filter does to it is in the name of the filter.
+type standIn struct {
+	t       *testing.T
+	trial   http.Handler
+	support *url.URL
+	traffic *url.URL
+
+	mu      sync.Mutex
+	start   float64
+	deaths  int
+	down    time.Time // until when it does not answer
+	stuck   bool      // applies no table any more
+	busy    bool
+	memory  float64
+	etag    string
+	applied []*eskip.Route
+	build   string
+	absent  bool // nothing fetches the table
+}
+
+func newStandIn(t *testing.T) *standIn {
+	s := &standIn{t: t, start: 1000, memory: 50 << 20, build: "go1.26"}
+	for to, serve := range map[**url.URL]http.HandlerFunc{&s.support: s.serveSupport, &s.traffic: s.serveTraffic} {
+		server := httptest.NewServer(serve)
+		t.Cleanup(server.Close)
+		u, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = u
+	}
+	return s
+}
+
+// poll fetches the table as a proxy does.
+func (s *standIn) poll(ctx context.Context) {
+	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // its polls are what time brings
+		s.mu.Lock()
+		skip := s.absent || s.stuck || time.Now().Before(s.down)
+		etag := s.etag
+		s.mu.Unlock()
+		if skip {
+			continue
+		}
+		request := httptest.NewRequest(http.MethodGet, "/trial/routes", nil)
+		request.Header.Set("User-Agent", "Go-http-client/1.1")
+		request.Header.Set("If-None-Match", etag)
+		answer := httptest.NewRecorder()
+		s.trial.ServeHTTP(answer, request)
+		if answer.Code == http.StatusOK {
+			s.apply(answer.Header().Get("ETag"), eskip.MustParse(answer.Body.String()))
+		}
+	}
+}
+
+func (s *standIn) apply(etag string, routes []*eskip.Route) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.etag = etag
+	for _, r := range routes {
+		for _, f := range r.Filters {
+			switch f.Name {
+			case "dieAtLoad":
+				s.die()
+				return
+			case "hangAtLoad":
+				s.stuck = true
+				return
+			case "growAtLoad":
+				s.memory += 1 << 30
+			case "busyAtLoad":
+				s.busy = true
+			}
+		}
+	}
+	s.applied = routes
+}
+
+// die ends the process; another one starts a moment later.
+func (s *standIn) die() {
+	s.deaths++
+	s.start++
+	s.down = time.Now().Add(30 * time.Millisecond)
+	s.stuck, s.busy, s.memory, s.etag, s.applied = false, false, 50<<20, "", nil
+}
+
+// restartIfTold replaces the process when its liveness probe says so.
+func (s *standIn) restartIfTold(ctx context.Context, trial *Trial) {
+	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		answer := httptest.NewRecorder()
+		if trial.ServeAlive(answer, nil); answer.Code != http.StatusNoContent {
+			s.mu.Lock()
+			if s.stuck || s.busy || s.memory > 1<<30 {
+				s.die()
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+func (s *standIn) serveSupport(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().Before(s.down) {
+		panic(http.ErrAbortHandler)
+	}
+	switch {
+	case r.URL.Path == "/metrics":
+		cpu := 1.0
+		if s.busy {
+			cpu = float64(time.Now().UnixNano()) / 1e9
+		}
+		fmt.Fprintf(w, "process_start_time_seconds %f\nprocess_resident_memory_bytes %f\nprocess_cpu_seconds_total %f\ngo_info{version=%q} 1\n", s.start, s.memory, cpu, s.build)
+	case r.URL.Query().Has("invalid"):
+		type refused struct {
+			ID    string `json:"id"`
+			Error string `json:"error"`
+		}
+		list := []refused{}
+		for _, route := range s.applied {
+			if slices.ContainsFunc(route.Filters, func(f *eskip.Filter) bool { return f.Name == "refused" }) {
+				list = append(list, refused{route.Id, "invalid_filter_params: refused: no"})
+			}
+		}
+		if err := json.NewEncoder(w).Encode(list); err != nil {
+			s.t.Error(err)
+		}
+	case r.URL.Path == "/routes":
+		ids := []string{}
+		for _, route := range s.applied {
+			ids = append(ids, route.Id)
+		}
+		slices.Sort(ids)
+		if len(ids) > 0 {
+			fmt.Fprintf(w, "%s: * -> <shunt>;", ids[0])
+		}
+	}
+}
+
+func (s *standIn) serveTraffic(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	var filter string
+	for _, route := range s.applied {
+		if len(route.Filters) > 0 && strings.Contains(route.String(), strings.ReplaceAll(r.Host, ".", "[.]")) {
+			filter = route.Filters[0].Name
+		}
+	}
+	if filter == "dieInUse" && strings.Contains(r.Header.Get("Accept-Encoding"), "br") {
+		s.die()
+	}
+	s.mu.Unlock()
+	switch filter {
+	case "dieInUse":
+		panic(http.ErrAbortHandler)
+	case "hangInUse":
+		s.mu.Lock()
+		s.stuck = true
+		s.mu.Unlock()
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case "tee":
+		s.t.Error("a request went through tee, which asks a backend")
+	}
+	http.Error(w, "no route", http.StatusNotFound)
+}
+
+// start runs a trial with a stand-in until the test ends.
+func start(t *testing.T, s *standIn, cfg Config) *Trial {
+	t.Helper()
+	cfg.Support, cfg.Traffic = s.support, s.traffic
+	trial := New(cfg)
+	trial.limits = limits{fetch: 300 * time.Millisecond, load: 300 * time.Millisecond, use: 300 * time.Millisecond, rest: 20 * time.Millisecond, retry: 10 * time.Millisecond, growth: 256 << 20, busy: 0.9}
+	s.trial = trial
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for _, run := range []func(){func() { trial.Run(ctx) }, func() { s.poll(ctx) }, func() { s.restartIfTold(ctx, trial) }} {
+		running.Go(run)
+	}
+	t.Cleanup(running.Wait)
+	t.Cleanup(cancel)
+	return trial
+}
+
+// judged waits for the verdicts of calls.
+func judged(t *testing.T, trial *Trial, calls []Call) map[string]Verdict {
+	t.Helper()
+	for {
+		if trial.Ask(calls) == 0 {
+			found := map[string]Verdict{}
+			for _, f := range trial.Status().Failed {
+				found[f.Text] = f.Verdict
+			}
+			return found
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("no verdict: %+v", trial.Status())
+		case <-trial.Changed():
+		}
+	}
+}
+
+func calls(texts ...string) (all []Call) {
+	for _, text := range texts {
+		all = append(all, Call{Text: text})
+	}
+	return all
+}
+
+// harmless are calls that every proxy accepts.
+func harmless(n int) (all []Call) {
+	for i := range n {
+		all = append(all, Call{Text: fmt.Sprintf("setPath(\"/%d\")", i)})
+	}
+	return append(all, Call{Text: `Cookie("a", "^b$")`, Predicate: true}, Call{Text: `tee("https://shop.example.org")`})
+}
+
+// TestWhatAProxyDoesNotSurviveIsFound: among harmless calls, each kind of failure is found, and nothing else fails.
+func TestWhatAProxyDoesNotSurviveIsFound(t *testing.T) {
+	for text, want := range map[string]Kind{
+		"refused()": Refused, "dieAtLoad()": Died, "hangAtLoad()": Hung, "growAtLoad()": Grew, "busyAtLoad()": Grew, "dieInUse()": Died, "hangInUse()": Hung,
+	} {
+		t.Run(text, func(t *testing.T) {
+			s := newStandIn(t)
+			trial := start(t, s, Config{})
+			all := append(harmless(20), calls(text)...)
+			got := judged(t, trial, all)
+			if v := got[text]; len(got) != 1 || v.Kind != want || v.Words == "" {
+				t.Errorf("failed are %+v, want %s", got, want)
+			}
+			if st := trial.Status(); st.Accepted != len(all)-1 || st.Waiting+st.Suspects != 0 {
+				t.Errorf("status %+v", st)
+			}
+		})
+	}
+}
+
+func TestSeveralAtOnce(t *testing.T) {
+	s := newStandIn(t)
+	trial := start(t, s, Config{})
+	got := judged(t, trial, append(harmless(30), calls("dieAtLoad(1)", "dieAtLoad(2)", "refused()", "dieInUse()")...))
+	if len(got) != 4 || got["dieAtLoad(1)"].Kind != Died || got["dieAtLoad(2)"].Kind != Died || got["refused()"].Kind != Refused || got["dieInUse()"].Kind != Died {
+		t.Errorf("failed are %+v", got)
+	}
+}
+
+// TestKnownCallsCostNothing: the proxy is asked once for each call.
+func TestKnownCallsCostNothing(t *testing.T) {
+	s := newStandIn(t)
+	trial := start(t, s, Config{})
+	all := append(harmless(3), calls("refused()", "dieAtLoad()")...)
+	judged(t, trial, all)
+	deaths := s.deaths
+	if n := trial.Ask(all); n != 0 || s.deaths != deaths {
+		t.Errorf("%d calls wait, the proxy died %d times more", n, s.deaths-deaths)
+	}
+}
+
+// TestAnotherBuildTriesAgain: what one version refuses, the next one may know.
+func TestAnotherBuildTriesAgain(t *testing.T) {
+	s := newStandIn(t)
+	trial := start(t, s, Config{})
+	judged(t, trial, calls("refused()"))
+	s.mu.Lock()
+	s.build = "go1.27"
+	s.mu.Unlock()
+	judged(t, trial, calls("setPath(1)"))
+	if trial.Ask(calls("refused()")) == 0 {
+		t.Error("verdicts of the old build count")
+	}
+}
+
+// TestAProxyThatFetchesNothingIsTold: the status says what is wrong with how it was started.
+func TestAProxyThatFetchesNothingIsTold(t *testing.T) {
+	s := newStandIn(t)
+	s.absent = true
+	trial := start(t, s, Config{})
+	trial.Ask(harmless(2))
+	for !strings.Contains(trial.Status().Silent, "-routes-urls") {
+		if t.Context().Err() != nil {
+			t.Fatalf("%+v", trial.Status())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestCalls(t *testing.T) {
+	routes := eskip.MustParse(`a: Path("/x") && Host("^x$") && Method("GET") && Cookie("c", "d") && HeaderRegexp("X", "y") -> compress(-1) -> setPath("/") -> "http://10.0.0.1";
+		b: PathRegexp("^/a") && Weight(3) -> setPath("/") -> <shunt>;`)
+	var got []string
+	for _, c := range Calls(routes...) {
+		got = append(got, c.Text)
+	}
+	want := []string{`Cookie("c", "d")`, `HeaderRegexp("X", "y")`, `PathRegexp("^/a")`, "compress(-1)", `setPath("/")`}
+	if !slices.Equal(got, want) {
+		t.Errorf("calls are %q, want %q", got, want)
+	}
+	var doc document
+	doc.set(Calls(routes...))
+	if _, err := eskip.Parse(doc.text); err != nil {
+		t.Errorf("%v:\n%s", err, doc.text)
+	}
+}
