@@ -87,7 +87,6 @@ type meeting struct {
 	complete bool
 
 	hosts       []plainHost // nil if any
-	anyHost     bool        // false as soon as a route names hosts
 	named       bool
 	hostExprs   []string
 	path        pathShape

@@ -7,7 +7,6 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/internal/scale"
-	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -35,7 +34,7 @@ func BenchmarkFind(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
-				n = len(takeover.Find(takeover.Side{Routes: list}, takeover.Side{Routes: after}, match.Options{}).Takeovers)
+				n = len(takeover.Find(takeover.Side{Routes: list}, takeover.Side{Routes: after}, takeover.Options{}).Takeovers)
 			}
 			b.ReportMetric(float64(n), "takeovers")
 		})

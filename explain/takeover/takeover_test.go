@@ -164,7 +164,7 @@ func TestTakeovers(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := takeover.Find(side(t, c.before), side(t, c.before+c.added), match.Options{})
+			r := takeover.Find(side(t, c.before), side(t, c.before+c.added), takeover.Options{})
 			if got := told(r); got != c.want {
 				t.Errorf("takeovers:\n%s\nwant:\n%s", got, c.want)
 			}
@@ -181,10 +181,24 @@ func TestWhatChangesNoWinnerIsNoTakeover(t *testing.T) {
 		"given back":   {shop + evil, shop},
 		"lost its own": {shop + evil, evil},
 	} {
-		r := takeover.Find(side(t, c[0]), side(t, c[1]), match.Options{})
+		r := takeover.Find(side(t, c[0]), side(t, c[1]), takeover.Options{})
 		if got := told(r); got != "" {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+// TestMuchToCompareHasALimit: an object without a host competes with all routes, and the report says that not all were compared.
+func TestMuchToCompareHasALimit(t *testing.T) {
+	var shops strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&shops, "shop_s%d_1: PathSubtree(\"/\") && Host(\"^(s%d[.]example[.]org)$\") -> <shunt>;\n", i, i)
+	}
+	added := shops.String() + `evil_all_1: PathSubtree("/cart") -> <shunt>;`
+	whole := takeover.FindInChunks(side(t, shops.String()), side(t, added), takeover.Options{}, 10)
+	part := takeover.FindInChunks(side(t, shops.String()), side(t, added), takeover.Options{MaxRoutes: 15}, 10)
+	if len(whole.Takeovers) != 50 || whole.Skipped != 0 || len(part.Takeovers) != 19 || part.Skipped != 1 {
+		t.Errorf("%d takeovers, %d skipped; with a limit %d, %d", len(whole.Takeovers), whole.Skipped, len(part.Takeovers), part.Skipped)
 	}
 }
 
@@ -290,7 +304,7 @@ func FuzzTakeoversEqualASearch(f *testing.F) {
 		}
 		options := match.Options{NormalizeHost: seed%2 == 0, IgnoreTrailingSlash: seed%5 == 0}
 		a, b := side(t, document(before)), side(t, document(after))
-		report := takeover.Find(a, b, options)
+		report := takeover.FindInChunks(a, b, takeover.Options{Proxy: options}, 1+int(seed%3))
 
 		old, _ := match.New(eskip.MustParse(document(before)), options)
 		now, _ := match.New(eskip.MustParse(document(after)), options)
@@ -336,7 +350,7 @@ func FuzzTakeoversEqualASearch(f *testing.F) {
 func TestReportsForPeople(t *testing.T) {
 	shop := `shop_cart_1: PathSubtree("/") && ` + shopHost + ` -> <shunt>; shop_cart_2: Path("/in") && ` + shopHost + ` -> <shunt>;`
 	evil := `evil_all_1: PathSubtree("/cart") && Header("X-A", "|") && ` + shopHost + ` -> <shunt>; evil_all_2: Path("/in") && ` + shopHost + ` -> <shunt>;`
-	r := takeover.Find(side(t, shop), side(t, shop+evil), match.Options{})
+	r := takeover.Find(side(t, shop), side(t, shop+evil), takeover.Options{})
 	var text, markdown, none strings.Builder
 	for _, err := range []error{r.WriteText(&text), r.WriteMarkdown(&markdown), new(takeover.Report).WriteText(&none)} {
 		if err != nil {

@@ -3,7 +3,6 @@ package takeover
 import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/kube"
-	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
 )
@@ -11,7 +10,7 @@ import (
 // Try returns what objects would take from others if they were in the snapshot of a result, in place of those with their names. owner returns
 // the objects of the routes of the result, as in [Side]. What the objects do to catch-alls of hosts and to clones of routes is left out. The
 // error names an object that has no routes. It costs as much as the objects, and then as [Find].
-func Try(result *compile.Result, objects []kube.Object, owner shadowdiff.OwnerFunc, proxy match.Options) (*Report, error) {
+func Try(result *compile.Result, objects []kube.Object, owner shadowdiff.OwnerFunc, options Options) (*Report, error) {
 	owners := map[string]shadowdiff.Owner{}
 	upserts := map[string]*table.Route{}
 	deletes := map[string]bool{}
@@ -53,5 +52,5 @@ func Try(result *compile.Result, objects []kube.Object, owner shadowdiff.OwnerFu
 		}
 		return owner.Of(id)
 	}
-	return Find(Side{Routes: result.Routes, Owner: owner}, Side{Routes: list, Owner: after}, proxy), nil
+	return Find(Side{Routes: result.Routes, Owner: owner}, Side{Routes: list, Owner: after}, options), nil
 }

@@ -45,7 +45,7 @@ func TestTryExchangesObjects(t *testing.T) {
 		"/cart": "GET https://shop.example.org/cart: Ingress shop-team/cart -> Ingress evil/all-of-it",
 		"/old":  "",
 	} {
-		r, err := takeover.Try(result, []kube.Object{ingress(t, "evil", "all-of-it", path)}, owner, match.Options{NormalizeHost: true})
+		r, err := takeover.Try(result, []kube.Object{ingress(t, "evil", "all-of-it", path)}, owner, takeover.Options{Proxy: match.Options{NormalizeHost: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestTryExchangesObjects(t *testing.T) {
 			t.Errorf("%s: %s, want %s", path, text, want)
 		}
 	}
-	if _, err := takeover.Try(result, []kube.Object{service("evil")}, owner, match.Options{}); err == nil {
+	if _, err := takeover.Try(result, []kube.Object{service("evil")}, owner, takeover.Options{}); err == nil {
 		t.Error("no error for an object without routes")
 	}
 }

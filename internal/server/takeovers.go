@@ -40,7 +40,7 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	report, err := takeover.Try(result, objects, s.owners(), s.proxyOptions())
+	report, err := takeover.Try(result, objects, s.owners(), takeover.Options{Proxy: s.proxyOptions()})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return

@@ -131,6 +131,9 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 	return v, j.takeovers(&v, kind, object)
 }
 
+// maxCompared limits how many routes of others a review looks at: an object without hosts competes with all.
+const maxCompared = 4000
+
 // takeovers adds what an object would take from routes of others. Before the first snapshot nothing is known of others.
 func (j *Judge) takeovers(v *Verdict, kind kube.Kind, text []byte) error {
 	cluster, owners := j.cluster.Latest(), j.owners.Load()
@@ -138,7 +141,7 @@ func (j *Judge) takeovers(v *Verdict, kind kube.Kind, text []byte) error {
 	if cluster == nil || owners == nil || err != nil {
 		return nil // what cannot be decoded is a problem, and has no routes
 	}
-	report, err := takeover.Try(cluster, []kube.Object{o}, *owners, j.proxy)
+	report, err := takeover.Try(cluster, []kube.Object{o}, *owners, takeover.Options{Proxy: j.proxy, MaxRoutes: maxCompared})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,286 @@
+package takeover
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Limits of a report.
+const (
+	maxChanged   = 2000    // changed routes that are looked at
+	maxTakeovers = 500     // a change that takes from more is known well enough
+	maxLookups   = 400_000 // requests that are made up
+	maxTaken     = 20      // of one takeover
+	maxUnknown   = 100
+	hostsAtOnce  = 200 // whose routes are in memory
+)
+
+// search is one comparison of two tables.
+type search struct {
+	report        *Report
+	before, after Side
+	options       Options
+
+	diff    map[string]*eskip.Route // changed routes as they are afterwards; nil if they are gone
+	changed []*eskip.Route          // those that may get requests they did not get before
+	pairs   map[[2]shadowdiff.Owner]*Takeover
+	unknown map[[2]string]bool // pairs of routes in report.Unknown
+	lost    map[[2]string]bool // routes and who takes their requests
+	atOnce  int                // hosts
+	looked  int                // other routes so far
+	lookups int
+
+	// of the chunk that is being compared
+	old, new *match.Table
+}
+
+func newSearch(before, after Side, o Options) *search {
+	o.Proxy.Candidates = -1
+	o.MaxRoutes = cmp.Or(o.MaxRoutes, DefaultMaxRoutes)
+	return &search{
+		report: &Report{Schema: Schema, Takeovers: []Takeover{}, Unknown: []Unknown{}}, before: before, after: after, options: o,
+		diff: map[string]*eskip.Route{}, pairs: map[[2]shadowdiff.Owner]*Takeover{}, unknown: map[[2]string]bool{},
+		lost: map[[2]string]bool{}, atOnce: hostsAtOnce,
+	}
+}
+
+// changes finds the routes that are new or match other requests than before.
+func (s *search) changes() {
+	for was, is := range table.Changes(s.before.Routes, s.after.Routes) {
+		if is == nil {
+			s.diff[was.ID] = nil
+			continue
+		}
+		now := parse(is)
+		s.diff[is.ID] = now
+		if now == nil || was != nil && sameMatch(parse(was), now) {
+			continue
+		}
+		if len(s.changed) == maxChanged {
+			s.report.Skipped++
+			continue
+		}
+		s.changed = append(s.changed, now)
+	}
+}
+
+// parse returns the route of a line, or nil if there is none in it, which no table of a compiler has.
+func parse(r *table.Route) *eskip.Route {
+	routes, err := eskip.Parse(r.Text)
+	if err != nil || len(routes) != 1 {
+		return nil
+	}
+	return routes[0]
+}
+
+// sameMatch reports whether two versions of a route differ at most in the endpoints of their backend. Filters count, because a proxy
+// refuses a route for them.
+func sameMatch(a, b *eskip.Route) bool { return a != nil && withoutEndpoints(a) == withoutEndpoints(b) }
+
+func withoutEndpoints(r *eskip.Route) string {
+	c := *r
+	if len(c.LBEndpoints) > 0 {
+		c.LBEndpoints = []*eskip.LBEndpoint{{Address: "http://192.0.2.1"}}
+	}
+	if strings.HasPrefix(c.Backend, "http://") {
+		c.Backend = "http://192.0.2.1"
+	}
+	text, _ := eskip.AppendExpr(nil, &c)
+	return string(text)
+}
+
+// compare looks at all pairs of a changed route and a route of another owner: by hosts, and those that accept hosts that no list names with each
+// of these.
+func (s *search) compare() {
+	byHost := map[string][]*eskip.Route{}
+	var anyHost []*eskip.Route
+	for _, r := range s.changed {
+		hosts := match.Hosts(r)
+		if hosts == nil {
+			anyHost = append(anyHost, r)
+		}
+		for _, h := range hosts {
+			byHost[h] = append(byHost[h], r)
+		}
+	}
+	hosts := slices.Sorted(maps.Keys(byHost))
+	if len(anyHost) > 0 {
+		hosts = s.allHosts()
+	}
+	for chunk := range slices.Chunk(hosts, s.atOnce) {
+		by := slices.Clone(anyHost)
+		for _, h := range chunk {
+			by = append(by, byHost[h]...)
+		}
+		if s.looked >= s.options.MaxRoutes || len(s.pairs) >= maxTakeovers {
+			s.report.Skipped += len(distinct(by))
+			if len(anyHost) > 0 {
+				return
+			}
+			continue
+		}
+		s.chunk(chunk, distinct(by))
+	}
+}
+
+// distinct returns the routes without repetition, by id.
+func distinct(routes []*eskip.Route) []*eskip.Route {
+	slices.SortFunc(routes, func(a, b *eskip.Route) int { return strings.Compare(a.Id, b.Id) })
+	return slices.Compact(routes)
+}
+
+// allHosts returns the hosts of all routes, and one that none has.
+func (s *search) allHosts() []string {
+	hosts := map[string]bool{"any-host.invalid": true}
+	for range s.before.Routes.OfHosts(func(exprs string) bool {
+		for expr := range strings.SplitSeq(exprs, "\n") {
+			for _, h := range match.Hosts(&eskip.Route{HostRegexps: []string{expr}}) {
+				hosts[h] = true
+			}
+		}
+		return false // no route is needed
+	}) {
+	}
+	return slices.Sorted(maps.Keys(hosts))
+}
+
+// chunk compares changed routes with all others that share some hosts.
+func (s *search) chunk(hosts []string, changed []*eskip.Route) {
+	near := match.NewNarrow(hosts...)
+	var old, now, others []*eskip.Route
+	seen := map[string]bool{}
+	for r := range s.before.Routes.OfHosts(near.May) {
+		route := parse(r)
+		if route == nil {
+			continue
+		}
+		old = append(old, route)
+		next, differs := s.diff[r.ID]
+		if !differs {
+			next = route
+		}
+		if next != nil {
+			now, seen[r.ID] = append(now, next), true
+		}
+		if next != nil && (next == route || sameMatch(route, next)) {
+			others = append(others, route)
+		}
+	}
+	for id, r := range s.diff {
+		if r != nil && !seen[id] {
+			now = append(now, r)
+		}
+	}
+	s.looked += len(old)
+	s.old, _ = match.New(old, s.options.Proxy)
+	s.new, _ = match.New(distinct(now), s.options.Proxy)
+	byHost, anyHost := map[string][]*eskip.Route{}, []*eskip.Route(nil)
+	for _, r := range others {
+		names := match.Hosts(r)
+		if names == nil {
+			anyHost = append(anyHost, r)
+		}
+		for _, h := range names {
+			byHost[h] = append(byHost[h], r)
+		}
+	}
+	for _, by := range changed {
+		rivals := slices.Clone(others)
+		if names := match.Hosts(by); names != nil {
+			rivals = slices.Clone(anyHost)
+			for _, h := range names {
+				rivals = append(rivals, byHost[h]...)
+			}
+		}
+		to := s.after.Owner.Of(by.Id)
+		for _, of := range distinct(rivals) {
+			from := s.before.Owner.Of(of.Id)
+			if from != to && from.Kind != string(routeid.KindGenerated) && from.Kind != string(routeid.KindOther) {
+				s.pair(from, to, of, by)
+			}
+		}
+	}
+}
+
+// pair looks for a request that the changed route takes from the other one.
+func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route) {
+	requests, complete := s.new.Contest(by, of)
+	for _, r := range requests {
+		if s.lookups++; s.lookups > maxLookups {
+			complete = false
+			break
+		}
+		was := s.old.Find(r)
+		before, ok := outcome(was, of.Id)
+		if !ok || before == nil {
+			complete = complete && literal(was)
+			continue
+		}
+		is := s.new.Find(r)
+		got, _ := outcome(is, by.Id)
+		if got == nil {
+			complete = complete && literal(is)
+			continue
+		}
+		still, _ := outcome(is, of.Id)
+		if earlier, _ := outcome(was, by.Id); earlier != nil && still != nil {
+			continue // both got it before, and both get it now
+		}
+		s.add(from, to, Taken{Route: of.Id, By: by.Id, Shared: still != nil, Request: requestOf(r)})
+		return
+	}
+	if key := [2]string{of.Id, by.Id}; !complete && !s.unknown[key] && len(s.report.Unknown) < maxUnknown {
+		s.unknown[key] = true
+		s.report.Unknown = append(s.report.Unknown, Unknown{From: from, To: to, Route: of.Id, By: by.Id})
+	}
+}
+
+// outcome returns the outcome with a route. ok is false if the proxy answers itself.
+func outcome(r match.Result, id string) (o *match.Outcome, ok bool) {
+	for i := range r.Outcomes {
+		if route := r.Outcomes[i].Route; route != nil && route.Id == id {
+			return &r.Outcomes[i], true
+		}
+	}
+	return nil, r.Answer == nil
+}
+
+// literal reports whether only routes without expressions get a request.
+func literal(r match.Result) bool {
+	return !slices.ContainsFunc(r.Outcomes, func(o match.Outcome) bool { return o.Route != nil && !match.Literal(o.Route) })
+}
+
+func requestOf(r match.Request) Request {
+	scheme := "https"
+	for name, lines := range r.Header {
+		if strings.EqualFold(name, "X-Forwarded-Proto") && len(lines) == 1 {
+			scheme = lines[0]
+		}
+	}
+	return Request{Method: r.Method, URL: scheme + "://" + r.Host + r.Target, Header: r.Header, From: r.RemoteAddr}
+}
+
+func (s *search) add(from, to shadowdiff.Owner, t Taken) {
+	key := [2]shadowdiff.Owner{from, to}
+	known := s.pairs[key]
+	if known == nil {
+		known = &Takeover{From: from, To: to, Taken: []Taken{}}
+		s.pairs[key] = known
+	}
+	route := [2]string{t.Route, to.String()}
+	if s.lost[route] {
+		return
+	}
+	s.lost[route] = true
+	if known.Lost++; len(known.Taken) < maxTaken {
+		known.Taken = append(known.Taken, t)
+	}
+}
