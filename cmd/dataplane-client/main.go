@@ -13,6 +13,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -35,11 +36,8 @@ func program() config.Program {
 
 func main() { config.Main(run) }
 
-// run is the whole program. It returns the exit status when ctx ends. SIGHUP reads the mode file; unhandled, it would end the
-// process without draining.
+// run is the whole program. It returns the exit status when ctx ends. SIGHUP reads the mode file.
 func run(ctx context.Context, args, environ []string, std config.Stdio) int {
-	hup, stop := config.Hangups()
-	defer stop()
 	env := config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out}
 	asking := cli.Program{
 		Name: "dataplane-client", Beside: true, Version: config.VersionText("dataplane-client", version), Env: env,
@@ -48,24 +46,18 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 	if len(args) > 0 && asking.Has(args[0]) {
 		return asking.Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
 	}
-	f, warnings, err := parse(args, env)
-	if status, ok := program().Configured(warnings, err, std); !ok {
-		return status
-	}
-	s, err := newSidecar(f, warnings, std)
-	if err != nil {
-		program().PrintError(err, std)
-		return config.ExitUnusable
-	}
-	return program().Serve(ctx, hup, s, std)
+	f := &flags{}
+	return program().Serve(ctx, std, func() (config.Log, []config.Warning, error) {
+		parsed, warnings, err := parse(args, env)
+		if parsed != nil {
+			f = parsed
+		}
+		return f.log, warnings, err
+	}, func(log *slog.Logger) (config.Service, error) { return newSidecar(f, log, std) })
 }
 
 // newSidecar wires a sidecar from its configuration.
-func newSidecar(f *flags, warnings []config.Warning, std config.Stdio) (*sidecar.Sidecar, error) {
-	log := config.NewLogger(f.log, std.Err)
-	for _, w := range warnings {
-		log.Warn(w.Text, "flag", w.Flag, "where", w.Where)
-	}
+func newSidecar(f *flags, log *slog.Logger, std config.Stdio) (*sidecar.Sidecar, error) {
 	cfg := f.sidecar
 	cfg.Logger, cfg.Registry, cfg.Version = log, prometheus.NewRegistry(), config.VersionName(version)
 	if len(cfg.Fetch.URLs) > 0 {

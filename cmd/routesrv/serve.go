@@ -20,24 +20,26 @@ import (
 	"github.com/routesrv/routesrv/poller"
 )
 
-// runServe serves until ctx ends. SIGHUP reads the source at once; unhandled, it would end the process without draining.
+// runServe serves until ctx ends. SIGHUP reads the source at once.
 func runServe(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	hup, stop := config.Hangups()
-	defer stop()
-	cfg, warnings, err := config.ParseRouteServer(args, env)
-	if status, ok := program().Configured(warnings, err, std); !ok {
-		return status
-	}
-	log := config.NewLogger(cfg.Log, std.Err)
-	for _, w := range warnings {
-		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
-	}
-	s, err := newServer(cfg, log, std)
-	if err != nil {
-		program().PrintError(err, std)
-		return config.ExitUnusable
-	}
-	return program().Serve(ctx, hup, s, std)
+	return serve(ctx, std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseRouteServer(args, env) },
+		func(cfg *config.RouteServer, log *slog.Logger) (config.Service, error) {
+			return newServer(cfg, log, std)
+		})
+}
+
+// serve runs what build makes of the flags of a route server.
+func serve(ctx context.Context, std config.Stdio, parse func() (*config.RouteServer, []config.Warning, error),
+	build func(*config.RouteServer, *slog.Logger) (config.Service, error),
+) int {
+	cfg := &config.RouteServer{}
+	return program().Serve(ctx, std, func() (config.Log, []config.Warning, error) {
+		parsed, warnings, err := parse()
+		if err == nil {
+			cfg = parsed
+		}
+		return cfg.Log, warnings, err
+	}, func(log *slog.Logger) (config.Service, error) { return build(cfg, log) })
 }
 
 // newServer wires a server from its configuration.

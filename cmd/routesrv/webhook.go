@@ -13,22 +13,10 @@ import (
 // runWebhook answers admission requests of API servers for Ingresses and RouteGroups until ctx ends. It returns the exit status
 // of the webhook server.
 func runWebhook(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	hup, stop := config.Hangups()
-	defer stop()
-	cfg, warnings, err := config.ParseWebhook(args, env)
-	if status, ok := program().Configured(warnings, err, std); !ok {
-		return status
-	}
-	log := config.NewLogger(cfg.Log, std.Err)
-	for _, w := range warnings {
-		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
-	}
-	s, err := newWebhook(cfg, log, std)
-	if err != nil {
-		program().PrintError(err, std)
-		return config.ExitUnusable
-	}
-	return program().Serve(ctx, hup, s, std)
+	return serve(ctx, std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseWebhook(args, env) },
+		func(cfg *config.RouteServer, log *slog.Logger) (config.Service, error) {
+			return newWebhook(cfg, log, std)
+		})
 }
 
 // newWebhook wires a webhook server from its configuration.

@@ -5,9 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
+
+	// The container image has no files except the programs, so the programs contain the authorities of the public web. They apply
+	// only where the system has none.
+	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 // Exit statuses.
@@ -32,13 +39,6 @@ func Main(run func(ctx context.Context, args, environ []string, std Stdio) (stat
 	status := run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr})
 	stop()
 	os.Exit(status)
-}
-
-// Hangups returns the SIGHUPs of the process until stop is called. Unhandled, they would end the process.
-func Hangups() (hup <-chan os.Signal, stop func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	return signals, func() { signal.Stop(signals) }
 }
 
 // Program describes a binary for its messages.
@@ -96,8 +96,25 @@ type Service interface {
 	Reload()
 }
 
-// Serve runs a service until ctx ends, and returns the exit status.
-func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std Stdio) (status int) {
+// Serve configures a service and runs it until ctx ends. It returns the exit status. configure parses, and build makes the service
+// with its logger. A SIGHUP reloads the service; unhandled, it would end the process without draining.
+func (p Program) Serve(ctx context.Context, std Stdio, configure func() (Log, []Warning, error), build func(*slog.Logger) (Service, error)) (status int) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	cfg, warnings, err := configure()
+	if status, ok := p.Configured(warnings, err, std); !ok {
+		return status
+	}
+	log := NewLogger(cfg, std.Err)
+	for _, w := range warnings {
+		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
+	}
+	s, err := build(log)
+	if err != nil {
+		p.PrintError(err, std)
+		return ExitUnusable
+	}
 	ended, reloading := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(reloading)
@@ -110,7 +127,7 @@ func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std
 			}
 		}
 	}()
-	err := s.Run(ctx)
+	err = s.Run(ctx)
 	close(ended)
 	<-reloading
 	if err != nil {
@@ -118,4 +135,63 @@ func (p Program) Serve(ctx context.Context, hup <-chan os.Signal, s Service, std
 		return ExitFailed
 	}
 	return ExitOK
+}
+
+// gcPercent trades a little CPU time for memory: nearly all of the heap is the table and, in a program that computes one, the
+// objects. They are long-lived, and the default would allow as much garbage again. A table that is being received must not take
+// twice its size because of uncollected garbage. docs/performance.md compares values.
+const gcPercent = 30
+
+// setGCPercent sets gcPercent unless GOGC is set.
+func setGCPercent() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// ReadFile returns a function that reads the configuration file. The file may be a pipe without a writer, so the function returns
+// when ctx ends; the read itself then continues until the process ends.
+func ReadFile(ctx context.Context) func(path string) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	return func(path string) ([]byte, error) {
+		done := make(chan result, 1)
+		go func() {
+			data, err := os.ReadFile(path)
+			done <- result{data, err}
+		}()
+		select {
+		case r := <-done:
+			return r.data, r.err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read %q: %w", path, context.Cause(ctx))
+		}
+	}
+}
+
+// VersionText returns the version line of a program. linked is the version set by the linker in a release build.
+func VersionText(program, linked string) string {
+	return fmt.Sprintf("%s %s %s %s/%s", program, VersionName(linked), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// VersionName returns the release, or else what the build information says about the sources.
+func VersionName(linked string) string {
+	if linked != "" {
+		return linked
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel-" + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	return "devel"
 }
