@@ -119,7 +119,8 @@ func (p *Parser) environment(environ []string) []setting {
 			continue // the last is of a Service called routesrv-..., too: no such flag has a URL
 		}
 		if !known {
-			if !serviceLink.MatchString(variable[len(EnvPrefix):]) {
+			// A command that asks may run in the pod of a program whose settings are in the environment.
+			if !p.cmd.Asking && !serviceLink.MatchString(variable[len(EnvPrefix):]) {
 				like := strings.ToLower(strings.ReplaceAll(variable[len(EnvPrefix):], "_", "-"))
 				p.errs = append(p.errs, &Error{Where: printable(variable), Err: p.unknown("flag", "-", like)})
 			}

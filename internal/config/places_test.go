@@ -171,6 +171,15 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// TestCommandsThatAskIgnoreSettingsOfThePod: they run beside programs whose settings are in the environment of the pod.
+func TestCommandsThatAskIgnoreSettingsOfThePod(t *testing.T) {
+	pod := config.Env{Environ: []string{"ROUTESRV_FLAG_NODE_NAME=n", "ROUTESRV_FLAG_UPSTREAM=http://a", "ROUTESRV_SERVICE_HOST=10.0.0.1", "ROUTESRV_PORT=tcp://10.0.0.1:80"}}
+	asks := config.NewParser(config.Command{Name: "dataplane-client get", Asking: true, MaxArgs: -1})
+	if _, warnings, err := asks.Parse([]string{"/status"}, pod); err != nil || len(warnings) > 0 {
+		t.Errorf("warnings %v, error %v", warnings, err)
+	}
+}
+
 // TestCompileTakesPaths: paths in place of a cluster, otherwise the flags of the server.
 func TestCompileTakesPaths(t *testing.T) {
 	c, warnings, err := config.ParseCompile([]string{"a", "-kubernetes", "-kubernetes-path-mode=path-prefix", "--", "-b"}, config.Env{})

@@ -235,7 +235,7 @@ func New(cfg Config) (*Sidecar, error) {
 		Logger:   s.log, Registry: s.registry,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listeners: %w", err)
+		return nil, fmt.Errorf("support listener: %w", err)
 	}
 	return s, nil
 }

@@ -150,6 +150,15 @@ const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 func (p *Pod) environment(ctx context.Context, spec *corev1.Container) ([]string, error) {
 	all := map[string]string{"PATH": searchPath, "HOSTNAME": p.cfg.Pod.Name}
 	all["KUBERNETES_SERVICE_HOST"], all["KUBERNETES_SERVICE_PORT"] = apiServer.Addr().String(), strconv.Itoa(int(apiServer.Port()))
+	services, err := p.cfg.Client.CoreV1().Services(p.cfg.Pod.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("services: %w", err)
+	}
+	for i := range services.Items {
+		if links := p.cfg.Pod.Spec.EnableServiceLinks; links == nil || *links {
+			maps.Copy(all, serviceLinks(&services.Items[i]))
+		}
+	}
 	for _, e := range spec.Env {
 		value := e.Value
 		if e.ValueFrom != nil {
@@ -229,6 +238,22 @@ func (p *Pod) field(path string) (string, error) {
 		return p.cfg.IP.String(), nil
 	}
 	return "", fmt.Errorf("field %s is not imitated", path)
+}
+
+// serviceLinks returns the variables that a pod gets for a Service of its namespace, as far as they can be taken for settings.
+func serviceLinks(s *corev1.Service) map[string]string {
+	all := map[string]string{}
+	env := func(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+	for i, port := range s.Spec.Ports {
+		prefix, n := env(s.Name)+"_", strconv.Itoa(int(port.Port))
+		if s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone {
+			continue
+		}
+		if all[prefix+"SERVICE_PORT_"+env(port.Name)] = n; i == 0 {
+			all[prefix+"SERVICE_HOST"], all[prefix+"SERVICE_PORT"], all[prefix+"PORT"] = s.Spec.ClusterIP, n, "tcp://"+s.Spec.ClusterIP+":"+n
+		}
+	}
+	return all
 }
 
 // Exec runs a program in a container, as kubectl exec does, and returns its output and the error of exec.Cmd.Wait. The program is an

@@ -36,7 +36,9 @@ func TestTheDockerfileMakesTheImageOfTheTests(t *testing.T) {
 	}
 	b := newBuildah(t)
 	b.builder(t, "builder")
-	if out, err := exec.CommandContext(t.Context(), "go", "mod", "download").CombinedOutput(); err != nil {
+	download := exec.CommandContext(t.Context(), "go", "mod", "download") // as the Dockerfile does: without the other modules of this repository
+	download.Dir, download.Env = "../..", append(os.Environ(), "GOWORK=off")
+	if out, err := download.CombinedOutput(); err != nil {
 		t.Fatalf("go mod download: %v: %s", err, out)
 	}
 	b.run(t, "build", "--isolation=chroot", "--pull-never", "--format=oci", "--platform=linux/"+runtime.GOARCH,
