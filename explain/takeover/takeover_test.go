@@ -287,7 +287,7 @@ func ids(r match.Result) (all []string) {
 // FuzzTakeoversEqualASearch: for random tables and changes, the report has what a slow search over a grid of requests finds, and each of its
 // examples is true. Where routes have expressions, what the search finds may also be unknown.
 func FuzzTakeoversEqualASearch(f *testing.F) {
-	for seed := range uint64(16) {
+	for seed := range uint64(6) {
 		f.Add(seed, uint8(4+seed%9), uint8(1+seed%3), seed%3 == 2)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, size, changes uint8, expressions bool) {
