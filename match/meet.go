@@ -75,7 +75,7 @@ func Literal(r *eskip.Route) bool {
 	return len(f.PathRegexps) == 0 && len(f.HeaderRegexps) == 0
 }
 
-// Limits of what Meet makes up for two routes.
+// Limits of what Contest makes up for two routes.
 const (
 	maxMeetHosts = 64
 	maxMeetPaths = 64
@@ -200,12 +200,10 @@ func (m *meeting) predicate(p *eskip.Predicate) bool {
 		m.remote = addressIn(args[0])
 	case "Source", "SourceFromLast":
 		m.xff = addressIn(args[0])
+	case "True", "Any", "*":
+		return true
 	}
-	switch p.Name {
-	case "Path", "PathSubtree", "HostAny", "Methods", "True", "Any", "*":
-	default:
-		m.complete = false
-	}
+	m.complete = false
 	return true
 }
 
@@ -366,10 +364,11 @@ func (m *meeting) somePaths(f *facts) []string {
 		}
 	}
 	slices.SortStableFunc(paths, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
-	return slices.Compact(paths)[:min(len(slices.Compact(paths)), maxMeetPaths)]
+	paths = slices.Compact(paths)
+	return paths[:min(len(paths), maxMeetPaths)]
 }
 
-// facts are what Meet has to know about the routes of a table.
+// facts are what Contest has to know about the routes of a table.
 type facts struct {
 	depth    int             // of the longest pattern, in segments
 	methods  map[string]bool // that routes name

@@ -69,7 +69,7 @@ func OpenDecisions(folder string, log *slog.Logger) *Decisions {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 		log.Error(LogDecisionsFailed, "path", d.path, "error", err, "kept_as", keptAs)
 		if keptAs == "" {
-			d.path = "" // what is there is not ours to replace
+			d.path = "" // do not replace somebody else's file
 		}
 	}
 	return d

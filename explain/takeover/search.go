@@ -100,17 +100,7 @@ func withoutEndpoints(r *eskip.Route) string {
 // compare looks at all pairs of a changed route and a route of another owner: by hosts, and those that accept hosts that no list names with each
 // of these.
 func (s *search) compare() {
-	byHost := map[string][]*eskip.Route{}
-	var anyHost []*eskip.Route
-	for _, r := range s.changed {
-		hosts := match.Hosts(r)
-		if hosts == nil {
-			anyHost = append(anyHost, r)
-		}
-		for _, h := range hosts {
-			byHost[h] = append(byHost[h], r)
-		}
-	}
+	byHost, anyHost := groupByHost(s.changed)
 	hosts := slices.Sorted(maps.Keys(byHost))
 	if len(anyHost) > 0 {
 		hosts = s.allHosts()
@@ -129,6 +119,21 @@ func (s *search) compare() {
 		}
 		s.chunk(chunk, distinct(by))
 	}
+}
+
+// groupByHost returns routes by their hosts, and those that may match any.
+func groupByHost(routes []*eskip.Route) (byHost map[string][]*eskip.Route, anyHost []*eskip.Route) {
+	byHost = map[string][]*eskip.Route{}
+	for _, r := range routes {
+		hosts := match.Hosts(r)
+		if hosts == nil {
+			anyHost = append(anyHost, r)
+		}
+		for _, h := range hosts {
+			byHost[h] = append(byHost[h], r)
+		}
+	}
+	return byHost, anyHost
 }
 
 // distinct returns the routes without repetition, by id.
@@ -182,16 +187,7 @@ func (s *search) chunk(hosts []string, changed []*eskip.Route) {
 	s.looked += len(old)
 	s.old, _ = match.New(old, s.options.Proxy)
 	s.new, _ = match.New(distinct(now), s.options.Proxy)
-	byHost, anyHost := map[string][]*eskip.Route{}, []*eskip.Route(nil)
-	for _, r := range others {
-		names := match.Hosts(r)
-		if names == nil {
-			anyHost = append(anyHost, r)
-		}
-		for _, h := range names {
-			byHost[h] = append(byHost[h], r)
-		}
-	}
+	byHost, anyHost := groupByHost(others)
 	for _, by := range changed {
 		rivals := slices.Clone(others)
 		if names := match.Hosts(by); names != nil {

@@ -7,29 +7,30 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Try returns what objects would take from others if they were in the snapshot of a result, in place of those with their names. owner returns
-// the objects of the routes of the result, as in [Side]. What the objects do to catch-alls of hosts and to clones of routes is left out. The
-// error names an object that has no routes. It costs as much as the objects, and then as [Find].
-func Try(result *compile.Result, objects []kube.Object, owner shadowdiff.OwnerFunc, options Options) (*Report, error) {
+// Tried is an object that was compiled on trial.
+type Tried struct {
+	kube.Ref
+	compile.Trial
+}
+
+// Try returns what objects would take from others if they were in the snapshot of the result that they were tried with, in place of those with
+// their names. owner returns the objects of the routes of the result, as in [Side]. What the objects do to catch-alls of hosts and to clones of
+// routes is left out. It costs as much as the objects, and then as [Find].
+func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, options Options) (*Report, error) {
 	owners := map[string]shadowdiff.Owner{}
 	upserts := map[string]*table.Route{}
 	deletes := map[string]bool{}
 	for _, o := range objects {
-		ref := o.Ref()
-		trial, err := result.Try(o)
-		if err != nil {
-			return nil, err
-		}
-		before, _ := result.Inspect(ref)
+		before, _ := result.Inspect(o.Ref)
 		for _, r := range before.Routes {
 			if r.Wins && r.Route != nil {
 				deletes[r.ID] = true
 			}
 		}
-		for _, r := range trial.Routes {
+		for _, r := range o.Routes {
 			if r.Wins && r.Route != nil {
 				upserts[r.ID] = r.Route
-				owners[r.ID] = shadowdiff.Owner{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name}
+				owners[r.ID] = shadowdiff.Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
 			}
 		}
 	}

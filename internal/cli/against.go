@@ -7,11 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/explain/takeover"
@@ -23,7 +19,7 @@ import (
 // json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. Nothing else of the manifests
 // leaves this machine. It returns the exit status: Healthy if they take nothing, Unhealthy if they do or may.
 func Against(ctx context.Context, server string, paths []string, output string, std Stdio) (int, error) {
-	body, err := routed(paths, std.In)
+	body, err := routed(ctx, paths, std.In)
 	if err != nil {
 		return Trouble, err
 	}
@@ -64,33 +60,26 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 const maxTakeovers = 64 << 20
 
 // routed returns the Ingresses and RouteGroups of manifests, each as a document in JSON.
-func routed(paths []string, stdin io.Reader) ([]byte, error) {
+func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error) {
+	source, err := manifests.New(manifests.Config{Paths: paths, Stdin: stdin})
+	if err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
-	for _, path := range paths {
-		files, err := filesOf(path)
+	err = source.Documents(ctx, func(file string, d manifests.Doc) error {
+		object, err := manifests.ToJSON(d)
+		if err == nil {
+			err = addRouted(&b, object)
+		}
 		if err != nil {
-			return nil, err
+			return fmt.Errorf("%s: line %d: %w", file, d.Line, err)
 		}
-		for _, file := range files {
-			text, err := readManifest(file, stdin)
-			if err != nil {
-				return nil, err
-			}
-			for _, doc := range manifests.Split(text) {
-				object, err := manifests.ToJSON(doc)
-				if err == nil {
-					err = addRouted(&b, object)
-				}
-				if err != nil {
-					return nil, fmt.Errorf("%s: line %d: %w", file, doc.Line, err)
-				}
-			}
-		}
+		return nil
+	})
+	if err == nil && b.Len() == 0 {
+		err = errors.New("the manifests have no Ingress and no RouteGroup")
 	}
-	if b.Len() == 0 {
-		return nil, errors.New("the manifests have no Ingress and no RouteGroup")
-	}
-	return b.Bytes(), nil
+	return b.Bytes(), err
 }
 
 // addRouted adds a document if it is an Ingress, a RouteGroup, or a list with such objects.
@@ -115,25 +104,4 @@ func addRouted(b *bytes.Buffer, object []byte) error {
 		}
 	}
 	return nil
-}
-
-// filesOf returns the manifests of a path: itself, or the YAML and JSON files of a folder.
-func filesOf(path string) (files []string, err error) {
-	if info, err := os.Stat(path); path == "-" || err == nil && !info.IsDir() {
-		return []string{path}, nil
-	}
-	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name)) {
-			files = append(files, name)
-		}
-		return err
-	})
-	return files, err
-}
-
-func readManifest(file string, stdin io.Reader) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(stdin)
-	}
-	return os.ReadFile(file)
 }

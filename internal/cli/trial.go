@@ -30,8 +30,8 @@ and what ends or blocks its process, is printed with the proxy's own words. Star
 
     -routes-urls=http://ADDRESS/trial/routes -source-poll-timeout=500 -metrics-flavour=prometheus -support-listener=:9922
 
-where ADDRESS is that of --listen, with no other routes, and so that it is started again when it ends. A proxy that hangs or is busy has
-to be replaced as well: http://ADDRESS/trial/alive answers 503 until it is, for a liveness probe.
+where ADDRESS is that of --listen. Give it no other routes, and restart it whenever it ends. Replace a proxy that hangs or stays busy as well: until
+then http://ADDRESS/trial/alive answers 503, for a liveness probe.
 
 TABLE is as for diff: a file of routes, manifests, or the URL of a route server.
 

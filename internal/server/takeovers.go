@@ -40,9 +40,18 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	report, err := takeover.Try(result, objects, s.owners(), takeover.Options{Proxy: s.proxyOptions()})
+	tried := make([]takeover.Tried, len(objects))
+	for i, o := range objects {
+		trial, err := result.Try(o)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		tried[i] = takeover.Tried{Ref: o.Ref(), Trial: trial}
+	}
+	report, err := takeover.Try(result, tried, s.owners(), takeover.Options{Proxy: s.proxyOptions()})
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	text := func(b *bytes.Buffer) error { return report.WriteText(b) }

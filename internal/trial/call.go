@@ -41,7 +41,7 @@ func Calls(routes ...*eskip.Route) []Call {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Call) int { return strings.Compare(a.Text, b.Text) })
+	slices.SortFunc(all, compareCalls)
 	return slices.Compact(all)
 }
 

@@ -37,7 +37,7 @@ type sign struct {
 	start  float64 // of the process, in seconds since 1970
 	memory float64 // in bytes; 0 if unknown
 	cpu    float64 // in seconds; 0 if unknown
-	build  string  // version of what it is built with
+	build  string  // what names its version
 	at     time.Time
 }
 

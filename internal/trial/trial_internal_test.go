@@ -317,6 +317,11 @@ func TestCalls(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("calls are %q, want %q", got, want)
 	}
+	// A filter and a predicate may have the same text.
+	both := eskip.MustParse(`a: Traffic(1) -> Traffic(1) -> <shunt>; b: Traffic(1) -> Traffic(1) -> <shunt>; c: * -> Traffic(1) -> <shunt>;`)
+	if got := Calls(both...); len(got) != 2 {
+		t.Errorf("calls are %v, want the filter and the predicate once", got)
+	}
 	var doc document
 	doc.set(Calls(routes...))
 	if _, err := eskip.Parse(doc.text); err != nil {

@@ -108,13 +108,14 @@ type Verdict struct {
 // Review judges an object, in JSON, that would replace old. old is empty for a new object. The kind is [kube.KindIngress] or
 // [kube.KindRouteGroup].
 func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
-	now, err := j.try(kind, object)
+	cluster := j.cluster.Latest()
+	now, err := j.try(cluster, kind, object)
 	if err != nil || now.Skipped {
 		return Verdict{Skipped: now.Skipped}, err
 	}
 	var had []rules.Problem
 	if len(old) > 0 {
-		before, err := j.try(kind, old)
+		before, err := j.try(cluster, kind, old)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -128,20 +129,19 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 			v.Warnings = append(v.Warnings, p)
 		}
 	}
-	return v, j.takeovers(&v, kind, object)
+	return v, j.takeovers(&v, cluster, now)
 }
 
 // maxCompared limits how many routes of others a review looks at: an object without hosts competes with all.
 const maxCompared = 4000
 
 // takeovers adds what an object would take from routes of others. Before the first snapshot nothing is known of others.
-func (j *Judge) takeovers(v *Verdict, kind kube.Kind, text []byte) error {
-	cluster, owners := j.cluster.Latest(), j.owners.Load()
-	o, err := kube.DecodeJSON(kind, text)
-	if cluster == nil || owners == nil || err != nil {
-		return nil // what cannot be decoded is a problem, and has no routes
+func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tried) error {
+	owners := j.owners.Load()
+	if cluster == nil || owners == nil || len(tried.Routes) == 0 {
+		return nil
 	}
-	report, err := takeover.Try(cluster, []kube.Object{o}, *owners, takeover.Options{Proxy: j.proxy, MaxRoutes: maxCompared})
+	report, err := takeover.Try(cluster, []takeover.Tried{tried}, *owners, takeover.Options{Proxy: j.proxy, MaxRoutes: maxCompared})
 	if err != nil {
 		return err
 	}
@@ -181,19 +181,23 @@ func has(all []rules.Problem, p rules.Problem) bool {
 	return false
 }
 
-// try compiles an object without storing the result.
-func (j *Judge) try(kind kube.Kind, text []byte) (compile.Trial, error) {
+// try compiles an object beside a cluster, nil before the first snapshot, without storing the result.
+func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried takeover.Tried, err error) {
 	o, err := kube.DecodeJSON(kind, text)
 	if err != nil {
-		return compile.Trial{Problems: []rules.Problem{undecodable(kind, text, err)}}, nil
+		tried.Problems = []rules.Problem{undecodable(kind, text, err)}
+		return tried, nil
 	}
-	if !j.scope.takes(kind, o) {
-		return compile.Trial{Skipped: true}, nil
+	tried.Ref = o.Ref()
+	switch {
+	case !j.scope.takes(kind, o):
+		tried.Skipped = true
+	case cluster != nil:
+		tried.Trial, err = cluster.Try(o)
+	default:
+		tried.Trial, err = j.tryAlone(o)
 	}
-	if cluster := j.cluster.Latest(); cluster != nil {
-		return cluster.Try(o)
-	}
-	return j.tryAlone(o)
+	return tried, err
 }
 
 // undecodable returns the problem that the reader of the cluster would report.

@@ -19,7 +19,7 @@ const maxLine = 1 << 20
 
 // Read replays all requests of a log, which may be compressed with gzip. each changes every request before it is replayed, and may be nil;
 // progress is called every few thousand lines with the bytes that were read, and may be nil. A line that is no request is counted and skipped.
-// The error is that of the reader, or of the context.
+// An error comes from the reader or the context.
 func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Request), progress func(bytes int64)) error {
 	counted := &counter{r: log}
 	in := bufio.NewReaderSize(counted, 256<<10)

@@ -118,12 +118,10 @@ func New(cfg Config) (*Source, error) {
 // the previous snapshot stays valid. If nothing changed, Read returns the same snapshot again. Its revision is 0, and
 // the options have no effect.
 func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
-	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := s.turn(ctx); err != nil {
+		return nil, err
 	}
+	defer func() { <-s.busy }()
 	contents, err := s.readFiles(ctx)
 	if err != nil {
 		return nil, err
@@ -144,6 +142,37 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 	}
 	s.commit(files)
 	return s.last, nil
+}
+
+// turn waits until nothing else reads. The caller gives the turn back.
+func (s *Source) turn(ctx context.Context) error {
+	select {
+	case s.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Documents calls yield with each document of all files and the name of its file, for callers that want more than what is read of
+// objects. The error is that of [Source.Read], or the first one of yield.
+func (s *Source) Documents(ctx context.Context, yield func(file string, d Doc) error) error {
+	if err := s.turn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.busy }()
+	contents, err := s.readFiles(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range contents {
+		for _, d := range split(&contents[i]) {
+			if err := yield(contents[i].name, d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // commit stores the files as those of the last complete read, and builds their snapshot.
