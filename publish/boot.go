@@ -92,7 +92,7 @@ func (p *Publisher) Tend() {
 	p.mu.Lock() // otherwise this write could come after the write of a newer table
 	defer p.mu.Unlock()
 	if s := p.served.Load(); s != nil {
-		p.file.tend(s.Read.At)
+		p.file.tend(s.Table, s.Read.At)
 	}
 }
 
@@ -102,7 +102,7 @@ func (p *Publisher) Flush() {
 	p.mu.Lock() // Accept may be running
 	defer p.mu.Unlock()
 	if s := p.served.Load(); s != nil {
-		p.file.update(func(want *content) { want.read = latest(want.read, s.Read.At) })
+		p.file.update(func(want *content) { want.shown(s.Table, s.Read.At) })
 	}
 	p.file.wait()
 }
@@ -114,6 +114,11 @@ func latest(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Prove says that a proxy has lived with a table. The last-known-good file then has this table, and from then on only tables that were
+// passed to Prove: the others are served all the same. Until the first call the file has the served table, because any is better than
+// none. Prove neither judges nor serves, and may be called while a sink runs.
+func (p *Publisher) Prove(c Candidate) { p.file.prove(c) }
 
 // File returns the state of the last-known-good file; nil if there is none.
 func (p *Publisher) File() *api.File { return p.file.status() }
