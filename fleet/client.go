@@ -85,6 +85,7 @@ type reported struct {
 type trouble struct {
 	rejected string // why it does not accept the table
 	unread   string // why the metrics of its proxy cannot be read
+	suspects []Suspect
 }
 
 // said returns the trouble, empty if there is none.

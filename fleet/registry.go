@@ -347,8 +347,8 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 		at:   at.UnixNano(),
 		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
 	}
-	if said := (trouble{report.Rejected, report.FiguresError}); said != (trouble{}) {
-		kept.trouble = &said
+	if report.Rejected != "" || report.FiguresError != "" || len(report.Suspects) > 0 {
+		kept.trouble = &trouble{report.Rejected, report.FiguresError, report.Suspects}
 	}
 	if !report.Fetched.IsZero() {
 		kept.fetched = r.refer(report.Fetched.Digest)

@@ -56,6 +56,8 @@ type View struct {
 	// Relays contains a summary of each relay's clients. The clients themselves are in Clients only if the peers of the replica
 	// include the relay.
 	Relays []Relay `json:"relays"`
+	// Suspects are the tables of which proxies probably died, those of most clients first.
+	Suspects []SuspectTable `json:"suspects,omitempty"`
 	// Publishes are the last tables, newest first, with how long the fleet took to hold them.
 	Publishes []Publish `json:"publishes"`
 	// Clients are those that match the request, sorted by state (rejected, behind, silent, current), then by id. Truncated means
@@ -175,6 +177,8 @@ type Client struct {
 	Figures *Figures `json:"figures,omitempty"`
 	// FiguresError is why they could not be read; empty if they could, or if nobody tried.
 	FiguresError string `json:"figures_error,omitempty"`
+	// Suspects are the tables of which its proxy probably died, as of its last report.
+	Suspects []Suspect `json:"suspects,omitempty"`
 }
 
 // Applied is how far a proxy is with the table that it fetched.
@@ -193,6 +197,7 @@ const (
 // Figures are taken from a proxy's metrics. Counters count since its start. A figure that its metrics do not have is nil.
 type Figures struct {
 	Time      time.Time `json:"time"`                 // when they were read
+	Started   time.Time `json:"-"`                    // when the proxy was started; zero if unknown. It is not reported
 	Requests  *uint64   `json:"requests,omitempty"`   // received by the proxy
 	Errors    *uint64   `json:"errors_5xx,omitempty"` // answered with 5xx
 	NoRoute   *uint64   `json:"no_route,omitempty"`   // answered with 404 because no route matched

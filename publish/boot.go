@@ -115,9 +115,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Prove says that a proxy has lived with a table. The last-known-good file then has this table, and from then on only tables that were
-// passed to Prove: the others are served all the same. Until the first call the file has the served table, because any is better than
-// none. Prove neither judges nor serves, and may be called while a sink runs.
+// Prove makes the last-known-good file have a table with which a proxy has lived: see FileConfig.Unproven. It neither judges nor serves the
+// table, and may be called while a sink runs. Call it after Boot.
 func (p *Publisher) Prove(c Candidate) { p.file.prove(c) }
 
 // File returns the state of the last-known-good file; nil if there is none.

@@ -56,6 +56,9 @@ type FileConfig struct {
 	Path string
 	// Plain omits the metadata: the file has only the routes, for a proxy that reads it. A plain file is never loaded.
 	Plain bool
+	// Unproven reports whether the file must not have a table yet: then it keeps the table before, until Publisher.Prove. It is called with
+	// locks held, and must not call the Publisher. nil means that no table has to be proven.
+	Unproven func(table.Digest) bool
 }
 
 // LastKnownGood describes the last-known-good file of a state folder: [LastKnownGoodFile]. An empty folder means no file.
@@ -94,7 +97,6 @@ type file struct {
 	claimed bool // the previous file at the path is ours or was set aside; owned by Boot, then by the writer
 
 	mu         sync.Mutex // guards the fields below
-	proven     bool       // the file gets only proven tables: see Publisher.Prove
 	found      error      // why the previous file could not be used
 	keptAs     string
 	want, disk content
@@ -109,19 +111,19 @@ func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
 	return f
 }
 
-// save makes the file have a table, unless it gets only proven ones. It does not wait for the disk.
+// save makes the file have a table, unless that has to be proven first. It does not wait for the disk.
 func (f *file) save(c Candidate) {
 	f.update(func(want *content) {
-		if !f.proven || want.has(c.Table) {
+		if f.cfg.Unproven == nil || want.has(c.Table) || !f.cfg.Unproven(c.Table.Digest()) {
 			want.set(c)
 		}
 	})
 }
 
-// prove makes the file have a table, and from then on only tables that are passed to prove.
+// prove makes the file have a table that is proven.
 func (f *file) prove(c Candidate) {
 	f.update(func(want *content) {
-		if f.proven = true; !want.has(c.Table) {
+		if !want.has(c.Table) {
 			want.set(c)
 		}
 	})

@@ -98,6 +98,9 @@ func (p *Proof) Changes() int { return p.changes }
 // Proven returns the last proven table; zero if there is none.
 func (p *Proof) Proven() table.Digest { return p.state.Proven }
 
+// Offered returns the table that the proxy can get now; zero before the first.
+func (p *Proof) Offered() table.Digest { return p.served }
+
 // Trial returns the table on trial, zero if there is none, and since when.
 func (p *Proof) Trial() (table.Digest, time.Time) { return p.trial, p.from }
 

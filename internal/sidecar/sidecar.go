@@ -213,7 +213,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	if s.cache, err = etagcache.New(etagcache.Config{
 		Logger: cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.controller.recheck() }, Saw: s.proxy.Saw,
+		Recheck: func() { s.controller.recheck() }, Saw: s.saw,
 	}); err != nil {
 		return nil, err
 	}
