@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -76,7 +77,7 @@ type Proof struct {
 	trial    table.Digest // zero if no table is on trial
 	from     time.Time    // when it went on trial
 	refused  uint64       // routes that the proxy has refused, as last read
-	base     uint64       // the same before the trial
+	base     uint64       // the same before the trial; the highest number if it was never read
 
 	firstRequest time.Time // of the process of the proxy; zero if not seen
 	diedBy       time.Time // when metrics showed a death whose first request was not seen yet; zero if none
@@ -155,7 +156,12 @@ func (p *Proof) Got(now time.Time, d table.Digest) {
 }
 
 // begin puts a table on trial.
-func (p *Proof) begin(d table.Digest, from time.Time) { p.trial, p.from, p.base = d, from, p.refused }
+func (p *Proof) begin(d table.Digest, from time.Time) {
+	p.trial, p.from, p.base = d, from, p.refused
+	if !p.watched {
+		p.base = math.MaxUint64
+	}
+}
 
 // Asked records that the proxy has asked for a newer table than the one that it has: it is alive.
 func (p *Proof) Asked(now time.Time) {
