@@ -78,6 +78,11 @@ func (r *Registry) Suspects() []SuspectTable {
 	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.suspects(now)
+}
+
+// suspects is Suspects. The caller holds mu.
+func (r *Registry) suspects(now int64) []SuspectTable {
 	s := make(suspects)
 	live := 0
 	for _, c := range r.clients {

@@ -33,7 +33,7 @@ func clientsCommand() command {
 or ` + states[3] + ` (no request for three of its intervals; it is forgotten after an hour, so deleted pods are listed for that long).
 A name in brackets is inferred from address and user agent, because the client does not give its name.
 
-The exit status is 0 if no client has rejected a table or is behind for longer than --max-behind, 1 if one is, and 2 if a
+The exit status is 0 if no client has rejected a table or is behind for longer than --max-behind, and no proxy died of a table, else 1, and 2 if a
 cluster, a replica or one of its peers does not answer: clients may be missing then. Silent clients do not count,
 because they may be deleted pods.`,
 		examples: []example{
@@ -120,6 +120,10 @@ func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster 
 		}
 		if late > 0 {
 			wrong = append(wrong, fmt.Sprintf("%s behind for more than %v", number(late, "client"), j.maxBehind))
+		}
+		for _, t := range v.Suspects {
+			wrong = append(wrong, fmt.Sprintf("the proxies of %s died of table %s, for example %s: %s",
+				number(t.Clients, "client"), shortDigest(t.Digest.String()), t.Example, t.Evidence))
 		}
 		if len(wrong) > 0 {
 			status = Unhealthy
