@@ -62,8 +62,9 @@ type ProofState struct {
 // Deaths count until a table is proven, also if they were of different tables: whoever replaces a suspect by a table with the same flaw
 // learns that from one death.
 //
-// A proxy that asks for its table shows itself by its requests: the first one of a process names no table. A proxy that reads a file
-// shows itself by its metrics, or not at all; then time alone proves a table.
+// A proxy that asks for its table shows itself by its requests: the first one of a process names no table, the second one names the table
+// that it was sent, and only then it applies that. Whoever never names a table is no proxy. A proxy that reads a file shows itself by its
+// metrics, or not at all; then time alone proves a table.
 type Proof struct {
 	state   ProofState
 	changes int
@@ -73,6 +74,9 @@ type Proof struct {
 	watched bool         // its metrics were read
 	served  table.Digest // what it can get now
 
+	named    bool         // the process of the proxy has named a table
+	sent     table.Digest // the table that it was sent before that; zero for none
+	sentAt   time.Time
 	hasSince time.Time    // of state.Has, in this process; zero if it is from an earlier one
 	trial    table.Digest // zero if no table is on trial
 	from     time.Time    // when it went on trial
@@ -132,12 +136,21 @@ func (p *Proof) Restored(d table.Digest, known bool) {
 func (p *Proof) Served(now time.Time, d table.Digest) {
 	p.served = d
 	if p.file && !p.asks {
-		p.Got(now, d)
+		p.has(now, d)
 	}
 }
 
-// Got records that the proxy has a table: it was sent the table, or has named it.
+// Got records that the proxy was sent a table, or has named it.
 func (p *Proof) Got(now time.Time, d table.Digest) {
+	if p.asks = true; p.named {
+		p.has(now, d)
+	} else {
+		p.sent, p.sentAt = d, now
+	}
+}
+
+// has records that the proxy has a table.
+func (p *Proof) has(now time.Time, d table.Digest) {
 	if d == p.state.Has && !p.hasSince.IsZero() {
 		return
 	}
@@ -163,9 +176,12 @@ func (p *Proof) begin(d table.Digest, from time.Time) {
 	}
 }
 
-// Asked records that the proxy has asked for a newer table than the one that it has: it is alive.
+// Asked records that the proxy has named its table and asked for a newer one: it is alive.
 func (p *Proof) Asked(now time.Time) {
-	p.asks = true
+	if p.asks = true; !p.named && !p.sent.IsZero() {
+		p.has(p.sentAt, p.sent)
+	}
+	p.named = true
 	p.alive(now)
 }
 
@@ -174,7 +190,7 @@ func (p *Proof) Started(now time.Time) {
 	if p.file && !p.asks { // it does not read the file, so it does not have what is in it
 		p.state.Has, p.hasSince, p.trial = table.Digest{}, time.Time{}, table.Digest{}
 	}
-	p.asks, p.firstRequest = true, now
+	p.asks, p.named, p.sent, p.firstRequest = true, false, table.Digest{}, now
 	seen := !p.diedBy.IsZero() && now.Sub(p.diedBy) < startToRequest
 	if p.diedBy = (time.Time{}); seen {
 		return
@@ -232,7 +248,7 @@ func (p *Proof) restarted(now time.Time, evidence string) {
 	had := p.state.Has
 	p.trial, p.hasSince = table.Digest{}, time.Time{}
 	if p.file && !p.asks {
-		defer func() { p.Got(now, p.served) }() // it reads the file again
+		defer func() { p.has(now, p.served) }() // it reads the file again
 	}
 	if had.IsZero() {
 		return

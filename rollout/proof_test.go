@@ -19,7 +19,8 @@ import (
 //
 //	serve T   table T is what the proxy can get
 //	start     the proxy asks for the first time in its life
-//	got T     it was sent T, or named it
+//	sent T    it was sent T
+//	got T     the same, and it has named T
 //	ask       it asks again
 //	read S R  its metrics: started at second S (0: unknown), R refused routes
 //	tick      time has passed
@@ -60,8 +61,11 @@ func (r *proofRun) line(line string) {
 		r.p.Served(now, tableNamed(f[2]))
 	case "start":
 		r.p.Started(now)
+	case "sent":
+		r.p.Got(now, tableNamed(f[2]))
 	case "got":
 		r.p.Got(now, tableNamed(f[2]))
+		r.p.Asked(now)
 	case "ask":
 		r.p.Asked(now)
 	case "read":
@@ -125,6 +129,8 @@ func TestProof(t *testing.T) {
 		"and then the one that it has":               {lives + "33 got B; 36 got C; 63 got D; 63 ask; 66 got E; 93 ask", false, "proven D"},
 		"back to the proven table ends the trial":    {lives + "33 got B; 36 got A; 90 ask", false, "proven A"},
 
+		"somebody who never names a table":         {lives + "33 got B; 63 ask; 64 got C; 65 start; 66 sent C; 67 start; 68 sent C; 69 start; 70 sent C", false, "proven B"},
+		"nothing is known of one who only fetches": {"0 start; 0 sent A; 30 start; 30 sent A; 60 start; 60 sent A", false, "proven "},
 		"one death":                     {lives + "33 got B; 36 start", false, "proven A"},
 		"two deaths":                    {lives + "33 got B; 36 start; 36 got B; 40 start", false, "proven A, suspect B instead A deaths 2"},
 		"two deaths that are far apart": {lives + "33 got B; 36 start; 36 got B; 157 start", false, "proven A"},
@@ -206,6 +212,7 @@ func TestProofIsBounded(t *testing.T) {
 			p.Started(now)
 		case 2, 3:
 			p.Got(now, tableNamed(strconv.Itoa(i)))
+			p.Asked(now)
 		case 4:
 			p.Asked(now)
 		case 5:

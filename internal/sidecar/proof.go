@@ -38,8 +38,8 @@ const (
 	proofFile = "proof.json"
 	// maxProofFile limits it, in bytes. It has at most [rollout.MaxSuspects] entries.
 	maxProofFile = 64 << 10
-	// skipperAgent is how the User-Agent of a Skipper begins, as long as no request has shown another one.
-	skipperAgent = "Go-http-client"
+	// skipperAgent is how the User-Agent of a Skipper begins.
+	skipperAgent = "Go-http-client/"
 )
 
 // proof follows what the proxy does with the tables that it gets, and serves a proven table instead of one that the proxy dies of.
@@ -53,7 +53,6 @@ type proof struct {
 
 	mu      sync.Mutex // guards the fields below
 	rules   *rollout.Proof
-	agent   string                             // the product in the User-Agent of the proxy; empty if unknown
 	tables  map[table.Digest]publish.Candidate // those that the rules may name
 	instead table.Digest                       // the suspect for which the proven table is served; zero for none
 	saved   int                                // changes of the rules when a write was last requested
@@ -159,34 +158,21 @@ func (p *proof) unproven(d table.Digest) bool {
 	return ok && d != p.rules.Proven()
 }
 
-// isProxy reports whether a request comes from the proxy, and not from a person or a tool in the pod. The caller holds mu.
-func (p *proof) isProxy(r *http.Request) bool {
-	agent, _, _ := strings.Cut(r.UserAgent(), "/")
-	switch {
-	case r.Method != http.MethodGet || !api.IsClient(r.UserAgent()):
-		return false
-	case p.agent != "":
-		return agent == p.agent
-	case agent == skipperAgent:
-		return true
-	}
-	return false
+// isProxy reports whether a request comes from the proxy, and not from a person or a tool in the pod.
+func isProxy(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.HasPrefix(r.UserAgent(), skipperAgent)
 }
 
 // asking records a request of the proxy for its table, before it is answered, and reports whether the proxy has to get another table than
 // the served one.
 func (p *proof) asking(r *http.Request) (other bool) {
-	now := time.Now()
-	names := r.Header.Get(api.HeaderIfNoneMatch) != ""
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if names && p.agent == "" && r.Method == http.MethodGet && api.IsClient(r.UserAgent()) {
-		p.agent, _, _ = strings.Cut(r.UserAgent(), "/")
-	}
-	if !p.isProxy(r) {
+	if !isProxy(r) {
 		return false
 	}
-	if names {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Header.Get(api.HeaderIfNoneMatch) != "" {
 		p.rules.Asked(now)
 	} else {
 		before := p.rules.State()
@@ -198,10 +184,10 @@ func (p *proof) asking(r *http.Request) (other bool) {
 
 // saw records which table the proxy has after an answer.
 func (p *proof) saw(seen etagcache.Seen) {
+	has := seen.Sent.Whole && seen.Sent.Status == http.StatusOK || seen.Sent.Status == http.StatusNotModified && !seen.Ahead
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	has := seen.Sent.Whole && seen.Sent.Status == http.StatusOK || seen.Sent.Status == http.StatusNotModified && !seen.Ahead
-	if has && p.isProxy(seen.Request) {
+	if has && isProxy(seen.Request) {
 		p.rules.Got(time.Now(), seen.Sent.Published)
 		p.judged()
 	}

@@ -45,7 +45,8 @@ type stand struct {
 	requests, noRoute atomic.Uint64
 
 	mu      sync.Mutex // guards the fields below
-	text    []byte     // of the table that was applied last
+	text    []byte     // as downloaded or read last
+	applied []byte     // the text that was applied last
 	loaded  bool
 	table   *match.Table
 	routes  []*eskip.Route // in use, sorted by id
@@ -71,8 +72,8 @@ func standIn(args []string, faults Faults) int {
 		return 2
 	}
 	s := &stand{faults: faults, started: time.Now(), poll: time.Duration(*millis) * time.Millisecond, url: *urls, path: *file, ever: make(map[string]bool)}
-	text, err := s.load()
-	if err != nil && s.url != "" { // a Skipper does not start without a download
+	var err error
+	if s.text, err = s.load(); err != nil && s.url != "" { // a Skipper does not start without a download, and applies it after it has asked again
 		log.Printf("error while loading routes from url %s: %v", s.url, err)
 		return failedStart
 	}
@@ -87,7 +88,6 @@ func standIn(args []string, faults Faults) int {
 			return failedStart
 		}
 	}
-	s.apply(text)
 	for opened := !*wait; ; time.Sleep(s.poll) {
 		s.mu.Lock()
 		loaded := s.loaded
@@ -163,7 +163,7 @@ func (s *stand) load() ([]byte, error) {
 func (s *stand) apply(text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if text == nil || s.loaded && bytes.Equal(text, s.text) || s.hung.Load() {
+	if s.text = text; text == nil || s.loaded && bytes.Equal(text, s.applied) || s.hung.Load() {
 		return
 	}
 	all, err := eskip.Parse(string(text))
@@ -205,7 +205,7 @@ func (s *stand) apply(text []byte) {
 		log.Printf("failed to process route %s: %s: %s", refusal.Route.Id, refusal.Reason, refusal.Text)
 	}
 	slices.SortFunc(use, func(a, b *eskip.Route) int { return strings.Compare(a.Id, b.Id) })
-	s.text, s.table, s.routes, s.loaded, s.began = text, table, use, true, began
+	s.applied, s.table, s.routes, s.loaded, s.began = text, table, use, true, began
 	log.Printf("route settings applied, id: %d", s.updates)
 	if anyHas(use, s.faults.Die) {
 		log.Printf("panic: the table has %q", s.faults.Die)
