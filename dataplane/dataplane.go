@@ -27,7 +27,8 @@
 // round, and does not ask the server for deltas for ten minutes.
 //
 // A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's publisher publishes
-// it under the ETag that the next request names, and replaces the file in the background (package publish). The last-known-good file of that
+// it under the ETag that the next request names, and replaces the file in the background (package publish), or later, if Config.Unproven
+// asks for that. The last-known-good file of that
 // publisher contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
 //
 // # Held tables

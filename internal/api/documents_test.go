@@ -51,8 +51,8 @@ func documents() map[string]any {
 			Table: &api.Table{
 				Digest: digest, Revision: 100, ReadRevision: 102, Routes: 3, Bytes: 569, Zones: []string{"a"}, Time: at, LastRead: at, AgeSeconds: 1.5, Held: true,
 			},
-			Source:    api.Source{LastAttempt: at, LastSuccess: at, Revision: 102, NextAttempt: at, Started: at, Initialized: at, Updated: at},
-			Guard:     hold,
+			Source: api.Source{LastAttempt: at, LastSuccess: at, Revision: 102, NextAttempt: at, Started: at, Initialized: at, Updated: at},
+			Guard:  hold, SuspectTables: 1,
 			Decisions: []api.Decision{{Time: at, What: api.DecidedHeld, Digest: other, Objects: "Ingress shop/cart", Reason: guard.RoutesLost}},
 			Problems:  map[string]int{"error": 1, "warning": 0, "info": 0}, LastKnownGood: file,
 		},

@@ -199,7 +199,7 @@ func (p *Parser) Log(l *Log) {
 // StateDir adds the flag of the state folder.
 func (p *Parser) StateDir(dir *string) {
 	g := p.Group(GroupState)
-	g.Own("state-dir", Text("string", dir, ""), "Folder of the last-known-good file, a copy of the served table. A process that restarts while its "+
+	g.Own("state-dir", Text("string", dir, ""), "Folder of the last-known-good file, a copy of the served table (of dataplane-client: the last one that its proxy has lived with). A process that restarts while its "+
 		"source or route servers are unreachable serves the copy at once, marked as stale. The folder also has the record of guard "+
 		"decisions and the control socket; it is created if it is missing. Empty keeps nothing.")
 }

@@ -97,7 +97,7 @@ func newController(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log 
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
 	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
-	c.proof = newProof(cfg.StateDir, cfg.RoutesFile != "", c.metrics, log)
+	c.proof = newProof(cfg.StateDir, cfg.RoutesFile != "", cache.Current, c.metrics, log)
 	c.sink = cache
 	var err error
 	if cfg.EndpointDebounce > 0 {

@@ -47,21 +47,23 @@ const (
 type proof struct {
 	log     *slog.Logger
 	metrics *metrics
-	path    string // of the file; empty keeps the state in memory only
+	path    string              // of the file; empty keeps the state in memory only
+	cached  func() *table.Table // what the cache serves: an older table while a change waits
 	writer  *durable.Writer
 	known   bool // there was a file
 
 	mu      sync.Mutex // guards the fields below
 	rules   *rollout.Proof
-	tables  map[table.Digest]publish.Candidate // those that the rules may name
+	tables  map[table.Digest]publish.Candidate // those that the rules may name, and those that the proxy may be getting
+	recent  []table.Digest                     // the last ones served: answers with them may be on their way
 	instead table.Digest                       // the suspect for which the proven table is served; zero for none
 	saved   int                                // changes of the rules when a write was last requested
 	failed  bool                               // the last write
 }
 
 // newProof reads the state of the previous process. file means that the proxy may read a file.
-func newProof(stateDir string, file bool, m *metrics, log *slog.Logger) *proof {
-	p := &proof{log: log, metrics: m, tables: make(map[table.Digest]publish.Candidate)}
+func newProof(stateDir string, file bool, cached func() *table.Table, m *metrics, log *slog.Logger) *proof {
+	p := &proof{log: log, metrics: m, cached: cached, tables: make(map[table.Digest]publish.Candidate)}
 	p.writer = durable.NewWriter(p.write)
 	var state rollout.ProofState
 	if stateDir != "" {
@@ -92,11 +94,19 @@ func (p *proof) restored(t *table.Table, read time.Time) {
 	p.save()
 }
 
-// keep remembers a table, and forgets those that the rules no longer need.
+// recentTables is how many served tables are remembered whatever the rules need. They share most of their blocks.
+const recentTables = 4
+
+// keep remembers a table that is served, and forgets those that nobody needs any more. The caller holds mu.
 func (p *proof) keep(c publish.Candidate) {
-	p.tables[c.Table.Digest()] = c
+	d := c.Table.Digest()
+	if p.tables[d] = c; !slices.Contains(p.recent, d) {
+		p.recent = append(p.recent, d)
+		p.recent = p.recent[max(0, len(p.recent)-recentTables):]
+	}
+	cached := p.cached()
 	for d := range p.tables {
-		if !p.rules.Needs(d) {
+		if !p.rules.Needs(d) && !slices.Contains(p.recent, d) && (cached == nil || cached.Digest() != d) {
 			delete(p.tables, d)
 		}
 	}
@@ -187,7 +197,7 @@ func (p *proof) saw(seen etagcache.Seen) {
 	has := seen.Sent.Whole && seen.Sent.Status == http.StatusOK || seen.Sent.Status == http.StatusNotModified && !seen.Ahead
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if has && isProxy(seen.Request) {
+	if _, known := p.tables[seen.Sent.Published]; has && known && isProxy(seen.Request) {
 		p.rules.Got(time.Now(), seen.Sent.Published)
 		p.judged()
 	}

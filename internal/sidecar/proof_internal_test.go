@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"log/slog"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ import (
 // of the suspect one.
 func TestProofByMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProof(t.TempDir(), true, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		p := newProof(t.TempDir(), true, func() *table.Table { return nil }, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		defer p.flush()
 		offer := func(text string, revision uint64) publish.Offer {
 			t.Helper()
@@ -65,9 +66,13 @@ func TestProofByMetrics(t *testing.T) {
 		if p.rejected() == "" || p.status().Instead != fatal.Table.Digest() {
 			t.Errorf("rejected %q, status %+v", p.rejected(), p.status())
 		}
-		if len(p.tables) > 4 {
-			t.Errorf("%d tables are kept", len(p.tables))
+		for i := range 100 {
+			serve(offer("d: * -> setPath(\"/"+strconv.Itoa(i)+"\") -> <shunt>;", 2))
 		}
+		if n := len(p.tables); n > recentTables+4 {
+			t.Errorf("%d tables are kept", n)
+		}
+		serve(fatal)
 		time.Sleep(2 * time.Hour)
 		if r := p.report(time.Now()); len(r) != 1 {
 			t.Errorf("reported while the table is offered: %+v", r)
