@@ -76,6 +76,7 @@ type held struct {
 type reported struct {
 	at      int64
 	fetched *held // nil if its proxy has fetched nothing
+	proven  *held // nil if its proxy has lived with nothing
 	took    int64 // time when its proxy fetched
 	figures *figures
 	trouble *trouble // nil for most clients

@@ -123,6 +123,9 @@ func (r *Registry) show(c *client, now int64) Client {
 		if one.State == Rejected || one.Otherwise == Rejected {
 			one.Reason = p.said().rejected
 		}
+		if p.proven != nil {
+			one.Proven = &Table{Digest: p.proven.digest}
+		}
 		if p.fetched != nil {
 			one.Fetched = &Table{Digest: p.fetched.digest, Since: timeOf(p.took)}
 		}

@@ -217,7 +217,7 @@ func newer(a, b Client) Client {
 	}
 	if b.Reported.Before(a.Reported) { // the older sighting has the newer report
 		b.Reported, b.Fetched, b.Applied, b.Figures, b.FiguresError = a.Reported, a.Fetched, a.Applied, a.Figures, a.FiguresError
-		b.Suspects = a.Suspects
+		b.Proven, b.Suspects = a.Proven, a.Suspects
 		if a.State != Silent && b.State != Silent && (b.Holds == nil || !b.Holds.Since.After(a.Reported)) {
 			// The report says what the client has applied. The replica with its stream knows only what was sent.
 			b.State, b.Reason, b.Holds, b.BehindVersions, b.BehindSeconds = a.State, a.Reason, a.Holds, a.BehindVersions, a.BehindSeconds

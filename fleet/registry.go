@@ -241,6 +241,7 @@ func (r *Registry) remove(c *client) {
 	r.hold(c, Name{}, 0)
 	if c.report != nil {
 		r.release(c.report.fetched)
+		r.release(c.report.proven)
 	}
 	delete(r.clients, c.key)
 	delete(r.relays, c.key)
@@ -353,6 +354,9 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	if !report.Fetched.IsZero() {
 		kept.fetched = r.refer(report.Fetched.Digest)
 	}
+	if !report.Proven.IsZero() {
+		kept.proven = r.refer(report.Proven.Digest)
+	}
 	if report.Figures != nil {
 		kept.figures = keepFigures(report.Figures, at.Add(-seconds(report.FiguresAgo)))
 	}
@@ -362,6 +366,7 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	}
 	if before != nil {
 		r.release(before.fetched)
+		r.release(before.proven)
 	}
 }
 

@@ -93,6 +93,27 @@ func TestSuspectsOverReplicasAndRelays(t *testing.T) {
 	}
 }
 
+// TestProvenTablesAreReported: by how many live clients, and by which.
+func TestProvenTablesAreReported(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	w.report("p1", fleet.Report{Holds: name(2), Proven: name(1)})
+	w.report("p2", fleet.Report{Holds: name(2), Proven: name(2)})
+	w.report("p3", fleet.Report{Holds: name(2), Proven: name(2)})
+	w.report("p4", fleet.Report{Holds: name(2)})
+	if a, b := w.ProvenBy(name(1).Digest), w.ProvenBy(name(2).Digest); a != 1 || b != 2 {
+		t.Errorf("by %d and %d clients, want 1 and 2", a, b)
+	}
+	if p := w.client(t, "ingress/p1").Proven; p == nil || p.Digest != name(1).Digest {
+		t.Errorf("shown is %+v", p)
+	}
+	w.report("p2", fleet.Report{Holds: name(2)})
+	w.now = w.now.Add(time.Minute)
+	w.report("p3", fleet.Report{Holds: name(2), Proven: name(2)})
+	if n := w.ProvenBy(name(2).Digest); n != 1 {
+		t.Errorf("by %d clients, want 1", n)
+	}
+}
+
 // TestSuspectsAreBounded: whatever clients report, the list is short, and no report is large.
 func TestSuspectsAreBounded(t *testing.T) {
 	w := newWorld(fleet.Config{})

@@ -158,6 +158,8 @@ type Client struct {
 	Holds *Table `json:"holds,omitempty"`
 	// Fetched is the table that its proxy last fetched from the sidecar; nil if unknown.
 	Fetched *Table `json:"fetched,omitempty"`
+	// Proven is the last table with which its proxy has lived for 30 s; nil if unknown.
+	Proven *Table `json:"proven,omitempty"`
 	// Applied says how far the proxy is with Fetched. No proxy reports which table it has applied: see [Applied].
 	Applied Applied `json:"applied,omitempty"`
 	// BehindVersions is how many tables were published after the one that it holds. BehindSeconds is for how long a newer one has

@@ -71,6 +71,7 @@ func documents() map[string]any {
 		"report": &fleet.Report{
 			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Fetched: fleet.Name{Digest: digest}, FetchedAgo: 1, Applied: fleet.AppliedDone,
 			Figures: &fleet.Figures{Time: at, Requests: &requests, LastApply: at, Refused: map[string]uint64{"unknown_filter": 1}, RefusedNew: 1}, FiguresAgo: 2,
+			Proven:   fleet.Name{Digest: digest, Revision: 100},
 			Suspects: []fleet.Suspect{{Digest: other, Proven: digest, Deaths: 2, Evidence: "the proxy died 2 times: it asked for its first table again", Ago: 4.5}},
 		},
 		"clients": &fleet.View{

@@ -97,6 +97,9 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	if a := status.Applied; a != nil {
 		r.Holds, r.HoldsAgo = fleet.Name{Digest: a.Digest, Revision: a.Revision}, max(0, now.Sub(a.Committed).Seconds())
 	}
+	if proven, ok := s.controller.proof.proven(); ok {
+		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
+	}
 	var at time.Time
 	if r.Fetched, at = s.proxy.get(); !r.Fetched.IsZero() {
 		r.FetchedAgo = max(0, now.Sub(at).Seconds())
