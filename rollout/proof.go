@@ -85,6 +85,7 @@ type Proof struct {
 
 	firstRequest time.Time // of the process of the proxy; zero if not seen
 	diedBy       time.Time // when metrics showed a death whose first request was not seen yet; zero if none
+	down         bool      // no process answered when its metrics were last asked for
 }
 
 // NewProof returns a Proof that goes on from a state. file means that the proxy may read a file instead of asking.
@@ -200,12 +201,13 @@ func (p *Proof) Started(now time.Time) {
 
 // Read records what the metrics of the proxy show: when its process started, zero if they do not say, and how many routes it has refused.
 func (p *Proof) Read(now, started time.Time, refused uint64) {
-	p.watched, p.refused = true, refused
+	known := p.down // as a death
+	p.watched, p.refused, p.down = true, refused, false
 	if before := p.state.Started; !started.IsZero() {
 		p.state.Started = started
 		if started.Sub(before).Abs() > sameStart {
 			p.changes++
-			if !before.IsZero() && p.firstRequest.Before(started.Add(-sameStart)) {
+			if !known && !before.IsZero() && p.firstRequest.Before(started.Add(-sameStart)) {
 				p.diedBy = now
 				p.restarted(now, "its process started at "+started.UTC().Format(time.RFC3339))
 				return
@@ -214,6 +216,15 @@ func (p *Proof) Read(now, started time.Time, refused uint64) {
 	}
 	if !p.asks {
 		p.alive(now)
+	}
+}
+
+// Down records that nothing listens where the metrics of the proxy were read before. Of a proxy that reads a file, which ends as soon as it
+// has read that, nothing else can be seen.
+func (p *Proof) Down(now time.Time) {
+	if p.watched && p.file && !p.asks {
+		p.down = true
+		p.restarted(now, "nothing listens at the address of its metrics")
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 //	got T     the same, and it has named T
 //	ask       it asks again
 //	read S R  its metrics: started at second S (0: unknown), R refused routes
+//	down      nothing listens where the metrics were
 //	tick      time has passed
 //	restart   the data plane is restarted with what it had stored
 //	lose      the same, but its state was lost
@@ -78,6 +79,8 @@ func (r *proofRun) line(line string) {
 			r.t.Fatal(err)
 		}
 		r.p.Read(now, started, n)
+	case "down":
+		r.p.Down(now)
 	case "tick":
 		r.p.Tick(now)
 	case "restart":
@@ -169,13 +172,17 @@ func TestProof(t *testing.T) {
 		"the file is suspect":                      {lives + "33 got B; 36 start; 36 got B; 40 start; 41 restart; 41 file B", false, "proven A, suspect B instead A deaths 2"},
 		"the file is of an earlier version":        {"0 file B", false, "proven B"},
 
-		"a file, and nothing else is known":  {"0 serve A; 29 tick; 30 tick", true, "proven A"},
-		"a file, too early":                  {"0 serve A; 29 tick", true, "proven "},
-		"a file, and metrics that stop":      {"0 serve A; 1 read -9 0; 20 read -9 0; 60 tick", true, "proven "},
-		"a file, and metrics":                {"0 serve A; 1 read -9 0; 20 read -9 0; 30 read -9 0", true, "proven A"},
-		"a file, and two starts":             {"0 serve A; 30 tick; 31 read -9 0; 33 serve B; 41 read 38 0; 51 read 48 0", true, "proven A, suspect B instead A deaths 2"},
-		"a file that nobody reads":           {"0 serve A; 5 start; 5 got A; 8 start; 8 got A", true, "proven "},
-		"a file, and the proven table again": {"0 serve A; 30 tick; 33 serve B; 41 serve A; 90 tick", true, "proven A"},
+		"a file, and nothing else is known":   {"0 serve A; 29 tick; 30 tick", true, "proven A"},
+		"a file, too early":                   {"0 serve A; 29 tick", true, "proven "},
+		"a file, and metrics that stop":       {"0 serve A; 1 read -9 0; 20 read -9 0; 60 tick", true, "proven "},
+		"a file, and metrics":                 {"0 serve A; 1 read -9 0; 20 read -9 0; 30 read -9 0", true, "proven A"},
+		"a file, and two starts":              {"0 serve A; 30 tick; 31 read -9 0; 33 serve B; 41 read 38 0; 51 read 48 0", true, "proven A, suspect B instead A deaths 2"},
+		"a file, and nothing listens, twice":  {"0 serve A; 30 tick; 31 read -9 0; 33 serve B; 41 down; 51 down", true, "proven A, suspect B instead A deaths 2"},
+		"a file, and one pause":               {"0 serve A; 30 tick; 31 read -9 0; 33 serve B; 41 down; 51 read 45 0; 71 read 45 0; 81 read 45 0", true, "proven B"},
+		"a file, and metrics that never were": {"0 serve A; 30 tick; 33 serve B; 41 down; 51 down; 63 tick", true, "proven B"},
+		"no file, and nothing listens":        {lives + "31 read -9 0; 33 got B; 41 down; 51 down; 63 ask", false, "proven B"},
+		"a file that nobody reads":            {"0 serve A; 5 start; 5 got A; 8 start; 8 got A", true, "proven "},
+		"a file, and the proven table again":  {"0 serve A; 30 tick; 33 serve B; 41 serve A; 90 tick", true, "proven A"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &proofRun{t: t, file: test.file, p: rollout.NewProof(rollout.ProofState{}, test.file)}
@@ -207,7 +214,7 @@ func TestProofIsBounded(t *testing.T) {
 	for i := range 20_000 {
 		before, changes := text(), p.Changes()
 		now = now.Add(time.Duration(r.IntN(40)) * time.Second)
-		switch r.IntN(6) {
+		switch r.IntN(7) {
 		case 0, 1:
 			p.Started(now)
 		case 2, 3:
@@ -216,6 +223,8 @@ func TestProofIsBounded(t *testing.T) {
 		case 4:
 			p.Asked(now)
 		case 5:
+			p.Down(now)
+		case 6:
 			p.Read(now, now.Add(-time.Duration(r.IntN(60))*time.Second), uint64(r.IntN(3)))
 		}
 		if after := text(); after != before && p.Changes() == changes && !strings.Contains(after, "started") {

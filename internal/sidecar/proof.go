@@ -217,6 +217,19 @@ func (p *proof) read(f *fleet.Figures) (other bool) {
 	return p.judged()
 }
 
+// unread records why the figures of the proxy cannot be read, and reports whether it has to get another table.
+func (p *proof) unread(err error) (other bool) {
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return false // something listens
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.rules.State()
+	p.rules.Down(time.Now())
+	p.died(before)
+	return p.judged()
+}
+
 // tick records that time has passed.
 func (p *proof) tick(now time.Time) {
 	p.mu.Lock()

@@ -76,7 +76,7 @@ func (s *Sidecar) report(ctx context.Context) {
 			defer reader.Close()
 			reporter.Figures = func(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
 				f, applied, err := reader.Figures(ctx, fetched)
-				if err == nil && s.controller.proof.read(f) {
+				if err == nil && s.controller.proof.read(f) || err != nil && s.controller.proof.unread(err) {
 					s.controller.replaceSuspect()
 				}
 				return f, applied, err

@@ -114,44 +114,95 @@ func (d *dataPlane) ask(host string, stop <-chan struct{}) {
 	}
 }
 
+// rehearsal is a route server whose objects the test writes.
+type rehearsal struct {
+	server  *programs.Process
+	objects string // the file
+	backend string
+}
+
+// newRehearsal starts a route server that has three harmless objects.
+func newRehearsal(t *testing.T) *rehearsal {
+	t.Helper()
+	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(backend.Close)
+	r := &rehearsal{objects: filepath.Join(t.TempDir(), "objects.yaml"), backend: backend.URL}
+	r.write(t, "")
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
+	r.server = programs.Start(t, filepath.Join(dir, "routesrv"), main, support, []string{
+		"--manifests=" + r.objects, "-address=" + main, "-support-listener=" + support, "-source-poll-timeout=300", "-wait-for-healthcheck-interval=0s",
+	})
+	r.server.Ready(t)
+	return r
+}
+
+func (r *rehearsal) object(name, filter string) string { return routeGroup(name, filter, r.backend) }
+
+// write replaces the objects: the harmless ones and more.
+func (r *rehearsal) write(t *testing.T, more string) {
+	t.Helper()
+	for _, name := range []string{"a", "b", "c"} {
+		more += r.object(name, fmt.Sprintf("setPath(%q)", "/"+name))
+	}
+	next := r.objects + ".next" // not read: it is no YAML file
+	if err := os.WriteFile(next, []byte(more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, r.objects); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts a data plane and its proxy, which reads a file if that is not empty.
+func (r *rehearsal) start(t *testing.T, name, file string) *dataPlane {
+	t.Helper()
+	main, support, ofProxy := programs.FreeAddress(t), programs.FreeAddress(t), programs.FreeAddress(t)
+	args := []string{
+		"--mode=Exec", "--upstream=" + r.server.Main, "--address=" + main, "--support-listener=" + support, "--state-dir=" + t.TempDir(),
+		"--pod-name=" + name, "--proxy-metrics-url=http://" + ofProxy + "/metrics",
+	}
+	cfg := proxy.Config{RoutesURL: "http://" + main + "/routes", Support: ofProxy, Faults: proxy.Faults{Die: fatalText()}}
+	if file != "" {
+		args = append(args, "--routes-file="+file)
+		cfg.RoutesURL, cfg.RoutesFile = "", file
+	}
+	d := &dataPlane{Process: programs.Start(t, filepath.Join(dir, "dataplane-client"), main, support, args)}
+	d.Process.Ready(t)
+	d.Proxy = proxy.Start(t, cfg)
+	return d
+}
+
+// TestFileRehearsal: a proxy that reads a file and ends as soon as it has read the fatal table gets the proven one, too.
+func TestFileRehearsal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	r := newRehearsal(t)
+	d := r.start(t, "plane", filepath.Join(t.TempDir(), "routes"))
+	programs.Eventually(t, "a proven table", func() bool { return d.Proxy.Ready() && d.proof(t).Proof.Proven != "" })
+	r.write(t, r.object("fatal", fatalText()))
+	programs.Eventually(t, "the first death", func() bool { return len(d.Deaths()) > 0 })
+	programs.Eventually(t, "the proven table instead of the fatal one", func() bool { return d.proof(t).Proof.Instead != "" && d.Proxy.Ready() })
+	deaths := len(d.Deaths())
+	<-time.After(3 * time.Second) // nothing shows that it lives on
+	if n := len(d.Deaths()); n != deaths {
+		t.Errorf("the proxy died %d times after that", n-deaths)
+	}
+}
+
 // TestFleetRehearsal: 20 data planes whose proxies die of one text. Each proxy dies of it at most twice and then serves the proven table; the
 // route server hears of it from all; and a later table is served everywhere.
 func TestFleetRehearsal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute and 41 processes")
 	}
+	t.Parallel()
 	const planes = 20
-	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	defer backend.Close()
-	objects := filepath.Join(t.TempDir(), "objects.yaml")
-	write := func(text string) {
-		t.Helper()
-		next := objects + ".next" // not read: it is no YAML file
-		if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(next, objects); err != nil {
-			t.Fatal(err)
-		}
-	}
-	good := routeGroup("a", `setPath("/a")`, backend.URL) + routeGroup("b", `setPath("/b")`, backend.URL) + routeGroup("c", `setPath("/c")`, backend.URL)
-	write(good)
-	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
-	server := programs.Start(t, filepath.Join(dir, "routesrv"), main, support, []string{
-		"--manifests=" + objects, "-address=" + main, "-support-listener=" + support, "-source-poll-timeout=300", "-wait-for-healthcheck-interval=0s",
-	})
-	server.Ready(t)
+	r := newRehearsal(t)
 	var all []*dataPlane
 	for i := range planes {
-		main, support := programs.FreeAddress(t), programs.FreeAddress(t)
-		ofProxy := programs.FreeAddress(t)
-		d := &dataPlane{Process: programs.Start(t, filepath.Join(dir, "dataplane-client"), main, support, []string{
-			"--mode=Exec", "--upstream=" + server.Main, "--address=" + main, "--support-listener=" + support, "--state-dir=" + t.TempDir(),
-			fmt.Sprintf("--pod-name=plane-%d", i), "--proxy-metrics-url=http://" + ofProxy + "/metrics",
-		})}
-		d.Process.Ready(t)
-		d.Proxy = proxy.Start(t, proxy.Config{RoutesURL: d.Main + "/routes", Support: ofProxy, Faults: proxy.Faults{Die: fatalText()}})
-		all = append(all, d)
+		all = append(all, r.start(t, fmt.Sprint("plane-", i), ""))
 	}
 	for i, d := range all {
 		programs.Eventually(t, fmt.Sprintf("plane %d: a proven table", i), func() bool { return d.Proxy.Ready() && d.proof(t).Proof.Proven != "" })
@@ -162,7 +213,7 @@ func TestFleetRehearsal(t *testing.T) {
 	for _, d := range all {
 		asking.Go(func() { d.ask("a.example.org", stop) })
 	}
-	write(good + routeGroup("fatal", fatalText(), backend.URL))
+	r.write(t, r.object("fatal", fatalText()))
 	for i, d := range all {
 		programs.Eventually(t, fmt.Sprintf("plane %d: the proven table instead of the fatal one", i), func() bool {
 			return d.proof(t).Proof.Instead != "" && d.Proxy.Ready()
@@ -170,7 +221,7 @@ func TestFleetRehearsal(t *testing.T) {
 	}
 	var view fleet.View
 	programs.Eventually(t, "reports at the server", func() bool {
-		a, err := programs.Fetch(t.Context(), server.Support+"/clients", "")
+		a, err := programs.Fetch(t.Context(), r.server.Support+"/clients", "")
 		view = fleet.View{}
 		return err == nil && json.Unmarshal([]byte(a.Body), &view) == nil && len(view.Suspects) > 0 && view.Suspects[0].Clients == planes
 	})
@@ -190,7 +241,7 @@ func TestFleetRehearsal(t *testing.T) {
 	}
 	t.Logf("%d of %d proxies died of the table", died, planes)
 
-	write(good + routeGroup("d", `setPath("/d")`, backend.URL))
+	r.write(t, r.object("d", `setPath("/d")`))
 	for i, d := range all {
 		programs.Eventually(t, fmt.Sprintf("plane %d: a later table", i), func() bool {
 			p := d.proof(t)
