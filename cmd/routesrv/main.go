@@ -50,7 +50,7 @@ func asking(env config.Env) cli.Program {
 type command struct {
 	name, summary string
 	run           func(ctx context.Context, args []string, env config.Env, std config.Stdio) int
-	flags         func() []config.FlagDoc
+	flags         func() []*config.Flag
 }
 
 func commands() []command {

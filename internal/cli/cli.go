@@ -82,7 +82,7 @@ type Listener struct {
 // Places are the route servers that a command asks.
 type Places interface {
 	// Define adds the flags that choose the route servers.
-	Define(config.Section)
+	Define(*config.Parser)
 	// Args is the part of the arguments in help that names the places, such as "URL..."; empty if only flags choose them.
 	Args() string
 	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.

@@ -23,7 +23,7 @@ const (
 // OtherCommand is a command of the program from another package.
 type OtherCommand struct {
 	Name, Summary string
-	Flags         func() []config.FlagDoc
+	Flags         func() []*config.Flag
 }
 
 // shells are the shells that completion supports.
@@ -139,7 +139,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 	}
 	places := p.placesOf(c)
 	defer places.Close()
-	flags := make(map[string]config.FlagDoc)
+	flags := make(map[string]*config.Flag)
 	var names []candidate
 	for _, f := range p.parser(c, c.job(), &session{places: places}).Flags() {
 		flags[f.Option()] = f
@@ -150,7 +150,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 			names = append(names, candidate{f.Option(), f.Usage})
 		}
 	}
-	if name, val, ok := strings.Cut(last, "="); ok && flags[name].Name != "" {
+	if name, val, ok := strings.Cut(last, "="); ok && flags[name] != nil {
 		all, directive := valuesOf(flags[name], places)
 		all = fitting(all, val)
 		for i := range all {
@@ -158,7 +158,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 		}
 		return all, directive
 	}
-	if f := flags[words[len(words)-2]]; f.Name != "" && f.Type != "bool" {
+	if f := flags[words[len(words)-2]]; f != nil && f.Type() != "bool" {
 		all, directive := valuesOf(f, places)
 		return fitting(all, last), directive
 	}
@@ -192,11 +192,11 @@ func (p Program) commandWords() []candidate {
 }
 
 // valuesOf returns the possible values of a flag.
-func valuesOf(f config.FlagDoc, places Places) ([]candidate, string) {
+func valuesOf(f *config.Flag, places Places) ([]candidate, string) {
 	switch {
-	case f.Words != nil:
-		return plain(f.Words...), completeNoFiles
-	case f.Type == "FILE" || f.Type == "PATH":
+	case f.Words() != nil:
+		return plain(f.Words()...), completeNoFiles
+	case f.Type() == "FILE" || f.Type() == "PATH":
 		return nil, completeFiles
 	}
 	return plain(places.Complete(f.Name)...), completeNoFiles

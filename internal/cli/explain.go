@@ -19,28 +19,7 @@ import (
 
 type explainJob struct{}
 
-func explainCommand() command {
-	return command{
-		name: "explain", args: "WHAT...", summary: "Explains what happened to an Ingress, a RouteGroup, a route or a host.",
-		intro: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. PLACE is the
-URL of the support listener of a route server, or a file or folder of manifests. The fault comes first, in words for the
-author of the object, then what to do, then the evidence: whether and why the object was selected, its services and their
-endpoints, its problems, its routes, other objects with the same hosts, and which object gets the requests that its routes
-are for. Replicas with the same answer are shown once.
-
-The exit status is 0 if nothing is wrong, 1 if something is wrong, if the object does not exist, or if the replicas
-disagree, and 2 if a cluster does not answer.`,
-		examples: []example{
-			{"Why does my Ingress answer 502?", "explain ingress shop/cart @"},
-			{"Who has this host, in which cluster?", "explain --contexts 'prod-*' shop.example.org"},
-			{"Will it work once these manifests are applied?", "explain routegroup shop/cart ./manifests"},
-		},
-		min: 1, max: 2, tables: 1, table: "PLACE", local: true, outputs: []string{"text", "json"},
-		job: func() job { return explainJob{} },
-	}
-}
-
-func (explainJob) define(config.Section) {}
+func (explainJob) define(*config.Parser) {}
 
 // explain asks the support listener of a route server.
 func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.Explanation, []byte, error) {

@@ -39,10 +39,10 @@ type world struct {
 	closed   bool
 }
 
-func (w *world) Define(g config.Section) {
+func (w *world) Define(flags *config.Parser) {
 	var text string
-	g.Ask("namespace", "n", config.Text("NAME", &text, "routesrv"), "Namespace.")
-	g.Ask("selector", "", config.Text("LABELS", &text, "app=x"), "Labels.")
+	flags.Ask("namespace", config.Text("NAME", &text, "routesrv"))
+	flags.Ask("selector", config.Text("LABELS", &text, "app=x"))
 }
 func (w *world) Args() string { return "" }
 func (w *world) Clusters(args []string) ([]cli.Cluster, []string, error) {

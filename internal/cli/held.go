@@ -63,23 +63,7 @@ func withoutCommand(text []byte) []byte {
 
 type heldJob struct{}
 
-func heldCommand() command {
-	return command{
-		name: "held", summary: "Shows held tables, and how they differ from the served ones.",
-		intro: `Asks every replica. Replicas that hold the same table are shown once: the reason, the digest, the time of its automatic
-release, and the differences by object. The command accept publishes it.
-
-The exit status is 0 if nothing is held, 1 if a table is held, and 2 if a cluster or replica does not answer.`,
-		examples: []example{
-			{"What is held, and why?", "held @"},
-			{"In which cluster?", "held --contexts 'prod-*' @"},
-		},
-		outputs: []string{"text", "json"},
-		job:     func() job { return heldJob{} },
-	}
-}
-
-func (heldJob) define(config.Section) {}
+func (heldJob) define(*config.Parser) {}
 
 func (heldJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askHeld)

@@ -25,29 +25,12 @@ type problemsJob struct {
 	namespace, kind, name, reason, severity string
 }
 
-func problemsCommand() command {
-	return command{
-		name: "problems", summary: "Lists the Ingresses and RouteGroups that lost routes, and why.",
-		intro: `Asks every replica and prints each problem once, the worst first. A problem that only some replicas see names them: they
-read at different moments, or their settings differ.
-
-The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2 if a cluster gives no
-answer. Problems that the flags filter out do not count.`,
-		examples: []example{
-			{"What is wrong in the namespace shop?", "problems --in shop @"},
-			{"Every error, with the whole text", "problems --severity error -o json @"},
-		},
-		outputs: []string{"text", "json"},
-		job:     func() job { return &problemsJob{} },
-	}
-}
-
-func (j *problemsJob) define(g config.Section) {
-	g.Ask("in", "", config.Text("NAMESPACE", &j.namespace, ""), "Only objects of this namespace.")
-	g.Ask("kind", "", config.Text("KIND", &j.kind, ""), "Only objects of this kind: Ingress, RouteGroup or another one that /problems names.")
-	g.Ask("name", "", config.Text("NAME", &j.name, ""), "Only objects of this name.")
-	g.Ask("reason", "", config.Text("REASON", &j.reason, ""), "Only problems with this reason, such as no_endpoints.")
-	g.Ask("severity", "", config.Choice(&j.severity, "", "error", "warning", "info"), "Only problems of this severity.")
+func (j *problemsJob) define(flags *config.Parser) {
+	flags.Ask("in", config.Text("NAMESPACE", &j.namespace, ""))
+	flags.Ask("kind", config.Text("KIND", &j.kind, ""))
+	flags.Ask("name", config.Text("NAME", &j.name, ""))
+	flags.Ask("reason", config.Text("REASON", &j.reason, ""))
+	flags.Ask("severity", config.Choice(&j.severity, "", "error", "warning", "info"))
 }
 
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {

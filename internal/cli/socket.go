@@ -28,8 +28,8 @@ type Socket struct {
 }
 
 // Define implements [Places].
-func (s *Socket) Define(g config.Section) {
-	g.Ask("state-dir", "", config.Text("PATH", &s.folder, s.Folder), "Folder with the control socket: --state-dir of the process in this pod.")
+func (s *Socket) Define(flags *config.Parser) {
+	flags.Ask("state-dir", config.Text("PATH", &s.folder, s.Folder))
 }
 
 // Args implements [Places].
@@ -105,23 +105,7 @@ func ReadAcceptance(output []byte) ([]byte, error) {
 
 type getJob struct{}
 
-func getCommand() command {
-	return command{
-		name: "get", args: "PATH", summary: "Prints a page of the process in this pod, such as /status.",
-		intro: `The support listener answers no request from an address of its own pod, since the proxy beside it forwards those of others.
-This command asks over the control socket instead. docs/endpoints.md lists the paths.
-
-The exit status is 0 if the answer is good, 1 if it is not, and 2 if there is none.`,
-		examples: []example{
-			{"Mode, table and producers", "get /status"},
-			{"The comparison of mode Pre", "get /shadow"},
-		},
-		min: 1, max: 1, outputs: []string{"text", "json"},
-		job: func() job { return getJob{} },
-	}
-}
-
-func (getJob) define(config.Section) {}
+func (getJob) define(*config.Parser) {}
 
 func (getJob) run(ctx context.Context, s *session) (int, error) {
 	path, query, _ := strings.Cut(s.args[0], "?")

@@ -34,28 +34,8 @@ type statusJob struct {
 	wait   time.Duration // between two checks of replicas that differ
 }
 
-func statusCommand() command {
-	return command{
-		name: "status", summary: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
-		intro: `Asks every replica and prints a row for each. A replica is not healthy if it has no table, if its table is older than
---max-age or not confirmed by a read since a restart, if its source fails, if its guard holds back a table, if its
-last-known-good file cannot be written, or if it keeps serving an older table than another replica. Replicas with different
-tables are asked again for some seconds, since they read at different moments. Problems of Ingresses and RouteGroups are
-counted, but make no replica unhealthy; the command problems lists them.
-
-The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
-		examples: []example{
-			{"Is everything fine?", "status @"},
-			{"In every cluster whose context begins with prod-, one row per replica", "status --contexts 'prod-*' @"},
-			{"For scripts", "status -o json @"},
-		},
-		outputs: []string{"text", "json"},
-		job:     func() job { return &statusJob{maxAge: time.Minute, wait: settleWait} },
-	}
-}
-
-func (j *statusJob) define(g config.Section) {
-	g.Ask("max-age", "", config.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute), "Oldest last read of a healthy replica.")
+func (j *statusJob) define(flags *config.Parser) {
+	flags.Ask("max-age", config.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute))
 }
 
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {

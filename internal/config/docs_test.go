@@ -19,12 +19,11 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	}
 	help := b.String()
 	at := 0
-	for _, g := range []config.Group{
-		config.GroupSource, config.GroupUpstream, config.GroupPolling, config.GroupSelection, config.GroupGenerated, config.GroupConversion, config.GroupAnnotations,
-		config.GroupEastWest, config.GroupProcessing, config.GroupGuard, config.GroupListen, config.GroupTLS,
-		config.GroupShards, config.GroupEvents, config.GroupLogging, config.GroupTracing, config.GroupState, "Environment",
+	for _, g := range []string{
+		"Source", "Upstream", "Polling", "Selection", "Generated routes", "Conversion", "Annotations", "East-west", "Table processing", "Guard",
+		"Listeners and shutdown", "TLS and protection", "Shards", "Events", "Logging", "Traces", "State folder", "Environment",
 	} {
-		i := strings.Index(help[at:], "\n"+string(g)+" (")
+		i := strings.Index(help[at:], "\n"+g+" (")
 		if i < 0 {
 			t.Errorf("group %q is missing or too early", g)
 			continue
@@ -37,6 +36,9 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 		}
 		if !strings.HasSuffix(f.Usage, ".") {
 			t.Errorf("-%s: usage %q is no sentence", f.Name, f.Usage)
+		}
+		if f.Set == "" || strings.HasSuffix(f.Set, ".") {
+			t.Errorf("-%s is set by %q: want who sets it, and when", f.Name, f.Set)
 		}
 	}
 	for i, line := range strings.Split(help, "\n") {
@@ -76,7 +78,7 @@ func TestExamplesOfHelpParse(t *testing.T) {
 
 // TestForeignFlagsAreSorted: a generated document must not change by itself.
 func TestForeignFlagsAreSorted(t *testing.T) {
-	if !slices.IsSortedFunc(config.UnsupportedFlags(), func(a, b config.UnsupportedDoc) int { return strings.Compare(a.Name, b.Name) }) {
+	if !slices.IsSortedFunc(config.UnsupportedFlags(), func(a, b config.UnsupportedFlag) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted")
 	}
 }

@@ -14,13 +14,14 @@ import (
 // Value is the value of a flag: its kind for help, its default as it would be typed, and the function that sets it. Every program
 // makes its flags of the constructors below, so a duration or a size has one form everywhere.
 type Value struct {
-	kind    string
-	def     string
-	set     func(string) error
-	words   []string // the only possible values; nil for any
-	boolean bool     // a switch: the flag alone means true
-	repeat  bool     // each use of the flag adds a value
-	comma   bool     // accepts a list separated by commas
+	kind     string
+	def      string
+	set      func(string) error
+	words    []string  // the only possible values; nil for any
+	boolean  bool      // a switch: the flag alone means true
+	repeat   bool      // each use of the flag adds a value
+	comma    bool      // accepts a list separated by commas
+	settings []Setting // of a flag that has several
 }
 
 // Repeated returns a value that may be given more than once.

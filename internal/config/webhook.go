@@ -3,22 +3,8 @@ package config
 // DefaultWebhookAddress is the default main listener of a webhook.
 const DefaultWebhookAddress = ":9443"
 
-const webhookIntro = `Checks an Ingress or a RouteGroup before the API server stores it. It refuses an object that would lose
-routes through its own fault; all other faults come back as warnings, which kubectl prints, in the words
-of /problems. It accepts all flags of the server, so that both can read one configuration file: with
-other settings the webhook would judge another table.
-
-In a cluster, with a certificate for the name of its Service:
-    routesrv webhook -kubernetes -kubernetes-in-cluster -config-file=/etc/routesrv/flags.yaml \
-        -tls-cert=/tls/tls.crt -tls-key=/tls/tls.key
-
-A ValidatingWebhookConfiguration tells the API server about it: kustomize/components/webhook has one that
-admits objects while the webhook is down (failurePolicy: Ignore). A certificate that is replaced on disk
-is used from the next connection on.
-`
-
 func webhookCommand() Command {
-	return Command{Name: "routesrv webhook", Intro: webhookIntro, Skipper: true}
+	return Command{Name: "routesrv webhook", Skipper: true}
 }
 
 // ParseWebhook is [ParseRouteServer] for the webhook command. It always serves TLS, so the settings must name a certificate. The
