@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -31,6 +30,23 @@ type Objection struct {
 	Pending bool
 	// Lapsed means that nobody could find out in time: what is not kept so far is published.
 	Lapsed bool
+}
+
+// MoreSerious reports whether one objection outweighs another: a trial that failed outweighs one that is pending, that a takeover, and
+// that a trial that lapsed.
+func (o Objection) MoreSerious(than Objection) bool {
+	rank := func(o Objection) int {
+		switch {
+		case o.Lapsed:
+			return 3
+		case o.Reason == ReasonTakeover:
+			return 2
+		case o.Pending:
+			return 1
+		}
+		return 0
+	}
+	return rank(o) < rank(than)
 }
 
 // A Review returns objections to routes of a table, by their ids. before is the served table, or that of a replica, or nil. It must not
@@ -97,20 +113,11 @@ func (p *Publisher) objectionTo(o kube.Object, objections map[string]Objection) 
 	return mostSerious(own), len(own) > 0
 }
 
-// mostSerious returns the objection of the first route by id that is known, else one that is pending, else one that lapsed.
+// mostSerious returns the most serious objection, of several the one of the first route by id.
 func mostSerious(of map[string]Objection) (worst Objection) {
-	rank := func(o Objection) int {
-		switch {
-		case o.Lapsed:
-			return 2
-		case o.Pending:
-			return 1
-		}
-		return 0
-	}
 	first := ""
-	for id, o := range of {
-		if first == "" || cmp.Or(cmp.Compare(rank(o), rank(worst)), cmp.Compare(id, first)) < 0 {
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		if o := of[id]; first == "" || o.MoreSerious(worst) {
 			first, worst = id, o
 		}
 	}

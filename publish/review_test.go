@@ -184,6 +184,7 @@ func TestABadTextAndAnAccident(t *testing.T) {
 	delete(c.ingresses, "shop/app-01")
 	c.read()
 	c.keeps("deleted")
+	c.publisher.Flush()
 }
 
 func TestAKeptObjectKeepsItsServices(t *testing.T) {

@@ -24,6 +24,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Poll(&c.Poll)
 	p.Compile(&c.Compile)
 	p.Guard(&c.Guard, guard.DefaultKeep)
+	p.Review(&c.Review)
 	c.RefuseTakeovers = "none"
 	p.Flag("refuse-takeovers", Choice(&c.RefuseTakeovers, "none", "namespace", "object"))
 	p.Listen(&c.Listen, &c.Source)
