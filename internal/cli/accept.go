@@ -94,16 +94,13 @@ func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string
 	if s.output == "json" {
 		return
 	}
-	for _, a := range r.answered() {
-		if chosen[a.replica] != "" {
-			_ = writeText(s.std.Out, a.value.text)
-			break
-		}
-	}
 	var names []string
 	for _, a := range r.answered() {
-		if chosen[a.replica] != "" {
-			names = append(names, a.replica)
+		if chosen[a.replica] == "" {
+			continue
+		}
+		if names = append(names, a.replica); len(names) == 1 {
+			_ = writeText(s.std.Out, a.value.text)
 		}
 	}
 	writeLines(s.std.Out, []string{"", "Held by " + label(r.cluster, "") + strings.Join(names, ", ")})
@@ -136,6 +133,13 @@ func (c Choice) form(digest string) url.Values {
 type acceptance struct {
 	api.Accepted
 	raw json.RawMessage
+}
+
+func (a *acceptance) json() json.RawMessage {
+	if a == nil {
+		return nil // it was not asked
+	}
+	return a.raw
 }
 
 func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acceptance, error) {
@@ -179,13 +183,8 @@ func (j *acceptJob) report(s *session, r reply[*acceptance], chosen map[string]s
 	}
 	if s.output == "json" {
 		d := outline(r, status)
-		d.Result = resultName(status)
-		for k, a := range r.answers {
-			if a.err == nil && a.value != nil {
-				d.Replicas[k].Answer = a.value.raw
-			}
-		}
-		return status, errors.Join(writeDocument(s.std.Out, "accept", status, []documentCluster{d}))
+		d.Result = result(status)
+		return status, writeDocument(s.std.Out, document{Command: "accept", Result: d.Result, Clusters: []documentCluster{d}})
 	}
 	writeLines(s.std.Out, lines)
 	writeLines(s.std.Err, failed)

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/internal/source/manifests"
-	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text,
@@ -25,26 +25,18 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
-	target := strings.TrimSuffix(strings.TrimSuffix(server, "/"), "/takeovers") + "/takeovers?format=json"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	const path = "/takeovers"
+	listener := Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
+	answer, err := listener.do(ctx, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return Trouble, err
 	}
-	answer, err := new(http.Client).Do(request)
-	if err != nil {
-		return Trouble, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxTakeovers))
-	if err != nil {
-		return Trouble, err
+	if answer.status != http.StatusOK {
+		return Trouble, answer.refusal(path)
 	}
 	var report takeover.Report
-	switch err := json.Unmarshal(text, &report); {
-	case answer.StatusCode != http.StatusOK:
-		return Trouble, fmt.Errorf("%s: %s: %s", target, answer.Status, shadowdiff.Printable(strings.TrimSpace(string(text[:min(len(text), 500)]))))
-	case err != nil || report.Schema != takeover.Schema:
-		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", target)
+	if err := json.Unmarshal(answer.body, &report); err != nil || report.Schema != takeover.Schema {
+		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
 	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]
 	if err := write(std.Out); err != nil {
@@ -55,9 +47,6 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	}
 	return Healthy, nil
 }
-
-// maxTakeovers limits the answer, in bytes.
-const maxTakeovers = 64 << 20
 
 // routed returns the Ingresses and RouteGroups of manifests, each as a document in JSON.
 func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error) {

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"embed"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -29,17 +29,6 @@ type OtherCommand struct {
 // shells are the shells that completion supports.
 var shells = []string{"bash", "zsh", "fish", "kubectl"}
 
-const completionHelp = `Prints the completion script of a shell.
-
-Usage: %[1]s completion bash|zsh|fish|kubectl
-
-  bash      source <(%[2]s completion bash)
-  zsh       source <(%[2]s completion zsh)
-  fish      %[2]s completion fish | source
-  kubectl   makes kubectl complete "kubectl routesrv": write the output to a file
-            kubectl_complete-routesrv in a folder of your PATH, and make it executable
-`
-
 // completion prints a script.
 func (p Program) completion(args []string, std Stdio) int {
 	binary := strings.ReplaceAll(p.Name, " ", "-") // "kubectl routesrv" is kubectl-routesrv
@@ -48,50 +37,29 @@ func (p Program) completion(args []string, std Stdio) int {
 		if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 			help, status = std.Out, Healthy
 		}
-		fmt.Fprintf(help, completionHelp, p.Name, binary)
+		_, _ = strings.NewReplacer("NAME", p.Name, "BINARY", binary).WriteString(help, config.HelpText("completion"))
 		return status
 	}
 	function := "_" + strings.ReplaceAll(binary, "-", "_")
-	text := scripts[args[0]]
-	if args[0] == "zsh" {
-		text = "autoload -U +X bashcompinit && bashcompinit\n" + scripts["bash"]
+	shell, before := args[0], ""
+	if shell == "zsh" {
+		shell, before = "bash", "autoload -U +X bashcompinit && bashcompinit\n"
 	}
-	text = strings.NewReplacer("BINARY", binary, "FUNCTION", function, "COMPLETE", completeCommand).Replace(text)
-	if _, err := io.WriteString(std.Out, text); err != nil {
+	text, err := scripts.ReadFile("scripts/" + shell)
+	if err != nil {
+		return Trouble
+	}
+	names := strings.NewReplacer("BINARY", binary, "FUNCTION", function, "COMPLETE", completeCommand)
+	if _, err := names.WriteString(std.Out, before+string(text)); err != nil {
 		return Trouble
 	}
 	return Healthy
 }
 
-// The scripts call the program itself, so that they fit every version.
-var scripts = map[string]string{
-	"bash": `# bash completion of BINARY
-FUNCTION() {
-    local line directive= candidates=()
-    while IFS= read -r line; do
-        case "$line" in
-            :[0-9]*) directive="$line" ;;
-            *) candidates+=("${line%%$'\t'*}") ;;
-        esac
-    done < <(BINARY COMPLETE "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-    COMPREPLY=("${candidates[@]}")
-    if [[ "$directive" == ":0" && ${#COMPREPLY[@]} -eq 0 ]]; then
-        compopt -o default 2>/dev/null
-    fi
-}
-complete -F FUNCTION BINARY
-`,
-	"fish": `# fish completion of BINARY
-function FUNCTION
-    set -l words (commandline -opc) (commandline -ct)
-    BINARY COMPLETE $words[2..-1] 2>/dev/null | string match -v -r '^:[0-9]+$'
-end
-complete -c BINARY -f -a '(FUNCTION)'
-`,
-	"kubectl": `#!/bin/sh
-exec BINARY COMPLETE "$@"
-`,
-}
+// scripts has a script for each shell; that of zsh is the one of bash. They call the program itself, so that they fit every version.
+//
+//go:embed scripts
+var scripts embed.FS
 
 // complete prints candidates for the last word.
 func (p Program) complete(words []string, std Stdio) int {

@@ -182,16 +182,10 @@ func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, fai
 
 // writeComparisons prints the comparisons as one document.
 func writeComparisons(s *session, status int, views []*shadowdiff.View, failed []error) error {
-	doc := struct {
-		Schema      string            `json:"schema"`
-		Command     string            `json:"command"`
-		Result      string            `json:"result"`
-		Errors      []string          `json:"errors,omitempty"`
-		Comparisons []json.RawMessage `json:"comparisons"`
-	}{Schema: Schema, Command: "diff", Result: resultName(status), Comparisons: []json.RawMessage{}}
+	d := document{Command: "diff", Result: result(status), Comparisons: []json.RawMessage{}}
 	for _, err := range failed {
 		if err != nil {
-			doc.Errors = append(doc.Errors, err.Error())
+			d.Errors = append(d.Errors, err.Error())
 		}
 	}
 	for _, v := range views {
@@ -199,14 +193,9 @@ func writeComparisons(s *session, status int, views []*shadowdiff.View, failed [
 		if err := shadowdiff.WriteJSON(&b, v); err != nil {
 			return err
 		}
-		doc.Comparisons = append(doc.Comparisons, b.Bytes())
+		d.Comparisons = append(d.Comparisons, b.Bytes())
 	}
-	text, err := json.MarshalIndent(doc, "", "  ")
-	if err != nil {
-		return fmt.Errorf("print the comparison: %w", err)
-	}
-	_, err = s.std.Out.Write(append(shadowdiff.PrintableJSON(text), '\n'))
-	return err
+	return writeDocument(s.std.Out, d)
 }
 
 // sides loads the tables: the arguments, and replicas if there are too few arguments.

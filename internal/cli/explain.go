@@ -53,6 +53,10 @@ type spoken struct {
 	status int
 }
 
+func spokenKey(a *spoken) string { return a.key }
+
+func (a *spoken) json() json.RawMessage { return a.raw }
+
 // explained returns an explanation as an answer. raw is its JSON.
 func explained(e *explain.Explanation, raw []byte) (*spoken, error) {
 	var text bytes.Buffer
@@ -130,16 +134,11 @@ func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
 		for _, a := range r.answered() {
 			one = max(one, a.value.status)
 		}
-		disagree := len(agreeing(r)) > 1
+		disagree := len(agreeing(r, spokenKey)) > 1
 		if disagree {
 			one = max(one, Unhealthy)
 		}
 		d := outline(r, one)
-		for k, a := range r.answers {
-			if a.err == nil {
-				d.Replicas[k].Answer = a.value.raw
-			}
-		}
 		if disagree {
 			d.Wrong = []string{"the replicas disagree"}
 		}
@@ -158,7 +157,7 @@ func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
 // writeAgreements prints each answer of a cluster once, with the replicas that gave it if there are several. later answers begin with
 // an empty line.
 func (s *session) writeAgreements(r reply[*spoken], later bool) error {
-	groups := agreeing(r)
+	groups := agreeing(r, spokenKey)
 	for k, g := range groups {
 		var heads []string
 		if s.named {
@@ -182,25 +181,4 @@ func (s *session) writeAgreements(r reply[*spoken], later bool) error {
 	}
 	writeLines(s.std.Err, r.missing())
 	return nil
-}
-
-type agreement struct {
-	replicas []string
-	value    *spoken
-}
-
-// agreeing groups the replicas with the same answer, in the order of the first replica of each group.
-func agreeing(r reply[*spoken]) []agreement {
-	var all []agreement
-	at := make(map[string]int)
-	for _, a := range r.answered() {
-		i, ok := at[a.value.key]
-		if !ok {
-			i = len(all)
-			at[a.value.key] = i
-			all = append(all, agreement{value: a.value})
-		}
-		all[i].replicas = append(all[i].replicas, a.replica)
-	}
-	return all
 }

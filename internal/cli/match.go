@@ -174,12 +174,9 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 		if s.output == "json" {
 			return a, nil
 		}
-		text, err := r.Support.do(ctx, http.MethodGet, api.PathMatch, q, "text/plain")
+		text, err := r.Support.getAs(ctx, api.PathMatch, q, "text/plain", http.StatusNotFound)
 		if err != nil {
 			return nil, err
-		}
-		if text.status != http.StatusOK && text.status != http.StatusNotFound {
-			return nil, text.refusal(api.PathMatch)
 		}
 		a.text = text.body
 		return a, nil

@@ -58,7 +58,7 @@ func (j *problemsJob) write(s *session, replies []reply[*api.Problems], docs []d
 	s.row(g, "CONTEXT", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"})
 	trouble := false
 	for i, r := range replies {
-		trouble = trouble || docs[i].Result == resultName(Trouble)
+		trouble = trouble || docs[i].Result == Trouble
 		for _, p := range merged[i] {
 			text := p.Message
 			if p.Route != "" {
@@ -134,25 +134,4 @@ func rankOf(severity string) int {
 		return i
 	}
 	return len(severities)
-}
-
-// outline returns a cluster with its replicas and without their answers. Its result is trouble if no replica answered, else
-// status.
-func outline[T any](r reply[T], status int) documentCluster {
-	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
-	if r.err != nil {
-		d.Error = r.err.Error()
-	}
-	for _, a := range r.answers {
-		one := documentReplica{Name: a.replica}
-		if a.err != nil {
-			one.Error = a.err.Error()
-		}
-		d.Replicas = append(d.Replicas, one)
-	}
-	if len(r.answered()) == 0 {
-		status = Trouble
-	}
-	d.Result = resultName(status)
-	return d
 }

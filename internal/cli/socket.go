@@ -50,7 +50,7 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	l := &Listener{URL: "http://localhost", Transport: s.transport}
 	r := Replica{Name: name, Support: l, Accept: func(ctx context.Context, digest string, choice Choice) ([]byte, error) {
 		const path = api.PathAccept
-		p, err := l.do(ctx, http.MethodPost, path, choice.form(digest), "application/json")
+		p, err := l.do(ctx, http.MethodPost, path, choice.form(digest), "application/json", nil)
 		switch {
 		case err != nil:
 			return nil, err
@@ -86,7 +86,9 @@ func AcceptCommand(program, digest string, choice Choice) []string {
 
 // ReadAcceptance returns the answer of the replica in the output of [AcceptCommand].
 func ReadAcceptance(output []byte) ([]byte, error) {
-	var d document
+	var d struct {
+		Clusters []struct{ Replicas []documentReplica }
+	}
 	if err := json.Unmarshal(output, &d); err != nil {
 		return nil, fmt.Errorf("read the output of accept: %w", err)
 	}
@@ -117,7 +119,7 @@ func (getJob) run(ctx context.Context, s *session) (int, error) {
 		accept = "application/json"
 	}
 	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*page, error) {
-		return r.Support.do(ctx, http.MethodGet, strings.TrimSuffix(path+"?"+query, "?"), nil, accept)
+		return r.Support.do(ctx, http.MethodGet, strings.TrimSuffix(path+"?"+query, "?"), nil, accept, nil)
 	})[0]
 	answers := r.answered()
 	if len(answers) == 0 {

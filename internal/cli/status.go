@@ -38,6 +38,8 @@ func (j *statusJob) define(flags *config.Parser) {
 	flags.Ask("max-age", config.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute))
 }
 
+func (s *serverStatus) json() json.RawMessage { return s.raw }
+
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 	st := &serverStatus{}
 	p, err := r.Support.get(ctx, api.PathStatus, nil, &st.Status)
@@ -182,31 +184,29 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 }
 
 func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) documentCluster {
-	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
-	if r.err != nil {
-		d.Result, d.Error = resultName(Trouble), r.err.Error()
-		return d
-	}
 	status := Healthy
-	for _, a := range r.answers {
-		one := documentReplica{Name: a.replica}
+	d := outline(r, status)
+	for k, a := range r.answers {
+		one := &d.Replicas[k]
 		switch {
 		case a.fault:
-			one.Error, status = a.err.Error(), max(status, Unhealthy)
+			status = max(status, Unhealthy)
+			continue
 		case a.err != nil:
-			one.Error, status = a.err.Error(), Trouble
-		default:
-			one.Answer, one.Wrong = a.value.raw, j.wrong(a.value)
-			if text := differ[a.replica]; text != "" {
-				one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
-			}
-			if len(one.Wrong) > 0 {
-				status = max(status, Unhealthy)
-			}
+			status = Trouble
+			continue
 		}
-		d.Replicas = append(d.Replicas, one)
+		one.Wrong = j.wrong(a.value)
+		if text := differ[a.replica]; text != "" {
+			one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
+		}
+		if len(one.Wrong) > 0 {
+			status = max(status, Unhealthy)
+		}
 	}
-	d.Result = resultName(status)
+	if r.err == nil {
+		d.Result = result(status) // also if none answered, because none runs
+	}
 	return d
 }
 
