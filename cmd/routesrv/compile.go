@@ -31,7 +31,7 @@ func runCompile(ctx context.Context, args []string, env config.Env, std config.S
 		return config.ExitUnusable
 	}
 	if cfg.Against != "" {
-		status, err := cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, cli.Streams(std.In, std.Out, std.Err))
+		status, err := cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, std)
 		if err != nil {
 			return trouble(err)
 		}
@@ -41,7 +41,7 @@ func runCompile(ctx context.Context, args []string, env config.Env, std config.S
 	if err != nil {
 		return trouble(err)
 	}
-	if err := printTable(std.Out, result.Routes, cli.Streams(nil, std.Out, nil).OutTerminal); err != nil {
+	if err := printTable(std.Out, result.Routes, std.OutTerminal); err != nil {
 		return trouble(fmt.Errorf("print the table: %w", err))
 	}
 	status := config.ExitOK

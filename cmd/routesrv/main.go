@@ -76,7 +76,7 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 		}
 	}
 	if asks := asking(env); asks.Has(args[0]) {
-		return asks.Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
+		return asks.Run(ctx, args, std)
 	}
 	return runServe(ctx, args, env, std)
 }

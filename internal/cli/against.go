@@ -12,13 +12,14 @@ import (
 	"strings"
 
 	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 )
 
 // Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text,
 // json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. Nothing else of the manifests
 // leaves this machine. It returns the exit status: Healthy if they take nothing, Unhealthy if they do or may.
-func Against(ctx context.Context, server string, paths []string, output string, std Stdio) (int, error) {
+func Against(ctx context.Context, server string, paths []string, output string, std config.Stdio) (int, error) {
 	body, err := routed(ctx, paths, std.In)
 	if err != nil {
 		return Trouble, err

@@ -30,7 +30,7 @@ type OtherCommand struct {
 var shells = []string{"bash", "zsh", "fish", "kubectl"}
 
 // completion prints a script.
-func (p Program) completion(args []string, std Stdio) int {
+func (p Program) completion(args []string, std config.Stdio) int {
 	binary := strings.ReplaceAll(p.Name, " ", "-") // "kubectl routesrv" is kubectl-routesrv
 	if len(args) != 1 || !slices.Contains(shells, args[0]) {
 		help, status := std.Err, Trouble
@@ -62,7 +62,7 @@ func (p Program) completion(args []string, std Stdio) int {
 var scripts embed.FS
 
 // complete prints candidates for the last word.
-func (p Program) complete(words []string, std Stdio) int {
+func (p Program) complete(words []string, std config.Stdio) int {
 	candidates, directive := p.candidates(words)
 	for _, c := range candidates {
 		fmt.Fprintln(std.Out, shadowdiff.Printable(c.word)+c.about())

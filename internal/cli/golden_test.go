@@ -194,7 +194,7 @@ func TestGolden(t *testing.T) {
 			}
 			w := readWorld(t, files)
 			var out, errs bytes.Buffer
-			std := cli.Stdio{In: strings.NewReader(in), Out: &out, Err: &errs, InTerminal: in != ""}
+			std := config.Stdio{In: strings.NewReader(in), Out: &out, Err: &errs, InTerminal: in != ""}
 			p := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return w }, Now: func() time.Time { return now }}
 			status := p.Run(t.Context(), args, std)
 			if !w.closed {

@@ -25,7 +25,7 @@ import (
 // compiler compiles manifests with the flags of the server. Both tables of a comparison may use it concurrently.
 type compiler struct {
 	server config.RouteServer
-	std    Stdio
+	std    config.Stdio
 
 	mu    sync.Mutex // one compilation at a time
 	paths map[string]*compiledPath

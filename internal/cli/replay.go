@@ -105,7 +105,7 @@ func (j *replayJob) read(ctx context.Context, s *session, replay *report.Replay,
 	shown := false
 	last := s.now()
 	progress := func(bytes int64) {
-		if now := s.now(); isTerminal(s.std.Err) && now.Sub(last) > time.Second {
+		if now := s.now(); s.std.ErrTerminal && now.Sub(last) > time.Second {
 			last, shown = now, true
 			if size > 0 {
 				fmt.Fprintf(s.std.Err, "\r%s: %d %%", path, 100*bytes/size)

@@ -100,7 +100,7 @@ func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (api
 		if now := s.now(); now.Sub(silent) > s.timeout {
 			return status, errors.New(status.Silent)
 		}
-		if isTerminal(s.std.Err) {
+		if s.std.ErrTerminal {
 			fmt.Fprintf(s.std.Err, "\r%d of %d texts accepted, %d failed", status.Accepted, len(calls), len(status.Failed))
 		}
 		select {
