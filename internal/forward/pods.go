@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // maxPods limits a list of pods.
@@ -24,8 +25,8 @@ type Pod struct {
 	Phase string
 	// Waiting says why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
 	Waiting string
-	// Ready is the pod's readiness. Terminating means that it is about to end.
-	Ready, Terminating bool
+	// Ready is the pod's readiness.
+	Ready bool
 	// Ports maps the names of its containers' ports to numbers.
 	Ports map[string]int
 	// Containers are its containers, without those that only run at the start.
@@ -35,7 +36,7 @@ type Pod struct {
 	closed  atomic.Bool
 
 	mu   sync.Mutex // guards the fields below
-	open *session
+	open httpstream.Connection
 	next int
 }
 
@@ -68,7 +69,7 @@ func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]*Pod,
 
 func (c *Cluster) pod(p *corev1.Pod) *Pod {
 	pod := &Pod{
-		cluster: c, Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase), Terminating: p.DeletionTimestamp != nil,
+		cluster: c, Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase),
 		Ports: make(map[string]int),
 	}
 	for _, condition := range p.Status.Conditions {
