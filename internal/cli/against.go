@@ -56,13 +56,10 @@ func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = source.Documents(ctx, func(file string, d manifests.Doc) error {
-		object, err := manifests.ToJSON(d)
-		if err == nil {
-			err = addRouted(&b, object)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: line %d: %w", file, d.Line, err)
+	err = source.Objects(ctx, func(kind string, object []byte) error {
+		if kind == "Ingress" || kind == "RouteGroup" {
+			b.Write(object)
+			b.WriteString("\n---\n")
 		}
 		return nil
 	})
@@ -70,28 +67,4 @@ func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error
 		err = errors.New("the manifests have no Ingress and no RouteGroup")
 	}
 	return b.Bytes(), err
-}
-
-// addRouted adds a document if it is an Ingress, a RouteGroup, or a list with such objects.
-func addRouted(b *bytes.Buffer, object []byte) error {
-	var is struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(object, &is); err != nil {
-		return err
-	}
-	if is.Kind == "Ingress" || is.Kind == "RouteGroup" {
-		b.Write(object)
-		b.WriteString("\n---\n")
-	}
-	if !strings.HasSuffix(is.Kind, "List") {
-		return nil
-	}
-	for _, item := range is.Items {
-		if err := addRouted(b, item); err != nil {
-			return err
-		}
-	}
-	return nil
 }
