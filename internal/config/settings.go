@@ -74,23 +74,12 @@ func (p *Parser) Guard(c *guard.Config, hold time.Duration) {
 		{"max-backend-loss", Parsed("share", &c.MaxBackendLoss, "0.5", share)},
 		{"window", Duration(&c.Window, guard.DefaultWindow, tick, day)},
 		{"hold", Duration(&c.Hold, hold, tick, day)},
-		{"release", Parsed("auto|manual", &c.Manual, "auto", parseRelease)},
+		{"release", either(&c.Manual, "auto", "manual")},
 		{"namespaces", Bool(&c.Namespaces, false)},
 		{"max-routes", Number(&c.MaxRoutes, 0, 0, math.MaxInt32)},
 		{"max-bytes", Size(&c.MaxBytes, "0")},
 	}
 	p.Flag("guard", Settings(nil, p.guardSet, settings...))
-}
-
-// parseRelease parses the setting release of --guard.
-func parseRelease(s string) (manual bool, err error) {
-	switch s {
-	case "auto":
-		return false, nil
-	case "manual":
-		return true, nil
-	}
-	return false, fmt.Errorf("%s: want auto or manual", clip(s))
 }
 
 // DefaultRequestTimeout is the default time limit of a request to the API.

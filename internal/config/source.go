@@ -36,7 +36,7 @@ func (p *Parser) Source(s *Source) {
 	p.Flag("kubernetes-token-file", Text("string", &s.TokenFile, ""))
 	p.Flag("kubeconfig", Text("string", &s.Kubeconfig, ""))
 	p.Flag("kubeconfig-context", Text("string", &s.Context, ""))
-	p.Flag("kubernetes-read", readBy(&s.Watch))
+	p.Flag("kubernetes-read", either(&s.Watch, "poll", "watch"))
 	p.Flag("enable-kubernetes-endpointslices", Bool(&s.EndpointSlices, false))
 
 	p.Flag("kubernetes-namespace", Text("string", &s.Namespace, ""))
@@ -44,19 +44,6 @@ func (p *Parser) Source(s *Source) {
 
 	p.Flag("default-filters-dir", Text("string", &s.DefaultFiltersDir, ""))
 	p.check(func() { p.checkSource(s) })
-}
-
-// readBy accepts poll or watch.
-func readBy(watch *bool) *Value {
-	return Parsed("poll|watch", watch, "poll", func(t string) (bool, error) {
-		switch t {
-		case "poll":
-			return false, nil
-		case "watch":
-			return true, nil
-		}
-		return false, fmt.Errorf("%s: want poll or watch", clip(t))
-	})
 }
 
 const selectorFlag = "kubernetes-label-selector"

@@ -80,6 +80,17 @@ func Choice(dst *string, words ...string) *Value {
 	}}
 }
 
+// either accepts one of two words, the first of which means false and is the default.
+func either(dst *bool, no, yes string) *Value {
+	*dst = false
+	return Parsed(no+"|"+yes, dst, no, func(s string) (bool, error) {
+		if s != no && s != yes {
+			return false, fmt.Errorf("%s: want %s or %s", clip(s), no, yes)
+		}
+		return s == yes, nil
+	})
+}
+
 // List accepts elements separated by commas and keeps them unchanged. The last list counts; the empty text is the empty list.
 func List(dst *[]string) *Value {
 	return &Value{kind: "list", comma: true, set: func(s string) error {
