@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"embed"
 	"fmt"
 	"slices"
@@ -23,6 +24,7 @@ const (
 // OtherCommand is a command of the program from another package.
 type OtherCommand struct {
 	Name, Summary string
+	Run           func(ctx context.Context, args []string, env config.Env, std config.Stdio) (status int)
 	Flags         func() []*config.Flag
 }
 

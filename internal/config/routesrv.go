@@ -8,14 +8,6 @@ import (
 	"github.com/routesrv/routesrv/guard"
 )
 
-func serverCommand() Command {
-	return Command{Name: "routesrv", Skipper: true}
-}
-
-func compileCommand() Command {
-	return Command{Name: "routesrv compile", Args: "PATH...", MaxArgs: -1, Skipper: true}
-}
-
 // NewRouteServer returns a parser with all flags of the route server, which fills c. The caller may add its own flags before
 // parsing.
 func NewRouteServer(cmd Command, c *RouteServer) *Parser {
@@ -57,21 +49,22 @@ func (p *Parser) CompileFrom(o *rules.Options, s *Source, l *Log) {
 // is [ErrChecked], if only a check was requested and the settings are valid. Otherwise it joins an [*Error] for each mistake.
 func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
-	_, warnings, err := routeServerParser(&c).Parse(args, env)
+	return parsed(&c, routeServerParser(&c), args, env)
+}
+
+// parsed parses, and returns what the parser fills, or nil with an error.
+func parsed[T any](c *T, p *Parser, args []string, env Env) (*T, []Warning, error) {
+	_, warnings, err := p.Parse(args, env)
 	if err != nil {
 		return nil, warnings, err
 	}
-	return &c, warnings, nil
+	return c, warnings, nil
 }
 
 // routeServerParser returns the parser of the route server itself.
 func routeServerParser(c *RouteServer) *Parser {
-	p := NewRouteServer(serverCommand(), c)
-	p.check(func() {
-		if len(c.Upstream.URLs) == 0 {
-			p.requireSource(&c.Source)
-		}
-	})
+	p := NewRouteServer(Command{Name: "routesrv", Skipper: true}, c)
+	p.check(func() { p.requireSource(c) })
 	return p
 }
 
@@ -87,7 +80,7 @@ type Compile struct {
 // of --manifests, and replace a cluster that other settings name.
 func ParseCompile(args []string, env Env) (*Compile, []Warning, error) {
 	c := Compile{Output: "text"}
-	p := NewRouteServer(compileCommand(), &c.RouteServer)
+	p := NewRouteServer(Command{Name: "routesrv compile", Args: "PATH...", MaxArgs: -1, Skipper: true}, &c.RouteServer)
 	p.Ask("against", Text("URL", &c.Against, ""))
 	p.Ask("output", Choice(&c.Output, "text", "json", "markdown"))
 	p.take = func(paths []string) {
@@ -101,10 +94,6 @@ func ParseCompile(args []string, env Env) (*Compile, []Warning, error) {
 			c.Upstream.URLs = nil
 		}
 	}
-	p.check(func() { p.requireSource(&c.Source) })
-	_, warnings, err := p.Parse(args, env)
-	if err != nil {
-		return nil, warnings, err
-	}
-	return &c, warnings, nil
+	p.check(func() { p.requireSource(&c.RouteServer) })
+	return parsed(&c, p, args, env)
 }

@@ -122,8 +122,8 @@ func (p *Parser) checkSelectors(s *Source) {
 }
 
 // requireSource reports an error if the configuration has no source.
-func (p *Parser) requireSource(s *Source) {
-	if s.Kubernetes || len(s.Manifests) > 0 {
+func (p *Parser) requireSource(c *RouteServer) {
+	if c.Source.Kubernetes || len(c.Source.Manifests) > 0 || len(c.Upstream.URLs) > 0 {
 		return
 	}
 	files := "--manifests PATH"

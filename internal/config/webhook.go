@@ -3,15 +3,11 @@ package config
 // DefaultWebhookAddress is the default main listener of a webhook.
 const DefaultWebhookAddress = ":9443"
 
-func webhookCommand() Command {
-	return Command{Name: "routesrv webhook", Skipper: true}
-}
-
 // ParseWebhook is [ParseRouteServer] for the webhook command. It always serves TLS, so the settings must name a certificate. The
 // default address is [DefaultWebhookAddress].
 func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
-	p := NewRouteServer(webhookCommand(), &c)
+	p := NewRouteServer(Command{Name: "routesrv webhook", Skipper: true}, &c)
 	p.take = func([]string) { // before the settings are checked
 		if len(c.TLS.CertFiles) == 0 {
 			p.failf("tls-cert", "API servers talk to webhooks by TLS only: set -tls-cert and -tls-key")
@@ -27,14 +23,6 @@ func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
 			p.failf("upstream", "a webhook reads the objects itself: set -kubernetes instead")
 		}
 	}
-	p.check(func() {
-		if len(c.Upstream.URLs) == 0 {
-			p.requireSource(&c.Source)
-		}
-	})
-	_, warnings, err := p.Parse(args, env)
-	if err != nil {
-		return nil, warnings, err
-	}
-	return &c, warnings, nil
+	p.check(func() { p.requireSource(&c) })
+	return parsed(&c, p, args, env)
 }
