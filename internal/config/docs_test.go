@@ -2,6 +2,9 @@ package config_test
 
 import (
 	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -80,5 +83,31 @@ func TestExamplesOfHelpParse(t *testing.T) {
 func TestForeignFlagsAreSorted(t *testing.T) {
 	if !slices.IsSortedFunc(config.UnsupportedFlags(), func(a, b config.UnsupportedFlag) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted")
+	}
+}
+
+// TestEveryFlagOfTheTableIsDefined: a program defines each row, so that none outlives its flag.
+func TestEveryFlagOfTheTableIsDefined(t *testing.T) {
+	var code strings.Builder
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := make(map[string]bool)
+	for _, f := range config.UnsupportedFlags() {
+		foreign[f.Name] = true
+	}
+	for _, name := range config.FlagNames() {
+		shard := strings.HasPrefix(name, "kubernetes-redis-service-") || strings.HasPrefix(name, "kubernetes-valkey-service-") // put together
+		if !foreign[name] && !shard && !strings.Contains(code.String(), `"`+name+`"`) {
+			t.Errorf("no program defines the flag %s of flags.yaml", name)
+		}
 	}
 }
