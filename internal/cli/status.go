@@ -70,7 +70,7 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*ser
 	for range settleTries {
 		var again []int
 		for i, r := range replies {
-			if len(minority(r)) > 0 && len(stuck(first[i], r)) > 0 {
+			if len(stuck(first[i], r)) > 0 {
 				again = append(again, i)
 			}
 		}
@@ -113,30 +113,30 @@ func digests(r reply[*serverStatus]) map[string]string {
 // minority returns, if the replicas serve different tables, a sentence for each one that does not serve the newest, by its revision.
 // Where no revision says which table is the newest, it returns all.
 func minority(r reply[*serverStatus]) map[string]string {
+	if len(slices.Compact(slices.Sorted(maps.Values(digests(r))))) < 2 {
+		return nil
+	}
 	var newest uint64
-	tables := make(map[uint64]string) // the digest of each revision; empty if there are several
-	all := digests(r)
-	known := true
+	best, known := "", true // the digest of the newest table; empty if several have its revision
 	for _, a := range r.answered() {
 		if t := a.value.Table; t != nil {
-			newest, known = max(newest, t.Revision), known && t.Revision > 0
-			if digest, ok := tables[t.Revision]; ok && digest != t.Digest.String() {
-				tables[t.Revision] = ""
-			} else {
-				tables[t.Revision] = t.Digest.String()
+			known = known && t.Revision > 0
+			switch digest := t.Digest.String(); {
+			case t.Revision > newest:
+				newest, best = t.Revision, digest
+			case t.Revision == newest && digest != best:
+				best = ""
 			}
 		}
 	}
 	others := make(map[string]string)
 	for _, a := range r.answered() {
 		t := a.value.Table
-		if t == nil || len(slices.Compact(slices.Sorted(maps.Values(all)))) < 2 {
-			continue
-		}
-		switch digest := tables[newest]; {
-		case !known || digest == "":
+		switch {
+		case t == nil:
+		case !known || best == "":
 			others[a.replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
-		case t.Digest.String() != digest:
+		case t.Digest.String() != best:
 			others[a.replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, newest)
 		}
 	}
