@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 )
@@ -226,17 +228,14 @@ const program = "routesrv"
 // first.
 func containerOf(pod *Pod, port int) string {
 	for _, c := range pod.Containers {
-		if slices.Contains(c.Ports, port) {
+		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }) {
 			return c.Name
 		}
 	}
-	name := ""
-	for i, c := range pod.Containers {
-		if i == 0 || c.Name == program {
-			name = c.Name
-		}
+	if slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == program }) || len(pod.Containers) == 0 {
+		return program
 	}
-	return name
+	return pod.Containers[0].Name
 }
 
 // accept runs the command that accepts a table in the pod, and returns the answer of the route server.
