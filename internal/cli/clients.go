@@ -96,6 +96,10 @@ func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster 
 		if late > 0 {
 			wrong = append(wrong, fmt.Sprintf("%s behind for more than %v", number(late, "client"), j.maxBehind))
 		}
+		for _, t := range v.Suspects {
+			wrong = append(wrong, fmt.Sprintf("the proxies of %s died of table %s, for example %s: %s",
+				number(t.Clients, "client"), shortDigest(t.Digest.String()), t.Example, t.Evidence))
+		}
 		if len(wrong) > 0 {
 			status = Unhealthy
 		}

@@ -167,6 +167,9 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 		}
 		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
 	}
+	if n := st.SuspectTables; n > 0 {
+		all = append(all, "proxies died of "+number(n, "table")+": see the command clients")
+	}
 	if t := st.Table; t != nil {
 		if t.Stale {
 			all = append(all, "serves a table from its last-known-good file that no read has confirmed")

@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"compile/rules": {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
 	"compile":       {"compile/rules", "kube", "table"},
 	"shadowdiff":    {"eskip", "internal/routeid", "table"},
-	"rollout":       {},
+	"rollout":       {"table"},
 	"match":         {"eskip", "internal/catalogue"},
 
 	// answers: pure, too
