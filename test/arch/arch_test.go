@@ -90,7 +90,7 @@ var allowed = map[string][]string{
 	"internal/trial":   {"eskip", "internal/api", "internal/durable", "publish", "table"},
 	"internal/forward": {"internal/cli", "internal/config"},
 
-	"internal/migrate": {"internal/config"},
+	"internal/migrate": {"internal/config", "internal/source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"guard", "internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/sidecar"},
