@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // scaleOptions are the options of a typical route server.

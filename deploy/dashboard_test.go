@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // dashboard has the parts of a Grafana dashboard that the test reads.

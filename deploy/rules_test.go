@@ -11,7 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // rule is one alert.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // patience is the longest that anything may take before a test gives up. Nothing else depends on it.

@@ -7,7 +7,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/match"
 )
 

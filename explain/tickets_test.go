@@ -16,7 +16,7 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/internal/fixture"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 )

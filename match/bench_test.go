@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/match"
 )
 

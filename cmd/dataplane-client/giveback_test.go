@@ -10,7 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/table"
 )
 

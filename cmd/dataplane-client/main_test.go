@@ -22,7 +22,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )

@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/certtest"
+	"github.com/routesrv/routesrv/test/certtest"
 )
 
 // TestCommandsShowClientCertificates: diff, match and explain reach servers that require a client certificate, as with

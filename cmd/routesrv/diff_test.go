@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // shops is a folder with a manifest for each shop, and the backend of all of them.

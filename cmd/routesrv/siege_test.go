@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // TestProbesAreAnsweredUnderSiege: whatever more clients than fit do with their connections, on both listeners.

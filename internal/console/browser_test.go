@@ -16,7 +16,7 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/browser"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )

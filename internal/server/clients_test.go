@@ -13,7 +13,7 @@ import (
 
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/server"
 )
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/browser"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/internal/server"
 )
 

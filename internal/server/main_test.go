@@ -20,7 +20,7 @@ import (
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
 )

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/certtest"
+	"github.com/routesrv/routesrv/test/certtest"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/server"
 )

@@ -26,7 +26,7 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/kube"

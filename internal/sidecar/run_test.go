@@ -16,7 +16,7 @@ import (
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"

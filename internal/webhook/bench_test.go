@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
 )

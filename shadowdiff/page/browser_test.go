@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/browser"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"

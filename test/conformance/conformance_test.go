@@ -28,7 +28,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/fixture"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/internal/fixture"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 )

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/test/robustness/plan"
 	"github.com/routesrv/routesrv/test/robustness/validate"
 )

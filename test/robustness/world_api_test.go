@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/robustness/history"
 	"github.com/routesrv/routesrv/test/robustness/record"

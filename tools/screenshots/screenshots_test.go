@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/browser"
-	"github.com/routesrv/routesrv/internal/kubetest"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/kube"
 )
 

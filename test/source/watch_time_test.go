@@ -1,4 +1,4 @@
-package watch_test
+package source_test
 
 import (
 	"context"
@@ -12,19 +12,18 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // inBubble runs a Watcher of a fake server under a clock of its own. The function gets both; the Watcher has read once.
 func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := clustertest.NewServer(t)
-		log, text := clustertest.Logger()
+		server := newServer(t)
+		log, text := logger()
 		w, err := watch.New(cluster.Config{
 			REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
 		})
@@ -61,7 +60,7 @@ func readsUntil(t *testing.T, w *watch.Watcher, limit time.Duration, ok func(*ku
 			return time.Since(begin)
 		}
 		if time.Since(begin) > limit {
-			t.Fatalf("waited %v: %s, %v", limit, clustertest.Summary(s), err)
+			t.Fatalf("waited %v: %s, %v", limit, summary(s), err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -70,24 +69,24 @@ func readsUntil(t *testing.T, w *watch.Watcher, limit time.Duration, ok func(*ku
 func TestAKindThatIsBrokenForLongMakesReadsFailAndLosesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
 		time.Sleep(time.Minute)
-		server.SetWatchFault(clustertest.Services, kubetest.WatchFault{Status: 503})
-		server.SetFault(clustertest.Services, kubetest.Fault{Status: 503})
-		server.DropWatches(clustertest.Services)
+		server.SetWatchFault(pathServices, kubetest.WatchFault{Status: 503})
+		server.SetFault(pathServices, kubetest.Fault{Status: 503})
+		server.DropWatches(pathServices)
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err != nil })
 		if after < watch.StaleAfter || after > watch.StaleAfter+10*time.Second {
 			t.Errorf("reads fail after %v, want %v", after, watch.StaleAfter)
 		}
 		s, err := w.Read(t.Context(), kube.ReadOptions{})
 		if e, ok := errors.AsType[*kube.ReadError](err); s != nil || !ok || e.Resource != "services" || !strings.Contains(err.Error(), "503") {
-			t.Errorf("%s, %v, want an error that names the services and the reason", clustertest.Summary(s), err)
+			t.Errorf("%s, %v, want an error that names the services and the reason", summary(s), err)
 		}
 		if n := strings.Count(log(), watch.LogBroken); n != 1 {
 			t.Errorf("%d lines say that it is broken, want 1:\n%s", n, log())
 		}
 		drainNow(w)
-		server.SetWatchFault(clustertest.Services, kubetest.WatchFault{})
-		server.SetFault(clustertest.Services, kubetest.Fault{})
-		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		server.SetWatchFault(pathServices, kubetest.WatchFault{})
+		server.SetFault(pathServices, kubetest.Fault{})
+		apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
 		select {
 		case <-w.Changed():
 		case <-time.After(time.Minute):
@@ -119,7 +118,7 @@ func TestDiscoveryThatFailsForLongMakesReadsFail(t *testing.T) {
 			return err != nil
 		})
 		if after < watch.StaleAfter || len(last.RouteGroups) != 1 {
-			t.Errorf("after %v with %s", after, clustertest.Summary(last))
+			t.Errorf("after %v with %s", after, summary(last))
 		}
 		server.SetFault(kubetest.Discovery, kubetest.Fault{})
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil })
@@ -144,7 +143,7 @@ func TestDiscoveryThatIsBackEndsAnOutageSoon(t *testing.T) {
 			case <-time.After(time.Minute):
 			}
 			if s, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || len(s.RouteGroups) != 1 {
-				t.Errorf("%s, %v", clustertest.Summary(s), err)
+				t.Errorf("%s, %v", summary(s), err)
 			}
 			if d := time.Since(begin); d > 2*time.Second {
 				t.Errorf("outage %d: a change is told %v after discovery is back, want it within two seconds", n, d)
@@ -159,13 +158,13 @@ func TestDiscoveryThatIsBackEndsAnOutageSoon(t *testing.T) {
 func TestADefinitionThatComesLaterIsFound(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
 		server.SetDefined(false)
-		server.DropWatches(clustertest.RouteGroups)
+		server.DropWatches(pathRouteGroups)
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
 			if err != nil {
 				t.Fatalf("a definition that goes makes reads fail: %v", err)
 			}
 			if len(s.Ingresses) == 0 || len(s.Services) == 0 {
-				t.Fatalf("a definition that goes takes other kinds away: %s", clustertest.Summary(s))
+				t.Fatalf("a definition that goes takes other kinds away: %s", summary(s))
 			}
 			return s.RouteGroups == nil
 		})
@@ -193,7 +192,7 @@ func TestARestoreIsNoticedWithoutAWordFromTheWatches(t *testing.T) {
 		server.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "n1", Name: "a"})
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
 			if err == nil && len(s.Ingresses) == 1 && (s.Newest != 51 || s.Revision != 51) {
-				t.Errorf("a mix: %s", clustertest.Summary(s))
+				t.Errorf("a mix: %s", summary(s))
 			}
 			return err == nil && len(s.Ingresses) == 1
 		})
@@ -207,7 +206,7 @@ func TestARestoreIsNoticedWithoutAWordFromTheWatches(t *testing.T) {
 func TestARestoreThatHasOvertakenTheWatchesIsNoticed(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
 		time.Sleep(time.Minute)
-		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
+		for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints} {
 			server.SetWatchFault(path, kubetest.WatchFault{Status: 429, Times: 2})
 			server.DropWatches(path)
 		}
@@ -222,8 +221,8 @@ func TestARestoreThatHasOvertakenTheWatchesIsNoticed(t *testing.T) {
 func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
 		time.Sleep(time.Minute)
-		server.HoldWatches(clustertest.Services, true)
-		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		server.HoldWatches(pathServices, true)
+		apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
 		after := readsUntil(t, w, 3*time.Minute, func(s *kube.Snapshot, err error) bool {
 			if err != nil {
 				t.Fatal(err)
@@ -243,10 +242,10 @@ func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
 		time.Sleep(time.Minute)
-		server.HoldWatches(clustertest.Services, true)
-		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+		server.HoldWatches(pathServices, true)
+		apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
 		time.Sleep(40 * time.Second) // it is noticed that the watch lags, and nothing is done about it yet
-		server.HoldWatches(clustertest.Services, false)
+		server.HoldWatches(pathServices, false)
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 2 })
 		server.Requests()
 		time.Sleep(3 * time.Minute) // less than a watch lasts
@@ -265,7 +264,7 @@ func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
 func TestChangesThatNobodyTookAreOne(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
 		for i := range 5 {
-			clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1, labels: {n: \""+string(rune('a'+i))+"\"}}\nspec: {type: ExternalName, externalName: "+string(rune('a'+i))+"}")
+			apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1, labels: {n: \""+string(rune('a'+i))+"\"}}\nspec: {type: ExternalName, externalName: "+string(rune('a'+i))+"}")
 			time.Sleep(5 * time.Second)
 		}
 		told := 0
@@ -289,7 +288,7 @@ func TestAnIdleKindIsNotListedAgain(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		server.Requests()
 		for i := range 4 * 60 { // seconds: less than a watch lasts
-			clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: busy, namespace: n1, labels: {n: \""+string(rune('a'+i%26))+"\"}}")
+			apply(t, server, "kind: Ingress\nmetadata: {name: busy, namespace: n1, labels: {n: \""+string(rune('a'+i%26))+"\"}}")
 			time.Sleep(time.Second)
 		}
 		for _, r := range server.Requests() {
@@ -299,7 +298,7 @@ func TestAnIdleKindIsNotListedAgain(t *testing.T) {
 		}
 		s, err := w.Read(t.Context(), kube.ReadOptions{})
 		if err != nil || s.Newest-s.Revision > 90 {
-			t.Errorf("%s, %v, want kinds that are at most a bookmark behind", clustertest.Summary(s), err)
+			t.Errorf("%s, %v, want kinds that are at most a bookmark behind", summary(s), err)
 		}
 	})
 }
@@ -307,13 +306,13 @@ func TestAnIdleKindIsNotListedAgain(t *testing.T) {
 // What a watch has missed, for whatever reason, is in the list that follows it.
 func TestWhatAWatchHasMissedIsListedLater(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
-		server.HoldWatches(clustertest.Services, true)
-		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: lost, namespace: n1}")
-		server.LoseEvents(clustertest.Services)
-		server.HoldWatches(clustertest.Services, false)
+		server.HoldWatches(pathServices, true)
+		apply(t, server, "kind: Service\nmetadata: {name: lost, namespace: n1}")
+		server.LoseEvents(pathServices)
+		server.HoldWatches(pathServices, false)
 		server.Bookmark() // the watch claims to be there
 		readsUntil(t, w, 11*time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 2 })
-		clustertest.Apply(t, server, "kind: Service\nmetadata: {name: later, namespace: n1}")
+		apply(t, server, "kind: Service\nmetadata: {name: later, namespace: n1}")
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 3 })
 	})
 }
@@ -352,7 +351,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
 		time.Sleep(time.Minute)
-		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, kubetest.Discovery} {
+		for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints, kubetest.Discovery} {
 			server.HoldWatches(path, true)
 			server.SetFault(path, kubetest.Fault{Hang: true})
 		}
@@ -360,7 +359,7 @@ func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
 		if after < watch.StaleAfter || after > time.Minute {
 			t.Errorf("reads fail after %v", after)
 		}
-		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, kubetest.Discovery} {
+		for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints, kubetest.Discovery} {
 			server.HoldWatches(path, false)
 			server.SetFault(path, kubetest.Fault{})
 		}

@@ -1,4 +1,4 @@
-package cluster_test
+package source_test
 
 import (
 	"testing"
@@ -7,17 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 )
 
 // TestASourceThatDroppedItsObjectsReadsThemAgain: it reads them again, and still detects that the cluster was
 // restored in the meantime.
 func TestASourceThatDroppedItsObjectsReadsThemAgain(t *testing.T) {
 	for _, compressed := range []bool{false, true} {
-		server := clustertest.NewServer(t)
+		server := newServer(t)
 		server.SetEncodings(true, compressed)
-		m := api.NewMetrics(nil)
+		m := cluster.NewMetrics(nil)
 		source := newSource(t, cluster.Config{URL: server.Start(t), Metrics: m})
 		before := read(t, source)
 		source.Drop()

@@ -1,4 +1,4 @@
-package watch_test
+package source_test
 
 import (
 	"strings"
@@ -6,15 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // A list after a watch that shows nothing changes nothing unless a consistent list agrees.
 func TestAnEmptyListAfterAWatchIsConfirmed(t *testing.T) {
-	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
+	for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints} {
 		t.Run(path, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
 				before, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -24,11 +23,11 @@ func TestAnEmptyListAfterAWatchIsConfirmed(t *testing.T) {
 				server.OnRequest(func(r kubetest.Request) { // all lists but consistent ones are wrong
 					fault := kubetest.Fault{}
 					if strings.Contains(r.Query, "resourceVersionMatch") {
-						fault.Body = kubetest.EncodeJSON(kube.Kind(clustertest.KindOf(path)), 110, nil)
+						fault.Body = kubetest.EncodeJSON(kube.Kind(kindOf(path)), 110, nil)
 					}
 					server.SetFault(path, fault)
 				})
-				clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: new, namespace: n3}")
+				apply(t, server, "kind: Ingress\nmetadata: {name: new, namespace: n3}")
 				synctest.Wait()
 				server.Compact()
 				server.SetRevision(110)
@@ -39,12 +38,12 @@ func TestAnEmptyListAfterAWatchIsConfirmed(t *testing.T) {
 					time.Sleep(time.Second)
 					s, err := w.Read(t.Context(), kube.ReadOptions{})
 					if err == nil && (len(s.Ingresses) < 2 || len(s.RouteGroups) < 1 || len(s.Services) < 1 || len(s.Endpoints) < 1) {
-						t.Fatalf("lost: %s\n%s", clustertest.Summary(s), log())
+						t.Fatalf("lost: %s\n%s", summary(s), log())
 					}
 				}
 				s, err := w.Read(t.Context(), kube.ReadOptions{})
 				if err != nil || s.Services[0] != before.Services[0] {
-					t.Errorf("%s, %v", clustertest.Summary(s), err)
+					t.Errorf("%s, %v", summary(s), err)
 				}
 				confirmed := false
 				for _, r := range server.Requests() {
@@ -61,12 +60,12 @@ func TestAnEmptyListAfterAWatchIsConfirmed(t *testing.T) {
 // Objects that were really removed disappear, even after a watch that starts again.
 func TestAWatchThatBeginsAnewSeesWhatIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
-		server.HoldWatches(clustertest.Services, true)
+		server.HoldWatches(pathServices, true)
 		server.Delete(kube.Ref{Kind: kube.KindService, Namespace: "n1", Name: "s"})
 		server.SetRevision(110)
 		server.Compact()
-		server.DropWatches(clustertest.Services)
-		server.HoldWatches(clustertest.Services, false)
+		server.DropWatches(pathServices)
+		server.HoldWatches(pathServices, false)
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && s.Services == nil })
 	})
 }
@@ -76,14 +75,14 @@ func TestAnEventOfAnotherKindBreaksTheWatch(t *testing.T) {
 	for name, fault := range map[string]kubetest.WatchFault{
 		"kind": {Times: 1, Kind: "Pod"}, "version": {Times: 1, APIVersion: "v1alpha1"},
 	} {
-		for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
+		for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints} {
 			t.Run(name+path, func(t *testing.T) {
 				inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
 					server.SetWatchFault(path, fault)
 					server.Requests()
 					server.DropWatches(path)
 					time.Sleep(time.Second)
-					clustertest.Apply(t, server, "kind: "+string(kube.Kind(clustertest.KindOf(path)))+"\nmetadata: {name: new, namespace: n1}\nspec: {}\nsubsets: []")
+					apply(t, server, "kind: "+string(kube.Kind(kindOf(path)))+"\nmetadata: {name: new, namespace: n1}\nspec: {}\nsubsets: []")
 					time.Sleep(time.Minute)
 					streams := 0
 					for _, r := range server.Requests() {
@@ -96,7 +95,7 @@ func TestAnEventOfAnotherKindBreaksTheWatch(t *testing.T) {
 					}
 					s, err := w.Read(t.Context(), kube.ReadOptions{})
 					if n := len(s.Ingresses) + len(s.RouteGroups) + len(s.Services) + len(s.Endpoints) + len(s.Bad); err != nil || n != 6 {
-						t.Errorf("%s, %v: want the new object by another stream", clustertest.Summary(s), err)
+						t.Errorf("%s, %v: want the new object by another stream", summary(s), err)
 					}
 				})
 			})

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // lines opens a watch and returns its lines.
@@ -89,5 +89,22 @@ func TestAWatchTellsWhatHappens(t *testing.T) {
 	s.DropWatches("/api/v1/services")
 	for l := range all {
 		t.Errorf("a dropped watch goes on: %s", l)
+	}
+}
+
+func TestRevisionRisesWithEachWrite(t *testing.T) {
+	s, err := kubetest.New([]byte(cluster), kubetest.API{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetRevision(7)
+	s.Delete(kube.Ref{Kind: kube.KindService, Name: "b"})
+	snap, err := s.Read(t.Context(), kube.ReadOptions{})
+	if err != nil || snap.Revision != 8 || len(snap.Services) != 1 {
+		t.Errorf("got %+v, %v, want revision 8 and one service", snap, err)
+	}
+	s.SetFault("/api/v1/services", kubetest.Fault{Status: http.StatusInternalServerError, Times: 1})
+	if _, err := s.Read(t.Context(), kube.ReadOptions{}); err == nil {
+		t.Error("a fault does not fail the read")
 	}
 }

@@ -1,4 +1,4 @@
-package cluster_test
+package source_test
 
 import (
 	"fmt"
@@ -8,10 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,9 +34,9 @@ func read(t *testing.T, s *cluster.Source) *kube.Snapshot {
 }
 
 func TestKeepsTheContractOfSources(t *testing.T) {
-	for _, e := range clustertest.Encodings {
+	for _, e := range encodings {
 		t.Run(e.Name, func(t *testing.T) {
-			kubetest.TestSource(t, func(t *testing.T, objects string) kubetest.World {
+			testSource(t, func(t *testing.T, objects string) world {
 				server, err := kubetest.New([]byte(objects), kubetest.API{})
 				if err != nil {
 					t.Fatal(err)
@@ -45,17 +44,17 @@ func TestKeepsTheContractOfSources(t *testing.T) {
 				server.SetRevision(1)
 				server.SetEncodings(e.Protobuf, e.GZip)
 				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: true})
-				return server.World(t, source, "/api/v1/services")
+				return worldOf(t, server, source, "/api/v1/services")
 			})
 		})
 	}
 }
 
 func TestReadsTheSameInEveryEncoding(t *testing.T) {
-	for _, e := range clustertest.Encodings {
+	for _, e := range encodings {
 		for _, slices := range []bool{false, true} {
 			t.Run(fmt.Sprint(e.Name, " slices ", slices), func(t *testing.T) {
-				server := clustertest.NewServer(t)
+				server := newServer(t)
 				server.SetEncodings(e.Protobuf, e.GZip)
 				got := read(t, newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: slices}))
 				all, err := server.Read(t.Context(), kube.ReadOptions{})
@@ -68,7 +67,7 @@ func TestReadsTheSameInEveryEncoding(t *testing.T) {
 				} else {
 					want.EndpointSlices = nil
 				}
-				if d := cmp.Diff(&want, got, clustertest.ErrorTexts); d != "" {
+				if d := cmp.Diff(&want, got, errorTexts); d != "" {
 					t.Errorf("-want +got\n%s", d)
 				}
 			})
@@ -107,7 +106,7 @@ func TestRequestsOnePerKindInOrder(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := clustertest.NewServer(t)
+			server := newServer(t)
 			tt.cfg.URL = server.Start(t)
 			read(t, newSource(t, tt.cfg))
 			var got []string
@@ -129,7 +128,7 @@ func TestRequestsOnePerKindInOrder(t *testing.T) {
 }
 
 func TestSelectorsAndNamespaceRestrictWhatIsRead(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	url := server.Start(t)
 	got := read(t, newSource(t, cluster.Config{
 		URL: url, Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"keep": "", "team": "x"}},
@@ -144,7 +143,7 @@ func TestSelectorsAndNamespaceRestrictWhatIsRead(t *testing.T) {
 }
 
 func TestChangeOfWhatNobodyReadsKeepsTheObject(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	before := read(t, source)
 	if err := server.Apply(`
@@ -161,7 +160,7 @@ status: {loadBalancer: {}}
 }
 
 func TestObjectsKeepTheirPointersWhereverTheyMove(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	seen := map[string]*kube.Ingress{}
 	for _, step := range []func(){
@@ -187,7 +186,7 @@ func TestObjectsKeepTheirPointersWhereverTheyMove(t *testing.T) {
 }
 
 func TestReadsAgainWhenTheContextOfTheWaitingEnds(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	server.SetFault("/api/v1/services", kubetest.Fault{Hang: true, Times: 1})
 	if _, err := source.Read(canceledWhenAsked(t, server, "/api/v1/services"), kube.ReadOptions{}); err == nil {

@@ -1,4 +1,4 @@
-package watch_test
+package source_test
 
 import (
 	"testing"
@@ -6,20 +6,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 func TestMetricsOfAWatchPassTheLinter(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	w := newWatching(t, cluster.Config{URL: server.Start(t), Metrics: cluster.NewMetrics(registry)})
 	w.until("a snapshot", func(*kube.Snapshot) bool { return true })
-	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+	apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
 	w.until("an event", func(s *kube.Snapshot) bool { return len(s.Services) == 2 })
-	server.DropWatches(clustertest.Services)
+	server.DropWatches(pathServices)
 	server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 503})
 	problems, err := testutil.GatherAndLint(registry)
 	if err != nil || len(problems) != 0 {

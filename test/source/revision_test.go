@@ -1,4 +1,4 @@
-package cluster_test
+package source_test
 
 import (
 	"strings"
@@ -7,12 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // asked returns the revisions that each list was asked for since the last call: "-" is a consistent list, "now" the
@@ -41,7 +38,7 @@ func asked(t *testing.T, s *kubetest.Server) string {
 }
 
 func TestAsksForWhatIsNotOlderThanWhatItSaw(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	step := func(want string, revision, newest kube.Revision) {
 		t.Helper()
@@ -61,7 +58,7 @@ func TestAsksForWhatIsNotOlderThanWhatItSaw(t *testing.T) {
 	step("now ing:101 rou:101 ser:101 end:101", 101, 101)
 
 	// One list is ahead, as it is when nothing else was written to: the snapshot is complete up to the lowest.
-	server.SetFault(clustertest.Services, kubetest.Fault{Revision: 105, Times: 1})
+	server.SetFault(pathServices, kubetest.Fault{Revision: 105, Times: 1})
 	step("now ing:101 rou:101 ser:101 end:101", 101, 105)
 	server.SetRevision(106)
 	step("now ing:106 rou:106 ser:106 end:106", 106, 106)
@@ -77,13 +74,13 @@ func TestAsksForWhatIsNotOlderThanWhatItSaw(t *testing.T) {
 // An API server without progress notifications keeps the cache of an idle kind where it is: asked for the revision of the
 // cluster it gives up. Then the lists are held to what they have seen themselves, and the reads go on.
 func TestAServerThatCannotReachTheFloorIsAskedForLess(t *testing.T) {
-	server := clustertest.NewServer(t)
-	log, text := clustertest.Logger()
+	server := newServer(t)
+	log, text := logger()
 	source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log})
 	read(t, source)
 	asked(t, server)
 	server.SetRevision(200)
-	server.SetFault(clustertest.Services, kubetest.Fault{Stuck: 100})
+	server.SetFault(pathServices, kubetest.Fault{Stuck: 100})
 	if got := read(t, source); got.Revision != 100 || got.Newest != 200 {
 		t.Errorf("revisions %d to %d, want 100 to 200", got.Revision, got.Newest)
 	}
@@ -94,17 +91,17 @@ func TestAServerThatCannotReachTheFloorIsAskedForLess(t *testing.T) {
 	if d := cmp.Diff("ing:200 rou:200 ser:100 end:200", asked(t, server)); d != "" {
 		t.Errorf("the next read: -want +got\n%s", d)
 	}
-	if strings.Count(text.String(), lister.LogNoFloor) != 1 {
+	if strings.Count(text.String(), logNoFloor) != 1 {
 		t.Errorf("log\n%s", text)
 	}
 }
 
 func TestAFailedReadDoesNotLoseTheRevisions(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	read(t, source)
 	server.SetRevision(200)
-	server.SetFault(clustertest.Services, kubetest.Fault{Status: 500, Times: 1})
+	server.SetFault(pathServices, kubetest.Fault{Status: 500, Times: 1})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 		t.Fatal("the read does not fail")
 	}
@@ -117,19 +114,19 @@ func TestAFailedReadDoesNotLoseTheRevisions(t *testing.T) {
 
 func TestAGoneRevisionIsReadConsistentlyAtOnce(t *testing.T) {
 	for _, protobuf := range []bool{false, true} {
-		server := clustertest.NewServer(t)
+		server := newServer(t)
 		server.SetEncodings(protobuf, false)
 		source := newSource(t, cluster.Config{URL: server.Start(t)})
 		before := read(t, source)
 		asked(t, server)
-		server.SetFault(clustertest.Services, kubetest.Fault{Status: 410, Times: 1})
+		server.SetFault(pathServices, kubetest.Fault{Status: 410, Times: 1})
 		if after := read(t, source); !before.SameObjects(after) {
 			t.Error("the objects are others")
 		}
 		if d := cmp.Diff("now ing:100 rou:100 ser:100 ser:- end:100", asked(t, server)); d != "" {
 			t.Errorf("-want +got\n%s", d)
 		}
-		server.SetFault(clustertest.Services, kubetest.Fault{Status: 410})
+		server.SetFault(pathServices, kubetest.Fault{Status: 410})
 		if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 			t.Error("a consistent list that is gone passes")
 		}
@@ -142,13 +139,13 @@ func TestAGoneRevisionIsReadConsistentlyAtOnce(t *testing.T) {
 // The revision of one list is too large for the server, which has it after all when it is asked consistently: another
 // API server, or a cache that lags.
 func TestATooLargeRevisionIsReadConsistentlyAtOnce(t *testing.T) {
-	server := clustertest.NewServer(t)
-	log, text := clustertest.Logger()
+	server := newServer(t)
+	log, text := logger()
 	source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log})
-	server.SetFault(clustertest.Services, kubetest.Fault{Revision: 105, Times: 1})
+	server.SetFault(pathServices, kubetest.Fault{Revision: 105, Times: 1})
 	read(t, source)
 	asked(t, server)
-	server.SetFault(clustertest.Services, kubetest.Fault{Revision: 105})
+	server.SetFault(pathServices, kubetest.Fault{Revision: 105})
 	read(t, source)
 	if d := cmp.Diff("now ing:100 rou:100 ser:105 ser:- end:100", asked(t, server)); d != "" {
 		t.Errorf("-want +got\n%s", d)
@@ -159,11 +156,11 @@ func TestATooLargeRevisionIsReadConsistentlyAtOnce(t *testing.T) {
 }
 
 func TestAnOrdinaryGatewayTimeoutIsNotRepeated(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	read(t, source)
 	asked(t, server)
-	server.SetFault(clustertest.Services, kubetest.Fault{Status: 504})
+	server.SetFault(pathServices, kubetest.Fault{Status: 504})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 		t.Error("a gateway timeout passes")
 	}
@@ -173,12 +170,12 @@ func TestAnOrdinaryGatewayTimeoutIsNotRepeated(t *testing.T) {
 }
 
 func TestARestoredClusterIsReadAgainAsAWhole(t *testing.T) {
-	for _, e := range clustertest.Encodings {
+	for _, e := range encodings {
 		t.Run(e.Name, func(t *testing.T) {
-			server := clustertest.NewServer(t)
+			server := newServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
-			log, text := clustertest.Logger()
-			m := api.NewMetrics(nil)
+			log, text := logger()
+			m := cluster.NewMetrics(nil)
 			source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log, Metrics: m})
 			read(t, source)
 			asked(t, server)
@@ -192,7 +189,7 @@ func TestARestoredClusterIsReadAgainAsAWhole(t *testing.T) {
 			if d := cmp.Diff("now ing:- rou:- ser:- end:-", asked(t, server)); d != "" {
 				t.Errorf("-want +got\n%s", d)
 			}
-			if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), lister.LogRestored) != 1 {
+			if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), logRestored) != 1 {
 				t.Errorf("%v restores are counted, want 1; log\n%s", n, text)
 			}
 			if n := testutil.CollectAndCount(m.ReadErrors); n != 0 {
@@ -208,13 +205,13 @@ func TestARestoredClusterIsReadAgainAsAWhole(t *testing.T) {
 
 // The restore shows in the middle of a read: what was listed before it must not be mixed with what comes after.
 func TestARestoreWithinAReadMixesNothing(t *testing.T) {
-	server := clustertest.NewServer(t)
-	m := api.NewMetrics(nil)
+	server := newServer(t)
+	m := cluster.NewMetrics(nil)
 	source := newSource(t, cluster.Config{URL: server.Start(t), Metrics: m})
 	read(t, source)
 	asked(t, server)
 	server.OnRequest(func(r kubetest.Request) {
-		if r.Path == clustertest.RouteGroups {
+		if r.Path == pathRouteGroups {
 			server.SetRevision(40)
 		}
 	})
@@ -232,12 +229,12 @@ func TestARestoreWithinAReadMixesNothing(t *testing.T) {
 
 // The read that found the restore fails half way. The next one goes on, still without a mix, and counts no other restore.
 func TestARestoreSurvivesAFailedRead(t *testing.T) {
-	server := clustertest.NewServer(t)
-	m := api.NewMetrics(nil)
+	server := newServer(t)
+	m := cluster.NewMetrics(nil)
 	source := newSource(t, cluster.Config{URL: server.Start(t), Metrics: m})
 	read(t, source)
 	server.SetRevision(50)
-	server.SetFault(clustertest.Services, kubetest.Fault{Status: 500, Times: 1})
+	server.SetFault(pathServices, kubetest.Fault{Status: 500, Times: 1})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 		t.Fatal("the read does not fail")
 	}
@@ -255,12 +252,12 @@ func TestARestoreSurvivesAFailedRead(t *testing.T) {
 
 // A proxy in between answers from a cache of its own and heeds no revision.
 func TestAnAnswerOlderThanAskedForFailsTheRead(t *testing.T) {
-	server := clustertest.NewServer(t)
-	m := api.NewMetrics(nil)
+	server := newServer(t)
+	m := cluster.NewMetrics(nil)
 	source := newSource(t, cluster.Config{URL: server.Start(t), Metrics: m})
 	read(t, source)
 	asked(t, server)
-	server.SetFault(clustertest.Services, kubetest.Fault{Revision: 99})
+	server.SetFault(pathServices, kubetest.Fault{Revision: 99})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "older") {
 		t.Errorf("error %v, want one that says it is older", err)
 	}
@@ -274,7 +271,7 @@ func TestAnAnswerOlderThanAskedForFailsTheRead(t *testing.T) {
 
 // The server stops telling revisions: the lists are consistent ones from then on and the snapshot has none.
 func TestAServerThatTellsNoRevisionAnyMoreIsReadConsistently(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	read(t, source)
 	asked(t, server)

@@ -1,5 +1,4 @@
-// Package clustertest holds what the tests of reading a cluster share: a small cluster, and helpers.
-package clustertest
+package source_test
 
 import (
 	"bytes"
@@ -12,20 +11,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // API paths of the kinds.
 const (
-	Ingresses      = "/apis/networking.k8s.io/v1/ingresses"
-	RouteGroups    = "/apis/zalando.org/v1/routegroups"
-	Services       = "/api/v1/services"
-	Endpoints      = "/api/v1/endpoints"
-	EndpointSlices = "/apis/discovery.k8s.io/v1/endpointslices"
+	pathIngresses      = "/apis/networking.k8s.io/v1/ingresses"
+	pathRouteGroups    = "/apis/zalando.org/v1/routegroups"
+	pathServices       = "/api/v1/services"
+	pathEndpoints      = "/api/v1/endpoints"
+	pathEndpointSlices = "/apis/discovery.k8s.io/v1/endpointslices"
 )
 
-// objects are the objects of the server from [NewServer].
+// objects are the objects of the server from [newServer].
 const objects = `
 kind: List
 items:
@@ -51,11 +50,11 @@ items:
   ports: [{name: http, port: 8080, protocol: TCP}]
 `
 
-// ErrorTexts compares errors by their texts.
-var ErrorTexts = cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })
+// errorTexts compares errors by their texts.
+var errorTexts = cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })
 
-// NewServer returns a server with a small cluster at revision 100.
-func NewServer(t *testing.T) *kubetest.Server {
+// newServer returns a server with a small cluster at revision 100.
+func newServer(t *testing.T) *kubetest.Server {
 	t.Helper()
 	s, err := kubetest.New([]byte(objects), kubetest.API{})
 	if err != nil {
@@ -65,50 +64,50 @@ func NewServer(t *testing.T) *kubetest.Server {
 	return s
 }
 
-// Log collects a logger's output. It can be read while the logger writes.
-type Log struct {
+// logText collects a logger's output. It can be read while the logger writes.
+type logText struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
 // Write implements [io.Writer].
-func (l *Log) Write(b []byte) (int, error) {
+func (l *logText) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
 // String returns the output so far.
-func (l *Log) String() string {
+func (l *logText) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Logger returns a logger and its output.
-func Logger() (*slog.Logger, *Log) {
-	var l Log
+// logger returns a logger and its output.
+func logger() (*slog.Logger, *logText) {
+	var l logText
 	return slog.New(slog.NewTextHandler(&l, nil)), &l
 }
 
-// Encodings are the encodings in which a server may answer.
-var Encodings = []struct {
+// encodings are the encodings in which a server may answer.
+var encodings = []struct {
 	Name           string
 	Protobuf, GZip bool
 }{
 	{"JSON", false, false}, {"JSON gzip", false, true}, {"protobuf", true, false}, {"protobuf gzip", true, true},
 }
 
-// KindOf returns the kind that a path lists.
-func KindOf(path string) string {
+// kindOf returns the kind that a path lists.
+func kindOf(path string) string {
 	return map[string]string{
-		Ingresses: "Ingress", RouteGroups: "RouteGroup", Services: "Service", Endpoints: "Endpoints",
-		EndpointSlices: "EndpointSlice", kubetest.Discovery: "discovery",
+		pathIngresses: "Ingress", pathRouteGroups: "RouteGroup", pathServices: "Service", pathEndpoints: "Endpoints",
+		pathEndpointSlices: "EndpointSlice", kubetest.Discovery: "discovery",
 	}[path]
 }
 
-// Summary describes a snapshot in one line.
-func Summary(s *kube.Snapshot) string {
+// summary describes a snapshot in one line.
+func summary(s *kube.Snapshot) string {
 	if s == nil {
 		return "none"
 	}
@@ -116,16 +115,16 @@ func Summary(s *kube.Snapshot) string {
 		len(s.Ingresses), len(s.RouteGroups), len(s.Services), s.Bad)
 }
 
-// Apply writes objects to the server, or fails the test.
-func Apply(t *testing.T, s *kubetest.Server, objects string) {
+// apply writes objects to the server, or fails the test.
+func apply(t *testing.T, s *kubetest.Server, objects string) {
 	t.Helper()
 	if err := s.Apply(objects); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// CPUTime returns the CPU time that the process has used so far.
-func CPUTime(tb testing.TB) time.Duration {
+// cpuTime returns the CPU time that the process has used so far.
+func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -133,3 +132,12 @@ func CPUTime(tb testing.TB) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// Messages of the log.
+const (
+	logRestored    = "cluster went back to an older revision; reading everything again"
+	logNoFloor     = "the API server does not bring its caches up to a given revision"
+	logUnconfirmed = "a list lacked objects that a consistent list has"
+	logNoCRD       = "RouteGroups CRD is not installed in the cluster.\n" +
+		"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
+)

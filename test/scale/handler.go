@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 const firstRevision = 1000000

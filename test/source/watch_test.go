@@ -1,4 +1,4 @@
-package watch_test
+package source_test
 
 import (
 	"context"
@@ -12,13 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // patience is how long anything may take before a test gives up. It decides nothing else.
@@ -73,7 +70,7 @@ func (w *watching) until(what string, ok func(*kube.Snapshot) bool) *kube.Snapsh
 			return last
 		}
 	}
-	w.t.Fatalf("waited %v for %s: %v, last %s", patience, what, err, clustertest.Summary(last))
+	w.t.Fatalf("waited %v for %s: %v, last %s", patience, what, err, summary(last))
 	return nil
 }
 
@@ -101,9 +98,9 @@ func (c caughtUp) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot,
 }
 
 func TestAWatcherKeepsTheContractOfSources(t *testing.T) {
-	for _, e := range clustertest.Encodings {
+	for _, e := range encodings {
 		t.Run(e.Name, func(t *testing.T) {
-			kubetest.TestSource(t, func(t *testing.T, objects string) kubetest.World {
+			testSource(t, func(t *testing.T, objects string) world {
 				server, err := kubetest.New([]byte(objects), kubetest.API{})
 				if err != nil {
 					t.Fatal(err)
@@ -111,22 +108,22 @@ func TestAWatcherKeepsTheContractOfSources(t *testing.T) {
 				server.SetRevision(1)
 				server.SetEncodings(e.Protobuf, e.GZip)
 				w := newWatching(t, cluster.Config{URL: server.Start(t), EndpointSlices: true})
-				return server.World(t, caughtUp{w.Watcher}, "/api/v1/services")
+				return worldOf(t, server, caughtUp{w.Watcher}, "/api/v1/services")
 			})
 		})
 	}
 }
 
 func TestAWatcherReadsWhatASourceReads(t *testing.T) {
-	for _, e := range clustertest.Encodings {
+	for _, e := range encodings {
 		t.Run(e.Name, func(t *testing.T) {
-			server := clustertest.NewServer(t)
+			server := newServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
 			cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Namespace: "n1"}
 			want := polled(t, cfg)
 			w := newWatching(t, cfg)
 			got, err := w.Read(t.Context(), kube.ReadOptions{})
-			if d := cmp.Diff(want, got, clustertest.ErrorTexts); d != "" || err != nil {
+			if d := cmp.Diff(want, got, errorTexts); d != "" || err != nil {
 				t.Errorf("%v -source +watcher\n%s", err, d)
 			}
 		})
@@ -134,7 +131,7 @@ func TestAWatcherReadsWhatASourceReads(t *testing.T) {
 }
 
 func TestAnUnchangedWatchGivesTheSameSnapshotWithoutARequest(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	first, err := w.Read(t.Context(), kube.ReadOptions{})
 	if err != nil {
@@ -153,14 +150,14 @@ func TestAnUnchangedWatchGivesTheSameSnapshotWithoutARequest(t *testing.T) {
 }
 
 func TestAWriteIsSeenAtOnce(t *testing.T) {
-	for _, e := range clustertest.Encodings {
+	for _, e := range encodings {
 		t.Run(e.Name, func(t *testing.T) {
-			server := clustertest.NewServer(t)
+			server := newServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
 			w := newWatching(t, cluster.Config{URL: server.Start(t)})
 			before := w.until("a first snapshot", func(*kube.Snapshot) bool { return true })
 			drain(w)
-			clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: aa, namespace: n1}\nspec: {}")
+			apply(t, server, "kind: Ingress\nmetadata: {name: aa, namespace: n1}\nspec: {}")
 			begin := time.Now()
 			select {
 			case <-w.Changed():
@@ -191,9 +188,9 @@ func drain(w *watching) {
 }
 
 func TestNoReadBeforeEveryKindHasSynced(t *testing.T) {
-	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
+	for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints} {
 		t.Run(path, func(t *testing.T) {
-			server := clustertest.NewServer(t)
+			server := newServer(t)
 			server.HoldWatches(path, true)
 			server.SetFault(path, kubetest.Fault{Hang: true})
 			w := newWatching(t, cluster.Config{URL: server.Start(t), Timeout: 300 * time.Millisecond})
@@ -201,7 +198,7 @@ func TestNoReadBeforeEveryKindHasSynced(t *testing.T) {
 				s, err := w.Read(t.Context(), kube.ReadOptions{})
 				e, ok := errors.AsType[*kube.ReadError](err)
 				if s != nil || !ok {
-					t.Fatalf("got %s, %v, want a *kube.ReadError", clustertest.Summary(s), err)
+					t.Fatalf("got %s, %v, want a *kube.ReadError", summary(s), err)
 				}
 				t.Log(e)
 			}
@@ -213,22 +210,22 @@ func TestNoReadBeforeEveryKindHasSynced(t *testing.T) {
 }
 
 func TestAnOldRevisionIsListedAgainOneKindAlone(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	before := w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
-	eventually(t, "all watches", func() bool { return server.Watches(clustertest.Services) == 1 })
+	eventually(t, "all watches", func() bool { return server.Watches(pathServices) == 1 })
 	server.Requests()
-	server.HoldWatches(clustertest.Services, true)
-	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
-	server.DropWatches(clustertest.Services)
+	server.HoldWatches(pathServices, true)
+	apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+	server.DropWatches(pathServices)
 	server.Compact()
-	server.HoldWatches(clustertest.Services, false)
+	server.HoldWatches(pathServices, false)
 	after := w.until("the new service", func(s *kube.Snapshot) bool { return len(s.Services) == 2 })
 	if &after.Ingresses[0] != &before.Ingresses[0] {
 		t.Error("the objects of another kind were replaced")
 	}
 	for _, r := range server.Requests() {
-		if r.Path != clustertest.Services && !strings.Contains(r.Query, "limit=1") && r.Path != kubetest.Discovery {
+		if r.Path != pathServices && !strings.Contains(r.Query, "limit=1") && r.Path != kubetest.Discovery {
 			t.Errorf("%s although only the services had to be listed again", r)
 		}
 	}
@@ -242,16 +239,16 @@ func TestABrokenStreamLosesNothing(t *testing.T) {
 		for _, f := range []kubetest.WatchFault{{Cut: 1, Times: 1}, {Broken: true, Times: 1}, {Gone: true, Times: 1}, {Status: 500, Times: 2}, {Status: 429, Times: 1}} {
 			t.Run(fmt.Sprintf("%s %+v", e.Name, f), func(t *testing.T) {
 				t.Parallel() // each waits for delays
-				server := clustertest.NewServer(t)
+				server := newServer(t)
 				server.SetEncodings(e.Protobuf, e.GZip)
-				server.SetWatchFault(clustertest.Services, f)
+				server.SetWatchFault(pathServices, f)
 				w := newWatching(t, cluster.Config{URL: server.Start(t), Timeout: 2 * time.Second})
 				first := w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
-				eventually(t, "a watch", func() bool { return server.Watches(clustertest.Services) >= 1 })
+				eventually(t, "a watch", func() bool { return server.Watches(pathServices) >= 1 })
 				f.Times = 1
-				server.SetWatchFault(clustertest.Services, f)
-				server.DropWatches(clustertest.Services)
-				clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+				server.SetWatchFault(pathServices, f)
+				server.DropWatches(pathServices)
+				apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
 				w.until(fmt.Sprintf("the new service after %+v", f), func(s *kube.Snapshot) bool { return len(s.Services) == len(first.Services)+1 })
 				server.Delete(kube.Ref{Kind: kube.KindService, Namespace: "n1", Name: "new"})
 				w.until("it to be gone again", func(s *kube.Snapshot) bool { return len(s.Services) == len(first.Services) })
@@ -261,8 +258,8 @@ func TestABrokenStreamLosesNothing(t *testing.T) {
 }
 
 func TestAMissingPermissionToWatchIsNamed(t *testing.T) {
-	server := clustertest.NewServer(t)
-	server.SetWatchFault(clustertest.Services, kubetest.WatchFault{Status: 403})
+	server := newServer(t)
+	server.SetWatchFault(pathServices, kubetest.WatchFault{Status: 403})
 	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	_, err := w.Read(t.Context(), kube.ReadOptions{})
 	if err == nil || !strings.HasPrefix(err.Error(), "watch services: ") || !strings.Contains(err.Error(), `grant the verb "watch" on "services" in API group ""`) {
@@ -271,28 +268,28 @@ func TestAMissingPermissionToWatchIsNamed(t *testing.T) {
 }
 
 func TestABadObjectInAStreamCostsNobodyElse(t *testing.T) {
-	for _, e := range clustertest.Encodings {
+	for _, e := range encodings {
 		t.Run(e.Name, func(t *testing.T) {
-			server := clustertest.NewServer(t)
+			server := newServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
 			w := newWatching(t, cluster.Config{URL: server.Start(t)})
 			w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
-			clustertest.Apply(t, server, "kind: Service\nmetadata: {name: s, namespace: n1, annotations: {x: 1}}\nspec: {ports: 5}\n---\nkind: RouteGroup\nmetadata: {name: r, namespace: n1}\nspec: {hosts: 7}")
+			apply(t, server, "kind: Service\nmetadata: {name: s, namespace: n1, annotations: {x: 1}}\nspec: {ports: 5}\n---\nkind: RouteGroup\nmetadata: {name: r, namespace: n1}\nspec: {hosts: 7}")
 			s := w.until("the bad objects", func(s *kube.Snapshot) bool { return len(s.Bad) == 2 })
 			if s.Bad[0].Ref != (kube.Ref{Kind: kube.KindRouteGroup, Namespace: "n1", Name: "r"}) || s.Bad[1].Ref != (kube.Ref{Kind: kube.KindService, Namespace: "n1", Name: "s"}) {
 				t.Errorf("bad objects %v", s.Bad)
 			}
-			clustertest.Apply(t, server, "kind: Service\nmetadata: {name: s, namespace: n1}\n---\nkind: RouteGroup\nmetadata: {name: r, namespace: n1}")
+			apply(t, server, "kind: Service\nmetadata: {name: s, namespace: n1}\n---\nkind: RouteGroup\nmetadata: {name: r, namespace: n1}")
 			w.until("them to be good again", func(s *kube.Snapshot) bool { return len(s.Bad) == 0 && len(s.Services) == 1 && len(s.RouteGroups) == 1 })
 		})
 	}
 }
 
 func TestAnObjectThatOnlyLooksChangedKeepsItsPointer(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	before := w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
-	clustertest.Apply(t, server, `
+	apply(t, server, `
 kind: Service
 metadata: {name: s, namespace: n1, annotations: {new: x}}
 spec: {type: ClusterIP, ports: [{name: http, port: 80, targetPort: 8080}, {name: x, port: 81, targetPort: web}]}
@@ -304,16 +301,16 @@ spec: {type: ClusterIP, ports: [{name: http, port: 80, targetPort: 8080}, {name:
 }
 
 func TestAClusterWithoutRouteGroupsIsFollowedThere(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 404})
-	log, text := clustertest.Logger()
+	log, text := logger()
 	w := newWatching(t, cluster.Config{URL: server.Start(t), Logger: log})
 	s := w.until("a snapshot", func(*kube.Snapshot) bool { return true })
 	if s.RouteGroups != nil || strings.Count(text.String(), "RouteGroups CRD is not installed") != 1 {
-		t.Errorf("%s, log\n%s", clustertest.Summary(s), text)
+		t.Errorf("%s, log\n%s", summary(s), text)
 	}
 	if len(s.Ingresses) == 0 || len(s.Services) == 0 {
-		t.Errorf("without RouteGroups the other kinds are gone, too: %s", clustertest.Summary(s))
+		t.Errorf("without RouteGroups the other kinds are gone, too: %s", summary(s))
 	}
 	// A consistent read asks discovery, too.
 	server.SetFault(kubetest.Discovery, kubetest.Fault{})
@@ -324,17 +321,17 @@ func TestAClusterWithoutRouteGroupsIsFollowedThere(t *testing.T) {
 }
 
 func TestAConsistentReadGoesPastASilentWatch(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
-	server.HoldWatches(clustertest.Services, true)
-	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+	server.HoldWatches(pathServices, true)
+	apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
 	s, err := w.Read(t.Context(), kube.ReadOptions{Consistent: true})
 	if err != nil || len(s.Services) != 2 || s.Revision < 101 {
-		t.Fatalf("%s, %v, want two services at 101", clustertest.Summary(s), err)
+		t.Fatalf("%s, %v, want two services at 101", summary(s), err)
 	}
 	kept := s.Services
-	server.HoldWatches(clustertest.Services, false) // the event comes after all, and is known
+	server.HoldWatches(pathServices, false) // the event comes after all, and is known
 	s = w.reaches(server, 101)
 	if &s.Services[0] != &kept[0] {
 		t.Error("an event that a list has shown changes something")
@@ -342,26 +339,26 @@ func TestAConsistentReadGoesPastASilentWatch(t *testing.T) {
 }
 
 func TestARestoredClusterIsNoticedAndReadAsAWhole(t *testing.T) {
-	server := clustertest.NewServer(t)
-	log, text := clustertest.Logger()
-	m := api.NewMetrics(nil)
+	server := newServer(t)
+	log, text := logger()
+	m := cluster.NewMetrics(nil)
 	w := newWatching(t, cluster.Config{URL: server.Start(t), Logger: log, Metrics: m})
 	w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 	server.SetRevision(50) // the watches know nothing of it
 	server.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "n1", Name: "a"})
 	s, err := w.Read(t.Context(), kube.ReadOptions{Consistent: true})
 	if err != nil || s.Newest != 51 || s.Revision != 51 || len(s.Ingresses) != 1 {
-		t.Fatalf("%s, %v, want one ingress at 51", clustertest.Summary(s), err)
+		t.Fatalf("%s, %v, want one ingress at 51", summary(s), err)
 	}
-	if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), lister.LogRestored) != 1 {
+	if n := testutil.ToFloat64(m.Restores); n != 1 || strings.Count(text.String(), logRestored) != 1 {
 		t.Errorf("%v restores are counted, want 1; log\n%s", n, text)
 	}
-	clustertest.Apply(t, server, "kind: Ingress\nmetadata: {name: later, namespace: n1}")
+	apply(t, server, "kind: Ingress\nmetadata: {name: later, namespace: n1}")
 	w.until("a change after the restore", func(s *kube.Snapshot) bool { return len(s.Ingresses) == 2 })
 }
 
 func TestAWatcherRunsAgain(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	w, err := watch.New(cluster.Config{URL: server.Start(t), Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -378,28 +375,28 @@ func TestAWatcherRunsAgain(t *testing.T) {
 	if _, err := w.Read(t.Context(), kube.ReadOptions{}); err == nil {
 		t.Error("a Watcher that does not run gives a snapshot")
 	}
-	clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+	apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
 	run(t, w)
 	second, err := w.Read(t.Context(), kube.ReadOptions{})
 	if err != nil || len(second.Services) != 2 || second.Ingresses[0] != first.Ingresses[0] {
-		t.Errorf("%s, %v, want a new service and the ingresses as they were", clustertest.Summary(second), err)
+		t.Errorf("%s, %v, want a new service and the ingresses as they were", summary(second), err)
 	}
 }
 
 func TestAConsistentReadThatWasGivenUpIsAnError(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	w := newWatching(t, cluster.Config{URL: server.Start(t)})
 	w.until("the first snapshot", func(*kube.Snapshot) bool { return true })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if s, err := w.Read(ctx, kube.ReadOptions{Consistent: true}); err == nil {
-		t.Errorf("got %s, want an error: nothing was listed", clustertest.Summary(s))
+		t.Errorf("got %s, want an error: nothing was listed", summary(s))
 	}
 }
 
 // TestAWatcherDropsItsObjectsWhenItDoesNotRun: and has them again when it does.
 func TestAWatcherDropsItsObjectsWhenItDoesNotRun(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	w, err := watch.New(cluster.Config{URL: server.Start(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -411,7 +408,7 @@ func TestAWatcherDropsItsObjectsWhenItDoesNotRun(t *testing.T) {
 	}
 	w.Drop() // it runs
 	if again, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || again != before {
-		t.Errorf("%s, %v, want the very same snapshot", clustertest.Summary(again), err)
+		t.Errorf("%s, %v, want the very same snapshot", summary(again), err)
 	}
 	stop()
 	w.Drop()
@@ -420,7 +417,21 @@ func TestAWatcherDropsItsObjectsWhenItDoesNotRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Ingresses[0] == before.Ingresses[0] || clustertest.Summary(again) != clustertest.Summary(before) {
-		t.Errorf("got %s, want new objects: %s", clustertest.Summary(again), clustertest.Summary(before))
+	if again.Ingresses[0] == before.Ingresses[0] || summary(again) != summary(before) {
+		t.Errorf("got %s, want new objects: %s", summary(again), summary(before))
 	}
+}
+
+// polled is what a source that polls reads.
+func polled(t *testing.T, cfg cluster.Config) *kube.Snapshot {
+	t.Helper()
+	source, err := cluster.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := source.Read(t.Context(), kube.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }

@@ -1,4 +1,4 @@
-package watch_test
+package source_test
 
 import (
 	"errors"
@@ -12,11 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // What a watch goes through, from where the next one starts, and what is known in the end.
@@ -120,7 +119,7 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 				time.Sleep(15 * time.Minute)
 				got, err := w.Read(t.Context(), kube.ReadOptions{})
 				if err != nil || !slices.Equal(names(got), []string{"new", "s"}) || got.Newest != 101 {
-					t.Errorf("%s %v, %v, want new and s at 101; log\n%s", clustertest.Summary(got), names(got), err, log())
+					t.Errorf("%s %v, %v, want new and s at 101; log\n%s", summary(got), names(got), err, log())
 				}
 				what, after := s.watches()
 				// Watches that end as agreed follow each other until the test ends.
@@ -158,7 +157,7 @@ func TestAListOfThePastTellsOfARestore(t *testing.T) {
 		got, err := w.Read(t.Context(), kube.ReadOptions{})
 		what, _ := s.watches()
 		if err != nil || got.Newest != 50 || strings.Join(what, ", ") != "from 100, from 50" {
-			t.Errorf("%s, %v, asked for %q; log\n%s", clustertest.Summary(got), err, what, log())
+			t.Errorf("%s, %v, asked for %q; log\n%s", summary(got), err, what, log())
 		}
 		if !strings.Contains(log(), "50 after 100") {
 			t.Errorf("log\n%s", log())
@@ -173,7 +172,7 @@ func TestABookmarkMovesTheWatchOn(t *testing.T) {
 		time.Sleep(5*time.Minute + time.Second - before)
 		got, err := w.Read(t.Context(), kube.ReadOptions{})
 		if what, _ := s.watches(); err != nil || got.Newest != 101 || !slices.Equal(names(got), []string{"s"}) || strings.Join(what, ", ") != "from 100, from 101" {
-			t.Errorf("%s, %v, asked for %q; log\n%s", clustertest.Summary(got), err, what, log())
+			t.Errorf("%s, %v, asked for %q; log\n%s", summary(got), err, what, log())
 		}
 	})
 }
@@ -244,7 +243,7 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 				var err error
 				after := readsUntil(t, w, 2*time.Minute, func(s *kube.Snapshot, e error) bool {
 					if err = e; e == nil && len(s.Services) != 1 {
-						t.Errorf("lost: %s", clustertest.Summary(s))
+						t.Errorf("lost: %s", summary(s))
 					}
 					return e != nil
 				})
@@ -268,7 +267,7 @@ func TestAnOutageEndsSoonAfterTheServerIsBack(t *testing.T) {
 	steps := []step{stream(time.Minute, breaks)}
 	play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
 		readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
-		s.SetFault(clustertest.Services, down)
+		s.SetFault(pathServices, down)
 		time.Sleep(90 * time.Second)
 		if err := s.Apply(strings.ReplaceAll(newObject, "NAME", "new")); err != nil {
 			t.Fatal(err)
@@ -284,7 +283,7 @@ func TestAnOutageEndsSoonAfterTheServerIsBack(t *testing.T) {
 			}
 		}
 		s.mu.Unlock()
-		s.SetFault(clustertest.Services, kubetest.Fault{})
+		s.SetFault(pathServices, kubetest.Fault{})
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
 			return err == nil && slices.Equal(names(s), []string{"new", "s"})
 		})

@@ -6,11 +6,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/kubetest"
-	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/scale"
 	"go.uber.org/goleak"
 )
 

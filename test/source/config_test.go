@@ -1,4 +1,4 @@
-package cluster_test
+package source_test
 
 import (
 	"encoding/pem"
@@ -15,11 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 func write(t *testing.T, name, text string) string {
@@ -55,16 +53,16 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 			}
 		})
 	}
-	if _, err := cluster.New(cluster.Config{InCluster: true}); !errors.Is(err, api.ErrNotInCluster) {
+	if _, err := cluster.New(cluster.Config{InCluster: true}); !errors.Is(err, cluster.ErrNotInCluster) {
 		t.Errorf("error %v, want ErrNotInCluster", err)
 	}
-	if _, err := cluster.New(cluster.Config{CAFile: write(t, "ca", "x")}); !errors.Is(err, api.ErrInvalidCA) {
+	if _, err := cluster.New(cluster.Config{CAFile: write(t, "ca", "x")}); !errors.Is(err, cluster.ErrInvalidCA) {
 		t.Errorf("error %v, want ErrInvalidCA", err)
 	}
 }
 
 func TestReachesTheServerInEveryWay(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	tls := httptest.NewTLSServer(server)
 	t.Cleanup(func() { tls.CloseClientConnections(); tls.Close() })
 	ca := write(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw})))
@@ -101,11 +99,11 @@ current-context: other
 }
 
 func TestTheTokenGoesToNobodyElse(t *testing.T) {
-	thief := clustertest.NewServer(t)
-	server := clustertest.NewServer(t)
+	thief := newServer(t)
+	server := newServer(t)
 	url := server.Start(t)
 	source := newSource(t, cluster.Config{URL: url, TokenFile: write(t, "token", "secret")})
-	server.SetFault(clustertest.Ingresses, kubetest.Fault{Status: http.StatusTemporaryRedirect, Location: thief.Start(t)})
+	server.SetFault(pathIngresses, kubetest.Fault{Status: http.StatusTemporaryRedirect, Location: thief.Start(t)})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
 		t.Error("a redirect passes for an answer")
 	}
@@ -115,9 +113,9 @@ func TestTheTokenGoesToNobodyElse(t *testing.T) {
 }
 
 func TestMetricsTellWhatAReadDid(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	reg := prometheus.NewPedanticRegistry()
-	m := api.NewMetrics(reg)
+	m := cluster.NewMetrics(reg)
 	source := newSource(t, cluster.Config{URL: server.Start(t), Metrics: m})
 	read(t, source)
 	read(t, source)
@@ -140,7 +138,7 @@ func TestMetricsTellWhatAReadDid(t *testing.T) {
 
 // Kubernetes mounts tokens and authorities as links. What is no regular file in the end, or too large, is an error at once.
 func TestOnlyRegularFilesSayHowTheAPIIsReached(t *testing.T) {
-	server := httptest.NewTLSServer(clustertest.NewServer(t))
+	server := httptest.NewTLSServer(newServer(t))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

@@ -1,4 +1,4 @@
-package forward_test
+package forwardtest_test
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/forward"
-	"github.com/routesrv/routesrv/internal/forward/forwardtest"
+	"github.com/routesrv/routesrv/test/forwardtest"
 )
 
 // cluster is a fake API server with pods whose ports lead to listeners of the test.

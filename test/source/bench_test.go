@@ -1,4 +1,4 @@
-package cluster_test
+package source_test
 
 import (
 	"fmt"
@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
-	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // BenchmarkRead reads a made-up cluster over the loopback interface. cpu-ms/op is the CPU time of the process, and so
@@ -72,10 +71,10 @@ func benchmarkRead(b *testing.B, url string, before func(int), fresh bool) {
 			source = open()
 		}
 		runtime.GC() // not the read's garbage
-		from := clustertest.CPUTime(b)
+		from := cpuTime(b)
 		b.StartTimer()
 		read(source)
-		used += clustertest.CPUTime(b) - from
+		used += cpuTime(b) - from
 	}
 	b.ReportMetric(float64(used.Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }

@@ -1,4 +1,4 @@
-package watch_test
+package source_test
 
 import (
 	"context"
@@ -13,11 +13,10 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // script is an API server whose watches of services do what a test says, one after the other. Everything else is answered by a
@@ -26,7 +25,7 @@ type script struct {
 	*kubetest.Server
 	mu    sync.Mutex
 	steps []step
-	asked []asked
+	asked []watchAsked
 	list  step      // of services, if set
 	ahead bool      // the server has what the streams show at 101
 	ended time.Time // when a watch last did
@@ -35,14 +34,14 @@ type script struct {
 // step answers one request. The stream ends when it returns.
 type step func(s *script, w http.ResponseWriter, r *http.Request)
 
-// asked is a request for services: "from N" for a watch, "list", or "current" for one object.
-type asked struct {
+// watchAsked is a request for services: "from N" for a watch, "list", or "current" for one object.
+type watchAsked struct {
 	what  string
 	after time.Duration // the end of the watch before
 }
 
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != clustertest.Services {
+	if r.URL.Path != pathServices {
 		s.Server.ServeHTTP(w, r)
 		return
 	}
@@ -59,7 +58,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.ended.IsZero() {
 		after = time.Since(s.ended)
 	}
-	s.asked = append(s.asked, asked{what, after})
+	s.asked = append(s.asked, watchAsked{what, after})
 	switch {
 	case what == "list" && s.list != nil:
 		do = s.list
@@ -195,8 +194,8 @@ func failed(code int, reason string, more string) string {
 func play(t *testing.T, cfg cluster.Config, steps []step, f func(t *testing.T, s *script, w *watch.Watcher, log func() string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{Server: clustertest.NewServer(t), steps: steps}
-		log, text := clustertest.Logger()
+		s := &script{Server: newServer(t), steps: steps}
+		log, text := logger()
 		cfg.REST = &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: s}}
 		cfg.Logger = log
 		w, err := watch.New(cfg)

@@ -1,4 +1,4 @@
-package forward_test
+package forwardtest_test
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/internal/forward"
-	"github.com/routesrv/routesrv/internal/forward/forwardtest"
+	"github.com/routesrv/routesrv/test/forwardtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,4 +1,4 @@
-package cluster_test
+package source_test
 
 import (
 	"bytes"
@@ -14,12 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // canceledWhenAsked returns a context that ends as soon as the server was asked for the path.
@@ -36,11 +33,11 @@ func canceledWhenAsked(t *testing.T, s *kubetest.Server, path string) context.Co
 
 func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
 	lists := []struct{ path, resource, permission string }{
-		{clustertest.Ingresses, "ingresses.networking.k8s.io", `the verb "list" on "ingresses" in API group "networking.k8s.io"`},
-		{clustertest.RouteGroups, "routegroups.zalando.org", `the verb "list" on "routegroups" in API group "zalando.org"`},
-		{clustertest.Services, "services", `the verb "list" on "services" in API group ""`},
-		{clustertest.Endpoints, "endpoints", `the verb "list" on "endpoints" in API group ""`},
-		{clustertest.EndpointSlices, "endpointslices.discovery.k8s.io", `the verb "list" on "endpointslices" in API group "discovery.k8s.io"`},
+		{pathIngresses, "ingresses.networking.k8s.io", `the verb "list" on "ingresses" in API group "networking.k8s.io"`},
+		{pathRouteGroups, "routegroups.zalando.org", `the verb "list" on "routegroups" in API group "zalando.org"`},
+		{pathServices, "services", `the verb "list" on "services" in API group ""`},
+		{pathEndpoints, "endpoints", `the verb "list" on "endpoints" in API group ""`},
+		{pathEndpointSlices, "endpointslices.discovery.k8s.io", `the verb "list" on "endpointslices" in API group "discovery.k8s.io"`},
 	}
 	faults := []struct {
 		name   string
@@ -68,18 +65,18 @@ func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
 		{"wrong encoding", kubetest.Fault{ContentType: "application/cbor"}, `content type "application/cbor"`, "body"},
 	}
 	for _, e := range []int{0, 3} { // the extremes: plain JSON, protobuf with gzip
-		e := clustertest.Encodings[e]
+		e := encodings[e]
 		for _, l := range lists {
 			for _, f := range faults {
 				if f.fault.Hang && e.GZip {
 					continue // there is nothing to encode, and it takes its time
 				}
 				t.Run(strings.Join([]string{e.Name, l.resource, f.name}, "/"), func(t *testing.T) {
-					server := clustertest.NewServer(t)
+					server := newServer(t)
 					server.SetEncodings(e.Protobuf, e.GZip)
-					m := api.NewMetrics(nil)
+					m := cluster.NewMetrics(nil)
 					source := newSource(t, cluster.Config{
-						URL: server.Start(t), EndpointSlices: l.path == clustertest.EndpointSlices, Metrics: m,
+						URL: server.Start(t), EndpointSlices: l.path == pathEndpointSlices, Metrics: m,
 						Timeout: timeoutFor(f.fault),
 					})
 					before := read(t, source)
@@ -101,8 +98,8 @@ func TestAnyFailureOfAnyListFailsTheRead(t *testing.T) {
 							t.Errorf("error %q, want %q in it", err, part)
 						}
 					}
-					if n := testutil.ToFloat64(m.ReadErrors.WithLabelValues(clustertest.KindOf(l.path), f.reason)); n != 1 {
-						t.Errorf("%v errors are counted for %s and reason %s, want 1", n, clustertest.KindOf(l.path), f.reason)
+					if n := testutil.ToFloat64(m.ReadErrors.WithLabelValues(kindOf(l.path), f.reason)); n != 1 {
+						t.Errorf("%v errors are counted for %s and reason %s, want 1", n, kindOf(l.path), f.reason)
 					}
 
 					server.SetFault(l.path, kubetest.Fault{})
@@ -125,14 +122,14 @@ func timeoutFor(f kubetest.Fault) time.Duration {
 
 // A connection may close cleanly in the middle of a body that does not tell its length. Then the form has to show it.
 func TestABodyThatEndsAnywhereFailsTheRead(t *testing.T) {
-	for _, e := range clustertest.Encodings {
+	for _, e := range encodings {
 		t.Run(e.Name, func(t *testing.T) {
-			server := clustertest.NewServer(t)
+			server := newServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
 			url := server.Start(t)
 			whole := newSource(t, cluster.Config{URL: url})
 			read(t, whole)
-			for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services} {
+			for _, path := range []string{pathIngresses, pathRouteGroups, pathServices} {
 				body := server.Body(path, e.Protobuf, e.GZip)
 				if e.Protobuf && !e.GZip {
 					body = body[:len(body)-4] // two empty fields of the envelope, behind the complete list
@@ -152,7 +149,7 @@ func TestABodyThatEndsAnywhereFailsTheRead(t *testing.T) {
 // API servers speak HTTP/2 as well, with which lists cost more. Over either there is often no Content-Length, only a body
 // that ends.
 func TestAStreamThatBreaksFailsTheRead(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	server.SetEncodings(true, true)
 	tls := httptest.NewUnstartedServer(server)
 	tls.EnableHTTP2 = true
@@ -167,29 +164,29 @@ func TestAStreamThatBreaksFailsTheRead(t *testing.T) {
 		}
 	}
 	for _, f := range []kubetest.Fault{{Cut: 5}, {CutChunked: 5}, {CutChunked: -1}, {Cut: -1}} {
-		server.SetFault(clustertest.Services, f)
+		server.SetFault(pathServices, f)
 		if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "the body ends early") {
 			t.Errorf("%+v: error %v, want one that says the body ends early", f, err)
 		}
 	}
-	server.SetFault(clustertest.Services, kubetest.Fault{})
+	server.SetFault(pathServices, kubetest.Fault{})
 	if after := read(t, source); !before.SameObjects(after) {
 		t.Error("afterwards the objects are others")
 	}
 }
 
 func TestAPageOfAListFailsTheRead(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
-	server.SetFault(clustertest.Services, kubetest.Fault{Body: kubetest.EncodePage(kube.KindService, 100, nil, true)})
+	server.SetFault(pathServices, kubetest.Fault{Body: kubetest.EncodePage(kube.KindService, 100, nil, true)})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "page") {
 		t.Errorf("error %v, want one that says it is a page", err)
 	}
 }
 
 func TestABodyPastTheLimitFailsTheRead(t *testing.T) {
-	for _, e := range clustertest.Encodings {
-		server := clustertest.NewServer(t)
+	for _, e := range encodings {
+		server := newServer(t)
 		server.SetEncodings(e.Protobuf, e.GZip)
 		source := newSource(t, cluster.Config{URL: server.Start(t), MaxBytes: 100})
 		if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "too large") {
@@ -200,20 +197,20 @@ func TestABodyPastTheLimitFailsTheRead(t *testing.T) {
 
 // An answer with status 200 that is no list of the kind has no objects of it, and must not take them away.
 func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
-	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints, clustertest.EndpointSlices} {
-		kind := kube.Kind(clustertest.KindOf(path))
+	for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints, pathEndpointSlices} {
+		kind := kube.Kind(kindOf(path))
 		own := string(kubetest.EncodeJSON(kind, 100, nil))
-		other := clustertest.Services
-		if path == clustertest.Services {
-			other = clustertest.Endpoints
+		other := pathServices
+		if path == pathServices {
+			other = pathEndpoints
 		}
-		apiVersion := map[bool]string{true: `"apiVersion":"v2"`, false: `"apiVersion":"` + string(apiVersionOf(own)) + `beta1"`}[path == clustertest.Services]
+		apiVersion := map[bool]string{true: `"apiVersion":"v2"`, false: `"apiVersion":"` + string(apiVersionOf(own)) + `beta1"`}[path == pathServices]
 		ownVersion := `"apiVersion":"` + apiVersionOf(own) + `"`
 		for _, tt := range []struct{ name, body, says string }{
 			{"nothing in it", `{}`, "it is a \"\", want a " + string(kind) + "List"},
 			{"a status", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`, `it is a "Status"`},
 			{"a list of pods", strings.Replace(own, string(kind)+"List", "PodList", 1), `it is a "PodList"`},
-			{"a list of another kind", string(kubetest.EncodeJSON(kube.Kind(clustertest.KindOf(other)), 100, nil)), "want a " + string(kind) + "List"},
+			{"a list of another kind", string(kubetest.EncodeJSON(kube.Kind(kindOf(other)), 100, nil)), "want a " + string(kind) + "List"},
 			{"an object", strings.Replace(own, string(kind)+"List", string(kind), 1), "want a " + string(kind) + "List"},
 			{"another version", strings.Replace(own, ownVersion, apiVersion, 1), "it is of the API version"},
 			{"no version", strings.Replace(own, ownVersion+",", "", 1), "it is of the API version"},
@@ -230,8 +227,8 @@ func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 				if tt.body == own {
 					t.Fatal("nothing is wrong with the answer")
 				}
-				server := clustertest.NewServer(t)
-				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == clustertest.EndpointSlices})
+				server := newServer(t)
+				source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == pathEndpointSlices})
 				before := read(t, source)
 				server.SetFault(path, kubetest.Fault{Body: []byte(tt.body)})
 				_, err := source.Read(t.Context(), kube.ReadOptions{})
@@ -249,29 +246,29 @@ func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 
 // The answer that tells the revision of the cluster is checked like a list.
 func TestAProbeThatIsNoListFailsTheRead(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	source := newSource(t, cluster.Config{URL: server.Start(t)})
 	read(t, source)
-	server.SetFault(clustertest.Ingresses, kubetest.Fault{Times: 1, Body: []byte(`{"metadata":{"resourceVersion":"100"},"items":[]}`)})
+	server.SetFault(pathIngresses, kubetest.Fault{Times: 1, Body: []byte(`{"metadata":{"resourceVersion":"100"},"items":[]}`)})
 	if _, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil || !strings.Contains(err.Error(), "limit=1") {
 		t.Errorf("error %v, want one about the request with a limit", err)
 	}
 }
 
 func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
-	for _, path := range []string{clustertest.Ingresses, clustertest.Services, clustertest.Endpoints, clustertest.EndpointSlices} {
-		kind := kube.Kind(clustertest.KindOf(path))
+	for _, path := range []string{pathIngresses, pathServices, pathEndpoints, pathEndpointSlices} {
+		kind := kube.Kind(kindOf(path))
 		own, err := kubetest.EncodeProtobuf(kind, 100, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := clustertest.Services
-		if path == clustertest.Services {
-			other = clustertest.Endpoints
+		other := pathServices
+		if path == pathServices {
+			other = pathEndpoints
 		}
-		server := clustertest.NewServer(t)
+		server := newServer(t)
 		server.SetEncodings(true, false)
-		source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == clustertest.EndpointSlices})
+		source := newSource(t, cluster.Config{URL: server.Start(t), EndpointSlices: path == pathEndpointSlices})
 		before := read(t, source)
 		for _, tt := range []struct {
 			name, says string
@@ -348,8 +345,8 @@ func TestDiscovery(t *testing.T) {
 		{"HTML", kubetest.Fault{ContentType: "text/html"}, fails, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := clustertest.NewServer(t)
-			log, text := clustertest.Logger()
+			server := newServer(t)
+			log, text := logger()
 			source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log, Timeout: timeoutFor(tt.fault)})
 			before := &kube.Snapshot{}
 			if tt.want != without { // what is there does not disappear at once
@@ -381,9 +378,9 @@ func TestDiscovery(t *testing.T) {
 }
 
 func TestTheMissingCRDIsReportedOnceUntilItWasSeen(t *testing.T) {
-	server := clustertest.NewServer(t)
+	server := newServer(t)
 	server.Delete(kube.Ref{Kind: kube.KindRouteGroup, Namespace: "n1", Name: "r"}) // so that nothing disappears
-	log, text := clustertest.Logger()
+	log, text := logger()
 	source := newSource(t, cluster.Config{URL: server.Start(t), Logger: log})
 	missing := kubetest.Fault{Status: http.StatusNotFound}
 	for i, f := range []kubetest.Fault{missing, missing, {}, missing, missing} {
@@ -393,7 +390,7 @@ func TestTheMissingCRDIsReportedOnceUntilItWasSeen(t *testing.T) {
 			t.Errorf("after read %d: want %d warnings in\n%s", i+1, want, text)
 		}
 	}
-	if !strings.Contains(text.String(), fmt.Sprintf("%q", lister.LogNoCRD)) {
-		t.Errorf("the message is not %q:\n%s", lister.LogNoCRD, text)
+	if !strings.Contains(text.String(), fmt.Sprintf("%q", logNoCRD)) {
+		t.Errorf("the message is not %q:\n%s", logNoCRD, text)
 	}
 }

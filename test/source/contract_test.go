@@ -1,4 +1,4 @@
-package kubetest
+package source_test
 
 import (
 	"context"
@@ -10,16 +10,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
-// Source is the subject of the contract: one complete read, or an error.
-type Source interface {
+// reader is the subject of the contract: one complete read, or an error.
+type reader interface {
 	Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error)
 }
 
-// World is a source together with the objects it reads, which a test controls.
-type World struct {
-	Source Source
+// world is a source together with the objects it reads, which a test controls.
+type world struct {
+	Source reader
 	// Apply adds the objects of a YAML stream, and replaces existing ones of the same name in place.
 	Apply func(objects string)
 	// Delete removes an object.
@@ -27,9 +28,6 @@ type World struct {
 	// Break makes the next reads fail, or succeed again.
 	Break func(broken bool)
 }
-
-// errorTexts compares errors by their texts.
-var errorTexts = cmp.Comparer(func(a, b error) bool { return a.Error() == b.Error() })
 
 const contractObjects = `
 apiVersion: networking.k8s.io/v1
@@ -88,12 +86,12 @@ metadata: {name: broken, namespace: shop, annotations: {wrong: "301"}}
 spec: {}
 `
 
-// TestSource is the contract of a source: reads are complete or fail, unchanged objects keep their pointers, and snapshots never
+// testSource is the contract of a source: reads are complete or fail, unchanged objects keep their pointers, and snapshots never
 // change. The source must read EndpointSlices and all namespaces.
-func TestSource(t *testing.T, open func(t *testing.T, objects string) World) {
+func testSource(t *testing.T, open func(t *testing.T, objects string) world) {
 	for _, claim := range []struct {
 		name  string
-		check func(*testing.T, World)
+		check func(*testing.T, world)
 	}{
 		{"reads what is there and drops what nobody reads", readsObjects},
 		{"a bad object costs nobody else", isolatesBadObjects},
@@ -109,7 +107,7 @@ func TestSource(t *testing.T, open func(t *testing.T, objects string) World) {
 	}
 }
 
-func read(t *testing.T, w World) *kube.Snapshot {
+func readWorld(t *testing.T, w world) *kube.Snapshot {
 	t.Helper()
 	s, err := w.Source.Read(t.Context(), kube.ReadOptions{})
 	if err != nil {
@@ -128,8 +126,8 @@ func text(t *testing.T, s *kube.Snapshot) string {
 	return string(b)
 }
 
-func readsObjects(t *testing.T, w World) {
-	s := read(t, w)
+func readsObjects(t *testing.T, w world) {
+	s := readWorld(t, w)
 	want := kube.Snapshot{Intent: kube.Intent{
 		Ingresses: []*kube.Ingress{
 			{
@@ -172,31 +170,31 @@ func readsObjects(t *testing.T, w World) {
 	}
 }
 
-func isolatesBadObjects(t *testing.T, w World) {
-	s := read(t, w)
+func isolatesBadObjects(t *testing.T, w world) {
+	s := readWorld(t, w)
 	want := kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "broken"}
 	if len(s.Bad) != 1 || s.Bad[0].Ref != want || s.Bad[0].Err == nil {
 		t.Fatalf("bad objects %v, want %v", s.Bad, want)
 	}
 	w.Apply(contractRepair)
-	if s = read(t, w); len(s.Bad) != 0 || len(s.Ingresses) != 3 {
+	if s = readWorld(t, w); len(s.Bad) != 0 || len(s.Ingresses) != 3 {
 		t.Errorf("after the repair: %d ingresses, bad %v", len(s.Ingresses), s.Bad)
 	}
 }
 
-func keepsPointers(t *testing.T, w World) {
-	first := read(t, w)
+func keepsPointers(t *testing.T, w world) {
+	first := readWorld(t, w)
 	for range 3 {
-		if again := read(t, w); !first.SameObjects(again) {
+		if again := readWorld(t, w); !first.SameObjects(again) {
 			t.Fatalf("nothing changed and the objects are others:\n%s", cmp.Diff(first, again, errorTexts))
 		}
 	}
 }
 
-func changesOnePointer(t *testing.T, w World) {
-	before := read(t, w)
+func changesOnePointer(t *testing.T, w world) {
+	before := readWorld(t, w)
 	w.Apply(contractChange)
-	after := read(t, w)
+	after := readWorld(t, w)
 	if before.SameObjects(after) {
 		t.Fatal("the change is not seen")
 	}
@@ -212,18 +210,18 @@ func changesOnePointer(t *testing.T, w World) {
 	}
 }
 
-func forgetsRemoved(t *testing.T, w World) {
-	before := read(t, w)
+func forgetsRemoved(t *testing.T, w world) {
+	before := readWorld(t, w)
 	w.Delete(before.Ingresses[0].Ref())
 	w.Delete(before.RouteGroups[0].Ref())
-	after := read(t, w)
+	after := readWorld(t, w)
 	if len(after.Ingresses) != 1 || after.Ingresses[0] != before.Ingresses[1] || len(after.RouteGroups) != 0 {
 		t.Errorf("got %d ingresses and %d route groups, want the second ingress alone", len(after.Ingresses), len(after.RouteGroups))
 	}
 }
 
-func failsWhole(t *testing.T, w World) {
-	before := read(t, w)
+func failsWhole(t *testing.T, w world) {
+	before := readWorld(t, w)
 	w.Break(true)
 	for range 2 {
 		s, err := w.Source.Read(t.Context(), kube.ReadOptions{})
@@ -235,27 +233,27 @@ func failsWhole(t *testing.T, w World) {
 		}
 	}
 	w.Break(false)
-	if after := read(t, w); !before.SameObjects(after) {
+	if after := readWorld(t, w); !before.SameObjects(after) {
 		t.Errorf("after the failure the objects are others:\n%s", cmp.Diff(before, after, errorTexts))
 	}
 }
 
-func neverChanges(t *testing.T, w World) {
-	s := read(t, w)
+func neverChanges(t *testing.T, w world) {
+	s := readWorld(t, w)
 	before := text(t, s)
 	w.Apply(contractChange + "---" + contractRepair)
-	read(t, w)
+	readWorld(t, w)
 	w.Delete(s.Services[0].Ref())
 	w.Break(true)
 	_, _ = w.Source.Read(t.Context(), kube.ReadOptions{}) // must fail, which another test verifies
 	w.Break(false)
-	read(t, w)
+	readWorld(t, w)
 	if now := text(t, s); now != before {
 		t.Errorf("a snapshot that was handed out changed: it was\n%s\nand is\n%s", before, now)
 	}
 }
 
-func heedsContext(t *testing.T, w World) {
+func heedsContext(t *testing.T, w world) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s, err := w.Source.Read(ctx, kube.ReadOptions{})
@@ -264,7 +262,7 @@ func heedsContext(t *testing.T, w World) {
 	}
 }
 
-func readsOverlap(t *testing.T, w World) {
+func readsOverlap(t *testing.T, w world) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -280,9 +278,10 @@ func readsOverlap(t *testing.T, w World) {
 	wg.Wait()
 }
 
-// World returns a World of s with a source that reads s, or s itself. While the world is broken, the given path fails.
-func (s *Server) World(t *testing.T, source Source, path string) World {
-	return World{
+// worldOf returns a world with a source that reads the server, or with the server itself. While the world is broken, the given path
+// fails.
+func worldOf(t *testing.T, s *kubetest.Server, source reader, path string) world {
+	return world{
 		Source: source,
 		Apply: func(objects string) {
 			t.Helper()
@@ -292,7 +291,7 @@ func (s *Server) World(t *testing.T, source Source, path string) World {
 		},
 		Delete: s.Delete,
 		Break: func(broken bool) {
-			f := Fault{}
+			f := kubetest.Fault{}
 			if broken {
 				f.Status = http.StatusInternalServerError
 			}

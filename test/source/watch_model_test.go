@@ -1,4 +1,4 @@
-package watch_test
+package source_test
 
 import (
 	"context"
@@ -11,11 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // state is what was written of an object at a revision; 0 is gone.
@@ -59,14 +58,14 @@ func (m *model) write() {
 	default:
 		text += fmt.Sprintf("{hosts: [%q]}", fmt.Sprint(m.version))
 	}
-	clustertest.Apply(m.t, m.server, text)
+	apply(m.t, m.server, text)
 	m.last++
 	m.past[ref] = append(past, state{m.last, m.version})
 }
 
 // trouble makes something go wrong, or heals it.
 func (m *model) trouble() {
-	path := []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services}[m.r.IntN(3)]
+	path := []string{pathIngresses, pathRouteGroups, pathServices}[m.r.IntN(3)]
 	switch m.r.IntN(11) {
 	case 0, 1:
 		m.server.DropWatches(path)
@@ -92,7 +91,7 @@ func (m *model) trouble() {
 }
 
 func (m *model) heal() {
-	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services} {
+	for _, path := range []string{pathIngresses, pathRouteGroups, pathServices} {
 		m.server.HoldWatches(path, false)
 		m.server.SetWatchFault(path, kubetest.WatchFault{})
 		m.server.SetFault(path, kubetest.Fault{})
@@ -208,7 +207,7 @@ func randomRun(t *testing.T, r *rand.Rand) {
 
 	want := *polled(t, cfg)
 	want.Revision, want.Newest = got.Revision, got.Newest
-	if d := cmp.Diff(&want, got, clustertest.ErrorTexts); d != "" {
+	if d := cmp.Diff(&want, got, errorTexts); d != "" {
 		t.Errorf("in the end: -list +watch\n%s", d)
 	}
 	cancel()

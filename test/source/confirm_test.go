@@ -1,4 +1,4 @@
-package cluster_test
+package source_test
 
 import (
 	"net/http"
@@ -9,11 +9,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // polling is a Source under a clock of its own that reads every three seconds.
@@ -26,8 +24,8 @@ type polling struct {
 
 func pollInBubble(t *testing.T, f func(*testing.T, *polling)) {
 	synctest.Test(t, func(t *testing.T) {
-		server := clustertest.NewServer(t)
-		log, text := clustertest.Logger()
+		server := newServer(t)
+		log, text := logger()
 		source := newSource(t, cluster.Config{
 			REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
 		})
@@ -50,7 +48,7 @@ func TestAKindIsGoneWhenItIsConfirmed(t *testing.T) {
 			s, err := p.poll()
 			if err == nil {
 				if s.RouteGroups != nil || n < 3 || time.Since(begin) < 10*time.Second || time.Since(begin) > 20*time.Second {
-					t.Errorf("read %d after %v: %s", n, time.Since(begin), clustertest.Summary(s))
+					t.Errorf("read %d after %v: %s", n, time.Since(begin), summary(s))
 				}
 				break
 			}
@@ -66,7 +64,7 @@ func TestAKindIsGoneWhenItIsConfirmed(t *testing.T) {
 		}
 		p.server.SetDefined(true)
 		if s, err := p.poll(); err != nil || len(s.RouteGroups) != 1 || s.RouteGroups[0] != before.RouteGroups[0] {
-			t.Errorf("%s, %v: want the route group again", clustertest.Summary(s), err)
+			t.Errorf("%s, %v: want the route group again", summary(s), err)
 		}
 	})
 }
@@ -77,11 +75,11 @@ func TestAKindThatIsNotFoundForAMomentStays(t *testing.T) {
 			before := read(t, p.Source)
 			p.server.SetDefined(false)
 			if s, err := p.poll(); err == nil {
-				t.Fatalf("%s: the kind is gone at once", clustertest.Summary(s))
+				t.Fatalf("%s: the kind is gone at once", summary(s))
 			}
 			p.server.SetDefined(true)
 			if s, err := p.poll(); err != nil || !s.SameObjects(before) {
-				t.Errorf("%s, %v: want the objects from before", clustertest.Summary(s), err)
+				t.Errorf("%s, %v: want the objects from before", summary(s), err)
 			}
 		})
 	})
@@ -91,7 +89,7 @@ func TestAKindThatIsNotFoundForAMomentStays(t *testing.T) {
 			for i := range 30 {
 				p.server.SetDefined(i%3 == 2)
 				if s, err := p.poll(); (err == nil) != (i%3 == 2) || err == nil && len(s.RouteGroups) != 1 {
-					t.Fatalf("read %d: %s, %v", i, clustertest.Summary(s), err)
+					t.Fatalf("read %d: %s, %v", i, summary(s), err)
 				}
 			}
 		})
@@ -102,7 +100,7 @@ func TestAKindThatIsNotFoundForAMomentStays(t *testing.T) {
 			p.server.SetFault(kubetest.Discovery, kubetest.Fault{Status: http.StatusNotFound})
 			for range 20 {
 				if s, err := p.poll(); err == nil || !strings.Contains(err.Error(), "contradict each other") {
-					t.Fatalf("%s, %v", clustertest.Summary(s), err)
+					t.Fatalf("%s, %v", summary(s), err)
 				}
 			}
 		})
@@ -119,7 +117,7 @@ func TestAKindThatIsNotFoundForAMomentStays(t *testing.T) {
 				p.server.SetFault(kubetest.Groups, fault)
 				for range 20 {
 					if s, err := p.poll(); err == nil || !strings.Contains(err.Error(), "/apis") {
-						t.Fatalf("%s, %v", clustertest.Summary(s), err)
+						t.Fatalf("%s, %v", summary(s), err)
 					}
 				}
 			})
@@ -132,7 +130,7 @@ func TestAKindThatWasNeverThereDelaysNothing(t *testing.T) {
 		p.server.SetDefined(false)
 		begin := time.Now()
 		if s := read(t, p.Source); len(s.Ingresses) != 2 || s.RouteGroups != nil || time.Since(begin) > 0 {
-			t.Errorf("%s after %v", clustertest.Summary(s), time.Since(begin))
+			t.Errorf("%s after %v", summary(s), time.Since(begin))
 		}
 		for _, r := range p.server.Requests() {
 			if r.Path == kubetest.Groups {
@@ -144,26 +142,26 @@ func TestAKindThatWasNeverThereDelaysNothing(t *testing.T) {
 
 // emptyList is a right answer that lacks everything.
 func emptyList(path string) kubetest.Fault {
-	return kubetest.Fault{Body: kubetest.EncodeJSON(kube.Kind(clustertest.KindOf(path)), 100, nil)}
+	return kubetest.Fault{Body: kubetest.EncodeJSON(kube.Kind(kindOf(path)), 100, nil)}
 }
 
 func TestAListThatLosesEverythingIsConfirmed(t *testing.T) {
-	for _, path := range []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints} {
+	for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints} {
 		t.Run(path, func(t *testing.T) {
 			pollInBubble(t, func(t *testing.T, p *polling) {
 				before := read(t, p.Source)
 				// The first request for ingresses tells the revision only.
 				fault := emptyList(path)
-				if fault.Times = 1; path == clustertest.Ingresses {
+				if fault.Times = 1; path == pathIngresses {
 					fault.Times = 2
 				}
 				p.server.SetFault(path, fault)
 				p.server.Requests()
 				s, err := p.poll()
 				if err != nil || !s.SameObjects(before) {
-					t.Fatalf("%s, %v: want the objects from before", clustertest.Summary(s), err)
+					t.Fatalf("%s, %v: want the objects from before", summary(s), err)
 				}
-				if !strings.Contains(p.log(), lister.LogUnconfirmed) {
+				if !strings.Contains(p.log(), logUnconfirmed) {
 					t.Errorf("nothing is logged:\n%s", p.log())
 				}
 				var queries []string
@@ -179,11 +177,11 @@ func TestAListThatLosesEverythingIsConfirmed(t *testing.T) {
 				p.server.SetFault(path, emptyList(path))
 				s, err = p.poll()
 				if err != nil || s.SameObjects(before) {
-					t.Errorf("%s, %v: want what two lists agree on", clustertest.Summary(s), err)
+					t.Errorf("%s, %v: want what two lists agree on", summary(s), err)
 				}
 				p.server.SetFault(path, kubetest.Fault{})
 				if s, err = p.poll(); err != nil || len(s.Ingresses) != 2 || len(s.RouteGroups) != 1 || len(s.Services) != 1 {
-					t.Errorf("%s, %v: want everything again", clustertest.Summary(s), err)
+					t.Errorf("%s, %v: want everything again", summary(s), err)
 				}
 			})
 		})
@@ -193,22 +191,22 @@ func TestAListThatLosesEverythingIsConfirmed(t *testing.T) {
 func TestALossThatCannotBeConfirmedFailsTheRead(t *testing.T) {
 	pollInBubble(t, func(t *testing.T, p *polling) {
 		before := read(t, p.Source)
-		fault := emptyList(clustertest.Services)
+		fault := emptyList(pathServices)
 		p.server.OnRequest(func(r kubetest.Request) {
-			if r.Path == clustertest.Services && r.Query == "" {
-				p.server.SetFault(clustertest.Services, kubetest.Fault{Status: http.StatusInternalServerError})
-			} else if r.Path == clustertest.Services {
-				p.server.SetFault(clustertest.Services, fault)
+			if r.Path == pathServices && r.Query == "" {
+				p.server.SetFault(pathServices, kubetest.Fault{Status: http.StatusInternalServerError})
+			} else if r.Path == pathServices {
+				p.server.SetFault(pathServices, fault)
 			}
 		})
 		s, err := p.poll()
 		if err == nil || !strings.Contains(err.Error(), "confirm by a consistent list that 1 of 1 objects are gone: ") {
-			t.Fatalf("%s, %v", clustertest.Summary(s), err)
+			t.Fatalf("%s, %v", summary(s), err)
 		}
 		p.server.OnRequest(nil)
-		p.server.SetFault(clustertest.Services, kubetest.Fault{})
+		p.server.SetFault(pathServices, kubetest.Fault{})
 		if s, err := p.poll(); err != nil || !s.SameObjects(before) {
-			t.Errorf("%s, %v: want the objects from before", clustertest.Summary(s), err)
+			t.Errorf("%s, %v: want the objects from before", summary(s), err)
 		}
 	})
 }

@@ -1,19 +1,18 @@
-package watch_test
+package source_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/clustertest"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // TestWatchesThatAreRefusedForEverLeaveTheServerItsRest: each watch is refused although everything can be listed. Every kind asks
 // less and less often, and is current again soon after the last refusal.
 func TestWatchesThatAreRefusedForEverLeaveTheServerItsRest(t *testing.T) {
-	paths := []string{clustertest.Ingresses, clustertest.RouteGroups, clustertest.Services, clustertest.Endpoints}
+	paths := []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints}
 	for name, fault := range map[string]kubetest.WatchFault{
 		"410": {Status: 410}, "410 in an event": {Gone: true}, "403": {Status: 403}, "429": {Status: 429}, "a broken frame": {Broken: true},
 	} {
@@ -44,7 +43,7 @@ func TestWatchesThatAreRefusedForEverLeaveTheServerItsRest(t *testing.T) {
 					}
 				}
 				set(kubetest.WatchFault{Times: 1, Cut: 0})
-				clustertest.Apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
+				apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
 				if after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
 					return err == nil && len(s.Services) > 1
 				}); after > 25*time.Second {
@@ -56,7 +55,7 @@ func TestWatchesThatAreRefusedForEverLeaveTheServerItsRest(t *testing.T) {
 				for _, path := range paths {
 					server.DropWatches(path)
 				}
-				clustertest.Apply(t, server, "kind: Service\nmetadata: {name: newer, namespace: n1}")
+				apply(t, server, "kind: Service\nmetadata: {name: newer, namespace: n1}")
 				if after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
 					return err == nil && len(s.Services) > 2
 				}); after > 4*time.Second {
