@@ -114,8 +114,8 @@ screenshots: build ## make the pictures of docs/console.md again (two minutes; n
 .PHONY: bench
 bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench 'Parse|Print' -benchmem -cpu 1 ./eskip
-	go test -run '^$$' -bench Read -benchmem ./internal/source/cluster/...
-	go test -run '^$$' -bench . -benchmem ./compile ./etagcache ./dataplane
+	go test -run '^$$' -bench Read -benchmem ./test/source
+	go test -run '^$$' -bench . -benchmem ./etagcache ./dataplane ./test/bench/compute
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./test/bench
 

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/test/kubetest"
-	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/test/robustness/history"
 	"github.com/routesrv/routesrv/test/robustness/record"
 	"github.com/routesrv/routesrv/test/robustness/traffic"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // API is a fake API server that treats each member differently, and records its answers. It is safe for concurrent use, except

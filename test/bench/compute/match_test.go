@@ -1,4 +1,4 @@
-package match_test
+package compute_test
 
 import (
 	"fmt"
@@ -6,20 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // scaleRoutes are the routes of a generated cluster; factor 1 has about 124,000.
-func scaleRoutes(tb testing.TB, factor float64) []*eskip.Route {
-	tb.Helper()
-	compiler, err := compile.New(rules.Options{EndpointSlices: true, HTTPSRedirect: true, Healthcheck: true})
-	if err != nil {
-		tb.Fatal(err)
-	}
+func scaleRoutes(b *testing.B, factor float64) []*eskip.Route {
+	b.Helper()
+	compiler := mustCompiler(b)
 	var text strings.Builder
 	for r := range compiler.Compile(scale.Snapshot(factor)).Routes.All() {
 		text.WriteString(r.Text)
@@ -27,12 +22,12 @@ func scaleRoutes(tb testing.TB, factor float64) []*eskip.Route {
 	}
 	routes, err := eskip.Parse(text.String())
 	if err != nil {
-		tb.Fatal(err)
+		b.Fatal(err)
 	}
 	return routes
 }
 
-func BenchmarkNew(b *testing.B) {
+func BenchmarkMatchTable(b *testing.B) {
 	for _, factor := range []float64{0.1, 1} {
 		routes := scaleRoutes(b, factor)
 		b.Run(fmt.Sprintf("routes=%d", len(routes)), func(b *testing.B) {
@@ -44,7 +39,7 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-func BenchmarkFind(b *testing.B) {
+func BenchmarkMatch(b *testing.B) {
 	routes := scaleRoutes(b, 1)
 	start := time.Now()
 	table, refusals := match.New(routes, match.Options{})

@@ -1,23 +1,18 @@
-package explain_test
+package compute_test
 
 import (
 	"testing"
 
-	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain"
-	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // BenchmarkExplain measures the cost of an answer at 1x, including parsing the routes of its hosts; "narrow" is the part of
 // /match that depends on the size of the table.
 func BenchmarkExplain(b *testing.B) {
-	c, err := compile.New(rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := mustCompiler(b)
 	snapshot := scale.New(1).Snapshot()
 	routes := c.Compile(snapshot).Routes
 	ing, rg := snapshot.Ingresses[7], snapshot.RouteGroups[7]

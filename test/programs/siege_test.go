@@ -1,4 +1,4 @@
-package programs
+package programs_test
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Sieges are what clients send who want to keep others from being answered. Each keeps its connections as long as it can, and renews
+// sieges are what clients send who want to keep others from being answered. Each keeps its connections as long as it can, and renews
 // those that are closed.
-var Sieges = map[string]string{
+var sieges = map[string]string{
 	"silence":                   "",
 	"half of a header":          "GET /health HTTP/1.1\r\nHost: x\r\n",
 	"a body that never comes":   "GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
@@ -23,9 +23,9 @@ var Sieges = map[string]string{
 	"idle connections":          "GET /health HTTP/1.1\r\nHost: x\r\n\r\n",
 }
 
-// Besiege opens connections to an address, sends a text on each, and renews those that the server closes, until the test ends. It
+// besiege opens connections to an address, sends a text on each, and renews those that the server closes, until the test ends. It
 // returns when the siege stands: when every connection has been opened, or the kernel holds back the rest.
-func Besiege(t testing.TB, address string, connections int, text string) {
+func besiege(t testing.TB, address string, connections int, text string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -46,7 +46,7 @@ func Besiege(t testing.TB, address string, connections int, text string) {
 				_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // nobody reads what one siege asks for
 				_, _ = io.WriteString(conn, text)
 				first()
-				if text == Sieges["answers that are not read"] {
+				if text == sieges["answers that are not read"] {
 					<-ctx.Done()
 				}
 				_, _ = io.Copy(io.Discard, conn) // until the server closes it
@@ -58,10 +58,10 @@ func Besiege(t testing.TB, address string, connections int, text string) {
 	opened.Wait()
 }
 
-// Probes sends requests as a kubelet does, each on a connection of its own, and fails the test unless all are answered with the
+// probes sends requests as a kubelet does, each on a connection of its own, and fails the test unless all are answered with the
 // status: as for a kubelet, a probe has failed after three attempts. The limit of each is far below the time that a server waits for
 // slow clients without knowing better.
-func Probes(t testing.TB, url string, status int) {
+func probes(t testing.TB, url string, status int) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	for i := range 10 {

@@ -1,30 +1,26 @@
-package takeover_test
+package compute_test
 
 import (
 	"testing"
 
-	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain/takeover"
-	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
-// BenchmarkFind compares a table of the production scale with one in which one route is added that takes requests of another.
-func BenchmarkFind(b *testing.B) {
-	compiler, err := compile.New(rules.Options{EndpointSlices: true, HTTPSRedirect: true, Healthcheck: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+// BenchmarkTakeovers compares a table of the production scale with one in which one route is added that takes requests of another.
+func BenchmarkTakeovers(b *testing.B) {
+	compiler := mustCompiler(b)
 	list := compiler.Compile(scale.Snapshot(1)).Routes
 	for name, text := range map[string]string{
 		"one host": `zz_evil_1: PathSubtree("/zz") && Host("^(app-17[.]example[.]org[.]?(:[0-9]+)?)$") -> <shunt>;`,
 		"no host":  `zz_evil_1: PathSubtree("/zz") -> <shunt>;`,
 	} {
-		added := side(b, text)
 		var routes []*table.Route
-		for r := range added.Routes.All() {
-			routes = append(routes, r)
+		for _, r := range eskip.MustParse(text) {
+			line := table.NewRoute(r)
+			routes = append(routes, &line)
 		}
 		after, err := list.With(routes, nil)
 		if err != nil {

@@ -1,4 +1,4 @@
-package main
+package programs_test
 
 import (
 	"bufio"
@@ -22,22 +22,40 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
-// removeBuilt removes the program, if it was built.
+// removeBuilt removes the programs, if they were built.
 var removeBuilt = func() {}
 
-// binary builds the program without the race detector, which would change how much memory the program uses.
-var binary = sync.OnceValues(func() (path string, err error) {
-	path, removeBuilt, err = programs.Build("../..", programs.Plain, "dataplane-client")
-	return filepath.Join(path, "dataplane-client"), err
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		removeBuilt()
+		os.Exit(status)
+	}))
+}
+
+// built builds the programs without the race detector, which would change how much memory they use.
+var built = sync.OnceValues(func() (dir string, err error) {
+	dir, removeBuilt, err = programs.Build("../..", programs.Plain, "dataplane-client", "routesrv")
+	return dir, err
 })
 
-// process is the running program, started with Exec.
+// binary returns the path of a program.
+func binary(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// process is a running dataplane-client, started with Exec.
 type process struct {
 	t       *testing.T
 	cmd     *exec.Cmd
@@ -50,12 +68,8 @@ type process struct {
 // startProcess starts the program for a route server and waits for its listeners.
 func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := &process{t: t, log: &buffer{}, ended: make(chan struct{})}
-	p.cmd = exec.Command(path, append([]string{
+	p.cmd = exec.Command(binary(t, "dataplane-client"), append([]string{
 		"--mode=Exec", "--fallback=never", "--address=127.0.0.1:0", "--support-listener=127.0.0.1:0", "--pod-name=p", "--state-dir=" + t.TempDir(),
 	}, args...)...)
 	for _, a := range p.cmd.Args {
@@ -280,10 +294,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 // TestFIFOInPlaceOfSettingsIsNoHang: a FIFO in place of a certificate is a clear error, and a signal ends the wait for a
 // configuration file.
 func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := binary(t, "dataplane-client")
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
@@ -321,4 +332,35 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != config.ExitUnusable {
 		t.Errorf("it ended with %v", err)
 	}
+}
+
+// eventually waits for a matching line and returns its first group.
+func eventually(t *testing.T, b *buffer, line *regexp.Regexp) string {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if m := line.FindStringSubmatch(b.String()); m != nil {
+			return m[1]
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s in:\n%s", line, b)
+		}
+	}
+}
+
+// buffer is a stream that can be read while it is written.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }

@@ -1,4 +1,4 @@
-package webhook_test
+package compute_test
 
 import (
 	"math/rand/v2"
@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // BenchmarkReview judges changed Ingresses against a generated cluster of 20,000 objects, while a new snapshot with one change
@@ -18,8 +17,11 @@ import (
 func BenchmarkReview(b *testing.B) {
 	cluster := scale.New(1)
 	snapshot := cluster.Snapshot()
-	options := rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}
-	j := newJudge(b, snapshot, options, webhook.Scope{})
+	j, err := webhook.NewJudge(scaleOptions, webhook.Scope{}, webhook.RefuseNone)
+	if err != nil {
+		b.Fatal(err)
+	}
+	j.Take(snapshot)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

@@ -1,4 +1,4 @@
-package report_test
+package compute_test
 
 import (
 	"bytes"
@@ -6,21 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
-// BenchmarkRead replays a log at the production scale. No request occurs twice, so that each is looked up in both tables.
-func BenchmarkRead(b *testing.B) {
-	compiler, err := compile.New(rules.Options{EndpointSlices: true, HTTPSRedirect: true, Healthcheck: true})
-	if err != nil {
-		b.Fatal(err)
-	}
+// BenchmarkReplay replays a log at the production scale. No request occurs twice, so that each is looked up in both tables.
+func BenchmarkReplay(b *testing.B) {
+	compiler := mustCompiler(b)
 	var text strings.Builder
 	for r := range compiler.Compile(scale.Snapshot(1)).Routes.All() {
 		text.WriteString(r.Text)

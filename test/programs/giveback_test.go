@@ -1,4 +1,4 @@
-package main
+package programs_test
 
 import (
 	"net/http"
@@ -10,8 +10,8 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/test/scale"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // TestMemoryOfAModeThatWasLeftIsGivenBack: a data plane in False holds the objects of the cluster. In Exec it does not need them, and

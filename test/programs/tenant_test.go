@@ -1,4 +1,4 @@
-package main
+package programs_test
 
 import (
 	"net/http"
@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // tenantsRoute matches the route of a tenant in a table, whose backend is an address that the tenant chose.
@@ -112,11 +112,7 @@ func TestTenantReachesNothingThroughTheProxy(t *testing.T) {
 	}
 
 	// Without --state-dir the command finds the process that runs here; other tests may run more of them.
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	accept := exec.CommandContext(t.Context(), path, "accept", digest, "--why=planned", "--yes", "--state-dir="+p.state)
+	accept := exec.CommandContext(t.Context(), binary(t, "dataplane-client"), "accept", digest, "--why=planned", "--yes", "--state-dir="+p.state)
 	accept.Env = os.Environ()
 	if out, err := accept.CombinedOutput(); err != nil || !strings.Contains(string(out), "serves "+digest[:12]+", 2 routes") {
 		t.Fatalf("accept: %v\n%s", err, out)
@@ -133,16 +129,16 @@ func TestProbesOfTheDataPlaneAreAnsweredUnderSiege(t *testing.T) {
 	tab := tableOf(t, 10, 5)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerWith(w, tab) }))
 	defer server.Close()
-	for name, text := range programs.Sieges {
+	for name, text := range sieges {
 		t.Run(name, func(t *testing.T) {
 			p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=100ms")
 			p.until("table", func() bool {
 				a, err := programs.Fetch(t.Context(), p.support+"/health", "")
 				return err == nil && a.Status == http.StatusNoContent
 			})
-			programs.Besiege(t, strings.TrimPrefix(p.support, "http://"), 100, text)
-			programs.Probes(t, p.support+"/livez", http.StatusNoContent)
-			programs.Probes(t, p.support+"/health", http.StatusNoContent)
+			besiege(t, strings.TrimPrefix(p.support, "http://"), 100, text)
+			probes(t, p.support+"/livez", http.StatusNoContent)
+			probes(t, p.support+"/health", http.StatusNoContent)
 		})
 	}
 }
