@@ -98,7 +98,7 @@ assets: ## build kube-apiserver, etcd and kubectl for the tests (about five minu
 .PHONY: golden
 golden: ## rewrite the golden cases; read the diff
 	go test ./compile -run Golden -update
-	go test ./deploy -run Golden -update
+	go test ./test/deploy -run Golden -update
 
 .PHONY: docs
 docs: ## write the generated references and pictures
@@ -106,7 +106,7 @@ docs: ## write the generated references and pictures
 
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium and pngquant)
-	go test ./tools/screenshots -run TestScreenshots -v -args -out $(CURDIR)/docs/images
+	go test ./test/screenshots -run TestScreenshots -v -args -out $(CURDIR)/docs/images
 	pngquant --force --ext .png 64 docs/images/*.png
 
 ##@ Measure

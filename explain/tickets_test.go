@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
@@ -47,6 +49,10 @@ func compiled(t testing.TB, a *txtar.Archive) (*compile.Compiler, *kube.Snapshot
 	snapshot, err := source.Read(t.Context(), kube.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if edit := file(a, "clone-route"); edit != "" { // an expression and its replacement, which options.yaml cannot express
+		from, to, _ := strings.Cut(strings.TrimSpace(edit), "\n")
+		options.CloneRoutes = []*eskip.Clone{eskip.NewClone(regexp.MustCompile(from), to)}
 	}
 	c, err := compile.New(options)
 	if err != nil {

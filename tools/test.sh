@@ -9,7 +9,7 @@
 set -uo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-# The programs are built once for all packages that run them (internal/programs).
+# The programs are built once for all packages that run them (test/programs).
 export ROUTESRV_PROGRAMS=$dir
 go build -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$dir/race/" ./cmd/... || exit 1
 
@@ -19,7 +19,7 @@ plain() {
 	go test -vet=off -timeout 30m -json -run TestPlanted ./test/robustness || failed=1
 	go test -vet=off -shuffle=on -timeout 30m -p 1 -json $SEQUENTIAL || failed=1
 	# Simulations of whole fleets exhaust the race detector.
-	go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./internal/sidecar || failed=1
+	go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./test/sidecar || failed=1
 	go test -vet=off -timeout 30m -json -run TestTreeNeverGoesBack ./dataplane || failed=1
 	return $failed
 }
@@ -28,7 +28,7 @@ plain > "$dir/plain.json" &
 beside=$!
 others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL)")
 CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -skip '^TestPlanted$' -json ./test/e2e ./test/robustness ./test/e2e/manifests ./dataplane \
-	./internal/server ./etagcache ./deploy ./test/migrate $others
+	./test/server ./etagcache ./test/deploy ./test/migrate $others
 raced=$?
 wait $beside
 sequential=$?

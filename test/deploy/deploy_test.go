@@ -76,6 +76,10 @@ func run(m *testing.M) int {
 	if err != nil {
 		return withoutKubectl(m, err)
 	}
+	if err := os.Chdir("../../deploy"); err != nil { // paths in the tests are those of the manifests
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir, remove, err := programs.Build("..", programs.Plain, "routesrv", "dataplane-client")
 	defer remove()
 	if err != nil {

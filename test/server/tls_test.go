@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/test/certtest"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/test/certtest"
 )
 
 // startTLS runs a server with TLS. Clients use the name "first" and trust the authority.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/browser"
-	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/test/browser"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // page opens a page of the support listener in a browser. Without Chromium the test is skipped, except in CI.

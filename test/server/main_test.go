@@ -20,9 +20,9 @@ import (
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,4 +1,6 @@
-package publish_test
+// Package model_test runs a cluster, a route server, a relay and a data plane with disks that fail, and compares what clients are served
+// with a model that does not know how a publish.Publisher works.
+package model_test
 
 import (
 	"fmt"
@@ -12,10 +14,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/test/loopback"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // model is a cluster, a route server that reads it, a relay of that route server and a data plane behind the relay. Each has a
 // disk, and each can fail. The model knows what the cluster had at each read and what clients of the three were served. It does

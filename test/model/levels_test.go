@@ -1,4 +1,4 @@
-package publish_test
+package model_test
 
 import (
 	"bytes"

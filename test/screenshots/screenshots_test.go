@@ -19,10 +19,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/browser"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/browser"
 	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/test/programs"
-	"github.com/routesrv/routesrv/kube"
 )
 
 var (

@@ -13,8 +13,8 @@ import (
 
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // view returns the answer of /clients.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/browser"
+	"github.com/routesrv/routesrv/test/browser"
 )
 
 // The sizes of windows.

@@ -16,10 +16,10 @@ import (
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // routeServer is a route server with a table of one route, over real sockets.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/test/certtest"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
+	"github.com/routesrv/routesrv/test/certtest"
 )
 
 // serverFiles writes a certificate for the support listener, which is good for nothing else.

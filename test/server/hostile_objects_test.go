@@ -15,9 +15,9 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // hostileTexts are texts that once broke something, or that a level could treat in another way than the next one.

@@ -26,14 +26,14 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/test/kubetest"
-	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/loopback"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,4 +1,4 @@
-package poller_test
+package source_test
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // outage is an API server that can be down. It counts the requests during and after the outage.

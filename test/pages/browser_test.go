@@ -1,4 +1,4 @@
-package console_test
+package pages_test
 
 import (
 	"bytes"
@@ -15,10 +15,10 @@ import (
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/browser"
-	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/browser"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // artifacts is where screenshots are left for people; CI keeps the folder, git ignores it.

@@ -13,10 +13,10 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 const endpointSlices = `
