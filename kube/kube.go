@@ -184,11 +184,24 @@ type Snapshot struct {
 // texts.
 type DefaultFilters struct {
 	Texts map[ServiceKey]string
-	Err   error
+	Err   error `json:"-"`
 }
 
 // ServiceKey names a service.
 type ServiceKey struct{ Namespace, Name string }
+
+// MarshalText returns "namespace/name", and UnmarshalText reads it, for keys of JSON objects.
+func (k ServiceKey) MarshalText() ([]byte, error) { return []byte(k.Namespace + "/" + k.Name), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *ServiceKey) UnmarshalText(text []byte) error {
+	namespace, name, ok := strings.Cut(string(text), "/")
+	if !ok {
+		return fmt.Errorf("%q: want namespace/name", text)
+	}
+	k.Namespace, k.Name = namespace, name
+	return nil
+}
 
 // ServiceKeyOf returns the key of a Service, Endpoints or Secret: an empty namespace counts as "default".
 func ServiceKeyOf(ns, name string) ServiceKey {

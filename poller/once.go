@@ -84,12 +84,23 @@ func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	seen = readOf(snapshot, o, at)
 	repeated := p.compile(snapshot, seen)
 	trace.Phase(phaseCompile, at, time.Now())
-	result = p.offer(attempt, publish.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}, repeated)
+	c := publish.Candidate{Table: p.candidate, Read: seen, Snapshot: snapshot, Origin: p.cfg.Origin}
+	if p.cfg.Settle != nil && p.firstOffer() {
+		beside, _, _ := p.cfg.Publisher.Comparison()
+		p.cfg.Settle(ctx, beside, c.Table)
+	}
+	result = p.offer(attempt, c, repeated)
 	p.update(func(s *api.Source) {
 		s.LastSuccess, s.Failures, s.LastError = at, 0, ""
 		s.Revision = seen.Newest
 	})
 	return nil
+}
+
+// firstOffer reports whether the publisher knows no objects yet.
+func (p *Poller) firstOffer() bool {
+	served := p.cfg.Publisher.Served()
+	return served == nil || served.Snapshot == nil
 }
 
 func readFailure(err error) *failure {

@@ -89,6 +89,12 @@ type Config struct {
 	// ProbeInterval is the time between two probes while reads fail, if the source is a [Prober]: as soon as a probe succeeds, a
 	// read follows, and no read comes before. 0 means no probes.
 	ProbeInterval time.Duration
+	// Settle waits until a review of the table is done. The Poller calls it before an offer while the publisher knows no objects: then
+	// nothing can be kept at its served version. before is the served table, or that of a replica, or nil. It may be nil.
+	Settle func(ctx context.Context, before, after *table.Table)
+	// Reviewed sends a value when a review may have another result: then the Poller reads at once. It may be nil. Offering what was read
+	// last would not do: a cache must not take it for a newer read.
+	Reviewed <-chan struct{}
 	// Trace begins the trace of a read, before [publish.Publisher.Begin] is called for it. Tables of the read are published before the
 	// trace ends. nil turns tracing off.
 	Trace   func(began time.Time) ReadTrace
@@ -152,6 +158,8 @@ func (p *Poller) Run(ctx context.Context) error {
 		case <-p.recheck:
 			s.asked()
 		case <-changed:
+			s.changed()
+		case <-p.cfg.Reviewed:
 			s.changed()
 		case <-s.timer.C:
 			if ctx.Err() != nil {

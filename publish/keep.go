@@ -45,7 +45,7 @@ type made struct {
 func (m *made) candidate() Candidate {
 	c := m.newest
 	c.Table, c.Snapshot = m.table, m.snapshot
-	if len(m.list.objects()) > 0 {
+	if len(m.list.objects()) > 0 { // also if all of them only wait for their review: the newest table is another one
 		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, m.newest.Table
 		c.Read.Backends = !slices.ContainsFunc(m.list, func(k *Kept) bool { return k.Service == nil })
 	}
@@ -57,14 +57,14 @@ func (m *made) candidate() Candidate {
 func (p *Publisher) keep(newest Candidate, now time.Time) made {
 	k, base := &p.keeper, p.beside()
 	m, loss := made{newest: newest, snapshot: newest.Snapshot, table: newest.Table}, (*guard.Loss)(nil)
-	if p.cfg.Builder != nil && newest.Snapshot != nil && base != nil {
+	if p.cfg.Builder != nil && newest.Snapshot != nil {
 		if m, loss = p.keepObjects(m, base, now); loss != nil && loss.Reason == "" && p.snapshot() != nil {
 			return m // what the whole table waited for is kept now, or back
 		}
 	}
 	if loss == nil {
 		loss = k.guard.Judge(base, m.table, k.list.held(), now)
-		if kept := k.list.objects(); len(kept) > 0 && loss.Reason == "" && !m.table.Equal(base) {
+		if kept := k.list.objects().guarded(); len(kept) > 0 && loss.Reason == "" && !m.table.Equal(base) {
 			loss.Reason, loss.Detail = kept[0].Reason, kept[0].Detail // it lacks what is kept
 		}
 	}
@@ -87,8 +87,12 @@ func (p *Publisher) keepObjects(newest made, base *table.Table, now time.Time) (
 		}
 	}()
 	c := newest.newest
+	refused := p.review(c, base, now)
+	if base == nil { // nothing can be lost yet
+		return p.build(c, refused), nil
+	}
 	lost := p.lostIn(c.Snapshot)
-	list, due, base, missing := p.stays(c, base, lost, now)
+	list, due, base, missing := p.stays(c, refused, base, lost, now)
 	m = p.build(c, list)
 	loss = k.guard.Judge(base, m.table, list.with(k.list.table()).held(), now)
 	if missing == nil {
@@ -114,7 +118,9 @@ func (p *Publisher) keepObjects(newest made, base *table.Table, now time.Time) (
 		}
 	}
 	for i, o := range m.list {
-		m.list[i] = k.until(o, missing.Share)
+		if !reviewed(o.Reason) {
+			m.list[i] = k.until(o, missing.Share)
+		}
 	}
 	if m.due = due; len(due) == 0 && !grew {
 		m.loss = missing
@@ -147,13 +153,13 @@ func (p *Publisher) tableOf(routes table.List, c Candidate) *table.Table {
 	return t
 }
 
-// stays returns the objects that stay kept, with the services that these need, and those that time releases; the table that the next one is
-// compared with; and what the newest table lacks of the served one, or nil if nothing is kept.
-func (p *Publisher) stays(c Candidate, base *table.Table, lost func() map[kube.ServiceKey]bool, now time.Time) (list, due keptList, _ *table.Table, loss *guard.Loss) {
+// stays returns the objects that stay kept, with those that a review refused and the services that all of them need, and those that time
+// releases; the table that the next one is compared with; and what the newest table lacks of the served one, or nil if the guard keeps nothing.
+func (p *Publisher) stays(c Candidate, refused keptList, base *table.Table, lost func() map[kube.ServiceKey]bool, now time.Time) (list, due keptList, _ *table.Table, loss *guard.Loss) {
 	k := &p.keeper
-	kept := k.list.objects()
-	if len(kept) == 0 {
-		return nil, nil, base, nil
+	kept := k.list.objects().guarded().where(func(o *Kept) bool { return !refused.has(o.Ref) })
+	if list = slices.Clone(refused); len(kept) == 0 {
+		return p.withServices(list, lost, now), nil, base, nil
 	}
 	loss, same := p.missing(c, base, now)
 	exist := present(kept, c.Snapshot)
@@ -182,6 +188,7 @@ func (p *Publisher) stays(c Candidate, base *table.Table, lost func() map[kube.S
 			list = append(list, o)
 		}
 	}
+	list = list.sorted()
 	if len(due) > 0 {
 		// What was lost with them is no loss any more: compare with what would be served without.
 		base = p.build(c, list).table
@@ -195,7 +202,7 @@ func (p *Publisher) stays(c Candidate, base *table.Table, lost func() map[kube.S
 // concerned.
 func (p *Publisher) missing(c Candidate, base *table.Table, now time.Time) (loss *guard.Loss, same bool) {
 	last := &p.made
-	if last.loss == nil || last.loss.Grows || len(last.list) == 0 {
+	if last.loss == nil || last.loss.Grows || len(last.list.guarded()) == 0 {
 		return p.keeper.guard.Judge(base, c.Table, p.keeper.list.held(), now), false
 	}
 	for was, is := range table.Changes(last.newest.Table.Routes(), c.Table.Routes()) {
@@ -276,10 +283,13 @@ func (p *Publisher) withServices(list keptList, lost func() map[kube.ServiceKey]
 	}
 	keys := slices.Collect(maps.Keys(needed))
 	for key, s := range compile.ServicesAt(&served.Backends, keys) {
-		user := needed[key]
+		user, since := needed[key], now.UTC()
+		if was := p.keeper.list.find(serviceRef(key)); was != nil {
+			since = was.Since
+		}
 		list = append(list, &Kept{
 			Ref: serviceRef(key), Service: s, Reason: user.Reason, Detail: "needed by " + user.Ref.String() + ", which is kept",
-			By: keptBy, Since: now.UTC(), From: now.UTC(), Endless: user.Endless,
+			By: user.By, Since: since, From: now.UTC(), Endless: user.Endless, Pending: user.Pending,
 		})
 	}
 	return list.sorted()

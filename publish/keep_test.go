@@ -31,6 +31,8 @@ type cluster struct {
 	builder   *breakable
 	before    *table.Table
 	revision  uint64
+	filters   *kube.DefaultFilters
+	file      publish.FileConfig
 
 	ingresses map[string]*kube.Ingress // by NAMESPACE/NAME
 	groups    map[string]*kube.RouteGroup
@@ -77,7 +79,7 @@ func (c *cluster) start(cfg publish.Config) {
 		c.t.Fatal(err)
 	}
 	c.builder = &breakable{Compiler: c.compiler}
-	cfg.Builder = c.builder
+	cfg.Builder, c.file = c.builder, cfg.File
 	if cfg.Sink == nil {
 		cfg.Sink = publish.Each(func(*table.Table) {})
 	}
@@ -148,6 +150,7 @@ func (c *cluster) read() publish.Outcome {
 	c.revision++
 	s := &kube.Snapshot{Revision: kube.Revision(c.revision)}
 	s.Ingresses, s.RouteGroups, s.Services, s.EndpointSlices = valuesOf(c.ingresses), valuesOf(c.groups), valuesOf(c.services), valuesOf(c.pods)
+	s.DefaultFilters = c.filters
 	routes := c.compiler.Compile(s)
 	if c.before == nil {
 		c.before = table.Of(routes, c.revision, time.Now())

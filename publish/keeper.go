@@ -48,7 +48,7 @@ func (k *keeper) takeOver(list keptList, now time.Time) {
 		}
 		k.list = append(k.list, &o)
 	}
-	k.digest = k.list.objects().digest()
+	k.digest = k.list.objects().settled().digest()
 }
 
 // judge compares a table with the served one where only tables are known. It returns the entry with which the table waits, or is released now
@@ -132,10 +132,11 @@ func (k *keeper) due(o *Kept, now time.Time) bool {
 
 // accepts checks that an acceptance names what waits: the table, or the list of objects.
 func (k *keeper) accepts(a Acceptance) error {
-	if len(k.list) == 0 {
+	kept := k.list.settled()
+	if len(kept) == 0 {
 		return ErrNothingHeld
 	}
-	refused := HeldError{Digest: k.digest, Reason: k.list[0].Reason}
+	refused := HeldError{Digest: k.digest, Reason: kept[0].Reason}
 	if o := k.list.table(); o != nil {
 		if k.waits == nil {
 			return ErrNothingHeld // not read yet
@@ -186,7 +187,7 @@ func (k *keeper) show(newest *table.Table) *shown {
 // state returns what is held: the whole table, or objects.
 func (s *shown) state() State {
 	state := State{Last: s.last}
-	list := slices.SortedFunc(slices.Values(s.list.objects()), newestFirst)
+	list := slices.SortedFunc(slices.Values(s.list.objects().settled()), newestFirst)
 	digest := s.digest
 	if o := s.list.table(); o != nil && s.newest != nil {
 		list, digest = keptList{o}, s.newest.Digest() // possibly computed here for the first time

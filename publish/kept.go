@@ -20,11 +20,13 @@ import (
 // Where only tables are known, it is the whole table. It is immutable. The state file, and replicas among each other, use its JSON form.
 type Kept struct {
 	kube.Ref
-	// Reason and Detail say why; By says who keeps it: "guard".
+	// Reason and Detail say why; By says who keeps it: "guard", or the reason of a review.
 	Reason guard.Code `json:"reason"`
 	Detail string     `json:"detail"`
 	By     string     `json:"by"`
 	Since  time.Time  `json:"since"`
+	// Pending means that its review is not done yet, and that the object is not kept for anything so far: see [Objection].
+	Pending bool `json:"pending,omitempty"`
 	// From is when its time began: with Since, or when something last came back, which Returned then says.
 	From     time.Time `json:"from"`
 	Returned bool      `json:"returned,omitempty"`
@@ -37,6 +39,8 @@ type Kept struct {
 	Ingress    *kube.Ingress        `json:"ingress,omitempty"`
 	RouteGroup *kube.RouteGroup     `json:"routegroup,omitempty"`
 	Service    *compile.KeptService `json:"service,omitempty"`
+	// DefaultFilters are the served ones, for the entry of the folder with default filters.
+	DefaultFilters *kube.DefaultFilters `json:"default_filters,omitempty"`
 
 	// Endless means that the newest table had no routes of objects when the object was kept: time releases it only when nearly all is back.
 	Endless bool `json:"endless,omitempty"`
@@ -51,6 +55,9 @@ const keptBy = "guard"
 
 // tableRef names the entry of the whole table. No object has this kind.
 var tableRef = kube.Ref{Kind: "Table", Name: "all"}
+
+// filtersRef names the entry of the default filters.
+var filtersRef = kube.Ref{Kind: "DefaultFilters", Name: "all"}
 
 // keptObject returns an Ingress or RouteGroup that is kept as it was; nil if it did not exist.
 func keptObject(ref kube.Ref, was kube.Object, deleted bool) *Kept {
@@ -80,6 +87,8 @@ func (k *Kept) Served() string {
 	switch {
 	case k.Service != nil:
 		return "its last endpoints"
+	case k.Ref == filtersRef:
+		return "as they were"
 	case k.Ingress == nil && k.RouteGroup == nil:
 		return "nothing yet"
 	case k.Ingress != nil && k.Ingress.Changed != "":
@@ -114,10 +123,12 @@ func (k *Kept) check() error {
 		valid = k.Kind == kube.KindService && len(s.Services) > 0 && !slices.Contains(s.Services, nil) && !slices.Contains(s.Endpoints, nil) && !slices.Contains(s.EndpointSlices, nil)
 	case k.Ref == tableRef:
 		valid = len(k.Reasons) > 0
+	case k.Ref == filtersRef:
+		valid = true
 	default:
 		valid = k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup
 	}
-	if !valid || !slices.Contains(guard.Codes(), k.Reason) || k.Since.IsZero() {
+	if !valid || !slices.Contains(Reasons(), k.Reason) || k.Since.IsZero() {
 		return fmt.Errorf("kept object %s is not valid", k.Ref)
 	}
 	return nil
@@ -167,10 +178,23 @@ func (l keptList) table() *Kept { return l.find(tableRef) }
 
 // objects returns the list without the entry of the whole table.
 func (l keptList) objects() keptList {
-	if l.table() == nil {
+	return l.where(func(k *Kept) bool { return k.Ref != tableRef })
+}
+
+// guarded returns the entries that the guard keeps: the rules of package guard are about these alone.
+func (l keptList) guarded() keptList {
+	return l.where(func(k *Kept) bool { return !reviewed(k.Reason) })
+}
+
+// settled returns the entries that are kept for a reason, without those that only wait for their review.
+func (l keptList) settled() keptList { return l.where(func(k *Kept) bool { return !k.Pending }) }
+
+func (l keptList) where(wanted func(*Kept) bool) keptList {
+	unwanted := func(k *Kept) bool { return !wanted(k) }
+	if !slices.ContainsFunc(l, unwanted) {
 		return l
 	}
-	return slices.DeleteFunc(slices.Clone(l), func(k *Kept) bool { return k.Ref == tableRef })
+	return slices.DeleteFunc(slices.Clone(l), unwanted)
 }
 
 // with returns the list with the entry of the whole table, or without one if it is nil.
@@ -193,8 +217,8 @@ func (l keptList) digest() table.Digest {
 
 // held says for the guard what the list holds back.
 func (l keptList) held() guard.Held {
-	h := guard.Held{Objects: len(l.objects()) > 0}
-	for _, k := range l {
+	h := guard.Held{Objects: len(l.objects().guarded()) > 0}
+	for _, k := range l.guarded() {
 		if h.Since.IsZero() || k.Since.Before(h.Since) {
 			h.Since = k.Since
 		}
@@ -227,6 +251,9 @@ func (l keptList) apply(newest *kube.Snapshot) (*kube.Snapshot, keptList) {
 	s.RouteGroups = exchange(newest.RouteGroups, l, kube.KindRouteGroup, func(k *Kept) *kube.RouteGroup { return k.RouteGroup })
 	services := make(map[kube.ServiceKey]*compile.KeptService)
 	for _, k := range l {
+		if k.Ref == filtersRef {
+			s.DefaultFilters = k.DefaultFilters
+		}
 		if k.Service != nil {
 			services[kube.ServiceKey{Namespace: k.Namespace, Name: k.Name}] = k.Service
 		}

@@ -3,7 +3,6 @@ package publish
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -29,7 +28,7 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 			Name: prefix + "_kept_objects", Help: "Objects that are kept at an earlier version than the newest, by kind.",
 		}, []string{"kind"}),
 	}
-	for _, c := range guard.Codes() {
+	for _, c := range Reasons() {
 		m.holds.WithLabelValues(string(c))
 	}
 	m.keeps(nil)
@@ -47,6 +46,7 @@ func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 
 // keeps shows what is kept, or that the whole table waits.
 func (m *Metrics) keeps(list keptList) {
+	list = list.settled()
 	m.held.Set(float64(min(1, len(list)))) // once: a scrape may come at any time
 	count := map[kube.Kind]int{kube.KindIngress: 0, kube.KindRouteGroup: 0, kube.KindService: 0}
 	for _, k := range list.objects() {

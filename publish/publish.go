@@ -64,6 +64,7 @@ const (
 	LogKeepPanicked  = "objects cannot be kept one by one because of a defect of routesrv, the guard judges the whole table"
 	LogKept          = "objects are kept at their served versions"
 	LogKeptBack      = "kept objects are back"
+	LogReviewed      = "objects wait for their review"
 	LogKeptReleased  = "kept objects released"
 	LogTableReleased = "held table released"
 	LogHoldEnded     = "hold ended, the source shows a table that is fine"
@@ -94,6 +95,8 @@ type Config struct {
 	Guard guard.Config
 	// Builder compiles snapshots in which some objects are kept. nil means that a hold keeps the whole table.
 	Builder Builder
+	// Review objects to routes of tables that are compiled from snapshots; nil means no review. It needs a Builder.
+	Review Review
 	// File is the last-known-good file, which Boot loads.
 	File FileConfig
 	// Decided is told about each hold and its release. It must not block. It may be nil.

@@ -15,14 +15,9 @@ func (p *Publisher) keeps(m made) {
 	if len(m.due) > 0 {
 		p.released(m.due, m.table, nil)
 	}
-	var fresh keptList
-	for _, o := range m.list {
-		if !before.has(o.Ref) {
-			fresh = append(fresh, o)
-		}
-	}
-	if len(fresh) > 0 {
-		k.digest = m.list.digest()
+	p.logReviewed(before, m.list)
+	for _, fresh := range byReason(freshIn(before, m.list)) {
+		k.digest = m.list.settled().digest()
 		p.log.Error(LogKept, "reason", string(fresh[0].Reason), "detail", fresh[0].Detail, "count", len(fresh), "objects", fresh.names(),
 			"release_at", releaseAt(fresh[0].Until), "hash", k.digest.String())
 		p.cfg.Metrics.holds.WithLabelValues(string(fresh[0].Reason)).Inc()
@@ -38,9 +33,11 @@ func (p *Publisher) keeps(m made) {
 // showKept shows readers what is kept or waits, and saves it. held is the newest table, which is not served as it is. The caller holds mu.
 func (p *Publisher) showKept(held *Candidate) {
 	k := &p.keeper
-	is := len(k.list) > 0
-	if k.reads++; !is {
-		k.reads, held = 0, nil
+	if k.reads++; len(k.list) == 0 {
+		k.reads = 0
+	}
+	if len(k.list.settled()) == 0 {
+		held = nil
 	}
 	p.held.Store(held)
 	if held == nil {
@@ -83,7 +80,7 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	default:
 		var chosen, rest keptList
 		for _, o := range k.list {
-			if a.Accepts(o.Ref) {
+			if !o.Pending && a.Accepts(o.Ref) {
 				chosen = append(chosen, o)
 			} else {
 				rest = append(rest, o)
@@ -104,7 +101,7 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	return next.table, nil
 }
 
-// Kept returns the objects that are kept, the newest first. The caller owns the slice, not the objects.
+// Kept returns the objects that are kept or wait for their review, the newest first. The caller owns the slice, not the objects.
 func (p *Publisher) Kept() []*Kept {
 	return slices.SortedFunc(slices.Values(p.shown.Load().list.objects()), newestFirst)
 }

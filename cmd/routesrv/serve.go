@@ -63,7 +63,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*se
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	return server.New(server.Config{
-		Events: writeEvents, Tracing: traces,
+		Events: writeEvents, Tracing: traces, Review: server.Review(cfg.Review),
 		Source: source, Upstream: upstream, Peers: askPeers, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
 		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,

@@ -37,7 +37,8 @@ const (
 	EastWestEnabled   Reason = "east_west"
 	TooLarge          Reason = "too_large"
 	InternalError     Reason = "internal_error"
-	Kept              Reason = "kept" // of package publish, not of this one
+	Kept              Reason = "kept"     // of package publish, not of this one
+	Takeover          Reason = "takeover" // of package takeover, likewise
 )
 
 // ReasonInfo documents a reason. The texts are plain English, for application teams.
@@ -107,8 +108,10 @@ var reasons = []ReasonInfo{
 	{ProcessingFailed, Error, "a rule with which the operators of the ingress change routes failed for this route", "Tell the operators of the ingress.", true},
 	{InternalError, Error, "routesrv fails on the object because of a defect of its own, so nothing of it is served",
 		"Tell the operators of the ingress.", true},
-	{Kept, Warning, "the object is served as it was, because too much would be lost at once, so its newest version waits",
+	{Kept, Warning, "the object is served as it was, and its newest version waits: too much would be lost at once, a real proxy does not survive it, or it takes requests of others",
 		"If the change is intended, ask the operators of the ingress to accept it; otherwise undo it.", true},
+	{Takeover, Warning, "a change of one object took requests of another, in the last hour",
+		"If that is not intended, undo the change, or give the routes that lost other hosts or more specific paths.", true},
 	{EastWestEnabled, Info, "routes for traffic inside the cluster were added", "", true},
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/trial"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -92,14 +93,14 @@ func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
 }
 
 // try serves the table of the trial until all calls have a verdict.
-func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (trial.Status, error) {
+func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (api.Trial, error) {
 	tried := trial.New(trial.Config{Support: j.proxy, Traffic: j.traffic, Log: config.NewLogger(s.server.Log, s.std.Err)})
 	mux := http.NewServeMux()
-	mux.Handle("/trial/routes", tried)
-	mux.HandleFunc("/trial/alive", tried.ServeAlive)
+	mux.Handle(api.PathTrialRoutes, tried)
+	mux.HandleFunc(api.PathTrialAlive, tried.ServeAlive)
 	listener, err := net.Listen("tcp", j.listen)
 	if err != nil {
-		return trial.Status{}, fmt.Errorf("--listen: %w", err)
+		return api.Trial{}, fmt.Errorf("--listen: %w", err)
 	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	ctx, cancel := context.WithCancel(ctx)
@@ -134,13 +135,13 @@ func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (tri
 	}
 }
 
-func (j *trialJob) write(s *session, status trial.Status) error {
+func (j *trialJob) write(s *session, status api.Trial) error {
 	if s.output == "json" {
 		return shadowdiff.WriteJSONValue(s.std.Out, status, "  ")
 	}
 	text := fmt.Sprintf("%s: %d texts accepted, %d failed\n", j.proxy, status.Accepted, len(status.Failed))
 	for _, f := range status.Failed {
-		text += fmt.Sprintf("  %-8s %s: %s\n", f.Kind, f.Text, f.Words)
+		text += fmt.Sprintf("  %-8s %s: %s\n", f.Verdict, f.Text, f.Words)
 	}
 	_, err := io.WriteString(s.std.Out, shadowdiff.PrintableLines(text))
 	return err

@@ -46,6 +46,8 @@ type RouteServer struct {
 	Poll        Poll
 	Guard       guard.Config // shares and times are above zero, except the MaxLoss of a relay if it was not set: see relay.Config
 	Listen      Listen
+	// Review says what a change must pass before it is published.
+	Review Review
 	// RefuseTakeovers says which takeovers a webhook refuses: none, namespace or object.
 	RefuseTakeovers string
 	// TLS protects the main listener. CertFiles and KeyFiles correspond by position: they have the same length, and with Enable at

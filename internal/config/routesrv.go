@@ -63,6 +63,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Poll(&c.Poll)
 	p.Compile(&c.Compile)
 	p.Guard(&c.Guard, guard.DefaultKeep)
+	p.Review(&c.Review)
 	c.RefuseTakeovers = "none"
 	p.Group(GroupGuard).Own("refuse-takeovers", Choice(&c.RefuseTakeovers, "none", "namespace", "object"), "Which objects routesrv webhook refuses because they "+
 		"would take requests from routes of others: those of other namespaces, or of any other object. Otherwise it only warns. The server itself ignores this "+

@@ -17,6 +17,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
@@ -72,6 +73,7 @@ func TestDefaults(t *testing.T) {
 		Poll:  config.Poll{Interval: 3 * time.Second, MaxBackoff: 15 * time.Second},
 		Guard: guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: time.Hour},
 
+		Review:          config.Review{TrialTimeout: 10 * time.Second},
 		RefuseTakeovers: "none",
 		Listen: config.Listen{
 			Address: ":9090", SupportAddress: ":9911",
@@ -110,7 +112,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
 
-		"update-mode": "auto", "max-table-bytes": "0", "refuse-takeovers": "none",
+		"update-mode": "auto", "max-table-bytes": "0", "refuse-takeovers": "none", "trial-timeout": "10s", "keep-takeovers": "none",
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
@@ -328,6 +330,9 @@ func serveSamples() map[string]sample {
 
 		"events": one("true", true, func(c *config.RouteServer) any { return c.Events }),
 
+		"trial-proxy":      one("http://127.0.0.1:9922", "http://127.0.0.1:9921", func(c *config.RouteServer) any { return c.Review.TrialTraffic.String() }),
+		"trial-timeout":    one("4s", 4*time.Second, func(c *config.RouteServer) any { return c.Review.TrialTimeout }),
+		"keep-takeovers":   one("namespace:3", takeover.Policy{Routes: 3}, func(c *config.RouteServer) any { return c.Review.KeepTakeovers }),
 		"refuse-takeovers": one("namespace", "namespace", func(c *config.RouteServer) any { return c.RefuseTakeovers }),
 
 		"state-dir": one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),

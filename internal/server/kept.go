@@ -69,18 +69,22 @@ func (s *Server) bareMeta(m kube.Meta) kube.Meta {
 	return m
 }
 
-// eventProblems returns what teams are told by Events: the problems of their objects, and which of these are kept. Objects that were
-// deleted cannot have Events.
+// eventProblems returns what teams are told by Events: the problems of their objects, and takeovers. Objects that were deleted cannot have
+// Events.
 func (s *Server) eventProblems() []poller.Problem {
-	all := s.compiler.Problems()
+	all := append(s.compiler.Problems(), s.keptProblems(func(k *publish.Kept) bool { return !k.Deleted })...)
+	return append(all, s.reviews.takeovers.problems()...)
+}
+
+// keptProblems returns the kept objects of some kind as problems.
+func (s *Server) keptProblems(wanted func(*publish.Kept) bool) (all []poller.Problem) {
 	for _, k := range s.publisher.Kept() {
-		if k.Deleted {
-			continue
+		if !k.Pending && wanted(k) {
+			all = append(all, poller.Problem{Since: k.Since, Problem: rules.Problem{
+				Owner: k.Ref, Reason: rules.Kept, Severity: rules.Warning,
+				Message: fmt.Sprintf("served %s, %s waits: %s", k.Served(), k.Waits(), k.Detail),
+			}})
 		}
-		all = append(all, poller.Problem{Since: k.Since, Problem: rules.Problem{
-			Owner: k.Ref, Reason: rules.Kept, Severity: rules.Warning,
-			Message: fmt.Sprintf("served %s, %s waits: %s", k.Served(), k.Waits(), k.Detail),
-		}})
 	}
 	return all
 }

@@ -38,6 +38,9 @@ func (s *Server) runTables(ctx context.Context) error {
 		})
 	}
 	beside.Go(func() { s.clients.Run(ctx) })
+	if s.reviews != nil {
+		beside.Go(func() { s.reviews.run(ctx) })
+	}
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
 	}

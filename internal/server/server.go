@@ -57,6 +57,9 @@ type Config struct {
 	Interval   time.Duration
 	MaxBackoff time.Duration
 
+	// Review says what a change must pass before it is published.
+	Review Review
+
 	// Selection says which objects the source reads, for explanations.
 	Selection Selection
 
@@ -147,6 +150,7 @@ type Server struct {
 	compiler  *poller.Compiler   // nil in a relay
 	relay     *dataplane.Relay   // nil except in a relay
 	decisions *publish.Decisions // in memory only without a state folder
+	reviews   *reviews           // nil in a relay
 	questions *questions
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
@@ -220,6 +224,9 @@ func (s *Server) newTables() error {
 				one.Took = max(time.Since(t.Time()), 0)
 			}
 			s.clients.Published(order, one)
+			if s.reviews != nil {
+				s.reviews.takeovers.published()
+			}
 		},
 	}
 	if s.cfg.Tracing != nil {
@@ -249,14 +256,16 @@ func (s *Server) newPoller() error {
 		sink = publish.NewBudget(sink, s.cfg.EndpointDebounce, s.registry)
 	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
+	s.reviews = newReviews(s)
 	if s.publisher, err = publish.New(publish.Config{
-		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, File: s.lastKnownGood(metrics), Decided: s.decisions.Append,
+		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: s.decisions.Append,
 		Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
 	}
 	s.publisher.Boot(maxLastKnownGood, nil)
 	s.tables, err = poller.New(poller.Config{
+		Settle: s.reviews.settle, Reviewed: s.reviews.changed(),
 		Trace:  s.traceReads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: probeInterval(s.cfg.Interval),

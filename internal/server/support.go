@@ -34,6 +34,13 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: api.PathHeld, Methods: get, Handler: held,
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 	}...)
+	if s.reviews != nil && s.reviews.trial != nil {
+		all = append(all,
+			httpserve.Endpoint{Path: api.PathTrialRoutes, Methods: get, Handler: s.reviews.trial, Condition: "with `--trial-proxy`",
+				Does: "the table of the trial proxy: see [before-a-change.md](before-a-change.md)"},
+			httpserve.Endpoint{Path: api.PathTrialAlive, Methods: get, Handler: http.HandlerFunc(s.reviews.trial.ServeAlive), Condition: "with `--trial-proxy`",
+				Does: "for the liveness probe of the trial proxy: 503 while its process has to be replaced"})
+	}
 	all = append(all, s.questionEndpoints()...)
 	all = append(all, s.console(held).Endpoints()...)
 	if s.cfg.EnableProfile {
@@ -52,6 +59,13 @@ func (s *Server) report() api.Status {
 		Decisions: s.decisions.Last(publish.ShownDecisions), Problems: poller.CountBySeverity(s.problems()),
 		Table: httpserve.ReportTable(s.cache), LastKnownGood: s.publisher.File(),
 	}
+	if s.reviews != nil {
+		r.Takeovers = s.reviews.takeovers.last()
+		if s.reviews.trial != nil {
+			tried := s.reviews.trial.Status()
+			r.Trial = &tried
+		}
+	}
 	r.Ready = r.Table != nil
 	if s.relay != nil {
 		upstream := s.relay.Upstream()
@@ -65,7 +79,7 @@ func (s *Server) problems() []poller.Problem {
 	if s.compiler == nil {
 		return nil
 	}
-	return s.compiler.Problems()
+	return append(s.compiler.Problems(), s.keptProblems(func(*publish.Kept) bool { return true })...)
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {

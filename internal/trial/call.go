@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -61,4 +62,15 @@ func (c Call) asksNetwork() bool {
 		}
 	}
 	return false
+}
+
+func compareCalls(a, b Call) int {
+	return cmp.Or(strings.Compare(a.Text, b.Text), boolRank(a.Predicate)-boolRank(b.Predicate))
+}
+
+func boolRank(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

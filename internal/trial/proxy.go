@@ -119,8 +119,8 @@ func (p *proxy) has(ctx context.Context, marker string) bool {
 	return err == nil && strings.HasPrefix(string(text), marker+":")
 }
 
-// refused returns the ids of the routes that the proxy does not use, with its words about each.
-func (p *proxy) refused(ctx context.Context) (map[string]string, error) {
+// refused returns the ids of the routes that the proxy does not use, with its words about each. Of a table with a marker it has n more routes.
+func (p *proxy) refused(ctx context.Context, marker string, n int) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*askTimeout)
 	defer cancel()
 	answer, err := p.get(ctx, fmt.Sprintf("/routes?invalid=true&limit=%d", maxBatch+1), "application/json")
@@ -139,7 +139,16 @@ func (p *proxy) refused(ctx context.Context) (map[string]string, error) {
 	for _, r := range routes {
 		words[r.ID] = r.Error[:min(len(r.Error), maxWords)]
 	}
-	return words, nil
+	if _, valid := words[marker]; !valid {
+		return words, nil
+	}
+	missing := map[string]string{} // an old proxy that does not know the parameter, and lists what it uses
+	for i := range n {
+		if _, has := words[idOf(i)]; !has {
+			missing[idOf(i)] = "it does not list the route: see its log"
+		}
+	}
+	return missing, nil
 }
 
 // errSilent means that the proxy did not answer a request through it in time, or broke it off.

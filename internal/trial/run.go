@@ -1,23 +1,10 @@
 package trial
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 )
-
-func compareCalls(a, b Call) int {
-	return cmp.Or(strings.Compare(a.Text, b.Text), boolRank(a.Predicate)-boolRank(b.Predicate))
-}
-
-func boolRank(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
 
 // outcome is what a table did to the proxy.
 type outcome struct {
@@ -50,6 +37,9 @@ func (t *Trial) try(ctx context.Context, batch []Call) {
 // ready returns the signs of a proxy that can try calls, or why there is none.
 func (t *Trial) ready(ctx context.Context) (sign, error) {
 	s, err := t.proxy.look(ctx)
+	if err == nil {
+		t.builds(s)
+	}
 	t.mu.Lock()
 	if err == nil && t.tainted != 0 {
 		if t.tainted == s.start {
@@ -67,7 +57,9 @@ func (t *Trial) ready(ctx context.Context) (sign, error) {
 func (t *Trial) answers(err error) {
 	t.mu.Lock()
 	was := t.silent
-	t.silent = err
+	if t.silent = err; err != nil && was == nil {
+		t.since = time.Now()
+	}
 	t.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
@@ -94,16 +86,6 @@ func (t *Trial) pause(ctx context.Context) {
 	}
 }
 
-// builds takes the build of the proxy. Verdicts about another one say nothing of it.
-func (t *Trial) builds(s sign) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.build != s.build {
-		clear(t.known)
-	}
-	t.build = s.build
-}
-
 // apply lets the proxy load a table and looks at it. The error says why the table did not reach the proxy.
 func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, error) {
 	marker, fetched := t.doc.set(batch)
@@ -115,11 +97,10 @@ func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, 
 	case <-time.After(t.fetch):
 		return outcome{}, fmt.Errorf("the trial proxy has not fetched its table for %v: start it with -routes-urls", t.fetch)
 	}
-	t.builds(before)
 	if out := t.loads(ctx, marker, before); out.kind != Accepted {
 		return out, ctx.Err()
 	}
-	words, err := t.proxy.refused(ctx)
+	words, err := t.proxy.refused(ctx, marker, len(batch))
 	if err != nil {
 		if out := t.same(ctx, before); out.kind != Accepted {
 			return out, ctx.Err()
@@ -132,8 +113,9 @@ func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, 
 			out.refused[c] = text
 		}
 	}
+	uses := t.takesRequests(ctx)
 	for i, c := range batch {
-		if _, refused := out.refused[c]; refused || t.cfg.Traffic == nil || c.asksNetwork() {
+		if _, refused := out.refused[c]; refused || !uses || c.asksNetwork() {
 			continue
 		}
 		if err := t.proxy.use(ctx, hostOf(i), t.use); err != nil {
@@ -148,6 +130,23 @@ func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, 
 		return rest, ctx.Err()
 	}
 	return out, ctx.Err()
+}
+
+// takesRequests reports whether the proxy answers requests, so that calls can be used. It is asked for the host of the marker, whose answer says
+// nothing about a call.
+func (t *Trial) takesRequests(ctx context.Context) bool {
+	if t.cfg.Traffic == nil {
+		return false
+	}
+	err := t.proxy.use(ctx, markerHost, t.use)
+	t.mu.Lock()
+	was := t.unused
+	t.unused = err != nil
+	t.mu.Unlock()
+	if err != nil && !was {
+		t.log.Error(LogUnused, "listener", t.cfg.Traffic.String(), "error", err)
+	}
+	return err == nil
 }
 
 // loads waits until the proxy shows that it has the table with a marker.
@@ -257,6 +256,7 @@ func (t *Trial) record(batch []Call, out outcome, before sign) {
 		t.batches = append(t.batches, batch[half:], batch[:half])
 	}
 	t.mu.Unlock()
+	t.writer.Request()
 	if bad && out.alone == nil && len(batch) > 1 {
 		t.log.Warn(LogSuspects, "count", len(batch), "seen", string(out.kind), "words", out.words)
 	}

@@ -10,17 +10,26 @@
 // A call is accepted only if the proxy has shown that it has the table with the call: see [Verdict]. A call fails for its process only if that happened
 // twice, because a process may end for other reasons.
 //
-// Verdicts belong to a build of the proxy. Another one tries everything again.
+// Verdicts belong to a build of the proxy. Another one tries everything again, with all calls of the served table.
+//
+// # A proxy that is away
+//
+// While the proxy does not answer, a call waits for [Config.Timeout] and then lapses: [Trial.Review] lets it pass, and the log says so. A call
+// that was in a table which the proxy did not survive never lapses: it waits until it has a verdict. While the proxy comes back from such a
+// table, other calls wait for up to five minutes, because the second bad call of a minute must not pass just because of the first.
 package trial
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Log messages of this package.
@@ -29,6 +38,10 @@ const (
 	LogAnswers  = "trial proxy answers"
 	LogFailed   = "text failed its trial"
 	LogSuspects = "trial proxy did not survive a table, looking for the text by halving"
+	LogLapsed   = "texts pass without a trial, because the trial proxy does not answer"
+	LogUnused   = "trial proxy takes no requests, so texts are loaded and not used"
+	LogBuild    = "verdicts are about another version of the proxy, everything is tried again"
+	LogFile     = "file of trial verdicts"
 )
 
 // Kind is the result of a trial.
@@ -63,12 +76,27 @@ const fetchLimit = 10 * time.Second
 type Config struct {
 	// Support is the URL of its support listener, and Traffic that of the listener for requests; nil means that calls are loaded and not used.
 	Support, Traffic *url.URL
+	// Timeout is how long a call waits for a proxy that does not answer. Default DefaultTimeout.
+	Timeout time.Duration
+	// File keeps verdicts over restarts; empty means that they are forgotten.
+	File string
+	// Served returns the served table, or nil before the first one. A new build of the proxy tries its calls. It may be nil.
+	Served func() *table.Table
 	// Log may be nil.
 	Log *slog.Logger
 }
 
+// DefaultTimeout is the default of Config.Timeout.
+const DefaultTimeout = 10 * time.Second
+
 const (
-	maxBatch = 5000 // calls in one table
+	maxBatch      = 5000    // calls in one table
+	maxBatchBytes = 4 << 20 // and their texts
+
+	// maxWait is how long a call waits at most, unless it is suspected.
+	maxWait = 5 * time.Minute
+	// lookEvery is how often a proxy is looked at that has nothing to try.
+	lookEvery = 5 * time.Second
 
 	// strikes is how often a call must have ended or blocked the process before it fails for that.
 	strikes = 2
@@ -97,33 +125,42 @@ type Trial struct {
 	limits
 	log *slog.Logger
 
+	writer *durable.Writer // of the file
+
 	wake    chan struct{} // there is something to try
 	changed chan struct{} // there are new verdicts
 
 	mu       sync.Mutex // guards the fields below
 	build    string     // of the proxy that the verdicts are of
 	known    map[Call]Verdict
-	asked    map[Call]bool // calls without a verdict
+	asked    map[Call]*ask // calls without a verdict
 	suspects map[Call]int  // calls that were in a table that went wrong, and how often they were alone in it
-	batches  [][]Call      // parts of tables that went wrong, to be tried first
+	batches  [][]Call      // parts of tables that went wrong
 	silent   error         // why the proxy says nothing; nil if it answers
+	since    time.Time     // when it fell silent
 	tainted  float64       // start of the process that must be replaced; 0 if none
+	unused   bool          // it takes no requests
 }
 
-// New returns a trial. Run must be called.
+// New returns a trial with the verdicts of the file. Run must be called.
 func New(cfg Config) *Trial {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
 	t := &Trial{
 		cfg: cfg, log: cfg.Log, limits: defaultLimits(), wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		known: map[Call]Verdict{}, asked: map[Call]bool{}, suspects: map[Call]int{},
+		known: map[Call]Verdict{}, asked: map[Call]*ask{}, suspects: map[Call]int{},
 		proxy: proxy{support: cfg.Support, traffic: cfg.Traffic, client: &http.Client{
 			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, DisableCompression: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}},
 	}
 	t.doc.set(nil)
+	t.writer = durable.NewWriter(t.write)
+	t.load()
 	return t
 }
 
@@ -142,96 +179,31 @@ func (t *Trial) ServeAlive(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Ask asks for the trial of calls, and returns how many have no verdict yet.
-func (t *Trial) Ask(calls []Call) (waiting int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range calls {
-		if _, known := t.known[c]; known {
-			continue
-		}
-		waiting++
-		if !t.asked[c] {
-			t.asked[c] = true
-			notify(t.wake)
-		}
-	}
-	return waiting
-}
-
 // Changed receives after new verdicts.
 func (t *Trial) Changed() <-chan struct{} { return t.changed }
 
-// Status describes a trial.
-type Status struct {
-	Build    string    `json:"build,omitempty"` // of the proxy
-	Silent   string    `json:"silent,omitempty"`
-	Accepted int       `json:"accepted"`
-	Waiting  int       `json:"waiting"`
-	Suspects int       `json:"suspects"`
-	Failed   []Failure `json:"failed"`
-}
-
 // Status returns the state.
-func (t *Trial) Status() Status {
+func (t *Trial) Status() api.Trial {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Status{Build: t.build, Waiting: len(t.asked), Suspects: len(t.suspects), Failed: []Failure{}}
+	s := api.Trial{Build: t.build, Waiting: len(t.asked), Suspects: len(t.suspects), Unused: t.unused, Failed: []api.TrialFailure{}}
 	if t.silent != nil {
 		s.Silent = t.silent.Error()
+	}
+	for _, a := range t.asked {
+		if a.lapsed {
+			s.Lapsed++
+		}
 	}
 	for c, v := range t.known {
 		if v.Kind == Accepted {
 			s.Accepted++
 		} else {
-			s.Failed = append(s.Failed, Failure{c, v})
+			s.Failed = append(s.Failed, api.TrialFailure{Text: c.Text, Predicate: c.Predicate, Verdict: string(v.Kind), Words: v.Words, At: v.At})
 		}
 	}
-	slices.SortFunc(s.Failed, func(a, b Failure) int { return compareCalls(a.Call, b.Call) })
+	slices.SortFunc(s.Failed, func(a, b api.TrialFailure) int {
+		return compareCalls(Call{a.Text, a.Predicate}, Call{b.Text, b.Predicate})
+	})
 	return s
-}
-
-// notify wakes whoever waits for a channel of one place.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// Run tries calls until the context ends.
-func (t *Trial) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		batch := t.next()
-		if len(batch) == 0 {
-			select {
-			case <-ctx.Done():
-			case <-t.wake:
-			}
-			continue
-		}
-		t.try(ctx, batch)
-	}
-}
-
-// next returns the calls to try next: parts of tables that went wrong first, and each alone if it went wrong before.
-func (t *Trial) next() []Call {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n := len(t.batches); n > 0 {
-		batch := t.batches[n-1]
-		t.batches = t.batches[:n-1]
-		return batch
-	}
-	var batch []Call
-	for c := range t.asked {
-		if _, suspect := t.suspects[c]; suspect {
-			continue
-		}
-		if batch = append(batch, c); len(batch) == maxBatch {
-			break
-		}
-	}
-	slices.SortFunc(batch, compareCalls)
-	return batch
 }

@@ -38,6 +38,11 @@ type standIn struct {
 	applied []*eskip.Route
 	build   string
 	absent  bool // nothing fetches the table
+
+	slow     time.Duration // that a process takes to come back
+	immortal bool
+	deaf     bool // it takes no requests
+	old      bool // it does not know ?invalid=true
 }
 
 func newStandIn(t *testing.T) *standIn {
@@ -83,8 +88,10 @@ func (s *standIn) apply(etag string, routes []*eskip.Route) {
 		for _, f := range r.Filters {
 			switch f.Name {
 			case "dieAtLoad":
-				s.die()
-				return
+				if !s.immortal {
+					s.die()
+					return
+				}
 			case "hangAtLoad":
 				s.stuck = true
 				return
@@ -102,7 +109,7 @@ func (s *standIn) apply(etag string, routes []*eskip.Route) {
 func (s *standIn) die() {
 	s.deaths++
 	s.start++
-	s.down = time.Now().Add(30 * time.Millisecond)
+	s.down = time.Now().Add(30*time.Millisecond + s.slow)
 	s.stuck, s.busy, s.memory, s.etag, s.applied = false, false, 50<<20, "", nil
 }
 
@@ -140,7 +147,11 @@ func (s *standIn) serveSupport(w http.ResponseWriter, r *http.Request) {
 		}
 		list := []refused{}
 		for _, route := range s.applied {
-			if slices.ContainsFunc(route.Filters, func(f *eskip.Filter) bool { return f.Name == "refused" }) {
+			bad := slices.ContainsFunc(route.Filters, func(f *eskip.Filter) bool { return f.Name == "refused" })
+			switch {
+			case s.old && !bad:
+				list = append(list, refused{ID: route.Id})
+			case bad && !s.old:
 				list = append(list, refused{route.Id, "invalid_filter_params: refused: no"})
 			}
 		}
@@ -161,6 +172,10 @@ func (s *standIn) serveSupport(w http.ResponseWriter, r *http.Request) {
 
 func (s *standIn) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
+	if s.deaf {
+		s.mu.Unlock()
+		panic(http.ErrAbortHandler)
+	}
 	var filter string
 	for _, route := range s.applied {
 		if len(route.Filters) > 0 && strings.Contains(route.String(), strings.ReplaceAll(r.Host, ".", "[.]")) {
@@ -191,16 +206,21 @@ func start(t *testing.T, s *standIn, cfg Config) *Trial {
 	t.Helper()
 	cfg.Support, cfg.Traffic = s.support, s.traffic
 	trial := New(cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(s.serve(ctx, trial))
+	t.Cleanup(cancel)
+	return trial
+}
+
+// serve runs a trial and its proxy until the context ends, which the returned function waits for.
+func (s *standIn) serve(ctx context.Context, trial *Trial) (wait func()) {
 	trial.limits = limits{fetch: 300 * time.Millisecond, load: 300 * time.Millisecond, use: 300 * time.Millisecond, rest: 20 * time.Millisecond, retry: 10 * time.Millisecond, growth: 256 << 20, busy: 0.9}
 	s.trial = trial
-	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, run := range []func(){func() { trial.Run(ctx) }, func() { s.poll(ctx) }, func() { s.restartIfTold(ctx, trial) }} {
 		running.Go(run)
 	}
-	t.Cleanup(running.Wait)
-	t.Cleanup(cancel)
-	return trial
+	return running.Wait
 }
 
 // judged waits for the verdicts of calls.
@@ -210,7 +230,7 @@ func judged(t *testing.T, trial *Trial, calls []Call) map[string]Verdict {
 		if trial.Ask(calls) == 0 {
 			found := map[string]Verdict{}
 			for _, f := range trial.Status().Failed {
-				found[f.Text] = f.Verdict
+				found[f.Text] = Verdict{Kind: Kind(f.Verdict), Words: f.Words, At: f.At}
 			}
 			return found
 		}

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
+)
+
+// LogTakeover says that a change that is served now takes requests of other owners.
+const LogTakeover = "a change takes requests of others"
+
+// allowTakeover is the annotation of an object that lets others take its requests: namespaces and NAMESPACE/NAME of objects, with commas
+// between them, or "*".
+const allowTakeover = "routesrv.dev/allow-takeover-by"
+
+const (
+	maxReviewed = 20_000 // routes of others that one look compares
+	maxNotices  = 100    // takeovers that are remembered
+	noticeTime  = time.Hour
+)
+
+// takeovers finds what changes take from others: before they are published, for the policy, and afterwards, for people.
+type takeovers struct {
+	s       *Server
+	look    chan struct{} // another table may be served
+	noticed prometheus.Counter
+
+	mu      sync.Mutex // guards the fields below
+	notices []api.Takeover
+	checked checked
+}
+
+// checked is the last answer for the policy: a read often shows the same tables as the one before.
+type checked struct {
+	before, after *table.Table
+	objections    map[string]publish.Objection
+}
+
+func newTakeovers(s *Server) *takeovers {
+	n := &takeovers{s: s, look: make(chan struct{}, 1), noticed: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "routesrv_takeovers_total", Help: "Pairs of objects of which one took requests of the other with a change that was published.",
+	})}
+	s.registry.MustRegister(n.noticed)
+	return n
+}
+
+// published says that another table is served.
+func (n *takeovers) published() {
+	select {
+	case n.look <- struct{}{}:
+	default:
+	}
+}
+
+// side is a table with what is known of its objects.
+type side struct {
+	table    *table.Table
+	snapshot *kube.Snapshot
+}
+
+func (n *takeovers) find(before, after side) *takeover.Report {
+	of := func(s side) takeover.Side {
+		return takeover.Side{Routes: s.table.Routes(), Owner: explain.OwnerFunc(n.inspect, before.snapshot, after.snapshot)}
+	}
+	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), MaxRoutes: maxReviewed})
+}
+
+// inspect describes an object of the newest read.
+func (n *takeovers) inspect(ref kube.Ref) (found compile.Inspection, ok bool) {
+	if newest := n.s.compiler.Latest(); newest != nil {
+		return newest.Inspect(ref)
+	}
+	return found, false
+}
+
+// refused returns the routes that the policy does not let pass.
+func (n *takeovers) refused(before, after *table.Table) map[string]publish.Objection {
+	objections := make(map[string]publish.Objection)
+	policy := n.s.cfg.Review.KeepTakeovers
+	if policy.Routes == 0 || before == nil {
+		return objections
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.checked.before != before || n.checked.after != after {
+		var newest *kube.Snapshot
+		if latest := n.s.compiler.Latest(); latest != nil {
+			newest = latest.Snapshot
+		}
+		was := side{table: before}
+		if served := n.s.publisher.Served(); served != nil {
+			was.snapshot = served.Snapshot
+		}
+		report := n.find(was, side{after, newest})
+		for id, detail := range policy.Refused(report, allowedIn(newest)) {
+			objections[id] = publish.Objection{Reason: publish.ReasonTakeover, Detail: detail}
+		}
+		n.checked = checked{before, after, objections}
+	}
+	return maps.Clone(n.checked.objections) // the publisher takes from it
+}
+
+// allowedIn returns the exceptions that the objects of a snapshot make.
+func allowedIn(s *kube.Snapshot) func(*takeover.Takeover) bool {
+	return func(t *takeover.Takeover) bool {
+		if s == nil {
+			return false
+		}
+		var meta *kube.Meta
+		for _, o := range s.Ingresses {
+			if t.From.Kind == string(kube.KindIngress) && o.Name == t.From.Name && kube.NamespaceOrDefault(o.Namespace) == t.From.Namespace {
+				meta = &o.Meta
+			}
+		}
+		for _, o := range s.RouteGroups {
+			if t.From.Kind == string(kube.KindRouteGroup) && o.Name == t.From.Name && kube.NamespaceOrDefault(o.Namespace) == t.From.Namespace {
+				meta = &o.Meta
+			}
+		}
+		if meta == nil {
+			return false
+		}
+		list, _ := meta.Annotations.Lookup(allowTakeover)
+		for name := range strings.SplitSeq(list, ",") {
+			if name = strings.TrimSpace(name); name != "" && (name == "*" || name == t.To.Namespace || name == t.To.Namespace+"/"+t.To.Name) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// run notes the takeovers of what is published, until the context ends.
+func (n *takeovers) run(ctx context.Context) {
+	var last side
+	for {
+		if served := n.s.publisher.Served(); served != nil {
+			now := side{served.Table, served.Snapshot}
+			if last.table != nil && last.table != now.table {
+				n.note(n.find(last, now), time.Now().UTC())
+			}
+			last = now
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.look:
+		}
+	}
+}
+
+// note remembers and logs the takeovers of a report.
+func (n *takeovers) note(report *takeover.Report, now time.Time) {
+	var fresh []api.Takeover
+	for i := range report.Takeovers {
+		t := &report.Takeovers[i]
+		fresh = append(fresh, api.Takeover{
+			At: now, From: refOf(t.From), To: refOf(t.To), Lost: t.Lost, Example: t.String(),
+		})
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	n.noticed.Add(float64(len(fresh)))
+	n.s.log.Warn(LogTakeover, "count", len(fresh), "example", fresh[0].Example)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.notices = slices.DeleteFunc(n.notices, func(t api.Takeover) bool { return now.Sub(t.At) > noticeTime })
+	n.notices = append(fresh[:min(len(fresh), maxNotices)], n.notices...)
+	n.notices = n.notices[:min(len(n.notices), maxNotices)]
+}
+
+func refOf(o shadowdiff.Owner) kube.Ref {
+	return kube.Ref{Kind: kube.Kind(o.Kind), Namespace: o.Namespace, Name: o.Name}
+}
+
+// last returns the takeovers of the last hour, newest first.
+func (n *takeovers) last() []api.Takeover {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(n.notices), func(t api.Takeover) bool { return time.Since(t.At) > noticeTime })
+}
+
+// problems returns the takeovers as problems of both objects, for Events.
+func (n *takeovers) problems() (all []poller.Problem) {
+	for _, t := range n.last() {
+		for owner, message := range map[kube.Ref]string{
+			t.To:   fmt.Sprintf("takes requests of %d routes of %s, such as %s", t.Lost, t.From, t.Example),
+			t.From: fmt.Sprintf("%d routes lost requests to %s, such as %s", t.Lost, t.To, t.Example),
+		} {
+			all = append(all, poller.Problem{Since: t.At, Problem: rules.Problem{
+				Owner: owner, Reason: rules.Takeover, Severity: rules.Warning, Message: message,
+			}})
+		}
+	}
+	return all
+}

@@ -1,0 +1,135 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Review is a [publish.Review]: it objects to routes with calls that failed their trial, or have no verdict yet, and asks for the trial of
+// the latter. Calls that the same route has in the table before are no news. It costs as much as the routes that differ.
+func (t *Trial) Review(before, after *table.Table) map[string]publish.Objection {
+	var old table.List
+	if before != nil {
+		old = before.Routes()
+	}
+	objections := make(map[string]publish.Objection)
+	for was, is := range table.Changes(old, after.Routes()) {
+		if is == nil {
+			continue
+		}
+		if o, objects := t.objection(newCalls(was, is)); objects {
+			objections[is.ID] = o
+		}
+	}
+	return objections
+}
+
+// newCalls returns the calls that a route has and had not before.
+func newCalls(was, is *table.Route) []Call {
+	calls := callsOf(slices.Values([]*table.Route{is}))
+	if was == nil || len(calls) == 0 {
+		return calls
+	}
+	had := callsOf(slices.Values([]*table.Route{was}))
+	return slices.DeleteFunc(calls, func(c Call) bool {
+		_, found := slices.BinarySearchFunc(had, c, compareCalls)
+		return found
+	})
+}
+
+// callsOf returns the distinct calls of routes of a table. These were parsed before they came into it.
+func callsOf(routes iter.Seq[*table.Route]) []Call {
+	seen := make(map[Call]bool)
+	for r := range routes {
+		parsed, err := eskip.Parse(r.Text)
+		if err != nil {
+			continue
+		}
+		for _, c := range Calls(parsed...) {
+			seen[c] = true
+		}
+	}
+	all := make([]Call, 0, len(seen))
+	for c := range seen {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, compareCalls)
+	return all
+}
+
+// objection returns the most serious objection to the calls of a route.
+func (t *Trial) objection(calls []Call) (worst publish.Objection, objects bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range calls {
+		if o, found := t.objectionTo(c); found && (!objects || o.MoreSerious(worst)) {
+			worst, objects = o, true
+		}
+	}
+	return worst, objects
+}
+
+// objectionTo returns what speaks against a call. The caller holds mu.
+func (t *Trial) objectionTo(c Call) (o publish.Objection, objects bool) {
+	o.Reason = publish.ReasonTrial
+	v, known := t.known[c]
+	if known {
+		o.Detail = fmt.Sprintf("%s: %s", c, v)
+		return o, v.Kind != Accepted
+	}
+	a := t.request(c)
+	_, suspect := t.suspects[c]
+	switch {
+	case suspect && time.Since(a.since) >= t.cfg.Timeout:
+		o.Detail = fmt.Sprintf("%s: it was in a table that the trial proxy did not survive, and is tried again", c)
+	case a.lapsed:
+		o.Detail, o.Lapsed = fmt.Sprintf("%s: the trial proxy does not answer", c), true
+	default:
+		o.Detail, o.Pending = fmt.Sprintf("%s: it is on trial", c), true
+	}
+	return o, true
+}
+
+// String says what happened, in words.
+func (v Verdict) String() string {
+	said := map[Kind]string{
+		Accepted: "the trial proxy accepts it", Refused: "the trial proxy refuses it", Died: "the trial proxy died of it",
+		Hung: "the trial proxy hung", Grew: "the trial proxy grew",
+	}[v.Kind]
+	if v.Words != "" {
+		said += ": " + v.Words
+	}
+	return said
+}
+
+// Settle waits until the calls that a table has and the one before has not have verdicts, or have waited too long: a process that starts does
+// not know the served versions of objects, so it must not keep what only waits.
+func (t *Trial) Settle(ctx context.Context, before, after *table.Table) {
+	end := time.After(settleLimit * t.cfg.Timeout)
+	for ctx.Err() == nil {
+		pending := false
+		for _, o := range t.Review(before, after) {
+			pending = pending || o.Pending
+		}
+		if !pending {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-t.changed:
+		case <-end:
+			t.pass()
+			return
+		}
+	}
+}
+
+// settleLimit is how many timeouts a first table may wait. All of its calls may be new.
+const settleLimit = 3

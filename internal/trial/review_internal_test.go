@@ -1,0 +1,174 @@
+package trial
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/table"
+)
+
+func tableOf(t *testing.T, text string) *table.Table {
+	t.Helper()
+	routes, err := table.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := table.New(routes, 1, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// reviewed asks until an answer is as wanted.
+func reviewed(t *testing.T, trial *Trial, before, after *table.Table, good func(map[string]publish.Objection) bool) map[string]publish.Objection {
+	t.Helper()
+	for {
+		found := trial.Review(before, after)
+		if good(found) {
+			return found
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("%+v", found)
+		case <-trial.Changed():
+		case <-time.After(20 * time.Millisecond): // lapsing is a matter of time
+		}
+	}
+}
+
+func TestAReviewOfATable(t *testing.T) {
+	s := newStandIn(t)
+	trial := start(t, s, Config{})
+	before := tableOf(t, `old: Path("/old") -> dieAtLoad("old") -> <shunt>;`)
+	after := tableOf(t, `old: Path("/old") -> dieAtLoad("old") -> setPath("/") -> <shunt>;
+bad: Path("/bad") -> setPath("/") -> dieAtLoad("new") -> <shunt>;
+good: Path("/good") -> setPath("/") -> <shunt>;
+refused: Path("/refused") -> refused() -> <shunt>;`)
+	first := trial.Review(before, after)
+	for id, o := range first {
+		if !o.Pending || o.Reason != publish.ReasonTrial {
+			t.Errorf("at first %s: %+v", id, o)
+		}
+	}
+	if len(first) != 4 {
+		t.Errorf("at first there are %d objections", len(first))
+	}
+	found := reviewed(t, trial, before, after, func(o map[string]publish.Objection) bool { return len(o) == 2 && !o["bad"].Pending })
+	for id, words := range map[string]string{"bad": `dieAtLoad("new"): the trial proxy died of it: `, "refused": "refused(): the trial proxy refuses it: invalid_filter_params"} {
+		if o := found[id]; !strings.HasPrefix(o.Detail, words) || o.Lapsed {
+			t.Errorf("%s: %+v, want %q", id, o, words)
+		}
+	}
+	if found := trial.Review(after, after); len(found) != 0 {
+		t.Errorf("nothing changed, objections are %+v", found)
+	}
+}
+
+// TestAProxyThatIsAwayFreezesNothing: what waits lapses, and what a proxy died of stays out until it is tried alone.
+func TestAProxyThatIsAwayFreezesNothing(t *testing.T) {
+	s := newStandIn(t)
+	trial := start(t, s, Config{Timeout: 100 * time.Millisecond})
+	s.mu.Lock()
+	s.down = time.Now().Add(time.Hour)
+	s.mu.Unlock()
+	after := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>; b: Path("/b") -> setPath("/") -> <shunt>;`)
+	found := reviewed(t, trial, nil, after, func(o map[string]publish.Objection) bool { return o["a"].Lapsed && o["b"].Lapsed })
+	if found["a"].Pending || trial.Status().Silent == "" || trial.Status().Lapsed != 2 {
+		t.Errorf("%+v, status %+v", found, trial.Status())
+	}
+	s.mu.Lock()
+	s.down = time.Time{}
+	s.mu.Unlock()
+	found = reviewed(t, trial, nil, after, func(o map[string]publish.Objection) bool { return len(o) == 1 && !o["a"].Lapsed })
+	if found["a"].Detail == "" {
+		t.Errorf("%+v", found)
+	}
+}
+
+// TestSuspectsDoNotLapse: a table that killed the proxy is not published because the proxy does not come back.
+func TestSuspectsDoNotLapse(t *testing.T) {
+	s := newStandIn(t)
+	s.slow = time.Hour
+	trial := start(t, s, Config{Timeout: 50 * time.Millisecond})
+	after := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>;`)
+	reviewed(t, trial, nil, after, func(o map[string]publish.Objection) bool {
+		return strings.Contains(o["a"].Detail, "did not survive") && !o["a"].Lapsed && !o["a"].Pending
+	})
+	// Another text waits for the proxy that comes back, and a first table does not wait for it.
+	both := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>; b: Path("/b") -> setPath("/") -> <shunt>;`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	trial.Settle(ctx, nil, both)
+	if o := trial.Review(nil, both); !o["b"].Lapsed || o["a"].Lapsed || ctx.Err() != nil {
+		t.Errorf("after the first table had to be published: %+v", o)
+	}
+}
+
+func TestVerdictsOutliveTheProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trial.json")
+	after := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>; b: Path("/b") -> setPath("/") -> <shunt>;`)
+	s := newStandIn(t)
+	ctx, stop := context.WithCancel(t.Context())
+	first := New(Config{File: path, Support: s.support, Traffic: s.traffic})
+	done := s.serve(ctx, first)
+	reviewed(t, first, nil, after, func(o map[string]publish.Objection) bool { return len(o) == 1 && !o["a"].Pending })
+	stop()
+	done()
+	deaths := s.deaths
+
+	again := New(Config{File: path, Support: s.support, Traffic: s.traffic})
+	if o := again.Review(nil, after); len(o) != 1 || o["a"].Pending || s.deaths != deaths {
+		t.Errorf("after a restart: %+v", o)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+
+	// Another version of the proxy may survive it; so everything that is served is tried again.
+	s.mu.Lock()
+	s.build, s.immortal = "go1.27", true
+	s.mu.Unlock()
+	ctx, stop = context.WithCancel(t.Context())
+	again = New(Config{File: path, Support: s.support, Traffic: s.traffic, Served: func() *table.Table { return after }})
+	done = s.serve(ctx, again)
+	reviewed(t, again, nil, after, func(o map[string]publish.Objection) bool { return len(o) == 0 })
+	stop()
+	done()
+	if err := os.WriteFile(path, []byte("{torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	torn := New(Config{File: path, Support: s.support, Traffic: s.traffic})
+	if o := torn.Review(nil, after); len(o) != 2 || !o["a"].Pending {
+		t.Errorf("with a torn file: %+v", o)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the torn file is still in its place")
+	}
+}
+
+// TestAProxyWithoutTrafficLoads: texts are loaded although no request gets through.
+func TestAProxyWithoutTrafficLoads(t *testing.T) {
+	s := newStandIn(t)
+	s.deaf = true
+	trial := start(t, s, Config{})
+	got := judged(t, trial, append(harmless(3), calls("dieInUse()", "refused()")...))
+	if len(got) != 1 || !trial.Status().Unused {
+		t.Errorf("failed are %+v, status %+v", got, trial.Status())
+	}
+}
+
+// TestAnOldProxyListsWhatItUses: without ?invalid=true the list has the valid routes.
+func TestAnOldProxyListsWhatItUses(t *testing.T) {
+	s := newStandIn(t)
+	s.old = true
+	trial := start(t, s, Config{})
+	if got := judged(t, trial, append(harmless(3), calls("refused()")...)); len(got) != 1 || got["refused()"].Kind != Refused {
+		t.Errorf("failed are %+v", got)
+	}
+}
