@@ -28,7 +28,7 @@ plain > "$dir/plain.json" &
 beside=$!
 others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL)")
 CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -skip '^TestPlanted$' -json ./test/e2e ./test/robustness ./test/e2e/manifests ./dataplane \
-	./test/server ./etagcache ./test/deploy ./test/migrate $others
+	./test/source ./test/programs ./test/server ./test/deploy ./test/model ./etagcache ./test/migrate $others
 raced=$?
 wait $beside
 sequential=$?

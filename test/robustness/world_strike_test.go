@@ -129,7 +129,6 @@ func (w *World) spring(member, point string) {
 	}
 	t := w.traps[i]
 	w.traps = slices.Delete(w.traps, i, i+1)
-	w.points[point]++
 	w.mu.Unlock()
 	w.Processes[member].Kill(point)
 	close(t.sprung)

@@ -51,7 +51,6 @@ type World struct {
 	mu       sync.Mutex
 	traps    []*trap
 	disabled map[string]string // faults that are not possible here, with the reason
-	points   map[string]int    // kills at each point so far
 }
 
 // trap kills a process at a point.
@@ -65,7 +64,7 @@ func NewWorld(cfg WorldConfig, rec *record.Recorder) (w *World, err error) {
 	w = &World{
 		cfg: cfg, rec: rec, Processes: make(map[string]*Process), proxies: make(map[string]*faultproxy.Proxy),
 		control:  &http.Client{Timeout: 5 * time.Second},
-		disabled: make(map[string]string), points: make(map[string]int),
+		disabled: make(map[string]string),
 	}
 	defer func() {
 		if err != nil {
@@ -392,22 +391,6 @@ func (w *World) PIDs() []int {
 		if pid := p.PID(); pid != 0 {
 			out = append(out, pid)
 		}
-	}
-	return out
-}
-
-// Struck returns how often faults of connections have struck, by name.
-func (w *World) Struck() map[string]int {
-	out := make(map[string]int)
-	for _, p := range w.proxies {
-		for name, n := range p.Struck() {
-			out[name] += n
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for point, n := range w.points {
-		out["kill "+point] += n
 	}
 	return out
 }

@@ -27,7 +27,7 @@ func pollInBubble(t *testing.T, f func(*testing.T, *polling)) {
 		server := newServer(t)
 		log, text := logger()
 		source := newSource(t, cluster.Config{
-			REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
+			REST: &rest.Config{Host: "http://fake", Transport: localTransport(server)}, Logger: log,
 		})
 		f(t, &polling{source, t, server, func() string { synctest.Wait(); return text.String() }})
 	})

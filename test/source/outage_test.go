@@ -23,7 +23,7 @@ import (
 
 // outage is an API server that can be down. It counts the requests during and after the outage.
 type outage struct {
-	kubetest.Transport
+	up     http.RoundTripper
 	how    atomic.Pointer[string] // nil: it is up
 	back   chan struct{}          // closed when it is up again
 	asked  atomic.Int64
@@ -42,11 +42,11 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 	how := o.how.Load()
 	switch {
 	case how == nil:
-		return o.Transport.RoundTrip(r)
+		return o.up.RoundTrip(r)
 	case *how == "hangs":
 		select {
 		case <-o.back:
-			return o.Transport.RoundTrip(r)
+			return o.up.RoundTrip(r)
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		}
@@ -109,7 +109,7 @@ func testOutage(t *testing.T, mode, how string, interval, length time.Duration) 
 		t.Fatal(err)
 	}
 	server.SetRevision(100)
-	api := &outage{Transport: kubetest.Transport{Handler: server}, back: make(chan struct{})}
+	api := &outage{up: localTransport(server), back: make(chan struct{})}
 	config := cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: api}, Timeout: 5 * time.Second}
 	var source poller.Source
 	if mode == "poll" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/loopback"
 )
 
 // API paths of the kinds.
@@ -141,3 +143,10 @@ const (
 	logNoCRD       = "RouteGroups CRD is not installed in the cluster.\n" +
 		"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
 )
+
+// localTransport calls the handler for the host "fake" without a network, for tests with a fake clock.
+func localTransport(h http.Handler) http.RoundTripper {
+	var n loopback.Network
+	n.Set("fake", h)
+	return &n
+}

@@ -163,7 +163,7 @@ func randomRun(t *testing.T, r *rand.Rand) {
 	for range 20 {
 		m.write()
 	}
-	cfg := cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Timeout: 5 * time.Second}
+	cfg := cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: localTransport(server)}, Timeout: 5 * time.Second}
 	w, err := watch.New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -196,7 +196,7 @@ func play(t *testing.T, cfg cluster.Config, steps []step, f func(t *testing.T, s
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{Server: newServer(t), steps: steps}
 		log, text := logger()
-		cfg.REST = &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: s}}
+		cfg.REST = &rest.Config{Host: "http://fake", Transport: localTransport(s)}
 		cfg.Logger = log
 		w, err := watch.New(cfg)
 		if err != nil {

@@ -25,7 +25,7 @@ func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *wat
 		server := newServer(t)
 		log, text := logger()
 		w, err := watch.New(cluster.Config{
-			REST: &rest.Config{Host: "http://fake", Transport: kubetest.Transport{Handler: server}}, Logger: log,
+			REST: &rest.Config{Host: "http://fake", Transport: localTransport(server)}, Logger: log,
 		})
 		if err != nil {
 			t.Fatal(err)
