@@ -27,7 +27,8 @@
 // round, and does not ask the server for deltas for ten minutes.
 //
 // A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's publisher publishes
-// it under the ETag that the next request names, and replaces the file in the background (package publish). The last-known-good file of that
+// it under the ETag that the next request names, and replaces the file in the background (package publish), or later, if Config.Unproven
+// asks for that. The last-known-good file of that
 // publisher contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
 //
 // # Held tables
@@ -159,6 +160,9 @@ type Config struct {
 	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
 	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
 	StateDir string
+	// Unproven reports whether the last-known-good file must not have a table yet, because no proxy has lived with it. The file then
+	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. nil means that the file has each applied table.
+	Unproven func(table.Digest) bool
 
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
 	Transport http.RoundTripper
@@ -212,9 +216,11 @@ func New(cfg Config) (*Client, error) {
 	}
 	cfg.fill()
 	log := cfg.Logger.With("component", "dataplane")
+	file := publish.LastKnownGood(cfg.StateDir)
+	file.Unproven = cfg.Unproven
 	g, err := publish.New(publish.Config{
 		Sink: cfg.Sink, Guard: cfg.Guard, Logger: log, Metrics: cfg.Metrics.publisher, Decided: cfg.Decided,
-		File: publish.LastKnownGood(cfg.StateDir),
+		File: file,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dataplane: %w", err)

@@ -76,6 +76,7 @@ type held struct {
 type reported struct {
 	at      int64
 	fetched *held // nil if its proxy has fetched nothing
+	proven  *held // nil if its proxy has lived with nothing
 	took    int64 // time when its proxy fetched
 	figures *figures
 	trouble *trouble // nil for most clients
@@ -85,6 +86,7 @@ type reported struct {
 type trouble struct {
 	rejected string // why it does not accept the table
 	unread   string // why the metrics of its proxy cannot be read
+	suspects []Suspect
 }
 
 // said returns the trouble, empty if there is none.

@@ -119,9 +119,12 @@ func (r *Registry) show(c *client, now int64) Client {
 		if p.figures != nil {
 			one.Figures = p.figures.show()
 		}
-		one.FiguresError = p.said().unread
+		one.FiguresError, one.Suspects = p.said().unread, p.said().suspects
 		if one.State == Rejected || one.Otherwise == Rejected {
 			one.Reason = p.said().rejected
+		}
+		if p.proven != nil {
+			one.Proven = &Table{Digest: p.proven.digest}
 		}
 		if p.fetched != nil {
 			one.Fetched = &Table{Digest: p.fetched.digest, Since: timeOf(p.took)}

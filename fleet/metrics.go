@@ -11,6 +11,7 @@ type Metrics struct {
 	clients  *prometheus.GaugeVec
 	proxies  prometheus.Gauge
 	refusing prometheus.Gauge
+	suspect  *prometheus.GaugeVec
 	lag      prometheus.Gauge
 	duration *prometheus.HistogramVec
 	reports  *prometheus.CounterVec
@@ -32,6 +33,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		refusing: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_clients_refusing_routes", Help: "Live clients whose proxy has refused routes of the table that it fetched last.",
 		}),
+		suspect: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "routesrv_suspect_tables", Help: "Tables of which proxies of this replica's live clients probably died, confirmed by several clients or not.",
+		}, []string{"confirmed"}),
 		lag: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_fleet_behind_seconds", Help: "For how long 99 percent of the live clients have not held the newest table, at most; 0 if they hold it.",
 		}),
@@ -49,6 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, s := range States() {
 		m.clients.WithLabelValues(string(s))
 	}
+	m.suspects(nil)
 	for _, s := range shareNames {
 		m.duration.WithLabelValues(s)
 	}
@@ -56,7 +61,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.reports.WithLabelValues(result)
 	}
 	if reg != nil {
-		reg.MustRegister(m.clients, m.proxies, m.refusing, m.lag, m.duration, m.reports, m.refused)
+		reg.MustRegister(m.clients, m.proxies, m.refusing, m.suspect, m.lag, m.duration, m.reports, m.refused)
 	}
 	return m
 }
@@ -68,6 +73,15 @@ func (m *Metrics) show(c Counts, proxies, refusing int, lag time.Duration) {
 		m.clients.WithLabelValues(string(s)).Set(float64(c.Of(s)))
 	}
 	m.lag.Set(lag.Seconds())
+}
+
+func (m *Metrics) suspects(list []SuspectTable) {
+	n := map[bool]int{}
+	for _, t := range list {
+		n[t.Confirmed]++
+	}
+	m.suspect.WithLabelValues("true").Set(float64(n[true]))
+	m.suspect.WithLabelValues("false").Set(float64(n[false]))
 }
 
 func (m *Metrics) took(share int, d time.Duration) {

@@ -241,6 +241,7 @@ func (r *Registry) remove(c *client) {
 	r.hold(c, Name{}, 0)
 	if c.report != nil {
 		r.release(c.report.fetched)
+		r.release(c.report.proven)
 	}
 	delete(r.clients, c.key)
 	delete(r.relays, c.key)
@@ -347,11 +348,14 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 		at:   at.UnixNano(),
 		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
 	}
-	if said := (trouble{report.Rejected, report.FiguresError}); said != (trouble{}) {
-		kept.trouble = &said
+	if report.Rejected != "" || report.FiguresError != "" || len(report.Suspects) > 0 {
+		kept.trouble = &trouble{report.Rejected, report.FiguresError, report.Suspects}
 	}
 	if !report.Fetched.IsZero() {
 		kept.fetched = r.refer(report.Fetched.Digest)
+	}
+	if !report.Proven.IsZero() {
+		kept.proven = r.refer(report.Proven.Digest)
 	}
 	if report.Figures != nil {
 		kept.figures = keepFigures(report.Figures, at.Add(-seconds(report.FiguresAgo)))
@@ -362,6 +366,7 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	}
 	if before != nil {
 		r.release(before.fetched)
+		r.release(before.proven)
 	}
 }
 

@@ -16,6 +16,7 @@ const (
 	maxReason    = 256
 	maxRefused   = 12 // reasons for refused routes
 	maxRefusedID = 32
+	maxSuspects  = 4 // of one client
 )
 
 // Report is what a client reports, in addition to its [Identity]: after each change and at least every ten seconds. The JSON form
@@ -35,6 +36,10 @@ type Report struct {
 	FiguresAgo float64  `json:"figures_ago_seconds,omitempty"`
 	// FiguresError is why the metrics of the proxy cannot be read; empty if they can, or nobody tries.
 	FiguresError string `json:"figures_error,omitempty"`
+	// Proven is the last table with which the client's proxy has lived for 30 s; zero if there is none, or if it does not watch that.
+	Proven Name `json:"proven,omitzero"`
+	// Suspects are tables of which the client's proxy probably died, the newest first.
+	Suspects []Suspect `json:"suspects,omitempty"`
 	// Clients is a relay's summary of its clients.
 	Clients *Counts `json:"clients,omitempty"`
 }
@@ -67,7 +72,7 @@ func ReadReport(r io.Reader) (*Report, error) {
 // check rejects what none of our clients sends, and makes texts safe to store and to show.
 func (r *Report) check() error {
 	r.Rejected, r.FiguresError = printable(r.Rejected, maxReason), printable(r.FiguresError, maxReason)
-	for _, name := range []*Name{&r.Holds, &r.Fetched} {
+	for _, name := range []*Name{&r.Holds, &r.Fetched, &r.Proven} {
 		if name.IsZero() {
 			*name = Name{} // a revision alone names no table
 		}
@@ -81,6 +86,9 @@ func (r *Report) check() error {
 		return errors.New("clients: want no negative number")
 	case r.Clients != nil && max(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) > 1e6:
 		return errors.New("clients: want at most a million")
+	}
+	if err := checkSuspects(r.Suspects); err != nil {
+		return err
 	}
 	if r.Figures == nil {
 		return nil

@@ -64,7 +64,7 @@ func (r *Reporter) look(ctx context.Context) {
 		return
 	}
 	due := !now.Before(r.due)
-	if !due && report.Holds == r.last.Holds && report.Fetched == r.last.Fetched && report.Rejected == r.last.Rejected {
+	if !due && report.Holds == r.last.Holds && report.Fetched == r.last.Fetched && report.Rejected == r.last.Rejected && report.Proven == r.last.Proven && sameSuspects(report.Suspects, r.last.Suspects) {
 		return
 	}
 	if due && r.Figures != nil {

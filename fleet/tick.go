@@ -58,6 +58,7 @@ func (r *Registry) Tick() {
 			behind = append(behind, lag)
 		}
 	}
+	r.cfg.Metrics.suspects(r.suspects(now))
 	r.cfg.Metrics.show(counts, proxies, refusing, lagOfMost(behind, len(live)))
 	r.time(live)
 }

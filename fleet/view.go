@@ -56,6 +56,8 @@ type View struct {
 	// Relays contains a summary of each relay's clients. The clients themselves are in Clients only if the peers of the replica
 	// include the relay.
 	Relays []Relay `json:"relays"`
+	// Suspects are the tables of which proxies probably died, those of most clients first.
+	Suspects []SuspectTable `json:"suspects,omitempty"`
 	// Publishes are the last tables, newest first, with how long the fleet took to hold them.
 	Publishes []Publish `json:"publishes"`
 	// Clients are those that match the request, sorted by state (rejected, behind, silent, current), then by id. Truncated means
@@ -156,6 +158,8 @@ type Client struct {
 	Holds *Table `json:"holds,omitempty"`
 	// Fetched is the table that its proxy last fetched from the sidecar; nil if unknown.
 	Fetched *Table `json:"fetched,omitempty"`
+	// Proven is the last table with which its proxy has lived for 30 s; nil if unknown.
+	Proven *Table `json:"proven,omitempty"`
 	// Applied says how far the proxy is with Fetched. No proxy reports which table it has applied: see [Applied].
 	Applied Applied `json:"applied,omitempty"`
 	// BehindVersions is how many tables were published after the one that it holds. BehindSeconds is for how long a newer one has
@@ -175,6 +179,8 @@ type Client struct {
 	Figures *Figures `json:"figures,omitempty"`
 	// FiguresError is why they could not be read; empty if they could, or if nobody tried.
 	FiguresError string `json:"figures_error,omitempty"`
+	// Suspects are the tables of which its proxy probably died, as of its last report.
+	Suspects []Suspect `json:"suspects,omitempty"`
 }
 
 // Applied is how far a proxy is with the table that it fetched.
@@ -193,6 +199,7 @@ const (
 // Figures are taken from a proxy's metrics. Counters count since its start. A figure that its metrics do not have is nil.
 type Figures struct {
 	Time      time.Time `json:"time"`                 // when they were read
+	Started   time.Time `json:"-"`                    // when the proxy was started; zero if unknown. It is not reported
 	Requests  *uint64   `json:"requests,omitempty"`   // received by the proxy
 	Errors    *uint64   `json:"errors_5xx,omitempty"` // answered with 5xx
 	NoRoute   *uint64   `json:"no_route,omitempty"`   // answered with 404 because no route matched

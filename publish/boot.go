@@ -92,7 +92,7 @@ func (p *Publisher) Tend() {
 	p.mu.Lock() // otherwise this write could come after the write of a newer table
 	defer p.mu.Unlock()
 	if s := p.served.Load(); s != nil {
-		p.file.tend(s.Read.At)
+		p.file.tend(s.Table, s.Read.At)
 	}
 }
 
@@ -102,7 +102,7 @@ func (p *Publisher) Flush() {
 	p.mu.Lock() // Accept may be running
 	defer p.mu.Unlock()
 	if s := p.served.Load(); s != nil {
-		p.file.update(func(want *content) { want.read = latest(want.read, s.Read.At) })
+		p.file.update(func(want *content) { want.shown(s.Table, s.Read.At) })
 	}
 	p.file.wait()
 }
@@ -114,6 +114,10 @@ func latest(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// Prove makes the last-known-good file have a table with which a proxy has lived: see FileConfig.Unproven. It neither judges nor serves the
+// table, and may be called while a sink runs. Call it after Boot.
+func (p *Publisher) Prove(c Candidate) { p.file.prove(c) }
 
 // File returns the state of the last-known-good file; nil if there is none.
 func (p *Publisher) File() *api.File { return p.file.status() }

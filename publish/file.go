@@ -56,6 +56,9 @@ type FileConfig struct {
 	Path string
 	// Plain omits the metadata: the file has only the routes, for a proxy that reads it. A plain file is never loaded.
 	Plain bool
+	// Unproven reports whether the file must not have a table yet: then it keeps the table before, until Publisher.Prove. It is called with
+	// locks held, and must not call the Publisher. nil means that no table has to be proven.
+	Unproven func(table.Digest) bool
 }
 
 // LastKnownGood describes the last-known-good file of a state folder: [LastKnownGoodFile]. An empty folder means no file.
@@ -108,12 +111,30 @@ func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
 	return f
 }
 
-// save makes the file have a table. It does not wait for the disk.
+// save makes the file have a table, unless that has to be proven first. It does not wait for the disk.
 func (f *file) save(c Candidate) {
 	f.update(func(want *content) {
-		want.table, want.origin, want.saved, want.read = c.Table, c.Origin, c.Read.At, c.Read.At
+		if f.cfg.Unproven == nil || want.has(c.Table) || !f.cfg.Unproven(c.Table.Digest()) {
+			want.set(c)
+		}
 	})
 }
+
+// prove makes the file have a table that is proven.
+func (f *file) prove(c Candidate) {
+	f.update(func(want *content) {
+		if !want.has(c.Table) {
+			want.set(c)
+		}
+	})
+}
+
+func (c *content) set(to Candidate) {
+	c.table, c.origin, c.saved, c.read = to.Table, to.Origin, to.Read.At, to.Read.At
+}
+
+// has reports whether the table is the one with the content of t.
+func (c *content) has(t *table.Table) bool { return c.table != nil && c.table.Digest() == t.Digest() }
 
 // wait waits for writes for a limited time.
 func (f *file) wait() {
@@ -228,8 +249,15 @@ func (f *file) wrote(err error, table bool) {
 	}
 }
 
-// tend retries a failed write, and writes from time to time when the table was last known to be current.
-func (f *file) tend(read time.Time) {
+// shown records a read that showed a table, if it is the one of the content.
+func (c *content) shown(t *table.Table, read time.Time) {
+	if c.table == t || c.has(t) { // the first is cheaper, and the rule where tables need not be proven
+		c.read = latest(c.read, read)
+	}
+}
+
+// tend retries a failed write, and writes from time to time when the table was last known to be current: t was shown by a read.
+func (f *file) tend(t *table.Table, read time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
@@ -243,7 +271,7 @@ func (f *file) tend(read time.Time) {
 	if f.cfg.Path == "" || f.writer.Writing() || now.Sub(f.triedAt) < every {
 		return
 	}
-	f.want.read = latest(f.want.read, read)
+	f.want.shown(t, read)
 	if f.want.table != f.disk.table || !f.cfg.Plain && f.want.stateDiffers(&f.disk) {
 		f.writer.Request()
 	}

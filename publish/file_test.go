@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -113,5 +114,42 @@ func TestAFileOfOursIsReplaced(t *testing.T) {
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
 		t.Errorf("in the folder is %v, %v", files, err)
+	}
+}
+
+// TestFileWaitsForProof: it keeps the table before, and the time when that was last shown, until the next one is proven. A restart then
+// has that table.
+func TestFileWaitsForProof(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "table.eskip")
+	proven := tableOf(t, 10, 10)
+	wait := func(d table.Digest) bool { return d != proven.Digest() }
+	g := filePublisher(t, publish.FileConfig{Path: path, Unproven: wait})
+	restarted := func() *publish.Served {
+		g.Flush()
+		again := filePublisher(t, publish.FileConfig{Path: path})
+		again.Boot(1<<20, nil)
+		return again.Served()
+	}
+	at := time.Now().Add(-time.Hour).Truncate(time.Second)
+	offer := func(of *table.Table, read time.Time) {
+		t.Helper()
+		if r := g.Begin().Offer(publish.Candidate{Table: of, Sent: of.Digest(), Read: table.Read{At: read}}).Result; r == publish.Held {
+			t.Fatal("the table is held")
+		}
+	}
+	offer(proven, at)
+	next := tableOf(t, 11, 11)
+	offer(next, at.Add(time.Minute))
+	offer(next.WithRevision(12), at.Add(2*time.Minute)) // the same table, confirmed
+	if s := restarted(); s == nil || s.Table.Len() != 10 || !s.Read.At.Equal(at) {
+		t.Errorf("before the proof the file has %+v", s)
+	}
+	offer(proven.WithRevision(13), at.Add(3*time.Minute)) // back to it
+	if s := restarted(); s == nil || s.Table.Revision() != 13 || !s.Read.At.Equal(at.Add(3*time.Minute)) {
+		t.Errorf("after it was served again the file has %+v", s)
+	}
+	g.Prove(publish.Candidate{Table: next, Origin: "proof", Read: table.Read{At: at.Add(2 * time.Minute)}})
+	if s := restarted(); s == nil || s.Table.Len() != 11 || s.Origin != "proof" || !s.Read.At.Equal(at.Add(2*time.Minute)) {
+		t.Errorf("after the proof the file has %+v", s)
 	}
 }

@@ -203,7 +203,7 @@ func (s *Switch) Pending() *Pending {
 }
 
 // Tend retries failed writes.
-func (s *Switch) Tend() { s.file.tend(time.Time{}) }
+func (s *Switch) Tend() { s.file.tend(s.table, time.Time{}) }
 
 // Flush waits a limited time for writes in progress.
 func (s *Switch) Flush() { s.file.wait() }

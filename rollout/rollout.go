@@ -1,7 +1,7 @@
 // Package rollout decides how a data plane moves to the route server and back: which mode is in force, whether a cutover is
-// allowed, and when a data plane without an answering route server may read the cluster itself.
+// allowed, when a data plane without an answering route server may read the cluster itself, and which tables its proxy lives with.
 //
-// It has four parts. Each only decides: no I/O, no clock, no log. Time is an argument.
+// It has five parts. Each only decides: no I/O, no clock, no log. Time is an argument.
 //
 //   - [Mode] says where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%";
 //     [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts for a share.
@@ -10,6 +10,7 @@
 //     force and, if that is not the requested one, says why and what to do.
 //   - [Fallback] decides when a data plane in Exec without an answering route server starts to read the cluster, and when it
 //     stops.
+//   - [Proof] decides which tables a proxy has lived with, and which one it probably died of.
 //
 // # What it guarantees
 //
@@ -21,7 +22,7 @@
 //
 // # What it does not do
 //
-// It starts and stops nothing and knows no tables: package sidecar carries out its decisions.
+// It starts and stops nothing and knows tables only by their digests: package sidecar carries out its decisions.
 package rollout
 
 import (

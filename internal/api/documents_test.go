@@ -51,8 +51,8 @@ func documents() map[string]any {
 			Table: &api.Table{
 				Digest: digest, Revision: 100, ReadRevision: 102, Routes: 3, Bytes: 569, Zones: []string{"a"}, Time: at, LastRead: at, AgeSeconds: 1.5, Held: true,
 			},
-			Source:    api.Source{LastAttempt: at, LastSuccess: at, Revision: 102, NextAttempt: at, Started: at, Initialized: at, Updated: at},
-			Guard:     hold,
+			Source: api.Source{LastAttempt: at, LastSuccess: at, Revision: 102, NextAttempt: at, Started: at, Initialized: at, Updated: at},
+			Guard:  hold, SuspectTables: 1,
 			Decisions: []api.Decision{{Time: at, What: api.DecidedHeld, Digest: other, Objects: "Ingress shop/cart", Reason: guard.RoutesLost}},
 			Problems:  map[string]int{"error": 1, "warning": 0, "info": 0}, LastKnownGood: file,
 		},
@@ -71,12 +71,17 @@ func documents() map[string]any {
 		"report": &fleet.Report{
 			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Fetched: fleet.Name{Digest: digest}, FetchedAgo: 1, Applied: fleet.AppliedDone,
 			Figures: &fleet.Figures{Time: at, Requests: &requests, LastApply: at, Refused: map[string]uint64{"unknown_filter": 1}, RefusedNew: 1}, FiguresAgo: 2,
+			Proven:   fleet.Name{Digest: digest, Revision: 100},
+			Suspects: []fleet.Suspect{{Digest: other, Proven: digest, Deaths: 2, Evidence: "the proxy died 2 times: it asked for its first table again", Ago: 4.5}},
 		},
 		"clients": &fleet.View{
 			Time: at, Table: &fleet.Table{Digest: digest, Revision: 100, Since: at}, Counts: fleet.Counts{Current: 1}, Total: 1,
 			Zones: []fleet.Group{{Name: "a", Counts: fleet.Counts{Current: 1}}}, Versions: []fleet.Group{{Name: "v1.2.3", Counts: fleet.Counts{Current: 1}}},
 			Replicas: []fleet.Replica{{Name: "routesrv-0", Instance: "X", Self: true, Clients: 1}}, Relays: []fleet.Relay{},
 			Publishes: []fleet.Publish{{Digest: digest, Revision: 100, Time: at, Half: &seconds, Holders: 1}}, Matched: 1,
+			Suspects: []fleet.SuspectTable{{
+				Digest: other, Proven: []table.Digest{digest}, Clients: 2, Deaths: 4, Example: "ingress/proxy-1", Evidence: "the proxy died 2 times", First: at, Last: at, Confirmed: true,
+			}},
 			Clients: []fleet.Client{{
 				ID: "ingress/proxy-1", Kind: fleet.Sidecar, Pod: "ingress/proxy-1", Zone: "a", Version: "v1.2.3", Mode: "Exec", Address: "10.2.0.1",
 				Replica: "routesrv-0", State: fleet.Current, Holds: &fleet.Table{Digest: digest, Revision: 100, Since: at}, Reported: at,

@@ -26,7 +26,7 @@ const maxReasons = 8
 // sums collect the series.
 type sums struct {
 	requests, noRoute, routes, updates figure
-	lastApply                          float64
+	lastApply, started                 float64
 	// 5xx counters by kind of series, the best first: all answers, routes, backends.
 	served, served5xx, routes5xx, backend5xx, backendErrors figure
 	refused                                                 map[string]uint64
@@ -83,6 +83,9 @@ func (s *sums) figures() (*fleet.Figures, error) {
 	}
 	if s.lastApply > 0 && s.lastApply < 1<<40 {
 		f.LastApply = time.Unix(int64(s.lastApply), 0).UTC()
+	}
+	if s.started > 0 && s.started < 1<<40 {
+		f.Started = time.UnixMilli(int64(s.started * 1000)).UTC()
 	}
 	switch {
 	case s.served.has:
@@ -151,6 +154,8 @@ func (s *sums) series(family string, m *dto.Metric, value float64) {
 		s.backendErrors.add(value)
 	case "custom_total", "custom_gauges", "custom_duration_seconds":
 		s.custom(label("key"), value)
+	case "process_start_time_seconds":
+		s.started = value
 	case "route_invalid":
 		s.refuse(label("reason"), value)
 	case "serve_route":

@@ -163,7 +163,7 @@ func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
 var (
 	families = []string{
 		"skipper_custom_total", "skipper_custom_gauges", "skipper_custom_duration_seconds", "skipper_route_error_total",
-		"skipper_route_invalid", "skipper_backend_5xx_duration_seconds",
+		"skipper_route_invalid", "skipper_backend_5xx_duration_seconds", "process_start_time_seconds",
 	}
 	routeFamilies = []string{"skipper_backend_error_total", "skipper_serve_route_count", "skipper_response_duration_seconds"}
 )

@@ -58,6 +58,7 @@ type controller struct {
 	metrics      *metrics
 	fetchMetrics *dataplane.Metrics
 	shadow       *shadow
+	proof        *proof
 	zoneOf       dataplane.Zone     // zone of computed tables
 	decisions    *publish.Decisions // kept only in memory without a state folder
 
@@ -96,6 +97,7 @@ func newController(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log 
 		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
 	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
+	c.proof = newProof(cfg.StateDir, cfg.RoutesFile != "", cache.Current, c.metrics, log)
 	c.sink = cache
 	var err error
 	if cfg.EndpointDebounce > 0 {
@@ -164,6 +166,7 @@ func (c *controller) run(ctx context.Context) {
 	c.producers.Wait()
 	c.served.Flush()
 	c.decisions.Close()
+	c.proof.flush()
 }
 
 // step brings the producers in line with the setting and the state. It never blocks.
@@ -175,6 +178,7 @@ func (c *controller) step(now time.Time) {
 	c.runProducers()
 	c.boot(now)
 	c.served.Tend()
+	c.prove(now)
 	c.report(now)
 }
 
@@ -312,12 +316,39 @@ func (c *controller) boot(now time.Time) {
 	late := now.Sub(c.begun) >= bootWait
 	if p := c.remote; c.served.Table() == nil && p != nil && p.lastKnownGood.Table != nil && (late || p.tried && c.target == fromRouteServer) {
 		c.served.Restore(string(fromLastKnownGood), p.lastKnownGood)
+		c.proof.serving(p.lastKnownGood, string(fromLastKnownGood))
 		c.log.Warn(LogServing, "origin", string(fromLastKnownGood), "hash", c.served.Table().Digest().String(), "last_read", p.lastKnownGood.Read.At)
 	}
 	if !c.isBooted && (late || c.served.Table() != nil) {
 		c.isBooted = true
 		close(c.booted)
 	}
+}
+
+// prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and the file
+// stays as it is.
+func (c *controller) prove(now time.Time) {
+	c.proof.tick(now)
+	p := c.remote
+	if p == nil || !p.tried { // it may still be reading the file
+		return
+	}
+	if t, ok := c.proof.proven(); ok && t.Table.Digest() != p.proven {
+		p.proven = t.Table.Digest()
+		p.client.Publisher().Prove(t)
+		c.log.Info(LogProven, append([]any{"origin", t.Origin}, "hash", p.proven.String(), "routes", t.Table.Len(), "revision", t.Table.Revision())...)
+	}
+}
+
+// replaceSuspect serves the proven table at once, if the proxy has died of the served one.
+func (c *controller) replaceSuspect() {
+	c.call(func() {
+		suspect := publish.Offer{Table: c.served.Table()}
+		if o := c.proof.choose(suspect); o.Table != suspect.Table && c.active != nil {
+			c.served.Publish(o.Table)
+			c.proof.serving(suspect, string(c.origin()))
+		}
+	})
 }
 
 // recheck asks for an early read, because the proxy names a table that is newer than the served one. It never blocks. It does not

@@ -16,6 +16,8 @@ type metrics struct {
 	held      prometheus.Gauge
 	computing prometheus.Gauge
 	badMode   prometheus.Gauge
+	suspect   prometheus.Gauge
+	deaths    prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -37,12 +39,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		held:      gauge("dataplane_switch_held", "1 while a switch to another producer is held because of its table, else 0."),
 		computing: gauge("dataplane_fallback", "1 while a table is computed because no route server answers, else 0."),
 		badMode:   gauge("dataplane_mode_file_invalid", "1 while the mode file contains no valid mode, else 0."),
+		suspect:   gauge("dataplane_suspect", "1 while the proven table is served, because the proxy died of the offered one, else 0."),
+		deaths: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dataplane_proxy_deaths_total", Help: "Restarts of the proxy while it had a table that was not proven.",
+		}),
 	}
 	m.show(&view{Origin: fromNobody})
 	for _, o := range []origin{fromSelf, fromRouteServer} {
 		m.switches.WithLabelValues(string(o))
 	}
-	reg.MustRegister(m.mode, m.origin, m.switches, m.ready, m.refused, m.held, m.computing, m.badMode)
+	reg.MustRegister(m.mode, m.origin, m.switches, m.ready, m.refused, m.held, m.computing, m.badMode, m.suspect, m.deaths)
 	return m
 }
 

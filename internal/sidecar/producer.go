@@ -109,7 +109,8 @@ func (s selfSink) Publish(t *table.Table) {
 	s.c.call(func() {
 		s.p.offer.Table = t
 		if s.c.active == producer(s.p) {
-			s.c.served.Publish(t)
+			s.c.served.Publish(s.c.proof.choose(s.p.offer).Table)
+			s.c.proof.serving(s.p.offer, string(fromSelf))
 		}
 	})
 }
@@ -133,11 +134,18 @@ func (c *controller) selfRead(p *selfProducer, end func(*table.Table, table.Read
 		}
 		switch {
 		case c.active == producer(p):
-			c.served.Show(end, t, r)
+			c.show(end, publish.Offer{Table: t, Read: r}, string(fromSelf))
 		case t != nil:
 			c.switchTo(p, fromSelf, p.offer)
 		}
 	})
+}
+
+// show serves what a read of the served producer has shown, unless the proxy dies of it.
+func (c *controller) show(end func(*table.Table, table.Read), o publish.Offer, origin string) {
+	chosen := c.proof.choose(o)
+	c.served.Show(end, chosen.Table, chosen.Read)
+	c.proof.serving(o, origin)
 }
 
 // zone returns the zone of the computed table, which is also the zone of the fetched one.
@@ -157,6 +165,7 @@ type remoteProducer struct {
 	lastKnownGood publish.Offer // from the file; its table is nil if there is none
 	url           string        // of the offer
 	tried         bool          // the first round has ended
+	proven        table.Digest  // the proven table that its last-known-good file was given; zero for none
 	answered      time.Time     // time of the last usable answer of a route server
 	shown         time.Time     // when betweenAnswers last acted, or an answer came
 }
@@ -168,7 +177,7 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	cfg.StateDir = c.cfg.StateDir
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, c.decisions.Append
-	cfg.Identity = c.identity
+	cfg.Identity, cfg.Unproven = c.identity, c.proof.unproven
 	var err error
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
@@ -194,7 +203,10 @@ type remoteSink struct {
 // Restore keeps the last-known-good table: the controller decides whether to serve it.
 func (s remoteSink) Restore(t *table.Table, read time.Time) {
 	r := decided(table.Read{Newest: t.Revision(), At: read})
-	s.c.call(func() { s.p.lastKnownGood = publish.Offer{Table: t, Read: r} })
+	s.c.call(func() {
+		s.p.lastKnownGood = publish.Offer{Table: t, Read: r}
+		s.c.proof.restored(t, read)
+	})
 }
 
 func (s remoteSink) Begin() func(*table.Table, table.Read) {
@@ -218,7 +230,7 @@ func (c *controller) remoteAnswered(p *remoteProducer, t *table.Table, r table.R
 		p.shown = p.answered
 		p.offer, p.url = publish.Offer{Table: t, Read: r}, url
 		if c.active == producer(p) {
-			c.served.Show(c.sink.Begin(), t, r)
+			c.show(c.sink.Begin(), p.offer, url)
 		} else {
 			c.switchTo(p, fromRouteServer, p.offer)
 		}

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -51,6 +52,12 @@ func (p *proxyTable) get() (fleet.Name, time.Time) {
 	return p.name, p.at
 }
 
+// saw is called by the cache after each answer.
+func (s *Sidecar) saw(seen etagcache.Seen) {
+	s.proxy.Saw(seen)
+	s.controller.proof.saw(seen)
+}
+
 // report sends reports about this data plane to the route server in use until ctx ends. While none is in use, it sends nothing.
 func (s *Sidecar) report(ctx context.Context) {
 	reporter := &fleet.Reporter{
@@ -67,7 +74,13 @@ func (s *Sidecar) report(ctx context.Context) {
 		reader, err := proxymetrics.New(s.cfg.ProxyMetricsURL, s.log)
 		if err == nil { // otherwise New has returned the error
 			defer reader.Close()
-			reporter.Figures = reader.Figures
+			reporter.Figures = func(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
+				f, applied, err := reader.Figures(ctx, fetched)
+				if err == nil && s.controller.proof.read(f) || err != nil && s.controller.proof.unread(err) {
+					s.controller.replaceSuspect()
+				}
+				return f, applied, err
+			}
 		}
 	}
 	reporter.Run(ctx)
@@ -80,9 +93,12 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 		return fleet.Report{}, false
 	}
 	status := p.client.Status()
-	r := fleet.Report{Rejected: dataplane.Rejected(&status)}
+	r := fleet.Report{Rejected: cmp.Or(dataplane.Rejected(&status), s.controller.proof.rejected()), Suspects: s.controller.proof.report(now)}
 	if a := status.Applied; a != nil {
 		r.Holds, r.HoldsAgo = fleet.Name{Digest: a.Digest, Revision: a.Revision}, max(0, now.Sub(a.Committed).Seconds())
+	}
+	if proven, ok := s.controller.proof.proven(); ok {
+		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
 	}
 	var at time.Time
 	if r.Fetched, at = s.proxy.get(); !r.Fetched.IsZero() {

@@ -33,11 +33,17 @@
 // table wait for that decision, because a proxy that gets 404 while it starts gives up. Mode False uses neither a route server
 // nor the last-known-good table of one.
 //
+// # What the proxy lives with
+//
+// The requests and the metrics of the proxy show whether it lives with a table (rollout.Proof). The last-known-good file of the client gets a
+// table only once it is proven. If the proxy dies of the served table, the proven one is served instead, under the revision of the offered
+// one, as long as that table is offered. The switch of package publish gets what is chosen, so the routes file has the same table.
+//
 // # Caveats
 //
 // If no route server answers after a switch to Exec, the sidecar keeps serving the computed table and reading the cluster until
-// one answers. The client writes the last-known-good file: in mode Pre, too, the file has the table of the route server, which
-// was verified and compared, but not served. It is served only if there is nothing else. The metrics of a poller restart from
+// one answers. The client writes the last-known-good file: in mode Pre it has the computed table that is proven; before the first proof it
+// has the table of the route server, which was verified and compared, but not served. It is served only if there is nothing else. The metrics of a poller restart from
 // zero when a producer is started again.
 //
 // # What it does not do
@@ -213,7 +219,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	if s.cache, err = etagcache.New(etagcache.Config{
 		Logger: cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.controller.recheck() }, Saw: s.proxy.Saw,
+		Recheck: func() { s.controller.recheck() }, Saw: s.saw,
 	}); err != nil {
 		return nil, err
 	}

@@ -88,6 +88,7 @@ type statusReport struct {
 	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while a table is fetched
 	Decisions  []api.Decision    `json:"decisions,omitempty"` // about held tables, newest first
 	RoutesFile *api.File         `json:"routes_file,omitempty"`
+	Proof      *proofReport      `json:"proof"` // which tables the proxy lives with
 }
 
 type selfReport struct {
@@ -102,6 +103,7 @@ func (s *Sidecar) status() statusReport {
 	r := statusReport{
 		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.controller.view.Load(),
 		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
+		Proof: s.controller.proof.status(),
 	}
 	if r.Table = httpserve.ReportTable(s.cache); r.Table != nil {
 		r.Ready, r.Fresh = true, s.fresh().Fresh

@@ -22,7 +22,8 @@ func (c *controller) switchTo(p producer, from origin, o publish.Offer) {
 		return
 	}
 	before := c.origin()
-	if c.served.Take(string(from), o) {
+	if c.served.Take(string(from), c.proof.choose(o)) {
+		c.proof.serving(o, string(from))
 		c.switched(p, from, before)
 	}
 }

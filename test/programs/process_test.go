@@ -221,8 +221,8 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	}
 	for _, e := range entries {
 		switch name, random, temporary := strings.Cut(e.Name(), ".tmp"); {
-		case !temporary && slices.Contains([]string{"control", "routes", "table.eskip", "table.eskip.state"}, name):
-		case random != "" && slices.Contains([]string{".routes", ".table.eskip", ".table.eskip.state"}, name):
+		case !temporary && slices.Contains([]string{"control", "proof.json", "routes", "table.eskip", "table.eskip.state"}, name):
+		case random != "" && slices.Contains([]string{".proof.json", ".routes", ".table.eskip", ".table.eskip.state"}, name):
 		default:
 			t.Errorf("%s was left", e.Name())
 		}
@@ -238,7 +238,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if diff := cmp.Diff([]string{"control", "routes", "table.eskip"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"control", "proof.json", "routes", "table.eskip"}, names); diff != "" {
 		t.Errorf("files after a normal start and end (-want +got):\n%s", diff)
 	}
 }
@@ -259,7 +259,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			for _, file := range []string{"table.eskip", "routes", "mode", "zone"} {
+			for _, file := range []string{"table.eskip", "proof.json", "routes", "mode", "zone"} {
 				if err := put(filepath.Join(dir, file)); err != nil {
 					t.Fatal(err)
 				}

@@ -1,0 +1,262 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/proxy"
+)
+
+// dir has the programs.
+var dir string
+
+func TestMain(m *testing.M) {
+	proxy.Main()
+	var remove func()
+	var err error
+	if dir, remove, err = programs.Build("../..", programs.Plain, "routesrv", "dataplane-client"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	status := m.Run()
+	remove()
+	os.Exit(status)
+}
+
+// fatalText ends a stand-in. For a real Skipper, name a filter that ends it and that no catalogue knows.
+func fatalText() string {
+	if text := os.Getenv("ROUTESRV_PROXY_FATAL"); text != "" {
+		return text
+	}
+	return `setPath("/fatal")`
+}
+
+// routeGroup is an object for a host, whose requests pass a filter.
+func routeGroup(name, filter, backend string) string {
+	return fmt.Sprintf(`
+apiVersion: zalando.org/v1
+kind: RouteGroup
+metadata: {name: %[1]s, namespace: shop}
+spec:
+  hosts: [%[1]s.example.org]
+  backends: [{name: b, type: network, address: %[3]q}]
+  defaultBackends: [{backendName: b}]
+  routes: [{pathSubtree: /, filters: [%[2]q]}]
+---
+`, name, filter, backend)
+}
+
+// dataPlane is a dataplane-client with its proxy.
+type dataPlane struct {
+	*programs.Process
+	*proxy.Proxy
+	failed, answered atomic.Int64 // requests
+	longest          atomic.Int64 // nanoseconds without an answer
+}
+
+// proof is what a data plane knows of its proxy.
+type proof struct {
+	Proof struct {
+		Proven  string
+		Instead string `json:"instead_of"`
+	}
+	Table struct{ Routes int }
+}
+
+func (d *dataPlane) proof(t *testing.T) (p proof) {
+	t.Helper()
+	a, err := programs.Control(t.Context(), http.MethodGet, d.State, "/status")
+	if err == nil {
+		err = json.Unmarshal([]byte(a.Body), &p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// ask sends requests for a host through the proxy until stop is closed.
+func (d *dataPlane) ask(host string, stop <-chan struct{}) {
+	last := time.Now()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+		r, err := http.NewRequest(http.MethodGet, d.Traffic+"/", nil)
+		if err != nil {
+			panic(err)
+		}
+		r.Host = host
+		a, err := http.DefaultClient.Do(r)
+		if err == nil {
+			a.Body.Close()
+		}
+		if err != nil || a.StatusCode != http.StatusOK {
+			d.failed.Add(1)
+			continue
+		}
+		d.answered.Add(1)
+		d.longest.Store(max(d.longest.Load(), int64(time.Since(last))))
+		last = time.Now()
+	}
+}
+
+// rehearsal is a route server whose objects the test writes.
+type rehearsal struct {
+	server  *programs.Process
+	objects string // the file
+	backend string
+}
+
+// newRehearsal starts a route server that has three harmless objects.
+func newRehearsal(t *testing.T) *rehearsal {
+	t.Helper()
+	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(backend.Close)
+	r := &rehearsal{objects: filepath.Join(t.TempDir(), "objects.yaml"), backend: backend.URL}
+	r.write(t, "")
+	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
+	r.server = programs.Start(t, filepath.Join(dir, "routesrv"), main, support, []string{
+		"--manifests=" + r.objects, "-address=" + main, "-support-listener=" + support, "-source-poll-timeout=300", "-wait-for-healthcheck-interval=0s",
+	})
+	r.server.Ready(t)
+	return r
+}
+
+func (r *rehearsal) object(name, filter string) string { return routeGroup(name, filter, r.backend) }
+
+// write replaces the objects: the harmless ones and more.
+func (r *rehearsal) write(t *testing.T, more string) {
+	t.Helper()
+	for _, name := range []string{"a", "b", "c"} {
+		more += r.object(name, fmt.Sprintf("setPath(%q)", "/"+name))
+	}
+	next := r.objects + ".next" // not read: it is no YAML file
+	if err := os.WriteFile(next, []byte(more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, r.objects); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts a data plane and its proxy, which reads a file if that is not empty.
+func (r *rehearsal) start(t *testing.T, name, file string) *dataPlane {
+	t.Helper()
+	main, support, ofProxy := programs.FreeAddress(t), programs.FreeAddress(t), programs.FreeAddress(t)
+	args := []string{
+		"--mode=Exec", "--upstream=" + r.server.Main, "--address=" + main, "--support-listener=" + support, "--state-dir=" + t.TempDir(),
+		"--pod-name=" + name, "--proxy-metrics-url=http://" + ofProxy + "/metrics",
+	}
+	cfg := proxy.Config{RoutesURL: "http://" + main + "/routes", Support: ofProxy, Faults: proxy.Faults{Die: fatalText()}}
+	if file != "" {
+		args = append(args, "--routes-file="+file)
+		cfg.RoutesURL, cfg.RoutesFile = "", file
+	}
+	d := &dataPlane{Process: programs.Start(t, filepath.Join(dir, "dataplane-client"), main, support, args)}
+	d.Process.Ready(t)
+	d.Proxy = proxy.Start(t, cfg)
+	return d
+}
+
+// TestFileRehearsal: a proxy that reads a file and ends as soon as it has read the fatal table gets the proven one, too.
+func TestFileRehearsal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	r := newRehearsal(t)
+	d := r.start(t, "plane", filepath.Join(t.TempDir(), "routes"))
+	programs.Eventually(t, "a proven table", func() bool { return d.Proxy.Ready() && d.proof(t).Proof.Proven != "" })
+	r.write(t, r.object("fatal", fatalText()))
+	programs.Eventually(t, "the first death", func() bool { return len(d.Deaths()) > 0 })
+	programs.Eventually(t, "the proven table instead of the fatal one", func() bool { return d.proof(t).Proof.Instead != "" && d.Proxy.Ready() })
+	deaths := len(d.Deaths())
+	<-time.After(3 * time.Second) // nothing shows that it lives on
+	if n := len(d.Deaths()); n != deaths {
+		t.Errorf("the proxy died %d times after that", n-deaths)
+	}
+}
+
+// TestFleetRehearsal: 20 data planes whose proxies die of one text. Each proxy dies of it at most twice and then serves the proven table; the
+// route server hears of it from all; and a later table is served everywhere.
+func TestFleetRehearsal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute and 41 processes")
+	}
+	t.Parallel()
+	const planes = 20
+	r := newRehearsal(t)
+	var all []*dataPlane
+	for i := range planes {
+		all = append(all, r.start(t, fmt.Sprint("plane-", i), ""))
+	}
+	for i, d := range all {
+		programs.Eventually(t, fmt.Sprintf("plane %d: a proven table", i), func() bool { return d.Proxy.Ready() && d.proof(t).Proof.Proven != "" })
+	}
+
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	for _, d := range all {
+		asking.Go(func() { d.ask("a.example.org", stop) })
+	}
+	r.write(t, r.object("fatal", fatalText()))
+	for i, d := range all {
+		programs.Eventually(t, fmt.Sprintf("plane %d: the proven table instead of the fatal one", i), func() bool {
+			return d.proof(t).Proof.Instead != "" && d.Proxy.Ready()
+		})
+	}
+	var view fleet.View
+	programs.Eventually(t, "reports at the server", func() bool {
+		a, err := programs.Fetch(t.Context(), r.server.Support+"/clients", "")
+		view = fleet.View{}
+		return err == nil && json.Unmarshal([]byte(a.Body), &view) == nil && len(view.Suspects) > 0 && view.Suspects[0].Clients == planes
+	})
+	if s := view.Suspects[0]; !s.Confirmed || s.Deaths != 2*planes || len(s.Proven) != 1 || !strings.Contains(s.Evidence, "died 2 times") {
+		t.Errorf("the server knows %+v", s)
+	}
+	<-time.After(5 * time.Second) // nothing shows that nobody dies again
+	died := 0
+	for i, d := range all {
+		n := len(d.Deaths())
+		if n > 2 {
+			t.Errorf("plane %d: its proxy died %d times", i, n)
+		}
+		if n > 0 {
+			died++
+		}
+	}
+	t.Logf("%d of %d proxies died of the table", died, planes)
+
+	r.write(t, r.object("d", `setPath("/d")`))
+	for i, d := range all {
+		programs.Eventually(t, fmt.Sprintf("plane %d: a later table", i), func() bool {
+			p := d.proof(t)
+			return p.Proof.Instead == "" && p.Table.Routes > 3
+		})
+	}
+	close(stop)
+	asking.Wait()
+	for i, d := range all {
+		if n := len(d.Deaths()); n > 2 {
+			t.Errorf("plane %d: its proxy died %d times after a later table", i, n)
+		}
+		if gap := time.Duration(d.longest.Load()); d.answered.Load() == 0 || gap > 10*time.Second {
+			t.Errorf("plane %d: %d requests for another object were answered, %d were not, the longest time without an answer is %v",
+				i, d.answered.Load(), d.failed.Load(), gap)
+		}
+	}
+}
