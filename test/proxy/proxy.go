@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // ProgramVariable is the variable with the path of a real Skipper. Faults then say nothing: a table must have what ends that one.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/test/proxy"
 )
 

@@ -110,8 +110,8 @@ func ofTheGuard() []Plant {
 			What: "a hold keeps the whole table, endpoints included",
 			Edits: []Edit{{
 				File: "publish/keep.go",
-				Old:  "\tif p.cfg.Builder != nil && newest.Snapshot != nil &&",
-				New:  "\tif !planted.On(\"frozen-endpoints\") && p.cfg.Builder != nil && newest.Snapshot != nil &&",
+				Old:  "\tif p.cfg.Builder != nil && newest.Snapshot != nil {\n",
+				New:  "\tif !planted.On(\"frozen-endpoints\") && p.cfg.Builder != nil && newest.Snapshot != nil {\n",
 			}},
 		},
 		{
