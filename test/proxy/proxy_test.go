@@ -37,7 +37,7 @@ func TestProxyAsksLikeASkipper(t *testing.T) {
 		io.WriteString(w, table.Load().(string))
 	}))
 	defer server.Close()
-	p := Start(t, Config{RoutesURL: server.URL, Faults: Faults{Die: `setPath("/fatal")`}})
+	p := Start(t, Config{RoutesURL: server.URL, Faults: Faults{Die: []string{`setPath("/fatal")`}}})
 	answers := func(host string, want int) func() bool {
 		return func() bool {
 			r, err := http.NewRequest(http.MethodGet, p.Traffic+"/", nil)
@@ -89,7 +89,7 @@ func TestProxyReadsAFile(t *testing.T) {
 		return a.Status
 	}
 	write("a: * -> status(201) -> <shunt>;")
-	p := Start(t, Config{RoutesFile: path, Faults: Faults{Refuse: "noSuchFilter"}})
+	p := Start(t, Config{RoutesFile: path, Faults: Faults{Refuse: []string{"noSuchFilter"}}})
 	programs.Eventually(t, "the file", func() bool { return status(p) == 201 })
 	write("a: * -> status(202) -> <shunt>; b: Path(\"/b\") -> noSuchFilter() -> <shunt>;")
 	programs.Eventually(t, "the changed file", func() bool { return status(p) == 202 })
