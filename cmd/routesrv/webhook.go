@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,12 +27,28 @@ func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*w
 	if err != nil {
 		return nil, err
 	}
+	failures, err := newTrialFailures(cfg, log, registry)
+	if err != nil {
+		return nil, err
+	}
 	return webhook.New(webhook.Config{
-		Source: source, Compile: cfg.Compile, Scope: webhook.Scope{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
+		Source: source, Failures: failures, Compile: cfg.Compile, Scope: webhook.Scope{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
 		RefuseTakeovers: webhook.Refusal(cfg.RefuseTakeovers), Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
 		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress, MaxConnections: cfg.Listen.MaxConnections,
 		Drain: cfg.Listen.WaitForHealthcheckInterval, ShutdownTimeout: cfg.Listen.ShutdownTimeout,
 		TLS:    cfg.TLS,
 		Logger: log, Registry: registry,
 	})
+}
+
+// newTrialFailures returns the function that asks the route servers of --peers what failed their trials; nil without --peers.
+func newTrialFailures(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (webhook.Failures, error) {
+	if len(cfg.Peers) == 0 {
+		return nil, nil
+	}
+	transport, err := config.NewTransport(cfg.UpstreamTLS, log, reg)
+	if err != nil {
+		return nil, fmt.Errorf("--upstream-tls: %w", err)
+	}
+	return webhook.FailuresOf(cfg.Peers, transport), nil
 }

@@ -10,7 +10,7 @@ import (
 const (
 	PathTrialRoutes   = "/trial/routes"
 	PathTrialAlive    = "/trial/alive"
-	PathTrialFailures = "/trial/failures" // also on the main listener
+	PathTrialFailures = "/trial/failures" // on the main listener
 )
 
 // Trial describes the trial proxy of a route server, and what it tried.

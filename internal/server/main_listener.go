@@ -47,6 +47,10 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 			Does: "for replicas that start: the objects that are kept at an earlier version than the newest, with what is served of them; 404 on a relay"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
+	if s.reviews != nil {
+		all = append(all, httpserve.Endpoint{Path: api.PathTrialFailures, Methods: get, Handler: http.HandlerFunc(s.serveTrialFailures),
+			Does: "for webhooks: the filters and predicates that failed a [trial](before-a-change.md), with the words of the proxy, JSON"})
+	}
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{
 			// A stream is long-lived: in the series of the reference it would count as one very slow response.

@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/trial"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -73,4 +75,9 @@ func (r *reviews) run(ctx context.Context) {
 func (r *reviews) published() {
 	r.takeovers.published()
 	r.suspects.published()
+}
+
+// serveTrialFailures tells webhooks what failed.
+func (s *Server) serveTrialFailures(w http.ResponseWriter, _ *http.Request) {
+	httpserve.WriteJSON(w, http.StatusOK, s.reviews.trial.Status().Failed)
 }

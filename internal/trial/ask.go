@@ -169,7 +169,7 @@ func (t *Trial) builds(s sign) {
 	}
 	if t.cfg.Served != nil {
 		if table := t.cfg.Served(); table != nil {
-			t.Ask(callsOf(table.Routes().All()))
+			t.Ask(CallsOf(table.Routes().All()))
 		}
 	}
 }

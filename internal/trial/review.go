@@ -48,8 +48,8 @@ func (t *Trial) failed() bool {
 
 // NewCalls returns the distinct calls of a table that no route of the one before has, sorted. It costs as much as parsing both.
 func NewCalls(before, after *table.Table) []Call {
-	had := callsOf(before.Routes().All())
-	return slices.DeleteFunc(callsOf(after.Routes().All()), func(c Call) bool {
+	had := CallsOf(before.Routes().All())
+	return slices.DeleteFunc(CallsOf(after.Routes().All()), func(c Call) bool {
 		_, found := slices.BinarySearchFunc(had, c, compareCalls)
 		return found
 	})
@@ -57,19 +57,19 @@ func NewCalls(before, after *table.Table) []Call {
 
 // newCalls returns the calls that a route has and had not before.
 func newCalls(was, is *table.Route) []Call {
-	calls := callsOf(slices.Values([]*table.Route{is}))
+	calls := CallsOf(slices.Values([]*table.Route{is}))
 	if was == nil || len(calls) == 0 {
 		return calls
 	}
-	had := callsOf(slices.Values([]*table.Route{was}))
+	had := CallsOf(slices.Values([]*table.Route{was}))
 	return slices.DeleteFunc(calls, func(c Call) bool {
 		_, found := slices.BinarySearchFunc(had, c, compareCalls)
 		return found
 	})
 }
 
-// callsOf returns the distinct calls of routes of a table. These were parsed before they came into it.
-func callsOf(routes iter.Seq[*table.Route]) []Call {
+// CallsOf returns the distinct calls of routes of a table, sorted. These were parsed before they came into it.
+func CallsOf(routes iter.Seq[*table.Route]) []Call {
 	seen := make(map[Call]bool)
 	for r := range routes {
 		parsed, err := eskip.Parse(r.Text)

@@ -25,6 +25,8 @@ type Config struct {
 	Scope   Scope
 	// RefuseTakeovers says which requests of others an object may not take.
 	RefuseTakeovers Refusal
+	// Failures asks route servers what failed their trials; nil asks none.
+	Failures Failures
 	// Interval is the time between two reads, by default [poller.DefaultInterval]. MaxBackoff is the longest delay after failed
 	// reads, by default [poller.DefaultMaxBackoff].
 	Interval, MaxBackoff time.Duration
@@ -73,7 +75,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	metrics := NewMetrics(cfg.Registry)
 	s := &Server{log: log, cfg: cfg, follower: &follower{
-		source: cfg.Source, judge: judge, interval: cfg.Interval, most: max(cmp.Or(cfg.MaxBackoff, poller.DefaultMaxBackoff), cfg.Interval),
+		source: cfg.Source, judge: judge, failures: cfg.Failures, interval: cfg.Interval, most: max(cmp.Or(cfg.MaxBackoff, poller.DefaultMaxBackoff), cfg.Interval),
 		metrics: metrics, log: log, recheck: make(chan struct{}, 1),
 	}}
 	endpoints := Endpoints(judge, cfg.Registry, log, metrics)

@@ -1,10 +1,15 @@
 package webhook_test
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -48,5 +53,49 @@ func TestTakeoversAreToldOrRefused(t *testing.T) {
 		if v, err := j.Review(kube.KindRouteGroup, c.object, c.object); err != nil || len(v.Taken)+len(v.Takeovers) > 0 {
 			t.Errorf("%q, again: %+v, %v", c.refuse, v, err)
 		}
+	}
+}
+
+// TestFailedTrialsAreTold: an author sees the words of the proxy that did not survive a filter of the object.
+func TestFailedTrialsAreTold(t *testing.T) {
+	j, err := webhook.NewJudge(rules.Options{}, webhook.Scope{}, webhook.RefuseNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := []byte(`{"metadata": {"namespace": "shop", "name": "fatal"}, "spec": {"hosts": ["fatal.example.org"], "backends": [{"name": "b", "type": "shunt"}],
+		"routes": [{"pathSubtree": "/", "filters": ["setPath(\"/fatal\")"], "backends": [{"backendName": "b"}]}]}}`)
+	failed := []api.TrialFailure{
+		{Text: `setPath("/fatal")`, Verdict: "died", Words: "its process ended and was started again"}, {Text: "other()", Verdict: "refused"},
+	}
+	j.TakeFailures(failed)
+	const want = `trial: setPath("/fatal"): the trial proxy died of it: its process ended and was started again`
+	for range 2 { // before the first snapshot, and after it
+		if v, err := j.Review(kube.KindRouteGroup, object, nil); err != nil || !slices.Equal(v.Trials, []string{want}) {
+			t.Errorf("%+v, %v", v, err)
+		}
+		j.Take(shop(t))
+	}
+	j.TakeFailures(nil)
+	if v, err := j.Review(kube.KindRouteGroup, object, nil); err != nil || len(v.Trials) > 0 {
+		t.Errorf("nothing failed: %+v, %v", v, err)
+	}
+}
+
+// TestTheFirstRouteServerThatAnswersSaysWhatFailed: others are asked if one is away or is no route server.
+func TestTheFirstRouteServerThatAnswersSaysWhatFailed(t *testing.T) {
+	away := httptest.NewServer(http.NotFoundHandler())
+	defer away.Close()
+	here := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != api.PathTrialFailures {
+			t.Errorf("path %s", r.URL.Path)
+		}
+		io.WriteString(w, `[{"text":"bad()","verdict":"refused","words":"no","at":"2026-11-25T00:00:00Z"}]`)
+	}))
+	defer here.Close()
+	if list, err := webhook.FailuresOf([]string{away.URL, here.URL}, nil)(t.Context()); err != nil || len(list) != 1 || list[0].Text != "bad()" {
+		t.Errorf("%v, %v", list, err)
+	}
+	if _, err := webhook.FailuresOf([]string{away.URL}, nil)(t.Context()); err == nil || !strings.Contains(err.Error(), "404") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -21,6 +21,7 @@ package webhook
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -28,9 +29,12 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/trial"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Judge predicts the problems of an object before it is stored. It is safe for concurrent use, except that only one goroutine may call
@@ -42,6 +46,7 @@ type Judge struct {
 	proxy   match.Options
 	refuse  Refusal
 	owners  atomic.Pointer[shadowdiff.OwnerFunc] // of the latest snapshot
+	failed  atomic.Pointer[[]api.TrialFailure]   // of the route servers
 }
 
 // Refusal says which takeovers are refused. All others are warnings.
@@ -103,6 +108,8 @@ type Verdict struct {
 	Refused, Warnings []rules.Problem
 	// Takeovers are what the object would newly take from routes of others, and Taken those of them that cause the refusal. Both are texts.
 	Takeovers, Taken []string
+	// Trials are the filters and predicates of the object that failed a trial, as texts: the route servers would keep it.
+	Trials []string
 }
 
 // Review judges an object, in JSON, that would replace old. old is empty for a new object. The kind is [kube.KindIngress] or
@@ -129,7 +136,34 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 			v.Warnings = append(v.Warnings, p)
 		}
 	}
+	j.trials(&v, now)
 	return v, j.takeovers(&v, cluster, now)
+}
+
+// TakeFailures sets what failed the trials of the route servers. It is safe for concurrent use.
+func (j *Judge) TakeFailures(failed []api.TrialFailure) { j.failed.Store(&failed) }
+
+// trials adds what of an object failed a trial.
+func (j *Judge) trials(v *Verdict, tried takeover.Tried) {
+	failed := j.failed.Load()
+	if failed == nil || len(*failed) == 0 {
+		return
+	}
+	var routes []*table.Route
+	for _, r := range tried.Routes {
+		if r.Wins && r.Route != nil {
+			routes = append(routes, r.Route)
+		}
+	}
+	has := make(map[trial.Call]bool)
+	for _, c := range trial.CallsOf(slices.Values(routes)) {
+		has[c] = true
+	}
+	for _, f := range *failed {
+		if has[trial.Call{Text: f.Text, Predicate: f.Predicate}] {
+			v.Trials = append(v.Trials, fmt.Sprintf("trial: %s: %s", f.Text, trial.Verdict{Kind: trial.Kind(f.Verdict), Words: f.Words}))
+		}
+	}
 }
 
 // maxCompared limits how many routes of others a review looks at: an object without hosts competes with all.

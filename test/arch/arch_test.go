@@ -78,7 +78,7 @@ var allowed = map[string][]string{
 	},
 	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},
 	"internal/events":  {"compile/rules", "kube"},
-	"internal/webhook": {"compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
+	"internal/webhook": {"internal/api", "internal/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
 	"internal/sidecar": {
 		"internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
