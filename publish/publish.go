@@ -119,7 +119,9 @@ type Publisher struct {
 	held   atomic.Pointer[Candidate] // the table that waits, or the newest one while objects are kept; nil if neither
 	keeper keeper                    // guarded by mu
 	made   made                      // of the last read; guarded by mu
-	shown  atomic.Pointer[shown]     // of the keeper, for readers
+	// earlier is what the next review compares with, instead of the served table; nil for that. Guarded by mu.
+	earlier *Served
+	shown   atomic.Pointer[shown] // of the keeper, for readers
 	// baseline is the table that the first table is compared with; nil if there is none, or once a table is served. Guarded by
 	// mu.
 	baseline *table.Table

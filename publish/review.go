@@ -59,6 +59,10 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 	if p.cfg.Review == nil {
 		return nil
 	}
+	from := p.snapshot()
+	if e := p.earlier; e != nil {
+		base, from, p.earlier = e.Table, e.Snapshot, nil
+	}
 	objections := p.cfg.Review(base, c.Table)
 	if kept := p.keeper.list.objects().where(func(k *Kept) bool { return k.Reason == ReasonTakeover }); len(kept) > 0 {
 		// The objects that it would take from may have changed as well. So what counts is what it takes from their newest versions.
@@ -71,7 +75,7 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 	if len(objections) == 0 {
 		return nil
 	}
-	if k := p.servedFilters(c.Snapshot); k != nil && p.keeper.list.has(filtersRef) { // without them, is there still an objection?
+	if k := p.servedFilters(from, c.Snapshot); k != nil && p.keeper.list.has(filtersRef) { // without them, is there still an objection?
 		rest := p.cfg.Review(base, p.build(c, keptList{k}).table)
 		if maps.DeleteFunc(objections, func(id string, _ Objection) bool { _, still := rest[id]; return still }); len(objections) > 0 {
 			refused = p.refuse(refused, k, mostSerious(objections), now)
@@ -79,8 +83,8 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 		objections = rest
 	}
 	served := make(map[kube.Ref]kube.Object)
-	if s := p.snapshot(); s != nil {
-		for o := range objects(s) {
+	if from != nil {
+		for o := range objects(from) {
 			served[o.Ref()] = o
 		}
 	}
@@ -102,11 +106,19 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 	if len(objections) > 0 && len(refused.where(func(k *Kept) bool { return k.Ref == filtersRef })) == 0 { // an unchanged object got other default filters
 		rest := mostSerious(objections)
 		look(false)
-		if k := p.servedFilters(c.Snapshot); k != nil {
+		if k := p.servedFilters(from, c.Snapshot); k != nil {
 			refused = p.refuse(refused, k, rest, now)
 		}
 	}
 	return refused.sorted()
+}
+
+// Reconsider makes the next offer ask the review about all that came after an earlier served table, and keep objects at their versions of then.
+// Only its table and its intent are needed.
+func (p *Publisher) Reconsider(earlier *Served) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.earlier = earlier
 }
 
 // objectionTo takes the objections to routes of an object, and returns the most serious one.
@@ -134,10 +146,10 @@ func mostSerious(of map[string]Objection) (worst Objection) {
 
 // servedFilters returns the entry of the served default filters, if the newest ones are others; nil if not, or if this process does not know the
 // served ones.
-func (p *Publisher) servedFilters(newest *kube.Snapshot) *Kept {
+func (p *Publisher) servedFilters(served, newest *kube.Snapshot) *Kept {
 	k := &Kept{Ref: filtersRef}
-	if s := p.snapshot(); s != nil {
-		k.DefaultFilters = s.DefaultFilters
+	if served != nil {
+		k.DefaultFilters = served.DefaultFilters
 	} else if was := p.keeper.list.find(filtersRef); was != nil {
 		k.DefaultFilters = was.DefaultFilters
 	} else {

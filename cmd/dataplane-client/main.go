@@ -44,7 +44,7 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 		Places: func() cli.Places { return &cli.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
 	}
 	if len(args) > 0 && asking.Has(args[0]) {
-		return asking.Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
+		return asking.Run(ctx, args, std)
 	}
 	f := &flags{}
 	return program().Serve(ctx, std, func() (config.Log, []config.Warning, error) {

@@ -56,7 +56,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 				`(?s)  pod-name:\n +value: \S+\n +from: host name\n.*  upstream:\n +value:\n +- http://a\n +- http://b\n +from: command line\n`,
 		},
 		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--upstream.*-kubernetes`},
-		{name: "help", args: []string{"--help"}, out: `(?s)Mode\n.*--mode MODE.*Exec:25%.*--cutover-check.*--fallback.*Route servers\n.*Listeners\n`},
+		{name: "help", args: []string{"--help"}, out: `(?s)Mode .*--mode MODE.*Exec:25%.*--cutover-check.*--fallback.*Upstream .*Listeners and shutdown `},
 		{name: "nothing to do", status: 2, stderr: `--upstream.*-kubernetes`},
 		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": want False, Pre, Exec`},
 		{name: "no such cutover check", args: []string{"--cutover-check", "on"}, status: 2, stderr: `off, report or enforce`},

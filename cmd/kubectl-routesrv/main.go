@@ -9,8 +9,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"os/signal"
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
@@ -20,19 +18,13 @@ import (
 // version is set by the linker in a release build.
 var version string
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	status := run(ctx, os.Args[1:], cli.Streams(os.Stdin, os.Stdout, os.Stderr))
-	stop()
-	os.Exit(status)
-}
+func main() { config.Main(run) }
 
 // run is the whole program. It returns the exit status when ctx ends.
-func run(ctx context.Context, args []string, std cli.Stdio) int {
+func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 	program := cli.Program{
 		Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: config.VersionText("kubectl-routesrv", version),
-		Env: config.Env{Environ: os.Environ(), ReadFile: os.ReadFile},
+		Env: config.Env{Environ: environ, ReadFile: config.ReadFile(ctx)},
 	}
 	return program.Run(ctx, args, std)
 }

@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
 )
@@ -31,22 +27,22 @@ func runCompile(ctx context.Context, args []string, env config.Env, std config.S
 		return config.ExitUnusable
 	}
 	if cfg.Against != "" {
-		status, err := cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, cli.Streams(std.In, std.Out, std.Err))
+		status, err := cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, std)
 		if err != nil {
 			return trouble(err)
 		}
 		return status
 	}
-	result, err := compileOnce(ctx, &cfg.RouteServer, std)
+	result, err := cli.Compile(ctx, cfg.RouteServer, std)
 	if err != nil {
 		return trouble(err)
 	}
-	if err := printTable(std.Out, result.Routes, cli.Streams(nil, std.Out, nil).OutTerminal); err != nil {
+	if err := printTable(std.Out, result.Routes, std.OutTerminal); err != nil {
 		return trouble(fmt.Errorf("print the table: %w", err))
 	}
 	status := config.ExitOK
 	for _, p := range result.Problems {
-		if p.Reason == rules.NoEndpoints && !result.endpoints {
+		if p.Reason == rules.NoEndpoints && cli.WithoutPods(result.Snapshot) {
 			continue // manifests without pods
 		}
 		fmt.Fprintln(std.Err, shadowdiff.PrintableLines(p.String()))
@@ -69,28 +65,4 @@ func printTable(to io.Writer, routes table.List, terminal bool) error {
 		fmt.Fprintln(out, text)
 	}
 	return out.Flush()
-}
-
-// compiled is the result of one read.
-type compiled struct {
-	*compile.Result
-	endpoints bool // whether the read has endpoints; manifests rarely have them
-}
-
-// compileOnce reads the source once and compiles the result.
-func compileOnce(ctx context.Context, cfg *config.RouteServer, std config.Stdio) (*compiled, error) {
-	compiler, err := compile.New(cfg.Compile)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Source.Watch = false // a watch is useless for a single read
-	source, _, err := config.NewSource(cfg.Source, std.In, config.NewLogger(cfg.Log, std.Err), prometheus.NewRegistry())
-	if err != nil {
-		return nil, err
-	}
-	snapshot, err := source.Read(ctx, kube.ReadOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return &compiled{compiler.Compile(snapshot), len(snapshot.Endpoints)+len(snapshot.EndpointSlices) > 0}, nil
 }

@@ -36,28 +36,18 @@ const stateDir = "/var/lib/routesrv"
 
 // asking returns the commands that ask running route servers by URL, and the process in the same pod.
 func asking(env config.Env) cli.Program {
-	p := cli.Program{
+	return cli.Program{
 		Name: "routesrv", Places: cli.NewURLs, InPod: func() cli.Places { return &cli.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
-		Version: config.VersionText("routesrv", version), Env: env,
+		Version: config.VersionText("routesrv", version), Env: env, Others: commands(),
 	}
-	for _, c := range commands() {
-		p.Others = append(p.Others, cli.OtherCommand{Name: c.name, Summary: c.summary, Flags: c.flags})
-	}
-	return p
 }
 
-// command is a command of this program alone.
-type command struct {
-	name, summary string
-	run           func(ctx context.Context, args []string, env config.Env, std config.Stdio) int
-	flags         func() []config.FlagDoc
-}
-
-func commands() []command {
-	return []command{
-		{"compile", "Prints the table of manifests.", runCompile, config.Flags},
-		{"migrate", "Writes an overlay for a Deployment of Skipper's route server.", runMigrate, migrateFlags},
-		{"webhook", "Answers API servers before they store an Ingress or a RouteGroup.", runWebhook, config.Flags},
+// commands returns the commands of this program alone.
+func commands() []cli.OtherCommand {
+	return []cli.OtherCommand{
+		{Name: "compile", Summary: "Prints the table of manifests.", Run: runCompile, Flags: config.Flags},
+		{Name: "migrate", Summary: "Writes an overlay for a Deployment of Skipper's route server.", Run: runMigrate, Flags: migrateFlags},
+		{Name: "webhook", Summary: "Answers API servers before they store an Ingress or a RouteGroup.", Run: runWebhook, Flags: config.Flags},
 	}
 }
 
@@ -71,12 +61,12 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 		return runServe(ctx, args, env, std)
 	}
 	for _, c := range commands() {
-		if c.name == args[0] {
-			return c.run(ctx, args[1:], env, std)
+		if c.Name == args[0] {
+			return c.Run(ctx, args[1:], env, std)
 		}
 	}
 	if asks := asking(env); asks.Has(args[0]) {
-		return asks.Run(ctx, args, cli.Streams(std.In, std.Out, std.Err))
+		return asks.Run(ctx, args, std)
 	}
 	return runServe(ctx, args, env, std)
 }

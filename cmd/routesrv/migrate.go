@@ -13,26 +13,6 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-const migrateIntro = `Reads a Deployment of Skipper's route server and writes a kustomize overlay that puts routesrv beside it: in the
-same namespace, with its flags, labels, ports, probes, user, resources and tolerations. NOTES.md in the folder says what
-is not carried over and why, and has the commands for shadow, compare, switch and back. Nothing in the cluster is changed.
-
-From manifests; its Service, ConfigMaps and NetworkPolicy are used where the file has them:
-    routesrv migrate -o routesrv-overlay skipper-ingress-routesrv.yaml
-
-From a cluster:
-    kubectl -n kube-system get deployments,services,configmaps,networkpolicies -o yaml |
-        routesrv migrate --deployment skipper-ingress-routesrv -o routesrv-overlay -
-
-With the manifests of a checkout, and the image that your cluster pulls:
-    routesrv migrate --base ./deploy/kustomize/base --image registry.example.org/routesrv:1.0.0 -o overlay old.yaml
-
-The arguments are read as by --check-config: warnings are printed; errors stop the command. --leave-out drops a flag.
-The exit status is 0 if the folder was written, and 2 if not.
-`
-
-const groupMigrate config.Group = "Migration"
-
 // migrateOptions are the settings of routesrv migrate.
 type migrateOptions struct {
 	migrate.Options
@@ -42,25 +22,24 @@ type migrateOptions struct {
 func newMigrateParser() (*migrateOptions, *config.Parser) {
 	o := &migrateOptions{}
 	p := config.NewParser(config.Command{
-		Name: "routesrv migrate", Args: "FILE", Intro: migrateIntro, MinArgs: 1, MaxArgs: 1, Asking: true,
+		Name: "routesrv migrate", Args: "FILE", MinArgs: 1, MaxArgs: 1, Asking: true,
 	})
-	g := p.Group(groupMigrate)
-	g.Ask("output", "o", config.Text("DIR", &o.dir, ""), "Folder to write; it is created.")
-	g.Ask("deployment", "", config.Text("NAME", &o.deployment, ""), "Deployment of FILE. Empty means the one that runs a route server.")
-	g.Ask("container", "", config.Text("NAME", &o.Container, ""), "Container that is the route server. Empty means the one whose first argument is routesrv.")
-	g.Ask("base", "", config.Text("PATH|URL", &o.Base, defaultBase()), "Folder deploy/kustomize/base of this project: a path on this machine or a URL for kustomize.")
-	g.Ask("image", "", config.Text("IMAGE", &o.Image, ""), "Image of routesrv, NAME[:TAG][@DIGEST]. Empty keeps the image of the base.")
-	g.Ask("prefix", "", config.Text("TEXT", &o.Prefix, ""), "Prefix of the names of all new objects. Empty derives it from the name of the old Deployment.")
-	g.Ask("monitoring-namespace", "", config.Text("NAMESPACE", &o.Monitoring, "monitoring"), "Namespace of Prometheus, for the NetworkPolicy.")
-	g.Ask("leave-out", "", config.Repeated("FLAG", func(s string) error {
+	p.Ask("output", config.Text("DIR", &o.dir, ""))
+	p.Ask("deployment", config.Text("NAME", &o.deployment, ""))
+	p.Ask("container", config.Text("NAME", &o.Container, ""))
+	p.Ask("base", config.Text("PATH|URL", &o.Base, defaultBase()))
+	p.Ask("image", config.Text("IMAGE", &o.Image, ""))
+	p.Ask("prefix", config.Text("TEXT", &o.Prefix, ""))
+	p.Ask("monitoring-namespace", config.Text("NAMESPACE", &o.Monitoring, "monitoring"))
+	p.Ask("leave-out", config.Repeated("FLAG", func(s string) error {
 		o.LeaveOut = append(o.LeaveOut, strings.TrimLeft(s, "-"))
 		return nil
-	}), "Flag of the old Deployment to leave out, such as kubernetes-status-from-service. May be repeated.")
+	}))
 	return o, p
 }
 
 // migrateFlags documents the flags of the command.
-func migrateFlags() []config.FlagDoc {
+func migrateFlags() []*config.Flag {
 	_, p := newMigrateParser()
 	return p.Flags()
 }

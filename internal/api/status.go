@@ -16,7 +16,7 @@ type Status struct {
 	Source        Source         `json:"source"`
 	Upstream      *Fetch         `json:"upstream,omitempty"` // only on a relay
 	Guard         Guard          `json:"guard"`
-	Trial         *Trial         `json:"trial,omitempty"`          // only with a trial proxy
+	Trial         *Trial         `json:"trial,omitempty"`          // with a trial proxy, or if proxies of the fleet died of something
 	Takeovers     []Takeover     `json:"takeovers,omitempty"`      // of the last hour, newest first
 	SuspectTables int            `json:"suspect_tables,omitempty"` // of which proxies of this replica's clients died: see /clients
 	Decisions     []Decision     `json:"decisions,omitempty"`      // about held tables, newest first

@@ -224,13 +224,13 @@ func (c *Catalogue) Similar(name string, predicates bool) []string {
 	}
 	var found []string
 	for known := range all {
-		if strings.EqualFold(known, name) || distance(known, name) <= min(2, len(name)/4) {
+		if strings.EqualFold(known, name) || Distance(known, name) <= min(2, len(name)/4) {
 			found = append(found, known)
 		}
 	}
 	if predicates {
 		for _, known := range []string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"} {
-			if strings.EqualFold(known, name) || distance(known, name) <= min(2, len(name)/4) {
+			if strings.EqualFold(known, name) || Distance(known, name) <= min(2, len(name)/4) {
 				found = append(found, known)
 			}
 		}
@@ -239,24 +239,27 @@ func (c *Catalogue) Similar(name string, predicates bool) []string {
 	return found
 }
 
-// distance returns how many letters to add, delete or change to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// Distance returns how many letters to insert, delete, replace or swap with their neighbour to get from a to b.
+func Distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
 			cost := 1
-			if a[i] == b[j] {
+			if a[i-1] == b[j-1] {
 				cost = 0
 			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
 		}
+		before, last, row = last, row, before
 	}
-	return row[len(b)]
+	return last[len(b)]
 }
 
 // checkFields checks the expressions and paths of the predicates that are built into the matcher.

@@ -22,43 +22,18 @@ type acceptJob struct {
 	yes    bool
 }
 
-func acceptCommand() command {
-	return command{
-		name: "accept", args: "DIGEST", inPod: true, summary: "Publishes a held table, or releases kept objects, on every replica that holds them.",
-		intro: `Take DIGEST from the command held: it names what you looked at, a table or a list of kept objects, so that you cannot accept
-something else. The command shows the replicas that hold it and the differences, and asks before it publishes; without a
-terminal, add --yes. Each replica records --why with the decision, and who you are.
-
---of-namespace and --object release some of the kept objects, and the others stay kept.
-
-A table is accepted in the pod only, over a socket in the state folder: a proxy forwards requests to any address, but not to
-a file. kubectl routesrv accept runs the command in each pod, as kubectl exec does, and records the user that the API server
-knows you as. In a pod, routesrv accept and dataplane-client accept reach the process that runs there, and record --by or
-the id of the user.
-
-The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds something else, or if
-you say no, and 2 if a replica does not answer or refuses.`,
-		examples: []example{
-			{"Publish what is held", "accept 4f2a…c01d --why 'shop moved to another cluster'"},
-			{"Let the deletions of one team happen", "accept 4f2a…c01d --of-namespace shop --why 'shop is closed'"},
-		},
-		min: 1, max: 1, outputs: []string{"text", "json"},
-		job: func() job { return &acceptJob{} },
-	}
-}
-
-func (j *acceptJob) define(g config.Section) {
+func (j *acceptJob) define(flags *config.Parser) {
 	add := func(to *[]string) *config.Value {
 		return config.Repeated("NAME", func(one string) error {
 			*to = append(*to, one)
 			return nil
 		})
 	}
-	g.Ask("of-namespace", "", add(&j.choice.Namespaces), "Accept only the kept objects of this namespace. May be repeated.")
-	g.Ask("object", "", add(&j.choice.Objects), "Accept only this kept object, as KIND/NAMESPACE/NAME. May be repeated.")
-	g.Ask("by", "", config.Text("NAME", &j.choice.By, ""), "Who decides this, in a pod; empty means the id of the user. kubectl routesrv asks the API server instead.")
-	g.Ask("why", "", config.Text("REASON", &j.choice.Why, ""), "For what reason; required.")
-	g.Ask("yes", "", config.Bool(&j.yes, false), "Do not ask.")
+	flags.Ask("of-namespace", add(&j.choice.Namespaces))
+	flags.Ask("object", add(&j.choice.Objects))
+	flags.Ask("by", config.Text("NAME", &j.choice.By, ""))
+	flags.Ask("why", config.Text("REASON", &j.choice.Why, ""))
+	flags.Ask("yes", config.Bool(&j.yes, false))
 }
 
 func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
@@ -119,16 +94,13 @@ func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string
 	if s.output == "json" {
 		return
 	}
-	for _, a := range r.answered() {
-		if chosen[a.replica] != "" {
-			_ = writeText(s.std.Out, a.value.text)
-			break
-		}
-	}
 	var names []string
 	for _, a := range r.answered() {
-		if chosen[a.replica] != "" {
-			names = append(names, a.replica)
+		if chosen[a.replica] == "" {
+			continue
+		}
+		if names = append(names, a.replica); len(names) == 1 {
+			_ = writeText(s.std.Out, a.value.text)
 		}
 	}
 	writeLines(s.std.Out, []string{"", "Held by " + label(r.cluster, "") + strings.Join(names, ", ")})
@@ -161,6 +133,13 @@ func (c Choice) form(digest string) url.Values {
 type acceptance struct {
 	api.Accepted
 	raw json.RawMessage
+}
+
+func (a *acceptance) json() json.RawMessage {
+	if a == nil {
+		return nil // it was not asked
+	}
+	return a.raw
 }
 
 func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acceptance, error) {
@@ -204,13 +183,8 @@ func (j *acceptJob) report(s *session, r reply[*acceptance], chosen map[string]s
 	}
 	if s.output == "json" {
 		d := outline(r, status)
-		d.Result = resultName(status)
-		for k, a := range r.answers {
-			if a.err == nil && a.value != nil {
-				d.Replicas[k].Answer = a.value.raw
-			}
-		}
-		return status, errors.Join(writeDocument(s.std.Out, "accept", status, []documentCluster{d}))
+		d.Result = result(status)
+		return status, writeDocument(s.std.Out, document{Command: "accept", Result: d.Result, Clusters: []documentCluster{d}})
 	}
 	writeLines(s.std.Out, lines)
 	writeLines(s.std.Err, failed)

@@ -8,43 +8,36 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/source/manifests"
-	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text,
 // json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. Nothing else of the manifests
 // leaves this machine. It returns the exit status: Healthy if they take nothing, Unhealthy if they do or may.
-func Against(ctx context.Context, server string, paths []string, output string, std Stdio) (int, error) {
+func Against(ctx context.Context, server string, paths []string, output string, std config.Stdio) (int, error) {
 	body, err := routed(ctx, paths, std.In)
 	if err != nil {
 		return Trouble, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
-	target := strings.TrimSuffix(strings.TrimSuffix(server, "/"), "/takeovers") + "/takeovers?format=json"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	const path = "/takeovers"
+	listener := Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
+	answer, err := listener.do(ctx, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return Trouble, err
 	}
-	answer, err := new(http.Client).Do(request)
-	if err != nil {
-		return Trouble, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxTakeovers))
-	if err != nil {
-		return Trouble, err
+	if answer.status != http.StatusOK {
+		return Trouble, answer.refusal(path)
 	}
 	var report takeover.Report
-	switch err := json.Unmarshal(text, &report); {
-	case answer.StatusCode != http.StatusOK:
-		return Trouble, fmt.Errorf("%s: %s: %s", target, answer.Status, shadowdiff.Printable(strings.TrimSpace(string(text[:min(len(text), 500)]))))
-	case err != nil || report.Schema != takeover.Schema:
-		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", target)
+	if err := json.Unmarshal(answer.body, &report); err != nil || report.Schema != takeover.Schema {
+		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
 	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]
 	if err := write(std.Out); err != nil {
@@ -56,9 +49,6 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	return Healthy, nil
 }
 
-// maxTakeovers limits the answer, in bytes.
-const maxTakeovers = 64 << 20
-
 // routed returns the Ingresses and RouteGroups of manifests, each as a document in JSON.
 func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error) {
 	source, err := manifests.New(manifests.Config{Paths: paths, Stdin: stdin})
@@ -66,13 +56,10 @@ func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = source.Documents(ctx, func(file string, d manifests.Doc) error {
-		object, err := manifests.ToJSON(d)
-		if err == nil {
-			err = addRouted(&b, object)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: line %d: %w", file, d.Line, err)
+	err = source.Objects(ctx, func(kind string, object []byte) error {
+		if kind == "Ingress" || kind == "RouteGroup" {
+			b.Write(object)
+			b.WriteString("\n---\n")
 		}
 		return nil
 	})
@@ -80,28 +67,4 @@ func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error
 		err = errors.New("the manifests have no Ingress and no RouteGroup")
 	}
 	return b.Bytes(), err
-}
-
-// addRouted adds a document if it is an Ingress, a RouteGroup, or a list with such objects.
-func addRouted(b *bytes.Buffer, object []byte) error {
-	var is struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(object, &is); err != nil {
-		return err
-	}
-	if is.Kind == "Ingress" || is.Kind == "RouteGroup" {
-		b.Write(object)
-		b.WriteString("\n---\n")
-	}
-	if !strings.HasSuffix(is.Kind, "List") {
-		return nil
-	}
-	for _, item := range is.Items {
-		if err := addRouted(b, item); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -19,11 +19,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -35,23 +32,6 @@ const (
 	Unhealthy = 1 // an answer arrived, and it is not good
 	Trouble   = 2 // a server did not answer, or the arguments are wrong
 )
-
-// Stdio holds the standard streams. The booleans say which of them are terminals.
-type Stdio struct {
-	In                      io.Reader
-	Out, Err                io.Writer
-	InTerminal, OutTerminal bool
-}
-
-// Streams detects which streams are terminals.
-func Streams(in io.Reader, out, err io.Writer) Stdio {
-	return Stdio{in, out, err, isTerminal(in), isTerminal(out)}
-}
-
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
 
 // Cluster is a route server with all its replicas.
 type Cluster struct {
@@ -82,7 +62,7 @@ type Listener struct {
 // Places are the route servers that a command asks.
 type Places interface {
 	// Define adds the flags that choose the route servers.
-	Define(config.Section)
+	Define(*config.Parser)
 	// Args is the part of the arguments in help that names the places, such as "URL..."; empty if only flags choose them.
 	Args() string
 	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.
@@ -158,7 +138,7 @@ func (p Program) find(name string) (command, bool) {
 }
 
 // Run runs one command: args begins with its name. It returns the exit status.
-func (p Program) Run(ctx context.Context, args []string, std Stdio) int {
+func (p Program) Run(ctx context.Context, args []string, std config.Stdio) int {
 	if len(args) == 0 || args[0] == "help" && len(args) == 1 || args[0] == "-h" || args[0] == "--help" {
 		_, _ = io.WriteString(std.Out, p.overview())
 		return Healthy
@@ -216,7 +196,7 @@ func (p Program) names() []string {
 type session struct {
 	program  Program
 	places   Places
-	std      Stdio
+	std      config.Stdio
 	clusters []Cluster
 	args     []string // without the places
 	parser   *config.Parser
@@ -228,7 +208,7 @@ type session struct {
 	now      func() time.Time
 }
 
-func (p Program) run(ctx context.Context, c command, args []string, std Stdio) (int, error) {
+func (p Program) run(ctx context.Context, c command, args []string, std config.Stdio) (int, error) {
 	places := p.placesOf(c)
 	defer places.Close()
 	s := &session{program: p, places: places, std: std, now: p.Now}

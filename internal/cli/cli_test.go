@@ -60,7 +60,7 @@ func TestNobodyWaitsForAClusterThatHangs(t *testing.T) {
 		}
 		var out, errs buffer
 		began := time.Now()
-		status := program(w).Run(t.Context(), []string{"status", "--timeout=10s", "--parallel=2"}, cli.Stdio{Out: &out, Err: &errs})
+		status := program(w).Run(t.Context(), []string{"status", "--timeout=10s", "--parallel=2"}, config.Stdio{Out: &out, Err: &errs})
 		took := time.Since(began)
 		if status != cli.Trouble || took < 10*time.Second || took > 25*time.Second {
 			t.Errorf("status %d after %v", status, took)
@@ -86,7 +86,7 @@ func TestInterruptEndsACommand(t *testing.T) {
 		}}}}
 		var out, errs buffer
 		began := time.Now()
-		if status := program(w).Run(ctx, []string{"problems"}, cli.Stdio{Out: &out, Err: &errs}); status != cli.Trouble || time.Since(began) > 0 {
+		if status := program(w).Run(ctx, []string{"problems"}, config.Stdio{Out: &out, Err: &errs}); status != cli.Trouble || time.Since(began) > 0 {
 			t.Errorf("status %d after %v", status, time.Since(began))
 		}
 	})
@@ -117,7 +117,7 @@ func TestReplicasThatCatchUpAreNotNamed(t *testing.T) {
 	}
 	w.clusters = []cli.Cluster{{Find: func(context.Context) ([]cli.Replica, error) { return replicas, nil }}}
 	var out, errs buffer
-	if status := program(w).Run(t.Context(), []string{"status"}, cli.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || asked < 4 {
+	if status := program(w).Run(t.Context(), []string{"status"}, config.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || asked < 4 {
 		t.Errorf("status %d after %d answers\n%s", status, asked, &out.b)
 	}
 }
@@ -149,7 +149,7 @@ func TestURLsAreReplicas(t *testing.T) {
 	} {
 		var out buffer
 		p := cli.Program{Name: "routesrv", Places: cli.NewURLs, Version: "v1"}
-		if status := p.Run(t.Context(), c.args, cli.Stdio{Out: &out, Err: &out}); status != c.status || !strings.Contains(out.b.String(), c.want) {
+		if status := p.Run(t.Context(), c.args, config.Stdio{Out: &out, Err: &out}); status != c.status || !strings.Contains(out.b.String(), c.want) {
 			t.Errorf("%q: status %d, want %d and %q in\n%s", c.args, status, c.status, c.want, &out.b)
 		}
 	}
@@ -192,7 +192,7 @@ func TestClientCertificatesAreShown(t *testing.T) {
 	} {
 		var out buffer
 		p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
-		if status := p.Run(t.Context(), append([]string{"status", s.URL}, c.args...), cli.Stdio{Out: &out, Err: &out}); status != c.want {
+		if status := p.Run(t.Context(), append([]string{"status", s.URL}, c.args...), config.Stdio{Out: &out, Err: &out}); status != c.want {
 			t.Errorf("%q: status %d, want %d\n%s", c.args, status, c.want, &out.b)
 		}
 	}
@@ -218,7 +218,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"accept", "--yes", ""}, []string{":4"}},
 	} {
 		var out buffer
-		p.Run(t.Context(), append([]string{"__complete"}, c.words...), cli.Stdio{Out: &out, Err: &out})
+		p.Run(t.Context(), append([]string{"__complete"}, c.words...), config.Stdio{Out: &out, Err: &out})
 		var got []string
 		for line := range strings.Lines(out.b.String()) {
 			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -233,7 +233,7 @@ func TestCompletion(t *testing.T) {
 // TestScriptOfBashCompletes runs the script in a real shell, with a program that answers.
 func TestScriptOfBashCompletes(t *testing.T) {
 	var script buffer
-	if status := program(&world{}).Run(t.Context(), []string{"completion", "bash"}, cli.Stdio{Out: &script, Err: &script}); status != cli.Healthy {
+	if status := program(&world{}).Run(t.Context(), []string{"completion", "bash"}, config.Stdio{Out: &script, Err: &script}); status != cli.Healthy {
 		t.Fatal(status)
 	}
 	dir := t.TempDir()
@@ -258,7 +258,7 @@ printf '<%s>' "${COMPREPLY[@]}"
 	}
 	for _, shell := range []string{"zsh", "fish", "kubectl"} {
 		var out buffer
-		if status := program(&world{}).Run(t.Context(), []string{"completion", shell}, cli.Stdio{Out: &out, Err: &out}); status != cli.Healthy || !strings.Contains(out.b.String(), "kubectl-routesrv __complete") {
+		if status := program(&world{}).Run(t.Context(), []string{"completion", shell}, config.Stdio{Out: &out, Err: &out}); status != cli.Healthy || !strings.Contains(out.b.String(), "kubectl-routesrv __complete") {
 			t.Errorf("%s: status %d\n%s", shell, status, &out.b)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
@@ -22,37 +21,13 @@ type clientsJob struct {
 	maxBehind time.Duration
 }
 
-func clientsCommand() command {
-	states := make([]string, 0, 4)
-	for _, s := range fleet.States() {
-		states = append(states, string(s))
-	}
-	return command{
-		name: "clients", summary: "Lists the proxies that ask for the table, and which table each one holds.",
-		intro: `Asks every replica for its clients and prints each client once, those with faults first. A client is ` + strings.Join(states[:3], ", ") + `
-or ` + states[3] + ` (no request for three of its intervals; it is forgotten after an hour, so deleted pods are listed for that long).
-A name in brackets is inferred from address and user agent, because the client does not give its name.
-
-The exit status is 0 if no client has rejected a table or is behind for longer than --max-behind, and no proxy died of a table, else 1, and 2 if a
-cluster, a replica or one of its peers does not answer: clients may be missing then. Silent clients do not count,
-because they may be deleted pods.`,
-		examples: []example{
-			{"Which proxy holds which table?", "clients @"},
-			{"Who is behind, in all clusters?", "clients --contexts 'prod-*' --state behind @"},
-			{"With what the proxies report", "clients -o json @"},
-		},
-		outputs: []string{"text", "json"},
-		job:     func() job { return &clientsJob{maxBehind: 30 * time.Second} },
-	}
-}
-
-func (j *clientsJob) define(g config.Section) {
+func (j *clientsJob) define(flags *config.Parser) {
 	words := []string{""}
 	for _, s := range fleet.States() {
 		words = append(words, string(s))
 	}
-	g.Ask("state", "", config.Choice(&j.state, words...), "Only clients in this state.")
-	g.Ask("max-behind", "", config.Duration(&j.maxBehind, j.maxBehind, 100*time.Millisecond, 10*time.Minute), "How long a client may be behind.")
+	flags.Ask("state", config.Choice(&j.state, words...))
+	flags.Ask("max-behind", config.Duration(&j.maxBehind, j.maxBehind, 100*time.Millisecond, 10*time.Minute))
 }
 
 // askClients asks for all clients: the counts would be wrong without some.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,45 +18,74 @@ const (
 	maxParallel     = 256
 )
 
-// Groups of flags in help.
-const (
-	groupCommand config.Group = "Command"
-	groupPlaces  config.Group = "Route servers"
-)
-
 // job is a command with the values of its flags.
 type job interface {
-	define(config.Section)
+	define(*config.Parser)
 	run(ctx context.Context, s *session) (status int, err error)
 }
 
 // command describes a job.
 type command struct {
-	name, args, summary string
-	intro               string // description, including the exit statuses
-	examples            []example
-	min, max            int      // arguments in addition to the places
-	outputs             []string // forms of the result
-	inPod               bool     // it changes something, so routesrv runs it in the pod
-	local               bool     // where places are URLs, it takes tables as arguments: URLs, files, or manifests that it compiles
-	table               string   // how help calls the arguments that are tables
-	tables              int      // how many of them there are
-	job                 func() job
+	name, args string
+	min, max   int      // arguments in addition to the places
+	outputs    []string // forms of the result; nil means text and json
+	inPod      bool     // it changes something, so routesrv runs it in the pod
+	local      bool     // where places are URLs, it takes tables as arguments: URLs, files, or manifests that it compiles
+	table      string   // how help calls the arguments that are tables
+	tables     int      // how many of them there are
+	beside     bool     // dataplane-client has it, too
+	job        func() job
+	help
+}
+
+// help is the text of a command: internal/config/help/NAME.txt.
+type help struct {
+	summary, intro string // intro is the description, including the exit statuses
+	examples       []example
 }
 
 // example is a call with its purpose. An argument @ stands for places, which are shown only if they are URLs; @routes is the URL of a
 // table.
 type example struct{ what, call string }
 
+// helpOf divides the text of a command, whose first line is the summary and whose end are the examples.
+func helpOf(name string) (h help) {
+	text := config.HelpText(name)
+	h.summary, text, _ = strings.Cut(text, "\n\n")
+	for _, block := range strings.Split(text, "\n\n") {
+		what, call, _ := strings.Cut(strings.TrimSuffix(block, "\n"), "\n    ")
+		if call == "" || what == "" || what[0] == ' ' || strings.Contains(what+call, "\n") {
+			h.intro += block + "\n\n"
+		} else {
+			h.examples = append(h.examples, example{what, call})
+		}
+	}
+	return h
+}
+
 // commands returns all commands of a program, in the order of the help.
 func (p Program) commands() []command {
-	if p.Beside {
-		return []command{getCommand(), heldCommand(), acceptCommand()}
+	all := []command{
+		{name: "get", args: "PATH", min: 1, max: 1, beside: true, job: func() job { return getJob{} }},
+		{name: "status", job: func() job { return &statusJob{maxAge: time.Minute, wait: settleWait} }},
+		{name: "clients", job: func() job { return &clientsJob{maxBehind: 30 * time.Second} }},
+		{name: "problems", job: func() job { return &problemsJob{} }},
+		{name: "explain", args: "WHAT...", min: 1, max: 2, tables: 1, table: "PLACE", local: true, job: func() job { return explainJob{} }},
+		{name: "match", args: "URL", min: 1, max: 1, tables: 1, table: "TABLE", local: true, job: newMatchJob},
+		{name: "diff", tables: 2, table: "A B", local: true, outputs: []string{"text", "json", "html"}, job: newDiffJob},
+		{name: "replay", args: "LOG...", min: 1, max: 1000, local: true, job: newReplayJob},
+		{name: "trial", tables: 1, table: "TABLE", local: true, job: func() job { return &trialJob{} }},
+		{name: "held", beside: true, job: func() job { return heldJob{} }},
+		{name: "accept", args: "DIGEST", min: 1, max: 1, inPod: true, beside: true, job: func() job { return &acceptJob{} }},
 	}
-	return []command{
-		statusCommand(), clientsCommand(), problemsCommand(), explainCommand(), matchCommand(), diffCommand(), replayCommand(), trialCommand(),
-		heldCommand(), acceptCommand(),
+	all = slices.DeleteFunc(all, func(c command) bool { return p.Beside && !c.beside || !p.Beside && c.name == "get" })
+	for i := range all {
+		all[i].help = helpOf(all[i].name)
+		if all[i].outputs == nil {
+			all[i].outputs = []string{"text", "json"}
+		}
 	}
+	return all
 }
 
 // limits returns how many arguments a command takes.
@@ -90,18 +120,17 @@ func (p Program) parser(c command, j job, s *session) *config.Parser {
 	if c.local {
 		parser = config.NewRouteServer(about, &s.server)
 	}
-	g := parser.Group(groupCommand)
-	j.define(g)
+	j.define(parser)
 	s.output, s.timeout, s.parallel = "text", defaultTimeout, defaultParallel
 	if c.local {
 		s.timeout = tableTimeout
 	}
-	g.Ask("output", "o", config.Choice(&s.output, c.outputs...), "Form of the result.")
-	g.Ask("timeout", "", config.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
+	parser.Ask("output", config.Choice(&s.output, c.outputs...))
+	parser.Ask("timeout", config.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute))
 	if p.Remote {
-		g.Ask("parallel", "", config.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are asked at a time.")
+		parser.Ask("parallel", config.Number(&s.parallel, defaultParallel, 1, maxParallel))
 	}
-	s.places.Define(parser.Group(groupPlaces))
+	s.places.Define(parser)
 	return parser
 }
 

@@ -1,8 +1,9 @@
 package cli
 
 import (
+	"context"
+	"embed"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -23,78 +24,47 @@ const (
 // OtherCommand is a command of the program from another package.
 type OtherCommand struct {
 	Name, Summary string
-	Flags         func() []config.FlagDoc
+	Run           func(ctx context.Context, args []string, env config.Env, std config.Stdio) (status int)
+	Flags         func() []*config.Flag
 }
 
 // shells are the shells that completion supports.
 var shells = []string{"bash", "zsh", "fish", "kubectl"}
 
-const completionHelp = `Prints the completion script of a shell.
-
-Usage: %[1]s completion bash|zsh|fish|kubectl
-
-  bash      source <(%[2]s completion bash)
-  zsh       source <(%[2]s completion zsh)
-  fish      %[2]s completion fish | source
-  kubectl   makes kubectl complete "kubectl routesrv": write the output to a file
-            kubectl_complete-routesrv in a folder of your PATH, and make it executable
-`
-
 // completion prints a script.
-func (p Program) completion(args []string, std Stdio) int {
+func (p Program) completion(args []string, std config.Stdio) int {
 	binary := strings.ReplaceAll(p.Name, " ", "-") // "kubectl routesrv" is kubectl-routesrv
 	if len(args) != 1 || !slices.Contains(shells, args[0]) {
 		help, status := std.Err, Trouble
 		if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
 			help, status = std.Out, Healthy
 		}
-		fmt.Fprintf(help, completionHelp, p.Name, binary)
+		_, _ = strings.NewReplacer("NAME", p.Name, "BINARY", binary).WriteString(help, config.HelpText("completion"))
 		return status
 	}
 	function := "_" + strings.ReplaceAll(binary, "-", "_")
-	text := scripts[args[0]]
-	if args[0] == "zsh" {
-		text = "autoload -U +X bashcompinit && bashcompinit\n" + scripts["bash"]
+	shell, before := args[0], ""
+	if shell == "zsh" {
+		shell, before = "bash", "autoload -U +X bashcompinit && bashcompinit\n"
 	}
-	text = strings.NewReplacer("BINARY", binary, "FUNCTION", function, "COMPLETE", completeCommand).Replace(text)
-	if _, err := io.WriteString(std.Out, text); err != nil {
+	text, err := scripts.ReadFile("scripts/" + shell)
+	if err != nil {
+		return Trouble
+	}
+	names := strings.NewReplacer("BINARY", binary, "FUNCTION", function, "COMPLETE", completeCommand)
+	if _, err := names.WriteString(std.Out, before+string(text)); err != nil {
 		return Trouble
 	}
 	return Healthy
 }
 
-// The scripts call the program itself, so that they fit every version.
-var scripts = map[string]string{
-	"bash": `# bash completion of BINARY
-FUNCTION() {
-    local line directive= candidates=()
-    while IFS= read -r line; do
-        case "$line" in
-            :[0-9]*) directive="$line" ;;
-            *) candidates+=("${line%%$'\t'*}") ;;
-        esac
-    done < <(BINARY COMPLETE "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
-    COMPREPLY=("${candidates[@]}")
-    if [[ "$directive" == ":0" && ${#COMPREPLY[@]} -eq 0 ]]; then
-        compopt -o default 2>/dev/null
-    fi
-}
-complete -F FUNCTION BINARY
-`,
-	"fish": `# fish completion of BINARY
-function FUNCTION
-    set -l words (commandline -opc) (commandline -ct)
-    BINARY COMPLETE $words[2..-1] 2>/dev/null | string match -v -r '^:[0-9]+$'
-end
-complete -c BINARY -f -a '(FUNCTION)'
-`,
-	"kubectl": `#!/bin/sh
-exec BINARY COMPLETE "$@"
-`,
-}
+// scripts has a script for each shell; that of zsh is the one of bash. They call the program itself, so that they fit every version.
+//
+//go:embed scripts
+var scripts embed.FS
 
 // complete prints candidates for the last word.
-func (p Program) complete(words []string, std Stdio) int {
+func (p Program) complete(words []string, std config.Stdio) int {
 	candidates, directive := p.candidates(words)
 	for _, c := range candidates {
 		fmt.Fprintln(std.Out, shadowdiff.Printable(c.word)+c.about())
@@ -139,7 +109,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 	}
 	places := p.placesOf(c)
 	defer places.Close()
-	flags := make(map[string]config.FlagDoc)
+	flags := make(map[string]*config.Flag)
 	var names []candidate
 	for _, f := range p.parser(c, c.job(), &session{places: places}).Flags() {
 		flags[f.Option()] = f
@@ -150,7 +120,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 			names = append(names, candidate{f.Option(), f.Usage})
 		}
 	}
-	if name, val, ok := strings.Cut(last, "="); ok && flags[name].Name != "" {
+	if name, val, ok := strings.Cut(last, "="); ok && flags[name] != nil {
 		all, directive := valuesOf(flags[name], places)
 		all = fitting(all, val)
 		for i := range all {
@@ -158,7 +128,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 		}
 		return all, directive
 	}
-	if f := flags[words[len(words)-2]]; f.Name != "" && f.Type != "bool" {
+	if f := flags[words[len(words)-2]]; f != nil && f.Type() != "bool" {
 		all, directive := valuesOf(f, places)
 		return fitting(all, last), directive
 	}
@@ -192,11 +162,11 @@ func (p Program) commandWords() []candidate {
 }
 
 // valuesOf returns the possible values of a flag.
-func valuesOf(f config.FlagDoc, places Places) ([]candidate, string) {
+func valuesOf(f *config.Flag, places Places) ([]candidate, string) {
 	switch {
-	case f.Words != nil:
-		return plain(f.Words...), completeNoFiles
-	case f.Type == "FILE" || f.Type == "PATH":
+	case f.Words() != nil:
+		return plain(f.Words()...), completeNoFiles
+	case f.Type() == "FILE" || f.Type() == "PATH":
 		return nil, completeFiles
 	}
 	return plain(places.Complete(f.Name)...), completeNoFiles

@@ -31,46 +31,14 @@ type diffJob struct {
 	opened   map[string]tables.Source // by the place
 }
 
-func diffCommand() command {
-	return command{
-		name: "diff", summary: "Compares routing tables by meaning.",
-		intro: `The order of endpoints makes no difference, the order of filters does. A and B are each one of
+func newDiffJob() job { return &diffJob{opened: make(map[string]tables.Source)} }
 
-    a file of routes, such as the copy that a data plane keeps
-    a file or folder of manifests
-    the URL of a route server, such as http://routesrv/routes or http://routesrv/routes/eu-central-1a
-    the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
-    -, routes on standard input
-    with kubectl: pod/NAME, a replica of this cluster, or context/NAME, the first replica of another cluster
-
-Without arguments, kubectl routesrv compares the tables of all replicas with that of the first: in one cluster, or with
---contexts in several. With A alone, it compares A with the first replica of the cluster.
-
-If a server requires a certificate, as with components/mtls, give --cacert, --cert and --key.
-
-The exit status is 0 if the tables have the same meaning, 1 if they differ, and 2 if a table cannot be read.`,
-		examples: []example{
-			{"Do all replicas of this context serve the same?", "diff --context prod-eu"},
-			{"Blue and green", "diff --ignore endpoints context/blue context/green"},
-			{"Would a change of settings change anything?", "diff -config-file new.yaml ./old.eskip ./manifests"},
-			{"Does a proxy have the table of the route server? Endpoints come and go, so ignore them", "diff --ignore endpoints @routes http://10.2.0.7:9911/routes"},
-			{"Compare two route servers until Ctrl-C, and report only lasting differences", "diff --watch http://old/routes http://new/routes"},
-		},
-		tables: 2, table: "A B", local: true, outputs: []string{"text", "json", "html"},
-		job: func() job { return &diffJob{opened: make(map[string]tables.Source)} },
-	}
-}
-
-func (j *diffJob) define(g config.Section) {
-	g.Ask("ignore", "", config.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore), "Differences to ignore: endpoints, for endpoints and their zones, and "+
-		"id=REGEX, for routes with a matching id; separated by commas. The last line counts the ignored differences.")
-	g.Ask("watch", "", config.Bool(&j.watch, false), "Compare repeatedly until interrupted, and print only new and resolved differences. A difference is "+
-		"reported once skew cannot explain it: when both tables have a revision that is new enough, else after three comparisons over two "+
-		"intervals. The exit status is that of the last comparison.")
-	g.Ask("interval", "", config.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour), "Time between two comparisons of --watch.")
+func (j *diffJob) define(flags *config.Parser) {
+	flags.Ask("ignore", config.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
+	flags.Ask("watch", config.Bool(&j.watch, false))
+	flags.Ask("interval", config.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour))
 	j.color = "auto"
-	g.Ask("color", "", config.Choice(&j.color, "auto", "always", "never"), "Colours in the text: auto means always on a terminal, "+
-		"unless the variable NO_COLOR is set.")
+	flags.Ask("color", config.Choice(&j.color, "auto", "always", "never"))
 }
 
 // side is a table with its name.
@@ -214,16 +182,10 @@ func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, fai
 
 // writeComparisons prints the comparisons as one document.
 func writeComparisons(s *session, status int, views []*shadowdiff.View, failed []error) error {
-	doc := struct {
-		Schema      string            `json:"schema"`
-		Command     string            `json:"command"`
-		Result      string            `json:"result"`
-		Errors      []string          `json:"errors,omitempty"`
-		Comparisons []json.RawMessage `json:"comparisons"`
-	}{Schema: Schema, Command: "diff", Result: resultName(status), Comparisons: []json.RawMessage{}}
+	d := document{Command: "diff", Result: result(status), Comparisons: []json.RawMessage{}}
 	for _, err := range failed {
 		if err != nil {
-			doc.Errors = append(doc.Errors, err.Error())
+			d.Errors = append(d.Errors, err.Error())
 		}
 	}
 	for _, v := range views {
@@ -231,14 +193,9 @@ func writeComparisons(s *session, status int, views []*shadowdiff.View, failed [
 		if err := shadowdiff.WriteJSON(&b, v); err != nil {
 			return err
 		}
-		doc.Comparisons = append(doc.Comparisons, b.Bytes())
+		d.Comparisons = append(d.Comparisons, b.Bytes())
 	}
-	text, err := json.MarshalIndent(doc, "", "  ")
-	if err != nil {
-		return fmt.Errorf("print the comparison: %w", err)
-	}
-	_, err = s.std.Out.Write(append(shadowdiff.PrintableJSON(text), '\n'))
-	return err
+	return writeDocument(s.std.Out, d)
 }
 
 // sides loads the tables: the arguments, and replicas if there are too few arguments.

@@ -19,28 +19,7 @@ import (
 
 type explainJob struct{}
 
-func explainCommand() command {
-	return command{
-		name: "explain", args: "WHAT...", summary: "Explains what happened to an Ingress, a RouteGroup, a route or a host.",
-		intro: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. PLACE is the
-URL of the support listener of a route server, or a file or folder of manifests. The fault comes first, in words for the
-author of the object, then what to do, then the evidence: whether and why the object was selected, its services and their
-endpoints, its problems, its routes, other objects with the same hosts, and which object gets the requests that its routes
-are for. Replicas with the same answer are shown once.
-
-The exit status is 0 if nothing is wrong, 1 if something is wrong, if the object does not exist, or if the replicas
-disagree, and 2 if a cluster does not answer.`,
-		examples: []example{
-			{"Why does my Ingress answer 502?", "explain ingress shop/cart @"},
-			{"Who has this host, in which cluster?", "explain --contexts 'prod-*' shop.example.org"},
-			{"Will it work once these manifests are applied?", "explain routegroup shop/cart ./manifests"},
-		},
-		min: 1, max: 2, tables: 1, table: "PLACE", local: true, outputs: []string{"text", "json"},
-		job: func() job { return explainJob{} },
-	}
-}
-
-func (explainJob) define(config.Section) {}
+func (explainJob) define(*config.Parser) {}
 
 // explain asks the support listener of a route server.
 func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.Explanation, []byte, error) {
@@ -73,6 +52,10 @@ type spoken struct {
 	raw    json.RawMessage
 	status int
 }
+
+func spokenKey(a *spoken) string { return a.key }
+
+func (a *spoken) json() json.RawMessage { return a.raw }
 
 // explained returns an explanation as an answer. raw is its JSON.
 func explained(e *explain.Explanation, raw []byte) (*spoken, error) {
@@ -151,16 +134,11 @@ func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
 		for _, a := range r.answered() {
 			one = max(one, a.value.status)
 		}
-		disagree := len(agreeing(r)) > 1
+		disagree := len(agreeing(r, spokenKey)) > 1
 		if disagree {
 			one = max(one, Unhealthy)
 		}
 		d := outline(r, one)
-		for k, a := range r.answers {
-			if a.err == nil {
-				d.Replicas[k].Answer = a.value.raw
-			}
-		}
 		if disagree {
 			d.Wrong = []string{"the replicas disagree"}
 		}
@@ -179,7 +157,7 @@ func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
 // writeAgreements prints each answer of a cluster once, with the replicas that gave it if there are several. later answers begin with
 // an empty line.
 func (s *session) writeAgreements(r reply[*spoken], later bool) error {
-	groups := agreeing(r)
+	groups := agreeing(r, spokenKey)
 	for k, g := range groups {
 		var heads []string
 		if s.named {
@@ -203,25 +181,4 @@ func (s *session) writeAgreements(r reply[*spoken], later bool) error {
 	}
 	writeLines(s.std.Err, r.missing())
 	return nil
-}
-
-type agreement struct {
-	replicas []string
-	value    *spoken
-}
-
-// agreeing groups the replicas with the same answer, in the order of the first replica of each group.
-func agreeing(r reply[*spoken]) []agreement {
-	var all []agreement
-	at := make(map[string]int)
-	for _, a := range r.answered() {
-		i, ok := at[a.value.key]
-		if !ok {
-			i = len(all)
-			at[a.value.key] = i
-			all = append(all, agreement{value: a.value})
-		}
-		all[i].replicas = append(all[i].replicas, a.replica)
-	}
-	return all
 }

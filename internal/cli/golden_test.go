@@ -39,10 +39,10 @@ type world struct {
 	closed   bool
 }
 
-func (w *world) Define(g config.Section) {
+func (w *world) Define(flags *config.Parser) {
 	var text string
-	g.Ask("namespace", "n", config.Text("NAME", &text, "routesrv"), "Namespace.")
-	g.Ask("selector", "", config.Text("LABELS", &text, "app=x"), "Labels.")
+	flags.Ask("namespace", config.Text("NAME", &text, "routesrv"))
+	flags.Ask("selector", config.Text("LABELS", &text, "app=x"))
 }
 func (w *world) Args() string { return "" }
 func (w *world) Clusters(args []string) ([]cli.Cluster, []string, error) {
@@ -194,7 +194,7 @@ func TestGolden(t *testing.T) {
 			}
 			w := readWorld(t, files)
 			var out, errs bytes.Buffer
-			std := cli.Stdio{In: strings.NewReader(in), Out: &out, Err: &errs, InTerminal: in != ""}
+			std := config.Stdio{In: strings.NewReader(in), Out: &out, Err: &errs, InTerminal: in != ""}
 			p := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return w }, Now: func() time.Time { return now }}
 			status := p.Run(t.Context(), args, std)
 			if !w.closed {

@@ -19,6 +19,8 @@ type holding struct {
 	raw  json.RawMessage
 }
 
+func (h *holding) json() json.RawMessage { return h.raw }
+
 // askHeld reads the held table and its differences, as text and as JSON.
 func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	var said api.HeldTable
@@ -31,19 +33,14 @@ func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	case said.Hold == nil || said.Hold.Digest.IsZero():
 		return nil, fmt.Errorf("/guard/held: %s: is this the support listener of a route server?", p.text)
 	}
-	text, err := r.Support.do(ctx, http.MethodGet, api.PathHeld, nil, "text/plain")
-	if err != nil {
+	text, err := r.Support.getAs(ctx, api.PathHeld, nil, "text/plain", http.StatusNotFound)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	h := &holding{Guard: *said.Hold, raw: p.body}
-	switch text.status {
-	case http.StatusOK:
-		h.text = withoutCommand(text.body)
-	case http.StatusNotFound: // released between the two requests
+	case text.status == http.StatusNotFound: // released between the two requests
 		return &holding{}, nil
-	default:
-		return nil, text.refusal(api.PathHeld)
 	}
+	h := &holding{Guard: *said.Hold, raw: p.body, text: withoutCommand(text.body)}
 	h.Held = true
 	return h, nil
 }
@@ -63,23 +60,7 @@ func withoutCommand(text []byte) []byte {
 
 type heldJob struct{}
 
-func heldCommand() command {
-	return command{
-		name: "held", summary: "Shows held tables, and how they differ from the served ones.",
-		intro: `Asks every replica. Replicas that hold the same table are shown once: the reason, the digest, the time of its automatic
-release, and the differences by object. The command accept publishes it.
-
-The exit status is 0 if nothing is held, 1 if a table is held, and 2 if a cluster or replica does not answer.`,
-		examples: []example{
-			{"What is held, and why?", "held @"},
-			{"In which cluster?", "held --contexts 'prod-*' @"},
-		},
-		outputs: []string{"text", "json"},
-		job:     func() job { return heldJob{} },
-	}
-}
-
-func (heldJob) define(config.Section) {}
+func (heldJob) define(*config.Parser) {}
 
 func (heldJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askHeld)
@@ -93,13 +74,7 @@ func (heldJob) run(ctx context.Context, s *session) (int, error) {
 				one = max(one, Unhealthy)
 			}
 		}
-		d := outline(r, one)
-		for k, a := range r.answers {
-			if a.err == nil {
-				d.Replicas[k].Answer = a.value.raw
-			}
-		}
-		return d
+		return outline(r, one)
 	}
 	return conclude(s, "held", replies, judge, func([]documentCluster) error {
 		for _, r := range replies {
@@ -118,18 +93,25 @@ func (s *session) writeHeld(r reply[*holding]) error {
 	if s.program.Remote || s.program.Beside {
 		where = ""
 	}
-	order, groups := byDigest(r)
-	if len(order) == 0 && len(r.answered()) > 0 {
-		writeLines(s.std.Out, []string{label(r.cluster, "") + "nothing is held"})
+	if len(r.answered()) == 0 {
+		return nil
 	}
-	for _, digest := range order {
-		g := groups[digest]
+	held := false
+	for _, g := range agreeing(r, func(h *holding) string { return h.Digest.String() }) {
+		if !g.value.Held {
+			continue
+		}
+		held = true
 		writeLines(s.std.Out, []string{"=== " + label(r.cluster, "") + "held by " + strings.Join(g.replicas, ", ")})
-		if err := writeText(s.std.Out, g.held.text); err != nil {
+		if err := writeText(s.std.Out, g.value.text); err != nil {
 			return err
 		}
 		fmt.Fprintln(s.std.Out)
-		writeLines(s.std.Out, []string{"To publish it" + where + ": " + s.program.Name + " accept " + s.acceptPlace(r.cluster) + digest + " --why REASON"})
+		accept := s.program.Name + " accept " + s.acceptPlace(r.cluster) + g.value.Digest.String() + " --why REASON"
+		writeLines(s.std.Out, []string{"To publish it" + where + ": " + accept})
+	}
+	if !held {
+		writeLines(s.std.Out, []string{label(r.cluster, "") + "nothing is held"})
 	}
 	return nil
 }
@@ -157,27 +139,4 @@ func quoted(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-type heldBy struct {
-	replicas []string
-	held     *holding
-}
-
-// byDigest groups the replicas by the table that they hold, in the order of the first replica of each group.
-func byDigest(r reply[*holding]) (order []string, groups map[string]*heldBy) {
-	groups = make(map[string]*heldBy)
-	for _, a := range r.answered() {
-		if !a.value.Held {
-			continue
-		}
-		g := groups[a.value.Digest.String()]
-		if g == nil {
-			g = &heldBy{held: a.value}
-			groups[a.value.Digest.String()] = g
-			order = append(order, a.value.Digest.String())
-		}
-		g.replicas = append(g.replicas, a.replica)
-	}
-	return order, groups
 }

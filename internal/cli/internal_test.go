@@ -16,11 +16,11 @@ import (
 // noPlaces are places that accept nothing, but have the flags that examples use.
 type noPlaces struct{ URLs }
 
-func (p *noPlaces) Define(g config.Section) {
+func (p *noPlaces) Define(flags *config.Parser) {
 	var text string
-	p.URLs.Define(g)
-	g.Ask("contexts", "", config.Text("", &text, ""), "")
-	g.Ask("context", "", config.Text("", &text, ""), "")
+	p.URLs.Define(flags)
+	flags.Ask("contexts", config.Text("", &text, ""))
+	flags.Ask("context", config.Text("", &text, ""))
 }
 
 // words splits an example as a shell does, as far as examples need it.

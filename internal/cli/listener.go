@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/internal/api"
@@ -23,13 +24,13 @@ type page struct {
 	body   []byte
 }
 
-// do sends one request. It does not follow redirects.
-func (l *Listener) do(ctx context.Context, method, path string, query url.Values, accept string) (*page, error) {
+// do sends one request, with a body unless it is nil. It does not follow redirects.
+func (l *Listener) do(ctx context.Context, method, path string, query url.Values, accept string, body io.Reader) (*page, error) {
 	u := l.URL + path
 	if len(query) > 0 {
 		u += "?" + query.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, u, nil)
+	req, err := http.NewRequestWithContext(ctx, method, u, body)
 	if err != nil {
 		return nil, err
 	}
@@ -48,28 +49,21 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the answer of %s: %w", path, err)
 	}
-	if len(body) > maxAnswer {
+	if len(answer) > maxAnswer {
 		return nil, fmt.Errorf("the answer of %s has more than %d bytes", path, maxAnswer)
 	}
-	return &page{resp.StatusCode, resp.Status, body}, nil
+	return &page{resp.StatusCode, resp.Status, answer}, nil
 }
 
 // get requests JSON. Any status that is not listed is an error.
 func (l *Listener) get(ctx context.Context, path string, query url.Values, dst any, also ...int) (*page, error) {
-	p, err := l.do(ctx, http.MethodGet, path, query, "application/json")
+	p, err := l.getAs(ctx, path, query, "application/json", also...)
 	if err != nil {
 		return nil, err
-	}
-	ok := p.status == http.StatusOK
-	for _, s := range also {
-		ok = ok || p.status == s
-	}
-	if !ok {
-		return nil, p.refusal(path)
 	}
 	if dst == nil || p.status != http.StatusOK && !json.Valid(p.body) {
 		return p, nil
@@ -78,6 +72,15 @@ func (l *Listener) get(ctx context.Context, path string, query url.Values, dst a
 		return nil, fmt.Errorf("%s: the answer is not what a route server says: %w", path, err)
 	}
 	return p, nil
+}
+
+// getAs requests a media type. Any status that is not listed is an error.
+func (l *Listener) getAs(ctx context.Context, path string, query url.Values, accept string, also ...int) (*page, error) {
+	p, err := l.do(ctx, http.MethodGet, path, query, accept, nil)
+	if err == nil && p.status != http.StatusOK && !slices.Contains(also, p.status) {
+		return nil, p.refusal(path)
+	}
+	return p, err
 }
 
 // refusal converts a negative answer to an error.

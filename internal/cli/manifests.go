@@ -25,7 +25,7 @@ import (
 // compiler compiles manifests with the flags of the server. Both tables of a comparison may use it concurrently.
 type compiler struct {
 	server config.RouteServer
-	std    Stdio
+	std    config.Stdio
 
 	mu    sync.Mutex // one compilation at a time
 	paths map[string]*compiledPath
@@ -102,37 +102,59 @@ func (c *compiler) owners() shadowdiff.OwnerFunc {
 func (c *compiler) read(ctx context.Context, path string) (*compiledPath, *kube.Snapshot, error) {
 	p := c.paths[path]
 	if p == nil {
-		compiler, err := compile.New(c.server.Compile)
-		if err != nil {
+		server := c.server
+		server.Source.Kubernetes, server.Source.Manifests, server.Source.Watch = false, []string{path}, false
+		var err error
+		if p, err = newCompiledPath(server, c.std); err != nil {
 			return nil, nil, err
 		}
-		from := c.server.Source
-		from.Kubernetes, from.Manifests, from.Watch = false, []string{path}, false
-		source, _, err := config.NewSource(from, c.std.In, config.NewLogger(c.server.Log, c.std.Err), prometheus.NewRegistry())
-		if err != nil {
-			return nil, nil, err
-		}
-		p = &compiledPath{source: source, compiler: compiler}
 		c.paths[path] = p
 	}
 	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
 	return p, snapshot, err
 }
 
+func newCompiledPath(server config.RouteServer, std config.Stdio) (*compiledPath, error) {
+	compiler, err := compile.New(server.Compile)
+	if err != nil {
+		return nil, err
+	}
+	source, _, err := config.NewSource(server.Source, std.In, config.NewLogger(server.Log, std.Err), prometheus.NewRegistry())
+	return &compiledPath{source: source, compiler: compiler}, err
+}
+
+// Compile reads the source of a route server once and compiles it.
+func Compile(ctx context.Context, server config.RouteServer, std config.Stdio) (*compile.Result, error) {
+	server.Source.Watch = false // a watch is useless for a single read
+	p, err := newCompiledPath(server, std)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return p.compiler.Compile(snapshot), nil
+}
+
+// WithoutPods reports whether a snapshot has no endpoints at all; manifests rarely have them.
+func WithoutPods(s *kube.Snapshot) bool { return len(s.Endpoints)+len(s.EndpointSlices) == 0 }
+
 // explainManifests compiles a file or folder. If the manifests have no endpoints at all, the explanation does not mention pods.
 func (s *session) explainManifests(ctx context.Context, path string, query explain.Query) (*explain.Explanation, error) {
-	c := &compiler{server: s.server, std: s.std, paths: make(map[string]*compiledPath)}
-	p, snapshot, err := c.read(ctx, path)
+	server := s.server
+	server.Source.Kubernetes, server.Source.Manifests = false, []string{path}
+	result, err := Compile(ctx, server, s.std)
 	if err != nil {
 		return nil, err
 	}
 	o := s.server.Compile
 	return explain.Explain(explain.Input{
-		Result: p.compiler.Compile(snapshot), Namespace: s.server.Source.Namespace, Selectors: s.server.Source.Selectors,
+		Result: result, Namespace: s.server.Source.Namespace, Selectors: s.server.Source.Selectors,
 		Classes: map[kube.Kind]string{kube.KindIngress: o.IngressClass, kube.KindRouteGroup: o.RouteGroupClass},
 		Proxy: match.Options{
 			ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,
 		},
-		WithoutPods: len(snapshot.Endpoints)+len(snapshot.EndpointSlices) == 0,
+		WithoutPods: WithoutPods(result.Snapshot),
 	}, query), nil
 }

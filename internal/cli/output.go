@@ -16,16 +16,19 @@ const Schema = "routesrv.cli/v1"
 
 // document is the form of -o json, the same for all commands.
 type document struct {
-	Schema  string `json:"schema"`
-	Command string `json:"command"`
-	// Result is healthy, unhealthy or trouble, like the exit status.
-	Result   string            `json:"result"`
-	Clusters []documentCluster `json:"clusters"`
+	Schema   string            `json:"schema"`
+	Command  string            `json:"command"`
+	Result   result            `json:"result"`
+	Clusters []documentCluster `json:"clusters,omitzero"`
+
+	// Errors and Comparisons are those of diff, which has no clusters.
+	Errors      []string          `json:"errors,omitempty"`
+	Comparisons []json.RawMessage `json:"comparisons,omitzero"`
 }
 
 type documentCluster struct {
 	Name     string            `json:"name,omitempty"` // of the context
-	Result   string            `json:"result"`
+	Result   result            `json:"result"`
 	Error    string            `json:"error,omitempty"` // why the replicas could not be found
 	Wrong    []string          `json:"wrong,omitempty"` // problems, one sentence each
 	Replicas []documentReplica `json:"replicas"`
@@ -42,45 +45,85 @@ type documentReplica struct {
 	differs bool // from other replicas, without a majority
 }
 
-// resultName returns the word for an exit status.
-func resultName(status int) string {
-	return [...]string{Healthy: "healthy", Unhealthy: "unhealthy", Trouble: "trouble"}[status]
+// result is an exit status, which a document shows as a word.
+type result int
+
+// MarshalText implements [encoding.TextMarshaler].
+func (r result) MarshalText() ([]byte, error) {
+	return []byte([...]string{Healthy: "healthy", Unhealthy: "unhealthy", Trouble: "trouble"}[r]), nil
 }
 
 // writeDocument prints -o json. It escapes characters in strings that could affect a terminal.
-func writeDocument(w io.Writer, command string, status int, clusters []documentCluster) error {
-	if err := shadowdiff.WriteJSONValue(w, document{Schema, command, resultName(status), clusters}, "  "); err != nil {
+func writeDocument(w io.Writer, d document) error {
+	d.Schema = Schema
+	if err := shadowdiff.WriteJSONValue(w, d, "  "); err != nil {
 		return fmt.Errorf("print the result: %w", err)
 	}
 	return nil
 }
 
+// rawAnswer is implemented by answers that a document shows as the replica sent them.
+type rawAnswer interface{ json() json.RawMessage }
+
+// outline returns a cluster with its replicas and their raw answers. Its result is trouble if no replica answered, else status.
+func outline[T any](r reply[T], status int) documentCluster {
+	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
+	if r.err != nil {
+		d.Error = r.err.Error()
+	}
+	for _, a := range r.answers {
+		one := documentReplica{Name: a.replica}
+		if a.err != nil {
+			one.Error = a.err.Error()
+		} else if raw, ok := any(a.value).(rawAnswer); ok {
+			one.Answer = raw.json()
+		}
+		d.Replicas = append(d.Replicas, one)
+	}
+	if len(r.answered()) == 0 {
+		status = Trouble
+	}
+	d.Result = result(status)
+	return d
+}
+
 // conclude prints the result of a command, as a document or as the text of write, and returns the exit status: the worst of the
 // clusters. judge describes one of them.
 func conclude[T any](s *session, command string, replies []reply[T], judge func(int, reply[T]) documentCluster, write func([]documentCluster) error) (int, error) {
-	status := Healthy
+	worst := result(Healthy)
 	docs := make([]documentCluster, len(replies))
 	for i, r := range replies {
 		docs[i] = judge(i, r)
-		status = max(status, statusOf(docs[i].Result))
+		worst = max(worst, docs[i].Result)
 	}
 	if s.output == "json" {
-		return status, writeDocument(s.std.Out, command, status, docs)
+		return int(worst), writeDocument(s.std.Out, document{Command: command, Result: worst, Clusters: docs})
 	}
 	if err := write(docs); err != nil {
 		return Trouble, fmt.Errorf("print the result: %w", err)
 	}
-	return status, nil
+	return int(worst), nil
 }
 
-// statusOf returns the exit status for the word of a result.
-func statusOf(result string) int {
-	for _, s := range []int{Unhealthy, Trouble} {
-		if result == resultName(s) {
-			return s
+// agreement is an answer with the replicas that gave it.
+type agreement[T any] struct {
+	replicas []string
+	value    T
+}
+
+// agreeing groups the replicas whose answers have the same key, in the order of the first replica of each group.
+func agreeing[T any](r reply[T], key func(T) string) (all []*agreement[T]) {
+	at := make(map[string]*agreement[T])
+	for _, a := range r.answered() {
+		g := at[key(a.value)]
+		if g == nil {
+			g = &agreement[T]{value: a.value}
+			at[key(a.value)] = g
+			all = append(all, g)
 		}
+		g.replicas = append(g.replicas, a.replica)
 	}
-	return Healthy
+	return all
 }
 
 // grid is a text table. The first row is the longest.

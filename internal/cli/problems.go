@@ -25,29 +25,12 @@ type problemsJob struct {
 	namespace, kind, name, reason, severity string
 }
 
-func problemsCommand() command {
-	return command{
-		name: "problems", summary: "Lists the Ingresses and RouteGroups that lost routes, and why.",
-		intro: `Asks every replica and prints each problem once, the worst first. A problem that only some replicas see names them: they
-read at different moments, or their settings differ.
-
-The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2 if a cluster gives no
-answer. Problems that the flags filter out do not count.`,
-		examples: []example{
-			{"What is wrong in the namespace shop?", "problems --in shop @"},
-			{"Every error, with the whole text", "problems --severity error -o json @"},
-		},
-		outputs: []string{"text", "json"},
-		job:     func() job { return &problemsJob{} },
-	}
-}
-
-func (j *problemsJob) define(g config.Section) {
-	g.Ask("in", "", config.Text("NAMESPACE", &j.namespace, ""), "Only objects of this namespace.")
-	g.Ask("kind", "", config.Text("KIND", &j.kind, ""), "Only objects of this kind: Ingress, RouteGroup or another one that /problems names.")
-	g.Ask("name", "", config.Text("NAME", &j.name, ""), "Only objects of this name.")
-	g.Ask("reason", "", config.Text("REASON", &j.reason, ""), "Only problems with this reason, such as no_endpoints.")
-	g.Ask("severity", "", config.Choice(&j.severity, "", "error", "warning", "info"), "Only problems of this severity.")
+func (j *problemsJob) define(flags *config.Parser) {
+	flags.Ask("in", config.Text("NAMESPACE", &j.namespace, ""))
+	flags.Ask("kind", config.Text("KIND", &j.kind, ""))
+	flags.Ask("name", config.Text("NAME", &j.name, ""))
+	flags.Ask("reason", config.Text("REASON", &j.reason, ""))
+	flags.Ask("severity", config.Choice(&j.severity, "", "error", "warning", "info"))
 }
 
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
@@ -75,7 +58,7 @@ func (j *problemsJob) write(s *session, replies []reply[*api.Problems], docs []d
 	s.row(g, "CONTEXT", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"})
 	trouble := false
 	for i, r := range replies {
-		trouble = trouble || docs[i].Result == resultName(Trouble)
+		trouble = trouble || docs[i].Result == Trouble
 		for _, p := range merged[i] {
 			text := p.Message
 			if p.Route != "" {
@@ -151,25 +134,4 @@ func rankOf(severity string) int {
 		return i
 	}
 	return len(severities)
-}
-
-// outline returns a cluster with its replicas and without their answers. Its result is trouble if no replica answered, else
-// status.
-func outline[T any](r reply[T], status int) documentCluster {
-	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
-	if r.err != nil {
-		d.Error = r.err.Error()
-	}
-	for _, a := range r.answers {
-		one := documentReplica{Name: a.replica}
-		if a.err != nil {
-			one.Error = a.err.Error()
-		}
-		d.Replicas = append(d.Replicas, one)
-	}
-	if len(r.answered()) == 0 {
-		status = Trouble
-	}
-	d.Result = resultName(status)
-	return d
 }

@@ -21,43 +21,19 @@ type replayJob struct {
 	proxy    match.Options
 }
 
-func replayCommand() command {
-	return command{
-		name: "replay", args: "LOG...", summary: "Asks two tables for the routes of recorded requests.",
-		intro: `Reads logs of requests, and lists which requests get another route, other filters or another backend in the new table, by how many
-there are. Use it before an upgrade, a cutover or the merge of a change. Nothing is sent to a proxy or a backend, and nothing is stored.
-
-Each TABLE is one of
-
-    a file of routes, such as the copy that a data plane keeps
-    a file or folder of manifests
-    the URL of a route server, such as http://routesrv/routes
-    the URL of the support listener of a Skipper, such as http://10.2.0.7:9911/routes
-
-LOG is a file, which may be compressed with gzip, or - for standard input. A line is one of Skipper's access log, also in JSON, or a method
-and a URL: GET https://shop.example.org/cart. Other lines are counted and skipped.
-
-A log has no cookies and hardly any headers. Add with -H what all requests have, such as X-Forwarded-Proto.
-
-The exit status is 0 if all requests are treated as before, 1 if some are not, and 2 after an error.`,
-		examples: []example{
-			{"What would these manifests change for the traffic of yesterday?", "replay --old http://routesrv/routes --new ./manifests access.log.gz"},
-			{"Pods come and go, so ignore endpoints", "replay --ignore endpoints --old ./before.eskip --new ./after.eskip access.log"},
-		},
-		min: 1, max: 1000, local: true, outputs: []string{"text", "json"},
-		job: func() job { return &replayJob{proxy: match.Options{ValidateQuery: true, Zone: time.LoadLocation}} },
-	}
+func newReplayJob() job {
+	return &replayJob{proxy: match.Options{ValidateQuery: true, Zone: time.LoadLocation}}
 }
 
-func (j *replayJob) define(g config.Section) {
-	g.Ask("old", "", config.Text("TABLE", &j.old, ""), "Table before the change.")
-	g.Ask("new", "", config.Text("TABLE", &j.new, ""), "Table after the change.")
-	g.Ask("header", "H", config.Repeated("'NAME: VALUE'", func(s string) error {
+func (j *replayJob) define(flags *config.Parser) {
+	flags.Ask("old", config.Text("TABLE", &j.old, ""))
+	flags.Ask("new", config.Text("TABLE", &j.new, ""))
+	flags.Ask("header", config.Repeated("'NAME: VALUE'", func(s string) error {
 		j.headers = append(j.headers, s)
 		return report.AddHeader(&match.Request{}, s)
-	}), "Header of every request. May be repeated.")
-	g.Ask("ignore", "", config.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore), "Differences that do not count: endpoints, for other endpoints of a backend.")
-	defineProxy(g, &j.proxy)
+	}))
+	flags.Ask("ignore", config.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
+	defineProxy(flags, &j.proxy)
 }
 
 func (j *replayJob) run(ctx context.Context, s *session) (int, error) {
@@ -129,7 +105,7 @@ func (j *replayJob) read(ctx context.Context, s *session, replay *report.Replay,
 	shown := false
 	last := s.now()
 	progress := func(bytes int64) {
-		if now := s.now(); isTerminal(s.std.Err) && now.Sub(last) > time.Second {
+		if now := s.now(); s.std.ErrTerminal && now.Sub(last) > time.Second {
 			last, shown = now, true
 			if size > 0 {
 				fmt.Fprintf(s.std.Err, "\r%s: %d %%", path, 100*bytes/size)

@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/match/report"
 )
 
@@ -36,7 +37,7 @@ func said(t *testing.T, stdin string, args ...string) (status int, out, errs str
 	t.Helper()
 	var stdout, stderr strings.Builder
 	p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
-	status = p.Run(t.Context(), args, cli.Stdio{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
+	status = p.Run(t.Context(), args, config.Stdio{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
 	return status, stdout.String(), stderr.String()
 }
 
@@ -181,7 +182,7 @@ kind: List
 items: [{kind: RouteGroup, metadata: {name: in-a-list}}, {kind: Secret, data: {password: c2VjcmV0}}]
 `))
 	var out strings.Builder
-	std := cli.Stdio{Out: &out}
+	std := config.Stdio{Out: &out}
 	if status, err := cli.Against(t.Context(), server.URL, []string{folder}, "text", std); err != nil || status != cli.Unhealthy || !strings.Contains(out.String(), "1 object takes") {
 		t.Errorf("status %d, %v, %s", status, err, out.String())
 	}

@@ -28,8 +28,8 @@ type Socket struct {
 }
 
 // Define implements [Places].
-func (s *Socket) Define(g config.Section) {
-	g.Ask("state-dir", "", config.Text("PATH", &s.folder, s.Folder), "Folder with the control socket: --state-dir of the process in this pod.")
+func (s *Socket) Define(flags *config.Parser) {
+	flags.Ask("state-dir", config.Text("PATH", &s.folder, s.Folder))
 }
 
 // Args implements [Places].
@@ -50,7 +50,7 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	l := &Listener{URL: "http://localhost", Transport: s.transport}
 	r := Replica{Name: name, Support: l, Accept: func(ctx context.Context, digest string, choice Choice) ([]byte, error) {
 		const path = api.PathAccept
-		p, err := l.do(ctx, http.MethodPost, path, choice.form(digest), "application/json")
+		p, err := l.do(ctx, http.MethodPost, path, choice.form(digest), "application/json", nil)
 		switch {
 		case err != nil:
 			return nil, err
@@ -86,7 +86,9 @@ func AcceptCommand(program, digest string, choice Choice) []string {
 
 // ReadAcceptance returns the answer of the replica in the output of [AcceptCommand].
 func ReadAcceptance(output []byte) ([]byte, error) {
-	var d document
+	var d struct {
+		Clusters []struct{ Replicas []documentReplica }
+	}
 	if err := json.Unmarshal(output, &d); err != nil {
 		return nil, fmt.Errorf("read the output of accept: %w", err)
 	}
@@ -105,23 +107,7 @@ func ReadAcceptance(output []byte) ([]byte, error) {
 
 type getJob struct{}
 
-func getCommand() command {
-	return command{
-		name: "get", args: "PATH", summary: "Prints a page of the process in this pod, such as /status.",
-		intro: `The support listener answers no request from an address of its own pod, since the proxy beside it forwards those of others.
-This command asks over the control socket instead. docs/endpoints.md lists the paths.
-
-The exit status is 0 if the answer is good, 1 if it is not, and 2 if there is none.`,
-		examples: []example{
-			{"Mode, table and producers", "get /status"},
-			{"The comparison of mode Pre", "get /shadow"},
-		},
-		min: 1, max: 1, outputs: []string{"text", "json"},
-		job: func() job { return getJob{} },
-	}
-}
-
-func (getJob) define(config.Section) {}
+func (getJob) define(*config.Parser) {}
 
 func (getJob) run(ctx context.Context, s *session) (int, error) {
 	path, query, _ := strings.Cut(s.args[0], "?")
@@ -133,7 +119,7 @@ func (getJob) run(ctx context.Context, s *session) (int, error) {
 		accept = "application/json"
 	}
 	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*page, error) {
-		return r.Support.do(ctx, http.MethodGet, strings.TrimSuffix(path+"?"+query, "?"), nil, accept)
+		return r.Support.do(ctx, http.MethodGet, strings.TrimSuffix(path+"?"+query, "?"), nil, accept, nil)
 	})[0]
 	answers := r.answered()
 	if len(answers) == 0 {

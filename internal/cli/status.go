@@ -34,29 +34,11 @@ type statusJob struct {
 	wait   time.Duration // between two checks of replicas that differ
 }
 
-func statusCommand() command {
-	return command{
-		name: "status", summary: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
-		intro: `Asks every replica and prints a row for each. A replica is not healthy if it has no table, if its table is older than
---max-age or not confirmed by a read since a restart, if its source fails, if its guard holds back a table, if its
-last-known-good file cannot be written, or if it keeps serving an older table than another replica. Replicas with different
-tables are asked again for some seconds, since they read at different moments. Problems of Ingresses and RouteGroups are
-counted, but make no replica unhealthy; the command problems lists them.
-
-The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
-		examples: []example{
-			{"Is everything fine?", "status @"},
-			{"In every cluster whose context begins with prod-, one row per replica", "status --contexts 'prod-*' @"},
-			{"For scripts", "status -o json @"},
-		},
-		outputs: []string{"text", "json"},
-		job:     func() job { return &statusJob{maxAge: time.Minute, wait: settleWait} },
-	}
+func (j *statusJob) define(flags *config.Parser) {
+	flags.Ask("max-age", config.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute))
 }
 
-func (j *statusJob) define(g config.Section) {
-	g.Ask("max-age", "", config.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute), "Oldest last read of a healthy replica.")
-}
+func (s *serverStatus) json() json.RawMessage { return s.raw }
 
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 	st := &serverStatus{}
@@ -88,7 +70,7 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*ser
 	for range settleTries {
 		var again []int
 		for i, r := range replies {
-			if len(minority(r)) > 0 && len(stuck(first[i], r)) > 0 {
+			if len(stuck(first[i], r)) > 0 {
 				again = append(again, i)
 			}
 		}
@@ -131,30 +113,30 @@ func digests(r reply[*serverStatus]) map[string]string {
 // minority returns, if the replicas serve different tables, a sentence for each one that does not serve the newest, by its revision.
 // Where no revision says which table is the newest, it returns all.
 func minority(r reply[*serverStatus]) map[string]string {
+	if len(slices.Compact(slices.Sorted(maps.Values(digests(r))))) < 2 {
+		return nil
+	}
 	var newest uint64
-	tables := make(map[uint64]string) // the digest of each revision; empty if there are several
-	all := digests(r)
-	known := true
+	best, known := "", true // the digest of the newest table; empty if several have its revision
 	for _, a := range r.answered() {
 		if t := a.value.Table; t != nil {
-			newest, known = max(newest, t.Revision), known && t.Revision > 0
-			if digest, ok := tables[t.Revision]; ok && digest != t.Digest.String() {
-				tables[t.Revision] = ""
-			} else {
-				tables[t.Revision] = t.Digest.String()
+			known = known && t.Revision > 0
+			switch digest := t.Digest.String(); {
+			case t.Revision > newest:
+				newest, best = t.Revision, digest
+			case t.Revision == newest && digest != best:
+				best = ""
 			}
 		}
 	}
 	others := make(map[string]string)
 	for _, a := range r.answered() {
 		t := a.value.Table
-		if t == nil || len(slices.Compact(slices.Sorted(maps.Values(all)))) < 2 {
-			continue
-		}
-		switch digest := tables[newest]; {
-		case !known || digest == "":
+		switch {
+		case t == nil:
+		case !known || best == "":
 			others[a.replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
-		case t.Digest.String() != digest:
+		case t.Digest.String() != best:
 			others[a.replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, newest)
 		}
 	}
@@ -205,31 +187,29 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 }
 
 func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) documentCluster {
-	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
-	if r.err != nil {
-		d.Result, d.Error = resultName(Trouble), r.err.Error()
-		return d
-	}
 	status := Healthy
-	for _, a := range r.answers {
-		one := documentReplica{Name: a.replica}
+	d := outline(r, status)
+	for k, a := range r.answers {
+		one := &d.Replicas[k]
 		switch {
 		case a.fault:
-			one.Error, status = a.err.Error(), max(status, Unhealthy)
+			status = max(status, Unhealthy)
+			continue
 		case a.err != nil:
-			one.Error, status = a.err.Error(), Trouble
-		default:
-			one.Answer, one.Wrong = a.value.raw, j.wrong(a.value)
-			if text := differ[a.replica]; text != "" {
-				one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
-			}
-			if len(one.Wrong) > 0 {
-				status = max(status, Unhealthy)
-			}
+			status = Trouble
+			continue
 		}
-		d.Replicas = append(d.Replicas, one)
+		one.Wrong = j.wrong(a.value)
+		if text := differ[a.replica]; text != "" {
+			one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
+		}
+		if len(one.Wrong) > 0 {
+			status = max(status, Unhealthy)
+		}
 	}
-	d.Result = resultName(status)
+	if r.err == nil {
+		d.Result = result(status) // also if none answered, because none runs
+	}
 	return d
 }
 

@@ -22,30 +22,7 @@ type trialJob struct {
 	listen         string
 }
 
-func trialCommand() command {
-	return command{
-		name: "trial", summary: "Finds what a proxy refuses, dies of or hangs on, in a table.",
-		intro: `Lets a real proxy load every filter and predicate of a table, each in a route of its own for a host that nobody asks, and sends a request
-through each that asks no network. Use it with the image of a new version of the proxy before the fleet has that: what the version refuses,
-and what ends or blocks its process, is printed with the proxy's own words. Start the proxy with
-
-    -routes-urls=http://ADDRESS/trial/routes -source-poll-timeout=500 -metrics-flavour=prometheus -support-listener=:9922
-
-where ADDRESS is that of --listen. Give it no other routes, and restart it whenever it ends. Replace a proxy that hangs or stays busy as well: until
-then http://ADDRESS/trial/alive answers 503, for a liveness probe.
-
-TABLE is as for diff: a file of routes, manifests, or the URL of a route server.
-
-The exit status is 0 if the proxy accepts everything, 1 if it does not, and 2 after an error.`,
-		examples: []example{
-			{"What would the new version refuse today?", "trial --proxy http://127.0.0.1:9922 --traffic http://127.0.0.1:9090 http://routesrv/routes"},
-		},
-		tables: 1, table: "TABLE", local: true, outputs: []string{"text", "json"},
-		job: func() job { return &trialJob{} },
-	}
-}
-
-func (j *trialJob) define(g config.Section) {
+func (j *trialJob) define(flags *config.Parser) {
 	listener := func(s string) (*url.URL, error) {
 		u, err := url.Parse(s)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -53,9 +30,9 @@ func (j *trialJob) define(g config.Section) {
 		}
 		return u, nil
 	}
-	g.Ask("proxy", "", config.Parsed("URL", &j.proxy, "", listener), "Support listener of the proxy.")
-	g.Ask("traffic", "", config.Parsed("URL", &j.traffic, "", listener), "Listener of the proxy for requests. Without it, filters are loaded and not used.")
-	g.Ask("listen", "", config.Address(&j.listen, "127.0.0.1:9099"), "Address at which the proxy fetches its table.")
+	flags.Ask("proxy", config.Parsed("URL", &j.proxy, "", listener))
+	flags.Ask("traffic", config.Parsed("URL", &j.traffic, "", listener))
+	flags.Ask("listen", config.Address(&j.listen, "127.0.0.1:9099"))
 }
 
 func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
@@ -123,7 +100,7 @@ func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (api
 		if now := s.now(); now.Sub(silent) > s.timeout {
 			return status, errors.New(status.Silent)
 		}
-		if isTerminal(s.std.Err) {
+		if s.std.ErrTerminal {
 			fmt.Fprintf(s.std.Err, "\r%d of %d texts accepted, %d failed", status.Accepted, len(calls), len(status.Failed))
 		}
 		select {

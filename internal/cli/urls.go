@@ -27,7 +27,7 @@ type URLs struct {
 func NewURLs() Places { return &URLs{} }
 
 // Define implements [Places].
-func (u *URLs) Define(g config.Section) { u.tls.Define(g) }
+func (u *URLs) Define(flags *config.Parser) { u.tls.Define(flags) }
 
 // Certificates implements [Certified].
 func (u *URLs) Certificates() TLS { return u.tls }
@@ -90,11 +90,11 @@ type TLS struct {
 type Certified interface{ Certificates() TLS }
 
 // Define adds the flags.
-func (t *TLS) Define(g config.Section) {
-	g.Ask("cacert", "", config.Text("FILE", &t.CACert, ""), "Authorities of the servers' certificates, PEM, instead of those of the system.")
-	g.Ask("cert", "", config.Text("FILE", &t.Cert, ""), "Client certificate to show to servers that ask for one, PEM. Needs --key.")
-	g.Ask("key", "", config.Text("FILE", &t.Key, ""), "Key of the client certificate, PEM.")
-	g.Ask("server-name", "", config.Text("NAME", &t.ServerName, ""), "Name that the certificates of the servers must have, instead of the host in the URL.")
+func (t *TLS) Define(flags *config.Parser) {
+	flags.Ask("cacert", config.Text("FILE", &t.CACert, ""))
+	flags.Ask("cert", config.Text("FILE", &t.Cert, ""))
+	flags.Ask("key", config.Text("FILE", &t.Key, ""))
+	flags.Ask("server-name", config.Text("NAME", &t.ServerName, ""))
 }
 
 // Set reports whether anything is set.

@@ -115,7 +115,7 @@ func (p *Parser) environment(environ []string) []setting {
 	for _, e := range environ {
 		variable, val, ok := strings.Cut(e, "=")
 		name, known := names[variable]
-		if o := p.byName[name]; !ok || !known && !strings.HasPrefix(variable, EnvPrefix) || o != nil && o.ask && strings.Contains(val, "://") {
+		if o := p.byName[name]; !ok || !known && !strings.HasPrefix(variable, EnvPrefix) || o != nil && o.Ask && strings.Contains(val, "://") {
 			continue // the last is of a Service called routesrv-..., too: no such flag has a URL
 		}
 		if !known {

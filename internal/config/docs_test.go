@@ -2,6 +2,9 @@ package config_test
 
 import (
 	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,12 +22,11 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	}
 	help := b.String()
 	at := 0
-	for _, g := range []config.Group{
-		config.GroupSource, config.GroupUpstream, config.GroupPolling, config.GroupSelection, config.GroupGenerated, config.GroupConversion, config.GroupAnnotations,
-		config.GroupEastWest, config.GroupProcessing, config.GroupGuard, config.GroupListen, config.GroupTLS,
-		config.GroupShards, config.GroupEvents, config.GroupLogging, config.GroupTracing, config.GroupState, "Environment",
+	for _, g := range []string{
+		"Source", "Upstream", "Polling", "Selection", "Generated routes", "Conversion", "Annotations", "East-west", "Table processing", "Guard",
+		"Listeners and shutdown", "TLS and protection", "Shards", "Events", "Logging", "Traces", "State folder", "Environment",
 	} {
-		i := strings.Index(help[at:], "\n"+string(g)+" (")
+		i := strings.Index(help[at:], "\n"+g+" (")
 		if i < 0 {
 			t.Errorf("group %q is missing or too early", g)
 			continue
@@ -37,6 +39,9 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 		}
 		if !strings.HasSuffix(f.Usage, ".") {
 			t.Errorf("-%s: usage %q is no sentence", f.Name, f.Usage)
+		}
+		if f.Set == "" || strings.HasSuffix(f.Set, ".") {
+			t.Errorf("-%s is set by %q: want who sets it, and when", f.Name, f.Set)
 		}
 	}
 	for i, line := range strings.Split(help, "\n") {
@@ -76,7 +81,33 @@ func TestExamplesOfHelpParse(t *testing.T) {
 
 // TestForeignFlagsAreSorted: a generated document must not change by itself.
 func TestForeignFlagsAreSorted(t *testing.T) {
-	if !slices.IsSortedFunc(config.UnsupportedFlags(), func(a, b config.UnsupportedDoc) int { return strings.Compare(a.Name, b.Name) }) {
+	if !slices.IsSortedFunc(config.UnsupportedFlags(), func(a, b config.UnsupportedFlag) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted")
+	}
+}
+
+// TestEveryFlagOfTheTableIsDefined: a program defines each row, so that none outlives its flag.
+func TestEveryFlagOfTheTableIsDefined(t *testing.T) {
+	var code strings.Builder
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		code.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := make(map[string]bool)
+	for _, f := range config.UnsupportedFlags() {
+		foreign[f.Name] = true
+	}
+	for _, name := range config.FlagNames() {
+		shard := strings.HasPrefix(name, "kubernetes-redis-service-") || strings.HasPrefix(name, "kubernetes-valkey-service-") // put together
+		if !foreign[name] && !shard && !strings.Contains(code.String(), `"`+name+`"`) {
+			t.Errorf("no program defines the flag %s of flags.yaml", name)
+		}
 	}
 }

@@ -66,27 +66,26 @@ func (p *Parser) Derive(name, value, from string) {
 // flags of Skipper that were given without effect. Of those it leaves out the values, which may be passwords.
 func (p *Parser) effective() ([]byte, error) {
 	var settings, ignored yaml.Node
-	for _, doc := range p.Flags() {
-		o := p.byName[doc.Name]
-		if onlyArgument(o.name) {
+	for _, o := range p.Flags() {
+		if onlyArgument(o.Name) {
 			continue
 		}
 		value, from := yamlOf(o, []string{o.value.def}), "default"
 		if o.value.repeat {
 			value = yamlOf(o, nil)
 		}
-		if p.isSet(o.name) {
-			value, from = yamlOf(o, p.values[o.name]), p.from(o.name)
+		if p.isSet(o.Name) {
+			value, from = yamlOf(o, p.values[o.Name]), p.from(o.Name)
 		}
-		if d, ok := p.derived[o.name]; ok {
+		if d, ok := p.derived[o.Name]; ok {
 			value, from = yamlOf(o, []string{d.value}), d.from
 		}
-		settings.Content = append(settings.Content, plain(o.name), mapping(plain("value"), value, plain("from"), plain(from)))
+		settings.Content = append(settings.Content, plain(o.Name), mapping(plain("value"), value, plain("from"), plain(from)))
 	}
 	for _, name := range p.names() {
 		f, unsupported := p.unsupported[name]
 		if unsupported && p.isSet(name) {
-			why := mapping(plain("from"), plain(p.from(name)), plain("why"), plain(f.why()))
+			why := mapping(plain("from"), plain(p.from(name)), plain("why"), plain(f.Reason))
 			ignored.Content = append(ignored.Content, plain(name), why)
 		}
 	}
@@ -117,7 +116,7 @@ func (p *Parser) from(name string) string {
 
 // yamlOf returns values of a flag in the form of a configuration file: a list if the flag may be repeated, else the last value, where
 // numbers and switches have no quotes. An empty value among several adds nothing.
-func yamlOf(o *option, values []string) *yaml.Node {
+func yamlOf(o *Flag, values []string) *yaml.Node {
 	if o.value.repeat {
 		list := &yaml.Node{Kind: yaml.SequenceNode}
 		for _, v := range slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" }) {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // Requests that end the program normally, without a configuration.
@@ -89,32 +91,9 @@ func nearest(typed string, names []string) (string, bool) {
 	typed = strings.ToLower(strings.Trim(strings.ReplaceAll(typed, "_", "-"), "-"))
 	best, least := "", max(1, len(typed)/3)+1
 	for _, name := range names {
-		if d := distance(typed, name); d < least {
+		if d := catalogue.Distance(typed, name); d < least {
 			best, least = name, d
 		}
 	}
 	return best, best != ""
-}
-
-// distance returns how many letters to insert, delete, replace or swap with their neighbour to get from a to b.
-func distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }

@@ -13,54 +13,63 @@ const helpWidth = 100
 // Help prints what the command does, its flags in groups, and the environment variables it reads.
 func (p *Parser) Help(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: %s [flags]", p.cmd.Name)
-	if p.cmd.Args != "" {
-		b.WriteString(" " + p.cmd.Args)
+	b.WriteString(strings.TrimSpace("Usage: "+p.cmd.Name+" [flags] "+p.cmd.Args) + "\n\n")
+	b.WriteString(strings.TrimRight(p.cmd.Intro, "\n") + "\n\n")
+	switch {
+	case p.cmd.Asking:
+		b.WriteString(HelpText("asking"))
+	case p.cmd.Skipper:
+		b.WriteString(HelpText("settings") + "\n" + HelpText("skipper"))
+	default:
+		b.WriteString(HelpText("settings"))
 	}
-	b.WriteString("\n\n")
-	if p.cmd.Intro != "" {
-		b.WriteString(strings.TrimRight(p.cmd.Intro, "\n") + "\n\n")
-	}
-	if p.cmd.Asking {
-		wrap(&b, "", askingText)
-	} else {
-		wrap(&b, "", settingsText)
-		if p.cmd.Skipper {
-			b.WriteString("\n")
-			wrap(&b, "", unsupportedText)
+	var g *group
+	for _, f := range p.Flags() {
+		if p.cmd.Asking && !f.Ask {
+			continue
 		}
-	}
-	for _, g := range p.groups() {
-		first := true
-		for _, o := range p.flags {
-			if o.group != g.name || p.cmd.Asking && !o.ask {
-				continue
-			}
-			if first {
-				title(&b, string(g.name), g.sentence)
-				first = false
-			}
-			b.WriteString("  " + o.header() + "\n")
-			wrap(&b, "        ", o.usage)
+		if f.group != g {
+			g = f.group
+			g.title(&b)
+		}
+		b.WriteString("  " + f.header() + "\n")
+		wrap(&b, "        ", f.Usage)
+		if f.Set != g.Set {
+			wrap(&b, "        ", "Set by: "+f.Set+".")
 		}
 	}
 	if !p.cmd.Asking {
-		title(&b, "Environment", "Variables that are read.")
-		for _, e := range environmentDocs() {
-			b.WriteString("  " + e.name + "\n")
-			wrap(&b, "        ", e.usage)
-		}
+		b.WriteString("\n" + HelpText("environment"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func title(b *strings.Builder, name, sentence string) {
-	b.WriteString("\n" + name)
-	if sentence != "" {
-		b.WriteString(" (" + strings.ToLower(sentence[:1]) + strings.TrimSuffix(sentence[1:], ".") + ")")
+// title writes what the flags of the group are about, and who sets them.
+func (g *group) title(b *strings.Builder) {
+	b.WriteString("\n" + g.Name)
+	if g.About != "" {
+		b.WriteString(" (" + strings.ToLower(g.About[:1]) + strings.TrimSuffix(g.About[1:], ".") + ")")
 	}
 	b.WriteString("\n")
+	if g.Set != "" {
+		wrap(b, "  ", "Set by: "+g.Set+".")
+	}
+}
+
+// header returns the flag as help shows it: -address HOST:PORT (default :9090).
+func (f *Flag) header() string {
+	s := f.Option()
+	if f.Short != "" {
+		s = "-" + f.Short + ", " + s
+	}
+	if f.value.kind != "bool" {
+		s += " " + f.value.kind
+	}
+	if def := f.value.def; def != "" && !(f.value.kind == "bool" && def == "false") {
+		s += fmt.Sprintf(" (default %s)", def)
+	}
+	return s
 }
 
 // wrap writes a text in lines of at most helpWidth, each with the indent.

@@ -26,11 +26,7 @@ type Tracing struct {
 
 // Tracing adds the flags of traces.
 func (p *Parser) Tracing(c *Tracing) {
-	g := p.Group(GroupTracing)
-	g.Own("otlp-endpoint", Parsed("URL", &c.Endpoint, "", parseCollector), "Send OpenTelemetry traces to this collector, by OTLP over "+
-		"HTTP, such as http://otel-collector:4318; a URL with a path is taken as it is. Headers come from the variable "+
-		"OTEL_EXPORTER_OTLP_HEADERS, and from OTEL_TRACES_SAMPLER_ARG the share of the reads and answers to trace although they change nothing, from 0 to 1 "+
-		"(0.01). Each table that is published, each read that failed, and the first answer with a new table always are. Empty: there are no traces.")
+	p.Flag("otlp-endpoint", Parsed("URL", &c.Endpoint, "", parseCollector))
 	c.Sample = defaultSample
 	p.check(func() {
 		if c.Endpoint == "" {
@@ -98,9 +94,7 @@ func collectorHeaders(environ []string) (http.Header, error) {
 
 // Events adds the flag of Kubernetes Events. The parser must have the flags of a route server and of a relay.
 func (p *Parser) Events(c *RouteServer) {
-	g := p.Group(GroupEvents)
-	g.Own("events", Bool(&c.Events, false), "Write problems of objects as Kubernetes Events, which kubectl describe shows. "+
-		"Of several replicas only one writes: they compete for the Lease routesrv-events in their namespace. This needs the rights of components/events.")
+	p.Flag("events", Bool(&c.Events, false))
 	p.check(func() {
 		switch {
 		case !c.Events:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Command describes the command that a [Parser] parses.
@@ -17,7 +18,7 @@ type Command struct {
 
 	// Skipper accepts flags of Skipper that have no effect here, with a warning each. Otherwise they are unknown.
 	Skipper bool
-	// Asking marks a command that asks servers. Its help has only the flags of [Section.Ask]; if it also has those of a route server,
+	// Asking marks a command that asks servers. Its help has only the flags of [Parser.Ask]; if it also has those of a route server,
 	// they are for the manifests that it compiles.
 	Asking bool
 }
@@ -26,10 +27,11 @@ type Command struct {
 // Parse, Help, Flags or WriteMarkdown. It is not safe for concurrent use.
 type Parser struct {
 	cmd         Command
-	flags       []*option          // in the order of their definition
-	byName      map[string]*option // the same
-	short       map[string]string  // names by their one-letter forms
-	unsupported map[string]unsupportedFlag
+	command     string            // the last word of its name, as in the table
+	flags       []*Flag           // in the order of their definition
+	byName      map[string]*Flag  // the same
+	short       map[string]string // names by their one-letter forms
+	unsupported map[string]UnsupportedFlag
 	checks      []func()
 	take        func(positional []string) // if not nil, called before the checks
 	guardSet    map[string]bool           // the settings of --guard that were given
@@ -49,99 +51,62 @@ type Parser struct {
 	errs     []error
 }
 
-// option is a flag with its documentation.
-type option struct {
-	name  string
-	group Group
-	usage string
-	own   bool // not one of Skipper's
-	ask   bool // of an asking command
-	short string
-	env   string // the variable that sets it
-	value *Value
-}
-
-// header returns the flag as help shows it: -address HOST:PORT (default :9090).
-func (o *option) header() string {
-	s := dashes(o.name, o.own) + o.name
-	if o.short != "" {
-		s = "-" + o.short + ", " + s
-	}
-	if o.value.kind != "bool" {
-		s += " " + o.value.kind
-	}
-	if def := o.value.def; def != "" && !(o.value.kind == "bool" && def == "false") {
-		s += fmt.Sprintf(" (default %s)", def)
-	}
-	return s
-}
-
-// NewParser returns a parser with the flags that every command has: config-file, check-config, help and version.
+// NewParser returns a parser with the flags that every command has: config-file, check-config, help and version. Without an Intro, the
+// command has that of its last word in [HelpText].
 func NewParser(cmd Command) *Parser {
+	name := cmd.Name[strings.LastIndexByte(cmd.Name, ' ')+1:]
+	if cmd.Intro == "" {
+		cmd.Intro = HelpText(name)
+	}
 	p := &Parser{
-		cmd:    cmd,
-		byName: make(map[string]*option), short: make(map[string]string), unsupported: make(map[string]unsupportedFlag), where: make(map[string]string),
+		cmd: cmd, command: name,
+		byName: make(map[string]*Flag), short: make(map[string]string), where: make(map[string]string),
 		last: make(map[string]string), values: make(map[string][]string), origins: make(map[string]origin), derived: make(map[string]derived),
 	}
 	if cmd.Skipper {
 		p.unsupported = unsupportedFlags()
 	}
-	p.Group(GroupGeneral).Skipper("help", Bool(&p.help, false), "Print this help; -h is the short form.")
+	p.Flag("help", Bool(&p.help, false))
 	if cmd.Asking && !cmd.Skipper {
 		return p
 	}
-	g := p.Group(GroupGeneral)
-	g.Skipper("config-file", Text("string", &p.configFile, ""), "YAML file with settings. Keys are the names of flags without dashes. "+
-		"Values are texts, numbers, true or false, and lists for flags that may be repeated or take a list with commas. The "+
-		"command line and the environment override the file.")
+	p.Flag("config-file", Text("string", &p.configFile, ""))
 	if cmd.Asking {
 		return p
 	}
-	g.Own("check-config", p.checkOnly.flag(), "Check the settings from all places and exit: with status 0 if they "+
-		"are valid, else with status 2 and a list of all faults. Only the file of -config-file is read, and nothing is started. "+
-		"--check-config=yaml also prints each setting in effect and its origin: the command line, the environment, a line of the file, "+
-		"or the default. It omits passwords in URLs and the values of flags that have no effect here.")
-	g.Skipper("version", Bool(&p.version, false), "Print the version.")
+	p.Flag("check-config", p.checkOnly.flag())
+	p.Flag("version", Bool(&p.version, false))
 	return p
 }
 
-// Section defines the flags of one group.
-type Section struct {
-	p     *Parser
-	group Group
+// Flag defines a flag of the table: that of this program, if the table has one, else that of the route server. Its variable is
+// ROUTESRV_FLAG_ and the name.
+func (p *Parser) Flag(name string, v *Value) {
+	f := newFlag(name, v, p.command, "")
+	f.env = EnvName(name)
+	p.define(f)
 }
 
-// Group returns the section of a group of flags.
-func (p *Parser) Group(g Group) Section { return Section{p, g} }
-
-// Skipper defines a flag that Skipper also has.
-func (s Section) Skipper(name string, v *Value, usage string) {
-	s.p.define(&option{name: name, group: s.group, usage: usage, env: EnvName(name), value: v})
-}
-
-// Own defines a flag that Skipper does not have.
-func (s Section) Own(name string, v *Value, usage string) {
-	s.p.define(&option{name: name, group: s.group, usage: usage, own: true, env: EnvName(name), value: v})
-}
-
-// Ask defines a flag of an asking command. short is its one-letter form; empty for none. Its variable is ROUTESRV_ and the name, as in
-// ROUTESRV_NAMESPACE.
-func (s Section) Ask(name, short string, v *Value, usage string) {
-	s.p.define(&option{name: name, group: s.group, usage: usage, own: true, ask: true, short: short, env: askName(name), value: v})
-	if short != "" {
-		s.p.short[short] = name
+// Ask defines a flag of an asking command: that of the table for this command, else for all that ask. Its variable is ROUTESRV_ and the
+// name, as in ROUTESRV_NAMESPACE. It replaces a flag of the route server with the same name.
+func (p *Parser) Ask(name string, v *Value) {
+	f := newFlag(name, v, p.command, "asking")
+	f.Ask, f.env = true, askName(name)
+	if f.Short != "" {
+		p.short[f.Short] = name
 	}
+	p.define(f)
 }
 
-func (p *Parser) define(o *option) {
-	if before := p.byName[o.name]; before != nil {
-		if !o.ask || before.ask {
-			panic("config: the flag " + o.name + " is defined twice")
+func (p *Parser) define(f *Flag) {
+	if before := p.byName[f.Name]; before != nil {
+		if !f.Ask || before.Ask {
+			panic("config: the flag " + f.Name + " is defined twice")
 		}
-		p.flags = slices.DeleteFunc(p.flags, func(f *option) bool { return f == before }) // an asking command has another meaning for it
+		p.flags = slices.DeleteFunc(p.flags, func(o *Flag) bool { return o == before }) // an asking command has another meaning for it
 	}
-	p.flags = append(p.flags, o)
-	p.byName[o.name] = o
+	p.flags = append(p.flags, f)
+	p.byName[f.Name] = f
 }
 
 // Given reports whether the flag was given anywhere.
@@ -176,7 +141,7 @@ func (p *Parser) shown(name string) string {
 		return ""
 	}
 	o := p.byName[name]
-	return dashes(name, o != nil && o.own) + name
+	return dashes(name, o != nil && o.Own) + name
 }
 
 func (p *Parser) failf(name, format string, args ...any) { p.fail(name, fmt.Errorf(format, args...)) }
@@ -286,7 +251,7 @@ func (p *Parser) apply(settings []setting) {
 // accept handles a flag of Skipper that the route server does not have.
 func (p *Parser) accept(s setting, again bool) {
 	f := p.unsupported[s.name]
-	if f.boolean {
+	if f.Bool {
 		if _, err := parseBool(s.value); err != nil {
 			p.fail(s.name, err)
 			return
@@ -295,11 +260,11 @@ func (p *Parser) accept(s setting, again bool) {
 	if again || f.quiet != nil && *f.quiet == s.value {
 		return
 	}
-	if f.instead != "" {
-		p.failf(s.name, "not supported: %s", f.why())
+	if f.Refused {
+		p.failf(s.name, "not supported: %s", f.Reason)
 		return
 	}
-	p.warn(s.name, "has no effect on a route server: %s", f.why())
+	p.warn(s.name, "has no effect on a route server: %s", f.Reason)
 }
 
 // count checks the number of positional arguments.
@@ -318,7 +283,7 @@ func (p *Parser) known(name string) (boolean, ok bool) {
 		return o.value.boolean, true
 	}
 	f, ok := p.unsupported[name]
-	return f.boolean, ok
+	return f.Bool, ok
 }
 
 // names returns all names that known accepts.

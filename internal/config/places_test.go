@@ -210,11 +210,11 @@ func TestParserForAnotherCommand(t *testing.T) {
 		var log config.Log
 		p := config.NewParser(cmd)
 		p.Log(&log)
-		p.Group("Comparison").Own("level", config.Text("level", &own, "low"), "How much.")
+		p.Flag("zone", config.Text("ZONE", &own, "low"))
 		rest, _, err := p.Parse(args, config.Env{})
 		return rest, own, err
 	}
-	rest, own, err := parse("-application-log-level", "DEBUG", "a", "--level=high", "-")
+	rest, own, err := parse("-application-log-level", "DEBUG", "a", "--zone=high", "-")
 	if err != nil || own != "high" || !cmp.Equal(rest, []string{"a", "-"}) {
 		t.Errorf("got %q, level %q, error %v", rest, own, err)
 	}

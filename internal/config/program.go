@@ -15,6 +15,7 @@ import (
 	// The container image has no files except the programs, so the programs contain the authorities of the public web. They apply
 	// only where the system has none.
 	_ "golang.org/x/crypto/x509roots/fallback"
+	"golang.org/x/term"
 )
 
 // Exit statuses.
@@ -24,11 +25,15 @@ const (
 	ExitUnusable = 2 // the arguments or the configuration are invalid
 )
 
-// Stdio holds the standard streams of a process.
+// Stdio holds the standard streams of a process. The booleans say which of them are terminals.
 type Stdio struct {
 	In       io.Reader
 	Out, Err io.Writer
+
+	InTerminal, OutTerminal, ErrTerminal bool
 }
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // Main runs a program with the arguments and environment of its process, and exits with the returned status. The first SIGTERM or
 // interrupt ends the context. The second one ends the process at once, without draining.
@@ -36,7 +41,10 @@ func Main(run func(ctx context.Context, args, environ []string, std Stdio) (stat
 	setGCPercent()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
-	status := run(ctx, os.Args[1:], os.Environ(), Stdio{os.Stdin, os.Stdout, os.Stderr})
+	status := run(ctx, os.Args[1:], os.Environ(), Stdio{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		InTerminal: isTerminal(os.Stdin), OutTerminal: isTerminal(os.Stdout), ErrTerminal: isTerminal(os.Stderr),
+	})
 	stop()
 	os.Exit(status)
 }

@@ -21,13 +21,9 @@ type Review struct {
 
 // Review adds the flags of what a change must pass.
 func (p *Parser) Review(c *Review) {
-	g := p.Group(GroupGuard)
-	g.Own("trial-proxy", Parsed("URL", &c.TrialProxy, "", listenerURL), "Support listener of a real proxy beside the server, which loads every new filter and "+
-		"predicate before the fleet does. It takes requests at the port below, such as 9921 for http://127.0.0.1:9922. See components/trial.")
-	g.Own("trial-timeout", Duration(&c.TrialTimeout, trial.DefaultTimeout, time.Second, time.Hour), "How long a change with new filters or predicates waits for a "+
-		"trial proxy that does not answer. Then it is published without a trial, and the log says so.")
-	g.Own("keep-takeovers", Parsed("POLICY", &c.KeepTakeovers, "none", takeover.ParsePolicy), "Keep an object at its served version if its newest one takes requests "+
-		"from routes of other namespaces (namespace), or from at least N of them (namespace:N), until somebody accepts it.")
+	p.Flag("trial-proxy", Parsed("URL", &c.TrialProxy, "", listenerURL))
+	p.Flag("trial-timeout", Duration(&c.TrialTimeout, trial.DefaultTimeout, time.Second, time.Hour))
+	p.Flag("keep-takeovers", Parsed("POLICY", &c.KeepTakeovers, "none", takeover.ParsePolicy))
 	p.check(func() {
 		if c.TrialProxy == nil {
 			return

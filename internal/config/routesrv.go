@@ -8,53 +8,6 @@ import (
 	"github.com/routesrv/routesrv/guard"
 )
 
-// serverIntro and compileIntro are the first paragraphs of the help texts.
-const (
-	serverIntro = `Reads Ingresses and RouteGroups once for a whole fleet of proxies, compiles them into one routing
-table, and serves it to every proxy under /routes. Flags with one dash below are Skipper's, those
-with two dashes are new; both forms work for both.
-
-Try it with a folder of manifests, on the loopback interface only:
-    routesrv --manifests ./manifests
-    curl -i http://127.0.0.1:9090/routes
-
-Read a cluster from outside:
-    routesrv -kubernetes --kubeconfig ~/.kube/config --kubeconfig-context staging
-
-In a cluster, with a copy of the table that survives a restart:
-    routesrv -kubernetes -kubernetes-in-cluster -address=:9090 -support-listener=:9911 \
-        -source-poll-timeout=3000 -wait-for-healthcheck-interval=65s --state-dir=/var/lib/routesrv
-
-As a relay, which serves the table of other route servers to part of a large fleet:
-    routesrv --upstream=http://routesrv-a,http://routesrv-b --state-dir=/var/lib/routesrv
-
-Proxies then run without -kubernetes, with -routes-urls=http://routesrv/routes.
-
-SIGTERM drains and stops the server; a second one stops it at once. SIGHUP reads the source at
-once, without waiting for the next poll.
-`
-	compileIntro = `Compiles manifests into a routing table and prints it, without a server. It accepts all flags of the
-server, so you can try the arguments or the configuration file of a Deployment unchanged.
-
-Compile this folder with the settings of production:
-    routesrv compile -config-file production.yaml ./manifests
-
-Ask a route server which requests of others these objects would take, for a pull request:
-    routesrv compile --against http://127.0.0.1:9911 -o markdown ./manifests
-
-The exit status is 0 if there is no problem, or with --against if the objects take nothing, 1 if there is one or if they do or
-may, and 2 after an error.
-`
-)
-
-func serverCommand() Command {
-	return Command{Name: "routesrv", Intro: serverIntro, Skipper: true}
-}
-
-func compileCommand() Command {
-	return Command{Name: "routesrv compile", Args: "PATH...", Intro: compileIntro, MaxArgs: -1, Skipper: true}
-}
-
 // NewRouteServer returns a parser with all flags of the route server, which fills c. The caller may add its own flags before
 // parsing.
 func NewRouteServer(cmd Command, c *RouteServer) *Parser {
@@ -65,9 +18,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Guard(&c.Guard, guard.DefaultKeep)
 	p.Review(&c.Review)
 	c.RefuseTakeovers = "none"
-	p.Group(GroupGuard).Own("refuse-takeovers", Choice(&c.RefuseTakeovers, "none", "namespace", "object"), "Which objects routesrv webhook refuses because they "+
-		"would take requests from routes of others: those of other namespaces, or of any other object. Otherwise it only warns. The server itself ignores this "+
-		"flag, so that both can read one file.")
+	p.Flag("refuse-takeovers", Choice(&c.RefuseTakeovers, "none", "namespace", "object"))
 	p.Listen(&c.Listen, &c.Source)
 	p.TLS(&c.TLS)
 	p.RequestFilters(&c.RequestFilters)
@@ -98,21 +49,22 @@ func (p *Parser) CompileFrom(o *rules.Options, s *Source, l *Log) {
 // is [ErrChecked], if only a check was requested and the settings are valid. Otherwise it joins an [*Error] for each mistake.
 func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
-	_, warnings, err := routeServerParser(&c).Parse(args, env)
+	return parsed(&c, routeServerParser(&c), args, env)
+}
+
+// parsed parses, and returns what the parser fills, or nil with an error.
+func parsed[T any](c *T, p *Parser, args []string, env Env) (*T, []Warning, error) {
+	_, warnings, err := p.Parse(args, env)
 	if err != nil {
 		return nil, warnings, err
 	}
-	return &c, warnings, nil
+	return c, warnings, nil
 }
 
 // routeServerParser returns the parser of the route server itself.
 func routeServerParser(c *RouteServer) *Parser {
-	p := NewRouteServer(serverCommand(), c)
-	p.check(func() {
-		if len(c.Upstream.URLs) == 0 {
-			p.requireSource(&c.Source)
-		}
-	})
+	p := NewRouteServer(Command{Name: "routesrv", Skipper: true}, c)
+	p.check(func() { p.requireSource(c) })
 	return p
 }
 
@@ -128,11 +80,9 @@ type Compile struct {
 // of --manifests, and replace a cluster that other settings name.
 func ParseCompile(args []string, env Env) (*Compile, []Warning, error) {
 	c := Compile{Output: "text"}
-	p := NewRouteServer(compileCommand(), &c.RouteServer)
-	g := p.Group("Against a cluster")
-	g.Ask("against", "", Text("URL", &c.Against, ""), "Support listener of a route server. Instead of the table, print which requests of other owners the "+
-		"Ingresses and RouteGroups would take if they were in its cluster.")
-	g.Ask("output", "o", Choice(&c.Output, "text", "json", "markdown"), "Form of what --against prints; markdown is for pull requests.")
+	p := NewRouteServer(Command{Name: "routesrv compile", Args: "PATH...", MaxArgs: -1, Skipper: true}, &c.RouteServer)
+	p.Ask("against", Text("URL", &c.Against, ""))
+	p.Ask("output", Choice(&c.Output, "text", "json", "markdown"))
 	p.take = func(paths []string) {
 		if len(paths) > 0 && c.Source.Kubernetes {
 			p.warn("kubernetes", "has no effect: the manifests are read")
@@ -144,10 +94,6 @@ func ParseCompile(args []string, env Env) (*Compile, []Warning, error) {
 			c.Upstream.URLs = nil
 		}
 	}
-	p.check(func() { p.requireSource(&c.Source) })
-	_, warnings, err := p.Parse(args, env)
-	if err != nil {
-		return nil, warnings, err
-	}
-	return &c, warnings, nil
+	p.check(func() { p.requireSource(&c.RouteServer) })
+	return parsed(&c, p, args, env)
 }

@@ -116,8 +116,8 @@ func TestDocumentedDefaults(t *testing.T) {
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
-		if f.Default != "" && f.Default != "false" {
-			got[f.Name] = f.Default
+		if f.Default() != "" && f.Default() != "false" {
+			got[f.Name] = f.Default()
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -343,7 +343,7 @@ func serveSamples() map[string]sample {
 func TestEveryFlagInEveryForm(t *testing.T) {
 	all := samples()
 	for _, f := range config.Flags() {
-		if f.Group == config.GroupGeneral {
+		if f.Group() == "General" {
 			continue
 		}
 		s, ok := all[f.Name]
@@ -358,7 +358,7 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 			"environment":  nil,
 			"file":         {"-config-file=f"},
 		}
-		if f.Type != "bool" {
+		if f.Type() != "bool" {
 			forms["-name value"] = []string{"-" + f.Name, s.value}
 			forms["--name value"] = []string{"--" + f.Name, s.value}
 		} else if s.value == "true" {
@@ -371,7 +371,7 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 				args = nil
 			}
 			env := config.Env{ReadFile: files(map[string]string{"f": f.Name + ": '" + s.value + "'\n"})}
-			if f.Type == "bool" || f.Type == "int" {
+			if f.Type() == "bool" || f.Type() == "int" {
 				env.ReadFile = files(map[string]string{"f": f.Name + ": " + s.value + "\n"})
 			}
 			if form == "environment" {
@@ -451,7 +451,7 @@ func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 	var own, others []string
 	for _, f := range config.Flags() {
 		own = append(own, f.Name)
-		if want := slices.Contains(strings.Fields(names), f.Name); want == f.Own && f.Group != config.GroupGeneral {
+		if want := slices.Contains(strings.Fields(names), f.Name); want == f.Own && f.Group() != "General" {
 			t.Errorf("-%s: Own is %v", f.Name, f.Own)
 		}
 	}

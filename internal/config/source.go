@@ -23,55 +23,27 @@ var selectable = []struct {
 
 // Source adds the flags that determine where to read objects, and which ones.
 func (p *Parser) Source(s *Source) {
-	g := p.Group(GroupSource)
-	g.Skipper("kubernetes", Bool(&s.Kubernetes, false), "Read the objects from the Kubernetes API. A source is "+
-		"required: this, --manifests, or another route server.")
-	g.Own("manifests", Repeated("PATH", func(path string) error {
+	p.Flag("kubernetes", Bool(&s.Kubernetes, false))
+	p.Flag("manifests", Repeated("PATH", func(path string) error {
 		if path == "" {
 			return errors.New("want the path of a file or folder")
 		}
 		s.Manifests = append(s.Manifests, path)
 		return nil
-	}), "Read the objects from a file, or from all YAML and JSON files of a folder, instead of an API; - is standard input. "+
-		"May be repeated. Unless you set addresses, the server then listens only on the loopback interface.")
-	g.Skipper("kubernetes-in-cluster", Bool(&s.InCluster, false), "Use the API as a pod does: address from the environment, "+
-		"token and CA from the ServiceAccount.")
-	g.Skipper("kubernetes-url", Text("URL", &s.URL, "", optionalURL), "Address of the API outside a cluster. Empty means "+
-		"http://localhost:8001, where kubectl proxy listens.")
-	g.Skipper("kubernetes-token-file", Text("string", &s.TokenFile, ""), "File with the bearer token for -kubernetes-url. It is read "+
-		"again when the token is rotated.")
-	g.Own("kubeconfig", Text("string", &s.Kubeconfig, ""), "Kubeconfig file for the connection to the API. The variable KUBECONFIG is "+
-		"ignored, so that the shell that starts the server does not decide which cluster feeds the proxies.")
-	g.Own("kubeconfig-context", Text("string", &s.Context, ""), "Context in --kubeconfig; empty means its current one.")
-	g.Own("kubernetes-read", readBy(&s.Watch), "How to read the API. poll lists every kind at each -source-poll-timeout. watch "+
-		"lists them and then receives every change: changes are served at once, and polls cost next to nothing. It needs "+
-		"the permission to watch.")
-	g.Skipper("enable-kubernetes-endpointslices", Bool(&s.EndpointSlices, false), "Read EndpointSlices instead of "+
-		"Endpoints. Only EndpointSlices have zones, so tables under /routes/ZONE need this flag.")
+	}))
+	p.Flag("kubernetes-in-cluster", Bool(&s.InCluster, false))
+	p.Flag("kubernetes-url", Text("URL", &s.URL, "", optionalURL))
+	p.Flag("kubernetes-token-file", Text("string", &s.TokenFile, ""))
+	p.Flag("kubeconfig", Text("string", &s.Kubeconfig, ""))
+	p.Flag("kubeconfig-context", Text("string", &s.Context, ""))
+	p.Flag("kubernetes-read", either(&s.Watch, "poll", "watch"))
+	p.Flag("enable-kubernetes-endpointslices", Bool(&s.EndpointSlices, false))
 
-	g = p.Group(GroupSelection)
-	g.Skipper("kubernetes-namespace", Text("string", &s.Namespace, ""), "Read only this namespace; empty means all.")
-	g.Own(selectorFlag, Repeated("KIND:SELECTOR", s.selector), "Labels that objects of a kind must have, such as ingresses:team=web,tier: "+
-		"name=value, or name alone for any value, separated by commas; all must match. May be repeated, for ingresses, routegroups, services, endpoints "+
-		"and endpointslices.")
+	p.Flag("kubernetes-namespace", Text("string", &s.Namespace, ""))
+	p.Flag(selectorFlag, Repeated("KIND:SELECTOR", s.selector))
 
-	g = p.Group(GroupProcessing)
-	g.Skipper("default-filters-dir", Text("string", &s.DefaultFiltersDir, ""), "Folder with the default filters of services, in files "+
-		"named SERVICE.NAMESPACE. Every read of the source reads it again.")
+	p.Flag("default-filters-dir", Text("string", &s.DefaultFiltersDir, ""))
 	p.check(func() { p.checkSource(s) })
-}
-
-// readBy accepts poll or watch.
-func readBy(watch *bool) *Value {
-	return Parsed("poll|watch", watch, "poll", func(t string) (bool, error) {
-		switch t {
-		case "poll":
-			return false, nil
-		case "watch":
-			return true, nil
-		}
-		return false, fmt.Errorf("%s: want poll or watch", clip(t))
-	})
 }
 
 const selectorFlag = "kubernetes-label-selector"
@@ -150,8 +122,8 @@ func (p *Parser) checkSelectors(s *Source) {
 }
 
 // requireSource reports an error if the configuration has no source.
-func (p *Parser) requireSource(s *Source) {
-	if s.Kubernetes || len(s.Manifests) > 0 {
+func (p *Parser) requireSource(c *RouteServer) {
+	if c.Source.Kubernetes || len(c.Source.Manifests) > 0 || len(c.Upstream.URLs) > 0 {
 		return
 	}
 	files := "--manifests PATH"
@@ -168,7 +140,5 @@ func (p *Parser) requireSource(s *Source) {
 
 // Poll adds the flag that sets how often to read the source.
 func (p *Parser) Poll(c *Poll) {
-	g := p.Group(GroupPolling)
-	g.Skipper("source-poll-timeout", millis(&c.Interval, poller.DefaultInterval, day), "Time between two reads of the "+
-		"source, in milliseconds.")
+	p.Flag("source-poll-timeout", millis(&c.Interval, poller.DefaultInterval, day))
 }

@@ -180,36 +180,25 @@ func parseSelector(s string) (map[string]string, error) {
 
 // parseTLSVersion parses a version with or without its dot, as Skipper does.
 func parseTLSVersion(s string) (uint16, error) {
-	switch s {
-	case "1.0", "10":
-		return tls.VersionTLS10, nil
-	case "1.1", "11":
-		return tls.VersionTLS11, nil
-	case "1.2", "12":
-		return tls.VersionTLS12, nil
-	case "1.3", "13":
-		return tls.VersionTLS13, nil
+	versions := map[string]uint16{"10": tls.VersionTLS10, "11": tls.VersionTLS11, "12": tls.VersionTLS12, "13": tls.VersionTLS13}
+	for name, version := range versions {
+		if s == name || s == name[:1]+"."+name[1:] {
+			return version, nil
+		}
 	}
 	return 0, fmt.Errorf("%s: want 1.0, 1.1, 1.2 or 1.3", clip(s))
 }
 
-// parseLevel parses the names of Skipper's log levels.
+// levels are the names of Skipper's log levels.
+var levels = map[string]slog.Level{
+	"TRACE": poller.LevelTrace, "DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn, "WARNING": slog.LevelWarn,
+	"ERROR": slog.LevelError, "FATAL": LevelFatal, "PANIC": LevelPanic,
+}
+
+// parseLevel parses the name of a log level.
 func parseLevel(s string) (slog.Level, error) {
-	switch strings.ToUpper(s) {
-	case "TRACE":
-		return poller.LevelTrace, nil
-	case "DEBUG":
-		return slog.LevelDebug, nil
-	case "INFO":
-		return slog.LevelInfo, nil
-	case "WARN", "WARNING":
-		return slog.LevelWarn, nil
-	case "ERROR":
-		return slog.LevelError, nil
-	case "FATAL":
-		return LevelFatal, nil
-	case "PANIC":
-		return LevelPanic, nil
+	if l, ok := levels[strings.ToUpper(s)]; ok {
+		return l, nil
 	}
 	return 0, fmt.Errorf("%s: want TRACE, DEBUG, INFO, WARN, ERROR, FATAL or PANIC", clip(s))
 }

@@ -13,52 +13,39 @@ import (
 // Upstream adds the flags of a relay. The parser must have the flags of a route server.
 func (p *Parser) Upstream(c *RouteServer) {
 	u := &c.Upstream
-	g := p.Group(GroupUpstream)
-	g.Own("upstream", URLs(&u.URLs), "Serve the table of another route server unchanged, instead of reading objects. The preferred one comes first; may be "+
-		"repeated, or be a list separated by commas. The relay fetches the full table and makes the tables of all zones from "+
-		"it. -source-poll-timeout sets how often it asks, and --state-dir keeps the last table. The "+
-		"guard passes losses, because the other server has judged them, unless --guard=max-loss is set.")
-	p.UpdateMode(GroupUpstream, &u.UpdateMode)
-	p.MaxTable(GroupUpstream, &u.MaxBytes)
-	p.UpstreamTLS(GroupUpstream, &c.UpstreamTLS)
+	p.Flag("upstream", URLs(&u.URLs))
+	p.UpdateMode(&u.UpdateMode)
+	p.MaxTable(&u.MaxBytes)
+	p.UpstreamTLS(&c.UpstreamTLS)
 	p.check(func() { p.checkUpstream(c) })
 }
 
 // UpdateMode adds the flag that says how to get new tables.
-func (p *Parser) UpdateMode(g Group, dst *dataplane.UpdateMode) {
-	p.Group(g).Own("update-mode", Parsed("MODE", dst, dataplane.Auto.String(), dataplane.ParseUpdateMode), "How to get new tables from --upstream: "+
-		"stream (the route server sends changes when they happen), poll (ask for them), or auto (stream, and poll while streams do not work; it tries a "+
-		"stream again after half a minute, and later up to every five minutes). Changes arrive as deltas either way, where the route server has them.")
+func (p *Parser) UpdateMode(dst *dataplane.UpdateMode) {
+	p.Flag("update-mode", Parsed("MODE", dst, dataplane.Auto.String(), dataplane.ParseUpdateMode))
 }
 
 // MaxTable adds the flag that limits the tables of route servers.
-func (p *Parser) MaxTable(g Group, dst *int64) {
-	p.Group(g).Own("max-table-bytes", Size(dst, "0"), "Largest table to accept from --upstream, such as 512MiB. 0 means four times "+
-		"the last table and at least 64 MiB, or 512 MiB before the first table, and at most a quarter of the memory limit (of "+
-		"the cgroup, or GOMEMLIMIT).")
+func (p *Parser) MaxTable(dst *int64) {
+	p.Flag("max-table-bytes", Size(dst, "0"))
 }
 
 // upstreamTLS is the flag of [TLSFiles].
 const upstreamTLS = "upstream-tls"
 
 // UpstreamTLS adds the flag with the files of connections to route servers.
-func (p *Parser) UpstreamTLS(g Group, f *TLSFiles) {
+func (p *Parser) UpstreamTLS(f *TLSFiles) {
 	settings := []Setting{
-		{"ca", Text("PATH", &f.CA, ""), "CAs to trust instead of those of the system."},
-		{"cert", Text("PATH", &f.Cert, ""), "certificate to present."},
-		{"key", Text("PATH", &f.Key, ""), "private key of that certificate."},
+		{"ca", Text("PATH", &f.CA, "")},
+		{"cert", Text("PATH", &f.Cert, "")},
+		{"key", Text("PATH", &f.Key, "")},
 	}
-	p.Group(g).Own(upstreamTLS, Settings(nil, nil, settings...), Describe("Files for TLS to other route servers, PEM, read again when they change.", settings...))
+	p.Flag(upstreamTLS, Settings(nil, nil, settings...))
 	p.check(func() {
 		if (f.Cert == "") != (f.Key == "") {
 			p.failf(upstreamTLS, "client certificate: want both cert and key, or neither")
 		}
 	})
-}
-
-// groupsOfObjects are the groups of flags about objects, which a relay does not see.
-var groupsOfObjects = []Group{
-	GroupSelection, GroupGenerated, GroupConversion, GroupAnnotations, GroupEastWest, GroupProcessing, GroupShards,
 }
 
 // checkUpstream reports contradictions as errors, and warns about flags without effect.
@@ -67,11 +54,11 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 	if len(u.URLs) == 0 {
 		for _, o := range p.flags {
 			switch {
-			case o.group != GroupUpstream || o.name == "peers" || !p.given(o.name):
-			case o.name != upstreamTLS:
-				p.warn(o.name, "has no effect without --upstream")
+			case o.group.Name != "Upstream" || o.Name == "peers" || !p.given(o.Name):
+			case o.Name != upstreamTLS:
+				p.warn(o.Name, "has no effect without --upstream")
 			case len(c.Peers) == 0:
-				p.warn(o.name, "has no effect without --upstream or --peers")
+				p.warn(o.Name, "has no effect without --upstream or --peers")
 			}
 		}
 		return
@@ -91,12 +78,8 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 		c.Guard.Hold = guard.DefaultHold // of a whole table
 	}
 	for _, o := range p.flags {
-		ofObjects := o.group == GroupSource && o.name != "kubernetes" && o.name != "manifests"
-		for _, g := range groupsOfObjects {
-			ofObjects = ofObjects || o.group == g
-		}
-		if ofObjects && p.given(o.name) {
-			p.warn(o.name, "has no effect with --upstream, whose table is served unchanged")
+		if o.group.Objects && o.Name != "kubernetes" && o.Name != "manifests" && p.given(o.Name) {
+			p.warn(o.Name, "has no effect with --upstream, whose table is served unchanged")
 		}
 	}
 }
@@ -106,8 +89,7 @@ const maxPeers = 16
 
 // Peers adds the flag of the other replicas. The parser must have the flags of a route server and of a relay.
 func (p *Parser) Peers(c *RouteServer) {
-	g := p.Group(GroupUpstream)
-	g.Own("peers", Parsed("HOST:PORT", &c.Peers, "", func(s string) (list []string, err error) {
+	p.Flag("peers", Parsed("HOST:PORT", &c.Peers, "", func(s string) (list []string, err error) {
 		for one := range strings.SplitSeq(s, ",") {
 			if one = strings.TrimSpace(one); one == "" {
 				continue
@@ -121,10 +103,7 @@ func (p *Parser) Peers(c *RouteServer) {
 			return nil, fmt.Errorf("want at most %d, separated by commas", maxPeers)
 		}
 		return list, nil
-	}), "The other replicas, as HOST:PORT or as a URL, such as routesrv-peers:9090 for a headless Service: each address of the host "+
-		"is one replica. A list with commas can also have the Services of relays. A replica that starts without a last-known-good file compares its "+
-		"first table with theirs, and /clients shows their clients, which it gets from the port of --support-listener. The default "+
-		"scheme is https if the main listener has TLS, else http. Empty: ask no replicas.")
+	}))
 	p.check(func() { p.checkPeers(c) })
 }
 

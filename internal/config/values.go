@@ -14,13 +14,14 @@ import (
 // Value is the value of a flag: its kind for help, its default as it would be typed, and the function that sets it. Every program
 // makes its flags of the constructors below, so a duration or a size has one form everywhere.
 type Value struct {
-	kind    string
-	def     string
-	set     func(string) error
-	words   []string // the only possible values; nil for any
-	boolean bool     // a switch: the flag alone means true
-	repeat  bool     // each use of the flag adds a value
-	comma   bool     // accepts a list separated by commas
+	kind     string
+	def      string
+	set      func(string) error
+	words    []string  // the only possible values; nil for any
+	boolean  bool      // a switch: the flag alone means true
+	repeat   bool      // each use of the flag adds a value
+	comma    bool      // accepts a list separated by commas
+	settings []Setting // of a flag that has several
 }
 
 // Repeated returns a value that may be given more than once.
@@ -77,6 +78,17 @@ func Choice(dst *string, words ...string) *Value {
 		*dst = s
 		return nil
 	}}
+}
+
+// either accepts one of two words, the first of which means false and is the default.
+func either(dst *bool, no, yes string) *Value {
+	*dst = false
+	return Parsed(no+"|"+yes, dst, no, func(s string) (bool, error) {
+		if s != no && s != yes {
+			return false, fmt.Errorf("%s: want %s or %s", clip(s), no, yes)
+		}
+		return s == yes, nil
+	})
 }
 
 // List accepts elements separated by commas and keeps them unchanged. The last list counts; the empty text is the empty list.

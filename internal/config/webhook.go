@@ -3,29 +3,11 @@ package config
 // DefaultWebhookAddress is the default main listener of a webhook.
 const DefaultWebhookAddress = ":9443"
 
-const webhookIntro = `Checks an Ingress or a RouteGroup before the API server stores it. It refuses an object that would lose
-routes through its own fault; all other faults come back as warnings, which kubectl prints, in the words
-of /problems. It accepts all flags of the server, so that both can read one configuration file: with
-other settings the webhook would judge another table.
-
-In a cluster, with a certificate for the name of its Service:
-    routesrv webhook -kubernetes -kubernetes-in-cluster -config-file=/etc/routesrv/flags.yaml \
-        -tls-cert=/tls/tls.crt -tls-key=/tls/tls.key
-
-A ValidatingWebhookConfiguration tells the API server about it: kustomize/components/webhook has one that
-admits objects while the webhook is down (failurePolicy: Ignore). A certificate that is replaced on disk
-is used from the next connection on.
-`
-
-func webhookCommand() Command {
-	return Command{Name: "routesrv webhook", Intro: webhookIntro, Skipper: true}
-}
-
 // ParseWebhook is [ParseRouteServer] for the webhook command. It always serves TLS, so the settings must name a certificate. The
 // default address is [DefaultWebhookAddress].
 func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
-	p := NewRouteServer(webhookCommand(), &c)
+	p := NewRouteServer(Command{Name: "routesrv webhook", Skipper: true}, &c)
 	p.take = func([]string) { // before the settings are checked
 		if len(c.TLS.CertFiles) == 0 {
 			p.failf("tls-cert", "API servers talk to webhooks by TLS only: set -tls-cert and -tls-key")
@@ -41,14 +23,6 @@ func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
 			p.failf("upstream", "a webhook reads the objects itself: set -kubernetes instead")
 		}
 	}
-	p.check(func() {
-		if len(c.Upstream.URLs) == 0 {
-			p.requireSource(&c.Source)
-		}
-	})
-	_, warnings, err := p.Parse(args, env)
-	if err != nil {
-		return nil, warnings, err
-	}
-	return &c, warnings, nil
+	p.check(func() { p.requireSource(&c) })
+	return parsed(&c, p, args, env)
 }

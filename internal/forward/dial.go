@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,6 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/streaming/pkg/httpstream"
 )
-
-// session is an upgraded connection to the API server. All connections to ports of a pod are streams on it.
-type session struct{ conn httpstream.Connection }
 
 // ErrClosed is returned by Dial after Close.
 var ErrClosed = errors.New("the forward to the pod is closed")
@@ -50,27 +48,24 @@ func (p *Pod) dial(ctx context.Context, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
 	}
-	headers := http.Header{}
-	headers.Set(corev1.StreamType, corev1.StreamTypeError)
-	headers.Set(corev1.PortHeader, strconv.Itoa(port))
-	headers.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(id))
-	failures, err := s.conn.CreateStream(headers)
-	if err != nil {
-		p.forget(s)
-		return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
+	var streams [2]httpstream.Stream
+	for i, kind := range []string{corev1.StreamTypeError, corev1.StreamTypeData} {
+		headers := http.Header{}
+		headers.Set(corev1.StreamType, kind)
+		headers.Set(corev1.PortHeader, strconv.Itoa(port))
+		headers.Set(corev1.PortForwardRequestIDHeader, strconv.Itoa(id))
+		if streams[i], err = s.CreateStream(headers); err != nil {
+			p.forget(s)
+			return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
+		}
 	}
+	failures, data := streams[0], streams[1]
 	failures.Close() // the client sends nothing on this stream
-	headers.Set(corev1.StreamType, corev1.StreamTypeData)
-	data, err := s.conn.CreateStream(headers)
-	if err != nil {
-		p.forget(s)
-		return nil, fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
-	}
-	return newConn(p.Name, port, s.conn, data, failures), nil
+	return newConn(p.Name, port, s, data, failures), nil
 }
 
-// session returns the open connection, or opens one, and the next request number.
-func (p *Pod) session(ctx context.Context) (*session, int, error) {
+// session returns the open connection to the API server, on which all connections to ports of the pod are streams, or opens one, and the next request number.
+func (p *Pod) session(ctx context.Context) (httpstream.Connection, int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed.Load() {
@@ -78,7 +73,7 @@ func (p *Pod) session(ctx context.Context) (*session, int, error) {
 	}
 	if p.open != nil {
 		select {
-		case <-p.open.conn.CloseChan():
+		case <-p.open.CloseChan():
 			p.open = nil
 		default:
 		}
@@ -88,7 +83,7 @@ func (p *Pod) session(ctx context.Context) (*session, int, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		p.open = &session{conn}
+		p.open = conn
 		if p.closed.Load() { // closed meanwhile; Close waits for mu to close this session
 			return nil, 0, ErrClosed
 		}
@@ -98,8 +93,8 @@ func (p *Pod) session(ctx context.Context) (*session, int, error) {
 }
 
 // forget closes a failed connection, so that the next call opens a new one.
-func (p *Pod) forget(s *session) {
-	s.conn.Close()
+func (p *Pod) forget(s httpstream.Connection) {
+	s.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == s {
@@ -115,7 +110,7 @@ func (p *Pod) Close() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.open != nil {
-			p.open.conn.Close()
+			p.open.Close()
 			p.open = nil
 		}
 	}()
@@ -143,16 +138,9 @@ func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, e
 	}
 	if protocol != portforward.PortForwardProtocolV1Name || ctx.Err() != nil {
 		conn.Close()
-		return nil, cmpErr(ctx.Err(), fmt.Errorf("the API server speaks %q, want %q", clip(protocol), portforward.PortForwardProtocolV1Name))
+		return nil, cmp.Or(ctx.Err(), fmt.Errorf("the API server speaks %q, want %q", clip(protocol), portforward.PortForwardProtocolV1Name))
 	}
 	return conn, nil
-}
-
-func cmpErr(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // within adds a context to requests that client-go creates without one.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 )
@@ -42,15 +44,15 @@ type places struct {
 func NewPlaces() cli.Places { return &places{} }
 
 // Define implements [cli.Places].
-func (p *places) Define(g config.Section) {
-	g.Ask("context", "", config.Text("NAME", &p.context, ""), "Context of the kubeconfig; empty means the current one.")
-	g.Ask("contexts", "", config.Text("PATTERN", &p.contexts, ""), "Ask several clusters: contexts with a comma between them, where * stands for any characters.")
-	g.Ask("namespace", "n", config.Text("NAME", &p.namespace, defaultNamespace), "Namespace of the route server.")
-	g.Ask("selector", "l", config.Text("LABELS", &p.selector, defaultSelector), "Labels of the pods of the route server.")
-	g.Ask("kubeconfig", "", config.Text("FILE", &p.kubeconfig, ""), "File with clusters and credentials; empty means as for kubectl.")
-	g.Ask("support-port", "", config.Number(&p.supportPort, 0, 0, 65535), "Port of the support listener; 0 means the port named support, else 9911.")
-	g.Ask("main-port", "", config.Number(&p.mainPort, 0, 0, 65535), "Port of the main listener, for diff; 0 means the port named http, else 9090.")
-	p.tls.Define(g)
+func (p *places) Define(flags *config.Parser) {
+	flags.Ask("context", config.Text("NAME", &p.context, ""))
+	flags.Ask("contexts", config.Text("PATTERN", &p.contexts, ""))
+	flags.Ask("namespace", config.Text("NAME", &p.namespace, defaultNamespace))
+	flags.Ask("selector", config.Text("LABELS", &p.selector, defaultSelector))
+	flags.Ask("kubeconfig", config.Text("FILE", &p.kubeconfig, ""))
+	flags.Ask("support-port", config.Number(&p.supportPort, 0, 0, 65535))
+	flags.Ask("main-port", config.Number(&p.mainPort, 0, 0, 65535))
+	p.tls.Define(flags)
 }
 
 // Certificates implements [cli.Certified].
@@ -226,17 +228,14 @@ const program = "routesrv"
 // first.
 func containerOf(pod *Pod, port int) string {
 	for _, c := range pod.Containers {
-		if slices.Contains(c.Ports, port) {
+		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }) {
 			return c.Name
 		}
 	}
-	name := ""
-	for i, c := range pod.Containers {
-		if i == 0 || c.Name == program {
-			name = c.Name
-		}
+	if slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == program }) || len(pod.Containers) == 0 {
+		return program
 	}
-	return name
+	return pod.Containers[0].Name
 }
 
 // accept runs the command that accepts a table in the pod, and returns the answer of the route server.

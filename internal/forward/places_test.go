@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/forward"
 	"github.com/routesrv/routesrv/internal/forward/forwardtest"
 )
@@ -92,7 +93,7 @@ func run(t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
 	var b bytes.Buffer
 	p := cli.Program{Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true}
-	status = p.Run(t.Context(), args, cli.Stdio{In: strings.NewReader(""), Out: &b, Err: &b})
+	status = p.Run(t.Context(), args, config.Stdio{In: strings.NewReader(""), Out: &b, Err: &b})
 	return status, b.String()
 }
 

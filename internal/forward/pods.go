@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // maxPods limits a list of pods.
@@ -24,25 +25,19 @@ type Pod struct {
 	Phase string
 	// Waiting says why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
 	Waiting string
-	// Ready is the pod's readiness. Terminating means that it is about to end.
-	Ready, Terminating bool
+	// Ready is the pod's readiness.
+	Ready bool
 	// Ports maps the names of its containers' ports to numbers.
 	Ports map[string]int
 	// Containers are its containers, without those that only run at the start.
-	Containers []Container
+	Containers []corev1.Container
 
 	cluster *Cluster
 	closed  atomic.Bool
 
 	mu   sync.Mutex // guards the fields below
-	open *session
+	open httpstream.Connection
 	next int
-}
-
-// Container is a container of a pod, with the ports that it declares.
-type Container struct {
-	Name  string
-	Ports []int
 }
 
 // Pods lists the pods that match a selector such as app=web, sorted by name. More than 200 pods are an error: then the selector
@@ -68,7 +63,7 @@ func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]*Pod,
 
 func (c *Cluster) pod(p *corev1.Pod) *Pod {
 	pod := &Pod{
-		cluster: c, Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase), Terminating: p.DeletionTimestamp != nil,
+		cluster: c, Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase),
 		Ports: make(map[string]int),
 	}
 	for _, condition := range p.Status.Conditions {
@@ -81,27 +76,20 @@ func (c *Cluster) pod(p *corev1.Pod) *Pod {
 			pod.Waiting = w.Reason
 		}
 	}
-	for _, container := range append(sidecars(p), p.Spec.Containers...) {
-		one := Container{Name: container.Name}
-		for _, port := range container.Ports {
-			one.Ports = append(one.Ports, int(port.ContainerPort))
+	for _, c := range p.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways { // it keeps running
+			pod.Containers = append(pod.Containers, c)
+		}
+	}
+	pod.Containers = append(pod.Containers, p.Spec.Containers...)
+	for _, c := range pod.Containers {
+		for _, port := range c.Ports {
 			if port.Name != "" {
 				pod.Ports[port.Name] = int(port.ContainerPort)
 			}
 		}
-		pod.Containers = append(pod.Containers, one)
 	}
 	return pod
-}
-
-// sidecars returns the init containers that keep running.
-func sidecars(p *corev1.Pod) (all []corev1.Container) {
-	for _, c := range p.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			all = append(all, c)
-		}
-	}
-	return all
 }
 
 // clip shortens a text from a server that becomes part of an error.

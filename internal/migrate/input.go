@@ -1,9 +1,8 @@
 package migrate
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +15,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+
+	"github.com/routesrv/routesrv/internal/source/manifests"
 )
 
 // Limits of the input.
@@ -40,27 +39,15 @@ func (in *Input) Namespace() string { return in.Deployment.Namespace }
 // Parse reads manifests: YAML or JSON documents, including lists. If there are several Deployments, name selects one; an empty
 // name selects the only one that is a route server. Objects without a namespace are in "default".
 func Parse(r io.Reader, name string) (*Input, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	source, err := manifests.New(manifests.Config{Paths: []string{"-"}, Stdin: r, MaxFileBytes: maxInput})
 	if err != nil {
-		return nil, fmt.Errorf("read the manifests: %w", err)
-	}
-	if len(text) > maxInput {
-		return nil, fmt.Errorf("the manifests have more than %d bytes", maxInput)
+		return nil, err
 	}
 	var c collector
-	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for n := 1; ; n++ {
-		doc, err := docs.Read()
-		if errors.Is(err, io.EOF) {
-			return c.input(name)
-		}
-		if err == nil {
-			err = c.add(doc, true)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d of the manifests: %w", n, err)
-		}
+	if err := source.Objects(context.Background(), c.add); err != nil {
+		return nil, err
 	}
+	return c.input(name)
 }
 
 // collector keeps objects until it is known which Deployment they belong to.
@@ -72,44 +59,22 @@ type collector struct {
 	policies    []*networkingv1.NetworkPolicy
 }
 
-// add adds a document, which may be a list of objects, or an item of such a list. Other kinds are not read: the base has what it needs.
-func (c *collector) add(doc []byte, whole bool) error {
-	text, err := yaml.YAMLToJSON(doc)
-	if err != nil || string(bytes.TrimSpace(text)) == "null" {
-		return err
-	}
-	var head struct {
-		Kind     string
-		Metadata metav1.ObjectMeta
-		Items    []json.RawMessage
-	}
-	if err := json.Unmarshal(text, &head); err != nil {
-		return err
-	}
+// add adds an object. Other kinds are not read: the base has what it needs.
+func (c *collector) add(kind string, object []byte) error {
 	if c.count++; c.count > maxObjects {
 		return fmt.Errorf("more than %d objects", maxObjects)
 	}
-	switch {
-	case head.Kind == "":
+	switch kind {
+	case "":
 		return errors.New("an object without a kind")
-	case strings.HasSuffix(head.Kind, "List") && head.Items != nil && whole:
-		for _, item := range head.Items {
-			if err := c.add(item, false); err != nil {
-				return err
-			}
-		}
-		return nil
-	case head.Kind == "Deployment":
-		err = decode(text, &c.deployments)
-	case head.Kind == "Service":
-		err = decode(text, &c.services)
-	case head.Kind == "ConfigMap":
-		err = decode(text, &c.configMaps)
-	case head.Kind == "NetworkPolicy":
-		err = decode(text, &c.policies)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", head.Kind, head.Metadata.Name, err)
+	case "Deployment":
+		return decode(object, &c.deployments)
+	case "Service":
+		return decode(object, &c.services)
+	case "ConfigMap":
+		return decode(object, &c.configMaps)
+	case "NetworkPolicy":
+		return decode(object, &c.policies)
 	}
 	return nil
 }
@@ -121,7 +86,7 @@ func decode[T any, P interface {
 }](text []byte, to *[]P) error {
 	o := P(new(T))
 	if err := json.Unmarshal(text, o); err != nil {
-		return err
+		return fmt.Errorf("object %s: %w", o.GetName(), err)
 	}
 	o.SetNamespace(cmp.Or(o.GetNamespace(), "default"))
 	*to = append(*to, o)

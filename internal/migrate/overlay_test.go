@@ -230,12 +230,12 @@ func TestWhatCannotBeMigratedIsSaid(t *testing.T) {
 	for _, tt := range []struct{ text, name, want string }{
 		{"", "", "no Deployment"},
 		{"kind: Service", "", "no Deployment"},
-		{"a: [", "", "document 1"},
+		{"a: [", "", "line 1"},
 		{"kind: Deployment\nmetadata: {name: a}", "", "no container"},
 		{"kind: Deployment\nmetadata: {name: a}\n---\nkind: Deployment\nmetadata: {name: b}", "", "a, b"},
 		{"kind: Deployment\nmetadata: {name: a}", "b", "none of the Deployments a is b"},
 		{"metadata: {name: a}", "", "without a kind"},
-		{strings.Repeat("#", 16<<20+1), "", "more than"},
+		{strings.Repeat("#", 16<<20+1), "", "larger than"},
 	} {
 		if _, err := migrate.Parse(strings.NewReader(tt.text), tt.name); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%.60q: %v, want %s", tt.text, err, tt.want)

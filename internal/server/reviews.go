@@ -25,37 +25,33 @@ type Review struct {
 // trialFile is the name of the file with verdicts in the state folder.
 const trialFile = "trial.json"
 
-// reviews says what may not be published yet, and notes which takeovers were published.
+// reviews says what may not be published yet, and what should not have been.
 type reviews struct {
 	s         *Server
-	trial     *trial.Trial // nil without a trial proxy
+	trial     *trial.Trial // also without a trial proxy: the fleet blames texts, too
 	takeovers *takeovers
+	suspects  *suspects
 }
 
 func newReviews(s *Server) *reviews {
-	r := &reviews{s: s, takeovers: newTakeovers(s)}
-	cfg := s.cfg.Review
-	if cfg.TrialProxy == nil {
-		return r
-	}
-	file := ""
+	cfg, file := s.cfg.Review, ""
 	if s.cfg.StateDir != "" {
 		file = filepath.Join(s.cfg.StateDir, trialFile)
 	}
+	r := &reviews{s: s, takeovers: newTakeovers(s), suspects: &suspects{s: s, acted: map[table.Digest]bool{}}}
 	r.trial = trial.New(trial.Config{
 		Support: cfg.TrialProxy, Traffic: cfg.TrialTraffic, Timeout: cfg.TrialTimeout, File: file, Log: s.cfg.Logger.With("component", "trial"),
 		Served: func() *table.Table { return s.publisher.Table() },
 	})
-	s.registry.MustRegister(r.trial)
+	if cfg.TrialProxy != nil {
+		s.registry.MustRegister(r.trial)
+	}
 	return r
 }
 
 // review is the [publish.Review] of the server.
 func (r *reviews) review(before, after *table.Table) map[string]publish.Objection {
 	objections := r.takeovers.refused(before, after)
-	if r.trial == nil {
-		return objections
-	}
 	for id, o := range r.trial.Review(before, after) {
 		if other, twice := objections[id]; !twice || o.MoreSerious(other) {
 			objections[id] = o
@@ -64,27 +60,17 @@ func (r *reviews) review(before, after *table.Table) map[string]publish.Objectio
 	return objections
 }
 
-// settle waits for the trial of a first table.
-func (r *reviews) settle(ctx context.Context, before, after *table.Table) {
-	if r.trial != nil {
-		r.trial.Settle(ctx, before, after)
-	}
-}
-
-// changed sends a value after new verdicts; nil without a trial proxy.
-func (r *reviews) changed() <-chan struct{} {
-	if r.trial == nil {
-		return nil
-	}
-	return r.trial.Changed()
-}
-
-// run tries what is new, and looks for takeovers in what is published, until the context ends.
+// run tries what is new, looks for takeovers in what is published, and for proxies that died, until the context ends.
 func (r *reviews) run(ctx context.Context) {
-	var both sync.WaitGroup
-	if r.trial != nil {
-		both.Go(func() { r.trial.Run(ctx) })
-	}
-	both.Go(func() { r.takeovers.run(ctx) })
-	both.Wait()
+	var all sync.WaitGroup
+	all.Go(func() { r.trial.Run(ctx) })
+	all.Go(func() { r.takeovers.run(ctx) })
+	all.Go(func() { r.suspects.run(ctx) })
+	all.Wait()
+}
+
+// published says that another table is served. It does not wait.
+func (r *reviews) published() {
+	r.takeovers.published()
+	r.suspects.published()
 }

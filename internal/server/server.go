@@ -225,7 +225,7 @@ func (s *Server) newTables() error {
 			}
 			s.clients.Published(order, one)
 			if s.reviews != nil {
-				s.reviews.takeovers.published()
+				s.reviews.published()
 			}
 		},
 	}
@@ -265,7 +265,7 @@ func (s *Server) newPoller() error {
 	}
 	s.publisher.Boot(maxLastKnownGood, nil)
 	s.tables, err = poller.New(poller.Config{
-		Settle: s.reviews.settle, Reviewed: s.reviews.changed(),
+		Settle: s.reviews.trial.Settle, Reviewed: s.reviews.trial.Changed(),
 		Trace:  s.traceReads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: probeInterval(s.cfg.Interval),

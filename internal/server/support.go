@@ -34,7 +34,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: api.PathHeld, Methods: get, Handler: held,
 			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 	}...)
-	if s.reviews != nil && s.reviews.trial != nil {
+	if s.reviews != nil && s.cfg.Review.TrialProxy != nil {
 		all = append(all,
 			httpserve.Endpoint{Path: api.PathTrialRoutes, Methods: get, Handler: s.reviews.trial, Condition: "with `--trial-proxy`",
 				Does: "the table of the trial proxy: see [before-a-change.md](before-a-change.md)"},
@@ -61,8 +61,7 @@ func (s *Server) report() api.Status {
 	}
 	if s.reviews != nil {
 		r.Takeovers = s.reviews.takeovers.last()
-		if s.reviews.trial != nil {
-			tried := s.reviews.trial.Status()
+		if tried := s.reviews.trial.Status(); s.cfg.Review.TrialProxy != nil || len(tried.Failed) > 0 {
 			r.Trial = &tried
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/durable"
@@ -32,7 +33,7 @@ func (t *Trial) load() {
 	var s stored
 	keptAs, err := durable.Load(t.cfg.File, maxFile, func(r io.Reader) error { return json.NewDecoder(r).Decode(&s) })
 	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 			t.log.Error(LogFile, "path", t.cfg.File, "error", err, "kept_as", keptAs)
 		}
 		return

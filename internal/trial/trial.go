@@ -74,7 +74,8 @@ const fetchLimit = 10 * time.Second
 
 // Config describes the trial proxy.
 type Config struct {
-	// Support is the URL of its support listener, and Traffic that of the listener for requests; nil means that calls are loaded and not used.
+	// Support is the URL of its support listener; nil means that there is no proxy, and that only calls fail which are blamed ([Trial.Blame]).
+	// Traffic is the URL of the listener for requests; nil means that calls are loaded and not used.
 	Support, Traffic *url.URL
 	// Timeout is how long a call waits for a proxy that does not answer. Default DefaultTimeout.
 	Timeout time.Duration

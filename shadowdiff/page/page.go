@@ -41,7 +41,20 @@ var cssText string
 //go:embed page.js
 var jsText string
 
-var compiled = template.Must(template.New("page").Parse(htmlText))
+// compiled is the template. It shows a view as it is; every text of it that objects may have written goes through safe.
+var compiled = template.Must(template.New("page").Funcs(template.FuncMap{
+	"safe":    shadowdiff.Printable,
+	"lower":   strings.ToLower,
+	"grouped": grouped,
+	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"rounded": func(d time.Duration) string { return d.Round(time.Second).String() },
+	"lasting": func(now, first time.Time) string { return max(now.Sub(first), 0).Round(time.Second).String() },
+	"sign":    func(k shadowdiff.Kind) string { return signs[k] },
+	"chips":   chips,
+	"rows":    newRows,
+	"shown":   func(rows []row) []row { return rows[:min(len(rows), maxRows)] },
+	"hidden":  func(rows []row) int { return max(len(rows)-maxRows, 0) },
+}).Parse(htmlText))
 
 // policy allows only the page's own content, by hash.
 var policy = fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'",
@@ -64,32 +77,19 @@ func write(w io.Writer, v *shadowdiff.View, served bool) error {
 	return b.Flush()
 }
 
-// document is the data of the template.
+// document is the data of the template: the view, and what is on the page of it.
 type document struct {
-	Policy  string
-	Title   string
-	InTab   string // the title for the browser's tab
-	CSS     template.CSS
-	JS      template.JS
-	Served  bool
-	Result  string // same, different or error
-	Summary string
-	Error   string
-	Time    string
-	Notes   []shadowdiff.Note
-	A, B    side
-	Cards   []card
-	Watch   *watch
-	Groups  []group
-	Shown   int
-	Hidden  int // differences that are not on the page
-}
-
-type side struct {
-	Label    string
-	Name     string
-	Routes   string
-	Revision uint64
+	*shadowdiff.View
+	Policy         string
+	CSS            template.CSS
+	JS             template.JS
+	Served         bool
+	Heading        string
+	LabelA, LabelB string
+	Cards          []card
+	Owners         []shadowdiff.Group
+	Shown          int
+	Hidden         int // differences that are not on the page
 }
 
 // card is one of the figures at the top.
@@ -99,39 +99,16 @@ type card struct {
 	Meaning    string
 }
 
-type watch struct {
-	Confirmed, Pending int
-	Clean              string // empty if it is not clean
-	Comparisons        uint64
-}
-
-type group struct {
-	Owner   string
-	Entries []entry
-}
-
-type entry struct {
-	Kind, Sign string
-	ID, NewID  string
-	State      string
-	Since      string // machine-readable time
-	For        string
-	Count      int
-	Chips      []string
-	Rows       []row
-	AllSame    bool // in a renamed route
-	More       int  // rows that are not on the page
+var signs = map[shadowdiff.Kind]string{
+	shadowdiff.Missing: "−", shadowdiff.Extra: "+", shadowdiff.Changed: "~", shadowdiff.Renamed: ">",
 }
 
 func newDocument(v *shadowdiff.View, served bool) *document {
-	r := &v.Report
-	c := r.Counts()
+	c := v.Report.Counts()
 	a, b := v.Labels()
-	title := shadowdiff.Printable(cmp.Or(v.Title, "Shadow diff"))
 	d := &document{
-		Title: title, InTab: strings.ToLower(title),
+		View: v, Heading: shadowdiff.Printable(cmp.Or(v.Title, "Shadow diff")), LabelA: shadowdiff.Printable(a), LabelB: shadowdiff.Printable(b),
 		Policy: policy, CSS: template.CSS(cssText), JS: template.JS(jsText), Served: served, //nolint:gosec // our own files
-		Result: v.Result(), Summary: v.Summary(), Error: shadowdiff.Printable(v.Err), A: newSide(a, v.A, r.A), B: newSide(b, v.B, r.B),
 		Cards: []card{
 			{"missing", "−", c.Missing, "only in " + a},
 			{"extra", "+", c.Extra, "only in " + b},
@@ -139,67 +116,20 @@ func newDocument(v *shadowdiff.View, served bool) *document {
 			{"renamed", ">", c.Renamed, "the same under another id"},
 			{"equal", "=", c.Equal, "the same in both"},
 		},
+		Hidden: v.Beyond(),
 	}
 	if c.Ignored > 0 {
 		d.Cards = append(d.Cards, card{"ignored", "·", c.Ignored, "left out on request"})
 	}
-	if !v.At.IsZero() {
-		d.Time = v.At.UTC().Format(time.RFC3339)
-	}
-	for _, n := range v.Notes {
-		d.Notes = append(d.Notes, shadowdiff.Note{Name: shadowdiff.Printable(n.Name), Text: shadowdiff.Printable(n.Text)})
-	}
-	d.Hidden = v.Beyond()
-	if o := v.Watch; o != nil {
-		d.Watch = &watch{Confirmed: o.Confirmed.Differences(), Pending: o.Pending.Differences(), Comparisons: o.Comparisons}
-		if o.Clean > 0 {
-			d.Watch.Clean = o.Clean.Round(time.Second).String()
-		}
-	}
-	d.addGroups(v)
-	return d
-}
-
-func newSide(label string, s shadowdiff.Side, routes int) side {
-	return side{Label: shadowdiff.Printable(label), Name: shadowdiff.Printable(s.Name), Routes: grouped(routes), Revision: s.Revision}
-}
-
-func (d *document) addGroups(v *shadowdiff.View) {
 	for _, g := range v.Groups() {
 		n := min(len(g.Entries), maxEntries-d.Shown)
-		d.Hidden += len(g.Entries) - n
-		if n == 0 {
-			continue
-		}
 		d.Shown += n
-		out := group{Owner: shadowdiff.Printable(g.Owner.String())}
-		for _, e := range g.Entries[:n] {
-			out.Entries = append(out.Entries, newEntry(e, v.At))
+		d.Hidden += len(g.Entries) - n
+		if g.Entries = g.Entries[:n]; n > 0 {
+			d.Owners = append(d.Owners, g)
 		}
-		d.Groups = append(d.Groups, out)
 	}
-}
-
-var signs = map[shadowdiff.Kind]string{
-	shadowdiff.Missing: "−", shadowdiff.Extra: "+", shadowdiff.Changed: "~", shadowdiff.Renamed: ">",
-}
-
-func newEntry(e shadowdiff.Entry, now time.Time) entry {
-	out := entry{
-		Kind: e.Kind.String(), Sign: signs[e.Kind], ID: shadowdiff.Printable(e.ID), NewID: shadowdiff.Printable(e.NewID),
-		State: e.State(), AllSame: e.Kind == shadowdiff.Renamed, Count: e.Count, Chips: chips(e.Parts),
-	}
-	if e.Count > 0 {
-		out.Since = e.FirstSeen.UTC().Format(time.RFC3339)
-		out.For = max(now.Sub(e.FirstSeen), 0).Round(time.Second).String()
-	}
-	rows := newRows(e)
-	if len(rows) > maxRows {
-		out.More = len(rows) - maxRows
-		rows = rows[:maxRows]
-	}
-	out.Rows = rows
-	return out
+	return d
 }
 
 // chips returns the differing elements with their number.

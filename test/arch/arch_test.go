@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 	},
 
 	"internal/server": {
-		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "guard", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
+		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "guard", "internal/trial", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
 		"internal/source/manifests", "internal/tracing", "shadowdiff", "table",
 	},
 	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},
@@ -83,14 +83,14 @@ var allowed = map[string][]string{
 		"internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"internal/config": {"compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/manifests", "kube", "poller"},
+	"internal/config": {"explain/takeover", "internal/trial", "compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/manifests", "kube", "poller"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
 	"internal/cli":     {"compile", "compile/rules", "eskip", "explain", "explain/takeover", "fleet", "internal/config", "internal/source/manifests", "internal/source/tables", "internal/trial", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
-	"internal/trial":   {"eskip"},
+	"internal/trial":   {"eskip", "internal/api", "internal/durable", "publish", "table"},
 	"internal/forward": {"internal/cli", "internal/config"},
 
-	"internal/migrate": {"internal/config"},
+	"internal/migrate": {"internal/config", "internal/source/manifests"},
 
 	// binaries
 	"cmd/dataplane-client": {"guard", "internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/sidecar"},

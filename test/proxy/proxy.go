@@ -12,6 +12,7 @@ package proxy
 import (
 	"encoding/json"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -29,15 +30,15 @@ const ProgramVariable = "ROUTESRV_PROXY"
 // standInVariable makes a binary of tests a stand-in. Its value is the JSON form of Faults.
 const standInVariable = "ROUTESRV_TEST_STAND_IN"
 
-// Faults are parts of the texts of routes with which a stand-in does not live. Empty means none.
+// Faults are parts of the texts of routes with which a stand-in does not live. Empty means none. A text of a filter ends with its closing parenthesis.
 type Faults struct {
-	Die       string // its process ends after it has applied the table
-	Hang      string // it applies no other table any more
-	Grow      string // it needs 1 GiB more
-	Busy      string // it uses a whole core
-	Refuse    string // it does not use the route
-	DieInUse  string // its process ends with the first request through the route that accepts brotli
-	HangInUse string // a request through the route gets no answer, and no table is applied any more
+	Die       []string // its process ends after it has applied the table
+	Hang      []string // it applies no other table any more
+	Grow      []string // it needs 1 GiB more
+	Busy      []string // it uses a whole core
+	Refuse    []string // it does not use the route
+	DieInUse  []string // its process ends with the first request through the route that accepts brotli
+	HangInUse []string // a request through the route gets no answer, and no table is applied any more
 }
 
 // Main runs a stand-in and does not return, if this process was started as one.
@@ -62,6 +63,8 @@ type Config struct {
 	Poll                  time.Duration // between two polls; default 200 ms
 	Backoff               time.Duration // until an ended process is started again; default 100 ms
 	Faults                Faults
+	// AliveURL is a liveness probe of the process, which is replaced when it answers 503; empty means that there is none.
+	AliveURL string
 	// Addresses, HOST:PORT, of the listeners; empty picks free ones.
 	Support, Traffic string
 }
@@ -95,12 +98,36 @@ func Start(t testing.TB, cfg Config) *Proxy {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { p.run(t, cfg, stop) })
+	if cfg.AliveURL != "" {
+		running.Go(func() { p.probe(cfg.AliveURL, stop) })
+	}
 	t.Cleanup(func() {
 		close(stop)
 		p.end()
 		running.Wait()
 	})
 	return p
+}
+
+// probe ends the process whenever its liveness probe says so, until stop is closed.
+func (p *Proxy) probe(url string, stop <-chan struct{}) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		answer, err := http.Get(url)
+		if err != nil {
+			continue
+		}
+		answer.Body.Close()
+		if answer.StatusCode == http.StatusServiceUnavailable {
+			p.Kill()
+		}
+	}
 }
 
 // command returns the process to start.

@@ -38,7 +38,7 @@ func TestProxyAsksLikeASkipper(t *testing.T) {
 		io.WriteString(w, table.Load().(string))
 	}))
 	defer server.Close()
-	p := proxy.Start(t, proxy.Config{RoutesURL: server.URL, Faults: proxy.Faults{Die: `setPath("/fatal")`}})
+	p := proxy.Start(t, proxy.Config{RoutesURL: server.URL, Faults: proxy.Faults{Die: []string{`setPath("/fatal")`}}})
 	answers := func(host string, want int) func() bool {
 		return func() bool {
 			r, err := http.NewRequest(http.MethodGet, p.Traffic+"/", nil)
@@ -90,7 +90,7 @@ func TestProxyReadsAFile(t *testing.T) {
 		return a.Status
 	}
 	write("a: * -> status(201) -> <shunt>;")
-	p := proxy.Start(t, proxy.Config{RoutesFile: path, Faults: proxy.Faults{Refuse: "noSuchFilter"}})
+	p := proxy.Start(t, proxy.Config{RoutesFile: path, Faults: proxy.Faults{Refuse: []string{"noSuchFilter"}}})
 	programs.Eventually(t, "the file", func() bool { return status(p) == 201 })
 	write("a: * -> status(202) -> <shunt>; b: Path(\"/b\") -> noSuchFilter() -> <shunt>;")
 	programs.Eventually(t, "the changed file", func() bool { return status(p) == 202 })

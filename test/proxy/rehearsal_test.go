@@ -121,18 +121,17 @@ type rehearsal struct {
 	backend string
 }
 
-// newRehearsal starts a route server that has three harmless objects.
-func newRehearsal(t *testing.T) *rehearsal {
+// newRehearsal starts a route server that has three harmless objects, with more flags.
+func newRehearsal(t *testing.T, more ...string) *rehearsal {
 	t.Helper()
 	backend := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(backend.Close)
 	r := &rehearsal{objects: filepath.Join(t.TempDir(), "objects.yaml"), backend: backend.URL}
 	r.write(t, "")
 	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
-	r.server = programs.Start(t, filepath.Join(dir, "routesrv"), main, support, []string{
+	r.server = programs.Start(t, filepath.Join(dir, "routesrv"), main, support, append([]string{
 		"--manifests=" + r.objects, "-address=" + main, "-support-listener=" + support, "-source-poll-timeout=300", "-wait-for-healthcheck-interval=0s",
-	})
-	r.server.Ready(t)
+	}, more...))
 	return r
 }
 
@@ -161,7 +160,7 @@ func (r *rehearsal) start(t *testing.T, name, file string) *dataPlane {
 		"--mode=Exec", "--upstream=" + r.server.Main, "--address=" + main, "--support-listener=" + support, "--state-dir=" + t.TempDir(),
 		"--pod-name=" + name, "--proxy-metrics-url=http://" + ofProxy + "/metrics",
 	}
-	cfg := proxy.Config{RoutesURL: "http://" + main + "/routes", Support: ofProxy, Faults: proxy.Faults{Die: fatalText()}}
+	cfg := proxy.Config{RoutesURL: "http://" + main + "/routes", Support: ofProxy, Faults: proxy.Faults{Die: []string{fatalText()}}}
 	if file != "" {
 		args = append(args, "--routes-file="+file)
 		cfg.RoutesURL, cfg.RoutesFile = "", file
@@ -179,6 +178,7 @@ func TestFileRehearsal(t *testing.T) {
 	}
 	t.Parallel()
 	r := newRehearsal(t)
+	r.server.Ready(t)
 	d := r.start(t, "plane", filepath.Join(t.TempDir(), "routes"))
 	programs.Eventually(t, "a proven table", func() bool { return d.Proxy.Ready() && d.proof(t).Proof.Proven != "" })
 	r.write(t, r.object("fatal", fatalText()))
@@ -200,6 +200,7 @@ func TestFleetRehearsal(t *testing.T) {
 	t.Parallel()
 	const planes = 20
 	r := newRehearsal(t)
+	r.server.Ready(t)
 	var all []*dataPlane
 	for i := range planes {
 		all = append(all, r.start(t, fmt.Sprint("plane-", i), ""))

@@ -183,7 +183,7 @@ func (s *stand) apply(text []byte) {
 			use = append(use, r)
 		}
 	}
-	if has := func(fault string) bool { return anyHas(use, fault) }; has(s.faults.Hang) {
+	if has := func(faults []string) bool { return anyHas(use, faults) }; has(s.faults.Hang) {
 		s.hung.Store(true)
 		return
 	} else if has(s.faults.Grow) && s.grown == nil {
@@ -216,7 +216,7 @@ func (s *stand) apply(text []byte) {
 // extra returns the names of filters that only the stand-in knows.
 func (s *stand) extra() []string {
 	var names []string
-	for _, fault := range []string{s.faults.Die, s.faults.Hang, s.faults.Grow, s.faults.Busy, s.faults.DieInUse, s.faults.HangInUse} {
+	for _, fault := range slices.Concat(s.faults.Die, s.faults.Hang, s.faults.Grow, s.faults.Busy, s.faults.DieInUse, s.faults.HangInUse) {
 		if name, _, call := strings.Cut(fault, "("); call {
 			names = append(names, name)
 		}
@@ -224,13 +224,14 @@ func (s *stand) extra() []string {
 	return names
 }
 
-// has reports whether the text of a route has a fault.
-func has(r *eskip.Route, fault string) bool {
-	return fault != "" && strings.Contains(r.String(), fault)
+// has reports whether the text of a route has one of some faults.
+func has(r *eskip.Route, faults []string) bool {
+	text := r.String()
+	return slices.ContainsFunc(faults, func(fault string) bool { return strings.Contains(text, fault) })
 }
 
-func anyHas(routes []*eskip.Route, fault string) bool {
-	return fault != "" && slices.ContainsFunc(routes, func(r *eskip.Route) bool { return has(r, fault) })
+func anyHas(routes []*eskip.Route, faults []string) bool {
+	return slices.ContainsFunc(routes, func(r *eskip.Route) bool { return has(r, faults) })
 }
 
 // serveTraffic sends a request to a backend of its route.

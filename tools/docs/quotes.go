@@ -3,10 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/internal/config"
@@ -25,18 +24,12 @@ var foreignFlags = strings.Fields(`previous noout enddate sync-policy kubernetes
 	cpu benchmem update context key certificate-identity-regexp certificate-oidc-issuer repo deletion-policy as
 	trimpath ldflags check only drop-caches kubeconfig o k n f A a x n0 soak server-side wait prune watch-cache feature-gates
 	runtime-config request-timeout max-requests-inflight max-mutating-requests-inflight default-watch-cache-size audit-log-path listen-metrics-urls
-	storage-media-type web.enable-lifecycle enable-lifecycle no-new-privs privileged hostNetwork new-bundle-format tlog-upload use-signing-config`)
+	storage-media-type web.enable-lifecycle enable-lifecycle no-new-privs privileged hostNetwork new-bundle-format tlog-upload use-signing-config it type path source revision`)
 
-// checkQuotes requires that documents quote only flags that the code names.
+// checkQuotes requires that documents quote only flags that a program has.
 func checkQuotes() error {
-	known, err := words(".")
-	if err != nil {
-		return err
-	}
-	for _, f := range config.Flags() { // some names are put together
-		known[f.Name] = true
-	}
-	for _, name := range foreignFlags {
+	known := make(map[string]bool)
+	for _, name := range slices.Concat(config.FlagNames(), foreignFlags) {
 		known[name] = true
 	}
 	documents, err := documentFiles(".")
@@ -82,22 +75,4 @@ func flagsOf(text string) (flags []string) {
 		}
 	}
 	return flags
-}
-
-var word = regexp.MustCompile(`[a-z0-9]+(?:-[a-z0-9]+)*`)
-
-// words returns the words in the Go files below a folder, except tests.
-func words(root string) (map[string]bool, error) {
-	all := make(map[string]bool)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for _, w := range word.FindAll(text, -1) {
-			all[string(w)] = true
-		}
-		return err
-	})
-	return all, err
 }

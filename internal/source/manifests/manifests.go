@@ -28,12 +28,15 @@
 package manifests
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -154,9 +157,9 @@ func (s *Source) turn(ctx context.Context) error {
 	}
 }
 
-// Documents calls yield with each document of all files and the name of its file, for callers that want more than what is read of
-// objects. The error is that of [Source.Read], or the first one of yield.
-func (s *Source) Documents(ctx context.Context, yield func(file string, d Doc) error) error {
+// Objects calls yield with each object of all files in JSON, also with those of lists and with kinds that [Source.Read] ignores, for callers
+// that want more than what is read of objects. An error of yield ends it, and gets the file and the line.
+func (s *Source) Objects(ctx context.Context, yield func(kind string, object []byte) error) error {
 	if err := s.turn(ctx); err != nil {
 		return err
 	}
@@ -167,9 +170,36 @@ func (s *Source) Documents(ctx context.Context, yield func(file string, d Doc) e
 	}
 	for i := range contents {
 		for _, d := range split(&contents[i]) {
-			if err := yield(contents[i].name, d); err != nil {
-				return err
+			object, err := ToJSON(d)
+			if err == nil {
+				err = objects(object, yield)
 			}
+			if err != nil {
+				return fmt.Errorf("%s: line %d: %w", contents[i].name, d.Line, err)
+			}
+		}
+	}
+	return nil
+}
+
+// objects calls yield with an object, or with those of a list.
+func objects(object []byte, yield func(kind string, object []byte) error) error {
+	if string(bytes.TrimSpace(object)) == "null" {
+		return nil
+	}
+	var is struct {
+		Kind  string            `json:"kind"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(object, &is); err != nil {
+		return err
+	}
+	if !strings.HasSuffix(is.Kind, "List") || is.Items == nil {
+		return yield(is.Kind, object)
+	}
+	for _, item := range is.Items {
+		if err := objects(item, yield); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/trial"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Messages of the log.
+const (
+	LogSuspect        = "proxies died of a table, the objects that are new in it are kept"
+	LogSuspectUnknown = "proxies died of a table, and nothing is kept for it"
+)
+
+const (
+	// lookAtSuspects is how often the reports of clients are looked at. That costs nothing while no client suspects a table.
+	lookAtSuspects = time.Second
+	// maxRecent is how many served tables are remembered: those of three minutes, if each read has another one. They share most of their memory.
+	maxRecent = 60
+)
+
+// suspects acts when proxies of the fleet died of a table: it blames the filters and predicates that are new in it, so that their objects are
+// kept at the versions of a table with which these proxies lived.
+type suspects struct {
+	s *Server
+
+	mu     sync.Mutex // guards the fields below
+	recent []*publish.Served
+	acted  map[table.Digest]bool
+}
+
+// published remembers the served table. Of its snapshot only what teams request is needed.
+func (p *suspects) published() {
+	served := p.s.publisher.Served()
+	if served == nil {
+		return
+	}
+	one := &publish.Served{Candidate: publish.Candidate{Table: served.Table}}
+	if served.Snapshot != nil {
+		one.Snapshot = &kube.Snapshot{Intent: served.Snapshot.Intent}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.recent = append(p.recent, one)
+	p.recent = p.recent[max(0, len(p.recent)-maxRecent):]
+}
+
+// run looks at the reports of clients until the context ends.
+func (p *suspects) run(ctx context.Context) {
+	tick := time.NewTicker(lookAtSuspects)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if len(p.s.clients.Suspects()) == 0 {
+			continue
+		}
+		for _, one := range p.s.clients.merged(ctx, fleet.Query{}).Suspects {
+			if one.Confirmed && p.first(one.Digest) {
+				p.act(one)
+			}
+		}
+	}
+}
+
+// first reports whether a table is suspected for the first time.
+func (p *suspects) first(d table.Digest) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.acted[d] {
+		return false
+	}
+	if len(p.acted) >= maxRecent {
+		clear(p.acted)
+	}
+	p.acted[d] = true
+	return true
+}
+
+// act blames what is new in a suspected table.
+func (p *suspects) act(one fleet.SuspectTable) {
+	log := p.s.log.With("hash", one.Digest.String(), "clients", one.Clients, "deaths", one.Deaths, "example", one.Example, "evidence", one.Evidence)
+	earlier, bad := p.find(one)
+	if earlier == nil {
+		log.Error(LogSuspectUnknown, "reason", "this replica does not remember the table, or none before it")
+		return
+	}
+	calls := trial.NewCalls(earlier.Table, bad.Table)
+	if len(calls) == 0 {
+		log.Error(LogSuspectUnknown, "reason", "no filter or predicate is new in it")
+		return
+	}
+	log.Error(LogSuspect, "texts", len(calls), "first", calls[0].Text)
+	p.s.reviews.trial.Blame(calls, fmt.Sprintf("proxies of %d clients died of the table that brought it: %s", one.Clients, one.Evidence))
+	p.s.publisher.Reconsider(earlier)
+	p.s.tables.Recheck()
+}
+
+// find returns a suspected table, and the last one before it with which its proxies lived; nil if either is not remembered.
+func (p *suspects) find(one fleet.SuspectTable) (earlier, bad *publish.Served) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := len(p.recent) - 1
+	for ; at >= 0 && p.recent[at].Table.Digest() != one.Digest; at-- {
+	}
+	if at < 1 {
+		return nil, nil
+	}
+	for i := at - 1; i >= 0; i-- {
+		if slices.Contains(one.Proven, p.recent[i].Table.Digest()) {
+			return p.recent[i], p.recent[at]
+		}
+	}
+	return p.recent[0], p.recent[at] // the proven one is older than that
+}

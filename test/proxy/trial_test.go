@@ -1,0 +1,188 @@
+package proxy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/test/proxy"
+)
+
+// killers are texts that no list of routesrv knows. What each does to the stand-in is a model of what values of this size do to a process: memory for each
+// of a number, a ticker without a pause, an index out of range. A real proxy may accept some of them.
+var killers = proxy.Faults{
+	Die:       []string{`fifo(1000000000, 1000000000, "10s")`, `cache("-1s", "-1s", "-1s")`, `originMarker("shop", "v1", "9999-12-31T23:59:59Z")`},
+	Hang:      []string{`tracingTagFromResponseIfStatus("error", "true", -1, 1000000000)`},
+	Grow:      []string{`rateBreaker(1000000000, 1000000000, "1s")`},
+	Busy:      []string{`consistentHashBalanceFactor(1000000000)`},
+	Refuse:    []string{`maskAccessLogQuery("key_1")`},
+	DieInUse:  []string{`decodeBase64RequestHeader("X-Foo", -1)`, `consecutiveBreaker(-1)`},
+	HangInUse: []string{`sedRequest("()", "x", 1000000000000)`},
+}
+
+func allOf(f proxy.Faults) []string {
+	return slices.Concat(f.Die, f.Hang, f.Grow, f.Busy, f.Refuse, f.DieInUse, f.HangInUse)
+}
+
+// trialAddresses returns two free addresses with ports in a row: of requests, and of the support listener.
+func trialAddresses(t *testing.T) (traffic, support string) {
+	t.Helper()
+	for range 100 {
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, err := net.SplitHostPort(first.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		port, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1)))
+		first.Close()
+		if err == nil {
+			second.Close()
+			return first.Addr().String(), second.Addr().String()
+		}
+	}
+	t.Fatal("no two free ports in a row")
+	return "", ""
+}
+
+// withTrial starts a route server with a trial proxy.
+func withTrial(t *testing.T, faults proxy.Faults) (*rehearsal, *proxy.Proxy) {
+	t.Helper()
+	traffic, support := trialAddresses(t)
+	r := newRehearsal(t, "--trial-proxy=http://"+support, "--state-dir="+t.TempDir())
+	p := proxy.Start(t, proxy.Config{
+		RoutesURL: r.server.Support + api.PathTrialRoutes, AliveURL: r.server.Support + api.PathTrialAlive, Traffic: traffic, Support: support, Faults: faults,
+	})
+	r.server.Ready(t)
+	return r, p
+}
+
+func (r *rehearsal) status(t *testing.T) (s api.Status) {
+	t.Helper()
+	a, err := programs.Fetch(t.Context(), r.server.Support+api.PathStatus, "")
+	if err == nil {
+		err = json.Unmarshal([]byte(a.Body), &s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (r *rehearsal) table(t *testing.T) string {
+	t.Helper()
+	a, err := programs.Fetch(t.Context(), r.server.Main+"/routes", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Body
+}
+
+// TestTrialOfKillers: of ten objects with texts that end, block or bleed a proxy none is served, and all else is.
+func TestTrialOfKillers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes two minutes")
+	}
+	if os.Getenv(proxy.ProgramVariable) != "" {
+		t.Skip("what a real proxy does with these texts is not known: see TestTrialOfARealProxy")
+	}
+	t.Parallel()
+	r, p := withTrial(t, killers)
+	text := ""
+	for i, one := range allOf(killers) {
+		text += r.object(fmt.Sprintf("killer-%d", i), one)
+	}
+	text += r.object("harmless", `setRequestHeader("X-New", "1")`)
+	r.write(t, text)
+	programs.Eventually(t, "the harmless object", func() bool { return strings.Contains(r.table(t), "X-New") })
+	r.write(t, text+r.object("known", `setPath("/a")`))
+	if took := programs.Within(t, time.Minute, "a change without new texts", func() bool {
+		return strings.Contains(r.table(t), "known_example_org") || strings.Contains(r.table(t), "known[.]example")
+	}); took > 5*time.Second {
+		t.Errorf("a change without new texts took %v", took)
+	}
+	programs.Within(t, 5*time.Minute, "verdicts on all", func() bool {
+		s := r.status(t)
+		return s.Guard.KeptCount == len(allOf(killers)) && s.Trial.Waiting == 0
+	})
+	table, status := r.table(t), r.status(t)
+	for i, one := range allOf(killers) {
+		if strings.Contains(table, one) {
+			t.Errorf("%s is served", one)
+		}
+		at := slices.IndexFunc(status.Guard.Kept, func(k api.Kept) bool { return k.Name == fmt.Sprintf("killer-%d", i) })
+		if at < 0 {
+			t.Errorf("the object with %s is not kept", one)
+			continue
+		}
+		if k := status.Guard.Kept[at]; k.Reason != publish.ReasonTrial || !strings.HasPrefix(k.Detail, one+": the trial proxy ") {
+			t.Errorf("%s is kept for %s: %s", k.Ref, k.Reason, k.Detail)
+		}
+	}
+	problems, err := programs.Fetch(t.Context(), r.server.Support+api.PathProblems, "")
+	if n := strings.Count(problems.Body, "the trial proxy "); err != nil || n < len(allOf(killers)) {
+		t.Errorf("%d problems have the proxy's words, error %v", n, err)
+	}
+	deaths := len(p.Deaths())
+	r.write(t, text+r.object("known", `setPath("/b")`))
+	programs.Eventually(t, "another change", func() bool {
+		return strings.Contains(r.table(t), "known") && strings.Contains(r.table(t), `setPath("/b")`)
+	})
+	if n := len(p.Deaths()); n != deaths {
+		t.Errorf("the trial proxy died again of known texts: %d times", n-deaths)
+	}
+}
+
+// TestTrialOfARealProxy: with a real proxy, texts that its documents say to be dangerous, and that the catalogue leaves to the trial, do not reach the
+// fleet; with the stand-in, one text that ends it.
+func TestTrialOfARealProxy(t *testing.T) {
+	t.Parallel()
+	r, _ := withTrial(t, proxy.Faults{Die: []string{fatalText()}})
+	before := time.Now()
+	r.write(t, r.object("new", `setRequestHeader("X-New", "1")`))
+	programs.Eventually(t, "a new text", func() bool { return strings.Contains(r.table(t), "X-New") })
+	t.Logf("a new text took %v", time.Since(before).Round(time.Millisecond))
+	r.write(t, r.object("fatal", fatalText()))
+	programs.Eventually(t, "the fatal object is kept", func() bool { return r.status(t).Guard.KeptCount == 1 })
+	if strings.Contains(r.table(t), fatalText()) {
+		t.Error("the fatal text is served")
+	}
+	r.write(t, "")
+	programs.Eventually(t, "nothing is kept", func() bool { return r.status(t).Guard.KeptCount == 0 })
+}
+
+// TestTrialWithoutItsProxy: after the timeout changes pass, loudly.
+func TestTrialWithoutItsProxy(t *testing.T) {
+	t.Parallel()
+	_, support := trialAddresses(t)
+	r := newRehearsal(t, "--trial-proxy=http://"+support, "--trial-timeout=1s")
+	r.server.Ready(t)
+	r.write(t, r.object("new", `setRequestHeader("X-New", "1")`))
+	programs.Eventually(t, "a new text", func() bool { return strings.Contains(r.table(t), "X-New") })
+	if s := r.status(t); s.Trial == nil || s.Trial.Silent == "" || s.Trial.Lapsed == 0 {
+		t.Errorf("trial is %+v", s.Trial)
+	}
+	if log := r.server.Log(); !strings.Contains(log, "texts pass without a trial") {
+		t.Errorf("the log does not say so:\n%s", log)
+	}
+	metrics, err := programs.Fetch(t.Context(), r.server.Support+"/metrics", "")
+	if err != nil || metrics.Status != http.StatusOK || !strings.Contains(metrics.Body, "routesrv_trial_proxy_up 0") {
+		t.Errorf("metrics: %v %v", metrics.Status, err)
+	}
+}
