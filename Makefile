@@ -72,12 +72,11 @@ docs-check: ## fail if a generated reference is not what the code says, a docume
 # See tools/test.sh.
 SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./test/robustness/validate \
 	./internal/source/cluster/internal/decode
-PLANTS = ./test/robustness/plants
 
 # Where CI is true no test may be skipped.
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	@events=$$(mktemp) && trap 'rm -f "$$events"' EXIT && export PACKAGES="$(PACKAGES)" SEQUENTIAL="$(SEQUENTIAL)" PLANTS="$(PLANTS)" KUBEBUILDER_ASSETS=$(ENVTEST_DIR) && \
+	@events=$$(mktemp) && trap 'rm -f "$$events"' EXIT && export PACKAGES="$(PACKAGES)" SEQUENTIAL="$(SEQUENTIAL)" KUBEBUILDER_ASSETS=$(ENVTEST_DIR) && \
 	go run $(GOTESTSUM) --format pkgname --jsonfile "$$events" --raw-command -- tools/test.sh && \
 	go run $(GOTESTSUM) tool slowest --jsonfile "$$events" --threshold 20s && \
 	if [ "$$CI" = true ] && grep '"Action":"skip"' "$$events" | grep '"Test":'; then echo "where CI is true no test may be skipped" >&2; exit 1; fi
@@ -99,7 +98,7 @@ assets: ## build kube-apiserver, etcd and kubectl for the tests (about five minu
 .PHONY: golden
 golden: ## rewrite the golden cases; read the diff
 	go test ./compile -run Golden -update
-	go test ./deploy -run Golden -update
+	go test ./test/deploy -run Golden -update
 
 .PHONY: docs
 docs: ## write the generated references and pictures
@@ -107,7 +106,7 @@ docs: ## write the generated references and pictures
 
 .PHONY: screenshots
 screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium and pngquant)
-	go test ./tools/screenshots -run TestScreenshots -v -args -out $(CURDIR)/docs/images
+	go test ./test/screenshots -run TestScreenshots -v -args -out $(CURDIR)/docs/images
 	pngquant --force --ext .png 64 docs/images/*.png
 
 ##@ Measure
@@ -115,8 +114,8 @@ screenshots: build ## make the pictures of docs/console.md again (two minutes; n
 .PHONY: bench
 bench: ## run the benchmarks of docs/performance.md
 	go test -run '^$$' -bench 'Parse|Print' -benchmem -cpu 1 ./eskip
-	go test -run '^$$' -bench Read -benchmem ./internal/source/cluster/...
-	go test -run '^$$' -bench . -benchmem ./compile ./etagcache ./dataplane
+	go test -run '^$$' -bench Read -benchmem ./test/source
+	go test -run '^$$' -bench . -benchmem ./etagcache ./dataplane ./test/bench/compute
 	go test -run '^$$' -bench Diff -benchmem -cpu 1 ./shadowdiff
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./test/bench
 

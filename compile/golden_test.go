@@ -14,8 +14,6 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/fixture"
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -49,18 +47,10 @@ func readGoldenCase(t testing.TB, path string) goldenCase {
 		t.Fatal(err)
 	}
 	c := goldenCase{path: path, archive: archive}
-	o, err := fixture.Parse(c.file("options.yaml"))
-	if err != nil {
+	if c.options, err = parseOptions(c.file("options.yaml")); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	if c.options, err = o.Compile(); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	server, err := kubetest.New(c.file("cluster.yaml"), kubetest.API{})
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	if c.snapshot, err = server.Read(t.Context(), kube.ReadOptions{}); err != nil {
+	if c.snapshot, err = parseCluster(c.file("cluster.yaml")); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
 	c.snapshot.DefaultFilters = c.defaultFilters()

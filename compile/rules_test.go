@@ -14,8 +14,6 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/fixture"
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -104,19 +102,11 @@ func TestCasesOfRules(t *testing.T) {
 }
 
 func (c ruleCase) run(t *testing.T) {
-	o, err := fixture.Parse([]byte(c.options))
+	options, err := parseOptions([]byte(c.options))
 	if err != nil {
 		t.Fatal(err)
 	}
-	options, err := o.Compile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := kubetest.New([]byte(c.cluster), kubetest.API{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	snapshot, err := server.Read(t.Context(), kube.ReadOptions{})
+	snapshot, err := parseCluster([]byte(c.cluster))
 	if err != nil {
 		t.Fatal(err)
 	}

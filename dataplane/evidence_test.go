@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -120,7 +119,7 @@ func TestStreamThatTellsNoTimeAges(t *testing.T) {
 						}
 					}
 				}
-				net := &loopback.Network{}
+				net := &localNetwork{}
 				mux := http.NewServeMux()
 				mux.HandleFunc("/routes", serveNamed(tab, sourceRead(begun)))
 				mux.HandleFunc("/routes/watch", stream)

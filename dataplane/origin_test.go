@@ -15,7 +15,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -343,13 +342,13 @@ func (o *origin) turn(at *table.Table) ([]frame, *table.Table, <-chan struct{}) 
 type stage struct {
 	*world
 	origins []*origin
-	network *loopback.Network
+	network *localNetwork
 }
 
 // newStage makes a stage with n route servers, and no jitter.
 func newStage(t testing.TB, n int) *stage {
 	t.Helper()
-	s := &stage{world: newWorld(t, n), network: &loopback.Network{}}
+	s := &stage{world: newWorld(t, n), network: &localNetwork{}}
 	for i := range n {
 		o := &origin{}
 		s.origins = append(s.origins, o)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -94,7 +93,7 @@ func TestServersDoNotSetThePace(t *testing.T) {
 			t.Run(name+"/"+follow.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &pace{tab: newTable(t, 10, "a"), watch: watch}
-					net := &loopback.Network{}
+					net := &localNetwork{}
 					net.Set("a", s)
 					w := newWorld(t, 0)
 					w.cfg.URLs, w.cfg.Transport, w.cfg.UpdateMode = []string{"http://a"}, net, follow
@@ -132,7 +131,7 @@ func TestClientsSpreadWhatTheyAreToldAtOnce(t *testing.T) {
 				}
 				watch(w, r, tab)
 			}
-			net := &loopback.Network{}
+			net := &localNetwork{}
 			net.Set("a", s)
 			w := newWorld(t, 0)
 			w.cfg.URLs, w.cfg.Transport, w.cfg.UpdateMode = []string{"http://a"}, net, dataplane.Stream

@@ -19,7 +19,6 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -68,7 +67,7 @@ func (f *peerReplicas) table(ctx context.Context, change func(*dataplane.PeersCo
 		Transport: func(address string) (http.RoundTripper, error) {
 			f.connected <- address
 			host, _, _ := net.SplitHostPort(address)
-			network := &loopback.Network{}
+			network := &localNetwork{}
 			network.Set(name+":9090", f.handlers[host])
 			return network, nil
 		},

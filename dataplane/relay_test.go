@@ -18,7 +18,6 @@ import (
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/loopback"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -57,12 +56,12 @@ type node struct {
 // tree is a set of route servers in memory, by the hosts of their URLs.
 type tree struct {
 	t       *testing.T
-	network *loopback.Network
+	network *localNetwork
 	nodes   map[string]*node
 }
 
 func newTree(t *testing.T) *tree {
-	return &tree{t: t, network: &loopback.Network{}, nodes: make(map[string]*node)}
+	return &tree{t: t, network: &localNetwork{}, nodes: make(map[string]*node)}
 }
 
 func (tr *tree) root(name string) *node {

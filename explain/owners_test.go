@@ -17,7 +17,7 @@ import (
 // twins are objects whose names look alike in the ids of their routes.
 func twins() *txtar.Archive {
 	var b strings.Builder
-	b.WriteString("-- options.yaml --\neastWest: true\nclone-route: ['^compress[(]', 'status(201) -> compress(']\n-- cluster.yaml --\n")
+	b.WriteString("-- options.yaml --\nEastWest: true\n-- clone-route --\n^compress[(]\nstatus(201) -> compress(\n-- cluster.yaml --\n")
 	ingress := func(namespace, name, host, annotations string) {
 		fmt.Fprintf(&b, "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: %s\n  namespace: %s\n  annotations:%s\n"+
 			"spec: {rules: [{host: %s, http: {paths: [{backend: {service: {name: web, port: {number: 80}}}}]}}]}\n---\n", name, namespace, annotations, host)

@@ -6,17 +6,20 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
+	"sigs.k8s.io/yaml"
 
 	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain"
-	"github.com/routesrv/routesrv/internal/fixture"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 )
@@ -32,24 +35,24 @@ func file(a *txtar.Archive, name string) string {
 	return ""
 }
 
-// compiled compiles the cluster of a ticket.
+// compiled compiles the cluster of a ticket. The options are fields of rules.Options.
 func compiled(t testing.TB, a *txtar.Archive) (*compile.Compiler, *kube.Snapshot) {
 	t.Helper()
-	o, err := fixture.Parse([]byte(file(a, "options.yaml")))
+	var options rules.Options
+	if err := yaml.UnmarshalStrict([]byte(file(a, "options.yaml")), &options); err != nil {
+		t.Fatal(err)
+	}
+	source, err := manifests.New(manifests.Config{Paths: []string{"-"}, Stdin: strings.NewReader(file(a, "cluster.yaml"))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	options, err := o.Compile()
+	snapshot, err := source.Read(t.Context(), kube.ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := kubetest.New([]byte(file(a, "cluster.yaml")), kubetest.API{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	snapshot, err := server.Read(t.Context(), kube.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
+	if edit := file(a, "clone-route"); edit != "" { // an expression and its replacement, which options.yaml cannot express
+		from, to, _ := strings.Cut(strings.TrimSpace(edit), "\n")
+		options.CloneRoutes = []*eskip.Clone{eskip.NewClone(regexp.MustCompile(from), to)}
 	}
 	c, err := compile.New(options)
 	if err != nil {

@@ -7,30 +7,29 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
 
 // routeGroups are RouteGroups with two routes each.
-func routeGroups(prefix string, from, to int) (c fixture.Cluster) {
+func routeGroups(prefix string, from, to int) (c definitions) {
 	for i := from; i < to; i++ {
 		for j := range 2 {
 			c.Add(fmt.Sprintf("kube_rg__shop__%s_%d__all__%d_0", prefix, i, j), fmt.Sprintf("%s-%d[.]example[.]org", prefix, i),
-				fmt.Sprintf(`PathSubtree("/%d")`, j), fixture.Alive)
+				fmt.Sprintf(`PathSubtree("/%d")`, j), alive)
 		}
 	}
 	return c
 }
 
-func join(parts ...fixture.Cluster) fixture.Cluster { return slices.Concat(parts...) }
+func join(parts ...definitions) definitions { return slices.Concat(parts...) }
 
 // TestNewNamesForTheSameRequestsAreNoLoss: requests notice hosts and paths with a backend, not the names of objects and services.
 func TestNewNamesForTheSameRequestsAreNoLoss(t *testing.T) {
-	served := join(fixture.Ingresses("app", 0, 40, fixture.Alive), routeGroups("group", 0, 30))
-	for name, next := range map[string]fixture.Cluster{
-		"Ingresses are renamed":  join(fixture.Ingresses("blue-app", 0, 40, `"http://10.9.9.9:80"`), routeGroups("group", 0, 30)),
-		"RouteGroups become one": join(fixture.Ingresses("app", 0, 40, fixture.Alive), merged("group", 0, 30)),
+	served := join(ingressRoutes("app", 0, 40, alive), routeGroups("group", 0, 30))
+	for name, next := range map[string]definitions{
+		"Ingresses are renamed":  join(ingressRoutes("blue-app", 0, 40, `"http://10.9.9.9:80"`), routeGroups("group", 0, 30)),
+		"RouteGroups become one": join(ingressRoutes("app", 0, 40, alive), merged("group", 0, 30)),
 	} {
 		for _, c := range []guard.Config{{}, {Namespaces: true}, {MaxLoss: 0.01, MaxBackendLoss: 0.01}} {
 			r := newRun(t, c, nil)
@@ -46,7 +45,7 @@ func TestNewNamesForTheSameRequestsAreNoLoss(t *testing.T) {
 }
 
 // merged is one RouteGroup for the requests of many.
-func merged(prefix string, from, to int) fixture.Cluster {
+func merged(prefix string, from, to int) definitions {
 	all := routeGroups(prefix, from, to)
 	for i := range all {
 		id := fmt.Sprintf("kube_rg__shop__one__all__%d_0", i)
@@ -56,7 +55,7 @@ func merged(prefix string, from, to int) fixture.Cluster {
 }
 
 // valid replaces what an id cannot have.
-func valid(c fixture.Cluster) fixture.Cluster {
+func valid(c definitions) definitions {
 	out := slices.Clone(c)
 	for i := range out {
 		id := []byte(out[i].ID)
@@ -73,14 +72,14 @@ func valid(c fixture.Cluster) fixture.Cluster {
 // TestNewNamesWithoutEndpointsLoseThem: what is renamed and has no endpoints yet answers with an error.
 func TestNewNamesWithoutEndpointsLoseThem(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
-	r.served = fixture.Ingresses("app", 0, 40, fixture.Alive).Table(t)
-	v := r.judge(time.Second, fixture.Ingresses("new", 0, 40, fixture.NoEndpoints).Table(t))
+	r.served = ingressRoutes("app", 0, 40, alive).Table(t)
+	v := r.judge(time.Second, ingressRoutes("new", 0, 40, noEndpoints).Table(t))
 	r.wants(v, guard.BackendsLost)
 	if want := "80 of 80 pairs of host and path with endpoints lost all endpoints (100.0 %, limit 50.0 %)"; v.Detail != want {
 		t.Errorf("got %q", v.Detail)
 	}
 	for alives, missing := range map[int]int{30: 20, 40: 0} {
-		l := r.guard.Judge(r.served, join(fixture.Ingresses("new", 0, alives, fixture.Alive), fixture.Ingresses("new", alives, 40, fixture.NoEndpoints)).Table(t), r.held, r.now)
+		l := r.guard.Judge(r.served, join(ingressRoutes("new", 0, alives, alive), ingressRoutes("new", alives, 40, noEndpoints)).Table(t), r.held, r.now)
 		if r.wants(l, ""); l.Missing([]guard.Code{guard.BackendsLost}) != missing || l.Missing([]guard.Code{guard.RoutesLost}) != 0 {
 			t.Errorf("%d have endpoints: %d are missing, want %d", alives, l.Missing([]guard.Code{guard.BackendsLost}), missing)
 		}
@@ -90,13 +89,13 @@ func TestNewNamesWithoutEndpointsLoseThem(t *testing.T) {
 // TestANamespaceThatMovesIsNotLost: all objects get another namespace. One that is deleted is lost, also if somebody else answers the
 // same requests, and comes back as a whole.
 func TestANamespaceThatMovesIsNotLost(t *testing.T) {
-	of := func(namespace string, n int) (c fixture.Cluster) {
+	of := func(namespace string, n int) (c definitions) {
 		for i := range n {
-			c.Add(fmt.Sprintf("kube_%s__app_%d__h__p__s", namespace, i), fmt.Sprintf("app-%d[.]example[.]org", i), `PathSubtree("/")`, fixture.Alive)
+			c.Add(fmt.Sprintf("kube_%s__app_%d__h__p__s", namespace, i), fmt.Sprintf("app-%d[.]example[.]org", i), `PathSubtree("/")`, alive)
 		}
 		return c
 	}
-	rest := fixture.Ingresses("app", 100, 400, fixture.Alive)
+	rest := ingressRoutes("app", 100, 400, alive)
 	r := newRun(t, guard.Config{Namespaces: true}, nil)
 	r.served = join(of("team", 30), rest).Table(t)
 	r.wants(r.judge(time.Second, join(of("moved", 30), rest).Table(t)), "")
@@ -115,9 +114,9 @@ func TestANamespaceThatMovesIsNotLost(t *testing.T) {
 // TestAnotherPathModeLosesNothing: the same paths are spelled as another predicate, and their ids change.
 func TestAnotherPathModeLosesNothing(t *testing.T) {
 	of := func(predicate string) *table.Table {
-		var c fixture.Cluster
+		var c definitions
 		for i := range 30 {
-			c.Add(fmt.Sprintf("kube_shop__m%d_%d__h__p__s", len(predicate), i), "www[.]example[.]org", fmt.Sprintf(predicate, i), fixture.Alive)
+			c.Add(fmt.Sprintf("kube_shop__m%d_%d__h__p__s", len(predicate), i), "www[.]example[.]org", fmt.Sprintf(predicate, i), alive)
 		}
 		return c.Table(t)
 	}
@@ -132,11 +131,11 @@ func TestAnotherPathModeLosesNothing(t *testing.T) {
 }
 
 func TestAKindIsLost(t *testing.T) {
-	apps, groups := fixture.Ingresses("app", 0, 50, fixture.Alive), routeGroups("group", 0, 30)
+	apps, groups := ingressRoutes("app", 0, 50, alive), routeGroups("group", 0, 30)
 	for _, test := range []struct {
 		name         string
 		cfg          guard.Config
-		served, next fixture.Cluster
+		served, next definitions
 		detail       string
 	}{
 		{"all of 30", guard.Config{}, join(apps, groups), apps, "30 of 30 RouteGroups are gone (100.0 %, limit 90.0 %)"},
@@ -178,7 +177,7 @@ func TestAKindIsLost(t *testing.T) {
 }
 
 // takenOver are Ingresses that answer the requests of RouteGroups.
-func takenOver(prefix string, from, to int) fixture.Cluster {
+func takenOver(prefix string, from, to int) definitions {
 	all := routeGroups(prefix, from, to)
 	for i := range all {
 		id := fmt.Sprintf("kube_shop__moved_%d__h__p__s", i)
@@ -189,7 +188,7 @@ func takenOver(prefix string, from, to int) fixture.Cluster {
 
 // TestAdditionsDoNotHideALoss: more was added than had been there, and then all that had been there is deleted.
 func TestAdditionsDoNotHideALoss(t *testing.T) {
-	old, junk := fixture.Ingresses("app", 0, 100, fixture.Alive), fixture.Ingresses("junk", 1000, 1110, fixture.Alive)
+	old, junk := ingressRoutes("app", 0, 100, alive), ingressRoutes("junk", 1000, 1110, alive)
 	r := newRun(t, guard.Config{}, nil)
 	r.served = old.Table(t)
 	r.wants(r.judge(time.Second, join(old, junk).Table(t)), "")
@@ -203,29 +202,29 @@ func TestAdditionsDoNotHideALoss(t *testing.T) {
 // TestCustomRoutesAreNoObjects: the id of a custom route has its name and that of its Ingress in one. Two teams that drop custom routes
 // while objects are kept have lost no object, and what they drop is their decision up to the usual share.
 func TestCustomRoutesAreNoObjects(t *testing.T) {
-	full := fixture.Ingresses("app", 0, 20, fixture.Alive)
+	full := ingressRoutes("app", 0, 20, alive)
 	plain := len(full)
 	for i := range 10 {
 		for _, name := range []string{"app-1", "app-2"} {
 			path := fmt.Sprintf("/old-%d", i)
-			full.Add(routeid.Custom("shop", name, "old-"+name, i, name+".example.org", path), name+"[.]example[.]org", `PathSubtree("`+path+`")`, fixture.Alive)
+			full.Add(routeid.Custom("shop", name, "old-"+name, i, name+".example.org", path), name+"[.]example[.]org", `PathSubtree("`+path+`")`, alive)
 		}
 	}
 	g := newGuard(t, guard.Config{})
-	keeping := guard.Held{Since: fixture.Start, Objects: true}
-	if l := g.Judge(full.Table(t), full[:plain].Table(t), keeping, fixture.Start.Add(time.Second)); l.Reason != "" || l.Requests() < 20 {
+	keeping := guard.Held{Since: startTime, Objects: true}
+	if l := g.Judge(full.Table(t), full[:plain].Table(t), keeping, startTime.Add(time.Second)); l.Reason != "" || l.Requests() < 20 {
 		t.Errorf("%d requests are lost: %s, %s", l.Requests(), l.Reason, l.Detail)
 	}
-	if l := g.Judge(full.Table(t), full[12:plain].Table(t), keeping, fixture.Start.Add(2*time.Second)); l.Reason == "" {
+	if l := g.Judge(full.Table(t), full[12:plain].Table(t), keeping, startTime.Add(2*time.Second)); l.Reason == "" {
 		t.Error("the loss of several objects is not noticed while objects are kept")
 	}
 }
 
 // TestWhatOneObjectGivesUpIsNoLoss: in a cluster of a few objects, a new path of one is a large share of all requests. Its team wants it.
 func TestWhatOneObjectGivesUpIsNoLoss(t *testing.T) {
-	moved := func(ids string, paths ...string) (c fixture.Cluster) {
+	moved := func(ids string, paths ...string) (c definitions) {
 		for i, path := range paths {
-			c.Add(fmt.Sprintf(ids, i), "shop[.]example[.]org", fmt.Sprintf("PathSubtree(%q)", path), fixture.Alive)
+			c.Add(fmt.Sprintf(ids, i), "shop[.]example[.]org", fmt.Sprintf("PathSubtree(%q)", path), alive)
 		}
 		return c
 	}
@@ -233,7 +232,7 @@ func TestWhatOneObjectGivesUpIsNoLoss(t *testing.T) {
 	later := moved("kube_shop__web_app__shop_example_org___new_%d__s", "/two")
 	other := moved("kube_shop__cart_app__shop_example_org___%d__s", "/cart")
 	for name, tt := range map[string]struct {
-		before, after fixture.Cluster
+		before, after definitions
 		want          guard.Code
 	}{
 		"an Ingress with another path":        {moved(byPath, "/one"), later, ""},
@@ -250,8 +249,8 @@ func TestWhatOneObjectGivesUpIsNoLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		served := tt.before.Table(t)
-		g.Judge(served, served, guard.Held{}, fixture.Start)
-		if l := g.Judge(served, tt.after.Table(t), guard.Held{}, fixture.Start.Add(time.Second)); l.Reason != tt.want {
+		g.Judge(served, served, guard.Held{}, startTime)
+		if l := g.Judge(served, tt.after.Table(t), guard.Held{}, startTime.Add(time.Second)); l.Reason != tt.want {
 			t.Errorf("%s: %q, %s, want %q", name, l.Reason, l.Detail, tt.want)
 		}
 	}

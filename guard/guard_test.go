@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -59,8 +58,8 @@ func TestRules(t *testing.T) {
 		{name: "two of three are more than half", served: r("a", "b", "c"), candidate: r("a"), want: guard.RoutesLost},
 		{name: "one of one is more than half", served: r("a"), candidate: r("b"), want: guard.RoutesLost},
 		{name: "new routes do not make up for lost ones", served: r("a", "b"), candidate: r("c", "d", "e"), want: guard.RoutesLost},
-		{name: "the limit can be lower", cfg: guard.Config{MaxLoss: 0.1}, served: fixture.Numbered(0, 10), candidate: fixture.Numbered(2, 10), want: guard.RoutesLost},
-		{name: "at the lower limit passes", cfg: guard.Config{MaxLoss: 0.1}, served: fixture.Numbered(0, 10), candidate: fixture.Numbered(1, 10)},
+		{name: "the limit can be lower", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 10), candidate: numbered(2, 10), want: guard.RoutesLost},
+		{name: "at the lower limit passes", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 10), candidate: numbered(1, 10)},
 		{name: "a limit of 1 switches loss off", cfg: guard.Config{MaxLoss: 1}, served: r("a@h"), candidate: r("b")},
 		{name: "but not the rule of generated routes", cfg: guard.Config{MaxLoss: 1}, served: r("a"), candidate: r("kube__redirect"), want: guard.OnlyGenerated},
 
@@ -78,13 +77,13 @@ func TestRules(t *testing.T) {
 		},
 
 		{
-			name: "growth past the ceiling of routes is held", cfg: guard.Config{MaxRoutes: 3}, served: fixture.Numbered(0, 3), candidate: fixture.Numbered(0, 4),
+			name: "growth past the ceiling of routes is held", cfg: guard.Config{MaxRoutes: 3}, served: numbered(0, 3), candidate: numbered(0, 4),
 			want: guard.TooManyRoutes, detail: "4 routes, limit 3; 3 are served",
 		},
-		{name: "growth to the ceiling passes", cfg: guard.Config{MaxRoutes: 3}, served: fixture.Numbered(0, 2), candidate: fixture.Numbered(0, 3)},
-		{name: "growth above the ceiling passes", cfg: guard.Config{MaxRoutes: 3}, served: fixture.Numbered(0, 4), candidate: fixture.Numbered(0, 5)},
+		{name: "growth to the ceiling passes", cfg: guard.Config{MaxRoutes: 3}, served: numbered(0, 2), candidate: numbered(0, 3)},
+		{name: "growth above the ceiling passes", cfg: guard.Config{MaxRoutes: 3}, served: numbered(0, 4), candidate: numbered(0, 5)},
 		{
-			name: "growth past the ceiling of bytes is held", cfg: guard.Config{MaxBytes: 40}, served: fixture.Numbered(0, 2), candidate: fixture.Numbered(0, 3),
+			name: "growth past the ceiling of bytes is held", cfg: guard.Config{MaxBytes: 40}, served: numbered(0, 2), candidate: numbered(0, 3),
 			want: guard.TooLarge, detail: "53 bytes, limit 40; 35 are served",
 		},
 	}
@@ -93,9 +92,9 @@ func TestRules(t *testing.T) {
 			g := newGuard(t, test.cfg)
 			var served *table.Table
 			if test.served != nil {
-				served = fixture.Table(t, test.served...)
+				served = newTable(t, test.served...)
 			}
-			got := g.Judge(served, fixture.Table(t, test.candidate...), guard.Held{}, fixture.Start)
+			got := g.Judge(served, newTable(t, test.candidate...), guard.Held{}, startTime)
 			if got.Reason != test.want {
 				t.Errorf("got reason %q, detail %q; want reason %q", got.Reason, got.Detail, test.want)
 			}
@@ -120,15 +119,15 @@ func TestConfigIsChecked(t *testing.T) {
 // TestWindowGoesOnDuringAHold: a slow change during a hold does not count as a sudden loss, however long the hold lasts.
 func TestWindowGoesOnDuringAHold(t *testing.T) {
 	g := newGuard(t, guard.Config{Manual: true})
-	held := fixture.Backed(t, 10, 0, fixture.NoEndpoints)
-	served := fixture.Backed(t, 100, 0, fixture.NoEndpoints)
+	held := backed(t, 10, 0, noEndpoints)
+	served := backed(t, 100, 0, noEndpoints)
 	for i := range 18 { // each loses 5 of 100, every twenty minutes
-		now := fixture.Start.Add(time.Duration(i) * 20 * time.Minute)
-		if l := g.Judge(served, held, guard.Held{Since: fixture.Start}, now); l.Reason != guard.RoutesLost {
+		now := startTime.Add(time.Duration(i) * 20 * time.Minute)
+		if l := g.Judge(served, held, guard.Held{Since: startTime}, now); l.Reason != guard.RoutesLost {
 			t.Fatalf("read %d: %+v", i, l)
 		}
-		next := fixture.Backed(t, 100, 5*(i+1), fixture.NoEndpoints)
-		if l := g.Judge(served, next, guard.Held{Since: fixture.Start}, now); l.Reason != "" {
+		next := backed(t, 100, 5*(i+1), noEndpoints)
+		if l := g.Judge(served, next, guard.Held{Since: startTime}, now); l.Reason != "" {
 			t.Fatalf("%d of 100 have no endpoints: %s", 5*(i+1), l.Reason)
 		}
 		served = next

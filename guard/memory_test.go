@@ -5,50 +5,49 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/table"
 )
 
 // The default in the documentation.
 func TestTheWindowIsTenMinutes(t *testing.T) {
 	for at, want := range map[time.Duration]guard.Code{9 * time.Minute: guard.RoutesLost, 11 * time.Minute: ""} {
-		r := newRun(t, guard.Config{}, fixture.Numbered(0, 10))
-		r.wants(r.read(time.Second, fixture.Numbered(0, 6)...), "")
-		r.wants(r.read(at, fixture.Numbered(0, 4)...), want)
+		r := newRun(t, guard.Config{}, numbered(0, 10))
+		r.wants(r.read(time.Second, numbered(0, 6)...), "")
+		r.wants(r.read(at, numbered(0, 4)...), want)
 	}
 }
 
 // Losing one route a second is the same loss as losing all at once.
 func TestRoutesThatGoOneByOneAreOneLoss(t *testing.T) {
-	r := newRun(t, guard.Config{}, fixture.Numbered(0, 10))
+	r := newRun(t, guard.Config{}, numbered(0, 10))
 	for left := 9; left >= 5; left-- {
-		r.wants(r.read(time.Second, fixture.Numbered(0, left)...), "")
+		r.wants(r.read(time.Second, numbered(0, left)...), "")
 	}
-	r.wants(r.read(time.Second, fixture.Numbered(0, 4)...), guard.RoutesLost)
+	r.wants(r.read(time.Second, numbered(0, 4)...), guard.RoutesLost)
 }
 
 func TestWhatComesBackIsNotMissing(t *testing.T) {
-	r := newRun(t, guard.Config{}, fixture.Numbered(0, 100))
-	r.wants(r.read(time.Second, fixture.Numbered(40, 100)...), "")
-	r.wants(r.read(time.Second, fixture.Numbered(5, 85)...), "") // 35 are back and 15 others are missing: 20 of 100
+	r := newRun(t, guard.Config{}, numbered(0, 100))
+	r.wants(r.read(time.Second, numbered(40, 100)...), "")
+	r.wants(r.read(time.Second, numbered(5, 85)...), "") // 35 are back and 15 others are missing: 20 of 100
 }
 
 // A repair may lack some of the earlier routes, because the cluster changes meanwhile.
 func TestARepairOfGrowthMayLackALittleOfTheWhole(t *testing.T) {
 	for missing, want := range map[int]guard.Code{5: "", 6: guard.RoutesLost} {
-		r := newRun(t, guard.Config{}, fixture.Numbered(0, 100))
-		r.wants(r.read(time.Second, fixture.Numbered(30, 100)...), "")        // a loss
-		r.wants(r.read(time.Second, fixture.Numbered(30, 500)...), "")        // accidental growth
-		r.wants(r.read(time.Second, fixture.Numbered(missing, 100)...), want) // both are repaired
+		r := newRun(t, guard.Config{}, numbered(0, 100))
+		r.wants(r.read(time.Second, numbered(30, 100)...), "")        // a loss
+		r.wants(r.read(time.Second, numbered(30, 500)...), "")        // accidental growth
+		r.wants(r.read(time.Second, numbered(missing, 100)...), want) // both are repaired
 	}
 }
 
 // grownAndShrunk is a guard that has seen 100 routes, then 200, then 94 of the first 100 with 46 of the others.
 func grownAndShrunk(t *testing.T) *run {
 	t.Helper()
-	r := newRun(t, guard.Config{MaxLoss: 0.3}, fixture.Numbered(0, 100))
-	r.wants(r.read(time.Second, fixture.Numbered(0, 200)...), "")
-	r.wants(r.read(time.Second, fixture.Numbered(6, 146)...), "")
+	r := newRun(t, guard.Config{MaxLoss: 0.3}, numbered(0, 100))
+	r.wants(r.read(time.Second, numbered(0, 200)...), "")
+	r.wants(r.read(time.Second, numbered(6, 146)...), "")
 	return r
 }
 
@@ -56,8 +55,8 @@ func grownAndShrunk(t *testing.T) *run {
 func TestAfterAReturnWhatHadComeIsForgotten(t *testing.T) {
 	for left, want := range map[int]guard.Code{75: "", 70: "", 69: guard.RoutesLost, 60: guard.RoutesLost} {
 		r := grownAndShrunk(t)
-		r.wants(r.read(time.Second, fixture.Numbered(0, 100)...), "")
-		r.wants(r.read(time.Second, fixture.Numbered(0, left)...), want)
+		r.wants(r.read(time.Second, numbered(0, 100)...), "")
+		r.wants(r.read(time.Second, numbered(0, left)...), want)
 	}
 }
 
@@ -65,7 +64,7 @@ func TestAfterAReturnWhatHadComeIsForgotten(t *testing.T) {
 func TestAfterTheWindowLossesOfYoungRoutesAreForgotten(t *testing.T) {
 	for left, want := range map[int]guard.Code{98: "", 97: guard.RoutesLost} { // of 140
 		r := grownAndShrunk(t)
-		served := fixture.Numbered(6, 146)
+		served := numbered(6, 146)
 		r.wants(r.read(2*guard.DefaultWindow, served...), "")
 		r.wants(r.read(time.Second, served[:left]...), want)
 	}
@@ -74,15 +73,15 @@ func TestAfterTheWindowLossesOfYoungRoutesAreForgotten(t *testing.T) {
 // An acceptance resets the comparison for hosts, too.
 func TestAnAcceptedLossOfHostsIsOver(t *testing.T) {
 	of := func(hosts int) (routes []string) {
-		routes = fixture.Numbered(100, 200) // without a host
+		routes = numbered(100, 200) // without a host
 		for i := range hosts {
-			routes = append(routes, fixture.Numbered(i, i+1)[0]+"@h"+fixture.Numbered(i, i+1)[0])
+			routes = append(routes, numbered(i, i+1)[0]+"@h"+numbered(i, i+1)[0])
 		}
 		return routes
 	}
 	r := newRun(t, guard.Config{}, of(20))
 	r.wants(r.read(time.Second, of(12)...), "")
-	few := fixture.Table(t, of(4)...)
+	few := newTable(t, of(4)...)
 	r.wants(r.judge(time.Second, few), guard.HostsLost)
 	r.guard.Forgive(few)
 	r.served, r.held = few, guard.Held{}
@@ -97,9 +96,9 @@ func mixed(t *testing.T, with, without []string) *table.Table {
 		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/` + id + `") -> "http://10.0.0.1:80";`})
 	}
 	for _, id := range without {
-		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/` + id + `") -> ` + fixture.NoEndpoints + ";"})
+		routes = append(routes, table.Route{ID: id, Text: id + `: Path("/` + id + `") -> ` + noEndpoints + ";"})
 	}
-	tab, err := table.New(routes, 1, fixture.Start)
+	tab, err := table.New(routes, 1, startTime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,26 +108,26 @@ func mixed(t *testing.T, with, without []string) *table.Table {
 // A route that lost its endpoints and is removed later counts as a lost route, and no longer as a lost backend.
 func TestARouteWithoutEndpointsThatGoesIsForgotten(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
-	r.served = mixed(t, fixture.Numbered(0, 100), nil)
-	r.wants(r.judge(time.Second, mixed(t, fixture.Numbered(40, 100), fixture.Numbered(0, 40))), "")
-	r.wants(r.judge(time.Second, mixed(t, fixture.Numbered(40, 100), nil)), "")
-	r.wants(r.judge(time.Second, mixed(t, fixture.Numbered(70, 100), fixture.Numbered(40, 70))), "") // 30 of 60, and not 70 of 100
-	r.wants(r.judge(time.Second, mixed(t, fixture.Numbered(71, 100), fixture.Numbered(40, 71))), guard.BackendsLost)
+	r.served = mixed(t, numbered(0, 100), nil)
+	r.wants(r.judge(time.Second, mixed(t, numbered(40, 100), numbered(0, 40))), "")
+	r.wants(r.judge(time.Second, mixed(t, numbered(40, 100), nil)), "")
+	r.wants(r.judge(time.Second, mixed(t, numbered(70, 100), numbered(40, 70))), "") // 30 of 60, and not 70 of 100
+	r.wants(r.judge(time.Second, mixed(t, numbered(71, 100), numbered(40, 71))), guard.BackendsLost)
 }
 
 // The share of lost backends is relative to the routes that have endpoints now, however many had them before.
 func TestTheShareOfBackendsIsOfThoseThatAreServed(t *testing.T) {
 	for name, next := range map[string]struct{ with, without []string }{
-		"routes with endpoints are gone": {fixture.Numbered(60, 100), fixture.Numbered(0, 20)},
-		"all of them are gone":           {nil, fixture.Numbered(0, 60)},
+		"routes with endpoints are gone": {numbered(60, 100), numbered(0, 20)},
+		"all of them are gone":           {nil, numbered(0, 60)},
 	} {
 		r := newRun(t, guard.Config{MaxLoss: 1}, nil)
-		r.served = mixed(t, fixture.Numbered(0, 100), nil)
-		r.wants(r.judge(time.Second, mixed(t, fixture.Numbered(20, 100), fixture.Numbered(0, 20))), "")
+		r.served = mixed(t, numbered(0, 100), nil)
+		r.wants(r.judge(time.Second, mixed(t, numbered(20, 100), numbered(0, 20))), "")
 		r.wants(r.judge(2*guard.DefaultWindow, mixed(t, next.with, next.without)), "")
-		r.wants(r.judge(2*guard.DefaultWindow, mixed(t, fixture.Numbered(60, 100), next.without)), "")
+		r.wants(r.judge(2*guard.DefaultWindow, mixed(t, numbered(60, 100), next.without)), "")
 		r.wants(r.judge(2*guard.DefaultWindow, r.served), "")
-		if v := r.judge(time.Second, mixed(t, fixture.Numbered(81, 100), append(fixture.Numbered(60, 81), next.without...))); v.Reason != guard.BackendsLost {
+		if v := r.judge(time.Second, mixed(t, numbered(81, 100), append(numbered(60, 81), next.without...))); v.Reason != guard.BackendsLost {
 			t.Errorf("%s: 21 of 40 lost their endpoints: %+v", name, v)
 		}
 	}
@@ -137,21 +136,21 @@ func TestTheShareOfBackendsIsOfThoseThatAreServed(t *testing.T) {
 // In one step some services get their endpoints back and as many routes are removed: the former no longer count as missing.
 func TestBackendsThatComeBackWhileOthersGoAreNotMissing(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
-	r.served = mixed(t, fixture.Numbered(0, 100), nil)
-	r.wants(r.judge(time.Second, mixed(t, fixture.Numbered(40, 100), fixture.Numbered(0, 40))), "")
-	kept := append(fixture.Numbered(40, 60), fixture.Numbered(80, 100)...)
-	r.wants(r.judge(time.Second, mixed(t, append(fixture.Numbered(0, 20), kept...), fixture.Numbered(20, 40))), "")
-	r.wants(r.judge(time.Second, mixed(t, append(fixture.Numbered(15, 20), kept...), append(fixture.Numbered(20, 40), fixture.Numbered(0, 15)...))), "") // 35 of 80
+	r.served = mixed(t, numbered(0, 100), nil)
+	r.wants(r.judge(time.Second, mixed(t, numbered(40, 100), numbered(0, 40))), "")
+	kept := append(numbered(40, 60), numbered(80, 100)...)
+	r.wants(r.judge(time.Second, mixed(t, append(numbered(0, 20), kept...), numbered(20, 40))), "")
+	r.wants(r.judge(time.Second, mixed(t, append(numbered(15, 20), kept...), append(numbered(20, 40), numbered(0, 15)...))), "") // 35 of 80
 }
 
 // Texts come from other servers, which may print optional spaces.
 func TestSpaceInABackendChangesNothing(t *testing.T) {
 	of := func(backend string) *table.Table {
 		var routes []table.Route
-		for _, id := range fixture.Numbered(0, 30) {
+		for _, id := range numbered(0, 30) {
 			routes = append(routes, table.Route{ID: id, Text: id + ": * -> " + backend})
 		}
-		tab, err := table.New(routes, 1, fixture.Start)
+		tab, err := table.New(routes, 1, startTime)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -169,16 +168,16 @@ func BenchmarkJudge(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			a := table.Of(full, 1, fixture.Start)
-			tables := []*table.Table{a, a.Next(less, 2, fixture.Start)}
+			a := table.Of(full, 1, startTime)
+			tables := []*table.Table{a, a.Next(less, 2, startTime)}
 			g, err := guard.New(guard.Config{Namespaces: on})
 			if err != nil {
 				b.Fatal(err)
 			}
-			g.Judge(tables[0], tables[1], guard.Held{}, fixture.Start)
+			g.Judge(tables[0], tables[1], guard.Held{}, startTime)
 			now := 0
 			for b.Loop() {
-				g.Judge(tables[now%2], tables[(now+1)%2], guard.Held{}, fixture.Start.Add(time.Duration(now)*time.Second))
+				g.Judge(tables[now%2], tables[(now+1)%2], guard.Held{}, startTime.Add(time.Duration(now)*time.Second))
 				now++
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -22,13 +21,13 @@ type run struct {
 
 func newRun(t *testing.T, cfg guard.Config, served []string) *run {
 	t.Helper()
-	return &run{t: t, guard: newGuard(t, cfg), served: fixture.Table(t, served...), now: fixture.Start}
+	return &run{t: t, guard: newGuard(t, cfg), served: newTable(t, served...), now: startTime}
 }
 
 // read judges a table some time after the previous one, and serves it if nothing speaks against it.
 func (r *run) read(after time.Duration, routes ...string) *guard.Loss {
 	r.t.Helper()
-	return r.judge(after, fixture.Table(r.t, routes...))
+	return r.judge(after, newTable(r.t, routes...))
 }
 
 func (r *run) judge(after time.Duration, candidate *table.Table) *guard.Loss {
@@ -51,18 +50,18 @@ func (r *run) wants(l *guard.Loss, want guard.Code) {
 }
 
 func TestStepsBelowTheLimitAreOneLoss(t *testing.T) {
-	r := newRun(t, guard.Config{}, fixture.Numbered(0, 2764))
-	r.wants(r.read(0, fixture.Numbered(0, 2764)...), "")
-	r.wants(r.read(time.Second, fixture.Numbered(0, 1382)...), "")
+	r := newRun(t, guard.Config{}, numbered(0, 2764))
+	r.wants(r.read(0, numbered(0, 2764)...), "")
+	r.wants(r.read(time.Second, numbered(0, 1382)...), "")
 	for _, left := range []int{760, 395, 206} {
-		v := r.read(time.Second, fixture.Numbered(0, left)...)
+		v := r.read(time.Second, numbered(0, left)...)
 		r.wants(v, guard.RoutesLost)
 		want := fmt.Sprintf("%d of 2764 pairs of host and path of the last 10m0s are gone (%.1f %%, limit 50.0 %%)", 2764-left, 100-100*float64(left)/2764)
 		if left == 760 && v.Detail != want {
 			t.Errorf("got %q, want %q", v.Detail, want)
 		}
 	}
-	r.wants(r.read(time.Second, fixture.Numbered(0, 1382)...), "")
+	r.wants(r.read(time.Second, numbered(0, 1382)...), "")
 }
 
 func TestStepsOfHostsAreOneLoss(t *testing.T) {
@@ -70,7 +69,7 @@ func TestStepsOfHostsAreOneLoss(t *testing.T) {
 		for i := range n {
 			routes = append(routes, fmt.Sprintf("r%d@h%d", i, i))
 		}
-		return append(routes, fixture.Numbered(100, 300)...) // without a host
+		return append(routes, numbered(100, 300)...) // without a host
 	}
 	r := newRun(t, guard.Config{}, hosts(100))
 	r.wants(r.read(time.Second, hosts(51)...), "")
@@ -78,9 +77,9 @@ func TestStepsOfHostsAreOneLoss(t *testing.T) {
 }
 
 func TestSlowLossPasses(t *testing.T) {
-	r := newRun(t, guard.Config{}, fixture.Numbered(0, 1000))
+	r := newRun(t, guard.Config{}, numbered(0, 1000))
 	for left := 1000; left > 0; left -= 10 {
-		r.wants(r.read(time.Minute, fixture.Numbered(0, left)...), "")
+		r.wants(r.read(time.Minute, numbered(0, left)...), "")
 		if left == 210 {
 			break // from here on a hundred in ten minutes are more than half
 		}
@@ -95,41 +94,41 @@ func TestWindowEnds(t *testing.T) {
 		want  guard.Code
 	}{{"within", window - time.Second, guard.RoutesLost}, {"after", window, ""}} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRun(t, guard.Config{Window: window}, fixture.Numbered(0, 1000))
-			r.wants(r.read(0, fixture.Numbered(0, 600)...), "")
-			r.wants(r.read(test.after, fixture.Numbered(0, 400)...), test.want)
+			r := newRun(t, guard.Config{Window: window}, numbered(0, 1000))
+			r.wants(r.read(0, numbered(0, 600)...), "")
+			r.wants(r.read(test.after, numbered(0, 400)...), test.want)
 		})
 	}
 }
 
 // A client that follows a stream judges only changes: a loss counts relative to when the table was served.
 func TestLossCountsFromWhenItWasServed(t *testing.T) {
-	r := newRun(t, guard.Config{}, fixture.Numbered(0, 1000))
-	r.wants(r.read(0, fixture.Numbered(0, 600)...), "")
-	r.wants(r.read(time.Hour, fixture.Numbered(0, 400)...), "")
+	r := newRun(t, guard.Config{}, numbered(0, 1000))
+	r.wants(r.read(0, numbered(0, 600)...), "")
+	r.wants(r.read(time.Hour, numbered(0, 400)...), "")
 }
 
 func TestGrowthCanBeRepairedAtOnce(t *testing.T) {
-	r := newRun(t, guard.Config{}, fixture.Numbered(0, 1000))
-	r.wants(r.read(time.Second, fixture.Numbered(0, 10_000)...), "")
-	r.wants(r.read(time.Second, fixture.Numbered(10, 1000)...), "") // a few were removed meanwhile
+	r := newRun(t, guard.Config{}, numbered(0, 1000))
+	r.wants(r.read(time.Second, numbered(0, 10_000)...), "")
+	r.wants(r.read(time.Second, numbered(10, 1000)...), "") // a few were removed meanwhile
 	t.Run("and what follows is judged as if it had never been", func(t *testing.T) {
-		r.wants(r.read(time.Second, fixture.Numbered(400, 1000)...), "")
-		r.wants(r.read(time.Second, fixture.Numbered(600, 1000)...), guard.RoutesLost)
+		r.wants(r.read(time.Second, numbered(400, 1000)...), "")
+		r.wants(r.read(time.Second, numbered(600, 1000)...), guard.RoutesLost)
 	})
 	t.Run("unless it went on for longer than the window", func(t *testing.T) {
-		r := newRun(t, guard.Config{}, fixture.Numbered(0, 1000))
-		r.wants(r.read(time.Second, fixture.Numbered(0, 10_000)...), "")
-		r.wants(r.read(11*time.Minute, fixture.Numbered(0, 1000)...), guard.RoutesLost)
+		r := newRun(t, guard.Config{}, numbered(0, 1000))
+		r.wants(r.read(time.Second, numbered(0, 10_000)...), "")
+		r.wants(r.read(11*time.Minute, numbered(0, 1000)...), guard.RoutesLost)
 	})
 	t.Run("but not what a loss looks like", func(t *testing.T) {
-		r := newRun(t, guard.Config{}, fixture.Numbered(0, 1000))
-		r.wants(r.read(time.Second, fixture.Numbered(0, 2764)...), "")
-		r.wants(r.read(time.Second, fixture.Numbered(0, 600)...), guard.RoutesLost)
+		r := newRun(t, guard.Config{}, numbered(0, 1000))
+		r.wants(r.read(time.Second, numbered(0, 2764)...), "")
+		r.wants(r.read(time.Second, numbered(0, 600)...), guard.RoutesLost)
 	})
 	t.Run("and an empty table is nothing to return to", func(t *testing.T) {
 		r := newRun(t, guard.Config{}, nil)
-		r.wants(r.read(time.Second, fixture.Numbered(0, 100)...), "")
+		r.wants(r.read(time.Second, numbered(0, 100)...), "")
 		r.wants(r.read(time.Second, "r1"), guard.RoutesLost)
 	})
 	t.Run("of hosts", func(t *testing.T) {
@@ -144,7 +143,7 @@ func TestNoSeriesOfLossesPasses(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		const size = 400
-		r := newRun(t, guard.Config{Hold: time.Hour}, fixture.Numbered(0, size))
+		r := newRun(t, guard.Config{Hold: time.Hour}, numbered(0, size))
 		var there, extra [size]bool
 		for i := range there {
 			there[i] = true
@@ -208,11 +207,11 @@ func TestBackendsLost(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.empty == "" {
-				test.empty = fixture.NoEndpoints
+				test.empty = noEndpoints
 			}
 			r := newRun(t, test.cfg, nil)
-			r.served = fixture.Backed(t, test.routes, test.served, test.empty)
-			v := r.judge(0, fixture.Backed(t, test.routes, test.now, test.empty))
+			r.served = backed(t, test.routes, test.served, test.empty)
+			v := r.judge(0, backed(t, test.routes, test.now, test.empty))
 			r.wants(v, test.want)
 			if test.detail != "" && v.Detail != test.detail {
 				t.Errorf("got %q, want %q", v.Detail, test.detail)
@@ -223,7 +222,7 @@ func TestBackendsLost(t *testing.T) {
 
 func TestBackendsAreLostInSteps(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
-	table := func(without int) *table.Table { return fixture.Backed(t, 100, without, fixture.NoEndpoints) }
+	table := func(without int) *table.Table { return backed(t, 100, without, noEndpoints) }
 	r.served = table(0)
 	r.wants(r.judge(time.Second, table(49)), "")
 	r.wants(r.judge(time.Second, table(60)), guard.BackendsLost)
@@ -234,8 +233,8 @@ func TestBackendsAreLostInSteps(t *testing.T) {
 
 func TestRoutesThatAreGoneAreNoLostBackends(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
-	r.served = fixture.Backed(t, 100, 0, fixture.NoEndpoints)
-	r.wants(r.judge(time.Second, fixture.Backed(t, 60, 0, fixture.NoEndpoints)), "")
-	r.wants(r.judge(time.Second, fixture.Backed(t, 60, 30, fixture.NoEndpoints)), "")
-	r.wants(r.judge(time.Second, fixture.Backed(t, 60, 31, fixture.NoEndpoints)), guard.BackendsLost)
+	r.served = backed(t, 100, 0, noEndpoints)
+	r.wants(r.judge(time.Second, backed(t, 60, 0, noEndpoints)), "")
+	r.wants(r.judge(time.Second, backed(t, 60, 30, noEndpoints)), "")
+	r.wants(r.judge(time.Second, backed(t, 60, 31, noEndpoints)), guard.BackendsLost)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -66,7 +65,7 @@ ports: [{port: 8080, protocol: TCP}]
 // fixture is a poller that reads a cluster that the test changes.
 type fixture struct {
 	t         *testing.T
-	cluster   *kubetest.Server
+	cluster   objects
 	read      func(context.Context, kube.ReadOptions) (*kube.Snapshot, error) // replaces the cluster; may be nil
 	registry  *prometheus.Registry
 	log       *lineRecorder
@@ -78,13 +77,11 @@ type fixture struct {
 	published []*table.Table // guarded by mu
 }
 
-func newFixture(t *testing.T, o rules.Options, objects ...string) *fixture {
+func newFixture(t *testing.T, o rules.Options, stream ...string) *fixture {
 	t.Helper()
-	cluster, err := kubetest.New([]byte(strings.Join(objects, "")), kubetest.API{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{t: t, cluster: cluster, registry: prometheus.NewRegistry(), log: &lineRecorder{lines: &lines{}}}
+	f := &fixture{t: t, registry: prometheus.NewRegistry(), log: &lineRecorder{lines: &lines{}}}
+	f.apply(stream...)
+	var err error
 	if f.compiler, err = poller.NewCompiler(o, slog.New(f.log), f.registry); err != nil {
 		t.Fatal(err)
 	}
@@ -150,9 +147,9 @@ func (f *fixture) poll() {
 	synctest.Wait()
 }
 
-func (f *fixture) apply(objects ...string) {
+func (f *fixture) apply(stream ...string) {
 	f.t.Helper()
-	if err := f.cluster.Apply(strings.Join(objects, "")); err != nil {
+	if err := f.cluster.Apply(strings.Join(stream, "")); err != nil {
 		f.t.Fatal(err)
 	}
 }

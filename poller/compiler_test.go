@@ -2,6 +2,7 @@ package poller_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -87,7 +87,9 @@ func TestAddressesAreThoseOfTheLastRead(t *testing.T) {
 				if got, ok := f.compiler.Addresses("shop", "other"); len(got) != 0 || !ok {
 					t.Errorf("addresses %v (known %v) of a service that is not there, want none", got, ok)
 				}
-				f.cluster.SetFault("/api/v1/services", kubetest.Fault{Status: 500})
+				f.read = func(context.Context, kube.ReadOptions) (*kube.Snapshot, error) {
+					return nil, errors.New("list services: 500")
+				}
 				f.poll()
 				if again, ok := f.compiler.Addresses("shop", "s"); len(again) != 2 || !ok {
 					t.Errorf("addresses %v (known %v) after a failed read, want the previous ones", again, ok)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -138,7 +137,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 			if code&128 != 0 {
 				continue // the read failed, so the guard is not asked
 			}
-			candidate := fixture.Table(t, routesOf(set)...)
+			candidate := newTable(t, routesOf(set)...)
 			rest := -1
 			switch {
 			case cfg.Namespaces && m.held:
@@ -151,7 +150,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 				o.kind = "" // no change, even if an empty table was accepted before
 			}
 			want := m.judge(o, hold)
-			got := g.offer(served, candidate, fixture.Start.Add(now))
+			got := g.offer(served, candidate, startTime.Add(now))
 			if got.publish != want {
 				t.Fatalf("event %d at %v: %08b after %08b: publish %v, want %v (%+v)", i/2, now, set, servedSet, got.publish, want, got)
 			}
@@ -160,7 +159,7 @@ func FuzzGuardAgreesWithModel(f *testing.F) {
 			}
 			accept := code&64 != 0
 			if accept {
-				_, err := g.accept(Acceptance{Digest: candidate.Digest()}, fixture.Start.Add(now))
+				_, err := g.accept(Acceptance{Digest: candidate.Digest()}, startTime.Add(now))
 				if (err == nil) == want {
 					t.Fatalf("event %d: accept gave %v after publish %v", i/2, err, want)
 				}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/table"
 )
@@ -24,10 +23,10 @@ type step struct {
 // play judges a history. A published table is served from then on.
 func play(t *testing.T, g *holder, served []string, steps []step) {
 	t.Helper()
-	cur := fixture.Table(t, served...)
+	cur := newTable(t, served...)
 	for i, s := range steps {
-		candidate := fixture.Table(t, s.read...)
-		got := g.offer(cur, candidate, fixture.Start.Add(s.at))
+		candidate := newTable(t, s.read...)
+		got := g.offer(cur, candidate, startTime.Add(s.at))
 		if got.publish != s.publish || got.Reason != s.reason {
 			t.Fatalf("step %d at %v: got publish %v, reason %q; want %v, %q", i, s.at, got.publish, got.Reason, s.publish, s.reason)
 		}
@@ -39,9 +38,9 @@ func play(t *testing.T, g *holder, served []string, steps []step) {
 
 func TestHold(t *testing.T) {
 	const hold = time.Minute
-	full := fixture.Numbered(0, 10)
-	few := fixture.Numbered(0, 3)
-	fewer := fixture.Numbered(0, 2)
+	full := numbered(0, 10)
+	few := numbered(0, 3)
+	fewer := numbered(0, 2)
 	none := []string{"kube__redirect"}
 	tests := []struct {
 		name  string
@@ -76,8 +75,8 @@ func TestHold(t *testing.T) {
 			{hold, none, false, guard.OnlyGenerated},
 			{90 * time.Second, few, false, guard.OnlyGenerated},
 			{100 * hold, few, false, guard.OnlyGenerated},
-			{200 * hold, fixture.Numbered(0, 9), false, guard.OnlyGenerated},
-			{300 * hold, fixture.Numbered(0, 9), false, guard.OnlyGenerated},
+			{200 * hold, numbered(0, 9), false, guard.OnlyGenerated},
+			{300 * hold, numbered(0, 9), false, guard.OnlyGenerated},
 			{400 * hold, full, true, ""},
 		}},
 		{"never lets only generated routes pass", []step{
@@ -114,35 +113,35 @@ func TestManualRelease(t *testing.T) {
 		steps []step
 	}{
 		{"one loss", []step{
-			{0, fixture.Numbered(0, 3), false, guard.RoutesLost},
-			{100 * time.Hour, fixture.Numbered(0, 3), false, guard.RoutesLost},
-			{200 * time.Hour, fixture.Numbered(0, 2), false, guard.RoutesLost},
-			{300 * time.Hour, fixture.Numbered(0, 10), true, ""},
+			{0, numbered(0, 3), false, guard.RoutesLost},
+			{100 * time.Hour, numbered(0, 3), false, guard.RoutesLost},
+			{200 * time.Hour, numbered(0, 2), false, guard.RoutesLost},
+			{300 * time.Hour, numbered(0, 10), true, ""},
 		}},
 		{"loss in steps", []step{
-			{0, fixture.Numbered(0, 6), true, ""},
-			{time.Second, fixture.Numbered(0, 4), false, guard.RoutesLost},
-			{time.Hour, fixture.Numbered(0, 4), false, guard.RoutesLost},
-			{2 * time.Hour, fixture.Numbered(0, 2), false, guard.RoutesLost},
+			{0, numbered(0, 6), true, ""},
+			{time.Second, numbered(0, 4), false, guard.RoutesLost},
+			{time.Hour, numbered(0, 4), false, guard.RoutesLost},
+			{2 * time.Hour, numbered(0, 2), false, guard.RoutesLost},
 			{3 * time.Hour, []string{"kube__redirect"}, false, guard.OnlyGenerated},
-			{4 * time.Hour, fixture.Numbered(0, 4), false, guard.OnlyGenerated},
-			{5 * time.Hour, fixture.Numbered(0, 5), false, guard.OnlyGenerated},
-			{6 * time.Hour, fixture.Numbered(0, 6), true, ""},
-			{7 * time.Hour, fixture.Numbered(0, 3), true, ""},
+			{4 * time.Hour, numbered(0, 4), false, guard.OnlyGenerated},
+			{5 * time.Hour, numbered(0, 5), false, guard.OnlyGenerated},
+			{6 * time.Hour, numbered(0, 6), true, ""},
+			{7 * time.Hour, numbered(0, 3), true, ""},
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g := newHolder(t, guard.Config{Manual: true, Hold: time.Second})
-			play(t, g, fixture.Numbered(0, 10), test.steps)
+			play(t, g, numbered(0, 10), test.steps)
 		})
 	}
 	t.Run("says so", func(t *testing.T) {
 		g := newHolder(t, guard.Config{Manual: true})
-		few := fixture.Table(t, "a")
-		if v := g.offer(fixture.Table(t, "a", "b", "c"), few, fixture.Start); v.publish || !v.ReleaseAt.IsZero() || !v.Since.Equal(fixture.Start) {
+		few := newTable(t, "a")
+		if v := g.offer(newTable(t, "a", "b", "c"), few, startTime); v.publish || !v.ReleaseAt.IsZero() || !v.Since.Equal(startTime) {
 			t.Errorf("got %+v, want a hold without an end", v)
 		}
-		if _, err := g.accept(Acceptance{Digest: few.Digest()}, fixture.Start); err != nil {
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, startTime); err != nil {
 			t.Errorf("accept: %v", err)
 		}
 	})
@@ -151,36 +150,36 @@ func TestManualRelease(t *testing.T) {
 // TestHoldAsLongAsTheWindow: a loss in steps is released as such a loss, and does not end as if there had been none.
 func TestHoldAsLongAsTheWindow(t *testing.T) {
 	g := newHolder(t, guard.Config{})
-	play(t, g, fixture.Numbered(0, 10), []step{
-		{0, fixture.Numbered(0, 6), true, ""},
-		{time.Minute, fixture.Numbered(0, 4), false, guard.RoutesLost},
-		{time.Minute + guard.DefaultHold - 1, fixture.Numbered(0, 4), false, guard.RoutesLost},
-		{time.Minute + guard.DefaultHold, fixture.Numbered(0, 4), true, guard.RoutesLost},
+	play(t, g, numbered(0, 10), []step{
+		{0, numbered(0, 6), true, ""},
+		{time.Minute, numbered(0, 4), false, guard.RoutesLost},
+		{time.Minute + guard.DefaultHold - 1, numbered(0, 4), false, guard.RoutesLost},
+		{time.Minute + guard.DefaultHold, numbered(0, 4), true, guard.RoutesLost},
 	})
 }
 
 func TestVerdictSaysWhenItCanBeReleased(t *testing.T) {
 	g := newHolder(t, guard.Config{Hold: time.Hour})
-	full := fixture.Table(t, "a", "b", "c")
-	v := g.offer(full, fixture.Table(t, "a"), fixture.Start)
-	if !v.Since.Equal(fixture.Start) || !v.ReleaseAt.Equal(fixture.Start.Add(time.Hour)) {
-		t.Errorf("got %+v, want a hold from %v for an hour", v, fixture.Start)
+	full := newTable(t, "a", "b", "c")
+	v := g.offer(full, newTable(t, "a"), startTime)
+	if !v.Since.Equal(startTime) || !v.ReleaseAt.Equal(startTime.Add(time.Hour)) {
+		t.Errorf("got %+v, want a hold from %v for an hour", v, startTime)
 	}
 	for i, routes := range [][]string{{}, {"kube__redirect"}} {
-		at := fixture.Start.Add(time.Duration(i+1) * time.Minute)
-		v = g.offer(full, fixture.Table(t, routes...), at)
-		if !v.Since.Equal(fixture.Start) || !v.ReleaseAt.IsZero() {
+		at := startTime.Add(time.Duration(i+1) * time.Minute)
+		v = g.offer(full, newTable(t, routes...), at)
+		if !v.Since.Equal(startTime) || !v.ReleaseAt.IsZero() {
 			t.Errorf("%v: got %+v, want no release by time", routes, v)
 		}
 	}
 }
 
 func TestAccept(t *testing.T) {
-	full, few := fixture.Table(t, "a", "b", "c"), fixture.Table(t, "a")
+	full, few := newTable(t, "a", "b", "c"), newTable(t, "a")
 	t.Run("releases what is held", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
-		g.offer(full, few, fixture.Start)
-		got, err := g.accept(Acceptance{Digest: few.Digest(), By: "ann", Why: "moved"}, fixture.Start.Add(time.Second))
+		g.offer(full, few, startTime)
+		got, err := g.accept(Acceptance{Digest: few.Digest(), By: "ann", Why: "moved"}, startTime.Add(time.Second))
 		if err != nil || got != few {
 			t.Fatalf("got %v, %v; want the held table", got, err)
 		}
@@ -195,50 +194,50 @@ func TestAccept(t *testing.T) {
 	})
 	t.Run("lets the next read of the same content pass", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
-		g.offer(full, few, fixture.Start)
-		if _, err := g.accept(Acceptance{Digest: few.Digest()}, fixture.Start); err != nil {
+		g.offer(full, few, startTime)
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, startTime); err != nil {
 			t.Fatal(err)
 		}
-		if v := g.offer(full, few, fixture.Start.Add(time.Second)); !v.publish {
+		if v := g.offer(full, few, startTime.Add(time.Second)); !v.publish {
 			t.Errorf("got %+v, want publish", v)
 		}
 	})
 	t.Run("is not for content that comes later", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
-		g.offer(full, few, fixture.Start)
-		if _, err := g.accept(Acceptance{Digest: few.Digest()}, fixture.Start); err != nil {
+		g.offer(full, few, startTime)
+		if _, err := g.accept(Acceptance{Digest: few.Digest()}, startTime); err != nil {
 			t.Fatal(err)
 		}
-		if v := g.offer(full, fixture.Table(t, "b"), fixture.Start.Add(time.Second)); v.publish {
+		if v := g.offer(full, newTable(t, "b"), startTime.Add(time.Second)); v.publish {
 			t.Errorf("got %+v, want the other table held", v)
 		}
-		if v := g.offer(full, few, fixture.Start.Add(2*time.Second)); v.publish {
+		if v := g.offer(full, few, startTime.Add(2*time.Second)); v.publish {
 			t.Errorf("got %+v, want an acceptance to be used up", v)
 		}
 	})
 	t.Run("releases an empty table", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
-		empty := fixture.Table(t)
-		g.offer(full, empty, fixture.Start)
-		if got, err := g.accept(Acceptance{Digest: empty.Digest()}, fixture.Start); err != nil || got != empty {
+		empty := newTable(t)
+		g.offer(full, empty, startTime)
+		if got, err := g.accept(Acceptance{Digest: empty.Digest()}, startTime); err != nil || got != empty {
 			t.Errorf("got %v, %v; want the empty table", got, err)
 		}
 	})
 	t.Run("refuses another digest", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
-		g.offer(full, few, fixture.Start)
-		_, err := g.accept(Acceptance{Digest: full.Digest()}, fixture.Start)
+		g.offer(full, few, startTime)
+		_, err := g.accept(Acceptance{Digest: full.Digest()}, startTime)
 		refuses(t, g, err, ErrNotHeld, few, "another table is held: "+few.Digest().String())
 	})
 	t.Run("refuses no digest", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
-		g.offer(full, few, fixture.Start)
-		_, err := g.accept(Acceptance{By: "ann", Why: "all of it"}, fixture.Start)
+		g.offer(full, few, startTime)
+		_, err := g.accept(Acceptance{By: "ann", Why: "all of it"}, startTime)
 		refuses(t, g, err, ErrNoDigest, few, "say which table you accept, by its digest; held is "+few.Digest().String())
 	})
 	t.Run("refuses when nothing is held", func(t *testing.T) {
 		g := newHolder(t, guard.Config{})
-		if _, err := g.accept(Acceptance{}, fixture.Start); !errors.Is(err, ErrNothingHeld) {
+		if _, err := g.accept(Acceptance{}, startTime); !errors.Is(err, ErrNothingHeld) {
 			t.Errorf("got %v, want ErrNothingHeld", err)
 		}
 	})
@@ -261,15 +260,15 @@ func TestStateSaysWhatIsHeld(t *testing.T) {
 	if s := g.state(); s != (State{}) {
 		t.Errorf("got %+v, want nothing", s)
 	}
-	full, few := fixture.Table(t, "a", "b", "c"), fixture.Table(t, "a")
-	g.offer(full, few, fixture.Start)
-	v := g.offer(full, few, fixture.Start.Add(time.Second))
+	full, few := newTable(t, "a", "b", "c"), newTable(t, "a")
+	g.offer(full, few, startTime)
+	v := g.offer(full, few, startTime.Add(time.Second))
 	s := g.state()
 	want := State{Held: true, Reason: v.Reason, Detail: v.Detail, Since: v.Since, ReleaseAt: v.ReleaseAt, Digest: few.Digest(), Revision: 1, Routes: 1, Bytes: few.Bytes(), Polls: 2}
 	if s != want {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
-	g.offer(full, few, fixture.Start.Add(time.Hour))
+	g.offer(full, few, startTime.Add(time.Hour))
 	s = g.state()
 	if s.Held || s.Last == nil || s.Last.What != api.DecidedReleased || s.Last.Digest != few.Digest() {
 		t.Errorf("got %+v, want the release recorded", s)
@@ -279,9 +278,9 @@ func TestStateSaysWhatIsHeld(t *testing.T) {
 func TestReleaseBeginsANewWindow(t *testing.T) {
 	for _, release := range []string{"time", "accept", "accept during a read"} {
 		t.Run(release, func(t *testing.T) {
-			r := newRun(t, guard.Config{}, fixture.Numbered(0, 2764))
-			r.wants(r.read(time.Second, fixture.Numbered(0, 1400)...), "")
-			few := fixture.Table(t, fixture.Numbered(0, 760)...)
+			r := newRun(t, guard.Config{}, numbered(0, 2764))
+			r.wants(r.read(time.Second, numbered(0, 1400)...), "")
+			few := newTable(t, numbered(0, 760)...)
 			r.wants(r.judge(time.Second, few), guard.RoutesLost)
 			switch release {
 			case "time":
@@ -298,32 +297,32 @@ func TestReleaseBeginsANewWindow(t *testing.T) {
 				}
 				r.wants(r.judge(time.Second, few), "")
 			}
-			r.wants(r.read(time.Second, fixture.Numbered(0, 759)...), "")
-			r.wants(r.read(time.Second, fixture.Numbered(0, 400)...), "")
-			r.wants(r.read(time.Second, fixture.Numbered(0, 300)...), guard.RoutesLost)
+			r.wants(r.read(time.Second, numbered(0, 759)...), "")
+			r.wants(r.read(time.Second, numbered(0, 400)...), "")
+			r.wants(r.read(time.Second, numbered(0, 300)...), guard.RoutesLost)
 		})
 	}
 }
 
 func TestBackendsLostAreReleasedByTime(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
-	r.served = fixture.Backed(t, 100, 0, fixture.NoEndpoints)
-	gone := fixture.Backed(t, 100, 100, fixture.NoEndpoints)
+	r.served = backed(t, 100, 0, noEndpoints)
+	gone := backed(t, 100, 100, noEndpoints)
 	r.wants(r.judge(0, gone), guard.BackendsLost)
 	r.wants(r.judge(guard.DefaultHold-1, gone), guard.BackendsLost)
 	if v := r.judge(1, gone); !v.publish || v.Reason != guard.BackendsLost {
 		t.Errorf("got %+v, want a release", v)
 	}
-	r.wants(r.judge(time.Second, fixture.Backed(t, 100, 99, fixture.NoEndpoints)), "")
+	r.wants(r.judge(time.Second, backed(t, 100, 99, noEndpoints)), "")
 }
 
 // TestARestoreIsNotPublishedInParts: what is deleted and applied again in steps of one percent is published when all of it is back,
 // whatever reason the hold began with.
 func TestARestoreIsNotPublishedInParts(t *testing.T) {
 	const size = 100
-	full := fixture.Ingresses("app", 0, size, fixture.Alive)
-	generated := fixture.Cluster{{ID: "kube__redirect", Text: `kube__redirect: Path("/") -> <shunt>;`}}
-	for name, begin := range map[string]fixture.Cluster{"empty": nil, "only generated": generated, "a tenth is left": append(full[:4*size/10:4*size/10], generated...)} {
+	full := ingressRoutes("app", 0, size, alive)
+	generated := definitions{{ID: "kube__redirect", Text: `kube__redirect: Path("/") -> <shunt>;`}}
+	for name, begin := range map[string]definitions{"empty": nil, "only generated": generated, "a tenth is left": append(full[:4*size/10:4*size/10], generated...)} {
 		t.Run(name, func(t *testing.T) {
 			r := newRun(t, guard.Config{}, nil)
 			r.served = join(full, generated).Table(t)
@@ -347,8 +346,8 @@ func TestARestoreIsNotPublishedInParts(t *testing.T) {
 
 // TestARestoreThatLacksLittleIsReleasedByTime: somebody deleted an object for good while everything was gone.
 func TestARestoreThatLacksLittleIsReleasedByTime(t *testing.T) {
-	full := fixture.Ingresses("app", 0, 100, fixture.Alive)
-	for name, begin := range map[string]fixture.Cluster{"empty": nil, "lost": full[:100]} {
+	full := ingressRoutes("app", 0, 100, alive)
+	for name, begin := range map[string]definitions{"empty": nil, "lost": full[:100]} {
 		r := newRun(t, guard.Config{}, nil)
 		r.served = full.Table(t)
 		r.judge(time.Second, begin.Table(t))
@@ -364,9 +363,9 @@ func TestARestoreThatLacksLittleIsReleasedByTime(t *testing.T) {
 
 // TestWhatAnObjectNoLongerWantsNeedNotComeBack: an object came back in another version, under another path.
 func TestWhatAnObjectNoLongerWantsNeedNotComeBack(t *testing.T) {
-	full := fixture.Ingresses("app", 0, 100, fixture.Alive)
+	full := ingressRoutes("app", 0, 100, alive)
 	custom := routeid.Custom("shop", "app-1", "old-api", 0, "app-1.example.org", "/old")
-	full.Add(custom, "app-1[.]example[.]org", `PathSubtree("/old")`, fixture.Alive)
+	full.Add(custom, "app-1[.]example[.]org", `PathSubtree("/old")`, alive)
 	for name, test := range map[string]struct {
 		without []int // routes that do not come back
 		want    guard.Code
@@ -392,21 +391,21 @@ func TestWhatAnObjectNoLongerWantsNeedNotComeBack(t *testing.T) {
 // TestEndpointsComeBackTogether: services that are restarted one after another are not published half way.
 func TestEndpointsComeBackTogether(t *testing.T) {
 	r := newRun(t, guard.Config{}, nil)
-	r.served = fixture.Ingresses("app", 0, 100, fixture.Alive).Table(t)
+	r.served = ingressRoutes("app", 0, 100, alive).Table(t)
 	for back := 10; back < 100; back++ {
-		v := r.judge(time.Second, join(fixture.Ingresses("app", 0, back, fixture.Alive), fixture.Ingresses("app", back, 100, fixture.NoEndpoints)).Table(t))
+		v := r.judge(time.Second, join(ingressRoutes("app", 0, back, alive), ingressRoutes("app", back, 100, noEndpoints)).Table(t))
 		r.wants(v, guard.BackendsLost)
 	}
-	r.wants(r.judge(time.Second, fixture.Ingresses("app", 0, 100, fixture.Alive).Table(t)), "")
+	r.wants(r.judge(time.Second, ingressRoutes("app", 0, 100, alive).Table(t)), "")
 }
 
 // TestAReasonThatAlternatesIsReleased: every 7 s the hold has another reason, and a hold takes 12 s.
 func TestAReasonThatAlternatesIsReleased(t *testing.T) {
-	full := fixture.Ingresses("app", 0, 100, fixture.Alive)
+	full := ingressRoutes("app", 0, 100, alive)
 	few := full[:120]
-	drained := join(fixture.Ingresses("app", 0, 30, fixture.Alive), fixture.Ingresses("app", 30, 100, fixture.NoEndpoints))
+	drained := join(ingressRoutes("app", 0, 30, alive), ingressRoutes("app", 30, 100, noEndpoints))
 	within := full[:240]
-	for name, reads := range map[string][2]fixture.Cluster{
+	for name, reads := range map[string][2]definitions{
 		"routes and endpoints": {few, drained}, "endpoints and routes": {drained, few}, "more and less": {few, within}, "two sizes": {full[:100], full[:180]},
 	} {
 		r := newRun(t, guard.Config{Hold: 12 * time.Second}, nil)
@@ -456,9 +455,9 @@ func TestChangeElsewhereDoesNotReleaseANamespace(t *testing.T) {
 // The default in the documentation.
 func TestAHoldLastsTenMinutes(t *testing.T) {
 	for at, publish := range map[time.Duration]bool{10*time.Minute - 1: false, 10 * time.Minute: true} {
-		r := newRun(t, guard.Config{}, fixture.Numbered(0, 10))
-		r.read(0, fixture.Numbered(0, 4)...)
-		if v := r.read(at, fixture.Numbered(0, 4)...); v.publish != publish {
+		r := newRun(t, guard.Config{}, numbered(0, 10))
+		r.read(0, numbered(0, 4)...)
+		if v := r.read(at, numbered(0, 4)...); v.publish != publish {
 			t.Errorf("after %v: %+v", at, v)
 		}
 	}
@@ -467,12 +466,12 @@ func TestAHoldLastsTenMinutes(t *testing.T) {
 // A hold during which nothing changes is one entry: the state is not written again for each read.
 func TestAHoldThatGoesOnIsOneEntry(t *testing.T) {
 	g := newHolder(t, guard.Config{})
-	full, few := fixture.Table(t, "a", "b", "c"), fixture.Table(t, "a")
-	g.offer(full, few, fixture.Start)
-	g.offer(full, few, fixture.Start.Add(time.Second)) // the first judgement of a process begins the time
+	full, few := newTable(t, "a", "b", "c"), newTable(t, "a")
+	g.offer(full, few, startTime)
+	g.offer(full, few, startTime.Add(time.Second)) // the first judgement of a process begins the time
 	was := g.list.table()
 	for i := range 3 {
-		g.offer(full, few, fixture.Start.Add(time.Duration(i+2)*time.Second))
+		g.offer(full, few, startTime.Add(time.Duration(i+2)*time.Second))
 	}
 	if g.list.table() != was {
 		t.Errorf("the entry is %+v, and was %+v", g.list.table(), was)

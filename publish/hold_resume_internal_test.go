@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/fixture"
 )
 
 // restarts replaces the keeper as a restart does: the next one reads the served table from a file, and what is held from its JSON form.
@@ -26,29 +25,29 @@ func (r *run) restarts(after time.Duration, cfg guard.Config) {
 
 // TestARestartEndsNoHold: every reading of a restore in steps follows a restart, and only the whole one is served.
 func TestARestartEndsNoHold(t *testing.T) {
-	for name, lost := range map[string]fixture.Cluster{
+	for name, lost := range map[string]definitions{
 		string(guard.Empty):         {},
-		string(guard.OnlyGenerated): fixture.Cluster{{ID: "kube__redirect", Text: "kube__redirect: * -> <shunt>;"}},
-		string(guard.RoutesLost):    fixture.Ingresses("app", 0, 10, fixture.Alive),
-		string(guard.BackendsLost):  fixture.Ingresses("app", 0, 100, fixture.NoEndpoints),
+		string(guard.OnlyGenerated): definitions{{ID: "kube__redirect", Text: "kube__redirect: * -> <shunt>;"}},
+		string(guard.RoutesLost):    ingressRoutes("app", 0, 10, alive),
+		string(guard.BackendsLost):  ingressRoutes("app", 0, 100, noEndpoints),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRun(t, guard.Config{}, nil)
-			r.served = fixture.Ingresses("app", 0, 100, fixture.Alive).Table(t)
+			r.served = ingressRoutes("app", 0, 100, alive).Table(t)
 			r.wants(r.judge(time.Second, lost.Table(t)), guard.Code(name))
 			for back := 10; back < 100; back += 15 {
 				r.restarts(time.Second, guard.Config{})
 				if o := r.guard.list.table(); o == nil || o.Reason != guard.Code(name) {
 					t.Fatalf("held is %+v", o)
 				}
-				next := fixture.Ingresses("app", 0, back, fixture.Alive)
+				next := ingressRoutes("app", 0, back, alive)
 				if name == string(guard.BackendsLost) {
-					next = append(next, fixture.Ingresses("app", back, 100, fixture.NoEndpoints)...)
+					next = append(next, ingressRoutes("app", back, 100, noEndpoints)...)
 				}
 				r.wants(r.judge(time.Second, next.Table(t)), guard.Code(name))
 			}
 			r.restarts(time.Second, guard.Config{})
-			r.wants(r.judge(time.Second, fixture.Ingresses("app", 0, 100, fixture.Alive).Table(t)), "")
+			r.wants(r.judge(time.Second, ingressRoutes("app", 0, 100, alive).Table(t)), "")
 			if len(r.guard.list) > 0 {
 				t.Error("a hold goes on")
 			}
@@ -58,10 +57,10 @@ func TestARestartEndsNoHold(t *testing.T) {
 
 // TestTheTimeOfAHoldStartsAgainAfterARestart: the file that tells of the hold may be old, and what is lost now is another loss.
 func TestTheTimeOfAHoldStartsAgainAfterARestart(t *testing.T) {
-	lost := fixture.Table(t, fixture.Numbered(0, 10)...)
+	lost := newTable(t, numbered(0, 10)...)
 	for name, away := range map[string]time.Duration{"soon": time.Minute, "late": time.Hour, "clock set back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			r := newRun(t, guard.Config{}, fixture.Numbered(0, 100))
+			r := newRun(t, guard.Config{}, numbered(0, 100))
 			r.wants(r.judge(time.Second, lost), guard.RoutesLost)
 			since := r.now
 			r.restarts(away, guard.Config{})
@@ -72,17 +71,17 @@ func TestTheTimeOfAHoldStartsAgainAfterARestart(t *testing.T) {
 			if r.wants(v, guard.RoutesLost); !v.Since.Equal(since) || !v.ReleaseAt.Equal(begun.Add(guard.DefaultHold)) {
 				t.Errorf("held since %v until %v, want since %v until %v", v.Since, v.ReleaseAt, since, begun.Add(guard.DefaultHold))
 			}
-			v = r.judge(guard.DefaultHold/2, fixture.Table(t, fixture.Numbered(0, 60)...))
+			v = r.judge(guard.DefaultHold/2, newTable(t, numbered(0, 60)...))
 			if r.wants(v, guard.RoutesLost); !v.ReleaseAt.Equal(r.now.Add(guard.DefaultHold)) {
 				t.Errorf("half came back at %v, and the hold ends at %v", r.now, v.ReleaseAt)
 			}
-			r.wants(r.judge(guard.DefaultHold-time.Second, fixture.Table(t, fixture.Numbered(0, 60)...)), guard.RoutesLost)
-			if v = r.judge(time.Second, fixture.Table(t, fixture.Numbered(0, 60)...)); !v.publish || v.Reason != guard.RoutesLost {
+			r.wants(r.judge(guard.DefaultHold-time.Second, newTable(t, numbered(0, 60)...)), guard.RoutesLost)
+			if v = r.judge(time.Second, newTable(t, numbered(0, 60)...)); !v.publish || v.Reason != guard.RoutesLost {
 				t.Errorf("after the time of the hold: %+v", v)
 			}
 		})
 	}
-	r := newRun(t, guard.Config{}, fixture.Numbered(0, 100))
+	r := newRun(t, guard.Config{}, numbered(0, 100))
 	r.wants(r.judge(time.Second, lost), guard.RoutesLost)
 	r.restarts(time.Hour, guard.Config{Manual: true})
 	r.wants(r.judge(0, lost), guard.RoutesLost)
@@ -91,8 +90,8 @@ func TestTheTimeOfAHoldStartsAgainAfterARestart(t *testing.T) {
 
 // TestAResumedHoldIsAcceptedAfterAJudgement: before, nobody knows which table is held.
 func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
-	lost := fixture.Table(t, fixture.Numbered(0, 10)...)
-	r := newRun(t, guard.Config{}, fixture.Numbered(0, 100))
+	lost := newTable(t, numbered(0, 10)...)
+	r := newRun(t, guard.Config{}, numbered(0, 100))
 	r.judge(0, lost)
 	r.restarts(time.Second, guard.Config{})
 	a := Acceptance{Digest: lost.Digest()}
@@ -112,7 +111,7 @@ func TestAResumedHoldIsAcceptedAfterAJudgement(t *testing.T) {
 }
 
 func TestWhatNoProcessHasWrittenIsNotResumed(t *testing.T) {
-	good := Kept{Ref: tableRef, Reason: guard.RoutesLost, Since: fixture.Start, From: fixture.Start, Reasons: []guard.Code{guard.RoutesLost}}
+	good := Kept{Ref: tableRef, Reason: guard.RoutesLost, Since: startTime, From: startTime, Reasons: []guard.Code{guard.RoutesLost}}
 	decode := func(o Kept) error {
 		text, err := json.Marshal([]*Kept{&o})
 		if err != nil {

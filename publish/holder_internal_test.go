@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/fixture"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -61,13 +60,13 @@ type run struct {
 
 func newRun(t *testing.T, cfg guard.Config, served []string) *run {
 	t.Helper()
-	return &run{t: t, guard: newHolder(t, cfg), served: fixture.Table(t, served...), now: fixture.Start}
+	return &run{t: t, guard: newHolder(t, cfg), served: newTable(t, served...), now: startTime}
 }
 
 // read judges a table some time after the previous one, and serves it if the guard allows that.
 func (r *run) read(after time.Duration, routes ...string) verdict {
 	r.t.Helper()
-	return r.judge(after, fixture.Table(r.t, routes...))
+	return r.judge(after, newTable(r.t, routes...))
 }
 
 func (r *run) judge(after time.Duration, candidate *table.Table) verdict {
@@ -86,7 +85,7 @@ func (r *run) wants(v verdict, want guard.Code) {
 	}
 }
 
-func join(parts ...fixture.Cluster) fixture.Cluster { return slices.Concat(parts...) }
+func join(parts ...definitions) definitions { return slices.Concat(parts...) }
 
 // of returns the ids of the routes from to to-1 of Ingresses in a namespace.
 func of(namespace string, from, to int) (ids []string) {

@@ -6,28 +6,29 @@
 #	PACKAGES     patterns of all packages
 #	SEQUENTIAL   packages that start no goroutine, neither in their code nor in their tests, and are tested without the race detector,
 #	             which makes them six times as slow and has nothing to find there. Package test/arch holds the list.
-#	PLANTS       the package that runs programs with planted faults; the one that runs them without is tested with the race detector
 set -uo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-# The programs are built once for all packages that run them (internal/programs).
+# The programs are built once for all packages that run them (test/programs).
 export ROUTESRV_PROGRAMS=$dir
 go build -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$dir/race/" ./cmd/... || exit 1
 
 plain() {
 	local failed=0
-	go test -vet=off -shuffle=on -timeout 30m -p 1 -json $PLANTS $SEQUENTIAL || failed=1
+	# Programs with planted faults; the other tests of the package run programs without them, with the race detector.
+	go test -vet=off -timeout 30m -json -run TestPlanted ./test/robustness || failed=1
+	go test -vet=off -shuffle=on -timeout 30m -p 1 -json $SEQUENTIAL || failed=1
 	# Simulations of whole fleets exhaust the race detector.
-	go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./internal/sidecar || failed=1
+	go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./test/sidecar || failed=1
 	go test -vet=off -timeout 30m -json -run TestTreeNeverGoesBack ./dataplane || failed=1
 	return $failed
 }
 
 plain > "$dir/plain.json" &
 beside=$!
-others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL $PLANTS)")
-CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -json ./test/e2e ./test/e2e/manifests ./dataplane ./internal/server ./test/robustness \
-	./etagcache ./test/robustness/found ./deploy ./test/migrate $others
+others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL)")
+CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -skip '^TestPlanted$' -json ./test/e2e ./test/robustness ./test/e2e/manifests ./dataplane \
+	./test/source ./test/programs ./test/server ./test/deploy ./test/model ./etagcache ./test/migrate $others
 raced=$?
 wait $beside
 sequential=$?

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -30,10 +31,7 @@ import (
 const shop = "../../examples/shop"
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
-		removeBuilt()
-		os.Exit(status)
-	}))
+	goleak.VerifyTestMain(m)
 }
 
 func TestExitStatusesAndMessages(t *testing.T) {
@@ -236,13 +234,18 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
+	operator := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return httpserve.DialControl(ctx, state)
+	}}}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		var status struct{ Mode, Origin string }
-		a, err := programs.Control(t.Context(), http.MethodGet, state, "/status")
+		resp, err := operator.Get("http://pod/status")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal([]byte(a.Body), &status); err != nil {
+		err = json.NewDecoder(resp.Body).Decode(&status)
+		resp.Body.Close()
+		if err != nil {
 			t.Fatal(err)
 		}
 		if status.Mode == "Pre" && status.Origin == "self" {

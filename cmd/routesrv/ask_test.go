@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -9,27 +12,34 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/routesrv/routesrv/internal/certtest"
 )
 
 // TestCommandsShowClientCertificates: diff, match and explain reach servers that require a client certificate, as with
 // components/mtls. Without one they report what is missing.
 func TestCommandsShowClientCertificates(t *testing.T) {
-	a, dir := certtest.New(t), t.TempDir()
-	clientCert, clientKey := a.Files(dir, "client")
-	ca := a.File(dir)
+	var ours []byte // the certificate of the server, which the clients show as well
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/explain" {
+		switch {
+		case !bytes.Equal(r.TLS.PeerCertificates[0].Raw, ours):
+			http.Error(w, "not the certificate of the flags", http.StatusForbidden)
+		case r.URL.Path == "/explain":
 			fmt.Fprint(w, `{"schema":"routesrv.explain/v1","result":"fine","cause":"All is well."}`)
-			return
+		default:
+			fmt.Fprint(w, tableA)
 		}
-		fmt.Fprint(w, tableA)
 	}))
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{a.Pair("routesrv", certtest.Loopback)}, ClientCAs: a.Pool(), ClientAuth: tls.RequireAndVerifyClientCert}
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs failed handshakes
 	s.StartTLS()
 	defer s.Close()
+	ours = s.Certificate().Raw
+	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clientCert := tempFile(t, "client.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ours})))
+	clientKey := tempFile(t, "client.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	ca := clientCert
 	file := tempFile(t, "a.eskip", tableA)
 	all := []string{"--cacert", ca, "--cert", clientCert, "--key", clientKey}
 	for _, c := range []struct {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/programs"
 )
 
 const (
@@ -140,24 +139,16 @@ func TestDiffOfEveryKindOfSide(t *testing.T) {
 }
 
 func TestDiffWithARealServer(t *testing.T) {
-	address := programs.FreeAddress(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan int)
-	go func() {
-		ended <- run(ctx, []string{
-			"--manifests", shop, "-address", address, "-support-listener", programs.FreeAddress(t), "-wait-for-healthcheck-interval=0s",
-		}, nil, config.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
-	}()
-	awaitTable(t, "http://"+address+"/routes")
-	if r := runWith(t, "", "diff", "http://"+address+"/routes", shop); r.status != 0 || !strings.HasPrefix(r.out, "same: 33 routes") {
+	url, stop := serveHere(t, "--manifests", shop)
+	awaitTable(t, url+"/routes")
+	if r := runWith(t, "", "diff", url+"/routes", shop); r.status != 0 || !strings.HasPrefix(r.out, "same: 33 routes") {
 		t.Errorf("status %d\n%s%s", r.status, r.out, r.err)
 	}
-	if r := runWith(t, "", "diff", "http://"+address+"/nothing", shop); r.status != 2 || !strings.Contains(r.err, "404 Not Found") {
+	if r := runWith(t, "", "diff", url+"/nothing", shop); r.status != 2 || !strings.Contains(r.err, "404 Not Found") {
 		t.Errorf("status %d\n%s%s", r.status, r.out, r.err)
 	}
-	cancel()
-	<-ended
 	http.DefaultClient.CloseIdleConnections()
+	stop()
 }
 
 func TestDiffTroubles(t *testing.T) {

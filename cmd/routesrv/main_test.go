@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/programs"
 )
 
 const shop = "../../examples/shop"
@@ -126,15 +126,8 @@ func TestReadmeCommandServes(t *testing.T) {
 	if !strings.Contains(string(readme), "\ngo run ./cmd/routesrv --manifests examples/shop\n") {
 		t.Fatal("the README has another command")
 	}
-	address := programs.FreeAddress(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan int)
-	go func() {
-		ended <- run(ctx, []string{
-			"--manifests", shop, "-address", address, "-support-listener", programs.FreeAddress(t), "-wait-for-healthcheck-interval=0s",
-		}, nil, config.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
-	}()
-	etag, body := awaitTable(t, "http://"+address+"/routes")
+	url, stop := serveHere(t, "--manifests", shop)
+	etag, body := awaitTable(t, url+"/routes")
 	if want := runWith(t, "", "compile", shop).out; body+"\n" != want {
 		t.Errorf("served:\n%s\ncompiled:\n%s", body, want)
 	}
@@ -148,11 +141,33 @@ func TestReadmeCommandServes(t *testing.T) {
 			t.Errorf("%s shows another ETag than %s", name, etag)
 		}
 	}
-	cancel()
-	if status := <-ended; status != config.ExitOK {
+	http.DefaultClient.CloseIdleConnections()
+	if status := stop(); status != config.ExitOK {
 		t.Errorf("exit status %d", status)
 	}
-	http.DefaultClient.CloseIdleConnections()
+}
+
+// serveHere runs the program in this process on free ports. It returns the URL of the main listener, and a function that ends the program
+// and returns its exit status.
+func serveHere(t *testing.T, args ...string) (url string, stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	log, stderr := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"-address=127.0.0.1:0", "-support-listener=127.0.0.1:0", "-wait-for-healthcheck-interval=0s"}, args...), nil,
+			config.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
+		stderr.Close()
+	}()
+	open := regexp.MustCompile(`msg="main listener open".* address=(\S+)`)
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		if found := open.FindStringSubmatch(lines.Text()); found != nil {
+			go func() { _, _ = io.Copy(io.Discard, log) }()
+			return "http://" + found[1], func() int { cancel(); return <-ended }
+		}
+	}
+	t.Fatalf("the program ended with status %d", <-ended)
+	return "", nil
 }
 
 // awaitTable polls until there is a table.

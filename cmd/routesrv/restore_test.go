@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-
-	"github.com/routesrv/routesrv/internal/programs"
 )
 
 // shops is a folder with a manifest for each shop, and the backend of all of them.
@@ -62,21 +61,22 @@ type watcher struct {
 	lost   string
 }
 
-// watch asks address until ctx ends. While nobody listens there, proxies keep what they have.
-func (s *shops) watch(ctx context.Context, address string) *watcher {
+// watch asks the process that runs until ctx ends. While none answers, proxies keep what they have.
+func (s *shops) watch(ctx context.Context, running *atomic.Pointer[process]) *watcher {
 	w := &watcher{}
 	for ctx.Err() == nil {
-		a, err := programs.Fetch(ctx, "http://"+address+"/routes", "")
+		p := running.Load()
+		status, body, err := p.get(p.main + "/routes")
 		if err != nil {
 			continue
 		}
-		if a.Status != http.StatusOK && w.lost == "" {
-			w.lost = fmt.Sprintf("status %d", a.Status)
+		if status != http.StatusOK && w.lost == "" {
+			w.lost = fmt.Sprintf("status %d", status)
 		}
 		w.tables++
 		for i := range s.size {
-			if !strings.Contains(a.Body, "kube_shop__"+strings.ReplaceAll(s.name(i), "-", "_")+"__") && w.lost == "" {
-				w.lost = fmt.Sprintf("no route of %s in %d lines", s.name(i), strings.Count(a.Body, "\n"))
+			if !strings.Contains(body, "kube_shop__"+strings.ReplaceAll(s.name(i), "-", "_")+"__") && w.lost == "" {
+				w.lost = fmt.Sprintf("no route of %s in %d lines", s.name(i), strings.Count(body, "\n"))
 			}
 		}
 	}
@@ -103,16 +103,19 @@ func (p *process) held() (s struct {
 // after the loss and after steps. Whoever asks gets every shop in every answer, and in the end no table is held.
 func TestARestoreAcrossCrashesIsNeverServedInParts(t *testing.T) {
 	s := newShops(t, 60)
-	address, support, state := programs.FreeAddress(t), programs.FreeAddress(t), t.TempDir()
+	state := t.TempDir()
+	var running atomic.Pointer[process]
 	begin := func() *process {
-		return start(t, "", "--manifests="+s.dir, "-source-poll-timeout=100", "--state-dir="+state, "-address="+address, "-support-listener="+support)
+		p := start(t, "", "--manifests="+s.dir, "-source-poll-timeout=100", "--state-dir="+state)
+		running.Store(p)
+		return p
 	}
 	p := begin()
 	p.ready()
 	ctx, cancel := context.WithCancel(t.Context())
 	var seen *watcher
 	var watching sync.WaitGroup
-	watching.Go(func() { seen = s.watch(ctx, address) })
+	watching.Go(func() { seen = s.watch(ctx, &running) })
 
 	s.deleteAll(t)
 	const reason = "only_generated"

@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/table"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // countingWriter counts how a response is written.
 type countingWriter struct {

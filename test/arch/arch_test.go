@@ -96,17 +96,6 @@ var allowed = map[string][]string{
 	"cmd/dataplane-client": {"guard", "internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/config", "internal/forward"},
 	"cmd/routesrv":         {"compile", "compile/rules", "internal/webhook", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "poller", "internal/server", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
-
-	// aside: only tests use these
-	"internal/browser":  {},
-	"internal/fixture":  {"compile/rules", "eskip", "table"},
-	"internal/loopback": {},
-	"internal/kubetest": {"kube", "internal/source/manifests"},
-	"internal/scale":    {"internal/kubetest", "kube"},
-	"internal/programs": {"internal/httpserve"},
-	"internal/source/cluster/internal/clustertest": {"internal/kubetest", "kube"},
-	"internal/forward/forwardtest":                 {},
-	"internal/certtest":                            {},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
@@ -133,14 +122,6 @@ var rows = []struct {
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
-// besides are the packages that are in no row: only tests use them.
-var besides = []string{
-	"internal/browser", "internal/certtest", "internal/fixture", "internal/loopback", "internal/kubetest", "internal/programs", "internal/scale",
-	"internal/forward/forwardtest", cluster + "/internal/clustertest",
-}
-
-func aside(name string) bool { return slices.Contains(besides, name) }
-
 // cluster is a group of packages that may import each other as allowed says. The picture shows the group.
 const cluster = "internal/source/cluster"
 
@@ -158,23 +139,23 @@ func rowOf(name string) int {
 }
 
 func inCluster(name string) bool {
-	return !aside(name) && (name == cluster || strings.HasPrefix(name, cluster+"/"))
+	return name == cluster || strings.HasPrefix(name, cluster+"/")
 }
 
 func TestARowImportsLowerRowsOnly(t *testing.T) {
 	for name, imports := range allowed {
 		row := rowOf(name)
-		if (row < 0) != aside(name) {
+		if row < 0 {
 			t.Errorf("%s: give it one row in this test and in the picture of ARCHITECTURE.md", name)
 			continue
 		}
 		for _, i := range imports {
 			switch lower := rowOf(i); {
-			case row < 0, inCluster(name) && inCluster(i):
+			case inCluster(name) && inCluster(i):
 			case lower >= row:
 				t.Errorf("%s imports %s, which is not in a lower row", name, i)
-			case lower < 0 && !strings.HasPrefix(i, name+"/"):
-				t.Errorf("%s imports %s, which is for others only", name, i)
+			case lower < 0:
+				t.Errorf("%s imports %s, which has no row", name, i)
 			}
 		}
 	}
@@ -239,15 +220,15 @@ func TestPictureIsTrue(t *testing.T) {
 // outside lists packages of others that only the given packages may import. Where two prefixes match, the longer one counts.
 var outside = map[string][]string{
 	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events", "internal/cli", "internal/forward"},
-	"k8s.io/apimachinery/pkg/watch": {"internal/kubetest"}, // in the product, events are those of source/cluster/internal/decode
+	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 	"k8s.io/": {
 		"internal/webhook", "internal/cli", "internal/config", "internal/events", "internal/forward", "internal/migrate", "internal/source/cluster/internal/api",
-		"internal/source/cluster/internal/decode", "internal/source/cluster/watch", "internal/kubetest", "internal/scale", "internal/forward/forwardtest",
+		"internal/source/cluster/internal/decode", "internal/source/cluster/watch",
 	},
-	"sigs.k8s.io/":                {"internal/migrate", "internal/source/manifests", "internal/kubetest"},
+	"sigs.k8s.io/":                {"internal/migrate", "internal/source/manifests"},
 	"go.opentelemetry.io/":        {"internal/tracing"},
-	"google.golang.org/protobuf/": {"internal/source/cluster/internal/decode", "internal/kubetest"},
-	"go.yaml.in/":                 {"internal/config", "internal/fixture"},
+	"google.golang.org/protobuf/": {"internal/source/cluster/internal/decode"},
+	"go.yaml.in/":                 {"internal/config"},
 	"github.com/klauspost/":       {"dataplane", "etagcache", "internal/source/cluster/internal/api", "table"},
 }
 
@@ -264,12 +245,14 @@ type listed struct {
 	ImportPath string
 	GoFiles    []string
 	Imports    []string
+
+	TestImports, XTestImports []string
 }
 
 // packages lists the packages of the main module. The modules in test and tools may import what they want.
 func packages(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,GoFiles,Imports", "./...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports", "./...")
 	cmd.Dir = "../.."
 	out, err := cmd.Output()
 	if err != nil {
@@ -342,6 +325,17 @@ func TestArrowsOnlyPointDown(t *testing.T) {
 	}
 }
 
+// TestMainModuleNeedsNoFakes: whoever has only the main module can build and run its tests.
+func TestMainModuleNeedsNoFakes(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, i := range slices.Concat(p.TestImports, p.XTestImports) {
+			if strings.HasPrefix(i, module+"test/") {
+				t.Errorf("a test of %s imports %s: move it to the module test, or bring the few lines that it needs", p.ImportPath, i)
+			}
+		}
+	}
+}
+
 func TestPlantedImportsAreFound(t *testing.T) {
 	for _, planted := range []struct {
 		name, imported string
@@ -392,11 +386,11 @@ func TestListenersAreMadeOfEndpoints(t *testing.T) {
 	}
 }
 
-// maxPackages is how many packages the main module may have, not counting those of tests: a newcomer should see the whole.
+// maxPackages is how many packages the main module may have: a newcomer should see the whole.
 const maxPackages = 45
 
 func TestTheHouseHasFewRooms(t *testing.T) {
-	if n := len(allowed) - len(besides); n > maxPackages {
+	if n := len(allowed); n > maxPackages {
 		t.Errorf("%d packages, want at most %d: merge before you add", n, maxPackages)
 	}
 }

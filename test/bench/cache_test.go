@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // startCache runs nginx with examples/caches/nginx.conf in front of a route server. It ends with the benchmark.

@@ -11,9 +11,9 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // BenchmarkChange measures the path from a snapshot with one changed object to the served table: compiling, hashing, the guard,

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // startDataPlane runs a dataplane-client for a route server, in a mode. It ends with the benchmark.

@@ -14,10 +14,10 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/scale"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // BenchmarkHeld measures the cost of a change of one EndpointSlice: while nothing is kept; while one Ingress is kept, because the table

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // BenchmarkWriteToProxy follows one changed Ingress through all stages: from the end of the write to a real kube-apiserver, to

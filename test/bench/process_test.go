@@ -23,8 +23,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/programs"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 const ingressList = "/apis/networking.k8s.io/v1/ingresses"

@@ -27,11 +27,10 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/fixture"
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // deviations are the deliberate improvements that contradict a case, with the reason. For such a case, check replaces the case's
@@ -240,11 +239,11 @@ func (c *testCase) load(t *testing.T, api kubetest.API) ([]*eskip.Route, string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := fixture.Parse(read(t, c.kube))
+	o, err := parseOptions(read(t, c.kube))
 	if err != nil {
 		t.Fatal(err)
 	}
-	options, err := o.Compile()
+	options, err := o.compile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +276,7 @@ func (c *testCase) load(t *testing.T, api kubetest.API) ([]*eskip.Route, string,
 	return routes, log.String() + logText(result.Problems), nil
 }
 
-func (c *testCase) read(t *testing.T, o fixture.Options, url string, log io.Writer) (*kube.Snapshot, error) {
+func (c *testCase) read(t *testing.T, o caseOptions, url string, log io.Writer) (*kube.Snapshot, error) {
 	t.Helper()
 	source, err := cluster.New(cluster.Config{
 		URL:            url,
@@ -387,7 +386,7 @@ func TestFailingListIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = (&testCase{}).read(t, fixture.Options{}, server.Start(t), io.Discard)
+	_, err = (&testCase{}).read(t, caseOptions{}, server.Start(t), io.Discard)
 	var readErr *kube.ReadError
 	if !errors.As(err, &readErr) || !strings.Contains(readErr.Resource, "services") {
 		t.Fatalf("got %v, want a *kube.ReadError that names services", err)

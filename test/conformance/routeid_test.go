@@ -11,10 +11,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/routesrv/routesrv/compile"
-	"github.com/routesrv/routesrv/internal/fixture"
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // TestIDsTellWhoOwnsTheRoute checks package routeid against the compiler: for each case of the checkout, every object is compiled
@@ -71,13 +70,13 @@ func readArchive(t *testing.T, path string) *txtar.Archive {
 	return archive
 }
 
-func newCompiler(t *testing.T, options []byte) (*compile.Compiler, fixture.Options) {
+func newCompiler(t *testing.T, options []byte) (*compile.Compiler, caseOptions) {
 	t.Helper()
-	o, err := fixture.Parse(options)
+	o, err := parseOptions(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	co, err := o.Compile()
+	co, err := o.compile()
 	if err != nil {
 		t.Fatal(err)
 	}

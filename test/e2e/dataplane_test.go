@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // sidecar is a running dataplane-client with its mode file.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/test/sandbox"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // explains runs routesrv explain against a route server, and returns the printed lines.

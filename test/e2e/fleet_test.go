@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 const (

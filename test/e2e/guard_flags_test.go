@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // TestFirstTableHasWhatAPeerKeeps starts a replica without a last-known-good file while another one keeps what was deleted: it takes over

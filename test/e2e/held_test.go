@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // heldShops is how many Ingresses the tests of holds add, each with its own service and EndpointSlice.

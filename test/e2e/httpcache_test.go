@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // httpCache is an HTTP cache between route servers and clients, configured as in docs/relay.md.

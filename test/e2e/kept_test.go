@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // keptShops is how many Ingresses are deleted and come back one by one, a hundredth at a time.

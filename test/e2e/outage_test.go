@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // TestRouteServerDeadForAMinute: the data plane serves its last applied table, even across its own restarts, and follows again

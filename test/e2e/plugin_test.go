@@ -29,8 +29,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/routesrv/routesrv/internal/forward/forwardtest"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/forwardtest"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 const pluginNamespace = "fleet" // not the base's namespace, so -n must name it

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // pollMillis is the poll interval of the server in these tests.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // digestOf returns the part of an ETag that names the content.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // starts are the ways to read the API.

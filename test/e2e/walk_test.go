@@ -25,8 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/test/kubelet"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // Names of the manifests.

@@ -24,8 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/routesrv/routesrv/internal/certtest"
-	"github.com/routesrv/routesrv/internal/programs"
+	"github.com/routesrv/routesrv/test/certtest"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 const (

@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/test/kubelet"
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/test/sandbox"
 )
 

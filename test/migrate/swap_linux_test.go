@@ -26,10 +26,10 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/migrate"
-	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/test/kubelet"
+	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // setImage does what kubectl set image does to a Deployment: its patch, and nothing else.

@@ -1,4 +1,4 @@
-package proxy_test
+package proxy
 
 import (
 	"fmt"
@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/test/proxy"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // TestProxyAsksLikeASkipper: the first request of a process names no table, the second one does, and all come from a Go client.
@@ -38,7 +37,7 @@ func TestProxyAsksLikeASkipper(t *testing.T) {
 		io.WriteString(w, table.Load().(string))
 	}))
 	defer server.Close()
-	p := proxy.Start(t, proxy.Config{RoutesURL: server.URL, Faults: proxy.Faults{Die: []string{`setPath("/fatal")`}}})
+	p := Start(t, Config{RoutesURL: server.URL, Faults: Faults{Die: []string{`setPath("/fatal")`}}})
 	answers := func(host string, want int) func() bool {
 		return func() bool {
 			r, err := http.NewRequest(http.MethodGet, p.Traffic+"/", nil)
@@ -82,7 +81,7 @@ func TestProxyReadsAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	status := func(p *proxy.Proxy) int {
+	status := func(p *Proxy) int {
 		a, err := programs.Fetch(t.Context(), p.Traffic+"/", "")
 		if err != nil {
 			return 0
@@ -90,7 +89,7 @@ func TestProxyReadsAFile(t *testing.T) {
 		return a.Status
 	}
 	write("a: * -> status(201) -> <shunt>;")
-	p := proxy.Start(t, proxy.Config{RoutesFile: path, Faults: proxy.Faults{Refuse: []string{"noSuchFilter"}}})
+	p := Start(t, Config{RoutesFile: path, Faults: Faults{Refuse: []string{"noSuchFilter"}}})
 	programs.Eventually(t, "the file", func() bool { return status(p) == 201 })
 	write("a: * -> status(202) -> <shunt>; b: Path(\"/b\") -> noSuchFilter() -> <shunt>;")
 	programs.Eventually(t, "the changed file", func() bool { return status(p) == 202 })

@@ -1,4 +1,4 @@
-package proxy_test
+package proxy
 
 import (
 	"encoding/json"
@@ -14,15 +14,14 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/test/proxy"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // dir has the programs.
 var dir string
 
 func TestMain(m *testing.M) {
-	proxy.Main()
+	Main()
 	var remove func()
 	var err error
 	if dir, remove, err = programs.Build("../..", programs.Plain, "routesrv", "dataplane-client"); err != nil {
@@ -60,7 +59,7 @@ spec:
 // dataPlane is a dataplane-client with its proxy.
 type dataPlane struct {
 	*programs.Process
-	*proxy.Proxy
+	*Proxy
 	failed, answered atomic.Int64 // requests
 	longest          atomic.Int64 // nanoseconds without an answer
 }
@@ -160,14 +159,14 @@ func (r *rehearsal) start(t *testing.T, name, file string) *dataPlane {
 		"--mode=Exec", "--upstream=" + r.server.Main, "--address=" + main, "--support-listener=" + support, "--state-dir=" + t.TempDir(),
 		"--pod-name=" + name, "--proxy-metrics-url=http://" + ofProxy + "/metrics",
 	}
-	cfg := proxy.Config{RoutesURL: "http://" + main + "/routes", Support: ofProxy, Faults: proxy.Faults{Die: []string{fatalText()}}}
+	cfg := Config{RoutesURL: "http://" + main + "/routes", Support: ofProxy, Faults: Faults{Die: []string{fatalText()}}}
 	if file != "" {
 		args = append(args, "--routes-file="+file)
 		cfg.RoutesURL, cfg.RoutesFile = "", file
 	}
 	d := &dataPlane{Process: programs.Start(t, filepath.Join(dir, "dataplane-client"), main, support, args)}
 	d.Process.Ready(t)
-	d.Proxy = proxy.Start(t, cfg)
+	d.Proxy = Start(t, cfg)
 	return d
 }
 

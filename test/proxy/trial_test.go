@@ -1,4 +1,4 @@
-package proxy_test
+package proxy
 
 import (
 	"encoding/json"
@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/programs"
 	"github.com/routesrv/routesrv/publish"
-	"github.com/routesrv/routesrv/test/proxy"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // killers are texts that no list of routesrv knows. What each does to the stand-in is a model of what values of this size do to a process: memory for each
 // of a number, a ticker without a pause, an index out of range. A real proxy may accept some of them.
-var killers = proxy.Faults{
+var killers = Faults{
 	Die:       []string{`fifo(1000000000, 1000000000, "10s")`, `cache("-1s", "-1s", "-1s")`, `originMarker("shop", "v1", "9999-12-31T23:59:59Z")`},
 	Hang:      []string{`tracingTagFromResponseIfStatus("error", "true", -1, 1000000000)`},
 	Grow:      []string{`rateBreaker(1000000000, 1000000000, "1s")`},
@@ -30,7 +29,7 @@ var killers = proxy.Faults{
 	HangInUse: []string{`sedRequest("()", "x", 1000000000000)`},
 }
 
-func allOf(f proxy.Faults) []string {
+func allOf(f Faults) []string {
 	return slices.Concat(f.Die, f.Hang, f.Grow, f.Busy, f.Refuse, f.DieInUse, f.HangInUse)
 }
 
@@ -62,11 +61,11 @@ func trialAddresses(t *testing.T) (traffic, support string) {
 }
 
 // withTrial starts a route server with a trial proxy.
-func withTrial(t *testing.T, faults proxy.Faults) (*rehearsal, *proxy.Proxy) {
+func withTrial(t *testing.T, faults Faults) (*rehearsal, *Proxy) {
 	t.Helper()
 	traffic, support := trialAddresses(t)
 	r := newRehearsal(t, "--trial-proxy=http://"+support, "--state-dir="+t.TempDir())
-	p := proxy.Start(t, proxy.Config{
+	p := Start(t, Config{
 		RoutesURL: r.server.Support + api.PathTrialRoutes, AliveURL: r.server.Support + api.PathTrialAlive, Traffic: traffic, Support: support, Faults: faults,
 	})
 	r.server.Ready(t)
@@ -99,7 +98,7 @@ func TestTrialOfKillers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two minutes")
 	}
-	if os.Getenv(proxy.ProgramVariable) != "" {
+	if os.Getenv(ProgramVariable) != "" {
 		t.Skip("what a real proxy does with these texts is not known: see TestTrialOfARealProxy")
 	}
 	t.Parallel()
@@ -153,7 +152,7 @@ func TestTrialOfKillers(t *testing.T) {
 // fleet; with the stand-in, one text that ends it.
 func TestTrialOfARealProxy(t *testing.T) {
 	t.Parallel()
-	r, _ := withTrial(t, proxy.Faults{Die: []string{fatalText()}})
+	r, _ := withTrial(t, Faults{Die: []string{fatalText()}})
 	before := time.Now()
 	r.write(t, r.object("new", `setRequestHeader("X-New", "1")`))
 	programs.Eventually(t, "a new text", func() bool { return strings.Contains(r.table(t), "X-New") })

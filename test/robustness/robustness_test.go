@@ -1,4 +1,4 @@
-package robustness_test
+package robustness
 
 import (
 	"flag"
@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/test/robustness"
+	"go.uber.org/goleak"
+
+	"github.com/routesrv/routesrv/test/programs"
 	"github.com/routesrv/routesrv/test/robustness/plan"
 	"github.com/routesrv/routesrv/test/robustness/validate"
-	"github.com/routesrv/routesrv/test/robustness/world"
 )
 
 // Arguments of the tests, after -args.
@@ -30,7 +30,7 @@ var (
 	keep   = flag.String("keep", filepath.Join(os.TempDir(), "routesrv-robustness"), "folder for runs that failed")
 )
 
-var binaries world.Binaries
+var binaries Binaries
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -39,8 +39,13 @@ func TestMain(m *testing.M) {
 	code := 1
 	if err == nil {
 		code = m.Run()
-	} else {
+	}
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	remove()
 	os.Exit(code)
@@ -53,7 +58,7 @@ func build() (remove func(), err error) {
 		options = programs.Plain
 	}
 	dir, remove, err := programs.Build("../..", options, "routesrv", "dataplane-client")
-	binaries = world.Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client")}
+	binaries = Binaries{Routesrv: filepath.Join(dir, "routesrv"), Dataplane: filepath.Join(dir, "dataplane-client")}
 	return remove, err
 }
 
@@ -70,17 +75,17 @@ func TestGuaranteesHold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run(t, p)
+		runPlan(t, p)
 	case *soak > 0:
-		run(t, plan.Soak(first, *soak, *factor))
+		runPlan(t, plan.Soak(first, *soak, *factor))
 	case *long > 0:
 		for begin, n := time.Now(), uint64(0); time.Since(begin) < *long; n++ {
 			storm := max(10*time.Second, min(time.Minute, *long-time.Since(begin)))
-			run(t, plan.New(first+n, size(storm, first+n)))
+			runPlan(t, plan.New(first+n, size(storm, first+n)))
 		}
 	default:
 		for _, s := range []uint64{1, 2, first} {
-			run(t, plan.New(s, size(12*time.Second, s)))
+			runPlan(t, plan.New(s, size(12*time.Second, s)))
 		}
 	}
 }
@@ -92,8 +97,8 @@ func size(storm time.Duration, seed uint64) plan.Size {
 	}
 }
 
-// run runs one plan as a subtest.
-func run(t *testing.T, p *plan.Plan) {
+// runPlan runs one plan as a subtest.
+func runPlan(t *testing.T, p *plan.Plan) {
 	t.Helper()
 	t.Run(fmt.Sprintf("seed=%d", p.Seed), func(t *testing.T) { attempt(t, p) })
 }
@@ -108,7 +113,7 @@ func attempt(t *testing.T, p *plan.Plan) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := robustness.Run(t.Context(), robustness.Config{
+	h, err := Run(t.Context(), Config{
 		Plan: p, Binaries: binaries, Folder: folder, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	var reasons []string
@@ -126,7 +131,7 @@ func attempt(t *testing.T, p *plan.Plan) {
 		reasons = append(reasons, err.Error())
 	}
 	if h != nil && p.Scale > 0 {
-		all, growing := robustness.Growth(h, p.Storm/4, p.Storm/3)
+		all, growing := Growth(h, p.Storm/4, p.Storm/3)
 		reasons = append(reasons, growing...)
 		t.Log(strings.Join(all, "\n"))
 	}

@@ -1,4 +1,4 @@
-package robustness_test
+package robustness
 
 import (
 	"math/rand/v2"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/test/robustness"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
 
@@ -38,7 +37,7 @@ func TestTrendsTellALeakFromNoise(t *testing.T) {
 		"memory":      {20 << 20, 0, []string{"memory"}},
 		"descriptors": {0, 10, []string{"descriptors"}},
 	} {
-		all, growing := robustness.Growth(leaky(c.memory, c.descriptors), 30*time.Second, 5*time.Minute)
+		all, growing := Growth(leaky(c.memory, c.descriptors), 30*time.Second, 5*time.Minute)
 		if len(all) != 4 || len(growing) != len(c.want) || len(growing) > 0 && !strings.Contains(growing[0], c.want[0]) {
 			t.Errorf("%s: growing %q of %q", name, growing, all)
 		}

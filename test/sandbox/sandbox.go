@@ -82,9 +82,6 @@ func Start(c Config) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the number of the process in the caller's process table.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
 // Signal sends a signal. It fails after the program has ended.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 

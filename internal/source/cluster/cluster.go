@@ -46,6 +46,14 @@ import (
 // Config says which cluster to read, and which of its objects.
 type Config = api.Config
 
+// Errors of [New].
+var (
+	// ErrNotInCluster means that Config.InCluster is set and the environment names no API server.
+	ErrNotInCluster = api.ErrNotInCluster
+	// ErrInvalidCA means that the file with the certificate authority holds no usable certificate.
+	ErrInvalidCA = api.ErrInvalidCA
+)
+
 // Metrics holds the measurements of reading a cluster, by polls or by watches.
 type Metrics = api.Metrics
 

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -97,53 +96,6 @@ func names(s *kube.Snapshot, dir string) []string {
 
 func service(name string) string {
 	return "apiVersion: v1\nkind: Service\nmetadata: {name: " + name + "}\nspec: {}\n"
-}
-
-// world is a folder with a file for each object, in the order in which they came.
-type world struct {
-	t     *testing.T
-	dir   string
-	files map[kube.Ref]string
-}
-
-func (w *world) apply(objects string) {
-	for _, doc := range manifests.Split([]byte(objects)) {
-		text, err := manifests.ToJSON(doc)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		_, kind, _ := strings.Cut(string(text), `"kind":"`)
-		kind, _, _ = strings.Cut(kind, `"`)
-		ref := kube.SalvageRef(kube.Kind(kind), text)
-		if w.files[ref] == "" {
-			w.files[ref] = filepath.Join(w.dir, fmt.Sprintf("%03d.yaml", len(w.files)))
-		}
-		write(w.t, w.files[ref], string(doc.Text))
-	}
-}
-
-func TestKeepsTheContractOfSources(t *testing.T) {
-	kubetest.TestSource(t, func(t *testing.T, objects string) kubetest.World {
-		w := &world{t, t.TempDir(), map[kube.Ref]string{}}
-		w.apply(objects)
-		return kubetest.World{
-			Source: newSource(t, manifests.Config{Paths: []string{w.dir}}),
-			Apply:  w.apply,
-			Delete: func(r kube.Ref) {
-				if err := os.Remove(w.files[r]); err != nil {
-					t.Fatal(err)
-				}
-			},
-			Break: func(broken bool) {
-				path := filepath.Join(w.dir, "broken.yaml")
-				if broken {
-					write(t, path, "a: [")
-				} else if err := os.Remove(path); err != nil {
-					t.Fatal(err)
-				}
-			},
-		}
-	})
 }
 
 func TestReadsFilesFoldersAndStandardInputInOrder(t *testing.T) {

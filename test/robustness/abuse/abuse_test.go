@@ -19,8 +19,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/programs"
-	"github.com/routesrv/routesrv/internal/scale"
+	"github.com/routesrv/routesrv/test/programs"
+	"github.com/routesrv/routesrv/test/scale"
 )
 
 // patience is how long anything may take before the test gives up. It affects nothing else.

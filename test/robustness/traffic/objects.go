@@ -22,9 +22,6 @@ type Key struct{ Kind, Namespace, Name string }
 // zones are the zones of endpoints.
 var zones = []string{"eu-1a", "eu-1b", "eu-1c"}
 
-// Zones returns the zones of endpoints.
-func Zones() []string { return append([]string(nil), zones...) }
-
 // app is a service with its endpoints, and an Ingress or a RouteGroup that leads to it.
 type app struct {
 	namespace, name string

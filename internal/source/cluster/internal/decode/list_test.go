@@ -11,7 +11,10 @@ import (
 	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/routesrv/routesrv/internal/kubetest"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -135,14 +138,33 @@ func FuzzWalkJSON(f *testing.F) {
 // sample is a list in protobuf with two items.
 func sample(t testing.TB) []byte {
 	t.Helper()
-	body, err := kubetest.EncodeProtobuf(kube.KindIngress, 7, [][]byte{
-		[]byte(`{"metadata":{"name":"a","namespace":"n","annotations":{"k":"v"},"managedFields":[{"manager":"m"}]},"spec":{"rules":[{"host":"h"}]}}`),
-		[]byte(`{"metadata":{"name":"b"},"spec":{}}`),
-	})
+	_, body := encoded(t,
+		`{"metadata":{"name":"a","namespace":"n","annotations":{"k":"v"},"managedFields":[{"manager":"m"}]},"spec":{"rules":[{"host":"h"}]}}`,
+		`{"metadata":{"name":"b"},"spec":{}}`)
+	return body
+}
+
+// encoded returns a list of Ingresses of revision 7 in both media types.
+func encoded(t testing.TB, items ...string) (asJSON, asProtobuf []byte) {
+	t.Helper()
+	list := networkingv1.IngressList{
+		TypeMeta: metav1.TypeMeta{Kind: "IngressList", APIVersion: ingress.APIVersion}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
+		Items: make([]networkingv1.Ingress, len(items)),
+	}
+	for i, item := range items {
+		if err := json.Unmarshal([]byte(item), &list.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asJSON, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return body
+	var buf bytes.Buffer
+	if err := protobuf.NewSerializer(nil, nil).Encode(&list, &buf); err != nil {
+		t.Fatal(err)
+	}
+	return asJSON, buf.Bytes()
 }
 
 func TestWalksProtobuf(t *testing.T) {
@@ -170,15 +192,12 @@ func walkedFrames(r io.Reader, head *head, item func([]byte)) error {
 // An item that is larger than the buffer takes as much memory as it has, and no more.
 func TestAWalkerGrowsToTheLargestItemOnly(t *testing.T) {
 	large := fmt.Sprintf(`{"metadata":{"name":"a","annotations":{"x":%q}}}`, strings.Repeat("x", 200_000))
-	var items [][]byte
+	var items []string
 	for range 100 {
-		items = append(items, []byte(large), []byte(`{"metadata":{"name":"b"}}`))
+		items = append(items, large, `{"metadata":{"name":"b"}}`)
 	}
-	protobuf, err := kubetest.EncodeProtobuf(kube.KindIngress, 7, items)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for media, body := range map[string][]byte{MediaProtobuf: protobuf, MediaJSON: kubetest.EncodeJSON(kube.KindIngress, 7, items)} {
+	asJSON, asProtobuf := encoded(t, items...)
+	for media, body := range map[string][]byte{MediaProtobuf: asProtobuf, MediaJSON: asJSON} {
 		w, n := &Walker{}, 0
 		revision, err := w.List(media, iotest.HalfReader(bytes.NewReader(body)), ingress, func([]byte) { n++ })
 		if err != nil || n != len(items) || revision != 7 {

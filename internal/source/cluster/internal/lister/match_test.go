@@ -2,14 +2,17 @@ package lister
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
-	"github.com/routesrv/routesrv/internal/kubetest"
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
@@ -21,22 +24,29 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 		t.Run(media, func(t *testing.T) {
 			var allocs []float64
 			for _, n := range []int{10, 1000, 10000} {
-				body := make([][]byte, n)
-				for i := range body {
-					body[i] = fmt.Appendf(nil, `{"metadata":{"name":"i%06d","namespace":"n","annotations":{"k":"v"}},"spec":{"rules":[{"host":"h"}]}}`, i)
+				list := networkingv1.IngressList{
+					TypeMeta: metav1.TypeMeta{Kind: "IngressList", APIVersion: "networking.k8s.io/v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
 				}
-				text := kubetest.EncodeJSON(kube.KindIngress, 7, body)
+				for i := range n {
+					list.Items = append(list.Items, networkingv1.Ingress{
+						ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("i%06d", i), Namespace: "n", Annotations: map[string]string{"k": "v"}},
+						Spec:       networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "h"}}},
+					})
+				}
+				var text bytes.Buffer
+				err := json.NewEncoder(&text).Encode(list)
 				if media == decode.MediaProtobuf {
-					var err error
-					if text, err = kubetest.EncodeProtobuf(kube.KindIngress, 7, body); err != nil {
-						t.Fatal(err)
-					}
+					text.Reset()
+					err = protobuf.NewSerializer(nil, nil).Encode(&list, &text)
+				}
+				if err != nil {
+					t.Fatal(err)
 				}
 				l := &List{Resource: (&api.Config{}).Resources()[0], decoder: new(decode.Decoder), State: State{Sorted: true}}
 				source, w := bytes.NewReader(nil), &decode.Walker{}
 				var zipped bytes.Buffer
 				zw := gzip.NewWriter(&zipped)
-				_, _ = zw.Write(text)
+				_, _ = zw.Write(text.Bytes())
 				_ = zw.Close()
 				var zip gzip.Reader
 				pass := func() {

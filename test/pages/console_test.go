@@ -1,0 +1,372 @@
+package pages_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/console"
+	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match/report"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is what the pages of a test show.
+type world struct {
+	mu       sync.Mutex
+	state    console.State
+	problems []poller.Problem
+	view     fleet.View
+	viewErr  error
+	asked    []string // states of the fleet
+	held     *shadowdiff.View
+	explains *explain.Explanation
+}
+
+func newWorld() *world {
+	now := time.Now()
+	return &world{state: console.State{
+		Origin: "cluster", Since: now.Add(-time.Minute),
+		Status: api.Status{
+			Started: now.Add(-time.Hour),
+			Table:   &api.Table{Digest: table.Digest{0, 0xff}, Revision: 100, Routes: 12408, Bytes: 4_200_000, Zones: []string{"a", "b"}, LastRead: now},
+		},
+	}}
+}
+
+func (w *world) config() console.Config {
+	return console.Config{
+		Name: "routesrv-0", Version: "v1.2.3",
+		State: func() console.State { w.mu.Lock(); defer w.mu.Unlock(); return w.state },
+		Problems: func() []poller.Problem {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return append([]poller.Problem(nil), w.problems...)
+		},
+		Held:          func(context.Context) (*shadowdiff.View, error) { return w.held, nil },
+		AcceptCommand: "routesrv accept",
+		Explain:       func(context.Context, explain.Query) (*explain.Explanation, error) { return w.explains, nil },
+		Match:         func(context.Context, url.Values) (*report.View, error) { return nil, console.ErrNoTable },
+		Fleet: func(_ context.Context, q fleet.Query) (fleet.View, error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.asked = append(w.asked, string(q.State))
+			return w.view, w.viewErr
+		},
+		Every: 50 * time.Millisecond,
+	}
+}
+
+// handler is the console alone.
+func handler(cfg console.Config) http.Handler {
+	endpoints := console.New(cfg).Endpoints()
+	for i := range endpoints {
+		endpoints[i].Listener = "support"
+	}
+	return httpserve.Mux("support", endpoints)
+}
+
+// loopback is a request of an operator through a forwarded port.
+func loopback(method, target string, form url.Values) *http.Request {
+	r := httptest.NewRequest(method, target, strings.NewReader(form.Encode()))
+	r.RemoteAddr, r.Host = "127.0.0.1:50000", "localhost:9911"
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+	}
+	return r
+}
+
+func answer(h http.Handler, r *http.Request) (int, string, http.Header) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	body, _ := io.ReadAll(w.Result().Body)
+	return w.Code, string(body), w.Header()
+}
+
+func get(t *testing.T, h http.Handler, target string) string {
+	t.Helper()
+	status, body, _ := answer(h, loopback("GET", target, nil))
+	if status != http.StatusOK {
+		t.Fatalf("GET %s: %d\n%s", target, status, body)
+	}
+	return body
+}
+
+func problem(namespace, name string, s rules.Severity, message string) poller.Problem {
+	return poller.Problem{Problem: rules.Problem{
+		Owner: kube.Ref{Kind: kube.KindIngress, Namespace: namespace, Name: name}, Reason: "service_not_found", Severity: s, Message: message,
+	}, Since: time.Now().Add(-time.Minute)}
+}
+
+func wants(t *testing.T, body string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(body, p) {
+			t.Errorf("no %q in the page:\n%s", p, body)
+		}
+	}
+}
+
+func lacks(t *testing.T, body string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if strings.Contains(body, p) {
+			t.Errorf("%q is in the page:\n%s", p, body)
+		}
+	}
+}
+
+func TestOverviewSaysHowThingsAre(t *testing.T) {
+	w := newWorld()
+	w.state.Source.LastSuccess, w.state.Source.Failures = time.Now().Add(-3*time.Minute), 7
+	w.state.Source.LastError = "list ingresses: connection refused"
+	w.state.Newest = &console.Change{At: time.Now().Add(-2 * time.Minute), Object: kube.Ref{Kind: "Ingress", Namespace: "shop-prod", Name: "cart-app"}, By: "argocd<controller"}
+	body := get(t, handler(w.config()), "/")
+	wants(t, body, "newest change", ">Ingress shop-prod/cart-app</a> by argocd&lt;controller", "12\u202f408 routes", "00ff00", "failing", "list ingresses: connection refused", "7 in a row",
+		"Nothing is held", "v1.2.3", "routesrv-0", "✕ Source failing")
+}
+
+// TestOverviewShowsTheTrialProxyAndTakeovers: with a trial proxy, and after a change that took something.
+func TestOverviewShowsTheTrialProxyAndTakeovers(t *testing.T) {
+	w := newWorld()
+	h := handler(w.config())
+	lacks(t, get(t, h, "/"), "Trial proxy", "Takeovers")
+	w.state.Trial = &api.Trial{Build: "skipper v0.24.50", Accepted: 1812, Waiting: 2}
+	body := get(t, h, "/")
+	wants(t, body, "Trial proxy</h2>", "</span> answers</span>", "skipper v0.24.50", "<strong>1\u202f812</strong> texts accepted", `<strong class="">0</strong> failed`, "<strong>2</strong> waiting")
+	lacks(t, body, "What failed", "pass without a trial", "takes no requests", "Takeovers")
+	w.state.Trial = &api.Trial{
+		Silent: "connection <refused>", Waiting: 3, Lapsed: 3, Unused: true,
+		Failed: []api.TrialFailure{{Text: `compress(-1)`, Verdict: "died", Words: "the process ended", At: time.Now().Add(-time.Minute)}},
+	}
+	w.state.Takeovers = []api.Takeover{{
+		At: time.Now().Add(-2 * time.Minute), From: kube.Ref{Kind: kube.KindRouteGroup, Namespace: "shop", Name: "cart"}, To: kube.Ref{Kind: kube.KindIngress, Namespace: "evil", Name: "all"},
+		Lost: 1200, Example: "GET https://shop.example.org/cart: RouteGroup shop/cart -> Ingress evil/all",
+	}}
+	body = get(t, h, "/")
+	wants(t, body, "</span> silent</span>", "connection &lt;refused&gt;", `<strong class="notice">1</strong> failed`, `<strong class="notice">3</strong> pass without a trial`, "It takes no requests",
+		"<td>died</td>", "<code>compress(-1)</code>", "the process ended", `Takeovers of the last hour <span class="badge">1</span>`, ">RouteGroup shop/cart</a>", ">Ingress evil/all</a>",
+		"1\u202f200", "GET https://shop.example.org/cart: RouteGroup shop/cart -&gt; Ingress evil/all")
+	lacks(t, body, "</span> answers</span>")
+}
+
+func TestWithoutAFleetThePageSaysSo(t *testing.T) {
+	cfg := newWorld().config()
+	cfg.Fleet, cfg.Explain, cfg.Problems, cfg.Relay = nil, nil, nil, true
+	h := handler(cfg)
+	wants(t, get(t, h, "/"), "No fleet is known", "relay")
+	wants(t, get(t, h, "/fleet"), "No fleet is known")
+	wants(t, get(t, h, "/object?kind=Ingress&name=x"), "A relay knows no objects")
+	if status, body, _ := answer(h, loopback("GET", "/client?id=x", nil)); status != http.StatusNotFound || !strings.Contains(body, "No fleet is known") {
+		t.Errorf("client: %d\n%s", status, body)
+	}
+}
+
+// hostile are texts that do harm if they are not escaped.
+var hostile = []string{
+	`<script>document.title="taken over"</script>`, `"><img src=x onerror=alert(1)>`, `javascript:alert(1)`, `'-alert(1)-'`,
+	`</title><svg onload=alert(1)>`, "{{.Version}}", "a\u202eb", "c\x1b[31md",
+}
+
+// TestHostileNamesStayTexts: others choose the names of objects, hosts, clients and zones.
+func TestHostileNamesStayTexts(t *testing.T) {
+	w := newWorld()
+	for _, s := range hostile {
+		w.problems = append(w.problems, problem(s, s, rules.Error, s))
+		w.view.Clients = append(w.view.Clients, fleet.Client{
+			ID: s, Kind: fleet.Kind(s), Pod: s, Node: s, Zone: s, Version: s, Mode: s, Address: s, Replica: s, Relay: s, State: fleet.Rejected, Reason: s,
+			Figures: &fleet.Figures{Refused: map[string]uint64{s: 1}},
+		})
+		w.view.Zones = append(w.view.Zones, fleet.Group{Name: s, Counts: fleet.Counts{Rejected: 1}})
+		w.view.Versions = w.view.Zones
+		w.view.Replicas = append(w.view.Replicas, fleet.Replica{Name: s, Address: s, Error: s})
+		w.view.Relays = append(w.view.Relays, fleet.Relay{ID: s, Total: 1})
+		w.state.Table.Zones = append(w.state.Table.Zones, s)
+	}
+	all := strings.Join(hostile, " ")
+	w.view.Counts.Rejected, w.view.Total = len(hostile), len(hostile)
+	w.state.Origin, w.state.Source.LastError, w.state.Source.Failures = all, all, 1
+	w.state.Guard = api.Guard{Held: true, Reason: guard.Code(all), Detail: all, Digest: table.Digest{1}}
+	w.state.Trial = &api.Trial{Build: all, Silent: all, Failed: []api.TrialFailure{{Text: all, Verdict: all, Words: all}}}
+	w.state.Takeovers = []api.Takeover{{From: kube.Ref{Kind: kube.Kind(all), Namespace: all, Name: all}, To: kube.Ref{Kind: kube.KindIngress, Namespace: all, Name: all}, Example: all}}
+	ref := kube.Ref{Kind: kube.KindIngress, Namespace: all, Name: all}
+	w.explains = &explain.Explanation{
+		Query: explain.Query{Kind: kube.KindIngress, Namespace: all, Name: all}, Result: "error", Cause: all, Advice: all, Total: 1,
+		Objects: []explain.Object{{
+			Owner: ref, Selection: all, Changed: all, Problems: []explain.Problem{{What: all, Do: all, Route: all}},
+			Routes:   []explain.Route{{ID: all, Predicates: all, Filters: all, Backend: all, State: explain.StateLeftOut, Why: all, Main: true}},
+			Services: []explain.Service{{Namespace: all, Name: all, Exists: true, Ports: []string{all}, Zones: map[string]int{all: 1}}},
+			Hosts:    []explain.Host{{Host: all, Others: []kube.Ref{ref}}}, Requests: []explain.Request{{Method: all, URL: all, Result: "other", Owner: ref, Why: all}},
+		}},
+	}
+	w.explains.Objects[0].Fleet = &explain.Share{Holders: 28, Clients: 30}
+	cfg := w.config()
+	cfg.Name, cfg.Version = all, all
+	h := handler(cfg)
+	wants(t, get(t, h, "/object?kind=ingress&name=x"), "28 of 30 clients")
+	query := url.Values{"namespace": {all}, "kind": {all}, "severity": {all}, "reason": {all}, "q": {all}, "state": {all}, "zone": {all}, "version": {all},
+		"url": {all}, "method": {all}, "headers": {all}, "from": {all}, "at": {all}}.Encode()
+	for _, target := range []string{
+		"/", "/?" + query, "/fleet", "/fleet?" + query, "/client?id=" + url.QueryEscape(hostile[0]), "/client?id=" + url.QueryEscape("nobody"+all),
+		"/object?kind=ingress&name=x", "/object?" + query, "/request?" + query,
+	} {
+		_, body, header := answer(h, loopback("GET", target, nil))
+		lacks(t, body, `<script>document`, "<img", "<svg onload", `href="javascript:`, `<title></title>`, "\u202e", "\x1b")
+		if n := strings.Count(body, "<script"); n != 1 {
+			t.Errorf("%s has %d scripts, want that of the layout only", target, n)
+		}
+		if strings.Contains(body, "<style") || strings.Contains(body, " style=") || strings.Contains(body, " onclick") {
+			t.Errorf("%s has something inline, which the policy forbids", target)
+		}
+		if p := header.Get("Content-Security-Policy"); !strings.Contains(p, "default-src 'none'") || strings.Contains(p, "unsafe") {
+			t.Errorf("%s: policy %q", target, p)
+		}
+	}
+}
+
+func TestProblemsAreChosenByTheQuery(t *testing.T) {
+	w := newWorld()
+	w.problems = []poller.Problem{
+		problem("shop", "cart", rules.Error, "no such thing"), problem("shop", "search", rules.Warning, "odd"), problem("pay", "wallet", rules.Info, "note"),
+		problem("", "global", rules.Warning, "odd as well"),
+	}
+	h := handler(w.config())
+	for target, want := range map[string]string{
+		"/": "cart search global wallet", "/?namespace=shop": "cart search", "/?namespace=": "cart search global wallet", "/?namespace=-": "global",
+		"/?severity=warning": "search global", "/?q=WALLET": "wallet", "/?namespace=shop&q=odd": "search", "/?kind=RouteGroup": "", "/?q=nothing": "",
+	} {
+		body := get(t, h, target)
+		var got []string
+		for _, name := range []string{"cart", "search", "global", "wallet"} {
+			if strings.Contains(body, "/"+name+"</a>") || strings.Contains(body, "/"+name+" <span") {
+				got = append(got, name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s shows %q, want %q", target, got, want)
+		}
+	}
+	wants(t, get(t, h, "/?namespace=nowhere"), "No problem matches the filter")
+}
+
+// TestListsAreBounded: the size of a page is limited however much there is to show.
+func TestListsAreBounded(t *testing.T) {
+	w, trial := newWorld(), &api.Trial{}
+	w.state.Trial = trial
+	for i := range 5000 {
+		w.problems = append(w.problems, problem(fmt.Sprint("ns", i), strings.Repeat("n", 253), rules.Error, strings.Repeat("m", 5000)))
+		w.view.Clients = append(w.view.Clients, fleet.Client{ID: fmt.Sprint("client-", i), State: fleet.Behind, Reason: strings.Repeat("r", 5000)})
+		w.view.Zones = append(w.view.Zones, fleet.Group{Name: fmt.Sprint("zone", i)})
+		w.view.Replicas = append(w.view.Replicas, fleet.Replica{Name: fmt.Sprint("replica", i), Error: strings.Repeat("e", 5000)})
+		w.view.Relays = append(w.view.Relays, fleet.Relay{ID: fmt.Sprint("relay", i)})
+		w.state.Table.Zones = append(w.state.Table.Zones, fmt.Sprint("z", i))
+		trial.Failed = append(trial.Failed, api.TrialFailure{Text: strings.Repeat("t", 5000), Words: strings.Repeat("w", 5000)})
+		w.state.Takeovers = append(w.state.Takeovers, api.Takeover{Example: strings.Repeat("e", 5000)})
+	}
+	w.view.Counts.Behind, w.view.Total = 5000, 5000
+	h := handler(w.config())
+	for _, target := range []string{"/", "/fleet"} {
+		if body := get(t, h, target); len(body) > 400_000 {
+			t.Errorf("%s has %d bytes", target, len(body))
+		}
+	}
+	body := get(t, h, "/")
+	wants(t, body, "1 to 50 of 5\u202f000", `rel="next"`, "4\u202f988 more")
+	body = get(t, h, "/?from=4951")
+	wants(t, body, "4\u202f951 to 5\u202f000 of 5\u202f000", `rel="prev"`)
+	lacks(t, body, `rel="next"`)
+	wants(t, get(t, h, "/fleet"), "200 of 5\u202f000 shown")
+	if status, _, _ := answer(h, loopback("GET", "/?q="+strings.Repeat("x", 9000), nil)); status != http.StatusRequestURITooLong {
+		t.Errorf("a long query gets %d", status)
+	}
+}
+
+func TestTheFleetIsAskedOnceForManyPages(t *testing.T) {
+	w := newWorld()
+	w.view.Total, w.view.Counts.Current = 1, 1
+	h := handler(w.config())
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { answer(h, loopback("GET", "/fleet", nil)) })
+	}
+	all.Wait()
+	if len(w.asked) > 2 { // two if the machine is very slow
+		t.Errorf("asked %d times", len(w.asked))
+	}
+}
+
+// TestProxyThatRefusesRoutesIsNotGreen: neither on the tile nor in the lists, although it holds the current table. The overview adds up
+// what the proxies say, and shows the replicas side by side.
+func TestProxyThatRefusesRoutesIsNotGreen(t *testing.T) {
+	n := func(v uint64) *uint64 { return &v }
+	w := newWorld()
+	w.view = fleet.View{
+		Counts: fleet.Counts{Current: 2, Silent: 1}, Total: 3,
+		Clients: []fleet.Client{
+			{ID: "ingress/old", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Requests: n(1000), NoRoute: n(7), Errors: n(2), RefusedNew: 4}},
+			{ID: "ingress/new", State: fleet.Current, Kind: fleet.Sidecar, Figures: &fleet.Figures{Requests: n(500), NoRoute: n(4)}},
+			{ID: "ingress/gone", State: fleet.Silent, Kind: fleet.Sidecar, Figures: &fleet.Figures{NoRoute: n(100000)}},
+		},
+		Replicas: []fleet.Replica{
+			{Name: "routesrv-0", Self: true, Clients: 3, Table: &fleet.Table{Revision: 41}}, {Name: "routesrv-1", Address: "10.0.0.7:9911", Table: &fleet.Table{Revision: 42}},
+		},
+	}
+	body := get(t, handler(w.config()), "/")
+	wants(t, body, "1 refuse routes", "<strong class=\"\">1\u202f500</strong> requests, according to 2 clients", `<strong class="notice">11</strong> 404 without a route`,
+		`<strong class="notice">2</strong> answers with 5xx`, `<strong class="bad">4</strong> routes refused`, "refuses routes</span>", "routesrv-1", "10.0.0.7:9911", "41", "42")
+	lacks(t, body, "Every client holds the current table")
+	wants(t, get(t, handler(w.config()), "/fleet"), "refuses routes")
+}
+
+func TestFleetShowsWhoLags(t *testing.T) {
+	w := newWorld()
+	w.view = fleet.View{
+		Counts: fleet.Counts{Current: 296, Behind: 2, Rejected: 1, Silent: 1}, Total: 300,
+		Clients: []fleet.Client{
+			{ID: "ingress/proxy-7", State: fleet.Rejected, Reason: "the guard holds it", Zone: "a", Version: "v1", Kind: fleet.Sidecar},
+			{ID: "ingress/proxy-8", State: fleet.Behind, BehindVersions: 3, BehindSeconds: 75, Zone: "b", Version: "v2", Kind: fleet.Sidecar},
+			{ID: "10.2.0.9 skipper", State: fleet.Current, Zone: "b", Inferred: true, Kind: fleet.Proxy},
+		},
+		Zones:    []fleet.Group{{Name: "a", Counts: fleet.Counts{Current: 200, Rejected: 1}}, {Name: "b", Counts: fleet.Counts{Current: 96, Behind: 2, Silent: 1}}},
+		Replicas: []fleet.Replica{{Name: "routesrv-0", Self: true, Clients: 300}, {Address: "10.0.0.7:9911", Error: "connection refused"}},
+	}
+	h := handler(w.config())
+	body := get(t, h, "/")
+	wants(t, body, "1 rejected", "296 of 300 clients current", "the guard holds it", "3 tables, for 1\u00a0min", "10.0.0.7:9911: connection refused", `href="fleet?zone=b"`)
+	body = get(t, h, "/fleet?zone=b")
+	wants(t, body, "proxy-8", "10.2.0.9 skipper", "inferred")
+	lacks(t, body, "proxy-7")
+	lacks(t, get(t, h, "/fleet?state=rejected"), "proxy-8")
+	body = get(t, h, "/fleet?zone=")
+	wants(t, body, "In zone <strong>(none)</strong>", "No client matches the filter", `name="zone" value=""`)
+	wants(t, get(t, h, "/client?id=ingress/proxy-8"), "3 tables, for 1\u00a0min", "behind")
+	if status, _, _ := answer(h, loopback("GET", "/client?id=nobody", nil)); status != http.StatusNotFound {
+		t.Errorf("an unknown client gets %d", status)
+	}
+	w.viewErr = fmt.Errorf("no answer of anybody")
+	h = handler(w.config())
+	wants(t, get(t, h, "/"), "The fleet could not be asked: no answer of anybody", "12\u202f408 routes")
+	if status, body, _ := answer(h, loopback("GET", "/client?id=x", nil)); status != http.StatusBadGateway || !strings.Contains(body, "no answer of anybody") {
+		t.Errorf("a client of a fleet that does not answer: %d\n%s", status, body)
+	}
+}

@@ -1,0 +1,53 @@
+package robustness
+
+import "github.com/routesrv/routesrv/test/robustness/validate"
+
+// ofReads are mistakes in reading the API: Complete.
+func ofReads() []Plant {
+	return []Plant{
+		{
+			Name: "partial-read", Validator: validate.NameComplete, Scenario: "api",
+			What: "a read in which one list failed is published, with what was known of that kind",
+			Edits: []Edit{{
+				File: "internal/source/cluster/cluster.go",
+				Old:  "if err := s.lister.Read(ctx, l, consistent, floor); err != nil {",
+				New:  "if err := s.lister.Read(ctx, l, consistent, floor); err != nil && !planted.On(\"partial-read\") {",
+			}},
+		},
+		{
+			Name: "loss-believed", Validator: validate.NameComplete, Scenario: "api",
+			What: "a list that lacks most objects is believed without asking once more",
+			Edits: []Edit{{
+				File: "internal/source/cluster/internal/lister/ask.go",
+				Old:  "if !a.suspicious(len(known.Items)) {",
+				New:  "if !a.suspicious(len(known.Items)) || planted.On(\"loss-believed\") {",
+			}},
+		},
+		{
+			Name: "stale-list", Validator: validate.NameComplete, Scenario: "api",
+			What: "a list from a cache that is behind is taken for a new one",
+			Edits: []Edit{{
+				File: "internal/source/cluster/internal/lister/ask.go",
+				Old:  "case revision != 0 && revision < since:",
+				New:  "case planted.On(\"stale-list\"):\n\t\tcase revision != 0 && revision < since:",
+			}},
+		},
+		{
+			Name: "no-list", Validator: validate.NameComplete, Scenario: "other",
+			What: "an answer that is no list of the kind is believed: there are no objects",
+			Edits: []Edit{
+				{
+					File: "internal/source/cluster/internal/decode/list.go",
+					Old:  "case h.kind != t.listKind():\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, t.listKind())\n\tcase h.apiVersion",
+					New:  "case planted.On(\"no-list\"):\n\tcase h.kind != t.listKind():\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, t.listKind())\n\tcase h.apiVersion",
+				},
+				{
+					File: "internal/source/cluster/internal/lister/ask.go",
+					Old:  "revision, err := resp.List(l.Type, m.add)\n",
+					New: "revision, err := resp.List(l.Type, m.add)\n\t\tif planted.On(\"no-list\") {\n" +
+						"\t\t\trevision = max(revision, since, known.Seen)\n\t\t}\n",
+				},
+			},
+		},
+	}
+}
