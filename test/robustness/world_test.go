@@ -198,6 +198,9 @@ func (w *World) process(m history.Member) error {
 	case history.Server:
 		p.path = w.cfg.Binaries.Routesrv
 		p.args = append(p.args, "--kubernetes-read="+m.Transport)
+		if pl.KeepTakeovers {
+			p.args = append(p.args, "--keep-takeovers=namespace")
+		}
 		if peer := pl.Peer(m); peer != "" {
 			other, err := w.place(peer)
 			if err != nil {

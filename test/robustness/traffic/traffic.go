@@ -16,6 +16,7 @@ const (
 	Mass     = "mass"
 	Repair   = "repair"
 	Endpoint = "endpoint"
+	Taking   = "taking" // takes requests of an object of another namespace
 )
 
 // Write is one write to the API.
