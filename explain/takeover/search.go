@@ -15,10 +15,9 @@ import (
 
 // Limits of a report.
 const (
-	maxChanged   = 2000    // changed routes that are looked at
-	maxTakeovers = 500     // a change that takes from more is known well enough
-	maxLookups   = 400_000 // requests that are made up
-	maxTaken     = 20      // of one takeover
+	maxChanged   = 2000 // changed routes that are looked at
+	maxTakeovers = 500  // a change that takes from more is known well enough
+	maxTaken     = 20   // of one takeover
 	maxUnknown   = 100
 	hostsAtOnce  = 200 // whose routes are in memory
 )
@@ -44,7 +43,7 @@ type search struct {
 
 func newSearch(before, after Side, o Options) *search {
 	o.Proxy.Candidates = -1
-	o.MaxRoutes = cmp.Or(o.MaxRoutes, DefaultMaxRoutes)
+	o.MaxRoutes, o.MaxRequests = cmp.Or(o.MaxRoutes, DefaultMaxRoutes), cmp.Or(o.MaxRequests, DefaultMaxRequests)
 	return &search{
 		report: &Report{Schema: Schema, Takeovers: []Takeover{}, Unknown: []Unknown{}}, before: before, after: after, options: o,
 		diff: map[string]*eskip.Route{}, pairs: map[[2]shadowdiff.Owner]*Takeover{}, unknown: map[[2]string]bool{},
@@ -220,7 +219,7 @@ func (s *search) chunk(hosts []string, changed []*eskip.Route) {
 func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route) {
 	requests, complete := s.new.Contest(by, of)
 	for _, r := range requests {
-		if s.lookups++; s.lookups > maxLookups {
+		if s.lookups++; s.lookups > s.options.MaxRequests {
 			complete = false
 			break
 		}

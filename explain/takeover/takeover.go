@@ -88,10 +88,16 @@ type Options struct {
 	// MaxRoutes limits how many other routes are compared, and so time and memory: a changed route without a host competes with all. Default
 	// DefaultMaxRoutes.
 	MaxRoutes int
+	// MaxRequests limits how many requests are made up, and so time: one is looked up in some microseconds, among hundreds of routes of one host in
+	// a few hundred. What is left then is unknown. Default DefaultMaxRequests.
+	MaxRequests int
 }
 
-// DefaultMaxRoutes is the default of Options.MaxRoutes.
-const DefaultMaxRoutes = 200_000
+// The defaults of Options.
+const (
+	DefaultMaxRoutes   = 200_000
+	DefaultMaxRequests = 400_000
+)
 
 // Find returns the takeovers between two tables. It costs one look at the hosts of all routes, and then as much as the routes that share a
 // host with a changed one, a few hundred hosts at a time.

@@ -32,6 +32,7 @@ const allowTakeover = "routesrv.dev/allow-takeover-by"
 
 const (
 	maxReviewed = 20_000 // routes of others that one look compares
+	maxMadeUp   = 5_000  // requests of one look: a hostile object must not cost seconds
 	maxNotices  = 100    // takeovers that are remembered
 	noticeTime  = time.Hour
 )
@@ -81,7 +82,7 @@ func (n *takeovers) find(before, after side) *takeover.Report {
 	of := func(s side) takeover.Side {
 		return takeover.Side{Routes: s.table.Routes(), Owner: explain.OwnerFunc(n.inspect, before.snapshot, after.snapshot)}
 	}
-	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), MaxRoutes: maxReviewed})
+	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), MaxRoutes: maxReviewed, MaxRequests: maxMadeUp})
 }
 
 // inspect describes an object of the newest read.

@@ -44,7 +44,7 @@ func (t *Trial) Blame(calls []Call, words string) {
 	for _, c := range calls {
 		_, known := t.known[c]
 		if t.cfg.Support == nil || known {
-			t.known[c] = Verdict{Died, words, time.Now().UTC()}
+			t.known[c] = Verdict{Blamed, words, time.Now().UTC()}
 			continue
 		}
 		t.request(c)

@@ -52,16 +52,14 @@ func (c Call) name() string {
 	return name
 }
 
-// asksNetwork reports whether a request through the filter may leave the container: to a backend of a tenant, or to a service that the filter names.
-// Such filters are loaded, and not used.
-func (c Call) asksNetwork() bool {
+// usable reports whether a request may go through the filter. It may not if it would leave the container, to a backend of a tenant or to a
+// service that the filter names, or if the filter is there to make requests slow. Such filters are loaded, and not used.
+func (c Call) usable() bool {
 	name := strings.ToLower(c.name())
-	for _, word := range []string{"tee", "webhook", "oauth", "oidc", "opa", "lua", "grant", "tokeninfo", "introspection", "dynamicbackend", "forwardtoken"} {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
+	return !slices.ContainsFunc([]string{
+		"tee", "webhook", "oauth", "oidc", "opa", "lua", "grant", "tokeninfo", "introspection", "dynamicbackend", "forwardtoken", "jwtvalidation",
+		"latency", "tarpit", "chunks", "bandwidth", "randomcontent", "repeatcontent",
+	}, func(word string) bool { return strings.Contains(name, word) })
 }
 
 func compareCalls(a, b Call) int {

@@ -8,7 +8,7 @@ import (
 var (
 	upDesc = prometheus.NewDesc("routesrv_trial_proxy_up", "1 while the trial proxy answers, else 0: then new filters and predicates pass without a trial.", nil, nil)
 
-	textsDesc = prometheus.NewDesc("routesrv_trial_texts", "Distinct filters and predicates by verdict: accepted, refused, died, hung, grew, or waiting.",
+	textsDesc = prometheus.NewDesc("routesrv_trial_texts", "Distinct filters and predicates by verdict: accepted, refused, died, hung, grew, blamed, or waiting.",
 		[]string{"verdict"}, nil)
 )
 
@@ -26,7 +26,7 @@ func (t *Trial) Collect(series chan<- prometheus.Metric) {
 		up = 0
 	}
 	series <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up)
-	counts := map[string]int{string(Accepted): s.Accepted, string(Refused): 0, string(Died): 0, string(Hung): 0, string(Grew): 0, "waiting": s.Waiting}
+	counts := map[string]int{string(Accepted): s.Accepted, string(Refused): 0, string(Died): 0, string(Hung): 0, string(Grew): 0, string(Blamed): 0, "waiting": s.Waiting}
 	for _, f := range s.Failed {
 		counts[f.Verdict]++
 	}

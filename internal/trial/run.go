@@ -115,7 +115,7 @@ func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, 
 	}
 	uses := t.takesRequests(ctx)
 	for i, c := range batch {
-		if _, refused := out.refused[c]; refused || !uses || c.asksNetwork() {
+		if _, refused := out.refused[c]; refused || !uses || !c.usable() {
 			continue
 		}
 		if err := t.proxy.use(ctx, hostOf(i), t.use); err != nil {

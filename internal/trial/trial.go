@@ -54,6 +54,7 @@ const (
 	Died     Kind = "died"    // the process of the proxy ended
 	Hung     Kind = "hung"    // the proxy does not apply the table any more, or does not answer a request
 	Grew     Kind = "grew"    // the proxy needs much more memory, or a whole core
+	Blamed   Kind = "blamed"  // proxies of the fleet died of a table that brought it
 )
 
 // Verdict is the result of the trial of one call.

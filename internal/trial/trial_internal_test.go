@@ -195,8 +195,8 @@ func (s *standIn) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
-	case "tee":
-		s.t.Error("a request went through tee, which asks a backend")
+	case "tee", "tarpit":
+		s.t.Error("a request went through " + filter)
 	}
 	http.Error(w, "no route", http.StatusNotFound)
 }
@@ -254,7 +254,7 @@ func harmless(n int) (all []Call) {
 	for i := range n {
 		all = append(all, Call{Text: fmt.Sprintf("setPath(\"/%d\")", i)})
 	}
-	return append(all, Call{Text: `Cookie("a", "^b$")`, Predicate: true}, Call{Text: `tee("https://shop.example.org")`})
+	return append(all, Call{Text: `Cookie("a", "^b$")`, Predicate: true}, Call{Text: `tee("https://shop.example.org")`}, Call{Text: "tarpit(\"1s\")"})
 }
 
 // TestWhatAProxyDoesNotSurviveIsFound: among harmless calls, each kind of failure is found, and nothing else fails.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/test/programs"
 )
 
@@ -70,7 +70,9 @@ type proof struct {
 		Proven  string
 		Instead string `json:"instead_of"`
 	}
-	Table struct{ Routes int }
+	Table struct {
+		Digest string
+	}
 }
 
 func (d *dataPlane) proof(t *testing.T) (p proof) {
@@ -190,70 +192,109 @@ func TestFileRehearsal(t *testing.T) {
 	}
 }
 
-// TestFleetRehearsal: 20 data planes whose proxies die of one text. Each proxy dies of it at most twice and then serves the proven table; the
-// route server hears of it from all; and a later table is served everywhere.
-func TestFleetRehearsal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a minute and 41 processes")
-	}
-	t.Parallel()
-	const planes = 20
-	r := newRehearsal(t)
-	r.server.Ready(t)
-	var all []*dataPlane
+// planes is the size of the fleet in a rehearsal.
+const planes = 20
+
+// fleetOf starts data planes, which serve a proven table.
+func fleetOf(t *testing.T, r *rehearsal) (all []*dataPlane) {
+	t.Helper()
 	for i := range planes {
 		all = append(all, r.start(t, fmt.Sprint("plane-", i), ""))
 	}
 	for i, d := range all {
 		programs.Eventually(t, fmt.Sprintf("plane %d: a proven table", i), func() bool { return d.Proxy.Ready() && d.proof(t).Proof.Proven != "" })
 	}
+	return all
+}
 
+// TestFleetRehearsal: 20 data planes whose proxies die of one text, and no trial proxy. Each proxy dies of it at most twice and serves the proven
+// table; the route server hears of it, and keeps the object; all else is served everywhere.
+func TestFleetRehearsal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute and 41 processes")
+	}
+	t.Parallel()
+	r := newRehearsal(t)
+	r.server.Ready(t)
+	all := fleetOf(t, r)
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
 	for _, d := range all {
 		asking.Go(func() { d.ask("a.example.org", stop) })
 	}
 	r.write(t, r.object("fatal", fatalText()))
-	for i, d := range all {
-		programs.Eventually(t, fmt.Sprintf("plane %d: the proven table instead of the fatal one", i), func() bool {
-			return d.proof(t).Proof.Instead != "" && d.Proxy.Ready()
-		})
+	programs.Eventually(t, "the fatal object is kept", func() bool { return r.status(t).Guard.KeptCount == 1 && !strings.Contains(r.table(t), fatalText()) })
+	kept := r.status(t).Guard.Kept[0]
+	if kept.Name != "fatal" || kept.Reason != publish.ReasonTrial || !strings.Contains(kept.Detail, "died 2 times") {
+		t.Errorf("kept is %+v", kept)
 	}
-	var view fleet.View
-	programs.Eventually(t, "reports at the server", func() bool {
-		a, err := programs.Fetch(t.Context(), r.server.Support+"/clients", "")
-		view = fleet.View{}
-		return err == nil && json.Unmarshal([]byte(a.Body), &view) == nil && len(view.Suspects) > 0 && view.Suspects[0].Clients == planes
-	})
-	if s := view.Suspects[0]; !s.Confirmed || s.Deaths != 2*planes || len(s.Proven) != 1 || !strings.Contains(s.Evidence, "died 2 times") {
-		t.Errorf("the server knows %+v", s)
-	}
-	<-time.After(5 * time.Second) // nothing shows that nobody dies again
-	died := 0
+	r.settled(t, all)
+	died, deaths := 0, make([]int, planes)
 	for i, d := range all {
-		n := len(d.Deaths())
-		if n > 2 {
-			t.Errorf("plane %d: its proxy died %d times", i, n)
+		if deaths[i] = len(d.Deaths()); deaths[i] > 2 {
+			t.Errorf("plane %d: its proxy died %d times", i, deaths[i])
 		}
-		if n > 0 {
-			died++
-		}
+		died += min(deaths[i], 1)
 	}
 	t.Logf("%d of %d proxies died of the table", died, planes)
 
-	r.write(t, r.object("d", `setPath("/d")`))
+	r.write(t, r.object("fatal", fatalText())+r.object("e", `setPath("/e")`))
+	programs.Eventually(t, "a later table", func() bool { return strings.Contains(r.table(t), `setPath("/e")`) })
+	r.settled(t, all)
 	for i, d := range all {
-		programs.Eventually(t, fmt.Sprintf("plane %d: a later table", i), func() bool {
-			p := d.proof(t)
-			return p.Proof.Instead == "" && p.Table.Routes > 3
-		})
+		if n := len(d.Deaths()); n != deaths[i] {
+			t.Errorf("plane %d: its proxy died again", i)
+		}
 	}
 	close(stop)
 	asking.Wait()
+	r.answered(t, all)
+}
+
+// TestFleetRehearsalWithTrial: with a trial proxy, no proxy of the fleet dies of the text.
+func TestFleetRehearsalWithTrial(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute and 42 processes")
+	}
+	t.Parallel()
+	r, tried := withTrial(t, Faults{Die: []string{fatalText()}})
+	all := fleetOf(t, r)
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	for _, d := range all {
+		asking.Go(func() { d.ask("a.example.org", stop) })
+	}
+	r.write(t, r.object("fatal", fatalText())+r.object("d", `setPath("/d")`))
+	programs.Eventually(t, "the fatal object is kept", func() bool { return r.status(t).Guard.KeptCount == 1 })
+	r.settled(t, all)
+	close(stop)
+	asking.Wait()
 	for i, d := range all {
-		if n := len(d.Deaths()); n > 2 {
-			t.Errorf("plane %d: its proxy died %d times after a later table", i, n)
+		if n := len(d.Deaths()); n > 0 {
+			t.Errorf("plane %d: its proxy died %d times", i, n)
 		}
+	}
+	if len(tried.Deaths()) < 2 {
+		t.Errorf("the trial proxy died %d times", len(tried.Deaths()))
+	}
+	r.answered(t, all)
+}
+
+// settled waits until every proxy has the table that the server serves.
+func (r *rehearsal) settled(t *testing.T, all []*dataPlane) {
+	t.Helper()
+	for i, d := range all {
+		programs.Eventually(t, fmt.Sprintf("plane %d: the table of the server", i), func() bool {
+			s, p := r.status(t), d.proof(t)
+			return p.Proof.Instead == "" && p.Table.Digest == s.Table.Digest.String() && d.Proxy.Ready()
+		})
+	}
+}
+
+// answered expects that the traffic of another object did not stop.
+func (r *rehearsal) answered(t *testing.T, all []*dataPlane) {
+	t.Helper()
+	for i, d := range all {
 		if gap := time.Duration(d.longest.Load()); d.answered.Load() == 0 || gap > 10*time.Second {
 			t.Errorf("plane %d: %d requests for another object were answered, %d were not, the longest time without an answer is %v",
 				i, d.answered.Load(), d.failed.Load(), gap)
