@@ -23,5 +23,23 @@ func ofReviews() []Plant {
 				New:  "return k.Reason == ReasonTakeover }); len(kept) > 0 && !planted.On(\"taker-freed\") {\n",
 			}},
 		},
+		{
+			Name: "untried-served", Validator: validate.NameReviewed, Scenario: "trial",
+			What: "what waits for its trial is served",
+			Edits: []Edit{{
+				File: "internal/trial/review.go",
+				Old:  "\tcase a.lapsed:\n",
+				New:  "\tcase a.lapsed || planted.On(\"untried-served\"):\n",
+			}},
+		},
+		{
+			Name: "refusal-ignored", Validator: validate.NameReviewed, Scenario: "trial",
+			What: "a text counts as accepted although the proxy refuses it",
+			Edits: []Edit{{
+				File: "internal/trial/run.go",
+				Old:  "\t\tif text, refused := words[idOf(i)]; refused {\n",
+				New:  "\t\tif text, refused := words[idOf(i)]; refused && !planted.On(\"refusal-ignored\") {\n",
+			}},
+		},
 	}
 }

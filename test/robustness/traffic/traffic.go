@@ -16,7 +16,7 @@ const (
 	Mass     = "mass"
 	Repair   = "repair"
 	Endpoint = "endpoint"
-	Taking   = "taking" // takes requests of an object of another namespace
+	Refused  = "refused" // a review refuses the version of the object
 )
 
 // Write is one write to the API.

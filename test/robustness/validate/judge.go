@@ -160,7 +160,7 @@ func (j *judgement) need(ref kube.Ref, l line) {
 
 // owner finds the state of an object that the table shows.
 func (j *judgement) owner(t *thing) {
-	if t.taking() {
+	if t.reviewed() {
 		j.free(t) // Reviewed is about it
 		return
 	}

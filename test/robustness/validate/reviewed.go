@@ -8,7 +8,7 @@ import (
 )
 
 // Reviewed: what a review refuses reaches no client before an acceptance. The run says which versions of objects those are, with the class of
-// their changes, so the validator does not look for takeovers as the programs do.
+// their changes, so the validator finds neither takeovers nor bad texts as the programs do.
 func Reviewed(h *history.History) []Violation { return alone(h, (*Index).reviewed) }
 
 func (x *Index) reviewed() []Violation {
@@ -34,7 +34,7 @@ func (x *Index) reviewed() []Violation {
 		for _, l := range lines {
 			if t := refused[l]; t != nil {
 				all = append(all, Violation{NameReviewed, a.End, a.Client, s.first, fmt.Sprintf(
-					"table %s of revision %d from %s has route %s of a version of %s that takes requests of others", short(s.digest), s.revision, a.Server, l.id, t.ref)})
+					"table %s of revision %d from %s has route %s of a version of %s that a review refuses", short(s.digest), s.revision, a.Server, l.id, t.ref)})
 				break
 			}
 		}
@@ -44,16 +44,16 @@ func (x *Index) reviewed() []Violation {
 
 // refuse adds the routes that only refused versions of an object have.
 func (x *Index) refuse(e *epoch, t *thing, refused map[line]*thing) {
-	if !t.taking() {
+	if !t.reviewed() {
 		return
 	}
-	for _, taking := range []bool{true, false} {
+	for _, bad := range []bool{true, false} {
 		for _, s := range t.states {
-			if s.takes() != taking {
+			if s.isRefused() != bad {
 				continue
 			}
 			for _, l := range x.oracle.routes(e.full(t, s), "").lines {
-				if taking {
+				if bad {
 					refused[l] = t
 				} else {
 					delete(refused, l)
@@ -63,9 +63,9 @@ func (x *Index) refuse(e *epoch, t *thing, refused map[line]*thing) {
 	}
 }
 
-// taking reports whether a review refuses a version of an object. Then the object may be kept at an earlier one.
-func (t *thing) taking() bool {
-	return slices.ContainsFunc(t.states, (*state).takes)
+// reviewed reports whether a review refuses a version of an object. Then the object may be kept at an earlier one.
+func (t *thing) reviewed() bool {
+	return slices.ContainsFunc(t.states, (*state).isRefused)
 }
 
-func (s *state) takes() bool { return s.class == "taking" }
+func (s *state) isRefused() bool { return s.class == "refused" }

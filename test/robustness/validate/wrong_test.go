@@ -57,8 +57,8 @@ func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 			v.publish(s, s.revision)
 			s.ask("c", "a")
 		}},
-		{"an object that takes requests of others", []string{validate.NameReviewed}, func(s *sim) {
-			s.set(kube.KindIngress, "taker", strings.ReplaceAll(s.objects[kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "i00"}], `"path":"/"`, `"path":"/deep"`), "taking")
+		{"a version of an object that a review refuses", []string{validate.NameReviewed}, func(s *sim) {
+			s.set(kube.KindIngress, "taker", strings.ReplaceAll(s.objects[kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "i00"}], `"path":"/"`, `"path":"/deep"`), "refused")
 			s.read("a", nil)
 			s.ask("c", "a")
 		}},
