@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -167,7 +168,8 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
 		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second,
-		Redis: server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
+		Review: server.Review{TrialProxy: &url.URL{Scheme: "http", Host: "127.0.0.1:9922"}},
+		Redis:  server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }
 

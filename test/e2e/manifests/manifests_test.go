@@ -33,6 +33,7 @@ var kustomizations = []string{
 	"deploy/testdata/watch",
 	"deploy/testdata/hpa",
 	"deploy/testdata/events",
+	"deploy/testdata/trial-proxy",
 	"deploy/testdata/webhook",
 	"deploy/testdata/webhook-cert-manager",
 	"deploy/testdata/namespaced",
