@@ -64,6 +64,14 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 		base, from, p.earlier = e.Table, e.Snapshot, nil
 	}
 	objections := p.cfg.Review(base, c.Table)
+	if kept := p.keeper.list.objects().where(func(k *Kept) bool { return k.Reason == ReasonTakeover }); len(kept) > 0 {
+		// The objects that it would take from may have changed as well. So what counts is what it takes from their newest versions.
+		for id, o := range p.cfg.Review(p.build(c, kept).table, c.Table) {
+			if other, twice := objections[id]; !twice || o.MoreSerious(other) {
+				objections[id] = o
+			}
+		}
+	}
 	if len(objections) == 0 {
 		return nil
 	}

@@ -84,6 +84,16 @@ func parse(r *table.Route) *eskip.Route {
 // refuses a route for them.
 func sameMatch(a, b *eskip.Route) bool { return a != nil && withoutEndpoints(a) == withoutEndpoints(b) }
 
+// samePredicates reports whether two versions of a route want the same requests.
+func samePredicates(a, b *eskip.Route) bool {
+	bare := func(r *eskip.Route) *eskip.Route {
+		c := *r
+		c.Filters, c.BackendType = nil, eskip.ShuntBackend
+		return &c
+	}
+	return sameMatch(bare(a), bare(b))
+}
+
 func withoutEndpoints(r *eskip.Route) string {
 	c := *r
 	if len(c.LBEndpoints) > 0 {
@@ -174,8 +184,8 @@ func (s *search) chunk(hosts []string, changed []*eskip.Route) {
 		if next != nil {
 			now, seen[r.ID] = append(now, next), true
 		}
-		if next != nil && (next == route || sameMatch(route, next)) {
-			others = append(others, route)
+		if next != nil && (next == route || samePredicates(route, next)) {
+			others = append(others, next) // with new filters, it loses requests only if the proxy still accepts it
 		}
 	}
 	for id, r := range s.diff {

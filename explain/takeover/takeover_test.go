@@ -172,6 +172,24 @@ func TestTakeovers(t *testing.T) {
 	}
 }
 
+// TestLoserThatChangesAsWell: new filters and backends give nothing up. A route that proxies do not accept any more does, and so do new predicates.
+func TestLoserThatChangesAsWell(t *testing.T) {
+	shop := `shop_cart_1: PathSubtree("/") && ` + shopHost
+	evil := `evil_all_1: PathSubtree("/cart") && ` + shopHost + ` -> "http://10.0.0.3";`
+	lost := "GET https://shop.example.org/cart: shop_cart_1 -> evil_all_1"
+	for after, want := range map[string]string{
+		` -> status(200) -> <shunt>;`:                             lost,
+		` -> <roundRobin, "http://10.0.0.8", "http://10.0.0.9">;`: lost,
+		` -> noSuchFilter() -> "http://10.0.0.1";`:                "",
+		` && Method("PUT") -> "http://10.0.0.1";`:                 "",
+	} {
+		r := takeover.Find(side(t, shop+` -> "http://10.0.0.1";`), side(t, shop+after+evil), takeover.Options{})
+		if got := told(r); got != want {
+			t.Errorf("%s: %q, want %q", after, got, want)
+		}
+	}
+}
+
 // TestWhatChangesNoWinnerIsNoTakeover: endpoints come and go, and routes of the loser itself.
 func TestWhatChangesNoWinnerIsNoTakeover(t *testing.T) {
 	shop := `shop_cart_1: PathSubtree("/") && ` + shopHost + ` -> <roundRobin, "http://10.0.0.1", "http://10.0.0.2">;`

@@ -240,8 +240,8 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
 			row(r.cluster, cells...)
-			for _, w := range doc.Wrong {
-				notes = append(notes, label(r.cluster, a.replica)+w)
+			for _, text := range slices.Concat(doc.Wrong, told(st)) {
+				notes = append(notes, label(r.cluster, a.replica)+text)
 			}
 		}
 	}
@@ -253,6 +253,21 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 		writeLines(s.std.Out, notes)
 	}
 	return nil
+}
+
+// told returns what an operator should know of a replica although it is healthy: how its trial proxy fares, and what changes took from others.
+func told(st *serverStatus) (all []string) {
+	if t := st.Trial; t != nil {
+		state := "answers"
+		if t.Silent != "" {
+			state = "does not answer: " + t.Silent
+		}
+		all = append(all, fmt.Sprintf("trial proxy %s; %s accepted, %d failed, %d waiting", state, number(t.Accepted, "text"), len(t.Failed), t.Waiting))
+	}
+	if n := len(st.Takeovers); n > 0 {
+		all = append(all, fmt.Sprintf("%s in the last hour, such as %s", number(n, "takeover"), st.Takeovers[0].Example))
+	}
+	return all
 }
 
 // state returns one word for a replica.

@@ -48,9 +48,11 @@ type takeovers struct {
 	checked checked
 }
 
-// checked is the last answer for the policy: a read often shows the same tables as the one before.
+// checked is the last answer for the policy: a read often shows the same tables as the one before. The objects count as well, because their
+// annotations are in no table.
 type checked struct {
 	before, after *table.Table
+	newest        *compile.Result
 	objections    map[string]publish.Objection
 }
 
@@ -100,9 +102,9 @@ func (n *takeovers) refused(before, after *table.Table) map[string]publish.Objec
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.checked.before != before || n.checked.after != after {
+	if latest := n.s.compiler.Latest(); n.checked.before != before || n.checked.after != after || n.checked.newest != latest {
 		var newest *kube.Snapshot
-		if latest := n.s.compiler.Latest(); latest != nil {
+		if latest != nil {
 			newest = latest.Snapshot
 		}
 		was := side{table: before}
@@ -113,7 +115,7 @@ func (n *takeovers) refused(before, after *table.Table) map[string]publish.Objec
 		for id, detail := range policy.Refused(report, allowedIn(newest)) {
 			objections[id] = publish.Objection{Reason: publish.ReasonTakeover, Detail: detail}
 		}
-		n.checked = checked{before, after, objections}
+		n.checked = checked{before, after, latest, objections}
 	}
 	return maps.Clone(n.checked.objections) // the publisher takes from it
 }
@@ -199,13 +201,19 @@ func (n *takeovers) last() []api.Takeover {
 	return slices.DeleteFunc(slices.Clone(n.notices), func(t api.Takeover) bool { return time.Since(t.At) > noticeTime })
 }
 
-// problems returns the takeovers as problems of both objects, for Events.
+// problems returns the takeovers as problems of both objects, for Events. Objects that the newest read lacks are left out.
 func (n *takeovers) problems() (all []poller.Problem) {
 	for _, t := range n.last() {
 		for owner, message := range map[kube.Ref]string{
-			t.To:   fmt.Sprintf("takes requests of %d routes of %s, such as %s", t.Lost, t.From, t.Example),
-			t.From: fmt.Sprintf("%d routes lost requests to %s, such as %s", t.Lost, t.To, t.Example),
+			t.To:   fmt.Sprintf("takes requests of %s, such as %s", t.From, t.Example),
+			t.From: fmt.Sprintf("loses requests to %s, such as %s", t.To, t.Example),
 		} {
+			if _, exists := n.inspect(owner); !exists {
+				continue
+			}
+			if more := t.Lost - 1; more > 0 {
+				message += fmt.Sprintf(" (and %d more routes)", more)
+			}
 			all = append(all, poller.Problem{Since: t.At, Problem: rules.Problem{
 				Owner: owner, Reason: rules.Takeover, Severity: rules.Warning, Message: message,
 			}})

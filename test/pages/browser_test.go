@@ -78,6 +78,10 @@ func crowded() *world {
 	w.view.Versions, w.view.Counts, w.view.Total = w.view.Zones, fleet.Counts{Behind: 10, Current: 30}, 40
 	w.state.Guard = api.Guard{Held: true, Reason: "routes_lost", Detail: long, Digest: table.Digest(bytes.Repeat([]byte{0xab}, 32)), Since: now}
 	w.state.Source.LastError, w.state.Source.Failures = long, 3
+	w.state.Trial = &api.Trial{Build: long, Silent: long, Lapsed: 1, Unused: true, Failed: []api.TrialFailure{{Text: long, Verdict: "died", Words: long, At: now}}}
+	w.state.Takeovers = []api.Takeover{{
+		At: now, From: kube.Ref{Kind: kube.KindIngress, Namespace: long, Name: long}, To: kube.Ref{Kind: kube.KindRouteGroup, Namespace: long, Name: long}, Lost: 1, Example: long,
+	}}
 	ref := kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: long}
 	w.explains = &explain.Explanation{
 		Query: explain.Query{Kind: kube.KindIngress, Namespace: "shop", Name: long}, Result: "error", Cause: long + ".", Total: 1,

@@ -146,6 +146,30 @@ func TestOverviewSaysHowThingsAre(t *testing.T) {
 		"Nothing is held", "v1.2.3", "routesrv-0", "✕ Source failing")
 }
 
+// TestOverviewShowsTheTrialProxyAndTakeovers: with a trial proxy, and after a change that took something.
+func TestOverviewShowsTheTrialProxyAndTakeovers(t *testing.T) {
+	w := newWorld()
+	h := handler(w.config())
+	lacks(t, get(t, h, "/"), "Trial proxy", "Takeovers")
+	w.state.Trial = &api.Trial{Build: "skipper v0.24.50", Accepted: 1812, Waiting: 2}
+	body := get(t, h, "/")
+	wants(t, body, "Trial proxy</h2>", "</span> answers</span>", "skipper v0.24.50", "<strong>1\u202f812</strong> texts accepted", `<strong class="">0</strong> failed`, "<strong>2</strong> waiting")
+	lacks(t, body, "What failed", "pass without a trial", "takes no requests", "Takeovers")
+	w.state.Trial = &api.Trial{
+		Silent: "connection <refused>", Waiting: 3, Lapsed: 3, Unused: true,
+		Failed: []api.TrialFailure{{Text: `compress(-1)`, Verdict: "died", Words: "the process ended", At: time.Now().Add(-time.Minute)}},
+	}
+	w.state.Takeovers = []api.Takeover{{
+		At: time.Now().Add(-2 * time.Minute), From: kube.Ref{Kind: kube.KindRouteGroup, Namespace: "shop", Name: "cart"}, To: kube.Ref{Kind: kube.KindIngress, Namespace: "evil", Name: "all"},
+		Lost: 1200, Example: "GET https://shop.example.org/cart: RouteGroup shop/cart -> Ingress evil/all",
+	}}
+	body = get(t, h, "/")
+	wants(t, body, "</span> silent</span>", "connection &lt;refused&gt;", `<strong class="notice">1</strong> failed`, `<strong class="notice">3</strong> pass without a trial`, "It takes no requests",
+		"<td>died</td>", "<code>compress(-1)</code>", "the process ended", `Takeovers of the last hour <span class="badge">1</span>`, ">RouteGroup shop/cart</a>", ">Ingress evil/all</a>",
+		"1\u202f200", "GET https://shop.example.org/cart: RouteGroup shop/cart -&gt; Ingress evil/all")
+	lacks(t, body, "</span> answers</span>")
+}
+
 func TestWithoutAFleetThePageSaysSo(t *testing.T) {
 	cfg := newWorld().config()
 	cfg.Fleet, cfg.Explain, cfg.Problems, cfg.Relay = nil, nil, nil, true
@@ -183,6 +207,8 @@ func TestHostileNamesStayTexts(t *testing.T) {
 	w.view.Counts.Rejected, w.view.Total = len(hostile), len(hostile)
 	w.state.Origin, w.state.Source.LastError, w.state.Source.Failures = all, all, 1
 	w.state.Guard = api.Guard{Held: true, Reason: guard.Code(all), Detail: all, Digest: table.Digest{1}}
+	w.state.Trial = &api.Trial{Build: all, Silent: all, Failed: []api.TrialFailure{{Text: all, Verdict: all, Words: all}}}
+	w.state.Takeovers = []api.Takeover{{From: kube.Ref{Kind: kube.Kind(all), Namespace: all, Name: all}, To: kube.Ref{Kind: kube.KindIngress, Namespace: all, Name: all}, Example: all}}
 	ref := kube.Ref{Kind: kube.KindIngress, Namespace: all, Name: all}
 	w.explains = &explain.Explanation{
 		Query: explain.Query{Kind: kube.KindIngress, Namespace: all, Name: all}, Result: "error", Cause: all, Advice: all, Total: 1,
@@ -245,7 +271,8 @@ func TestProblemsAreChosenByTheQuery(t *testing.T) {
 
 // TestListsAreBounded: the size of a page is limited however much there is to show.
 func TestListsAreBounded(t *testing.T) {
-	w := newWorld()
+	w, trial := newWorld(), &api.Trial{}
+	w.state.Trial = trial
 	for i := range 5000 {
 		w.problems = append(w.problems, problem(fmt.Sprint("ns", i), strings.Repeat("n", 253), rules.Error, strings.Repeat("m", 5000)))
 		w.view.Clients = append(w.view.Clients, fleet.Client{ID: fmt.Sprint("client-", i), State: fleet.Behind, Reason: strings.Repeat("r", 5000)})
@@ -253,6 +280,8 @@ func TestListsAreBounded(t *testing.T) {
 		w.view.Replicas = append(w.view.Replicas, fleet.Replica{Name: fmt.Sprint("replica", i), Error: strings.Repeat("e", 5000)})
 		w.view.Relays = append(w.view.Relays, fleet.Relay{ID: fmt.Sprint("relay", i)})
 		w.state.Table.Zones = append(w.state.Table.Zones, fmt.Sprint("z", i))
+		trial.Failed = append(trial.Failed, api.TrialFailure{Text: strings.Repeat("t", 5000), Words: strings.Repeat("w", 5000)})
+		w.state.Takeovers = append(w.state.Takeovers, api.Takeover{Example: strings.Repeat("e", 5000)})
 	}
 	w.view.Counts.Behind, w.view.Total = 5000, 5000
 	h := handler(w.config())

@@ -24,6 +24,8 @@ type Scenario struct {
 	Apps    int           // 0 means 40
 	Hold    time.Duration // of the guard; 0 means 2 s
 	MaxLoss float64       // 0 means one half
+	// KeepTakeovers and Trial are those of the plan.
+	KeepTakeovers, Trial bool
 	// Play runs after all processes have a table. After a play that ends early, nothing happens for the rest of the time.
 	Play func(*Stage) error
 }
@@ -59,6 +61,7 @@ func (s Scenario) Run(ctx context.Context, binaries Binaries, folder, plant stri
 	p := plan.New(1, plan.Size{Storm: time.Second, Servers: 1}) // defaults for everything that the scenario does not set
 	p.Members, p.Faults, p.Steps = s.Members, nil, nil
 	p.Timeout, p.Interval, p.Asking, p.Window, p.Hold, p.MaxLoss, p.Apps = timeout, 250*time.Millisecond, 50*time.Millisecond, guardWindow, s.Hold, s.MaxLoss, s.Apps
+	p.KeepTakeovers, p.Trial = s.KeepTakeovers, s.Trial
 	if p.Hold == 0 {
 		p.Hold = 2 * time.Second
 	}

@@ -44,6 +44,7 @@ type World struct {
 
 	proxies map[string]*faultproxy.Proxy // by link
 	clients []*clients.Client
+	trials  []*trialProxy
 	control *http.Client
 	net     [2]byte      // of the addresses of this run: 127.a.b.0
 	claim   net.Listener // keeps other runs away from them
@@ -198,6 +199,14 @@ func (w *World) process(m history.Member) error {
 	case history.Server:
 		p.path = w.cfg.Binaries.Routesrv
 		p.args = append(p.args, "--kubernetes-read="+m.Transport)
+		if pl.KeepTakeovers {
+			p.args = append(p.args, "--keep-takeovers=namespace")
+		}
+		if pl.Trial {
+			proxy := startTrialProxy(p.Support)
+			w.trials = append(w.trials, proxy)
+			p.args = append(p.args, "--trial-proxy="+proxy.URL)
+		}
 		if peer := pl.Peer(m); peer != "" {
 			other, err := w.place(peer)
 			if err != nil {
@@ -373,6 +382,9 @@ func (w *World) Close() {
 		p.Gone()
 	}
 	for _, p := range w.proxies {
+		p.Close()
+	}
+	for _, p := range w.trials {
 		p.Close()
 	}
 	if w.API != nil {

@@ -92,7 +92,7 @@ type Change struct {
 	Name      string        `json:"name"`
 	// Object is the object as JSON after the write; empty if it was deleted.
 	Object string `json:"object,omitempty"`
-	// Class is the purpose of the write: valid, invalid, poison, mass, repair, endpoint.
+	// Class is the purpose of the write: valid, invalid, poison, mass, repair, endpoint, refused.
 	Class string `json:"class"`
 	// Reset means that the API was restored to its state at this revision, and that revisions continue from there, below earlier
 	// ones. Such a change has no object.

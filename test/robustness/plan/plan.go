@@ -27,8 +27,12 @@ type Plan struct {
 	Hold     time.Duration `json:"hold"`     // of the guard
 	Window   time.Duration `json:"window"`   // of the guard
 	MaxLoss  float64       `json:"max_loss"` // of the guard
-	Rate     float64       `json:"rate"`     // writes to the API per second
-	Apps     int           `json:"apps"`     // services with a route
+	// KeepTakeovers makes servers keep objects that take requests of other namespaces.
+	KeepTakeovers bool `json:"keep_takeovers,omitempty"`
+	// Trial gives each server a trial proxy.
+	Trial bool    `json:"trial,omitempty"`
+	Rate  float64 `json:"rate"` // writes to the API per second
+	Apps  int     `json:"apps"` // services with a route
 	// Scale is the size of an additional cluster: 1 is the one of package scale. It does not change, and the history does not
 	// contain it.
 	Scale   float64          `json:"scale,omitempty"`

@@ -16,6 +16,7 @@ const (
 	Mass     = "mass"
 	Repair   = "repair"
 	Endpoint = "endpoint"
+	Refused  = "refused" // a review refuses the version of the object
 )
 
 // Write is one write to the API.

@@ -160,6 +160,10 @@ func (j *judgement) need(ref kube.Ref, l line) {
 
 // owner finds the state of an object that the table shows.
 func (j *judgement) owner(t *thing) {
+	if t.reviewed() {
+		j.free(t) // Reviewed is about it
+		return
+	}
 	w := j.window
 	if j.keeping != nil && !j.mayKeep(t) {
 		w.intent, w.intentHi = j.keeping.live, 0

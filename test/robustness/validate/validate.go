@@ -59,6 +59,7 @@ const (
 	NameQuiet         = "Quiet"
 	NameBounded       = "Bounded"
 	NameLive          = "Live"
+	NameReviewed      = "Reviewed"
 )
 
 // Validator checks one of the guarantees.
@@ -84,6 +85,7 @@ func Validators() []Validator {
 		{Name: NameQuiet, Check: Quiet, check: (*Index).quiet},
 		{Name: NameBounded, Check: Bounded, check: (*Index).bounded},
 		{Name: NameLive, Check: Live, check: (*Index).live},
+		{Name: NameReviewed, Check: Reviewed, check: (*Index).reviewed},
 	}
 	return all
 }

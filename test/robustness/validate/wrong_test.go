@@ -57,6 +57,11 @@ func TestValidatorsFindWhatTheyAreFor(t *testing.T) {
 			v.publish(s, s.revision)
 			s.ask("c", "a")
 		}},
+		{"a version of an object that a review refuses", []string{validate.NameReviewed}, func(s *sim) {
+			s.set(kube.KindIngress, "taker", strings.ReplaceAll(s.objects[kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "i00"}], `"path":"/"`, `"path":"/deep"`), "refused")
+			s.read("a", nil)
+			s.ask("c", "a")
+		}},
 		{"an older table from another replica", []string{validate.NameMonotonic}, func(s *sim) {
 			s.read("b", nil)
 			s.ingress("new", "s01")

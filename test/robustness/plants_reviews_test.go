@@ -1,0 +1,45 @@
+package robustness
+
+import "github.com/routesrv/routesrv/test/robustness/validate"
+
+// ofReviews are mistakes with what a review refuses: Reviewed.
+func ofReviews() []Plant {
+	return []Plant{
+		{
+			Name: "taker-served", Validator: validate.NameReviewed, Scenario: "takeover",
+			What: "takeovers are found, and the policy refuses none",
+			Edits: []Edit{{
+				File: "explain/takeover/policy.go",
+				Old:  "\t\tif s.lost < p.Routes {\n",
+				New:  "\t\tif s.lost < p.Routes || planted.On(\"taker-served\") {\n",
+			}},
+		},
+		{
+			Name: "taker-freed", Validator: validate.NameReviewed, Scenario: "takeover",
+			What: "a change of the losing object releases the object that takes its requests",
+			Edits: []Edit{{
+				File: "publish/review.go",
+				Old:  "return k.Reason == ReasonTakeover }); len(kept) > 0 {\n",
+				New:  "return k.Reason == ReasonTakeover }); len(kept) > 0 && !planted.On(\"taker-freed\") {\n",
+			}},
+		},
+		{
+			Name: "untried-served", Validator: validate.NameReviewed, Scenario: "trial",
+			What: "what waits for its trial is served",
+			Edits: []Edit{{
+				File: "internal/trial/review.go",
+				Old:  "\tcase a.lapsed:\n",
+				New:  "\tcase a.lapsed || planted.On(\"untried-served\"):\n",
+			}},
+		},
+		{
+			Name: "refusal-ignored", Validator: validate.NameReviewed, Scenario: "trial",
+			What: "a text counts as accepted although the proxy refuses it",
+			Edits: []Edit{{
+				File: "internal/trial/run.go",
+				Old:  "\t\tif text, refused := words[idOf(i)]; refused {\n",
+				New:  "\t\tif text, refused := words[idOf(i)]; refused && !planted.On(\"refusal-ignored\") {\n",
+			}},
+		},
+	}
+}
