@@ -64,7 +64,7 @@ func (p *Publisher) keep(newest Candidate, now time.Time) made {
 	}
 	if loss == nil {
 		loss = k.guard.Judge(base, m.table, k.list.held(), now)
-		if kept := k.list.objects().guarded(); len(kept) > 0 && loss.Reason == "" && !m.table.Equal(base) {
+		if kept := k.list.objects().settled(); len(kept) > 0 && loss.Reason == "" && !m.table.Equal(base) {
 			loss.Reason, loss.Detail = kept[0].Reason, kept[0].Detail // it lacks what is kept
 		}
 	}

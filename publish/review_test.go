@@ -201,3 +201,26 @@ func TestAKeptObjectKeepsItsServices(t *testing.T) {
 	c.read()
 	c.keeps("a good version")
 }
+
+// TestADefectOfAReviewReleasesNothing: what is kept does not get out because the review panics.
+func TestADefectOfAReviewReleasesNothing(t *testing.T) {
+	v, broken := reviewer{"bad(": died("bad()")}, false
+	c := newCluster(t, publish.Config{Review: func(before, after *table.Table) map[string]publish.Objection {
+		if broken {
+			panic("index out of range")
+		}
+		return v.review(before, after)
+	}})
+	c.read()
+	c.filter("shop/app-00", "bad()")
+	c.read()
+	c.keeps("before", "Ingress shop/app-00")
+	broken = true
+	c.filter("shop/app-01", `setPath("/new")`)
+	c.read()
+	c.serves("while the review panics", "!bad()", "!/new")
+	broken = false
+	c.read()
+	c.keeps("after that", "Ingress shop/app-00")
+	c.serves("after that", "!bad()", "/new")
+}
