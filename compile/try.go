@@ -6,6 +6,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
 )
 
 // Trial is the result of compiling an object on trial.
@@ -14,6 +15,8 @@ type Trial struct {
 	Skipped bool
 	// Routes are the routes that the object requests, not including its share of a catch-all.
 	Routes []InspectedRoute
+	// CatchAlls are the catch-alls of hosts that no object of the snapshot has.
+	CatchAlls []*table.Route
 	// Problems are the problems that the object would have, of severity warning and error, in the order of [Result.Problems].
 	Problems []rules.Problem
 }
@@ -46,6 +49,12 @@ func (r *Result) Try(o kube.Object) (Trial, error) {
 		result.Skipped = result.Skipped || p.Reason == rules.NotSelected
 		if p.Severity > rules.Info {
 			result.Problems = append(result.Problems, p)
+		}
+	}
+	for i := range tried.unit.Groups {
+		g := &tried.unit.Groups[i]
+		if a.hosts[g.Host] == nil && !g.CatchAll && !a.rules.DisableCatchAllRoutes {
+			result.CatchAlls = append(result.CatchAlls, a.rules.CatchAll(g.Host, g.Redirect, g.FirstHosts).Routes()...)
 		}
 	}
 	isOwn := func(c claim) bool { return c.section.asker() == tried }

@@ -1,6 +1,7 @@
 package takeover
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -65,7 +66,7 @@ func (p Policy) Refused(r *Report, allowed func(t *Takeover) bool) map[string]st
 		}
 		s.lost += t.Lost
 		for _, one := range t.Taken {
-			s.by = append(s.by, one.By)
+			s.by = append(s.by, cmp.Or(one.Brought, one.By))
 		}
 	}
 	refused := make(map[string]string)

@@ -31,10 +31,11 @@ type search struct {
 	diff    map[string]*eskip.Route // changed routes as they are afterwards; nil if they are gone
 	changed []*eskip.Route          // those that may get requests they did not get before
 	pairs   map[[2]shadowdiff.Owner]*Takeover
-	unknown map[[2]string]bool // pairs of routes in report.Unknown
-	lost    map[[2]string]bool // routes and who takes their requests
-	atOnce  int                // hosts
-	looked  int                // other routes so far
+	unknown map[[2]string]bool   // pairs of routes in report.Unknown
+	lost    map[[2]string]bool   // routes and who takes their requests
+	brought map[string]broughtBy // by host; nil until a catch-all asks
+	atOnce  int                  // hosts
+	looked  int                  // other routes so far
 	lookups int
 
 	// of the chunk that is being compared
@@ -205,18 +206,49 @@ func (s *search) chunk(hosts []string, changed []*eskip.Route) {
 				rivals = append(rivals, byHost[h]...)
 			}
 		}
-		to := s.after.Owner.Of(by.Id)
+		to, brought := s.taker(by)
 		for _, of := range distinct(rivals) {
 			from := s.before.Owner.Of(of.Id)
 			if from != to && from.Kind != string(routeid.KindGenerated) && from.Kind != string(routeid.KindOther) {
-				s.pair(from, to, of, by)
+				s.pair(from, to, of, by, brought)
 			}
 		}
 	}
 }
 
+// broughtBy is who brought a host, with the id of one of its routes.
+type broughtBy struct {
+	owner shadowdiff.Owner
+	id    string
+}
+
+// taker returns the owner of a changed route. A route of no object, such as the catch-all of a host, is the doing of the first object with a changed
+// route of that host, whose id is then the second result.
+func (s *search) taker(by *eskip.Route) (to shadowdiff.Owner, brought string) {
+	if to = s.after.Owner.Of(by.Id); to.Name != "" {
+		return to, ""
+	}
+	if s.brought == nil {
+		s.brought = map[string]broughtBy{}
+		for _, r := range s.changed {
+			owner := s.after.Owner.Of(r.Id)
+			for _, h := range match.Hosts(r) {
+				if _, known := s.brought[h]; !known && owner.Name != "" {
+					s.brought[h] = broughtBy{owner, r.Id}
+				}
+			}
+		}
+	}
+	for _, h := range match.Hosts(by) {
+		if found, ok := s.brought[h]; ok {
+			return found.owner, found.id
+		}
+	}
+	return to, ""
+}
+
 // pair looks for a request that the changed route takes from the other one.
-func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route) {
+func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route, brought string) {
 	requests, complete := s.new.Contest(by, of)
 	for _, r := range requests {
 		if s.lookups++; s.lookups > s.options.MaxRequests {
@@ -239,7 +271,7 @@ func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route) {
 		if earlier, _ := outcome(was, by.Id); earlier != nil && still != nil {
 			continue // both got it before, and both get it now
 		}
-		s.add(from, to, Taken{Route: of.Id, By: by.Id, Shared: still != nil, Request: requestOf(r)})
+		s.add(from, to, Taken{Route: of.Id, By: by.Id, Brought: brought, Shared: still != nil, Request: requestOf(r)})
 		return
 	}
 	if key := [2]string{of.Id, by.Id}; !complete && !s.unknown[key] && len(s.report.Unknown) < maxUnknown {

@@ -59,6 +59,8 @@ func (t *Takeover) BetweenNamespaces() bool { return t.From.Namespace != t.To.Na
 type Taken struct {
 	Route string `json:"route"`
 	By    string `json:"by"`
+	// Brought is the route of To because of which there is By, if that is of no object: the catch-all of a host that To brings.
+	Brought string `json:"brought,omitempty"`
 	// Shared means that the route may still get the request: both routes come first, and which of them gets a request is arbitrary, or
 	// depends on chance or on what nobody knows before.
 	Shared  bool    `json:"shared,omitempty"`

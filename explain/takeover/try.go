@@ -14,8 +14,8 @@ type Tried struct {
 }
 
 // Try returns what objects would take from others if they were in the snapshot of the result that they were tried with, in place of those with
-// their names. owner returns the objects of the routes of the result, as in [Side]. What the objects do to catch-alls of hosts and to clones of
-// routes is left out. It costs as much as the objects, and then as [Find].
+// their names. owner returns the objects of the routes of the result, as in [Side]. A host that they bring gets its catch-all; what they change of
+// the catch-alls of other hosts, and clones of routes, are left out. It costs as much as the objects, and then as [Find].
 func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, options Options) (*Report, error) {
 	owners := map[string]shadowdiff.Owner{}
 	upserts := map[string]*table.Route{}
@@ -27,11 +27,17 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 				deletes[r.ID] = true
 			}
 		}
+		add := func(r *table.Route) {
+			upserts[r.ID] = r
+			owners[r.ID] = shadowdiff.Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
+		}
 		for _, r := range o.Routes {
 			if r.Wins && r.Route != nil {
-				upserts[r.ID] = r.Route
-				owners[r.ID] = shadowdiff.Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
+				add(r.Route)
 			}
+		}
+		for _, r := range o.CatchAlls {
+			add(r)
 		}
 	}
 	var routes []*table.Route

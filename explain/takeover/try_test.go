@@ -2,6 +2,7 @@ package takeover_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,5 +62,58 @@ func TestTryExchangesObjects(t *testing.T) {
 		if text := strings.Join(got, "\n"); text != want {
 			t.Errorf("%s: %s, want %s", path, text, want)
 		}
+	}
+}
+
+// TestTheCatchAllOfAHostTakesFromOthers: an object that brings a host for one path takes all other paths of that host from an object for any host;
+// they get a 404 then.
+func TestTheCatchAllOfAHostTakesFromOthers(t *testing.T) {
+	at := func(namespace, name, host, path, kind string) *kube.Ingress {
+		o := *ingress(t, namespace, name, path)
+		spec := *o.Spec
+		spec.Rules = []kube.IngressRule{spec.Rules[0]}
+		paths := slices.Clone(spec.Rules[0].Paths)
+		paths[0].PathType = kind
+		spec.Rules[0].Host, spec.Rules[0].Paths, o.Spec = host, paths, &spec
+		return &o
+	}
+	compiler, err := compile.New(rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := &kube.Snapshot{
+		Intent:   kube.Intent{Ingresses: []*kube.Ingress{at("shop-team", "all", "", "/", "Prefix")}},
+		Backends: kube.Backends{Services: []*kube.Service{service("shop-team"), service("evil")}},
+	}
+	result := compiler.Compile(before)
+	owner := explain.OwnerFunc(result.Inspect, before)
+	object := at("evil", "one", "new.example.org", "/one", "Exact")
+	trial, err := result.Try(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried, err := takeover.Try(result, []takeover.Tried{{Ref: object.Ref(), Trial: trial}}, owner, takeover.Options{Proxy: match.Options{NormalizeHost: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	after := *before
+	after.Ingresses = append(slices.Clone(before.Ingresses), object)
+	next := compiler.Compile(&after)
+	found := takeover.Find(takeover.Side{Routes: result.Routes, Owner: owner},
+		takeover.Side{Routes: next.Routes, Owner: explain.OwnerFunc(next.Inspect, &after)}, takeover.Options{Proxy: match.Options{NormalizeHost: true}})
+	for what, r := range map[string]*takeover.Report{"tried": tried, "found": found} {
+		if len(r.Takeovers) != 1 {
+			t.Fatalf("%s: takeovers are %+v, unknown %+v", what, r.Takeovers, r.Unknown)
+		}
+		one := r.Takeovers[0]
+		if one.From.Name != "all" || one.To.Name != "one" || one.To.Namespace != "evil" {
+			t.Errorf("%s: %s -> %s", what, one.From, one.To)
+		}
+	}
+	refused := takeover.Policy{Routes: 1}.Refused(found, func(*takeover.Takeover) bool { return false })
+	own, _ := next.Inspect(object.Ref())
+	if !slices.ContainsFunc(own.Routes, func(r compile.InspectedRoute) bool { return refused[r.ID] != "" }) {
+		t.Errorf("refused are %v, which is no route of the object", refused)
 	}
 }
