@@ -78,6 +78,14 @@ func (c *claims) judge(seq uint64, r table.Read) {
 	c.oldest = max(c.oldest, r.Oldest)
 }
 
+// forget makes all claims new when they are made again, because the source has gone back in time: one from before, which nobody had to decide
+// because its table came, would otherwise stay undecided, and its client would keep that table for ever.
+func (c *claims) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = recent[Claim, claim]{}
+}
+
 // resolve marks a claim as resolved, and reports whether it exists.
 func (c *claims) resolve(what Claim, as uint64) bool {
 	c.mu.Lock()

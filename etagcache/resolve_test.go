@@ -123,3 +123,25 @@ func TestTheETagFollowsAHigherRevision(t *testing.T) {
 		t.Errorf("ETag %s, want %s", got, want)
 	}
 }
+
+// TestAClaimFromBeforeTheSourceWentBackIsMadeAgain: a claim that nobody decided because its table came is decided once the source has gone back.
+func TestAClaimFromBeforeTheSourceWentBackIsMadeAgain(t *testing.T) {
+	asked := 0
+	c := newCache(t, etagcache.Config{Recheck: func() { asked++ }})
+	older, newer := parseTable(t, `a: * -> <shunt>;`, 10, start), parseTable(t, `b: * -> <shunt>;`, 12, start)
+	relayed(c, older, table.Read{At: start})
+	name := fmt.Sprintf(`"%s.12"`, newer.Digest())
+	naming(c, "/routes", name) // another replica has it already
+	relayed(c, newer, table.Read{At: start})
+	if asked != 1 || len(c.Claims()) != 0 {
+		t.Fatalf("asked %d times, claims %v", asked, c.Claims())
+	}
+	relayed(c, parseTable(t, `c: * -> <shunt>;`, 9, start), table.Read{At: start})
+	if w := naming(c, "/routes", name); w.Code != http.StatusNotModified {
+		t.Errorf("at first: %d", w.Code)
+	}
+	claim := etagcache.Claim{Digest: newer.Digest(), Revision: 12}
+	if got := c.Claims(); asked != 2 || len(got) != 1 || got[0] != claim {
+		t.Errorf("asked %d times, claims %v: the client would keep its table for ever", asked, got)
+	}
+}

@@ -133,6 +133,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 				v.readings.newest.Store(r.Newest)
 				if r.Newest < old.newest {
 					c.history.void(v.readings.order)
+					c.claims.forget()
 				}
 			}
 		}
