@@ -63,11 +63,15 @@ func besiege(t testing.TB, address string, connections int, text string) {
 // slow clients without knowing better.
 func probes(t testing.TB, url string, status int) {
 	t.Helper()
+	const pause = 300 * time.Millisecond
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	for i := range 10 {
 		var resp *http.Response
 		var err error
-		for range 3 {
+		for try := range 3 {
+			if try > 0 {
+				<-time.After(pause) // a kubelet waits for seconds
+			}
 			if resp, err = client.Get(url); err == nil {
 				break
 			}
