@@ -45,10 +45,24 @@ type search struct {
 func newSearch(before, after Side, o Options) *search {
 	o.Proxy.Candidates = -1
 	o.MaxRoutes, o.MaxRequests = cmp.Or(o.MaxRoutes, DefaultMaxRoutes), cmp.Or(o.MaxRequests, DefaultMaxRequests)
+	before.Owner, after.Owner = remembered(before.Owner), remembered(after.Owner)
 	return &search{
 		report: &Report{Schema: Schema, Takeovers: []Takeover{}, Unknown: []Unknown{}}, before: before, after: after, options: o,
 		diff: map[string]*eskip.Route{}, pairs: map[[2]shadowdiff.Owner]*Takeover{}, unknown: map[[2]string]bool{},
 		lost: map[[2]string]bool{}, atOnce: hostsAtOnce,
+	}
+}
+
+// remembered asks for the owner of each route once.
+func remembered(owner shadowdiff.OwnerFunc) shadowdiff.OwnerFunc {
+	known := map[string]shadowdiff.Owner{}
+	return func(id string) shadowdiff.Owner {
+		of, ok := known[id]
+		if !ok {
+			of = owner.Of(id)
+			known[id] = of
+		}
+		return of
 	}
 }
 
@@ -249,7 +263,11 @@ func (s *search) taker(by *eskip.Route) (to shadowdiff.Owner, brought string) {
 
 // pair looks for a request that the changed route takes from the other one.
 func (s *search) pair(from, to shadowdiff.Owner, of, by *eskip.Route, brought string) {
-	requests, complete := s.new.Contest(by, of)
+	var requests []match.Request
+	complete := false
+	if s.lookups++; s.lookups <= s.options.MaxRequests { // a pair costs as much as a request, also if there is none
+		requests, complete = s.new.Contest(by, of)
+	}
 	for _, r := range requests {
 		if s.lookups++; s.lookups > s.options.MaxRequests {
 			complete = false
