@@ -81,19 +81,6 @@ func (r *Registry) Suspects() []SuspectTable {
 	return r.suspects(now)
 }
 
-// ProvenBy returns how many live clients of this replica report that their proxies have lived with a table.
-func (r *Registry) ProvenBy(d table.Digest) (clients int) {
-	now := r.cfg.Now().UnixNano()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.clients {
-		if p := c.report; p != nil && p.proven != nil && p.proven.digest == d && !c.silent(now) {
-			clients++
-		}
-	}
-	return clients
-}
-
 // suspects is Suspects. The caller holds mu.
 func (r *Registry) suspects(now int64) []SuspectTable {
 	s := make(suspects)

@@ -100,18 +100,22 @@ func TestProvenTablesAreReported(t *testing.T) {
 	w.report("p2", fleet.Report{Holds: name(2), Proven: name(2)})
 	w.report("p3", fleet.Report{Holds: name(2), Proven: name(2)})
 	w.report("p4", fleet.Report{Holds: name(2)})
-	if a, b := w.ProvenBy(name(1).Digest), w.ProvenBy(name(2).Digest); a != 1 || b != 2 {
-		t.Errorf("by %d and %d clients, want 1 and 2", a, b)
+	shows := func(id string, want *fleet.Name) {
+		t.Helper()
+		p := w.client(t, id).Proven
+		if (p == nil) != (want == nil) || p != nil && p.Digest != want.Digest {
+			t.Errorf("%s: shown is %+v, want %+v", id, p, want)
+		}
 	}
-	if p := w.client(t, "ingress/p1").Proven; p == nil || p.Digest != name(1).Digest {
-		t.Errorf("shown is %+v", p)
+	one, two := name(1), name(2)
+	for id, want := range map[string]*fleet.Name{"ingress/p1": &one, "ingress/p2": &two, "ingress/p3": &two, "ingress/p4": nil} {
+		shows(id, want)
 	}
 	w.report("p2", fleet.Report{Holds: name(2)})
 	w.now = w.now.Add(time.Minute)
 	w.report("p3", fleet.Report{Holds: name(2), Proven: name(2)})
-	if n := w.ProvenBy(name(2).Digest); n != 1 {
-		t.Errorf("by %d clients, want 1", n)
-	}
+	shows("ingress/p2", nil)
+	shows("ingress/p3", &two)
 }
 
 // TestSuspectsAreBounded: whatever clients report, the list is short, and no report is large.

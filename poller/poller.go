@@ -90,7 +90,7 @@ type Config struct {
 	// read follows, and no read comes before. 0 means no probes.
 	ProbeInterval time.Duration
 	// Settle waits until a review of the table is done. The Poller calls it before an offer while the publisher knows no objects: then
-	// nothing can be kept at its served version. before is the served table, or that of a replica, or nil. It may be nil.
+	// nothing can be kept at its served version. before is the table that the first one is compared with, or nil. Settle may be nil.
 	Settle func(ctx context.Context, before, after *table.Table)
 	// Reviewed sends a value when a review may have another result: then the Poller reads at once. It may be nil. Offering what was read
 	// last would not do: a cache must not take it for a newer read.

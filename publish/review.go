@@ -49,9 +49,19 @@ func (o Objection) MoreSerious(than Objection) bool {
 	return rank(o) < rank(than)
 }
 
-// A Review returns objections to routes of a table, by their ids. before is the served table, or that of a replica, or nil. It must not
+// Objections are objections to routes, by their ids.
+type Objections map[string]Objection
+
+// Add adds an objection. Of two to one route the more serious one stays.
+func (all Objections) Add(id string, o Objection) {
+	if other, twice := all[id]; !twice || o.MoreSerious(other) {
+		all[id] = o
+	}
+}
+
+// A Review returns objections to routes of a table; the caller owns them. before is the served table, or that of a replica, or nil. It must not
 // wait: a later offer asks again.
-type Review func(before, after *table.Table) map[string]Objection
+type Review func(before, after *table.Table) Objections
 
 // review returns the objects of the newest read that may not be served as they are, at their served versions. One whose served version
 // nobody knows, because it is new or this process is, is left out.
@@ -67,9 +77,7 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 	if kept := p.keeper.list.objects().where(func(k *Kept) bool { return k.Reason == ReasonTakeover }); len(kept) > 0 {
 		// The objects that it would take from may have changed as well. So what counts is what it takes from their newest versions.
 		for id, o := range p.cfg.Review(p.build(c, kept).table, c.Table) {
-			if other, twice := objections[id]; !twice || o.MoreSerious(other) {
-				objections[id] = o
-			}
+			objections.Add(id, o)
 		}
 	}
 	if len(objections) == 0 {
@@ -103,7 +111,7 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 		}
 	}
 	look(true)
-	if len(objections) > 0 && len(refused.where(func(k *Kept) bool { return k.Ref == filtersRef })) == 0 { // an unchanged object got other default filters
+	if len(objections) > 0 && !slices.ContainsFunc(refused, func(k *Kept) bool { return k.Ref == filtersRef }) { // an unchanged object got other default filters
 		rest := mostSerious(objections)
 		look(false)
 		if k := p.servedFilters(from, c.Snapshot); k != nil {
@@ -122,8 +130,8 @@ func (p *Publisher) Reconsider(earlier *Served) {
 }
 
 // objectionTo takes the objections to routes of an object, and returns the most serious one.
-func (p *Publisher) objectionTo(o kube.Object, objections map[string]Objection) (Objection, bool) {
-	own := make(map[string]Objection)
+func (p *Publisher) objectionTo(o kube.Object, objections Objections) (Objection, bool) {
+	own := make(Objections)
 	for _, r := range p.cfg.Builder.RoutesOf(o) {
 		if found, ok := objections[r.ID]; ok {
 			own[r.ID] = found
@@ -134,7 +142,7 @@ func (p *Publisher) objectionTo(o kube.Object, objections map[string]Objection) 
 }
 
 // mostSerious returns the most serious objection, of several the one of the first route by id.
-func mostSerious(of map[string]Objection) (worst Objection) {
+func mostSerious(of Objections) (worst Objection) {
 	first := ""
 	for _, id := range slices.Sorted(maps.Keys(of)) {
 		if o := of[id]; first == "" || o.MoreSerious(worst) {

@@ -11,10 +11,10 @@ import (
 )
 
 // reviewer objects to routes with a filter.
-type reviewer map[string]publish.Objection
+type reviewer publish.Objections
 
-func (v reviewer) review(before, after *table.Table) map[string]publish.Objection {
-	found := map[string]publish.Objection{}
+func (v reviewer) review(before, after *table.Table) publish.Objections {
+	found := publish.Objections{}
 	var old table.List
 	if before != nil {
 		old = before.Routes()
@@ -205,7 +205,7 @@ func TestAKeptObjectKeepsItsServices(t *testing.T) {
 // TestADefectOfAReviewReleasesNothing: what is kept does not get out because the review panics.
 func TestADefectOfAReviewReleasesNothing(t *testing.T) {
 	v, broken := reviewer{"bad(": died("bad()")}, false
-	c := newCluster(t, publish.Config{Review: func(before, after *table.Table) map[string]publish.Objection {
+	c := newCluster(t, publish.Config{Review: func(before, after *table.Table) publish.Objections {
 		if broken {
 			panic("index out of range")
 		}

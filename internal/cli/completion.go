@@ -58,7 +58,7 @@ func (p Program) completion(args []string, std config.Stdio) int {
 	return Healthy
 }
 
-// scripts has a script for each shell; that of zsh is the one of bash. They call the program itself, so that they fit every version.
+// scripts has the scripts of the shells; zsh uses the one for bash. They call the program itself, so that they fit every version.
 //
 //go:embed scripts
 var scripts embed.FS

@@ -23,15 +23,8 @@ type trialJob struct {
 }
 
 func (j *trialJob) define(flags *config.Parser) {
-	listener := func(s string) (*url.URL, error) {
-		u, err := url.Parse(s)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("%q: want the URL of a listener, such as http://127.0.0.1:9922", s)
-		}
-		return u, nil
-	}
-	flags.Ask("proxy", config.Parsed("URL", &j.proxy, "", listener))
-	flags.Ask("traffic", config.Parsed("URL", &j.traffic, "", listener))
+	flags.Ask("proxy", config.Parsed("URL", &j.proxy, "", config.ListenerURL))
+	flags.Ask("traffic", config.Parsed("URL", &j.traffic, "", config.ListenerURL))
 	flags.Ask("listen", config.Address(&j.listen, "127.0.0.1:9099"))
 }
 

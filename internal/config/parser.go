@@ -51,8 +51,8 @@ type Parser struct {
 	errs     []error
 }
 
-// NewParser returns a parser with the flags that every command has: config-file, check-config, help and version. Without an Intro, the
-// command has that of its last word in [HelpText].
+// NewParser returns a parser with the flags that every command has: config-file, check-config, help and version. A command without
+// an Intro gets the text that [HelpText] has for its last word.
 func NewParser(cmd Command) *Parser {
 	name := cmd.Name[strings.LastIndexByte(cmd.Name, ' ')+1:]
 	if cmd.Intro == "" {
@@ -79,8 +79,8 @@ func NewParser(cmd Command) *Parser {
 	return p
 }
 
-// Flag defines a flag of the table: that of this program, if the table has one, else that of the route server. Its variable is
-// ROUTESRV_FLAG_ and the name.
+// Flag defines a flag of the table. If the table has one for this program, it is that one, and otherwise the route server's. Its
+// variable is ROUTESRV_FLAG_ and the name.
 func (p *Parser) Flag(name string, v *Value) {
 	f := newFlag(name, v, p.command, "")
 	f.env = EnvName(name)

@@ -21,7 +21,7 @@ type Review struct {
 
 // Review adds the flags of what a change must pass.
 func (p *Parser) Review(c *Review) {
-	p.Flag("trial-proxy", Parsed("URL", &c.TrialProxy, "", listenerURL))
+	p.Flag("trial-proxy", Parsed("URL", &c.TrialProxy, "", ListenerURL))
 	p.Flag("trial-timeout", Duration(&c.TrialTimeout, trial.DefaultTimeout, time.Second, time.Hour))
 	p.Flag("keep-takeovers", Parsed("POLICY", &c.KeepTakeovers, "none", takeover.ParsePolicy))
 	p.check(func() {
@@ -39,8 +39,8 @@ func (p *Parser) Review(c *Review) {
 	})
 }
 
-// listenerURL parses the URL of a listener; empty means none.
-func listenerURL(s string) (*url.URL, error) {
+// ListenerURL parses the URL of a listener; empty means none. The error is for whoever set a flag.
+func ListenerURL(s string) (*url.URL, error) {
 	if s == "" {
 		return nil, nil
 	}

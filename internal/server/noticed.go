@@ -53,7 +53,8 @@ type takeovers struct {
 type checked struct {
 	before, after *table.Table
 	newest        *compile.Result
-	objections    map[string]publish.Objection
+	report        *takeover.Report
+	objections    publish.Objections
 }
 
 func newTakeovers(s *Server) *takeovers {
@@ -85,6 +86,18 @@ func (n *takeovers) find(before, after side) *takeover.Report {
 	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), MaxRoutes: maxReviewed, MaxRequests: maxMadeUp})
 }
 
+// between returns the takeovers between two tables that were served one after the other: those that the policy has let pass, if it has just looked at
+// them.
+func (n *takeovers) between(before, after side) *takeover.Report {
+	n.mu.Lock()
+	known := n.checked
+	n.mu.Unlock()
+	if known.report != nil && known.before == before.table && known.after == after.table {
+		return known.report
+	}
+	return n.find(before, after)
+}
+
 // inspect describes an object of the newest read.
 func (n *takeovers) inspect(ref kube.Ref) (found compile.Inspection, ok bool) {
 	if newest := n.s.compiler.Latest(); newest != nil {
@@ -94,8 +107,8 @@ func (n *takeovers) inspect(ref kube.Ref) (found compile.Inspection, ok bool) {
 }
 
 // refused returns the routes that the policy does not let pass.
-func (n *takeovers) refused(before, after *table.Table) map[string]publish.Objection {
-	objections := make(map[string]publish.Objection)
+func (n *takeovers) refused(before, after *table.Table) publish.Objections {
+	objections := make(publish.Objections)
 	policy := n.s.cfg.Review.KeepTakeovers
 	if policy.Routes == 0 || before == nil {
 		return objections
@@ -112,42 +125,27 @@ func (n *takeovers) refused(before, after *table.Table) map[string]publish.Objec
 			was.snapshot = served.Snapshot
 		}
 		report := n.find(was, side{after, newest})
-		for id, detail := range policy.Refused(report, allowedIn(newest)) {
+		for id, detail := range policy.Refused(report, n.allowed) {
 			objections[id] = publish.Objection{Reason: publish.ReasonTakeover, Detail: detail}
 		}
-		n.checked = checked{before, after, latest, objections}
+		n.checked = checked{before, after, latest, report, objections}
 	}
 	return maps.Clone(n.checked.objections) // the publisher takes from it
 }
 
-// allowedIn returns the exceptions that the objects of a snapshot make.
-func allowedIn(s *kube.Snapshot) func(*takeover.Takeover) bool {
-	return func(t *takeover.Takeover) bool {
-		if s == nil {
-			return false
-		}
-		var meta *kube.Meta
-		for _, o := range s.Ingresses {
-			if t.From.Kind == string(kube.KindIngress) && o.Name == t.From.Name && kube.NamespaceOrDefault(o.Namespace) == t.From.Namespace {
-				meta = &o.Meta
-			}
-		}
-		for _, o := range s.RouteGroups {
-			if t.From.Kind == string(kube.KindRouteGroup) && o.Name == t.From.Name && kube.NamespaceOrDefault(o.Namespace) == t.From.Namespace {
-				meta = &o.Meta
-			}
-		}
-		if meta == nil {
-			return false
-		}
-		list, _ := meta.Annotations.Lookup(allowTakeover)
-		for name := range strings.SplitSeq(list, ",") {
-			if name = strings.TrimSpace(name); name != "" && (name == "*" || name == t.To.Namespace || name == t.To.Namespace+"/"+t.To.Name) {
-				return true
-			}
-		}
+// allowed reports whether the annotation of the losing object lets the other one take its requests.
+func (n *takeovers) allowed(t *takeover.Takeover) bool {
+	in, ok := n.inspect(refOf(t.From))
+	if !ok {
 		return false
 	}
+	list, _ := in.Meta.Annotations.Lookup(allowTakeover)
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" && (name == "*" || name == t.To.Namespace || name == t.To.Namespace+"/"+t.To.Name) {
+			return true
+		}
+	}
+	return false
 }
 
 // run notes the takeovers of what is published, until the context ends.
@@ -157,7 +155,7 @@ func (n *takeovers) run(ctx context.Context) {
 		if served := n.s.publisher.Served(); served != nil {
 			now := side{served.Table, served.Snapshot}
 			if last.table != nil && last.table != now.table {
-				n.note(n.find(last, now), time.Now().UTC())
+				n.note(n.between(last, now), time.Now().UTC())
 			}
 			last = now
 		}

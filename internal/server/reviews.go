@@ -52,12 +52,10 @@ func newReviews(s *Server) *reviews {
 }
 
 // review is the [publish.Review] of the server.
-func (r *reviews) review(before, after *table.Table) map[string]publish.Objection {
+func (r *reviews) review(before, after *table.Table) publish.Objections {
 	objections := r.takeovers.refused(before, after)
 	for id, o := range r.trial.Review(before, after) {
-		if other, twice := objections[id]; !twice || o.MoreSerious(other) {
-			objections[id] = o
-		}
+		objections.Add(id, o)
 	}
 	return objections
 }

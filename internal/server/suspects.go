@@ -23,6 +23,8 @@ const (
 const (
 	// lookAtSuspects is how often the reports of clients are looked at. That costs nothing while no client suspects a table.
 	lookAtSuspects = time.Second
+	// askForSuspects is how often the other replicas are asked, if too few clients of this one suspect a table, and no more than before.
+	askForSuspects = 10 * time.Second
 	// maxRecent is how many served tables are remembered: those of three minutes, if each read has another one. They share most of their memory.
 	maxRecent = 60
 )
@@ -32,9 +34,10 @@ const (
 type suspects struct {
 	s *Server
 
-	mu     sync.Mutex // guards the fields below
+	acted map[table.Digest]bool // owned by run
+
+	mu     sync.Mutex // guards recent
 	recent []*publish.Served
-	acted  map[table.Digest]bool
 }
 
 // published remembers the served table. Of its snapshot only what teams request is needed.
@@ -57,39 +60,43 @@ func (p *suspects) published() {
 func (p *suspects) run(ctx context.Context) {
 	tick := time.NewTicker(lookAtSuspects)
 	defer tick.Stop()
+	var asked time.Time // when the other replicas were asked last
+	var reported int    // how many clients of this one had reported then
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if len(p.s.clients.Suspects()) == 0 {
-			continue
+		clients := p.actOn(p.s.clients.Suspects())
+		if clients > 0 && (clients != reported || time.Since(asked) >= askForSuspects) {
+			p.actOn(p.s.clients.merged(ctx, fleet.Query{}).Suspects)
+			asked = time.Now()
 		}
-		for _, one := range p.s.clients.merged(ctx, fleet.Query{}).Suspects {
-			if one.Confirmed && p.first(one.Digest) {
-				p.act(one)
-			}
-		}
+		reported = clients
 	}
 }
 
-// first reports whether a table is suspected for the first time.
-func (p *suspects) first(d table.Digest) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.acted[d] {
-		return false
+// actOn acts on the tables that enough clients suspect, and returns how many clients suspect others.
+func (p *suspects) actOn(all []fleet.SuspectTable) (clients int) {
+	for _, one := range all {
+		switch {
+		case p.acted[one.Digest]:
+		case one.Confirmed:
+			p.act(one)
+		default:
+			clients += one.Clients
+		}
 	}
-	if len(p.acted) >= maxRecent {
-		clear(p.acted)
-	}
-	p.acted[d] = true
-	return true
+	return clients
 }
 
 // act blames what is new in a suspected table.
 func (p *suspects) act(one fleet.SuspectTable) {
+	if len(p.acted) >= maxRecent {
+		clear(p.acted)
+	}
+	p.acted[one.Digest] = true
 	log := p.s.log.With("hash", one.Digest.String(), "clients", one.Clients, "deaths", one.Deaths, "example", one.Example, "evidence", one.Evidence)
 	earlier, bad := p.find(one)
 	if earlier == nil {

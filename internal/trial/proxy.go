@@ -96,14 +96,9 @@ func (p *proxy) look(ctx context.Context) (sign, error) {
 	return s, nil
 }
 
+// valueOf returns the value of a series of any type that metrics of processes have.
 func valueOf(m *dto.Metric) float64 {
-	switch {
-	case m.Gauge != nil:
-		return m.Gauge.GetValue()
-	case m.Counter != nil:
-		return m.Counter.GetValue()
-	}
-	return m.GetUntyped().GetValue()
+	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
 }
 
 // has reports whether the proxy has applied the table with a marker.

@@ -14,12 +14,12 @@ import (
 
 // Review is a [publish.Review]: it objects to routes with calls that failed their trial, or have no verdict yet, and asks for the trial of
 // the latter. Calls that the same route has in the table before are no news. It costs as much as the routes that differ.
-func (t *Trial) Review(before, after *table.Table) map[string]publish.Objection {
+func (t *Trial) Review(before, after *table.Table) publish.Objections {
 	var old table.List
 	if before != nil {
 		old = before.Routes()
 	}
-	objections := make(map[string]publish.Objection)
+	objections := make(publish.Objections)
 	if t.cfg.Support == nil && !t.failed() {
 		return objections
 	}
@@ -48,22 +48,22 @@ func (t *Trial) failed() bool {
 
 // NewCalls returns the distinct calls of a table that no route of the one before has, sorted. It costs as much as parsing both.
 func NewCalls(before, after *table.Table) []Call {
-	had := CallsOf(before.Routes().All())
-	return slices.DeleteFunc(CallsOf(after.Routes().All()), func(c Call) bool {
-		_, found := slices.BinarySearchFunc(had, c, compareCalls)
-		return found
-	})
+	return without(CallsOf(after.Routes().All()), CallsOf(before.Routes().All()))
 }
 
-// newCalls returns the calls that a route has and had not before.
+// newCalls returns the calls that a route has and had not before. was is nil for a new route.
 func newCalls(was, is *table.Route) []Call {
 	calls := CallsOf(slices.Values([]*table.Route{is}))
 	if was == nil || len(calls) == 0 {
 		return calls
 	}
-	had := CallsOf(slices.Values([]*table.Route{was}))
+	return without(calls, CallsOf(slices.Values([]*table.Route{was})))
+}
+
+// without returns sorted calls that are not among others.
+func without(calls, others []Call) []Call {
 	return slices.DeleteFunc(calls, func(c Call) bool {
-		_, found := slices.BinarySearchFunc(had, c, compareCalls)
+		_, found := slices.BinarySearchFunc(others, c, compareCalls)
 		return found
 	})
 }

@@ -26,7 +26,7 @@ func tableOf(t *testing.T, text string) *table.Table {
 }
 
 // reviewed asks until an answer is as wanted.
-func reviewed(t *testing.T, trial *Trial, before, after *table.Table, good func(map[string]publish.Objection) bool) map[string]publish.Objection {
+func reviewed(t *testing.T, trial *Trial, before, after *table.Table, good func(publish.Objections) bool) publish.Objections {
 	t.Helper()
 	for {
 		found := trial.Review(before, after)
@@ -59,7 +59,7 @@ refused: Path("/refused") -> refused() -> <shunt>;`)
 	if len(first) != 4 {
 		t.Errorf("at first there are %d objections", len(first))
 	}
-	found := reviewed(t, trial, before, after, func(o map[string]publish.Objection) bool { return len(o) == 2 && !o["bad"].Pending })
+	found := reviewed(t, trial, before, after, func(o publish.Objections) bool { return len(o) == 2 && !o["bad"].Pending })
 	for id, words := range map[string]string{"bad": `dieAtLoad("new"): the trial proxy died of it: `, "refused": "refused(): the trial proxy refuses it: invalid_filter_params"} {
 		if o := found[id]; !strings.HasPrefix(o.Detail, words) || o.Lapsed {
 			t.Errorf("%s: %+v, want %q", id, o, words)
@@ -78,14 +78,14 @@ func TestAProxyThatIsAwayFreezesNothing(t *testing.T) {
 	s.down = time.Now().Add(time.Hour)
 	s.mu.Unlock()
 	after := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>; b: Path("/b") -> setPath("/") -> <shunt>;`)
-	found := reviewed(t, trial, nil, after, func(o map[string]publish.Objection) bool { return o["a"].Lapsed && o["b"].Lapsed })
+	found := reviewed(t, trial, nil, after, func(o publish.Objections) bool { return o["a"].Lapsed && o["b"].Lapsed })
 	if found["a"].Pending || trial.Status().Silent == "" || trial.Status().Lapsed != 2 {
 		t.Errorf("%+v, status %+v", found, trial.Status())
 	}
 	s.mu.Lock()
 	s.down = time.Time{}
 	s.mu.Unlock()
-	found = reviewed(t, trial, nil, after, func(o map[string]publish.Objection) bool { return len(o) == 1 && !o["a"].Lapsed })
+	found = reviewed(t, trial, nil, after, func(o publish.Objections) bool { return len(o) == 1 && !o["a"].Lapsed })
 	if found["a"].Detail == "" {
 		t.Errorf("%+v", found)
 	}
@@ -97,7 +97,7 @@ func TestSuspectsDoNotLapse(t *testing.T) {
 	s.slow = time.Hour
 	trial := start(t, s, Config{Timeout: 50 * time.Millisecond})
 	after := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>;`)
-	reviewed(t, trial, nil, after, func(o map[string]publish.Objection) bool {
+	reviewed(t, trial, nil, after, func(o publish.Objections) bool {
 		return strings.Contains(o["a"].Detail, "did not survive") && !o["a"].Lapsed && !o["a"].Pending
 	})
 	// Another text waits for the proxy that comes back, and a first table does not wait for it.
@@ -117,7 +117,7 @@ func TestVerdictsOutliveTheProcess(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	first := New(Config{File: path, Support: s.support, Traffic: s.traffic})
 	done := s.serve(ctx, first)
-	reviewed(t, first, nil, after, func(o map[string]publish.Objection) bool { return len(o) == 1 && !o["a"].Pending })
+	reviewed(t, first, nil, after, func(o publish.Objections) bool { return len(o) == 1 && !o["a"].Pending })
 	stop()
 	done()
 	deaths := s.deaths
@@ -137,7 +137,7 @@ func TestVerdictsOutliveTheProcess(t *testing.T) {
 	ctx, stop = context.WithCancel(t.Context())
 	again = New(Config{File: path, Support: s.support, Traffic: s.traffic, Served: func() *table.Table { return after }})
 	done = s.serve(ctx, again)
-	reviewed(t, again, nil, after, func(o map[string]publish.Objection) bool { return len(o) == 0 })
+	reviewed(t, again, nil, after, func(o publish.Objections) bool { return len(o) == 0 })
 	stop()
 	done()
 	if err := os.WriteFile(path, []byte("{torn"), 0o600); err != nil {

@@ -19,23 +19,20 @@ const (
 	LogSnapshotFirst = "first snapshot taken, objects are judged against the cluster"
 	LogReadFailed    = "read of the cluster failed, objects are judged against the last snapshot"
 	LogReadRecovered = "read of the cluster succeeded again"
-	LogTrialsUnknown = "no route server says what failed its trials (--peers), so there are no warnings about that"
 )
 
 // follower keeps the snapshot of a judge up to date.
 type follower struct {
 	source   poller.Source
 	judge    *Judge
-	failures Failures // nil asks nobody
 	interval time.Duration
 	most     time.Duration // the longest delay after a failed read
 	metrics  *Metrics
 	log      *slog.Logger
 	recheck  chan struct{}
 
-	fails   int  // in a row
-	unasked bool // no route server answered the last question about trials
-	taken   bool // at least one snapshot was taken
+	failures int  // in a row
+	taken    bool // at least one snapshot was taken
 }
 
 // run reads at once, at every interval, and whenever the source reports a change, until ctx ends.
@@ -66,10 +63,9 @@ func (f *follower) run(ctx context.Context) {
 		}
 		began := time.Now()
 		f.note(ctx, f.read(ctx))
-		f.askFailures(ctx)
 		wait := time.Until(began.Add(f.interval))
-		if f.fails > 0 {
-			wait = api.Backoff(f.fails, f.interval, f.most, rand.Float64())
+		if f.failures > 0 {
+			wait = api.Backoff(f.failures, f.interval, f.most, rand.Float64())
 			changed = nil // give a failing source time to recover
 		} else if source, ok := f.source.(poller.Follower); ok {
 			changed = source.Changed()
@@ -93,25 +89,6 @@ func (f *follower) read(ctx context.Context) (err error) {
 	return nil
 }
 
-// askFailures asks the route servers what failed their trials. While none answers, the last answer stays.
-func (f *follower) askFailures(ctx context.Context) {
-	if f.failures == nil {
-		return
-	}
-	failed, err := f.failures(ctx)
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		if !f.unasked {
-			f.log.Warn(LogTrialsUnknown, "error", err)
-		}
-		f.unasked = true
-	default:
-		f.judge.TakeFailures(failed)
-		f.unasked = false
-	}
-}
-
 // note counts the read and logs changes between success and failure.
 func (f *follower) note(ctx context.Context, err error) {
 	if ctx.Err() != nil {
@@ -120,14 +97,14 @@ func (f *follower) note(ctx context.Context, err error) {
 	f.metrics.read(err)
 	switch {
 	case err != nil:
-		if f.fails++; f.fails == 1 {
+		if f.failures++; f.failures == 1 {
 			f.log.Error(LogReadFailed, "error", err)
 		}
 		return
 	case !f.taken:
 		f.log.Info(LogSnapshotFirst)
-	case f.fails > 0:
-		f.log.Info(LogReadRecovered, "failures", f.fails)
+	case f.failures > 0:
+		f.log.Info(LogReadRecovered, "failures", f.failures)
 	}
-	f.fails, f.taken = 0, true
+	f.failures, f.taken = 0, true
 }

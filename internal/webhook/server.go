@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,7 +76,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	metrics := NewMetrics(cfg.Registry)
 	s := &Server{log: log, cfg: cfg, follower: &follower{
-		source: cfg.Source, judge: judge, failures: cfg.Failures, interval: cfg.Interval, most: max(cmp.Or(cfg.MaxBackoff, poller.DefaultMaxBackoff), cfg.Interval),
+		source: cfg.Source, judge: judge, interval: cfg.Interval, most: max(cmp.Or(cfg.MaxBackoff, poller.DefaultMaxBackoff), cfg.Interval),
 		metrics: metrics, log: log, recheck: make(chan struct{}, 1),
 	}}
 	endpoints := Endpoints(judge, cfg.Registry, log, metrics)
@@ -120,7 +121,16 @@ func health(j *Judge) http.Handler {
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
 // or fails.
-func (s *Server) Run(ctx context.Context) error { return s.listeners.Run(ctx, s.follower.run) }
+func (s *Server) Run(ctx context.Context) error {
+	return s.listeners.Run(ctx, func(ctx context.Context) {
+		var beside sync.WaitGroup
+		if s.cfg.Failures != nil {
+			beside.Go(func() { s.followFailures(ctx, s.follower.judge) })
+		}
+		s.follower.run(ctx)
+		beside.Wait()
+	})
+}
 
 // Reload reads the cluster at once instead of after the interval.
 func (s *Server) Reload() {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
@@ -67,7 +68,10 @@ type running struct {
 	log           *syncBuffer
 }
 
-func run(t *testing.T, source sourceFunc) *running {
+func run(t *testing.T, source sourceFunc) *running { return runWith(t, source, nil) }
+
+// runWith runs a webhook that asks for failures of trials.
+func runWith(t *testing.T, source sourceFunc, failures webhook.Failures) *running {
 	t.Helper()
 	cert, key, pool := certificate(t)
 	r := &running{log: &syncBuffer{}}
@@ -75,7 +79,7 @@ func run(t *testing.T, source sourceFunc) *running {
 	var mu sync.Mutex
 	opened := make(chan struct{}, 2)
 	server, err := webhook.New(webhook.Config{
-		Source: source, Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0",
+		Source: source, Failures: failures, Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0",
 		Listen: func(network, address string) (net.Listener, error) {
 			l, err := net.Listen(network, address)
 			if err == nil {
@@ -258,5 +262,28 @@ func TestSlowBodiesDelayNoReview(t *testing.T) {
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("a review beside slow bodies: %s, %v", resp.Status, err)
+	}
+}
+
+// TestReadsDoNotWaitForRouteServers: the webhook keeps up with the cluster while a route server that it asks about trials does not answer.
+func TestReadsDoNotWaitForRouteServers(t *testing.T) {
+	asked, reads := make(chan struct{}), make(chan struct{})
+	r := runWith(t, func(ctx context.Context) (*kube.Snapshot, error) {
+		select {
+		case reads <- struct{}{}:
+		case <-ctx.Done():
+		}
+		return &kube.Snapshot{}, nil
+	}, func(ctx context.Context) ([]api.TrialFailure, error) {
+		close(asked) // twice would panic: one question at a time
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	<-asked
+	for range 5 {
+		<-reads
+	}
+	if status := r.health(t); status != http.StatusOK { // the fifth read has begun, so four were taken
+		t.Errorf("health is %d", status)
 	}
 }

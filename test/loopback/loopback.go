@@ -131,7 +131,7 @@ func (x *exchange) WriteHeader(status int) {
 	x.once.Do(func() { x.status, x.sent = status, x.header.Clone(); close(x.answered) })
 }
 
-// Write implements [http.ResponseWriter]. It waits for the client to read, and fails when the client is gone.
+// Write implements [http.ResponseWriter]. It waits for the client to read, and fails once the client has given up.
 func (x *exchange) Write(p []byte) (int, error) {
 	x.WriteHeader(http.StatusOK)
 	return x.out.Write(p)

@@ -59,7 +59,7 @@ func binary(t *testing.T, name string) string {
 type process struct {
 	t       *testing.T
 	cmd     *exec.Cmd
-	log     *buffer
+	log     *programs.Buffer
 	ended   chan struct{}
 	support string
 	state   string // the folder of the control socket
@@ -68,7 +68,7 @@ type process struct {
 // startProcess starts the program for a route server and waits for its listeners.
 func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, log: &buffer{}, ended: make(chan struct{})}
+	p := &process{t: t, log: &programs.Buffer{}, ended: make(chan struct{})}
 	p.cmd = exec.Command(binary(t, "dataplane-client"), append([]string{
 		"--mode=Exec", "--fallback=never", "--address=127.0.0.1:0", "--support-listener=127.0.0.1:0", "--pod-name=p", "--state-dir=" + t.TempDir(),
 	}, args...)...)
@@ -335,7 +335,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 }
 
 // eventually waits for a matching line and returns its first group.
-func eventually(t *testing.T, b *buffer, line *regexp.Regexp) string {
+func eventually(t *testing.T, b *programs.Buffer, line *regexp.Regexp) string {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if m := line.FindStringSubmatch(b.String()); m != nil {
@@ -345,22 +345,4 @@ func eventually(t *testing.T, b *buffer, line *regexp.Regexp) string {
 			t.Fatalf("no %s in:\n%s", line, b)
 		}
 	}
-}
-
-// buffer is a stream that can be read while it is written.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,7 +74,7 @@ type fixture struct {
 	t         *testing.T
 	cluster   *kubetest.Server
 	registry  *prometheus.Registry
-	log       *logBuffer
+	log       *programs.Buffer
 	client    *http.Client
 	server    *server.Server
 	scheme    string
@@ -96,7 +95,7 @@ func (f *fixture) config(t *testing.T, objects string) server.Config {
 	}
 	cluster.SetRevision(100)
 	*f = fixture{
-		t: t, cluster: cluster, log: &logBuffer{}, scheme: "http", registry: prometheus.NewRegistry(),
+		t: t, cluster: cluster, log: &programs.Buffer{}, scheme: "http", registry: prometheus.NewRegistry(),
 		addresses: map[string]chan string{mainAddress: make(chan string, 1), supportAddress: make(chan string, 1)},
 		done:      make(chan error, 1),
 	}
@@ -295,22 +294,4 @@ func (f *fixture) breakSource(broken bool) {
 		fault.Status = http.StatusInternalServerError
 	}
 	f.cluster.SetFault("/api/v1/services", fault)
-}
-
-// logBuffer collects the log as text.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

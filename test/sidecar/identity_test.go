@@ -15,6 +15,7 @@ import (
 
 	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // fetching runs a sidecar in mode Exec behind a route server, without listeners. It has a table.
@@ -65,7 +66,7 @@ func TestASidecarSaysWhoItIs(t *testing.T) {
 			routes.Config.Handler.ServeHTTP(w, r)
 		}))
 		t.Cleanup(front.Close)
-		log := &logBuffer{}
+		log := &programs.Buffer{}
 		cfg := sidecar.Config{
 			Pod: c.pod, PodNamespace: c.namespace, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(log, nil)),
 		}

@@ -1,7 +1,6 @@
 package sidecar_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +33,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/test/loopback"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -194,7 +194,7 @@ func (w *world) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, e
 type plane struct {
 	*world
 	*sidecar.Sidecar
-	log      *logBuffer
+	log      *programs.Buffer
 	modeFile string
 	state    string
 	registry *prometheus.Registry
@@ -218,7 +218,7 @@ func (w *world) config(mode string) sidecar.Config {
 // run starts a data plane. It ends with the test, or with stop.
 func (w *world) run(cfg sidecar.Config) *plane {
 	w.t.Helper()
-	p := &plane{world: w, log: &logBuffer{}, modeFile: cfg.ModeFile, state: cfg.StateDir, registry: prometheus.NewRegistry()}
+	p := &plane{world: w, log: &programs.Buffer{}, modeFile: cfg.ModeFile, state: cfg.StateDir, registry: prometheus.NewRegistry()}
 	cfg.Registry = p.registry
 	cfg.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	var err error
@@ -350,24 +350,6 @@ func writeFile(t *testing.T, path, content string) {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// logBuffer collects the log as text.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 var newSidecar = sidecar.New
