@@ -2,7 +2,10 @@ package trial
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"syscall"
 	"time"
 )
 
@@ -41,12 +44,13 @@ func (t *Trial) ready(ctx context.Context) (sign, error) {
 		t.builds(s)
 	}
 	t.mu.Lock()
-	if err == nil && t.tainted != 0 {
-		if t.tainted == s.start {
-			err = fmt.Errorf("the process of the trial proxy has to be replaced: it hangs, or is busy for good")
-		} else {
-			t.tainted = 0
-		}
+	switch {
+	case closed(err): // it has ended, and the next one must not be taken for it by a probe
+		t.tainted = 0
+	case err == nil && t.tainted == s.start:
+		err = errors.New("the process of the trial proxy has to be replaced: it hangs, or is busy for good")
+	case err == nil:
+		t.tainted = 0
 	}
 	t.mu.Unlock()
 	t.answers(err)
@@ -120,8 +124,8 @@ func (t *Trial) apply(ctx context.Context, batch []Call, before sign) (outcome, 
 		}
 		if err := t.proxy.use(ctx, hostOf(i), t.use); err != nil {
 			found := outcome{kind: Hung, words: err.Error(), alone: &batch[i]}
-			if same := t.same(ctx, before); same.kind == Died {
-				found.kind, found.words = Died, same.words
+			if same := t.same(ctx, before); same.kind != Accepted {
+				found.kind, found.words = same.kind, same.words
 			}
 			return found, ctx.Err()
 		}
@@ -172,11 +176,14 @@ func (t *Trial) loads(ctx context.Context, marker string, before sign) outcome {
 // same says whether the process of the proxy is still the one it was.
 func (t *Trial) same(ctx context.Context, before sign) outcome {
 	now, err := t.proxy.look(ctx)
-	for n := 0; err != nil && n < 3 && ctx.Err() == nil; n++ { // one lost answer is no death
+	for n := 0; err != nil && !closed(err) && n < 3 && ctx.Err() == nil; n++ { // one lost answer is no death
 		t.pause(ctx)
 		now, err = t.proxy.look(ctx)
 	}
+	var late net.Error
 	switch {
+	case errors.As(err, &late) && late.Timeout():
+		return outcome{kind: Hung, words: "its support listener does not answer: " + err.Error()}
 	case err != nil:
 		return outcome{kind: Died, words: "its support listener is closed: " + err.Error()}
 	case now.start != before.start:
@@ -185,29 +192,38 @@ func (t *Trial) same(ctx context.Context, before sign) outcome {
 	return outcome{kind: Accepted}
 }
 
-// rests looks at a proxy that nobody asks anything.
+// closed reports whether an error says that no process listens.
+func closed(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// rests looks at a proxy that nobody asks anything. It is busy for good only if it works all the time: the end of loading a table is no fault.
+// What a spinning process gets of a core depends on what else the machine does, so the share counts less than how long it lasts.
 func (t *Trial) rests(ctx context.Context, before sign) outcome {
-	first, err := t.proxy.look(ctx)
-	if err == nil {
-		select {
-		case <-ctx.Done():
-		case <-time.After(t.rest):
+	for window := 1; ; window++ {
+		first, err := t.proxy.look(ctx)
+		if err == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(t.rest):
+			}
+		}
+		if out := t.same(ctx, before); out.kind != Accepted || err != nil {
+			return out
+		}
+		last, err := t.proxy.look(ctx)
+		if err != nil {
+			return outcome{kind: Accepted}
+		}
+		if more := last.memory - before.memory; more > t.growth {
+			return outcome{kind: Grew, words: fmt.Sprintf("it needs %.0f MiB more than before", more/(1<<20))}
+		}
+		used := (last.cpu - first.cpu) / last.at.Sub(first.at).Seconds()
+		switch {
+		case used <= t.busy:
+			return outcome{kind: Accepted}
+		case window == busyWindows:
+			return outcome{kind: Grew, words: fmt.Sprintf("it uses %.1f cores although nobody asks it anything", used)}
 		}
 	}
-	if out := t.same(ctx, before); out.kind != Accepted || err != nil {
-		return out
-	}
-	last, err := t.proxy.look(ctx)
-	if err != nil {
-		return outcome{kind: Accepted}
-	}
-	if used := (last.cpu - first.cpu) / last.at.Sub(first.at).Seconds(); used > t.busy {
-		return outcome{kind: Grew, words: fmt.Sprintf("it uses %.1f cores although nobody asks it anything", used)}
-	}
-	if more := last.memory - before.memory; more > t.growth {
-		return outcome{kind: Grew, words: fmt.Sprintf("it needs %.0f MiB more than before", more/(1<<20))}
-	}
-	return outcome{kind: Accepted}
 }
 
 // record keeps the verdicts of a table, or halves it.

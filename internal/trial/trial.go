@@ -100,6 +100,9 @@ const (
 	// lookEvery is how often a proxy is looked at that has nothing to try.
 	lookEvery = 5 * time.Second
 
+	// busyWindows is how often in a row a proxy at rest must be busy before a text fails for that.
+	busyWindows = 4
+
 	// strikes is how often a call must have ended or blocked the process before it fails for that.
 	strikes = 2
 )
@@ -112,11 +115,11 @@ type limits struct {
 	rest   time.Duration // how long a proxy that nobody asks is watched
 	retry  time.Duration // of questions to a proxy that does not answer
 	growth float64       // bytes of memory that a table may cost
-	busy   float64       // share of a core that it may use at rest
+	busy   float64       // share of a core that it may use at rest, in one of busyWindows
 }
 
 func defaultLimits() limits {
-	return limits{fetch: fetchLimit, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.9}
+	return limits{fetch: fetchLimit, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.1}
 }
 
 // Trial tries calls. [Trial.Run] does the work; the other methods are safe for concurrent use.

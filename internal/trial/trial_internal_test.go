@@ -27,12 +27,15 @@ type standIn struct {
 	support *url.URL
 	traffic *url.URL
 
+	born time.Time
+
 	mu      sync.Mutex
 	start   float64
 	deaths  int
 	down    time.Time // until when it does not answer
 	stuck   bool      // applies no table any more
-	busy    bool
+	busy    float64   // share of a core that it uses at rest
+	loading time.Time // until when it uses a whole core more, because it loads a table
 	memory  float64
 	etag    string
 	applied []*eskip.Route
@@ -46,7 +49,7 @@ type standIn struct {
 }
 
 func newStandIn(t *testing.T) *standIn {
-	s := &standIn{t: t, start: 1000, memory: 50 << 20, build: "go1.26"}
+	s := &standIn{t: t, born: time.Now(), start: 1000, memory: 50 << 20, build: "go1.26"}
 	for to, serve := range map[**url.URL]http.HandlerFunc{&s.support: s.serveSupport, &s.traffic: s.serveTraffic} {
 		server := httptest.NewServer(serve)
 		t.Cleanup(server.Close)
@@ -98,7 +101,9 @@ func (s *standIn) apply(etag string, routes []*eskip.Route) {
 			case "growAtLoad":
 				s.memory += 1 << 30
 			case "busyAtLoad":
-				s.busy = true
+				s.busy = 0.2 // all that a busy machine gives to one that spins
+			case "slowAtLoad":
+				s.loading = time.Now().Add(40 * time.Millisecond)
 			}
 		}
 	}
@@ -110,7 +115,7 @@ func (s *standIn) die() {
 	s.deaths++
 	s.start++
 	s.down = time.Now().Add(30*time.Millisecond + s.slow)
-	s.stuck, s.busy, s.memory, s.etag, s.applied = false, false, 50<<20, "", nil
+	s.stuck, s.busy, s.memory, s.etag, s.applied = false, 0, 50<<20, "", nil
 }
 
 // restartIfTold replaces the process when its liveness probe says so.
@@ -119,7 +124,7 @@ func (s *standIn) restartIfTold(ctx context.Context, trial *Trial) {
 		answer := httptest.NewRecorder()
 		if trial.ServeAlive(answer, nil); answer.Code != http.StatusNoContent {
 			s.mu.Lock()
-			if s.stuck || s.busy || s.memory > 1<<30 {
+			if s.stuck || s.busy > 0 || s.memory > 1<<30 {
 				s.die()
 			}
 			s.mu.Unlock()
@@ -136,8 +141,9 @@ func (s *standIn) serveSupport(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/metrics":
 		cpu := 1.0
-		if s.busy {
-			cpu = float64(time.Now().UnixNano()) / 1e9
+		cpu += s.busy * time.Since(s.born).Seconds()
+		if since := time.Since(s.born); !s.loading.IsZero() {
+			cpu += min(since, s.loading.Sub(s.born)).Seconds()
 		}
 		fmt.Fprintf(w, "process_start_time_seconds %f\nprocess_resident_memory_bytes %f\nprocess_cpu_seconds_total %f\ngo_info{version=%q} 1\n", s.start, s.memory, cpu, s.build)
 	case r.URL.Query().Has("invalid"):
@@ -214,7 +220,7 @@ func start(t *testing.T, s *standIn, cfg Config) *Trial {
 
 // serve runs a trial and its proxy until the context ends, which the returned function waits for.
 func (s *standIn) serve(ctx context.Context, trial *Trial) (wait func()) {
-	trial.limits = limits{fetch: 300 * time.Millisecond, load: 300 * time.Millisecond, use: 300 * time.Millisecond, rest: 20 * time.Millisecond, retry: 10 * time.Millisecond, growth: 256 << 20, busy: 0.9}
+	trial.limits = limits{fetch: 300 * time.Millisecond, load: 300 * time.Millisecond, use: 300 * time.Millisecond, rest: 20 * time.Millisecond, retry: 10 * time.Millisecond, growth: 256 << 20, busy: 0.1}
 	s.trial = trial
 	var running sync.WaitGroup
 	for _, run := range []func(){func() { trial.Run(ctx) }, func() { s.poll(ctx) }, func() { s.restartIfTold(ctx, trial) }} {
@@ -254,7 +260,7 @@ func harmless(n int) (all []Call) {
 	for i := range n {
 		all = append(all, Call{Text: fmt.Sprintf("setPath(\"/%d\")", i)})
 	}
-	return append(all, Call{Text: `Cookie("a", "^b$")`, Predicate: true}, Call{Text: `tee("https://shop.example.org")`}, Call{Text: "tarpit(\"1s\")"})
+	return append(all, Call{Text: `Cookie("a", "^b$")`, Predicate: true}, Call{Text: "slowAtLoad()"}, Call{Text: `tee("https://shop.example.org")`}, Call{Text: "tarpit(\"1s\")"})
 }
 
 // TestWhatAProxyDoesNotSurviveIsFound: among harmless calls, each kind of failure is found, and nothing else fails.

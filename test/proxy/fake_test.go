@@ -34,7 +34,7 @@ const standInVariable = "ROUTESRV_TEST_STAND_IN"
 type Faults struct {
 	Die       []string // its process ends after it has applied the table
 	Hang      []string // it applies no other table any more
-	Grow      []string // it needs 1 GiB more
+	Grow      []string // it needs 400 MiB more
 	Busy      []string // it uses a whole core
 	Refuse    []string // it does not use the route
 	DieInUse  []string // its process ends with the first request through the route that accepts brotli
@@ -73,11 +73,12 @@ type Config struct {
 type Proxy struct {
 	Support, Traffic string // base URLs of the listeners
 
-	mu     sync.Mutex // guards the fields below
-	starts int
-	deaths []time.Time
-	now    *exec.Cmd // the running process; nil between two
-	ended  bool
+	mu      sync.Mutex // guards the fields below
+	starts  int
+	started time.Time // of the last process
+	deaths  []time.Time
+	now     *exec.Cmd // the running process; nil between two
+	ended   bool
 }
 
 // Start starts a proxy. It ends with the test.
@@ -109,6 +110,9 @@ func Start(t testing.TB, cfg Config) *Proxy {
 	return p
 }
 
+// initialDelay is how old a process is before its liveness probe is asked, as a kubelet does it.
+const initialDelay = 2 * time.Second
+
 // probe ends the process whenever its liveness probe says so, until stop is closed.
 func (p *Proxy) probe(url string, stop <-chan struct{}) {
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -118,6 +122,12 @@ func (p *Proxy) probe(url string, stop <-chan struct{}) {
 		case <-stop:
 			return
 		case <-tick.C:
+		}
+		p.mu.Lock()
+		young := time.Since(p.started) < initialDelay
+		p.mu.Unlock()
+		if young {
+			continue
 		}
 		answer, err := http.Get(url)
 		if err != nil {
@@ -168,7 +178,7 @@ func (p *Proxy) run(t testing.TB, cfg Config, stop <-chan struct{}) {
 		}
 		err := c.Start()
 		if p.starts++; err == nil {
-			p.now = c
+			p.now, p.started = c, time.Now()
 		}
 		p.mu.Unlock()
 		if err != nil {

@@ -187,7 +187,7 @@ func (s *stand) apply(text []byte) {
 		s.hung.Store(true)
 		return
 	} else if has(s.faults.Grow) && s.grown == nil {
-		s.grown = bytes.Repeat([]byte{1}, 1<<30)
+		s.grown = bytes.Repeat([]byte{1}, 400<<20)
 	} else if has(s.faults.Busy) {
 		go func() {
 			for {
