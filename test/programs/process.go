@@ -129,18 +129,37 @@ var picked atomic.Uint32
 // program. Processes begin at different ports.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
+	return freeAddresses(t, 1)[0]
+}
+
+// FreeAddresses returns two such addresses with ports in a row.
+func FreeAddresses(t testing.TB) (first, second string) {
+	t.Helper()
+	both := freeAddresses(t, 2)
+	return both[0], both[1]
+}
+
+func freeAddresses(t testing.TB, n uint32) []string {
+	t.Helper()
 	const first, ports = 20000, 10000
 	var err error
 	for range 100 {
-		port := first + (uint32(os.Getpid())*977+picked.Add(1))%ports
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		port := (uint32(os.Getpid())*977 + picked.Add(n) - n) % ports
+		var free []string
+		for i := range n {
+			var l net.Listener
+			if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+port+i)); err != nil {
+				break
+			}
 			l.Close()
-			return l.Addr().String()
+			free = append(free, l.Addr().String())
+		}
+		if err == nil {
+			return free
 		}
 	}
 	t.Fatal(err)
-	return ""
+	return nil
 }
 
 // Kubeconfig writes a kubeconfig for an API server with a certificate of the authority (PEM), and returns its path.

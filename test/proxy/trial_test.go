@@ -3,11 +3,9 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,37 +31,10 @@ func allOf(f Faults) []string {
 	return slices.Concat(f.Die, f.Hang, f.Grow, f.Busy, f.Refuse, f.DieInUse, f.HangInUse)
 }
 
-// trialAddresses returns two free addresses with ports in a row: of requests, and of the support listener.
-func trialAddresses(t *testing.T) (traffic, support string) {
-	t.Helper()
-	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, text, err := net.SplitHostPort(first.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		port, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		second, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1)))
-		first.Close()
-		if err == nil {
-			second.Close()
-			return first.Addr().String(), second.Addr().String()
-		}
-	}
-	t.Fatal("no two free ports in a row")
-	return "", ""
-}
-
 // withTrial starts a route server with a trial proxy.
 func withTrial(t *testing.T, faults Faults) (*rehearsal, *Proxy) {
 	t.Helper()
-	traffic, support := trialAddresses(t)
+	traffic, support := programs.FreeAddresses(t)
 	r := newRehearsal(t, "--trial-proxy=http://"+support, "--state-dir="+t.TempDir())
 	p := Start(t, Config{
 		RoutesURL: r.server.Support + api.PathTrialRoutes, AliveURL: r.server.Support + api.PathTrialAlive, Traffic: traffic, Support: support, Faults: faults,
@@ -170,7 +141,7 @@ func TestTrialOfARealProxy(t *testing.T) {
 // TestTrialWithoutItsProxy: after the timeout changes pass, loudly.
 func TestTrialWithoutItsProxy(t *testing.T) {
 	t.Parallel()
-	_, support := trialAddresses(t)
+	_, support := programs.FreeAddresses(t)
 	r := newRehearsal(t, "--trial-proxy=http://"+support, "--trial-timeout=1s")
 	r.server.Ready(t)
 	r.write(t, r.object("new", `setRequestHeader("X-New", "1")`))
