@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -18,9 +19,8 @@ import (
 
 // Limits of an acceptance.
 const (
-	maxBy         = 200  // characters
-	maxWhy        = 1000 // characters
-	maxAcceptance = 32 << 10
+	maxBy  = 200  // characters
+	maxWhy = 1000 // characters
 )
 
 // digestHelp tells the operator how to get the digest.
@@ -39,7 +39,7 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 			WriteJSON(w, http.StatusForbidden, api.Error{Error: "only over the control socket"})
 			return
 		}
-		a, err := readAcceptance(w, r)
+		a, err := readAcceptance(r)
 		if err != nil {
 			WriteJSON(w, http.StatusBadRequest, api.Error{Error: err.Error()})
 			return
@@ -95,18 +95,13 @@ func refuse(w http.ResponseWriter, err error) {
 	WriteJSON(w, status, report)
 }
 
-// readAcceptance reads the parameters digest, by and why from the query or a form. It reads a bounded number of bytes of the
-// form. The error says which parameter is missing or wrong.
-func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptance, err error) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxAcceptance)
-	err = r.ParseForm() // parse the query and simple forms first: ParseMultipartForm hides this error for forms that are not multipart
-	if err == nil {
-		err = r.ParseMultipartForm(maxAcceptance)
+// readAcceptance reads the parameters of the query. The error says which one is missing or wrong.
+func readAcceptance(r *http.Request) (a publish.Acceptance, err error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return a, fmt.Errorf("read the parameters: %w", err)
 	}
-	if err != nil && !errors.Is(err, http.ErrNotMultipart) {
-		return a, fmt.Errorf("read the form: %w", err)
-	}
-	text := r.Form.Get("digest")
+	text := query.Get("digest")
 	if text == "" {
 		return a, errors.New(digestHelp)
 	}
@@ -116,15 +111,15 @@ func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptanc
 	if a.Digest.IsZero() {
 		return a, errors.New(digestHelp)
 	}
-	a.Namespaces = r.Form["namespace"]
-	for _, text := range r.Form["object"] {
+	a.Namespaces = query["namespace"]
+	for _, text := range query["object"] {
 		ref, err := parseRef(text)
 		if err != nil {
 			return a, err
 		}
 		a.Objects = append(a.Objects, ref)
 	}
-	a.By, a.Why = r.Form.Get("by"), r.Form.Get("why")
+	a.By, a.Why = query.Get("by"), query.Get("why")
 	if err := checkText("by", a.By, maxBy); err != nil {
 		return a, err
 	}

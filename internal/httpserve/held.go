@@ -17,12 +17,6 @@ import (
 // maxCompared is how many differing routes are parsed and listed.
 const maxCompared = 5000
 
-// Holder decides about tables. It must be safe for concurrent use.
-type Holder interface {
-	// Held returns the held table, or false if no table is held.
-	Held() (Held, bool)
-}
-
 // Held is a table that is held back, together with the served one.
 type Held struct {
 	// Served is nil if no table is served yet. Table is never nil.
@@ -35,30 +29,25 @@ type Held struct {
 // notHeld is the answer while no table is held.
 const notHeld = "no table is held: what was read last is served, or nothing was read yet (GET /status)\n"
 
-// NewHeldPage returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
-// reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as [page.Handler]
-// chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference). While no table is
-// held, the answer is 404. The parameter accept is the command without its arguments, such as "routesrv accept".
-func NewHeldPage(g Holder, accept string) *HeldPage {
-	return &HeldPage{holder: g, command: accept, turn: NewTurns(1)}
-}
-
 // HeldPage shows operators the table that a guard holds back, with its differences from the served one. It decides nothing, and does not check who asks: the
 // routes of a held table are no more secret than the served ones.
 //
 // The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. The others
-// are counted. Each pair of tables is compared once, and each form is rendered once for each state of the hold, one at a time. A
-// request that waits for its turn or runs a comparison ends when its client goes away. It is safe for concurrent use.
+// are counted. One request at a time compares. A request that waits for its turn or runs a comparison ends when its client goes away.
+// It is safe for concurrent use.
 type HeldPage struct {
-	holder  Holder
+	held    func() (Held, bool)
 	command string
 	turn    Turns // of one
+}
 
-	// guarded by turn
-	pair  [2]table.Digest // the tables that view compares
-	view  *shadowdiff.View
-	key   string // the state of the hold that the forms were rendered for
-	forms map[page.Form][]byte
+// NewHeldPage returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
+// reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as [page.Handler]
+// chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference). While no table is
+// held, the answer is 404. held returns the held table, or false if there is none; it must be safe for concurrent use. The parameter
+// accept is the command without its arguments, such as "routesrv accept".
+func NewHeldPage(held func() (Held, bool), accept string) *HeldPage {
+	return &HeldPage{held: held, command: accept, turn: NewTurns(1)}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -67,12 +56,16 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	body, err := h.body(r, form)
+	held, view, err := h.compare(r.Context())
+	var body []byte
+	if err == nil && view != nil {
+		body, err = h.render(form, held, view)
+	}
 	switch {
 	case r.Context().Err() != nil: // the client is gone
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
-	case body == nil:
+	case view == nil:
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(http.StatusNotFound)
@@ -82,97 +75,53 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// body waits for its turn and renders the held table in a form. It returns nil if no table is held.
-func (h *HeldPage) body(r *http.Request, form page.Form) ([]byte, error) {
-	ctx := r.Context()
-	done, ok := h.turn.Wait(ctx, 0)
-	if !ok {
-		return nil, ctx.Err()
-	}
-	defer done()
-	held, ok := h.holder.Held()
-	if !ok {
-		h.pair, h.view, h.key, h.forms = [2]table.Digest{}, nil, "", nil // free the memory of a released table
-		return nil, nil
-	}
-	hold := held.State.Report(held.Kept)
-	if err := h.compare(ctx, held); err != nil {
-		return nil, err
-	}
-	if key := fmt.Sprintf("%d %+v", h.view.A.Revision, hold); h.forms == nil || h.key != key {
-		h.key, h.forms = key, make(map[page.Form][]byte)
-	}
-	if body := h.forms[form]; body != nil {
-		return body, nil
-	}
+// render prints a comparison in a form.
+func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.View) ([]byte, error) {
 	accept := h.command + " " + held.State.Digest.String() + " --why REASON"
-	view := *h.view
 	view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
-	body, err := page.Render(form, &view)
+	body, err := page.Render(form, view)
 	if err == nil && form == page.JSON {
+		hold := held.State.Report(held.Kept)
 		body, err = json.MarshalIndent(api.HeldTable{Hold: &hold, Accept: accept, Difference: body}, "", "  ")
 		body = append(body, '\n')
 	}
 	if err != nil {
 		return nil, fmt.Errorf("print the comparison: %w", err)
 	}
-	h.forms[form] = body
 	return body, nil
 }
 
-// Difference returns the comparison for the table held now, without notes, or nil if no table is held. The caller must not change
-// it. It waits for its turn as requests do. The error comes from ctx, or says why the tables could not be compared.
+// Difference returns the comparison for the table held now, without notes, or nil if no table is held. It waits for its turn as
+// requests do. The error comes from ctx, or says why the tables could not be compared.
 func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.View, error) {
+	_, view, err := h.compare(ctx)
+	return view, err
+}
+
+// compare waits for its turn and compares the held table with the served one. The view is nil if no table is held.
+func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.View, error) {
 	done, ok := h.turn.Wait(ctx, 0)
 	if !ok {
-		return nil, ctx.Err()
+		return Held{}, nil, ctx.Err()
 	}
 	defer done()
-	held, ok := h.holder.Held()
+	held, ok := h.held()
 	if !ok {
-		return nil, nil
+		return Held{}, nil, nil
 	}
-	if err := h.compare(ctx, held); err != nil {
-		return nil, err
-	}
-	view := *h.view
-	return &view, nil
-}
-
-// compare compares a pair of tables, unless it is the pair compared last.
-func (h *HeldPage) compare(ctx context.Context, held Held) error {
-	pair := [2]table.Digest{{}, held.Table.Digest()}
-	if held.Served != nil {
-		pair[0] = held.Served.Digest()
-	}
-	if h.view != nil && h.pair == pair {
-		h.view.A.Revision, h.view.B.Revision = revisionOf(held.Served), held.Table.Revision()
-		return nil
-	}
-	h.view, h.forms = nil, nil
 	report, err := shadowdiff.Tables(ctx, held.Served, held.Table, maxCompared)
 	if err != nil {
-		return err
+		return Held{}, nil, err
 	}
-	served := "nothing"
+	served := shadowdiff.Side{Label: "served", Name: "nothing"}
 	if held.Served != nil {
-		served = pair[0].String()
+		served.Name, served.Revision = held.Served.Digest().String(), held.Served.Revision()
 	}
-	h.pair = pair
-	h.view = &shadowdiff.View{
-		Title:  "Held table",
-		A:      shadowdiff.Side{Label: "served", Name: served, Revision: revisionOf(held.Served)},
-		B:      shadowdiff.Side{Label: "held", Name: pair[1].String(), Revision: held.Table.Revision()},
+	return held, &shadowdiff.View{
+		Title: "Held table",
+		A:     served, B: shadowdiff.Side{Label: "held", Name: held.Table.Digest().String(), Revision: held.Table.Revision()},
 		Report: report, Owner: held.Owner,
-	}
-	return nil
-}
-
-func revisionOf(t *table.Table) uint64 {
-	if t == nil {
-		return 0
-	}
-	return t.Revision()
+	}, nil
 }
 
 // maxNoted is how many kept objects the notes name.

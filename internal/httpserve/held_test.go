@@ -138,7 +138,7 @@ func sample(t *testing.T) *holder {
 
 func TestHeldAsText(t *testing.T) {
 	g := sample(t)
-	w := get(httpserve.NewHeldPage(g, "routesrv accept"), "")
+	w := get(httpserve.NewHeldPage(g.Held, "routesrv accept"), "")
 	got := strings.NewReplacer(g.held.Table.Digest().String(), "DIGEST", g.held.Served.Digest().String(), "SERVED").Replace(w.Body.String())
 	if diff := cmp.Diff(wantText, got); diff != "" || w.Code != http.StatusOK {
 		t.Errorf("%d (-want +got):\n%s", w.Code, diff)
@@ -151,7 +151,7 @@ func TestHeldAsText(t *testing.T) {
 func TestHeldAsPage(t *testing.T) {
 	g := sample(t)
 	digest := g.held.Table.Digest().String()
-	w := get(httpserve.NewHeldPage(g, "routesrv accept"), "text/html,*/*;q=0.8")
+	w := get(httpserve.NewHeldPage(g.Held, "routesrv accept"), "text/html,*/*;q=0.8")
 	for _, want := range []string{
 		"<title>different · held table</title>", "<h1>Held table ", "<dt>served</dt>", "<dt>held</dt>", `<th scope="col">served</th><th scope="col">held</th>`,
 		"only in served", "<dt>reason</dt><dd>hosts_lost</dd>", "<dt>accept</dt><dd>in the pod, with kubectl exec: routesrv accept " + digest,
@@ -171,7 +171,7 @@ func TestHeldAsPage(t *testing.T) {
 
 func TestHeldAsJSON(t *testing.T) {
 	g := sample(t)
-	w := get(httpserve.NewHeldPage(g, "routesrv accept"), "application/json")
+	w := get(httpserve.NewHeldPage(g.Held, "routesrv accept"), "application/json")
 	var got struct {
 		Hold struct {
 			Reason, Digest string
@@ -201,7 +201,7 @@ func TestHeldAsJSON(t *testing.T) {
 }
 
 func TestNothingIsHeld(t *testing.T) {
-	w := get(httpserve.NewHeldPage(&holder{}, "routesrv accept"), "")
+	w := get(httpserve.NewHeldPage((&holder{}).Held, "routesrv accept"), "")
 	if w.Code != http.StatusNotFound || !strings.HasPrefix(w.Body.String(), "no table is held") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -210,7 +210,7 @@ func TestNothingIsHeld(t *testing.T) {
 	} {
 		g := &holder{}
 		w := httptest.NewRecorder()
-		httpserve.NewHeldPage(g, "routesrv accept").ServeHTTP(w, r)
+		httpserve.NewHeldPage(g.Held, "routesrv accept").ServeHTTP(w, r)
 		if w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusBadRequest || g.asked != 0 {
 			t.Errorf("%s %s: %d", r.Method, r.URL, w.Code)
 		}
@@ -220,7 +220,7 @@ func TestNothingIsHeld(t *testing.T) {
 func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 	g := &holder{}
 	g.hold(t, nil, parse(t, 1, ""))
-	w := get(httpserve.NewHeldPage(g, "routesrv accept"), "")
+	w := get(httpserve.NewHeldPage(g.Held, "routesrv accept"), "")
 	if !strings.Contains(w.Body.String(), "reason: empty\n") || !strings.Contains(w.Body.String(), "release: never by time, only by acceptance\n") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
@@ -229,7 +229,7 @@ func TestHeldBeforeAnyTableIsServed(t *testing.T) {
 // TestHeldIsOfNow: the next request sees a new state, another held table and the end of the hold.
 func TestHeldIsOfNow(t *testing.T) {
 	g := sample(t)
-	h := httpserve.NewHeldPage(g, "routesrv accept")
+	h := httpserve.NewHeldPage(g.Held, "routesrv accept")
 	first := get(h, "").Body.String()
 	if again := get(h, "").Body.String(); again != first {
 		t.Errorf("the second answer is\n%s", again)
@@ -261,7 +261,7 @@ func TestLargeDifferenceIsBounded(t *testing.T) {
 	}
 	g := &holder{}
 	g.hold(t, served, parse(t, 2, "a: * -> <shunt>;"))
-	h := httpserve.NewHeldPage(g, "routesrv accept")
+	h := httpserve.NewHeldPage(g.Held, "routesrv accept")
 	for accept, limit := range map[string]int{"text/plain": 2 << 20, "text/html": 4 << 20, "application/json": 8 << 20} {
 		w := get(h, accept)
 		if n := w.Body.Len(); n > limit {
@@ -286,7 +286,7 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := sample(t)
 		g.waiting = make(chan struct{})
-		h := httpserve.NewHeldPage(g, "routesrv accept")
+		h := httpserve.NewHeldPage(g.Held, "routesrv accept")
 		first := make(chan *httptest.ResponseRecorder, 1)
 		go func() { first <- get(h, "") }()
 		synctest.Wait() // it has the turn
@@ -323,11 +323,11 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 // TestDifferenceIsThatOfThePage: other pages that show the comparison get the same one, and do not wait for it for ever.
 func TestDifferenceIsThatOfThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if v, err := httpserve.NewHeldPage(&holder{}, "routesrv accept").Difference(t.Context()); v != nil || err != nil {
+		if v, err := httpserve.NewHeldPage((&holder{}).Held, "routesrv accept").Difference(t.Context()); v != nil || err != nil {
 			t.Errorf("nothing is held: %v %v", v, err)
 		}
 		g := sample(t)
-		h := httpserve.NewHeldPage(g, "routesrv accept")
+		h := httpserve.NewHeldPage(g.Held, "routesrv accept")
 		v, err := h.Difference(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ const acceptCommand = "routesrv accept"
 func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	metrics := promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry})
 	get := []string{http.MethodGet, http.MethodHead}
-	held := httpserve.NewHeldPage(heldTables{s}, acceptCommand)
+	held := httpserve.NewHeldPage(s.held, acceptCommand)
 	all := append(httpserve.Probes(http.HandlerFunc(s.health)), []httpserve.Endpoint{
 		{Path: "/health", Handler: http.HandlerFunc(s.health),
 			Does: "as on the main listener: for probes that have no client certificate"},
@@ -85,10 +85,8 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	httpserve.WriteJSON(w, http.StatusOK, s.report())
 }
 
-// heldTables implements the guard pages' view of the publisher.
-type heldTables struct{ s *Server }
-
-func (h heldTables) Held() (httpserve.Held, bool) {
-	served, held, state := h.s.publisher.Comparison()
-	return httpserve.Held{Served: served, Table: held, State: state, Kept: h.s.publisher.Kept(), Owner: h.s.owners()}, held != nil && state.Held
+// held returns the table that the publisher holds back.
+func (s *Server) held() (httpserve.Held, bool) {
+	served, held, state := s.publisher.Comparison()
+	return httpserve.Held{Served: served, Table: held, State: state, Kept: s.publisher.Kept(), Owner: s.owners()}, held != nil && state.Held
 }

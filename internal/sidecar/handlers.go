@@ -54,7 +54,7 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.controller.shadowView),
 			Does: "the comparison of mode Pre: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`"},
-		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(heldTables{s.controller}, acceptCommand),
+		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(s.controller.held, acceptCommand),
 			Does: "how the held table differs from the one that it was compared with, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
 	}
 	if s.cfg.EnableProfile {
@@ -84,21 +84,18 @@ func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.End
 	return endpoints
 }
 
-// heldTables gives operators access to the tables held by the publishers.
-type heldTables struct{ c *controller }
-
-// Held returns a held table, in the same order of precedence as accept.
-func (h heldTables) Held() (held httpserve.Held, ok bool) {
-	h.c.call(func() {
-		if p := h.c.served.Pending(); p != nil && p.Guard.Held {
-			held, ok = httpserve.Held{Served: h.c.served.Table(), Table: p.Table, State: p.Guard}, true
+// held returns a held table, in the same order of precedence as accept.
+func (c *controller) held() (held httpserve.Held, ok bool) {
+	c.call(func() {
+		if p := c.served.Pending(); p != nil && p.Guard.Held {
+			held, ok = httpserve.Held{Served: c.served.Table(), Table: p.Table, State: p.Guard}, true
 		}
 	})
 	var publishers []*publish.Publisher
-	if p := h.c.selfNow.Load(); p != nil {
+	if p := c.selfNow.Load(); p != nil {
 		publishers = append(publishers, p.publisher)
 	}
-	if p := h.c.remoteNow.Load(); p != nil {
+	if p := c.remoteNow.Load(); p != nil {
 		publishers = append(publishers, p.client.Publisher())
 	}
 	for _, g := range publishers {
@@ -108,7 +105,7 @@ func (h heldTables) Held() (held httpserve.Held, ok bool) {
 		served, table, state := g.Comparison()
 		held, ok = httpserve.Held{Served: served, Table: table, State: state, Kept: g.Kept()}, table != nil && state.Held
 	}
-	held.Owner = h.c.owners()
+	held.Owner = c.owners()
 	return held, ok
 }
 
