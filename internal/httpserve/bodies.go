@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,8 +17,6 @@ const (
 	bodyTimeout = 5 * time.Second
 	// bodyMemory limits the bodies of a listener, those on their way and those that handlers work on, in bytes.
 	bodyMemory = 128 << 20
-	// bodyChunk is how much of a body is read at a time.
-	bodyChunk = 32 << 10
 )
 
 // bodies reads the bodies of requests before handlers see them, so that a slow one occupies nothing but its connection. Where no
@@ -26,16 +24,7 @@ const (
 type bodies struct {
 	next   http.Handler
 	limits map[string][]Endpoint // with bodies, by path
-
-	mu      sync.Mutex
-	held    int64 // bytes of all bodies
-	reading []*body
-}
-
-// body is a body that is being read.
-type body struct {
-	held int64
-	cut  func() // ends the read; it does not block
+	held   atomic.Int64          // bytes of all bodies
 }
 
 // limitBodies wraps the handler of a listener.
@@ -77,14 +66,13 @@ func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // recorders of tests have no deadlines
-	one := &body{cut: func() { _ = conn.SetReadDeadline(time.Now()) }}
-	defer b.release(one)
+	one := &body{from: r.Body, limit: limit, all: &b.held}
+	defer func() { b.held.Add(-one.size) }()
 	var content []byte
-	var status int
 	var err error
-	whileReading(r, func() { content, status, err = b.read(r.Body, one, limit) })
+	whileReading(r, func() { content, err = io.ReadAll(one) })
 	if err != nil {
-		b.refuse(w, conn, status, err.Error())
+		b.refuse(w, conn, statusOf(err), "read the body: "+err.Error())
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
@@ -99,65 +87,40 @@ func (b *bodies) refuse(w http.ResponseWriter, conn *http.ResponseController, st
 	http.Error(w, why, status)
 }
 
-// read returns the whole body. The status is for an error.
-func (b *bodies) read(r io.Reader, one *body, limit int64) (content []byte, status int, err error) {
-	b.mu.Lock()
-	b.reading = append(b.reading, one) // the oldest first
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.reading = slices.DeleteFunc(b.reading, func(o *body) bool { return o == one })
-	}()
-	for {
-		if len(content) == cap(content) {
-			if !b.reserve(one, bodyChunk) {
-				return nil, http.StatusServiceUnavailable, errors.New("too many large requests at a time")
-			}
-			content = slices.Grow(content, bodyChunk)
-		}
-		n, err := r.Read(content[len(content):cap(content)])
-		content = content[:len(content)+n]
-		switch {
-		case int64(len(content)) > limit:
-			return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", limit)
-		case errors.Is(err, io.EOF):
-			return content, 0, nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, http.StatusRequestTimeout, errors.New("the body did not arrive in time")
-		case err != nil:
-			return nil, http.StatusBadRequest, fmt.Errorf("read the body: %w", err)
-		}
-	}
+// body reads a body within its limit, and counts its bytes among those of all bodies.
+type body struct {
+	from        io.Reader
+	limit, size int64
+	all         *atomic.Int64
 }
 
-// reserve counts n more bytes of a body. If that is too much, it cuts the bodies that have been on their way for longest. It returns
-// false if this one was cut, or nothing else can be.
-func (b *bodies) reserve(one *body, n int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for b.held+n > bodyMemory {
-		if len(b.reading) == 0 || b.reading[0] == one {
-			return false
-		}
-		oldest := b.reading[0]
-		b.reading = b.reading[1:]
-		oldest.cut()
-		b.held -= oldest.held
-		oldest.held = 0
+// Errors of a body.
+var (
+	errBodyTooLarge = errors.New("it has more bytes than the limit of this path")
+	errBodies       = errors.New("too many large requests at a time")
+)
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	b.size += int64(n)
+	switch held := b.all.Add(int64(n)); {
+	case b.size > b.limit:
+		return n, errBodyTooLarge
+	case held > bodyMemory:
+		return n, errBodies
 	}
-	if !slices.Contains(b.reading, one) {
-		return false
-	}
-	b.held += n
-	one.held += n
-	return true
+	return n, err
 }
 
-// release forgets a body.
-func (b *bodies) release(one *body) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.held -= one.held
-	one.held = 0
+// statusOf returns the status for a body that cannot be read.
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, errBodies):
+		return http.StatusServiceUnavailable
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout
+	}
+	return http.StatusBadRequest
 }
