@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"sync"
 	"time"
 
 	"k8s.io/streaming/pkg/httpstream"
@@ -18,18 +17,15 @@ const maxFailure = 4 << 10
 // conn is a connection to a port of a pod: a stream of data, and a stream on which the kubelet reports errors.
 type conn struct {
 	addr    addr
-	session httpstream.Connection
+	session httpstream.Connection // of this connection alone
 	data    httpstream.Stream
-	errors  httpstream.Stream
 
 	failed  chan struct{} // closed when the kubelet has reported a failure, or has closed the stream without one
 	failure string        // the kubelet's message; read it after failed is closed
-
-	once sync.Once
 }
 
 func newConn(pod string, port int, session httpstream.Connection, data, failures httpstream.Stream) *conn {
-	c := &conn{addr: addr{pod, port}, session: session, data: data, errors: failures, failed: make(chan struct{})}
+	c := &conn{addr: addr{pod, port}, session: session, data: data, failed: make(chan struct{})}
 	go func() {
 		defer close(c.failed)
 		if text, err := io.ReadAll(io.LimitReader(failures, maxFailure)); err == nil && len(text) > 0 {
@@ -73,14 +69,7 @@ func (c *conn) explain(err error) error {
 }
 
 // Close implements net.Conn. It ends a blocked Read and Write.
-func (c *conn) Close() error {
-	c.once.Do(func() {
-		_ = c.data.Reset()
-		_ = c.errors.Reset()
-		c.session.RemoveStreams(c.data, c.errors)
-	})
-	return nil
-}
+func (c *conn) Close() error { return c.session.Close() }
 
 // LocalAddr and RemoteAddr implement net.Conn.
 func (c *conn) LocalAddr() net.Addr  { return addr{"localhost", 0} }

@@ -148,5 +148,5 @@ func (p *Pod) request(subresource string) *rest.Request {
 	return p.cluster.core.RESTClient().Post().Resource("pods").Namespace(p.Namespace).Name(p.Name).SubResource(subresource)
 }
 
-// Close closes idle connections to the API server. Forwarded connections end with [Pod.Close].
+// Close closes idle connections to the API server. It leaves forwarded connections open.
 func (c *Cluster) Close() { c.client.CloseIdleConnections() }

@@ -173,7 +173,6 @@ func (p *places) replica(c *Cluster, pod *Pod) cli.Replica {
 		r.Fault = "a container of the pod waits (" + pod.Waiting + ")"
 		return r
 	}
-	p.closeLater(pod.Close)
 	support := port(pod, p.supportPort, supportPortName, defaultSupportPort)
 	r.Support = p.listener(pod, "http", support)
 	scheme := "http"

@@ -7,12 +7,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/streaming/pkg/httpstream"
 )
 
 // maxPods limits a list of pods.
@@ -33,11 +30,6 @@ type Pod struct {
 	Containers []corev1.Container
 
 	cluster *Cluster
-	closed  atomic.Bool
-
-	mu   sync.Mutex // guards the fields below
-	open httpstream.Connection
-	next int
 }
 
 // Pods lists the pods that match a selector such as app=web, sorted by name. More than 200 pods are an error: then the selector

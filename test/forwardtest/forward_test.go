@@ -107,7 +107,7 @@ func TestTooManyPodsAreAnError(t *testing.T) {
 	}
 }
 
-// TestConnectionsReachThePort: requests over one port-forward, in parallel and one after another, each with the right answer.
+// TestConnectionsReachThePort: requests in parallel and one after another, each with the right answer.
 func TestConnectionsReachThePort(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -126,7 +126,6 @@ func TestConnectionsReachThePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pods[0].Close()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return pods[0].Dial(ctx, 9911) }}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
@@ -166,7 +165,6 @@ func TestWhatTheKubeletSaysIsTheError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pods[0].Close()
 	conn, err := pods[0].Dial(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -201,19 +199,6 @@ func TestDialEndsWithItsContext(t *testing.T) {
 		cancel()
 	}()
 	if _, err := pods[0].Dial(ctx, 9911); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	pods[0].Close() // does not wait either
-}
-
-func TestClosedPodsCannotBeDialed(t *testing.T) {
-	c := apiServer(t, nil, pod("a", nil))
-	pods, err := c.Pods(t.Context(), "routesrv", "app=x")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods[0].Close()
-	if _, err := pods[0].Dial(t.Context(), 1); !errors.Is(err, forward.ErrClosed) {
 		t.Errorf("error %v", err)
 	}
 }
