@@ -28,10 +28,10 @@ type diffJob struct {
 
 	reader   *tables.Reader
 	compiler *compiler
-	opened   map[string]tables.Source // by the place
+	opened   map[string]*tables.Source // by the place
 }
 
-func newDiffJob() job { return &diffJob{opened: make(map[string]tables.Source)} }
+func newDiffJob() job { return &diffJob{opened: make(map[string]*tables.Source)} }
 
 func (j *diffJob) define(flags *config.Parser) {
 	flags.Ask("ignore", config.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
@@ -224,7 +224,7 @@ func (j *diffJob) sides(ctx context.Context, s *session) []side {
 }
 
 // open returns the source of a place on its first use, and the same one later; nil for replicas.
-func (j *diffJob) open(place string) (tables.Source, error) {
+func (j *diffJob) open(place string) (*tables.Source, error) {
 	if strings.HasPrefix(place, "pod/") || strings.HasPrefix(place, "context/") {
 		return nil, nil
 	}
@@ -240,7 +240,7 @@ func (j *diffJob) open(place string) (tables.Source, error) {
 }
 
 // side loads the table of one place.
-func (j *diffJob) side(ctx context.Context, s *session, place string, source tables.Source) []side {
+func (j *diffJob) side(ctx context.Context, s *session, place string, source *tables.Source) []side {
 	if source != nil {
 		t, err := source.Load(ctx)
 		return []side{{source.Name(), t, err}}

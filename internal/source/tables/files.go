@@ -17,58 +17,33 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// file is a file of routes.
-type file struct {
-	path string
-	max  int64
-}
-
-func (f *file) Name() string { return f.path }
-
-func (f *file) Load(ctx context.Context) (*Table, error) {
+// loadFile reads a file of routes.
+func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	in, err := os.Open(f.path)
+	in, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.path, cause(err))
+		return nil, fmt.Errorf("%s: %w", path, cause(err))
 	}
 	defer func() { _ = in.Close() }() // only read
-	return readRoutes(f.path, in, f.max)
+	return readRoutes(path, in, r.cfg.MaxBytes)
 }
 
-// stdin reads standard input. The input can be read only once, so stdin keeps the result.
-type stdin struct {
-	in    io.Reader
-	max   int64
-	table *Table
-	err   error
-}
-
-func (s *stdin) Name() string { return "-" }
-
-func (s *stdin) Load(context.Context) (*Table, error) {
-	if s.table == nil && s.err == nil {
-		s.table, s.err = readRoutes("standard input", s.in, s.max)
+// loadStdin reads standard input, at the first call. Later ones return the same table as current: this side of a comparison never changes.
+func (r *Reader) loadStdin() (*Table, error) {
+	t, err := r.stdin()
+	if err != nil {
+		return nil, err
 	}
-	if s.err != nil {
-		return nil, s.err
-	}
-	t := *s.table
-	t.Read = time.Now() // this side of the comparison never changes, so it is always current
-	return &t, nil
+	again := *t
+	again.Read = time.Now()
+	return &again, nil
 }
 
-// manifests is a file or folder of manifests, which the CompileFunc compiles.
-type manifests struct {
-	path    string
-	compile CompileFunc
-}
-
-func (m *manifests) Name() string { return m.path }
-
-func (m *manifests) Load(ctx context.Context) (*Table, error) {
-	compiled, err := m.compile(ctx, m.path)
+// loadManifests compiles a file or folder of manifests.
+func (r *Reader) loadManifests(ctx context.Context, path string) (*Table, error) {
+	compiled, err := r.cfg.Compile(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +53,7 @@ func (m *manifests) Load(ctx context.Context) (*Table, error) {
 		text.WriteString(r.Text)
 		text.WriteByte('\n')
 	}
-	routes, err := parse(m.path+", compiled", text.String())
+	routes, err := parse(path+", compiled", text.String())
 	if err != nil {
 		return nil, err
 	}

@@ -31,14 +31,13 @@ const maxMessage = 200
 type remote struct {
 	reader *Reader
 	url    *url.URL
-	name   string
 
 	// The last table from a route server, with its ETag.
 	etag string
 	last *Table
 }
 
-func (r *Reader) openURL(place string) (Source, error) {
+func (r *Reader) openURL(place string) (*Source, error) {
 	u, err := url.Parse(place)
 	if err != nil {
 		return nil, fmt.Errorf("not a URL: %w", err)
@@ -46,7 +45,7 @@ func (r *Reader) openURL(place string) (Source, error) {
 	if u.Host == "" {
 		return nil, fmt.Errorf("%s: the URL has no host", u.Redacted())
 	}
-	return &remote{reader: r, url: u, name: u.Redacted()}, nil
+	return &Source{u.Redacted(), (&remote{reader: r, url: u}).Load}, nil
 }
 
 // redirect refuses too many redirects, and redirects from https to http.
@@ -60,14 +59,12 @@ func (r *Reader) redirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-func (s *remote) Name() string { return s.name }
-
 func (s *remote) Load(ctx context.Context) (*Table, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.reader.cfg.Timeout)
 	defer cancel()
 	t, err := s.load(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, withoutURL(err))
+		return nil, fmt.Errorf("%s: %w", s.url.Redacted(), withoutURL(err))
 	}
 	return t, nil
 }

@@ -37,6 +37,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -88,17 +89,21 @@ type Reader struct {
 	cfg    Config
 	client *http.Client
 
-	mu       sync.Mutex
-	stdinFor bool // guarded by mu: a source already reads standard input
+	stdin      func() (*Table, error) // reads standard input, once
+	stdinTaken atomic.Bool            // a source reads it
 }
 
 // Source is a place that holds a table. Only one caller at a time may call Load.
-type Source interface {
-	// Name returns the place as given, without a password.
-	Name() string
-	// Load reads the table. It may be called again after an error. The previous table stays valid.
-	Load(ctx context.Context) (*Table, error)
+type Source struct {
+	name string
+	load func(context.Context) (*Table, error)
 }
+
+// Name returns the place as given, without a password.
+func (s *Source) Name() string { return s.name }
+
+// Load reads the table. It may be called again after an error. The previous table stays valid.
+func (s *Source) Load(ctx context.Context) (*Table, error) { return s.load(ctx) }
 
 // New returns a reader with the defaults filled in. It reads nothing.
 func New(cfg Config) *Reader {
@@ -119,6 +124,7 @@ func New(cfg Config) *Reader {
 	}
 	r := &Reader{cfg: cfg}
 	r.client = &http.Client{Transport: cfg.Transport, Timeout: cfg.Timeout, CheckRedirect: r.redirect}
+	r.stdin = sync.OnceValues(func() (*Table, error) { return readRoutes("standard input", cfg.Stdin, cfg.MaxBytes) })
 	return r
 }
 
@@ -126,7 +132,7 @@ func New(cfg Config) *Reader {
 func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
 // Open returns the source for a place. It does not read the table; it only checks what kind of place it is.
-func (r *Reader) Open(place string) (Source, error) {
+func (r *Reader) Open(place string) (*Source, error) {
 	switch {
 	case place == "":
 		return nil, errors.New("the name of a table is empty: want a file, a folder of manifests, a URL or -")
@@ -145,20 +151,17 @@ func (r *Reader) Open(place string) (Source, error) {
 		if r.cfg.Compile == nil {
 			return nil, fmt.Errorf("%s: manifests cannot be compiled here", place)
 		}
-		return &manifests{path: place, compile: r.cfg.Compile}, nil
+		return &Source{place, func(ctx context.Context) (*Table, error) { return r.loadManifests(ctx, place) }}, nil
 	}
-	return &file{path: place, max: r.cfg.MaxBytes}, nil
+	return &Source{place, func(ctx context.Context) (*Table, error) { return r.loadFile(ctx, place) }}, nil
 }
 
-func (r *Reader) openStdin() (Source, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Reader) openStdin() (*Source, error) {
 	switch {
 	case r.cfg.Stdin == nil:
 		return nil, errors.New("-: there is no standard input")
-	case r.stdinFor:
+	case r.stdinTaken.Swap(true):
 		return nil, errors.New("-: the standard input can be only one of the tables")
 	}
-	r.stdinFor = true
-	return &stdin{in: r.cfg.Stdin, max: r.cfg.MaxBytes}, nil
+	return &Source{"-", func(context.Context) (*Table, error) { return r.loadStdin() }}, nil
 }
