@@ -2,6 +2,7 @@ package proxymetrics
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,15 +88,11 @@ func (s *sums) figures() (*fleet.Figures, error) {
 	if s.started > 0 && s.started < 1<<40 {
 		f.Started = time.UnixMilli(int64(s.started * 1000)).UTC()
 	}
-	switch {
-	case s.served.has:
-		s.served5xx.has = true
-		f.Errors = s.served5xx.value()
-	default:
-		n := figure{has: true}
-		n.add(max(s.routes5xx.sum, s.backend5xx.sum) + s.backendErrors.sum)
-		f.Errors = n.value()
+	failed := figure{s.served5xx.sum, true}
+	if !s.served.has {
+		failed.sum = max(s.routes5xx.sum, s.backend5xx.sum) + s.backendErrors.sum
 	}
+	f.Errors = failed.value()
 	return f, nil
 }
 
@@ -208,63 +205,36 @@ func isWord(s string) bool {
 	return len(s) <= 32
 }
 
-// codahale reads the JSON document metric by metric.
+// codahale reads the JSON document: its kinds of metrics, each by its key, have a count or a value.
 func (s *sums) codahale(in io.Reader) error {
-	d := json.NewDecoder(in)
-	if _, err := d.Token(); err != nil { // {
+	var kinds map[string]map[string]struct{ Count, Value *float64 }
+	if err := json.NewDecoder(in).Decode(&kinds); err != nil {
 		return err
 	}
-	for d.More() {
-		kind, err := d.Token()
-		if err != nil {
-			return err
-		}
-		if open, err := d.Token(); err != nil || open != json.Delim('{') {
-			return fmt.Errorf("%v: want an object", kind)
-		}
-		for d.More() {
-			key, err := d.Token()
-			if err != nil {
-				return err
+	for _, metrics := range kinds {
+		for key, m := range metrics {
+			if n := cmp.Or(m.Count, m.Value); n != nil {
+				s.metric(strings.TrimPrefix(key, "skipper."), *n)
 			}
-			var one struct {
-				Count, Value *float64
-			}
-			if err := d.Decode(&one); err != nil {
-				return err
-			}
-			if key, ok := key.(string); ok {
-				s.metric(strings.TrimPrefix(key, "skipper."), one.Count, one.Value)
-			}
-		}
-		if _, err := d.Token(); err != nil { // }
-			return err
 		}
 	}
 	return nil
 }
 
 // metric processes one metric of the document.
-func (s *sums) metric(key string, count, value *float64) {
-	n := count
-	if n == nil {
-		n = value
-	}
-	if n == nil {
-		return
-	}
+func (s *sums) metric(key string, n float64) {
 	switch {
 	case key == "routefailure":
-		s.noRoute.add(*n)
+		s.noRoute.add(n)
 	case key == "all.backend.5xx":
-		s.backend5xx.add(*n)
+		s.backend5xx.add(n)
 	case strings.HasPrefix(key, "errors.backend."):
-		s.backendErrors.add(*n)
+		s.backendErrors.add(n)
 	case strings.HasPrefix(key, "response.5"):
-		s.routes5xx.add(*n)
+		s.routes5xx.add(n)
 	case strings.HasPrefix(key, "route.invalid."):
-		s.refuse(key[strings.LastIndexByte(key, '.')+1:], *n)
+		s.refuse(key[strings.LastIndexByte(key, '.')+1:], n)
 	default:
-		s.custom(key, *n)
+		s.custom(key, n)
 	}
 }

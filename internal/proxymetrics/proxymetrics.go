@@ -27,6 +27,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/fleet"
@@ -42,7 +43,7 @@ const (
 
 // Reader reads the metrics of one proxy. Create it with [New]. It must be used by one goroutine only.
 type Reader struct {
-	url    string
+	url    *url.URL
 	client *http.Client
 	log    *slog.Logger
 
@@ -61,7 +62,7 @@ func New(address string, log *slog.Logger) (*Reader, error) {
 		return nil, errors.New("want http(s)://host[:port]/path, without a password")
 	}
 	transport := &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
-	return &Reader{url: u.String(), log: log, client: &http.Client{
+	return &Reader{url: u, log: log, client: &http.Client{
 		Transport: transport, Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -150,8 +151,7 @@ func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	}
-	body := &limited{r: resp.Body, limit: MaxBytes}
-	f, err := Parse(body)
+	f, err := Parse(&limited{r: resp.Body, limit: MaxBytes})
 	if err != nil {
 		return nil, err
 	}
@@ -170,19 +170,12 @@ var (
 
 // address returns the URL with the names of the families. A proxy that does not know this parameter sends everything.
 func (r *Reader) address() string {
-	u, err := url.Parse(r.url)
-	if err != nil {
-		return r.url // unexpected: New has parsed it
+	u, names := *r.url, families
+	if !r.brief {
+		names = slices.Concat(families, routeFamilies)
 	}
 	query := u.Query()
-	for _, name := range families {
-		query.Add("name[]", name)
-	}
-	if !r.brief {
-		for _, name := range routeFamilies {
-			query.Add("name[]", name)
-		}
-	}
+	query["name[]"] = append(query["name[]"], names...)
 	u.RawQuery = query.Encode()
 	return u.String()
 }
