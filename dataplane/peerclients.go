@@ -50,94 +50,53 @@ func PeerClients(ctx context.Context, cfg PeerClientsConfig) []fleet.Answer {
 		DialContext: (&net.Dialer{}).DialContext, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true,
 	}
 	defer transport.CloseIdleConnections()
-	q := &question{
-		cfg: &cfg, seen: make(map[netip.Addr]bool),
-		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	var asking sync.WaitGroup
+	var mu sync.Mutex
+	var answers []fleet.Answer // guarded by mu
+	add := func(one fleet.Answer) {
+		mu.Lock()
+		defer mu.Unlock()
+		answers = append(answers, one)
 	}
-	q.budget.Store(maxViews)
-	for _, u := range cfg.URLs {
-		q.asking.Go(func() { q.ask(ctx, u) })
-	}
-	q.asking.Wait()
-	return q.answers
-}
-
-// question is one call of PeerClients. A name that does not resolve delays no other name.
-type question struct {
-	cfg    *PeerClientsConfig
-	client *http.Client
-	asking sync.WaitGroup
-	budget atomic.Int64 // remaining bytes for all answers
-
-	mu      sync.Mutex // guards the fields below
-	seen    map[netip.Addr]bool
-	answers []fleet.Answer
-}
-
-// ask resolves the host of a URL and asks all its addresses.
-func (q *question) ask(ctx context.Context, text string) {
-	u, err := parse(text)
-	if err != nil {
-		q.answer(fleet.Answer{Err: err})
-		return
-	}
-	c := PeersConfig{Resolver: q.cfg.Resolver, Own: q.cfg.Own}
-	addresses, err := c.addresses(ctx, u.Hostname(), maxClientPeers)
-	if err != nil && !errors.Is(err, ErrNoPeer) {
-		q.answer(fleet.Answer{Address: u.Hostname(), Err: err})
-	}
-	for _, a := range addresses {
-		if q.isNew(a) {
-			q.asking.Go(func() {
-				one := fleet.Answer{Address: net.JoinHostPort(a.String(), strconv.Itoa(q.cfg.Port))}
-				one.View, one.Err = q.view(ctx, one.Address)
-				q.answer(one)
-			})
+	budget := new(atomic.Int64) // remaining bytes for all answers
+	budget.Store(maxViews)
+	peers := PeersConfig{URLs: cfg.URLs, Resolver: cfg.Resolver, Own: cfg.Own}
+	peers.resolve(ctx, maxClientPeers, func(_ *url.URL, a netip.Addr) {
+		asking.Go(func() {
+			one := fleet.Answer{Address: net.JoinHostPort(a.String(), strconv.Itoa(cfg.Port))}
+			one.View, one.Err = askClients(ctx, transport, one.Address, budget)
+			add(one)
+		})
+	}, func(host string, err error) {
+		if !errors.Is(err, ErrNoPeer) {
+			add(fleet.Answer{Address: host, Err: err})
 		}
-	}
+	})
+	asking.Wait()
+	return answers
 }
 
-// isNew reports whether an address has not been asked yet and is to be asked.
-func (q *question) isNew(a netip.Addr) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.seen[a] || len(q.seen) >= maxClientPeers {
-		return false
-	}
-	q.seen[a] = true
-	return true
-}
-
-func (q *question) answer(one fleet.Answer) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.answers = append(q.answers, one)
-}
-
-// view asks one peer for all of its own clients.
-func (q *question) view(ctx context.Context, address string) (*fleet.View, error) {
+// askClients asks one peer for all of its own clients.
+func askClients(ctx context.Context, transport http.RoundTripper, address string, budget *atomic.Int64) (*fleet.View, error) {
 	u := url.URL{Scheme: "http", Host: address, Path: api.PathClients, RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("User-Agent", api.AgentPeer)
-	resp, err := q.client.Do(req)
-	if err != nil {
-		return nil, unwrapURL(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("status %d", resp.StatusCode)
-	}
 	v := &fleet.View{}
-	if err := json.NewDecoder(&budgeted{resp.Body, &q.budget}).Decode(v); err != nil {
-		if ctx.Err() != nil {
-			return nil, errLate
+	resp, err := askPeer(ctx, &u, transport)
+	if err == nil {
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return nil, fmt.Errorf("status %d", resp.StatusCode)
 		}
-		return nil, fmt.Errorf("read its answer: %w", err)
+		if err = json.NewDecoder(&budgeted{resp.Body, budget}).Decode(v); err != nil {
+			err = fmt.Errorf("read its answer: %w", err)
+		}
 	}
-	return v, nil
+	switch {
+	case err == nil:
+		return v, nil
+	case ctx.Err() != nil:
+		return nil, errLate
+	}
+	return nil, err
 }
 
 // Errors of a peer.
@@ -158,15 +117,4 @@ func (b *budgeted) Read(p []byte) (int, error) {
 		return 0, errTooMuch
 	}
 	return n, err
-}
-
-// unwrapURL removes the URL from an error, because the address already identifies the peer.
-func unwrapURL(err error) error {
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		if e.Timeout() {
-			return errLate
-		}
-		return e.Err
-	}
-	return err
 }

@@ -101,7 +101,11 @@ func AskPeers(ctx context.Context, cfg PeersConfig) (PeerTable, error) {
 	answers := make([]peerAnswer, len(peers))
 	var all sync.WaitGroup
 	for i, p := range peers {
-		all.Go(func() { answers[i] = cfg.ask(ctx, p.url, p.address, int64(len(peers))) })
+		all.Go(func() {
+			one := &answers[i]
+			one.From = net.JoinHostPort(p.address.String(), p.url.Port())
+			one.err = cfg.fetch(ctx, p.url, int64(len(peers)), &one.PeerTable)
+		})
 	}
 	all.Wait()
 	return cfg.best(answers)
@@ -110,30 +114,53 @@ func AskPeers(ctx context.Context, cfg PeersConfig) (PeerTable, error) {
 // peer is one address of one of the URLs.
 type peer struct {
 	url     *url.URL
-	address string // HOST:PORT
+	address netip.Addr
 }
 
-// find returns the addresses of all URLs, at most maxPeers. A name without an address is an error only if no other name has one.
+// find returns the addresses of all URLs, at most maxPeers, sorted. A name without an address is an error only if no other name has one.
 func (cfg *PeersConfig) find(ctx context.Context) (peers []peer, err error) {
 	var failed []error
-	for _, text := range cfg.URLs {
-		u, err := parse(text)
-		if err != nil {
-			return nil, err
-		}
-		addresses, err := cfg.addresses(ctx, u.Hostname(), maxPeers)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		for _, a := range addresses {
-			peers = append(peers, peer{u, net.JoinHostPort(a.String(), u.Port())})
-		}
-	}
+	cfg.resolve(ctx, maxPeers, func(u *url.URL, a netip.Addr) {
+		peers = append(peers, peer{u, a})
+	}, func(_ string, err error) {
+		failed = append(failed, err)
+	})
 	if len(peers) == 0 {
 		return nil, cmp.Or(errors.Join(failed...), ErrNoPeer)
 	}
-	return peers[:min(len(peers), maxPeers)], nil
+	slices.SortFunc(peers, func(a, b peer) int { return a.address.Compare(b.address) })
+	return peers, nil
+}
+
+// resolve resolves the hosts of all URLs at the same time. It calls found for each address of a peer, at most most of them, and failed for
+// each host without one, as soon as it knows; only one of them runs at a time.
+func (cfg *PeersConfig) resolve(ctx context.Context, most int, found func(u *url.URL, address netip.Addr), failed func(host string, err error)) {
+	var resolving sync.WaitGroup
+	var mu sync.Mutex
+	seen := make(map[netip.Addr]bool) // guarded by mu
+	for _, text := range cfg.URLs {
+		resolving.Go(func() {
+			var host string
+			var addresses []netip.Addr
+			u, err := parse(text)
+			if err == nil {
+				host = u.Hostname()
+				addresses, err = cfg.addresses(ctx, host)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				failed(host, err)
+			}
+			for _, a := range addresses {
+				if !seen[a] && len(seen) < most {
+					seen[a] = true
+					found(u, a)
+				}
+			}
+		})
+	}
+	resolving.Wait()
 }
 
 // parse checks the URL.
@@ -148,8 +175,8 @@ func parse(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// addresses returns up to most addresses of the peers, sorted.
-func (cfg *PeersConfig) addresses(ctx context.Context, host string, most int) ([]netip.Addr, error) {
+// addresses returns the addresses of the peers with a name, sorted.
+func (cfg *PeersConfig) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	own := cfg.Own
 	if own == nil {
 		var err error
@@ -178,8 +205,7 @@ func (cfg *PeersConfig) addresses(ctx context.Context, host string, most int) ([
 		return nil, fmt.Errorf("%w: %s has only our own address", ErrNoPeer, host)
 	}
 	slices.SortFunc(addresses, netip.Addr.Compare)
-	addresses = slices.Compact(addresses)
-	return addresses[:min(len(addresses), most)], nil
+	return addresses, nil
 }
 
 // interfaces returns the addresses of this machine.
@@ -203,17 +229,11 @@ type peerAnswer struct {
 	err error
 }
 
-// ask fetches and verifies the table of one of several peers.
-func (cfg *PeersConfig) ask(ctx context.Context, u *url.URL, address string, peers int64) peerAnswer {
-	found, err := cfg.fetch(ctx, u, address, peers)
-	found.From = address
-	return peerAnswer{found, err}
-}
-
-func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, address string, peers int64) (found PeerTable, err error) {
-	transport, err := cfg.Transport(address)
+// fetch fetches and verifies the table of one of several peers.
+func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, peers int64, found *PeerTable) error {
+	transport, err := cfg.Transport(found.From)
 	if err != nil {
-		return found, err
+		return err
 	}
 	if t, ok := transport.(interface{ CloseIdleConnections() }); ok {
 		defer t.CloseIdleConnections()
@@ -224,37 +244,33 @@ func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, address string, p
 		Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, // without a served table to compare with, only an empty table is held
 	})
 	if err != nil {
-		return found, err
+		return err
 	}
 	if err := c.Poll(ctx); err != nil {
-		return found, err
+		return err
 	}
 	status := c.Status()
 	switch {
 	case status.Held != nil:
-		return found, errors.New(status.Held.Detail)
+		return errors.New(status.Held.Detail)
 	case status.Applied == nil:
-		return found, ErrNoPeerTable
+		return ErrNoPeerTable
 	case status.Applied.ServerState == api.StateStale:
-		return found, errStale
+		return errStale
 	}
 	found.Table = c.Current()
 	if status.Applied.ServerState == "" {
-		return found, nil
+		return nil
 	}
-	if found.Kept, err = kept(ctx, u, asPeer{transport}); err != nil {
-		return found, fmt.Errorf("which objects it keeps: %w", err)
+	if found.Kept, err = kept(ctx, u, transport); err != nil {
+		return fmt.Errorf("which objects it keeps: %w", err)
 	}
-	return found, nil
+	return nil
 }
 
 // kept asks a peer which objects it keeps. A peer that knows only tables keeps none.
 func kept(ctx context.Context, u *url.URL, transport http.RoundTripper) ([]*publish.Kept, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath(api.PathKept).String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := transport.RoundTrip(req)
+	resp, err := askPeer(ctx, u.JoinPath(api.PathKept), transport)
 	if err != nil {
 		return nil, err
 	}
@@ -273,6 +289,15 @@ func kept(ctx context.Context, u *url.URL, transport http.RoundTripper) ([]*publ
 		return nil, fmt.Errorf("its answer has more than %d bytes", publish.MaxKept)
 	}
 	return publish.DecodeKept(text)
+}
+
+// askPeer sends a request to another replica.
+func askPeer(ctx context.Context, u *url.URL, transport http.RoundTripper) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return asPeer{transport}.RoundTrip(req)
 }
 
 // asPeer names the sender of requests: otherwise the other replica would take it for a client, which falls silent.
