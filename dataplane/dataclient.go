@@ -30,14 +30,11 @@ func NewDataClient(c *Client, wait time.Duration) *DataClient {
 // LoadAll returns all routes of the applied table. If there is none yet, it waits; the error wraps ErrNoTable if the time for
 // that has passed. The caller owns the routes.
 func (d *DataClient) LoadAll() ([]*eskip.Route, error) {
-	t := d.client.Current()
-	if t == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), d.wait)
-		defer cancel()
-		var err error
-		if t, err = d.client.Wait(ctx); err != nil {
-			return nil, err
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), d.wait)
+	defer cancel()
+	t, err := d.client.Wait(ctx)
+	if err != nil {
+		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -76,7 +76,7 @@
 //
 // The first URL is preferred. The client does not ask a failed server for a growing, jittered time, and tries the others within
 // the same round. While another server is in use, the client probes the servers before it in the list with HEAD, and returns to
-// one that has been healthy for Config.ReturnAfter. It does not follow redirects.
+// one that has been healthy for a minute. It does not follow redirects.
 //
 // # What it does not do
 //
@@ -91,6 +91,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -107,11 +108,10 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultInterval    = api.DefaultInterval
-	DefaultTimeout     = 10 * time.Second
-	DefaultMaxBackoff  = 30 * time.Second
-	DefaultReturnAfter = time.Minute
-	DefaultFullEvery   = time.Hour
+	DefaultInterval   = api.DefaultInterval
+	DefaultTimeout    = 10 * time.Second
+	DefaultMaxBackoff = 30 * time.Second
+	DefaultFullEvery  = time.Hour
 	// DefaultMaxBytes is the limit of the first table, unless the available memory requires less.
 	DefaultMaxBytes = 512 << 20
 )
@@ -127,8 +127,6 @@ type Config struct {
 
 	// UpdateMode says how to get new tables: over a stream, by polling, or whichever works. The zero value is Auto.
 	UpdateMode UpdateMode
-	// NoDeltas requests full tables only. It requires UpdateMode Poll, because streams consist of deltas.
-	NoDeltas bool
 	// FullEvery is how often to fetch a full table even without a failure; jitter shortens it by up to half. Default
 	// DefaultFullEvery.
 	FullEvery time.Duration
@@ -141,9 +139,6 @@ type Config struct {
 	// MaxBackoff is the longest time for which a failing server is not asked; the shortest is Interval. Default
 	// DefaultMaxBackoff, or Interval if that is longer.
 	MaxBackoff time.Duration
-	// ReturnAfter is how long a preferred server must be healthy before it is used again; jitter adds up to half. Default
-	// DefaultReturnAfter.
-	ReturnAfter time.Duration
 	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
 	// last-known-good file. The default is four times the last table, at least 64 MiB; before the first table it is
 	// DefaultMaxBytes; in any case at most a quarter of Memory.
@@ -250,12 +245,10 @@ func (cfg *Config) check() error {
 	switch {
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
 		return fmt.Errorf("interval %v: want at least 1ms", cfg.Interval)
-	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.ReturnAfter < 0 || cfg.FullEvery < 0:
-		return errors.New("timeout, max backoff, return after and full every: want no negative time")
+	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.FullEvery < 0:
+		return errors.New("timeout, max backoff and full every: want no negative time")
 	case cfg.UpdateMode > Poll:
 		return fmt.Errorf("update mode %v: want auto, stream or poll", cfg.UpdateMode)
-	case cfg.NoDeltas && cfg.UpdateMode != Poll:
-		return fmt.Errorf("no deltas with update mode %v: a stream is made of them, want poll", cfg.UpdateMode)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
 		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
 	}
@@ -263,20 +256,13 @@ func (cfg *Config) check() error {
 }
 
 func (cfg *Config) fill() {
-	for value, standard := range map[*time.Duration]time.Duration{
-		&cfg.Interval: DefaultInterval, &cfg.Timeout: DefaultTimeout,
-		&cfg.MaxBackoff: DefaultMaxBackoff, &cfg.ReturnAfter: DefaultReturnAfter, &cfg.FullEvery: DefaultFullEvery,
-	} {
-		if *value == 0 {
-			*value = standard
-		}
-	}
-	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.Interval)
+	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
+	cfg.FullEvery = cmp.Or(cfg.FullEvery, DefaultFullEvery)
+	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, DefaultMaxBackoff), cfg.Interval)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport()
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)

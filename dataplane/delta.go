@@ -32,7 +32,7 @@ const (
 	fullDelta  fullReason = "delta"  // a delta did not verify
 	fullStream fullReason = "stream" // data from a stream did not verify
 	fullFetch  fullReason = "fetch"  // a stream asked the client to fetch the table
-	fullPlain  fullReason = "plain"  // deltas are off, or the server is not asked for them
+	fullPlain  fullReason = "plain"  // the server is not asked for deltas
 	fullAnswer fullReason = "answer" // the server sent it instead of a delta
 )
 
@@ -60,7 +60,7 @@ func (c *Client) want(s *server, seen view, reason fullReason) want {
 		return want{reason: fullDue}
 	case reason != "":
 		return want{named: !s.unnamed, reason: reason}
-	case c.cfg.NoDeltas || s.unnamed || s.otherKind || now.Before(s.noDeltas) || !seen.canonical():
+	case s.unnamed || s.otherKind || now.Before(s.noDeltas) || !seen.canonical():
 		return want{named: !s.unnamed, reason: fullPlain}
 	default:
 		return want{delta: true, named: true, reason: fullAnswer}

@@ -308,22 +308,6 @@ func TestDeltasAreNotAskedOfStrangers(t *testing.T) {
 	}
 }
 
-func TestDeltasCanBeSwitchedOff(t *testing.T) {
-	s := newStage(t, 1)
-	s.cfg.UpdateMode, s.cfg.NoDeltas = dataplane.Poll, true
-	c, o := s.client(), s.origins[0]
-	for i := range uint64(3) {
-		o.set(newTable(t, i+1, "a"))
-		mustPoll(t, c)
-		if got := o.asked("/routes")[i].Header.Get("A-IM"); got != "" {
-			t.Errorf("request %d asks for %q", i, got)
-		}
-	}
-	if got := s.metric("dataplane_full_tables_total", "reason", "plain"); got != 2 {
-		t.Errorf("%v full tables, want 2", got)
-	}
-}
-
 // TestFullTableNowAndThen: the request names no table, so that the full table comes.
 func TestFullTableNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

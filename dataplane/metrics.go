@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/routesrv/routesrv/publish"
 )
@@ -52,14 +53,15 @@ type Metrics struct {
 
 // NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	made := promauto.With(reg)
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		return made.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		return made.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		return made.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	m := &Metrics{
 		fetches: vec("dataplane_fetches_total", "Exchanges with a route server, and stream events about the table, by result: "+
@@ -72,7 +74,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"(the client had no table), due (--timing=full-fetch), delta (a delta did not verify), stream (a stream event "+
 			"did not verify), fetch (a stream asked for it), plain (the client asked for no delta), or answer (the "+
 			"server preferred it).", "reason"),
-		transport: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		transport: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dataplane_transport", Help: "1 for the transport in use, stream or poll, else 0.",
 		}, []string{"transport"}),
 		connected:  gauge("dataplane_stream_connected", "1 while a stream is open, else 0."),
@@ -80,7 +82,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		events: vec("dataplane_stream_events_total", "Stream events by type; other means a type that this version does not "+
 			"know.", "event"),
 		received: counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dataplane_fetch_duration_seconds",
 			Help:    "Duration of exchanges, with verification.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -105,11 +107,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.writes.WithLabelValues(file, result).Inc()
 	})
 	m.preset()
-	if reg != nil {
-		reg.MustRegister(m.fetches, m.fetchErrors, m.verifyFailures, m.deltas, m.fullTables, m.transport,
-			m.connected, m.reconnects, m.events, m.received, m.duration, m.failovers, m.older,
-			m.writes, m.routes, m.leftOut, m.bytes, m.revision, m.stale, m.applied, m.confirmed, m.sourceRead)
-	}
 	return m
 }
 

@@ -239,7 +239,7 @@ func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, peers int64, foun
 		defer t.CloseIdleConnections()
 	}
 	c, err := New(Config{
-		URLs: []string{u.String()}, UpdateMode: Poll, NoDeltas: true, Timeout: cfg.Timeout, Transport: asPeer{transport},
+		URLs: []string{u.String()}, UpdateMode: Poll, Timeout: cfg.Timeout, Transport: asPeer{transport},
 		MaxBytes: cfg.MaxBytes, Memory: cfg.Memory / peers,
 		Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, // without a served table to compare with, only an empty table is held
 	})

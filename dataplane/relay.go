@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/guard"
@@ -71,9 +72,7 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	case cfg.Fetch.Zone != "" || cfg.Fetch.ZoneFile != "":
 		return nil, errors.New("relay: Zone and ZoneFile must be empty: the tables of all zones are derived from the full table")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Sink == nil {
 		cfg.Sink = cfg.Cache
 	}
@@ -133,7 +132,7 @@ func (r *Relay) Report(ctx context.Context, body []byte) error { return r.client
 
 // relayQuestions is the series that a Relay has beside those of its client.
 func relayQuestions(reg prometheus.Registerer) *prometheus.CounterVec {
-	asked := prometheus.NewCounterVec(prometheus.CounterOpts{
+	asked := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_relay_questions_total",
 		Help: "Questions to the upstream route server about tables that clients name and this relay never had, by answer: send " +
 			"(the relay sends its table), other (the upstream would send a table that the relay does not have yet), keep (the " +
@@ -141,9 +140,6 @@ func relayQuestions(reg prometheus.Registerer) *prometheus.CounterVec {
 	}, []string{"answer"})
 	for _, a := range ClaimAnswers() {
 		asked.WithLabelValues(string(a))
-	}
-	if reg != nil {
-		reg.MustRegister(asked)
 	}
 	return asked
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -60,15 +61,12 @@ func (c *Client) Recheck() {
 func (c *Client) Wait(ctx context.Context) (*table.Table, error) {
 	select {
 	case <-c.publisher.Ready():
-		return c.Current(), nil
-	default:
-	}
-	select {
-	case <-c.publisher.Ready():
-		return c.Current(), nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", ErrNoTable, ctx.Err())
 	}
+	if t := c.Current(); t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("%w: %w", ErrNoTable, ctx.Err())
 }
 
 // Poll is one round of Run: it asks the server in use, and if that fails the others, and applies a table that passes. It returns
@@ -97,7 +95,7 @@ func (c *Client) poll(ctx context.Context, reason fullReason) error {
 func (c *Client) begin() (zone string) {
 	zone = c.zoneSource.read()
 	start := time.Now()
-	c.update(func(l *loopState) { l.lastAttempt, l.zone = start, zone })
+	c.update(func(l *loopState) { l.LastAttempt, l.Zone = start, zone })
 	return zone
 }
 
@@ -106,11 +104,11 @@ func (c *Client) ended(err error) {
 	now := time.Now()
 	c.update(func(l *loopState) {
 		if err == nil {
-			l.lastSuccess, l.failures = now, 0
+			l.LastSuccess, l.Failures = now, 0
 			return
 		}
-		l.failures++
-		l.failedTotal++
+		l.Failures++
+		l.FailedTotal++
 	})
 	switch {
 	case err != nil && !c.failing:
@@ -243,7 +241,7 @@ func (c *Client) probe(ctx, parent context.Context, zone string) {
 		return
 	}
 	s := c.servers[i]
-	f := c.head(ctx, s, zone)
+	f := c.isFine(ctx, s, zone)
 	switch now := time.Now(); {
 	case parent.Err() != nil:
 	case f != nil:
@@ -256,20 +254,25 @@ func (c *Client) probe(ctx, parent context.Context, zone string) {
 	}
 }
 
-// head sends a HEAD request.
-func (c *Client) head(ctx context.Context, s *server, zone string) *Error {
+// isFine asks a server for the table of the zone, without its text.
+func (c *Client) isFine(ctx context.Context, s *server, zone string) *Error {
+	_, f := c.head(ctx, s.tableURL(zone), acceptEncoding, c.view().names())
+	return f
+}
+
+// head sends a HEAD request that names tables, and returns the answer; it has no body. Its status is 200 or 304.
+func (c *Client) head(ctx context.Context, u *url.URL, encoding string, names []string) (*http.Response, *Error) {
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
 	defer cancel()
-	header := http.Header{"Accept-Encoding": {acceptEncoding}}
-	resp, f := c.request(ctx, http.MethodHead, s.tableURL(zone), header, c.view().names())
+	resp, f := c.request(ctx, http.MethodHead, u, http.Header{"Accept-Encoding": {encoding}}, names)
 	if f != nil {
-		return f
+		return nil, f
 	}
-	defer resp.Body.Close()
+	resp.Body.Close()
 	if resp.StatusCode == http.StatusNotModified {
-		return nil
+		return resp, nil
 	}
-	return checkStatus(resp)
+	return resp, checkStatus(resp)
 }
 
 // Opinion is a server's answer to a question about a table.
@@ -287,31 +290,19 @@ type Opinion struct {
 // error is an *Error, or the error of ctx.
 func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error) {
 	s := c.inUse()
-	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
-	defer cancel()
-	o, f := c.ask(ctx, s, api.Tag{Digest: digest, Revision: revision}.String())
+	var e api.Entity
+	resp, f := c.head(ctx, s.url, "identity", []string{api.Tag{Digest: digest, Revision: revision}.String()})
+	if f == nil {
+		if e = api.ParseEntity(resp.Header.Get(api.HeaderETag)); resp.StatusCode != http.StatusNotModified && !e.Known {
+			f = failf(ReasonTag, "ETag %.200q has no digest", e.Text)
+		}
+	}
 	if f != nil {
 		f.URL = s.name
 		return Opinion{}, f
 	}
-	return o, nil
-}
-
-func (c *Client) ask(ctx context.Context, s *server, name string) (Opinion, *Error) {
-	resp, f := c.request(ctx, http.MethodHead, s.url, http.Header{"Accept-Encoding": {"identity"}}, []string{name})
-	if f != nil {
-		return Opinion{}, f
-	}
-	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusNotModified {
 		return Opinion{Keep: true}, nil
-	}
-	if f := checkStatus(resp); f != nil {
-		return Opinion{}, f
-	}
-	e := api.ParseEntity(resp.Header.Get(api.HeaderETag))
-	if !e.Known {
-		return Opinion{}, failf(ReasonTag, "ETag %.200q has no digest", resp.Header.Get(api.HeaderETag))
 	}
 	return Opinion{Digest: e.Tag.Digest, Revision: e.Tag.Revision}, nil
 }

@@ -16,6 +16,9 @@ import (
 // shows it in every poll, an accident does not.
 const olderPolls = 2
 
+// returnAfter is how long a preferred server must be healthy before it is used again; jitter adds up to half.
+const returnAfter = time.Minute
+
 // server is one route server with its state.
 type server struct {
 	url  *url.URL // its path ends in /routes
@@ -183,7 +186,7 @@ func (c *Client) returnTo(s *server, now time.Time) bool {
 	if s.fineSince.IsZero() {
 		s.fineSince = now
 		// Jitter: a whole fleet saw the server recover at the same time.
-		s.returnAfter = c.cfg.ReturnAfter + time.Duration(c.cfg.Random()*float64(c.cfg.ReturnAfter)/2)
+		s.returnAfter = returnAfter + c.chance(returnAfter/2)
 		return false
 	}
 	return now.Sub(s.fineSince) >= s.returnAfter

@@ -3,6 +3,7 @@ package dataplane
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,7 @@ import (
 const (
 	// maxEvent limits the data of an event. The largest events are deltas, of at most 4 MiB.
 	maxEvent = 8 << 20
-	// maxLine limits lines other than data.
+	// maxLine is the length up to which a line is accepted even if less data is.
 	maxLine = 1024
 	// maxRetry limits the advice of a server.
 	maxRetry = time.Hour
@@ -34,24 +35,33 @@ type event struct {
 // eventReader reads a stream of Server-Sent Events, whose lines end with a line feed. An id applies to its own event only. It returns
 // an event as soon as its last line has arrived.
 type eventReader struct {
-	r     *bufio.Reader
+	lines *bufio.Scanner
 	limit int // of the data of an event
 	retry time.Duration
 }
 
 func newEventReader(r io.Reader, limit int) *eventReader {
-	return &eventReader{r: bufio.NewReaderSize(r, 16<<10), limit: limit}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, maxLine), limit+len("data: \r\n"))
+	lines.Split(wholeLine)
+	return &eventReader{lines: lines, limit: limit}
+}
+
+// wholeLine is a [bufio.SplitFunc] that drops a last line without its end.
+func wholeLine(data []byte, _ bool) (advance int, line []byte, err error) {
+	end := bytes.IndexByte(data, '\n')
+	if end < 0 {
+		return 0, nil, nil
+	}
+	return end + 1, bytes.TrimSuffix(data[:end], []byte("\r")), nil
 }
 
 // next waits for the next event. It skips events without data.
 func (r *eventReader) next() (event, error) {
 	e := event{name: "message"}
 	var data bytes.Buffer
-	for lines := 0; ; {
-		line, err := r.line(max(r.limit-data.Len(), maxLine))
-		if err != nil {
-			return event{}, err
-		}
+	for lines := 0; r.lines.Scan(); {
+		line := r.lines.Text()
 		name, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch name {
@@ -83,29 +93,9 @@ func (r *eventReader) next() (event, error) {
 			}
 		}
 	}
-}
-
-// line reads one line of at most the given length, besides its name.
-func (r *eventReader) line(most int) (string, error) {
-	var long []byte
-	for {
-		part, err := r.r.ReadSlice('\n')
-		if len(long)+len(part) > most+len("data: \r\n") {
-			return "", fmt.Errorf("%w: a line of more than %d bytes", errEventTooLarge, most)
-		}
-		switch {
-		case err == nil && long == nil:
-			return lineOf(part), nil
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return "", err
-		}
-		if long = append(long, part...); err == nil {
-			return lineOf(long), nil
-		}
+	err := r.lines.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("%w: a line of more than %d bytes", errEventTooLarge, r.limit)
 	}
-}
-
-// lineOf returns a line without its end.
-func lineOf(b []byte) string {
-	return string(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")))
+	return event{}, cmp.Or(err, io.EOF)
 }

@@ -27,14 +27,10 @@ func Rejected(s *Status) string {
 
 // loopState is the part of the status that rounds change.
 type loopState struct {
-	zone                                  string
-	started                               time.Time // when Run began
-	lastAttempt, lastSuccess, nextAttempt time.Time
-	failures                              int
-	failedTotal                           uint64
-	transport                             string
-	stream                                api.FetchStream // without a URL before the first stream
-	leftOut                               leftOut
+	api.Fetch
+	started time.Time       // when Run began
+	stream  api.FetchStream // without a URL before the first stream
+	leftOut leftOut
 }
 
 // Current returns the applied table, or nil.
@@ -58,18 +54,17 @@ func appliedOf(s *publish.Served) *api.Applied {
 // Status returns the state of the client.
 func (c *Client) Status() Status {
 	now := time.Now()
-	s := Status{LastKnownGood: c.publisher.File(), Held: c.heldStatus()}
-	if served := c.publisher.Served(); served != nil {
-		s.Applied = appliedOf(served)
-		s.AgeSeconds = age(now, s.Applied.SourceRead)
-	}
+	served, held, file := c.publisher.Served(), c.heldStatus(), c.publisher.File()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Zone, s.Failures, s.FailedTotal = c.loop.zone, c.loop.failures, c.loop.failedTotal
-	s.LastAttempt, s.LastSuccess, s.NextAttempt = c.loop.lastAttempt, c.loop.lastSuccess, c.loop.nextAttempt
-	s.Transport = c.loop.transport
-	if s.Applied != nil && s.Applied.Digest == c.loop.leftOut.of {
-		s.Applied.LeftOut = c.loop.leftOut.count
+	s := c.loop.Fetch
+	s.Held, s.LastKnownGood = held, file
+	if served != nil {
+		s.Applied = appliedOf(served)
+		s.AgeSeconds = age(now, s.Applied.SourceRead)
+		if s.Applied.Digest == c.loop.leftOut.of {
+			s.Applied.LeftOut = c.loop.leftOut.count
+		}
 	}
 	if stream := c.loop.stream; stream.URL != "" {
 		s.Stream = &stream

@@ -78,7 +78,7 @@ func (c *Client) Run(ctx context.Context) error {
 			return nil // both were ready
 		}
 		rested, due, failed = c.step(ctx)
-		c.update(func(l *loopState) { l.nextAttempt = due })
+		c.update(func(l *loopState) { l.NextAttempt = due })
 		timer.Reset(time.Until(due))
 	}
 }
@@ -172,7 +172,7 @@ func (c *Client) using(transport string) {
 		}
 		c.cfg.Metrics.transport.WithLabelValues(t).Set(value)
 	}
-	c.update(func(l *loopState) { l.transport = transport })
+	c.update(func(l *loopState) { l.Transport = transport })
 }
 
 // follow opens a stream on a server and handles its events until it ends. If ctx has ended, the ending is meaningless.

@@ -518,7 +518,7 @@ func TestFollowHasOneTextForm(t *testing.T) {
 		t.Error("push is taken")
 	}
 	for _, cfg := range []dataplane.Config{
-		{URLs: []string{"http://a"}, NoDeltas: true}, {URLs: []string{"http://a"}, UpdateMode: 7}, {URLs: []string{"http://a"}, FullEvery: -1},
+		{URLs: []string{"http://a"}, UpdateMode: 7}, {URLs: []string{"http://a"}, FullEvery: -1},
 	} {
 		if _, err := dataplane.New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -74,15 +75,9 @@ type Fallback struct {
 
 // NewFallback returns the fallback for a data plane that enters Exec now.
 func NewFallback(cfg FallbackConfig, now time.Time) *Fallback {
-	if cfg.After == 0 {
-		cfg.After = DefaultFallbackAfter
-	}
-	if cfg.MaxAge == 0 {
-		cfg.MaxAge = DefaultFallbackMaxAge
-	}
-	if cfg.Window == 0 {
-		cfg.Window = DefaultFallbackWindow
-	}
+	cfg.After = cmp.Or(cfg.After, DefaultFallbackAfter)
+	cfg.MaxAge = cmp.Or(cfg.MaxAge, DefaultFallbackMaxAge)
+	cfg.Window = cmp.Or(cfg.Window, DefaultFallbackWindow)
 	return &Fallback{cfg: cfg, started: now}
 }
 

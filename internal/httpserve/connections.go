@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Limits of connections.
@@ -72,18 +73,16 @@ type ConnectionMetrics struct {
 
 // NewConnectionMetrics creates the series and registers them.
 func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
-	labels := []string{"listener"}
-	m := &ConnectionMetrics{
-		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	labels, made := []string{"listener"}, promauto.With(reg)
+	return &ConnectionMetrics{
+		open: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_connections", Help: "Open connections by listener: main, support, control."}, labels),
-		limit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		limit: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_connections_limit", Help: "Maximum number of connections of a listener."}, labels),
-		evicted: prometheus.NewCounterVec(prometheus.CounterOpts{
+		evicted: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_connections_evicted_total",
 			Help: "Connections that a full listener closed to make room for another client: idle ones, and on support listeners any."}, labels),
 	}
-	reg.MustRegister(m.open, m.limit, m.evicted)
-	return m
 }
 
 // NewConnections returns the limiter of one listener, which holds at most limit connections. The name is [MainListener],

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // LogHTTPServer is the log message for errors that net/http reports itself.
@@ -31,14 +32,13 @@ var errorKinds = []struct {
 
 // NewErrorLog returns an error log and registers its counter.
 func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
-	e := &ErrorLog{log: log, kinds: prometheus.NewCounterVec(prometheus.CounterOpts{
+	e := &ErrorLog{log: log, kinds: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_http_server_errors_total",
 		Help: "Errors that net/http reports, by kind: panic (of a handler), accept, handshake (of TLS), other.",
 	}, []string{"kind"})}
 	for _, k := range errorKinds {
 		e.kinds.WithLabelValues(k.kind)
 	}
-	reg.MustRegister(e.kinds)
 	return e
 }
 

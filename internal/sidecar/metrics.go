@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -21,17 +22,18 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
+	made := promauto.With(reg)
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		return made.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		mode: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		mode: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dataplane_mode", Help: "1 for the mode in force: False, Pre or Exec.",
 		}, []string{"mode"}),
-		origin: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		origin: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dataplane_origin", Help: "1 for the origin of the served table: routeserver, self, last_known_good or none.",
 		}, []string{"origin"}),
-		switches: prometheus.NewCounterVec(prometheus.CounterOpts{
+		switches: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "dataplane_switches_total", Help: "Switches to another producer, by its origin.",
 		}, []string{"origin"}),
 		ready:     gauge("dataplane_cutover_ready", "1 while mode Pre finds a cutover to the route server advisable, else 0."),
@@ -40,7 +42,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		computing: gauge("dataplane_fallback", "1 while a table is computed because no route server answers, else 0."),
 		badMode:   gauge("dataplane_mode_file_invalid", "1 while the mode file contains no valid mode, else 0."),
 		suspect:   gauge("dataplane_suspect", "1 while the proven table is served, because the proxy died of the offered one, else 0."),
-		deaths: prometheus.NewCounter(prometheus.CounterOpts{
+		deaths: made.NewCounter(prometheus.CounterOpts{
 			Name: "dataplane_proxy_deaths_total", Help: "Restarts of the proxy while it had a table that was not proven.",
 		}),
 	}
@@ -48,7 +50,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, o := range []origin{fromSelf, fromRouteServer} {
 		m.switches.WithLabelValues(string(o))
 	}
-	reg.MustRegister(m.mode, m.origin, m.switches, m.ready, m.refused, m.held, m.computing, m.badMode, m.suspect, m.deaths)
 	return m
 }
 

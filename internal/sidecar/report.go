@@ -10,7 +10,6 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/proxymetrics"
 )
 
 // identity returns how a sidecar identifies itself to route servers.
@@ -70,17 +69,14 @@ func (s *Sidecar) report(ctx context.Context) {
 		},
 		Collect: s.collect,
 	}
-	if s.cfg.ProxyMetricsURL != "" {
-		reader, err := proxymetrics.New(s.cfg.ProxyMetricsURL, s.log)
-		if err == nil { // otherwise New has returned the error
-			defer reader.Close()
-			reporter.Figures = func(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
-				f, applied, err := reader.Figures(ctx, fetched)
-				if err == nil && s.controller.proof.read(f) || err != nil && s.controller.proof.unread(err) {
-					s.controller.replaceSuspect()
-				}
-				return f, applied, err
+	if s.figures != nil {
+		defer s.figures.Close()
+		reporter.Figures = func(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
+			f, applied, err := s.figures.Figures(ctx, fetched)
+			if err == nil && s.controller.proof.read(f) || err != nil && s.controller.proof.unread(err) {
+				s.controller.replaceSuspect()
 			}
+			return f, applied, err
 		}
 	}
 	reporter.Run(ctx)

@@ -53,6 +53,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -183,6 +184,7 @@ type Sidecar struct {
 	cache      *etagcache.Cache
 	controller *controller
 	proxy      *proxyTable
+	figures    *proxymetrics.Reader // nil if the proxy's metrics are not read
 	member     rollout.Member
 	modes      *modeFile            // nil if no mode file is set
 	endpoints  []httpserve.Endpoint // of both listeners
@@ -205,8 +207,9 @@ func New(cfg Config) (*Sidecar, error) {
 			setting = set
 		}
 	}
+	var err error
 	if cfg.ProxyMetricsURL != "" {
-		if _, err := proxymetrics.New(cfg.ProxyMetricsURL, s.log); err != nil {
+		if s.figures, err = proxymetrics.New(cfg.ProxyMetricsURL, s.log); err != nil {
 			return nil, fmt.Errorf("sidecar: URL of the proxy's metrics: %w", err)
 		}
 	}
@@ -253,27 +256,15 @@ func (cfg *Config) fill() error {
 	if cfg.RoutesFile != "" && filepath.Clean(cfg.RoutesFile) == publish.LastKnownGood(cfg.StateDir).Path {
 		return fmt.Errorf("sidecar: %q is both last-known-good file and routes file", cfg.RoutesFile)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
-	if cfg.Address == "" {
-		cfg.Address = DefaultAddress
-	}
-	if cfg.FreshLimit == 0 {
-		cfg.FreshLimit = DefaultFreshLimit
-	}
-	if cfg.ShutdownTimeout == 0 {
-		cfg.ShutdownTimeout = DefaultShutdownTimeout
-	}
-	if cfg.Interval == 0 {
-		cfg.Interval = poller.DefaultInterval
-	}
-	if cfg.Fetch.Interval == 0 {
-		cfg.Fetch.Interval = dataplane.DefaultInterval
-	}
+	cfg.Address = cmp.Or(cfg.Address, DefaultAddress)
+	cfg.FreshLimit = cmp.Or(cfg.FreshLimit, DefaultFreshLimit)
+	cfg.ShutdownTimeout = cmp.Or(cfg.ShutdownTimeout, DefaultShutdownTimeout)
+	cfg.Interval = cmp.Or(cfg.Interval, poller.DefaultInterval)
+	cfg.Fetch.Interval = cmp.Or(cfg.Fetch.Interval, dataplane.DefaultInterval)
 	cfg.Fallback.Pod = cfg.Pod
 	return nil
 }
