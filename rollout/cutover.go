@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -29,12 +28,7 @@ func (p CutoverPolicy) String() string { return cutoverNames[p] }
 
 // ParseCutoverPolicy parses off, report or enforce in upper or lower case.
 func ParseCutoverPolicy(s string) (CutoverPolicy, error) {
-	for p, n := range cutoverNames {
-		if strings.EqualFold(n, s) {
-			return CutoverPolicy(p), nil
-		}
-	}
-	return CutoverReport, fmt.Errorf("cutover check %s: want off, report or enforce", clip(s))
+	return parseName[CutoverPolicy](cutoverNames[:], s, "cutover check", "off, report or enforce")
 }
 
 // CutoverConfig sets when a cutover from Pre to Exec is advisable.

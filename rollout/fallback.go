@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/bits"
-	"strings"
 	"time"
 )
 
@@ -35,12 +34,7 @@ func (p FallbackPolicy) String() string { return fallbackNames[p] }
 
 // ParseFallbackPolicy parses never, boot or always in upper or lower case.
 func ParseFallbackPolicy(s string) (FallbackPolicy, error) {
-	for p, n := range fallbackNames {
-		if strings.EqualFold(n, s) {
-			return FallbackPolicy(p), nil
-		}
-	}
-	return FallbackBoot, fmt.Errorf("fallback %s: want never, boot or always", clip(s))
+	return parseName[FallbackPolicy](fallbackNames[:], s, "fallback", "never, boot or always")
 }
 
 // FallbackConfig says when a data plane falls back. A zero duration means its default.

@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	// stepInterval is how often the controller checks conditions that depend only on time.
+	// stepInterval is how often the controller reads the mode file, and checks conditions that depend only on time.
 	stepInterval = time.Second
 	// bootWait is how long to wait for a first table before serving the last-known-good one without an answer of a route server,
 	// and how long requests wait for any table. A proxy gives up its first request after three seconds.
@@ -63,12 +63,14 @@ type controller struct {
 	decisions    *publish.Decisions // kept only in memory without a state folder
 
 	calls  chan func()
+	reload chan struct{} // of capacity 1: read the mode file now
 	ended  chan struct{} // closed when run accepts no more calls
 	booted chan struct{} // closed when there is a table, or after bootWait
 
 	// owned by run
 	ctx       context.Context // context of the producers
 	producers sync.WaitGroup
+	modes     *modeFile // nil if no mode file is set
 	decider   *rollout.Decider
 	decision  rollout.Decision
 	fallback  *rollout.Fallback // nil except in Exec
@@ -84,17 +86,16 @@ type controller struct {
 	isBooted  bool
 
 	// for handlers
-	view       atomic.Pointer[view]
-	selfNow    atomic.Pointer[selfProducer]
-	remoteNow  atomic.Pointer[remoteProducer]
-	modeErrors func() string
+	view      atomic.Pointer[view]
+	selfNow   atomic.Pointer[selfProducer]
+	remoteNow atomic.Pointer[remoteProducer]
 }
 
-func newController(cfg *Config, d *rollout.Decider, cache *etagcache.Cache, log *slog.Logger) (*controller, error) {
+func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etagcache.Cache, log *slog.Logger) (*controller, error) {
 	c := &controller{
-		cfg: cfg, log: log, cache: cache, decider: d,
+		cfg: cfg, log: log, cache: cache, decider: d, modes: modes,
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
-		calls: make(chan func()), ended: make(chan struct{}), booted: make(chan struct{}),
+		calls: make(chan func()), reload: make(chan struct{}, 1), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
 	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
 	c.proof = newProof(cfg.StateDir, cfg.RoutesFile != "", cache.Current, c.metrics, log)
@@ -159,6 +160,9 @@ func (c *controller) run(ctx context.Context) {
 		case f := <-c.calls:
 			f()
 		case <-ticker.C:
+			c.readMode()
+		case <-c.reload:
+			c.readMode()
 		case <-boot.C:
 		}
 	}
@@ -182,9 +186,14 @@ func (c *controller) step(now time.Time) {
 	c.report(now)
 }
 
-// set applies an operator's setting.
-func (c *controller) set(s rollout.Setting) {
-	c.call(func() { c.decider.Set(s) })
+// readMode applies what an operator has written to the mode file.
+func (c *controller) readMode() {
+	if c.modes == nil {
+		return
+	}
+	if s, ok := c.modes.read(); ok {
+		c.decider.Set(s)
+	}
 }
 
 // decide determines the mode in force, and whether to fall back.

@@ -20,9 +20,6 @@ func (s *Sidecar) Run(ctx context.Context) error { return s.listeners.Run(ctx, s
 func (s *Sidecar) RunTables(ctx context.Context) {
 	s.started.Store(time.Now().UnixNano())
 	var background sync.WaitGroup
-	if s.modes != nil {
-		background.Go(func() { s.modes.watch(ctx, s.controller.set) })
-	}
 	background.Go(func() { s.report(ctx) })
 	s.controller.run(ctx)
 	background.Wait()

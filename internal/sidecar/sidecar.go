@@ -186,7 +186,6 @@ type Sidecar struct {
 	proxy      *proxyTable
 	figures    *proxymetrics.Reader // nil if the proxy's metrics are not read
 	member     rollout.Member
-	modes      *modeFile            // nil if no mode file is set
 	endpoints  []httpserve.Endpoint // of both listeners
 	main       http.Handler
 	support    http.Handler
@@ -201,9 +200,10 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	s := &Sidecar{cfg: cfg, log: cfg.Logger.With("component", "sidecar"), registry: cfg.Registry}
 	setting := cfg.Setting
+	var modes *modeFile
 	if cfg.ModeFile != "" {
-		s.modes = newModeFile(cfg.ModeFile, s.log)
-		if set, ok := s.modes.read(); ok {
+		modes = &modeFile{path: cfg.ModeFile, log: s.log}
+		if set, ok := modes.read(); ok {
 			setting = set
 		}
 	}
@@ -226,11 +226,8 @@ func New(cfg Config) (*Sidecar, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if s.controller, err = newController(&s.cfg, decider, s.cache, s.log); err != nil {
+	if s.controller, err = newController(&s.cfg, decider, modes, s.cache, s.log); err != nil {
 		return nil, err
-	}
-	if s.modes != nil {
-		s.controller.modeErrors = s.modes.problem
 	}
 	s.endpoints = s.newEndpoints()
 	s.main = httpserve.Mux(httpserve.MainListener, s.endpoints)
@@ -271,7 +268,8 @@ func (cfg *Config) fill() error {
 
 // Reload reads the mode file at once.
 func (s *Sidecar) Reload() {
-	if s.modes != nil {
-		s.modes.poke()
+	select {
+	case s.controller.reload <- struct{}{}:
+	default: // it is about to
 	}
 }

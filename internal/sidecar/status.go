@@ -51,8 +51,8 @@ type fallbackReport struct {
 func (c *controller) report(now time.Time) {
 	d := c.decision
 	v := &view{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
-	if c.modeErrors != nil {
-		v.ModeFileError = c.modeErrors()
+	if c.modes != nil {
+		v.ModeFileError = c.modes.problem
 	}
 	if d.Mode == rollout.Pre {
 		e := c.shadow.evidence(now, d.Mode)
