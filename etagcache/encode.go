@@ -27,29 +27,20 @@ const (
 	zstdWindow = 1 << 20
 )
 
-// form is what a block is encoded as.
-type form uint8
-
-const (
-	deflated form = iota // deflate blocks that can appear anywhere in a stream, none of them marked as the last
-	frame                // a zstd frame
-)
-
-// encodedBlock is a block in one form.
+// encodedBlock is a block in one encoding: deflate blocks that can appear anywhere in a stream, none of them marked as the last, or a zstd
+// frame.
 type encodedBlock struct {
 	data []byte
-	crc  uint32 // of the text, in the form deflated
+	crc  uint32 // of the text
 }
 
-// encoded returns a block in a form, which the first call makes. It is kept as long as the block.
-func (c *Cache) encoded(b *table.Block, f form) *encodedBlock {
-	return b.Memo(f, func() any {
+// encoded returns a block in an encoding, which the first call makes. It is kept as long as the block.
+func (c *Cache) encoded(b *table.Block, e encoding) *encodedBlock {
+	return b.Memo(e, func() any {
 		enc := c.encoders.Get().(*encoder)
 		defer c.encoders.Put(enc)
-		if enc.text = b.AppendText(enc.text[:0]); f == frame {
-			return &encodedBlock{data: enc.frame(enc.text)}
-		}
-		return &encodedBlock{enc.deflate(enc.text), crc32.ChecksumIEEE(enc.text)}
+		enc.text = b.AppendText(enc.text[:0])
+		return &encodedBlock{enc.encode(enc.text, e), crc32.ChecksumIEEE(enc.text)}
 	}).(*encodedBlock)
 }
 
@@ -59,6 +50,14 @@ type encoder struct {
 	out   bytes.Buffer
 	flate *flate.Writer
 	zstd  *zstd.Encoder
+}
+
+// encode compresses text in an encoding other than identity.
+func (e *encoder) encode(text []byte, as encoding) []byte {
+	if as == zstandard {
+		return e.frame(text)
+	}
+	return e.deflate(text)
 }
 
 // frame compresses text into one zstd frame. The encoder runs in the goroutine of its caller: with concurrency, block boundaries
@@ -97,12 +96,12 @@ func (c *Cache) encodeOnce(text []byte, e encoding) []byte {
 	}
 	enc := c.encoders.Get().(*encoder)
 	defer c.encoders.Put(enc)
+	data := enc.encode(text, e)
 	if e == zstandard {
-		return enc.frame(text)
+		return data
 	}
-	var sum checksum
-	sum.add(crc32.ChecksumIEEE(text), len(text))
-	return sum.appendTrailer(slices.Concat(gzipHeader, enc.deflate(text)))
+	sum := checksum{crc32.ChecksumIEEE(text), uint32(len(text))}
+	return sum.appendTrailer(slices.Concat(gzipHeader, data))
 }
 
 // newlines are the separators between two blocks: a line feed, as it is, as a stored deflate block, and as a zstd frame with a raw block.
@@ -125,15 +124,13 @@ func (va *variant) encode(e encoding) *body {
 			out.addBytes(newlines[e])
 			sum.add(newlineCRC, 1)
 		}
-		switch e {
-		case identity:
+		if e == identity {
 			out.add(io.NewSectionReader(b, 0, int64(b.Bytes())))
-		case gzipped:
-			one := va.cache.encoded(b, deflated)
-			out.addBytes(one.data)
+			continue
+		}
+		one := va.cache.encoded(b, e)
+		if out.addBytes(one.data); e == gzipped {
 			sum.add(one.crc, b.Bytes())
-		case zstandard:
-			out.addBytes(va.cache.encoded(b, frame).data)
 		}
 	}
 	switch {

@@ -34,23 +34,14 @@ func (e *eventWriter) begin() {
 	}
 }
 
-// maxStored is the maximum size of a stored deflate block.
-const maxStored = 1<<16 - 1
-
-// text adds a small text.
+// text adds a small text, of less than 64 KiB, which is the most that a stored deflate block holds.
 func (e *eventWriter) text(s string) {
-	if e.encoding == identity {
-		e.buf = append(e.buf, s...)
-		return
-	}
-	for len(s) > 0 {
-		n := min(len(s), maxStored)
+	if e.encoding == gzipped {
 		e.buf = append(e.buf, 0)
-		e.buf = binary.LittleEndian.AppendUint16(e.buf, uint16(n))
-		e.buf = binary.LittleEndian.AppendUint16(e.buf, ^uint16(n))
-		e.buf = append(e.buf, s[:n]...)
-		s = s[n:]
+		e.buf = binary.LittleEndian.AppendUint16(e.buf, uint16(len(s)))
+		e.buf = binary.LittleEndian.AppendUint16(e.buf, ^uint16(len(s)))
 	}
+	e.buf = append(e.buf, s...)
 }
 
 // event adds an event with one line of data.
