@@ -4,39 +4,30 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/publish"
-	"github.com/routesrv/routesrv/table"
 )
 
 // RelayConfig configures a Relay. Fetch.URLs and Cache are required.
 type RelayConfig struct {
-	// Fetch configures the client; see Config. The relay sets Sink, Guard, Logger and Metrics; Zone and ZoneFile must
-	// be empty.
+	// Fetch configures the client; see Config. The relay sets Metrics. Zone and ZoneFile must be empty. The default of Guard.MaxLoss is 1
+	// here: losses pass. The default of Sink is Cache.
 	Fetch Config
-	// Guard judges tables again. The default of MaxLoss is 1 here: losses pass.
-	Guard guard.Config
 	// Cache serves the tables. Only the relay may change it.
 	Cache *etagcache.Cache
-	// Sink receives the tables of the publisher: Cache or a stage before it; nil means Cache.
-	Sink publish.Sink
 
-	Logger     *slog.Logger          // nil means no log
 	Registerer prometheus.Registerer // nil means no metrics
 }
 
 // maxLoss is the default of Guard.MaxLoss in a relay: the root has already judged losses.
 const maxLoss = 1
 
-// Relay serves the table of another route server: a client follows that server and feeds a cache. A tree of relays can
+// Relay serves the table of another route server: a [Client] that follows that server and feeds a cache. A tree of relays can
 // serve tens of thousands of proxies. For package server a relay is a producer of tables, like package poller. Its methods are safe for
 // concurrent use. Call Boot and then Run, once each.
 //
@@ -53,42 +44,38 @@ const maxLoss = 1
 // # Guard
 //
 // The root has already judged the table, and an operator may have accepted it there; holding it again on each level would require
-// further acceptances. Losses of routes and hosts therefore pass, unless RelayConfig.Guard sets a limit. A relay holds a table without
+// further acceptances. Losses of routes and hosts therefore pass, unless Config.Guard sets a limit. A relay holds a table without
 // routes, a table with only generated routes, and a table in which most routes lost all endpoints, like every route server.
 //
 // # What it does not do
 //
 // It reads no cluster, compiles nothing, and has no listeners (package server). It has one file, which the client writes.
 type Relay struct {
-	client *Client
+	*Client
 	claims *Claims
 }
 
 // NewRelay checks the configuration. It starts no goroutine and does no I/O.
 func NewRelay(cfg RelayConfig) (*Relay, error) {
+	fetch := cfg.Fetch
 	switch {
 	case cfg.Cache == nil:
 		return nil, errors.New("relay: no cache")
-	case cfg.Fetch.Zone != "" || cfg.Fetch.ZoneFile != "":
+	case fetch.Zone != "" || fetch.ZoneFile != "":
 		return nil, errors.New("relay: Zone and ZoneFile must be empty: the tables of all zones are derived from the full table")
 	}
-	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	if cfg.Sink == nil {
-		cfg.Sink = cfg.Cache
+	if fetch.Sink == nil {
+		fetch.Sink = cfg.Cache
 	}
-	if cfg.Guard.MaxLoss == 0 {
-		cfg.Guard.MaxLoss = maxLoss
-	}
-	fetch := cfg.Fetch
-	fetch.Sink = cfg.Sink
-	fetch.Guard, fetch.Logger, fetch.Metrics = cfg.Guard, cfg.Logger, NewMetrics(cfg.Registerer)
+	fetch.Guard.MaxLoss = cmp.Or(fetch.Guard.MaxLoss, maxLoss)
+	fetch.Metrics = NewMetrics(cfg.Registerer)
 	client, err := New(fetch)
 	if err != nil {
 		return nil, err
 	}
-	log, asked := cfg.Logger.With("component", "relay"), relayQuestions(cfg.Registerer)
+	log, asked := client.cfg.Logger.With("component", "relay"), relayQuestions(cfg.Registerer)
 	return &Relay{client, NewClaims(ClaimsConfig{
-		Cache: cfg.Cache, Ask: client.Ask, Recheck: client.Recheck, Wait: cmp.Or(fetch.Interval, DefaultInterval),
+		Cache: cfg.Cache, Ask: client.Ask, Recheck: client.Recheck, Wait: client.cfg.Interval,
 		Told: func(c etagcache.Claim, a ClaimAnswer) {
 			asked.WithLabelValues(string(a)).Inc()
 			if a == ClaimSend {
@@ -98,37 +85,42 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	})}, nil
 }
 
-// Boot serves the table from the file, marked stale, if there is a usable one.
-func (r *Relay) Boot() { r.client.Boot() }
-
 // Run serves the tables of the server above until ctx ends, then returns nil.
 func (r *Relay) Run(ctx context.Context) error {
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	asking.Go(func() { r.claims.Run(ctx) })
-	return r.client.Run(ctx)
+	return r.Client.Run(ctx)
 }
 
 // Recheck reports that a client has named a table that may be newer. It never blocks.
 func (r *Relay) Recheck() {
-	r.client.Recheck()
+	r.Client.Recheck()
 	r.claims.Claimed()
 }
 
-// Accept serves the held table; see [publish.Publisher.Accept].
-func (r *Relay) Accept(a publish.Acceptance) (*table.Table, error) { return r.client.Accept(a) }
-
-// Publisher returns the publisher that judges and keeps the tables.
-func (r *Relay) Publisher() *publish.Publisher { return r.client.Publisher() }
+// Upstream returns the state of the client.
+func (r *Relay) Upstream() Status { return r.Client.Status() }
 
 // Status returns the state of the client in the form of a producer that reads a source.
-func (r *Relay) Status() api.Source { return r.client.Progress() }
-
-// Upstream returns the state of the client.
-func (r *Relay) Upstream() Status { return r.client.Status() }
-
-// Report sends a report to the server above; see [Client.Report].
-func (r *Relay) Report(ctx context.Context, body []byte) error { return r.client.Report(ctx, body) }
+func (r *Relay) Status() api.Source {
+	s := r.Upstream()
+	p := api.Source{
+		LastAttempt: s.LastAttempt, LastSuccess: s.LastSuccess, Failures: s.Failures, FailedTotal: s.FailedTotal, NextAttempt: s.NextAttempt,
+	}
+	for _, server := range s.Servers {
+		if server.InUse && s.Failures > 0 {
+			p.LastError = server.LastError
+		}
+	}
+	if served := r.publisher.Served(); served != nil {
+		p.Revision, p.Initialized, p.Updated = served.Table.Revision(), served.Initialized, served.Updated
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.Started = r.loop.started
+	return p
+}
 
 // relayQuestions is the series that a Relay has beside those of its client.
 func relayQuestions(reg prometheus.Registerer) *prometheus.CounterVec {

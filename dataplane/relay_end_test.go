@@ -38,7 +38,8 @@ func TestARelayEndsAfterItsQuestions(t *testing.T) {
 		cfg := a.fetch("", "root")
 		cfg.UpdateMode = dataplane.Poll
 		log := slowLog{slog.DiscardHandler, make(chan struct{}), make(chan struct{})}
-		a.relay = a.relayWith("relay", dataplane.RelayConfig{Fetch: cfg, Logger: slog.New(log)})
+		cfg.Logger = slog.New(log)
+		a.relay = a.relayWith("relay", dataplane.RelayConfig{Fetch: cfg})
 		relayAfter(time.Second)
 		a.claim(1, 7) // older than the root's table
 		relayAfter(time.Minute)

@@ -433,7 +433,9 @@ func TestGuardOfARelay(t *testing.T) {
 		root := tr.root("root")
 		root.reads(relayTable(t, 10, 300), true)
 		plain := tr.relay("plain", "", "root")
-		strict := tr.relayWith("strict", dataplane.RelayConfig{Fetch: tr.fetch("", "root"), Guard: guard.Config{MaxLoss: 0.5}})
+		limited := tr.fetch("", "root")
+		limited.Guard.MaxLoss = 0.5
+		strict := tr.relayWith("strict", dataplane.RelayConfig{Fetch: limited})
 		defer tr.end()
 		relayAfter(time.Second)
 		lost := relayTable(t, 11, 10)
@@ -477,13 +479,13 @@ func TestConfigOfARelay(t *testing.T) {
 		"no URL":   {Cache: cache},
 		"Zone and": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Zone: "x"}},
 		"ZoneFile": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, ZoneFile: filepath.Join(t.TempDir(), "zone")}},
-		"max loss": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Guard: guard.Config{MaxLoss: 2}},
+		"max loss": {Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Guard: guard.Config{MaxLoss: 2}}},
 	} {
 		if _, err := dataplane.NewRelay(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	r, err := dataplane.NewRelay(dataplane.RelayConfig{Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}}, Logger: slog.New(slog.DiscardHandler)})
+	r, err := dataplane.NewRelay(dataplane.RelayConfig{Cache: cache, Fetch: dataplane.Config{URLs: []string{"http://a"}, Logger: slog.New(slog.DiscardHandler)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,29 +75,6 @@ func (c *Client) Status() Status {
 	return s
 }
 
-// Progress returns the client's state in the form of a poller's.
-func (c *Client) Progress() api.Source {
-	s := c.Status()
-	p := api.Source{
-		LastAttempt: s.LastAttempt, LastSuccess: s.LastSuccess, Failures: s.Failures, FailedTotal: s.FailedTotal, NextAttempt: s.NextAttempt,
-	}
-	if s.Applied != nil {
-		p.Revision = s.Applied.Revision
-	}
-	for _, server := range s.Servers {
-		if server.InUse && s.Failures > 0 {
-			p.LastError = server.LastError
-		}
-	}
-	if served := c.publisher.Served(); served != nil {
-		p.Initialized, p.Updated = served.Initialized, served.Updated
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p.Started = c.loop.started
-	return p
-}
-
 // age returns the time since at in seconds. It is never negative, although the clocks of two machines differ.
 func age(now, at time.Time) float64 {
 	if at.IsZero() {
@@ -105,9 +82,6 @@ func age(now, at time.Time) float64 {
 	}
 	return max(0, now.Sub(at).Seconds())
 }
-
-// Guard returns the state of the guard.
-func (c *Client) Guard() publish.State { return c.publisher.State() }
 
 func (c *Client) heldStatus() *api.Guard {
 	g := c.publisher.State()

@@ -45,7 +45,7 @@ const (
 
 // Config configures a Server. Set either Source or a URL in Upstream, not both.
 type Config struct {
-	// Upstream configures the client of a relay: see dataplane.RelayConfig. The server sets its StateDir, and takes its
+	// Upstream configures the client of a relay: see dataplane.RelayConfig. The server sets its StateDir, Guard, and takes its
 	// Interval and MaxBackoff from the fields below. On a relay, Guard has the meaning of dataplane.RelayConfig, and Compile, Redis,
 	// Valkey and Origin have no effect.
 	Upstream dataplane.Config
@@ -303,11 +303,9 @@ func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
 	fetch.Decided, fetch.Identity = s.decisions.Append, s.identity
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
-	fetch.StateDir = s.cfg.StateDir
+	fetch.StateDir, fetch.Guard, fetch.Sink, fetch.Logger = s.cfg.StateDir, s.cfg.Guard, s.sink(), s.cfg.Logger
 	var err error
-	s.relay, err = dataplane.NewRelay(dataplane.RelayConfig{
-		Fetch: fetch, Guard: s.cfg.Guard, Cache: s.cache, Sink: s.sink(), Logger: s.cfg.Logger, Registerer: s.registry,
-	})
+	s.relay, err = dataplane.NewRelay(dataplane.RelayConfig{Fetch: fetch, Cache: s.cache, Registerer: s.registry})
 	if err != nil {
 		return fmt.Errorf("--upstream: %w", err)
 	}

@@ -105,9 +105,9 @@ func (m *model) begin(at int, peer *table.Table) {
 		p := m.beginRoot(l, peer)
 		l.accept, run, recheck = p.Accept, p.Run, p.Recheck
 	case relayed:
-		r := m.must(dataplane.NewRelay(dataplane.RelayConfig{
-			Fetch: m.fetch(l, "root", nil), Cache: l.cache, Guard: guard.Config{Hold: modelHold, Window: modelWindow},
-		})).(*dataplane.Relay)
+		cfg := m.fetch(l, "root", nil)
+		cfg.Guard = guard.Config{Hold: modelHold, Window: modelWindow}
+		r := m.must(dataplane.NewRelay(dataplane.RelayConfig{Fetch: cfg, Cache: l.cache})).(*dataplane.Relay)
 		r.Boot()
 		l.publisher, l.accept, run, recheck = r.Publisher(), r.Accept, r.Run, r.Recheck
 	default:
