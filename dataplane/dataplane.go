@@ -75,8 +75,8 @@
 // # Several servers
 //
 // The first URL is preferred. The client does not ask a failed server for a growing, jittered time, and tries the others within
-// the same round. While another server is in use, the client probes the servers before it in the list with HEAD, and returns to
-// one that has been healthy for a minute. It does not follow redirects.
+// the same round. While another server is in use, the client tries the servers before it in the list again, a minute or more after
+// they failed, and returns to the first that answers. It does not follow redirects.
 //
 // # What it does not do
 //

@@ -35,7 +35,7 @@ const (
 const (
 	// roundTimeouts limits a round, in exchanges: servers not reached in time come first in a later round.
 	roundTimeouts = 3
-	// probeTimeout limits a probe, because the next poll waits for it.
+	// probeTimeout limits a question, and the attempt to go back to a preferred server, because the next poll waits for it.
 	probeTimeout = 2 * time.Second
 	// recheckGap is the minimum time between the starts of a round and a requested one.
 	recheckGap = time.Second
@@ -140,7 +140,7 @@ func (c *Client) round(parent context.Context, zone string, reason fullReason) e
 		err := c.try(ctx, parent, c.servers[i], zone, reason)
 		if err == nil {
 			c.use(i)
-			c.probe(ctx, parent, zone)
+			c.goBack(ctx, parent, zone)
 			return nil
 		}
 		errs = append(errs, err)
@@ -234,30 +234,20 @@ func caught(panicked any, f *Error) *Error {
 	return f
 }
 
-// probe checks one of the servers before the one in use, and returns to it if it has been healthy for a while.
-func (c *Client) probe(ctx, parent context.Context, zone string) {
-	i, ok := c.toProbe(time.Now())
-	if !ok || ctx.Err() != nil {
-		return
-	}
-	s := c.servers[i]
-	f := c.isFine(ctx, s, zone)
-	switch now := time.Now(); {
-	case parent.Err() != nil:
-	case f != nil:
-		c.failed(s, f, now)
-	default:
-		c.succeeded(s, now)
-		if c.returnTo(s, now) {
+// goBack tries the servers before the one in use whose time has come, and uses the first that answers.
+func (c *Client) goBack(ctx, parent context.Context, zone string) {
+	for i, s := range c.servers[:c.current] {
+		if time.Now().Before(s.returnAt) || ctx.Err() != nil {
+			continue
+		}
+		short, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := c.try(short, parent, s, zone, "")
+		cancel()
+		if err == nil {
 			c.use(i)
+			return
 		}
 	}
-}
-
-// isFine asks a server for the table of the zone, without its text.
-func (c *Client) isFine(ctx context.Context, s *server, zone string) *Error {
-	_, f := c.head(ctx, s.tableURL(zone), acceptEncoding, c.view().names())
-	return f
 }
 
 // head sends a HEAD request that names tables, and returns the answer; it has no body. Its status is 200 or 304.

@@ -16,7 +16,8 @@ import (
 // shows it in every poll, an accident does not.
 const olderPolls = 2
 
-// returnAfter is how long a preferred server must be healthy before it is used again; jitter adds up to half.
+// returnAfter is how long after a failure a preferred server is tried again while another one is in use; jitter adds up to half, because a
+// whole fleet may have seen the failure.
 const returnAfter = time.Minute
 
 // server is one route server with its state.
@@ -28,13 +29,12 @@ type server struct {
 	noReports time.Time       // until when it gets no reports; guarded by Client.mu
 
 	// owned by the round
-	older       int           // consecutive polls that showed a lower revision
-	otherKind   bool          // its last answer was not from one of our route servers
-	tells       bool          // it has reported when its source was read: an answer without that proves nothing
-	noDeltas    time.Time     // until when it is not asked for deltas; zero if none has failed
-	unnamed     bool          // its last 304 was invalid: the next request names nothing, so that the table comes
-	fineSince   time.Time     // the first of the successful probes; zero if it is not probed or failing
-	returnAfter time.Duration // jittered
+	older     int       // consecutive polls that showed a lower revision
+	otherKind bool      // its last answer was not from one of our route servers
+	tells     bool      // it has reported when its source was read: an answer without that proves nothing
+	noDeltas  time.Time // until when it is not asked for deltas; zero if none has failed
+	unnamed   bool      // its last 304 was invalid: the next request names nothing, so that the table comes
+	returnAt  time.Time // when it may be tried again while another one is in use
 }
 
 func newServers(urls []string) ([]*server, error) {
@@ -97,25 +97,6 @@ func (c *Client) order(now time.Time) []int {
 	return order
 }
 
-// toProbe returns which of the servers before the one in use to probe: of those not in backoff, the one that has waited longest.
-// One per round is enough, because the next poll waits for it.
-func (c *Client) toProbe(now time.Time) (index int, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, s := range c.servers[:c.current] {
-		if s.status.RetryAt.After(now) {
-			continue
-		}
-		if !ok || s.status.LastAttempt.Before(c.servers[index].status.LastAttempt) {
-			index, ok = i, true
-		}
-	}
-	if ok {
-		c.servers[index].status.LastAttempt = now
-	}
-	return index, ok
-}
-
 // retryAt returns the earliest time at which a server may be tried.
 func (c *Client) retryAt() time.Time {
 	c.mu.Lock()
@@ -143,7 +124,7 @@ func (c *Client) succeeded(s *server, now time.Time) {
 
 // failed records a failure of the server, and does not ask it for a while.
 func (c *Client) failed(s *server, f *Error, now time.Time) {
-	s.older, s.fineSince = 0, time.Time{}
+	s.older, s.returnAt = 0, now.Add(returnAfter+c.chance(returnAfter/2))
 	s.unnamed = s.unnamed || f.Reason == ReasonProtocol
 	c.mu.Lock()
 	was := s.status
@@ -174,20 +155,6 @@ func (c *Client) use(i int) {
 	c.mu.Lock()
 	from.status.InUse, to.status.InUse = false, true
 	c.mu.Unlock()
-	for _, s := range c.servers {
-		s.fineSince = time.Time{}
-	}
 	c.cfg.Metrics.failovers.Inc()
 	c.log.Warn(LogServerChanged, "from", from.name, "to", to.name)
-}
-
-// returnTo records a successful probe of a preferred server. It reports whether the server has been healthy for long enough.
-func (c *Client) returnTo(s *server, now time.Time) bool {
-	if s.fineSince.IsZero() {
-		s.fineSince = now
-		// Jitter: a whole fleet saw the server recover at the same time.
-		s.returnAfter = returnAfter + c.chance(returnAfter/2)
-		return false
-	}
-	return now.Sub(s.fineSince) >= s.returnAfter
 }

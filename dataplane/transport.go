@@ -34,8 +34,6 @@ const (
 	defaultRetry = time.Second
 	// streamGap is the minimum time between two attempts to open a stream, whatever servers say; jitter adds up to half.
 	streamGap = time.Second
-	// probeInterval is the time between two probes of a preferred server while a stream is open.
-	probeInterval = 15 * time.Second
 )
 
 // transport is the state of the choice between streams and polling.
@@ -263,7 +261,7 @@ func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 	early := time.NewTimer(0) // for a requested poll
 	early.Stop()
 	defer early.Stop()
-	polled, probed, asked := st.connected, st.connected, false
+	polled, asked := st.connected, false
 	for {
 		var end *ending
 		select {
@@ -283,11 +281,7 @@ func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 			asked, polled = false, time.Now()
 			end = c.pollBeside(ctx, st)
 		case <-chores.C:
-			probe := time.Since(probed) >= probeInterval
-			if probe {
-				probed = time.Now()
-			}
-			end = c.chores(ctx, st, probe)
+			end = c.chores(ctx, st)
 		}
 		if end != nil {
 			return end
@@ -304,7 +298,7 @@ func (c *Client) pollBeside(ctx context.Context, st *subscription) *ending {
 }
 
 // chores does the tasks of a round other than requesting the table.
-func (c *Client) chores(ctx context.Context, st *subscription, probe bool) *ending {
+func (c *Client) chores(ctx context.Context, st *subscription) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	zone := c.zoneSource.read()
@@ -316,9 +310,7 @@ func (c *Client) chores(ctx context.Context, st *subscription, probe bool) *endi
 	if c.isFullDue(c.view(), now) {
 		_ = c.poll(ctx, "") // poll logs its errors itself
 	}
-	if probe {
-		c.probe(ctx, ctx, zone)
-	}
+	c.goBack(ctx, ctx, zone)
 	return c.place(st)
 }
 
