@@ -14,8 +14,8 @@
 // # Guarantees
 //
 // [Parse] accepts every document of the language and no other. Its error names the last token, the id of the last route and the
-// byte offset; it never panics, and its stack use does not depend on the input. Strings of a parsed route are copies in small
-// blocks: keeping one route of a large document does not keep the document.
+// byte offset; it never panics, and its stack use does not depend on the input. Strings of a parsed route may be parts of a small
+// text, and are copies of a large one: keeping one route of a large document does not keep the document.
 //
 // [String] prints what [Parse] reads: for every x that parses, printing and parsing again gives routes that are [Eq] to those of
 // x, and printing those gives the same text. A value that its usual literal cannot represent is printed in another spelling: a
