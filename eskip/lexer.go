@@ -42,6 +42,16 @@ func symbolEnd(s string, i int) int {
 	return i
 }
 
+// isOnly reports whether all bytes of s are of one of the classes.
+func isOnly(s string, classes uint8) bool {
+	for i := range len(s) {
+		if class[s[i]]&classes == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // kind is the kind of a token.
 type kind uint8
 
