@@ -164,8 +164,8 @@ func (m *meeting) expressions() bool {
 
 // predicate adds what a predicate without a field asks for. Wrong arguments ask for nothing: a proxy refuses the route.
 func (m *meeting) predicate(p *eskip.Predicate) bool {
-	args, err := texts(p.Args, 1, -1)
-	if err != nil {
+	args := texts(p)
+	if len(args) == 0 {
 		m.complete = m.complete && (p.Name == "Weight" || p.Name == "True" || p.Name == "Any" || p.Name == "*")
 		return p.Name != "False"
 	}
@@ -254,7 +254,7 @@ func (m *meeting) meetMethods(methods []string) bool {
 
 func (m *meeting) meetPath(text string, subtree bool) bool {
 	p := parsePattern(text, subtree, m.table.options.IgnoreTrailingSlash)
-	if p.dead || p.wrong != nil {
+	if p.dead {
 		return false
 	}
 	var ok bool
@@ -391,12 +391,13 @@ func (t *Table) facts() *facts {
 				f.methods[e.route.Method] = true
 			}
 			for _, p := range e.route.Predicates {
-				args, _ := texts(p.Args, 1, -1)
 				switch p.Name {
 				case "Method":
-					f.methods[args[0]] = true
+					for _, a := range texts(p) {
+						f.methods[a] = true
+					}
 				case "Methods":
-					for _, a := range args {
+					for _, a := range texts(p) {
 						f.methods[strings.ToUpper(a)] = true
 					}
 				case "HostAny":

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/routesrv/routesrv/eskip"
 )
@@ -55,6 +56,10 @@ type Options struct {
 	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are additional names that a custom
 	// build of Skipper knows; their arguments are not checked.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
+
+	// Zone finds the time zones of Before, After and Between, like time.LoadLocation, which reads files. If it is nil, every name of a
+	// zone is valid.
+	Zone func(name string) (*time.Location, error)
 }
 
 // Catalogue knows the filters and predicates of the proxies. It is immutable and safe for concurrent use.
@@ -64,6 +69,7 @@ type Catalogue struct {
 	disabled            map[string]bool
 	extraFilters        map[string]bool
 	extraPredicates     map[string]bool
+	zone                func(name string) (*time.Location, error)
 }
 
 // New returns a catalogue. The first call parses a few hundred lines.
@@ -77,7 +83,7 @@ func New(o Options) *Catalogue {
 	}
 	return &Catalogue{
 		forwardURL: o.ForwardBackendURL, filters: knownFilters(), predicates: knownPredicates(),
-		disabled: set(o.DisabledFilters), extraFilters: set(o.ExtraFilters), extraPredicates: set(o.ExtraPredicates),
+		disabled: set(o.DisabledFilters), extraFilters: set(o.ExtraFilters), extraPredicates: set(o.ExtraPredicates), zone: o.Zone,
 	}
 }
 
@@ -92,14 +98,16 @@ func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 			return reason, err
 		}
 	}
-	if reason, err := c.predicatesOf(r.Predicates); err != nil {
-		return reason, err
+	for _, p := range r.Predicates {
+		if reason, err := c.Predicate(p); err != nil {
+			return reason, err
+		}
 	}
 	if err := checkPaths(r); err != nil {
 		return Other, err
 	}
 	if r.BackendType == eskip.LBBackend {
-		if err := Balanced(r); err != nil {
+		if err := checkBalanced(r); err != nil {
 			return Dropped, err
 		}
 	}
@@ -131,8 +139,8 @@ func (c *Catalogue) Backend(r *eskip.Route) error {
 	return nil
 }
 
-// Balanced checks a load balanced backend. A mistake here makes the route disappear without a trace in the proxy.
-func Balanced(r *eskip.Route) error {
+// checkBalanced checks a load balanced backend. A mistake here makes the route disappear without a trace in the proxy.
+func checkBalanced(r *eskip.Route) error {
 	switch r.LBAlgorithm {
 	case "", "roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests":
 	default:
@@ -318,29 +326,16 @@ func builtIn(p *eskip.Predicate) (name, expr string, ok bool) {
 	return p.Name, expr, ok
 }
 
+// hostSyntax is what the expressions of hosts have in common as compilers write them, apart from letters.
+var hostSyntax = strings.NewReplacer("[.]?(:[0-9]+)?", "", "[.]", "", "|", "")
+
 // plainExpression reports whether an expression certainly compiles: a host expression as compilers write it, or one without
 // special characters. The check costs a tenth of compiling the expression.
 func plainExpression(expr string) bool {
-	inner, ok := strings.CutPrefix(expr, "^(")
-	if ok {
-		inner, ok = strings.CutSuffix(inner, ")$")
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/."
+	inner := strings.TrimPrefix(expr, "^")
+	if group, ok := strings.CutPrefix(inner, "("); ok && strings.HasSuffix(group, ")$") {
+		inner = strings.TrimSuffix(group, ")$")
 	}
-	if !ok {
-		inner = strings.TrimPrefix(expr, "^")
-	}
-	for inner != "" {
-		switch b := inner[0]; {
-		case 'a' <= b && b <= 'z', '0' <= b && b <= '9', b == '-', b == '_', b == '/', b == '.', 'A' <= b && b <= 'Z':
-			inner = inner[1:]
-		case b == '|' && len(inner) > 1 && inner[1] != '|':
-			inner = inner[1:]
-		case strings.HasPrefix(inner, "[.]?(:[0-9]+)?"):
-			inner = inner[len("[.]?(:[0-9]+)?"):]
-		case strings.HasPrefix(inner, "[.]"):
-			inner = inner[len("[.]"):]
-		default:
-			return false
-		}
-	}
-	return true
+	return strings.Trim(hostSyntax.Replace(inner), letters) == ""
 }
