@@ -73,7 +73,7 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 }
 
 // WriteEntry writes one difference like [WriteText], without its owner.
-func WriteEntry(w io.Writer, e Entry, opts TextOptions) error {
+func WriteEntry(w io.Writer, e Tracked, opts TextOptions) error {
 	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
 	t.entry(e)
 	return t.Flush()
@@ -102,7 +102,7 @@ var signs = [kindCount]struct{ sign, style string }{
 	{"-", styleRed}, {"+", styleGreen}, {"~", styleYellow}, {">", styleCyan},
 }
 
-func (t *textWriter) entry(e Entry) {
+func (t *textWriter) entry(e Tracked) {
 	sign := signs[e.Kind]
 	head := sign.sign + " " + Printable(e.ID)
 	if e.NewID != "" {
@@ -121,7 +121,7 @@ func (t *textWriter) entry(e Entry) {
 }
 
 // history says since when a difference has been seen.
-func history(e Entry) string {
+func history(e Tracked) string {
 	if e.Count == 0 {
 		return ""
 	}

@@ -42,16 +42,8 @@ type Side struct {
 	Read time.Time
 }
 
-// Entry is a difference with its history. Without a continuous comparison the history is zero.
-type Entry struct {
-	Difference
-	FirstSeen time.Time
-	Count     int
-	Confirmed bool
-}
-
 // State returns the state of the difference in a continuous comparison: "confirmed", "pending", or "" without one.
-func (e Entry) State() string {
+func (e Tracked) State() string {
 	switch {
 	case e.Count == 0:
 		return ""
@@ -65,7 +57,7 @@ func (e Entry) State() string {
 // Group are the differences of one owner, sorted by id.
 type Group struct {
 	Owner   Owner
-	Entries []Entry
+	Entries []Tracked
 }
 
 // Labels returns the short names of the two sides.
@@ -83,18 +75,14 @@ func (v *View) Beyond() int {
 }
 
 // entries returns the differences to show, sorted by id.
-func (v *View) entries() []Entry {
-	if v.Watch == nil {
-		all := v.Report.Differences()
-		out := make([]Entry, len(all))
-		for i, d := range all {
-			out[i].Difference = d
-		}
-		return out
+func (v *View) entries() []Tracked {
+	if v.Watch != nil {
+		return v.Watch.Differences
 	}
-	out := make([]Entry, len(v.Watch.Differences))
-	for i, d := range v.Watch.Differences {
-		out[i] = Entry(d)
+	all := v.Report.Differences()
+	out := make([]Tracked, len(all))
+	for i, d := range all {
+		out[i].Difference = d
 	}
 	return out
 }
