@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // object explains the object with a reference.
@@ -178,12 +180,12 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		x.out.Hold = x.Hold
 		x.findings = append(x.findings, finding{
 			owner: o.Owner, rank: rankWaiting, severity: rules.Warning, do: x.Hold.advice(),
-			what: fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", count(waiting, "route"), x.Hold.text()),
+			what: fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", shadowdiff.Plural(waiting, "route"), x.Hold.text()),
 		})
 	} else if waiting > 0 {
 		x.findings = append(x.findings, finding{
 			owner: o.Owner, rank: rankWaiting, severity: rules.Warning,
-			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", count(waiting, "route")),
+			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", shadowdiff.Plural(waiting, "route")),
 			do:   "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.",
 		})
 	}
@@ -191,23 +193,11 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 
 // parts returns the parts of a route as written, with overlong parts shortened.
 func parts(r *eskip.Route) (predicates, filters, backend string) {
-	c := *r
-	c.Id, c.Filters = "", nil
-	text, at := eskip.AppendExpr(nil, &c)
-	predicates = strings.TrimSuffix(strings.TrimSpace(string(text[:at])), " ->")
-	backend = string(text[at:])
+	predicates, filters, backend = shadowdiff.Expression(r)
 	if n := len(r.LBEndpoints); n > 1 {
-		algorithm := r.LBAlgorithm
-		if algorithm == "" {
-			algorithm = "roundRobin"
-		}
-		backend = fmt.Sprintf("%d endpoints, %s", n, algorithm)
+		backend = fmt.Sprintf("%d endpoints, %s", n, cmp.Or(r.LBAlgorithm, "roundRobin"))
 	}
-	texts := make([]string, len(r.Filters))
-	for i, f := range r.Filters {
-		texts[i] = f.String()
-	}
-	return predicates, strings.Join(texts, " -> "), backend
+	return predicates, filters, backend
 }
 
 func serviceOf(s *rules.Service) Service {

@@ -7,7 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Limits of the text, which must fit on a screen.
@@ -36,15 +37,10 @@ func (e *Explanation) WriteText(w io.Writer) error {
 		writeObject(&b, &o)
 	}
 	if n := e.Total - textObjects; n > 0 {
-		fmt.Fprintf(&b, "\n%s more; -o json has the first %d\n", count(n, "object"), maxObjects)
+		fmt.Fprintf(&b, "\n%s more; -o json has the first %d\n", shadowdiff.Plural(n, "object"), maxObjects)
 	}
-	for line := range strings.Lines(b.String()) {
-		line = strings.Map(printable, strings.TrimSuffix(line, "\n"))
-		if _, err := io.WriteString(w, line+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
+	return err
 }
 
 // newestText says what the newest read shows of an object that the guard keeps.
@@ -52,13 +48,6 @@ var newestText = map[string]string{
 	NewestDeleted:   "deleted; everything here is what is served",
 	NewestChanged:   "changed; everything here is what is served",
 	NewestEndpoints: "its services have no ready pods; the pods here are those that are served",
-}
-
-func printable(r rune) rune {
-	if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
-		return '�'
-	}
-	return r
 }
 
 func writeObject(b *bytes.Buffer, o *Object) {
@@ -108,7 +97,7 @@ func writeObject(b *bytes.Buffer, o *Object) {
 	}
 	writeRoutes(b, o)
 	if f := o.Fleet; f != nil {
-		line("fleet", fmt.Sprintf("%d of %s hold a table with these routes", f.Holders, count(f.Clients, "client")))
+		line("fleet", fmt.Sprintf("%d of %s hold a table with these routes", f.Holders, shadowdiff.Plural(f.Clients, "client")))
 	}
 	for i, r := range o.Requests {
 		if i == textRequests {
@@ -202,7 +191,7 @@ func writeRoutes(b *bytes.Buffer, o *Object) {
 		fmt.Fprintf(b, "  %-9s  %d in all, with companions\n", "route", o.TotalRoutes)
 	}
 	if companions > 0 && o.TotalRoutes == len(o.Routes) {
-		fmt.Fprintf(b, "  %-9s  and %s, such as redirects\n", "route", count(companions, "companion"))
+		fmt.Fprintf(b, "  %-9s  and %s, such as redirects\n", "route", shadowdiff.Plural(companions, "companion"))
 	}
 }
 

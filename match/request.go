@@ -37,8 +37,8 @@ type Request struct {
 
 // Answer is an answer of the proxy itself, before it looks for a route.
 type Answer struct {
-	Status int
-	Text   string // why
+	Status int    `json:"status"`
+	Text   string `json:"text"` // why
 }
 
 // request is a Request prepared for predicates. It is used for one lookup.

@@ -60,8 +60,8 @@ type Outcome struct {
 
 // Undecided is a predicate that cannot be evaluated outside the proxy.
 type Undecided struct {
-	Predicate string
-	Why       string
+	Predicate string `json:"predicate"`
+	Why       string `json:"why"`
 }
 
 // Candidate is a route that does not win.

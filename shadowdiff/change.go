@@ -2,6 +2,7 @@ package shadowdiff
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 )
@@ -225,10 +226,24 @@ func alignBackends(out []Part, a, b *eskip.Route) []Part {
 	}
 }
 
+// Expression returns the parts of a route as written in eskip, without arrows between predicates and backend; the backend includes all its
+// endpoints.
+func Expression(r *eskip.Route) (predicates, filters, backend string) {
+	c := *r
+	c.Filters = nil
+	text, at := eskip.AppendExpr(nil, &c)
+	predicates, backend = strings.TrimSuffix(string(text[:at]), " -> "), string(text[at:])
+	texts := make([]string, len(r.Filters))
+	for i, f := range r.Filters {
+		texts[i] = f.String()
+	}
+	return predicates, strings.Join(texts, " -> "), backend
+}
+
 // backendText prints only the backend.
 func backendText(r *eskip.Route) string {
-	out, backend := eskip.AppendExpr(nil, r)
-	return string(out[backend:])
+	_, _, backend := Expression(r)
+	return backend
 }
 
 // alignEndpoints aligns lists that are sorted by address and zone.

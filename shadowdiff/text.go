@@ -63,7 +63,7 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 		t.line("")
 	}
 	if n := v.Beyond(); n > 0 {
-		t.line(plural(n, "more difference"))
+		t.line(Plural(n, "more difference"))
 	}
 	if v.Err != "" {
 		t.line(t.style(styleRed, "trouble: "+Printable(v.Err)))
@@ -125,7 +125,7 @@ func history(e Tracked) string {
 	if e.Count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), plural(e.Count, "comparison"))
+	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), Plural(e.Count, "comparison"))
 }
 
 // part writes one or two lines: the parts of A and of B.
