@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -55,21 +56,8 @@ func (x *explainer) missing(ref kube.Ref) {
 
 // near reports whether two names differ by one or two letters.
 func near(a, b string) bool {
-	if len(a) < 4 || len(b) < 4 {
-		return false
-	}
-	if d := len(a) - len(b); d < -2 || d > 2 {
-		return false
-	}
-	head := 0
-	for head < min(len(a), len(b)) && a[head] == b[head] {
-		head++
-	}
-	tail := 0
-	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
-		tail++
-	}
-	return max(len(a), len(b))-head-tail <= 2
+	few := len(a)-len(b) <= 2 && len(b)-len(a) <= 2
+	return few && len(a) >= 4 && len(b) >= 4 && catalogue.Distance(a, b) <= 2
 }
 
 // host explains all objects that have a host.

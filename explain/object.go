@@ -67,9 +67,24 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 		others := slices.DeleteFunc(slices.Clone(x.claimsOf(h)), func(r kube.Ref) bool { return r == ref })
 		o.Hosts = append(o.Hosts, Host{Host: h, Others: append([]kube.Ref{}, others...)})
 	}
-	x.requests(&o, in)
-	x.notes(&o, in)
+	own, main := mainRoutes(in)
+	x.requests(&o, in, own, main)
+	x.notes(&o, in, own, main)
 	x.out.Objects = append(x.out.Objects, o)
+}
+
+// mainRoutes returns the ids of the routes that the object has in the table, and its main routes among them.
+func mainRoutes(in compile.Inspection) (own map[string]bool, main []*eskip.Route) {
+	own = map[string]bool{}
+	for _, r := range in.Routes {
+		if own[r.ID] = r.Wins && r.Route != nil; !own[r.ID] || !r.Main || len(main) == maxSampled {
+			continue
+		}
+		if parsed, err := eskip.Parse(r.Route.Text); err == nil {
+			main = append(main, parsed...)
+		}
+	}
+	return own, main
 }
 
 func (x *explainer) problem(p rules.Problem) Problem {

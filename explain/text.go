@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -65,94 +66,81 @@ func writeObject(b *bytes.Buffer, o *Object) {
 		at, by, _ := strings.Cut(o.Changed, " ")
 		line("changed", at+" by "+by)
 	}
-	for i, h := range o.Hosts {
-		if i == textHosts {
-			line("host", fmt.Sprintf("and %d more", len(o.Hosts)-i))
-			break
+	list := func(name string, n, most int, text func(i int) string) {
+		for i := range min(n, most) {
+			line(name, text(i))
 		}
-		text := h.Host
-		if len(h.Others) > 0 {
-			var names []string
-			for _, other := range h.Others {
-				names = append(names, other.String())
-			}
-			text += ", which " + short(names, 3) + " has as well"
-			if len(names) > 1 {
-				text = strings.Replace(text, " has as well", " have as well", 1)
-			}
+		if n > most {
+			line(name, fmt.Sprintf("and %d more", n-most))
 		}
-		line("host", text)
 	}
-	writeServices(b, o)
-	for i, p := range o.Problems {
-		if i == textProblems {
-			line("problem", fmt.Sprintf("and %d more", len(o.Problems)-i))
-			break
-		}
-		text := fmt.Sprintf("%s %s (%s): %s", p.Severity, p.Reason, p.ID, p.What)
-		if p.Since != nil {
-			text += ", since " + p.Since.UTC().Format("2006-01-02T15:04:05Z")
-		}
-		line("problem", text)
-	}
+	list("host", len(o.Hosts), textHosts, func(i int) string { return o.Hosts[i].text() })
+	list("service", len(o.Services), textServices, func(i int) string { return o.Services[i].text() })
+	list("problem", len(o.Problems), textProblems, func(i int) string { return o.Problems[i].text() })
 	writeRoutes(b, o)
 	if f := o.Fleet; f != nil {
 		line("fleet", fmt.Sprintf("%d of %s hold a table with these routes", f.Holders, shadowdiff.Plural(f.Clients, "client")))
 	}
-	for i, r := range o.Requests {
-		if i == textRequests {
-			line("request", fmt.Sprintf("and %d more", len(o.Requests)-i))
-			break
-		}
-		line("request", r.Method+" "+r.URL+": "+r.text())
-	}
+	list("request", len(o.Requests), textRequests, func(i int) string { return o.Requests[i].text() })
 	for _, n := range o.Notes {
 		line("note", n)
 	}
 }
 
-func (r *Request) text() string {
-	switch r.Result {
-	case "own":
-		return "this object answers"
-	case "none":
-		return "no route matches"
-	case "loop":
-		return r.Why
-	case "shared":
-		return fmt.Sprintf("%s (%s) may answer as well: %s", r.Owner, r.Winner, r.Why)
+func (h *Host) text() string {
+	if len(h.Others) == 0 {
+		return h.Host
 	}
-	return fmt.Sprintf("%s answers (%s): %s", r.Owner, r.Winner, r.Why)
+	var names []string
+	for _, other := range h.Others {
+		names = append(names, other.String())
+	}
+	have := "has"
+	if len(names) > 1 {
+		have = "have"
+	}
+	return fmt.Sprintf("%s, which %s %s as well", h.Host, short(names, 3), have)
 }
 
-func writeServices(b *bytes.Buffer, o *Object) {
-	for i, s := range o.Services {
-		if i == textServices {
-			fmt.Fprintf(b, "  %-9s  and %d more\n", "service", len(o.Services)-i)
-			break
-		}
-		text := s.Namespace + "/" + s.Name
-		switch {
-		case !s.Exists:
-			text += " does not exist"
-		default:
-			text += ", ports " + strings.Join(s.Ports, ", ")
-			if len(s.Ports) == 0 {
-				text += "none"
-			}
-			text += fmt.Sprintf("; %d ready, %d not ready", s.Ready, s.NotReady)
-			var zones []string
-			for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
-				if zone != "" {
-					zones = append(zones, fmt.Sprintf("%s %d", zone, s.Zones[zone]))
-				}
-			}
-			if len(zones) > 0 {
-				text += " (" + strings.Join(zones, ", ") + ")"
-			}
-		}
-		fmt.Fprintf(b, "  %-9s  %s\n", "service", text)
+func (p *Problem) text() string {
+	text := fmt.Sprintf("%s %s (%s): %s", p.Severity, p.Reason, p.ID, p.What)
+	if p.Since != nil {
+		text += ", since " + p.Since.UTC().Format("2006-01-02T15:04:05Z")
 	}
+	return text
+}
+
+func (r *Request) text() string {
+	answer := r.Method + " " + r.URL + ": "
+	switch r.Result {
+	case "own":
+		return answer + "this object answers"
+	case "none":
+		return answer + "no route matches"
+	case "loop":
+		return answer + r.Why
+	case "shared":
+		return answer + fmt.Sprintf("%s (%s) may answer as well: %s", r.Owner, r.Winner, r.Why)
+	}
+	return answer + fmt.Sprintf("%s answers (%s): %s", r.Owner, r.Winner, r.Why)
+}
+
+func (s *Service) text() string {
+	name := s.Namespace + "/" + s.Name
+	if !s.Exists {
+		return name + " does not exist"
+	}
+	text := fmt.Sprintf("%s, ports %s; %d ready, %d not ready", name, cmp.Or(strings.Join(s.Ports, ", "), "none"), s.Ready, s.NotReady)
+	var zones []string
+	for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
+		if zone != "" {
+			zones = append(zones, fmt.Sprintf("%s %d", zone, s.Zones[zone]))
+		}
+	}
+	if len(zones) > 0 {
+		text += " (" + strings.Join(zones, ", ") + ")"
+	}
+	return text
 }
 
 // writeRoutes prints the main routes, unserved ones first. It only counts companions.
