@@ -53,7 +53,7 @@ func (b *builder) entry(e *entry, r *eskip.Route) {
 func (b *builder) predicates(e *entry) {
 	for _, p := range e.route.Predicates {
 		switch p.Name {
-		case "*", "Any", "Path", "PathSubtree", "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":
+		case "*", "Any", "PathSubtree":
 			continue
 		}
 		if e.refusal != nil { // otherwise all predicates are valid
@@ -93,18 +93,15 @@ func (b *builder) paths(e *entry) {
 	}
 	add(e.route.Path, false)
 	for _, p := range e.route.Predicates {
-		if p.Name != "Path" && p.Name != "PathSubtree" {
-			continue
-		}
-		if t := texts(p); len(t) == 1 {
-			add(t[0], p.Name == "PathSubtree")
+		if t := texts(p); p.Name == "PathSubtree" && len(t) == 1 {
+			add(t[0], true)
 		}
 	}
 }
 
 // fields builds the conditions of the predicates that are built into the matcher. They come before all others.
 func (b *builder) fields(e *entry) {
-	r := folded(e.route)
+	r := e.route
 	n := len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(e.conditions)
 	if r.Method != "" {
 		n++
@@ -221,47 +218,6 @@ func spellings[V any](headers map[string]V) [][]string {
 		groups[i] = append(groups[i], n)
 	}
 	return groups
-}
-
-// folded returns the route with predicates moved to their fields. The parser does that; routes created by programs may have them
-// in the list of predicates.
-func folded(r *eskip.Route) *eskip.Route {
-	builtIn := func(p *eskip.Predicate) bool {
-		switch p.Name {
-		case "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":
-			return true
-		}
-		return false
-	}
-	if !slices.ContainsFunc(r.Predicates, builtIn) {
-		return r
-	}
-	c := *r
-	c.HostRegexps, c.PathRegexps = slices.Clone(r.HostRegexps), slices.Clone(r.PathRegexps)
-	c.Headers, c.HeaderRegexps = map[string]string{}, map[string][]string{}
-	maps.Copy(c.Headers, r.Headers)
-	for name, list := range r.HeaderRegexps {
-		c.HeaderRegexps[name] = slices.Clone(list)
-	}
-	for _, p := range r.Predicates {
-		args := texts(p)
-		if len(args) == 0 || len(args) > 2 || !builtIn(p) || len(args) < 2 && strings.HasPrefix(p.Name, "Header") {
-			continue
-		}
-		switch p.Name {
-		case "Host":
-			c.HostRegexps = append(c.HostRegexps, args[0])
-		case "PathRegexp":
-			c.PathRegexps = append(c.PathRegexps, args[0])
-		case "Method":
-			c.Method = args[0]
-		case "Header":
-			c.Headers[args[0]] = args[1]
-		case "HeaderRegexp":
-			c.HeaderRegexps[args[0]] = append(c.HeaderRegexps[args[0]], args[1])
-		}
-	}
-	return &c
 }
 
 // ask evaluates the conditions. It returns the verdict of all, and the first condition that does not hold.

@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp/syntax"
 	"slices"
@@ -64,28 +65,12 @@ type Options struct {
 
 // Catalogue knows the filters and predicates of the proxies. It is immutable and safe for concurrent use.
 type Catalogue struct {
-	forwardURL          string
+	options             Options
 	filters, predicates map[string]*spec
-	disabled            map[string]bool
-	extraFilters        map[string]bool
-	extraPredicates     map[string]bool
-	zone                func(name string) (*time.Location, error)
 }
 
 // New returns a catalogue. The first call parses a few hundred lines.
-func New(o Options) *Catalogue {
-	set := func(names []string) map[string]bool {
-		m := make(map[string]bool, len(names))
-		for _, n := range names {
-			m[n] = true
-		}
-		return m
-	}
-	return &Catalogue{
-		forwardURL: o.ForwardBackendURL, filters: knownFilters(), predicates: knownPredicates(),
-		disabled: set(o.DisabledFilters), extraFilters: set(o.ExtraFilters), extraPredicates: set(o.ExtraPredicates), zone: o.Zone,
-	}
-}
+func New(o Options) *Catalogue { return &Catalogue{o, knownFilters(), knownPredicates()} }
 
 // Check says why a proxy would refuse or drop the route: its first mistake, in the order in which a proxy checks. The reason is
 // empty if there is none. Check keeps no reference to the route.
@@ -103,8 +88,10 @@ func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 			return reason, err
 		}
 	}
-	if err := checkPaths(r); err != nil {
+	if patterns, err := patternsOf(r); err != nil {
 		return Other, err
+	} else if len(patterns) > 1 {
+		return Other, errors.New("more than one of Path and PathSubtree")
 	}
 	if r.BackendType == eskip.LBBackend {
 		if err := checkBalanced(r); err != nil {
@@ -124,7 +111,7 @@ func (c *Catalogue) Backend(r *eskip.Route) error {
 	case r.Shunt, r.BackendType != eskip.NetworkBackend && r.BackendType != eskip.ForwardBackend:
 		return nil
 	case r.BackendType == eskip.ForwardBackend:
-		address = c.forwardURL
+		address = c.options.ForwardBackendURL
 	}
 	if address == "" || plainEndpoint(address) {
 		return nil // a backend without an address is valid, and proxies answer 500
@@ -171,9 +158,9 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 	for _, f := range filters {
 		known := c.filters[f.Name]
 		switch {
-		case c.disabled[f.Name]:
+		case slices.Contains(c.options.DisabledFilters, f.Name):
 			return UnknownFilter, fmt.Errorf("filter %q is disabled", f.Name)
-		case c.extraFilters[f.Name]:
+		case slices.Contains(c.options.ExtraFilters, f.Name):
 		case known == nil:
 			return UnknownFilter, fmt.Errorf("filter %q not found", f.Name)
 		default:
@@ -191,7 +178,7 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 func (c *Catalogue) AtLoad(name string) string {
 	known := c.filters[name]
 	switch {
-	case known == nil || c.disabled[name]:
+	case known == nil || slices.Contains(c.options.DisabledFilters, name):
 		return ""
 	case strings.Contains(known.depends, "script"):
 		return "runs code"
@@ -226,25 +213,14 @@ func (c *Catalogue) Notes(r *eskip.Route) []string {
 // Similar returns names of filters or predicates that may be meant by an unknown name: they differ from it in case, or by one or
 // two letters. The result is sorted.
 func (c *Catalogue) Similar(name string, predicates bool) []string {
-	all := c.filters
+	all := slices.Collect(maps.Keys(c.filters))
 	if predicates {
-		all = c.predicates
+		all = slices.AppendSeq([]string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"}, maps.Keys(c.predicates))
 	}
-	var found []string
-	for known := range all {
-		if strings.EqualFold(known, name) || Distance(known, name) <= min(2, len(name)/4) {
-			found = append(found, known)
-		}
-	}
-	if predicates {
-		for _, known := range []string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"} {
-			if strings.EqualFold(known, name) || Distance(known, name) <= min(2, len(name)/4) {
-				found = append(found, known)
-			}
-		}
-	}
-	slices.Sort(found)
-	return found
+	slices.Sort(all)
+	return slices.DeleteFunc(all, func(known string) bool {
+		return !strings.EqualFold(known, name) && Distance(known, name) > min(2, len(name)/4)
+	})
 }
 
 // Distance returns how many letters to insert, delete, replace or swap with their neighbour to get from a to b.
@@ -271,41 +247,36 @@ func Distance(a, b string) int {
 }
 
 // checkFields checks the expressions and paths of the predicates that are built into the matcher.
-func checkFields(r *eskip.Route) error {
-	expression := func(name, expr string) error {
-		if plainExpression(expr) {
-			return nil
+func checkFields(r *eskip.Route) (wrong error) {
+	check := func(name, expr string) {
+		if wrong != nil || plainExpression(expr) {
+			return
 		}
 		if _, err := syntax.Parse(expr, syntax.Perl); err != nil {
-			return fmt.Errorf("predicate %s: %w", name, err)
+			wrong = fmt.Errorf("predicate %s: %w", name, err)
 		}
-		return nil
 	}
 	for _, h := range r.HostRegexps {
-		if err := expression("Host", h); err != nil {
-			return err
-		}
+		check("Host", h)
 	}
 	for _, p := range r.PathRegexps {
-		if err := expression("PathRegexp", p); err != nil {
-			return err
-		}
+		check("PathRegexp", p)
 	}
 	for _, list := range r.HeaderRegexps {
 		for _, e := range list {
-			if err := expression("HeaderRegexp", e); err != nil {
-				return err
-			}
+			check("HeaderRegexp", e)
 		}
 	}
 	for _, p := range r.Predicates {
 		if name, arg, ok := builtIn(p); ok {
-			if err := expression(name, arg); err != nil {
-				return err
-			}
+			check(name, arg)
 		}
 	}
-	return checkPatterns(r)
+	if wrong == nil {
+		patterns, _ := patternsOf(r)
+		wrong = checkPatterns(patterns)
+	}
+	return wrong
 }
 
 // builtIn returns the expression of a predicate that has its own field, but appears in the list of predicates, as in routes

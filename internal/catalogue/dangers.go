@@ -3,6 +3,7 @@ package catalogue
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -104,14 +105,11 @@ func Dangers() []Danger { return dangers }
 
 // dangerOf returns the rule for a filter, or nil.
 func dangerOf(name string) *Danger {
-	for i := range dangers {
-		for _, n := range dangers[i].Filters {
-			if n == name {
-				return &dangers[i]
-			}
-		}
+	at := slices.IndexFunc(dangers, func(d Danger) bool { return slices.Contains(d.Filters, name) })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	return &dangers[at]
 }
 
 // Survives returns an error that names the filter if no proxy would survive the filters of a route, and nil otherwise. The backend

@@ -17,7 +17,7 @@ func (c *Catalogue) Predicate(p *eskip.Predicate) (Reason, error) {
 	case "*", "Any", "Path", "PathSubtree", "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":
 		return "", nil
 	}
-	if c.extraPredicates[p.Name] {
+	if slices.Contains(c.options.ExtraPredicates, p.Name) {
 		return "", nil
 	}
 	known := c.predicates[p.Name]
@@ -68,8 +68,8 @@ func (c *Catalogue) Period(p *eskip.Predicate) (limits []time.Time, known bool, 
 	if len(p.Args) > n {
 		name, _ := p.Args[n].(string)
 		zone, known = time.UTC, name == "" || name == "UTC"
-		if !known && c.zone != nil {
-			if zone, err = c.zone(name); err != nil {
+		if !known && c.options.Zone != nil {
+			if zone, err = c.options.Zone(name); err != nil {
 				return nil, false, fmt.Errorf("time zone %q: %w", name, err)
 			}
 			known = true
@@ -140,70 +140,36 @@ func Cron(text string) (sets [5]uint64, err error) {
 	return sets, nil
 }
 
-// pathArgument returns the pattern of a path predicate.
-func pathArgument(p *eskip.Predicate) (pattern string, err error) {
-	if len(p.Args) != 1 {
-		return "", fmt.Errorf("%s: %d arguments: want 1", p, len(p.Args))
-	}
-	pattern, ok := p.Args[0].(string)
-	if !ok {
-		return "", fmt.Errorf("%s: argument 1 is %v: want a string", p, p.Args[0])
-	}
-	return pattern, nil
-}
-
-func isPath(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
-
-// checkPaths refuses more than one path, and path predicates whose argument is not a string.
-func checkPaths(r *eskip.Route) error {
-	given := 0
-	if r.Path != "" {
-		given++
-	}
+// patternsOf returns the patterns of the path predicates of a route. An empty one is none.
+func patternsOf(r *eskip.Route) ([]string, error) {
+	patterns := []string{r.Path}
 	for _, p := range r.Predicates {
-		if !isPath(p) {
+		if p.Name != "Path" && p.Name != "PathSubtree" {
 			continue
 		}
-		pattern, err := pathArgument(p)
-		if err != nil {
-			return err
+		if len(p.Args) != 1 {
+			return nil, fmt.Errorf("%s: %d arguments: want 1", p, len(p.Args))
 		}
-		if pattern != "" {
-			given++
+		pattern, ok := p.Args[0].(string)
+		if !ok {
+			return nil, fmt.Errorf("%s: argument 1 is %v: want a string", p, p.Args[0])
 		}
-		if given > 1 {
-			return errors.New("more than one of Path and PathSubtree")
-		}
+		patterns = append(patterns, pattern)
 	}
-	return nil
+	return slices.DeleteFunc(patterns, func(p string) bool { return p == "" }), nil
 }
 
 // checkPatterns refuses a free wildcard that is not the last segment of its path.
-func checkPatterns(r *eskip.Route) error {
-	if err := checkPattern(r.Path); err != nil {
-		return err
-	}
-	for _, p := range r.Predicates {
-		if !isPath(p) {
+func checkPatterns(patterns []string) error {
+	for _, pattern := range patterns {
+		if strings.IndexByte(pattern, '*') < 0 {
 			continue
 		}
-		if pattern, err := pathArgument(p); err == nil {
-			if err := checkPattern(pattern); err != nil {
-				return err
-			}
+		segments := strings.Split(CleanPath(pattern), "/")
+		at := slices.IndexFunc(segments, func(s string) bool { return strings.HasPrefix(s, "*") })
+		if at >= 0 && at < len(segments)-1 {
+			return errors.New("free wildcard param should be last")
 		}
-	}
-	return nil
-}
-
-func checkPattern(pattern string) error {
-	if strings.IndexByte(pattern, '*') < 0 {
-		return nil
-	}
-	segments := strings.Split(CleanPath(pattern), "/")
-	at := slices.IndexFunc(segments, func(s string) bool { return strings.HasPrefix(s, "*") })
-	if at >= 0 && at < len(segments)-1 {
-		return errors.New("free wildcard param should be last")
 	}
 	return nil
 }
