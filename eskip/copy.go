@@ -18,14 +18,17 @@ func Copy(r *Route) *Route {
 	return c
 }
 
-// CopyRoutes applies [Copy] to each route. The result is not nil.
-func CopyRoutes(r []*Route) []*Route {
-	out := make([]*Route, len(r))
-	for i := range r {
-		out[i] = Copy(r[i])
+// copied applies a function to each element. The result is not nil.
+func copied[T any](list []*T, one func(*T) *T) []*T {
+	out := make([]*T, len(list))
+	for i := range list {
+		out[i] = one(list[i])
 	}
 	return out
 }
+
+// CopyRoutes applies [Copy] to each route. The result is not nil.
+func CopyRoutes(r []*Route) []*Route { return copied(r, Copy) }
 
 // CopyPredicate returns a copy with its own slice of arguments, which is not nil. CopyPredicate(nil) is nil.
 func CopyPredicate(p *Predicate) *Predicate {
@@ -36,30 +39,13 @@ func CopyPredicate(p *Predicate) *Predicate {
 }
 
 // CopyPredicates applies [CopyPredicate] to each predicate. The result is not nil.
-func CopyPredicates(p []*Predicate) []*Predicate {
-	out := make([]*Predicate, len(p))
-	for i := range p {
-		out[i] = CopyPredicate(p[i])
-	}
-	return out
-}
+func CopyPredicates(p []*Predicate) []*Predicate { return copied(p, CopyPredicate) }
 
 // CopyFilter returns a copy with its own slice of arguments, which is not nil. CopyFilter(nil) is nil.
-func CopyFilter(f *Filter) *Filter {
-	if f == nil {
-		return nil
-	}
-	return &Filter{Name: f.Name, Args: append([]interface{}{}, f.Args...)}
-}
+func CopyFilter(f *Filter) *Filter { return (*Filter)(CopyPredicate((*Predicate)(f))) }
 
 // CopyFilters applies [CopyFilter] to each filter. The result is not nil.
-func CopyFilters(f []*Filter) []*Filter {
-	out := make([]*Filter, len(f))
-	for i := range f {
-		out[i] = CopyFilter(f[i])
-	}
-	return out
-}
+func CopyFilters(f []*Filter) []*Filter { return copied(f, CopyFilter) }
 
 // Copy returns a copy in the same form, which shares only the values of arguments with r.
 func (r *Route) Copy() *Route {
@@ -74,20 +60,14 @@ func (r *Route) Copy() *Route {
 	for k, v := range c.HeaderRegexps {
 		c.HeaderRegexps[k] = slices.Clone(v)
 	}
-	c.Predicates = slices.Clone(r.Predicates)
-	for i, p := range c.Predicates {
-		c.Predicates[i] = p.Copy()
+	if c.Predicates != nil {
+		c.Predicates = copied(c.Predicates, (*Predicate).Copy)
 	}
-	c.Filters = slices.Clone(r.Filters)
-	for i, f := range c.Filters {
-		c.Filters[i] = f.Copy()
+	if c.Filters != nil {
+		c.Filters = copied(c.Filters, (*Filter).Copy)
 	}
-	c.LBEndpoints = slices.Clone(r.LBEndpoints)
-	for i, ep := range c.LBEndpoints {
-		if ep != nil {
-			e := *ep
-			c.LBEndpoints[i] = &e
-		}
+	if c.LBEndpoints != nil {
+		c.LBEndpoints = copied(c.LBEndpoints, (*LBEndpoint).copy)
 	}
 	return &c
 }
@@ -101,9 +81,12 @@ func (p *Predicate) Copy() *Predicate {
 }
 
 // Copy returns a copy that shares only the values of arguments with f.
-func (f *Filter) Copy() *Filter {
-	if f == nil {
+func (f *Filter) Copy() *Filter { return (*Filter)((*Predicate)(f).Copy()) }
+
+func (ep *LBEndpoint) copy() *LBEndpoint {
+	if ep == nil {
 		return nil
 	}
-	return &Filter{Name: f.Name, Args: slices.Clone(f.Args)}
+	c := *ep
+	return &c
 }

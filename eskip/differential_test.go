@@ -101,7 +101,7 @@ func TestAgreesWithOracleOnLargeText(t *testing.T) {
 					b.WriteString(text + ";\n")
 				}
 			}
-			b.WriteString("x: Path(`" + strings.Repeat("a", rnd.IntN(2*textAlone)) + "`) -> f(0, 511, 512, 0.5) -> \"\";")
+			b.WriteString("x: Path(`" + strings.Repeat("a", rnd.IntN(1000)) + "`) -> f(0, 511, 512, 0.5) -> \"\";")
 		}
 		checkAgainstOracle(t, b.String())
 	}
@@ -123,12 +123,6 @@ func FuzzParse(f *testing.F) {
 		routes, err := Parse(text)
 		want, wantErr := oracleParse(text)
 		compareResults(t, "Parse", text, routes, want, err, wantErr)
-		var reader Reader
-		for _, before := range []string{"", text, `a: Path("/b") && Header("c", "d") -> e("f") -> <roundRobin, "http://a", "http://b">; c: *`} {
-			_, _ = reader.Parse(before) // earlier documents must not affect later ones
-			routes, err = reader.Parse(text)
-			compareResults(t, "Reader.Parse", text, routes, want, err, wantErr)
-		}
 	})
 }
 

@@ -14,8 +14,8 @@
 // # Guarantees
 //
 // [Parse] accepts every document of the language and no other. Its error names the last token, the id of the last route and the
-// byte offset; it never panics, and its stack use does not depend on the input. Strings of a parsed route are copies in small
-// blocks: keeping one route of a large document does not keep the document.
+// byte offset; it never panics, and its stack use does not depend on the input. Strings of a parsed route may be parts of a small
+// text, and are copies of a large one: keeping one route of a large document does not keep the document.
 //
 // [String] prints what [Parse] reads: for every x that parses, printing and parsing again gives routes that are [Eq] to those of
 // x, and printing those gives the same text. A value that its usual literal cannot represent is printed in another spelling: a
@@ -49,6 +49,7 @@ package eskip
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // The kinds of backend. They are untyped constants for use as [BackendType].
@@ -64,56 +65,30 @@ const (
 // BackendType is the kind of a route's backend. The zero value is NetworkBackend.
 type BackendType int
 
-// Names of the backend types in JSON and in messages.
-const (
-	networkName  = "network"
-	shuntName    = "shunt"
-	loopbackName = "loopback"
-	dynamicName  = "dynamic"
-	lbName       = "lb"
-	forwardName  = "forward"
-	unknownName  = "unknown"
-)
+// backendNames are the names of the backend types in JSON and in messages.
+var backendNames = [...]string{
+	NetworkBackend: "network", ShuntBackend: "shunt", LoopBackend: "loopback", DynamicBackend: "dynamic", LBBackend: "lb", ForwardBackend: "forward",
+}
 
 // BackendTypeFromString is the inverse of [BackendType.String]. The empty string means network. For any other text it returns -1
 // and an error.
 func BackendTypeFromString(s string) (BackendType, error) {
-	switch s {
-	case "", networkName:
+	if s == "" {
 		return NetworkBackend, nil
-	case shuntName:
-		return ShuntBackend, nil
-	case loopbackName:
-		return LoopBackend, nil
-	case dynamicName:
-		return DynamicBackend, nil
-	case lbName:
-		return LBBackend, nil
-	case forwardName:
-		return ForwardBackend, nil
-	default:
+	}
+	t := slices.Index(backendNames[:], s)
+	if t < 0 {
 		return -1, fmt.Errorf("unsupported backend type: %s", s)
 	}
+	return BackendType(t), nil
 }
 
 // String returns the name used in JSON, or "unknown" for a value that is not one of the constants.
 func (t BackendType) String() string {
-	switch t {
-	case NetworkBackend:
-		return networkName
-	case ShuntBackend:
-		return shuntName
-	case LoopBackend:
-		return loopbackName
-	case DynamicBackend:
-		return dynamicName
-	case LBBackend:
-		return lbName
-	case ForwardBackend:
-		return forwardName
-	default:
-		return unknownName
+	if t < 0 || int(t) >= len(backendNames) {
+		return "unknown"
 	}
+	return backendNames[t]
 }
 
 // Predicate is a condition for requests, in addition to those with their own fields in [Route].
@@ -204,10 +179,7 @@ type RoutePredicate func(*Route) bool
 // ValidID reports whether s is valid as the id of a route, or as the name of a predicate, filter or load balancing algorithm: an
 // ASCII letter or underscore, then letters, digits and underscores.
 func ValidID(s string) bool {
-	if s == "" || class[s[0]]&symbolStart == 0 {
-		return false
-	}
-	return symbolEnd(s, 0) == len(s)
+	return s != "" && class[s[0]]&symbolStart != 0 && isOnly(s, symbolByte)
 }
 
 // GenerateIfNeeded returns existingId, or if that is empty, "route" and 16 random letters and digits.

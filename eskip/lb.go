@@ -68,11 +68,7 @@ func appendEndpoint(dst []byte, ep *LBEndpoint) []byte {
 	} else {
 		dst = append(dst, "&zone="...)
 	}
-	if plainZone(ep.Zone) {
-		dst = append(dst, ep.Zone...)
-	} else {
-		dst = append(dst, url.QueryEscape(ep.Zone)...)
-	}
+	dst = append(dst, url.QueryEscape(ep.Zone)...)
 	return append(dst, fragment...)
 }
 
@@ -84,16 +80,12 @@ func newLBEndpoint(s string) *LBEndpoint {
 
 // splitZone separates the text form of an endpoint into address and zone.
 func splitZone(s string) (address, zone string) {
-	q := strings.IndexByte(s, '?')
-	if q < 0 {
+	if _, zone, usual := usualEndpoint(s); usual {
+		address, _, _ = strings.Cut(s, "?")
+		return address, zone
+	}
+	if !strings.Contains(s, "?") {
 		return s, "" // no query, or not a URL: unchanged either way
-	}
-	query := s[q+1:]
-	if z, ok := strings.CutPrefix(query, "zone="); ok && plainZone(z) && plainAuthority(s[:q]) > 0 {
-		return s[:q], z // the usual endpoint, in which nothing would be re-encoded
-	}
-	if !strings.Contains(query, "zone=") && strings.IndexByte(query, '%') < 0 {
-		return s, "" // without escapes, a parameter is only called zone if the text contains the word
 	}
 	u, err := url.Parse(s)
 	if err != nil {
@@ -109,61 +101,25 @@ func splitZone(s string) (address, zone string) {
 	return u.String(), zone
 }
 
-// plainZone reports whether s is not empty and identical with and without query escaping.
-func plainZone(s string) bool {
-	for i := range len(s) {
-		if class[s[i]]&hostByte == 0 && s[i] != '_' {
-			return false
-		}
-	}
-	return s != ""
-}
-
-// plainAuthority returns the length of the scheme of a URL that consists only of http://host, http://host:port or the same with
-// https, and 0 for any other text. This is the part of net/url.Parse that nearly all endpoints need: such a text is valid, and
-// the parsed URL prints the same.
-func plainAuthority(s string) (scheme int) {
-	switch {
-	case strings.HasPrefix(s, "http://"):
-		scheme = len("http")
-	case strings.HasPrefix(s, "https://"):
-		scheme = len("https")
-	default:
-		return 0
-	}
-	i := scheme + len("://")
-	host := i
-	for i < len(s) && class[s[i]]&hostByte != 0 {
-		i++
-	}
-	if i == host {
-		return 0
-	}
-	if i < len(s) && s[i] == ':' {
-		for i++; i < len(s) && class[s[i]]&digit != 0; i++ {
-		}
-	}
-	if i < len(s) {
-		return 0
-	}
-	return scheme
-}
-
 // endpointScheme validates the text of an endpoint, as net/url.ParseRequestURI does, and returns its scheme.
 func endpointScheme(s string) (string, error) {
-	// The query does not affect the validity, except for control characters, so only the usual one is skipped.
-	base := s
-	if q := strings.IndexByte(s, '?'); q >= 0 {
-		if z, ok := strings.CutPrefix(s[q:], "?zone="); ok && plainZone(z) {
-			base = s[:q]
-		}
-	}
-	if n := plainAuthority(base); n > 0 {
-		return base[:n], nil
+	if scheme, _, usual := usualEndpoint(s); usual {
+		return scheme, nil
 	}
 	u, err := url.ParseRequestURI(s)
 	if err != nil {
 		return "", err
 	}
 	return u.Scheme, nil
+}
+
+// usualEndpoint returns the parts of a text such as http://10.0.0.1:8080?zone=a, with or without port and zone. Nearly all endpoints
+// have this form, for which net/url is slow: such a text is valid, and the parsed URL prints the same.
+func usualEndpoint(s string) (scheme, zone string, usual bool) {
+	scheme, rest, _ := strings.Cut(s, "://")
+	authority, zone, zoned := strings.Cut(rest, "?zone=")
+	host, port, _ := strings.Cut(authority, ":")
+	usual = (scheme == "http" || scheme == "https") && host != "" && isOnly(host, hostByte) && isOnly(port, digit) &&
+		zoned == (zone != "") && isOnly(zone, hostByte|symbolByte)
+	return scheme, zone, usual
 }

@@ -1,8 +1,6 @@
 package eskip
 
-import (
-	"strings"
-)
+import "strings"
 
 // Byte classes of the language.
 const (
@@ -30,7 +28,7 @@ func makeClass() (c [256]uint8) {
 	}
 	c['.'] |= hostByte
 	c['-'] |= hostByte
-	for _, b := range []byte("\a\b\f\n\r\t\v\"\\") {
+	for _, b := range []byte(escapedControls + "\"\\") {
 		c[b] |= escapeByte
 	}
 	return c
@@ -42,6 +40,16 @@ func symbolEnd(s string, i int) int {
 		i++
 	}
 	return i
+}
+
+// isOnly reports whether all bytes of s are of one of the classes.
+func isOnly(s string, classes uint8) bool {
+	for i := range len(s) {
+		if class[s[i]]&classes == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // kind is the kind of a token.
@@ -296,48 +304,49 @@ func (l *lexer) regexp() {
 // raw returns the text of a token as in the input, including escapes.
 func (l *lexer) raw(t token) string { return l.src[t.start:t.end] }
 
-// unescape appends the value of a literal to dst. raw is the text between the delimiters.
-func unescape(dst *strings.Builder, k kind, delimiter byte, raw string) {
+// unescape returns the value of a literal. raw is the text between the delimiters.
+func unescape(k kind, delimiter byte, raw string) string {
+	var out strings.Builder
 	for {
 		i := strings.IndexByte(raw, '\\')
 		if i < 0 || i+1 == len(raw) {
-			dst.WriteString(raw)
-			return
+			out.WriteString(raw)
+			return out.String()
 		}
-		dst.WriteString(raw[:i])
+		out.WriteString(raw[:i])
 		c := raw[i+1]
 		raw = raw[i+2:]
 		switch v := escapeValue(c); {
 		case c == delimiter || c == '\\':
-			dst.WriteByte(c)
+			out.WriteByte(c)
 		case k == tokString && v != 0:
-			dst.WriteByte(v)
+			out.WriteByte(v)
 		default:
-			dst.WriteByte('\\')
-			dst.WriteByte(c)
+			out.WriteByte('\\')
+			out.WriteByte(c)
 		}
 	}
 }
 
+// A string has an escape for each of the control characters: a backslash and the letter at the same place.
+const (
+	escapedControls = "\a\b\f\n\r\t\v"
+	escapeLetters   = "abfnrtv"
+)
+
 // escapeValue returns the control character that a backslash followed by c represents in a string, or 0 if they have no special
 // meaning.
 func escapeValue(c byte) byte {
-	switch c {
-	case 'a':
-		return '\a'
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
-	case 'v':
-		return '\v'
-	default:
-		return 0
+	if i := strings.IndexByte(escapeLetters, c); i >= 0 {
+		return escapedControls[i]
 	}
+	return 0
+}
+
+// escapeLetter returns the character after the backslash for a byte of the class escapeByte.
+func escapeLetter(c byte) byte {
+	if i := strings.IndexByte(escapedControls, c); i >= 0 {
+		return escapeLetters[i]
+	}
+	return c
 }

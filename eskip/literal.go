@@ -54,9 +54,6 @@ func appendOther(dst []byte, v interface{}) []byte {
 	return appendString(dst, string(text))
 }
 
-// exactInt is the limit below which AppendInt, which is faster, prints every integral float64 the same way.
-const exactInt = 1 << 53
-
 // appendFloat appends v without an exponent, which numbers of the language do not have.
 func appendFloat(dst []byte, v float64) []byte {
 	switch {
@@ -70,8 +67,6 @@ func appendFloat(dst []byte, v float64) []byte {
 		return append(append(dst, '1'), strings.Repeat("0", 309)...)
 	case v != math.Trunc(v):
 		return strconv.AppendFloat(dst, v, 'f', -1, 64)
-	case math.Abs(v) < exactInt && (v != 0 || !math.Signbit(v)):
-		return strconv.AppendInt(dst, int64(v), 10)
 	default:
 		return strconv.AppendFloat(dst, v, 'f', 0, 64)
 	}
@@ -90,28 +85,6 @@ func appendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
-}
-
-// escapeLetter returns the character after the backslash for a byte of the class escapeByte.
-func escapeLetter(c byte) byte {
-	switch c {
-	case '\a':
-		return 'a'
-	case '\b':
-		return 'b'
-	case '\f':
-		return 'f'
-	case '\n':
-		return 'n'
-	case '\r':
-		return 'r'
-	case '\t':
-		return 't'
-	case '\v':
-		return 'v'
-	default:
-		return c
-	}
 }
 
 // closeAddress ends a string literal whose text is the last n bytes of dst. An address is printed unchanged if it parses as itself

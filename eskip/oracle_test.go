@@ -337,15 +337,16 @@ func (p *parsedRoute) route() (*Route, error) {
 		r.BackendType = LBBackend
 		r.LBEndpoints = p.lbEndpoints
 	}
-	schemes := map[string]bool{}
+	scheme := "" // endpoints without one may come first
 	for _, text := range p.endpointTexts {
 		u, err := url.ParseRequestURI(text)
 		if err != nil {
 			return nil, err
 		}
-		if schemes[u.Scheme] = true; len(schemes) > 1 {
+		if scheme != "" && u.Scheme != scheme {
 			return nil, fmt.Errorf("loadbalancer endpoints cannot have mixed protocols")
 		}
+		scheme = u.Scheme
 	}
 	paths, methods := 0, 0
 	for _, q := range p.predicates {

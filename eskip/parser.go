@@ -2,7 +2,6 @@ package eskip
 
 import (
 	"fmt"
-	"hash/maphash"
 	"strings"
 )
 
@@ -19,8 +18,8 @@ import (
 // schemes; Path, Method, or Header of one name, twice in a route; predicates that require string arguments and have others.
 func Parse(code string) ([]*Route, error) {
 	p := newParser(code)
-	routes, ok := p.document()
-	if !ok {
+	routes := []*Route{}
+	if !p.document(&routes) {
 		return nil, p.err
 	}
 	return routes, nil
@@ -29,11 +28,25 @@ func Parse(code string) ([]*Route, error) {
 // ParsePredicates parses predicates joined by &&, such as `Path("/x") && Method("GET")`. It drops "*", keeps Any(), and does not
 // check the arguments of predicates. The result is nil if there are none, or on error; the offset in the error is relative to the
 // text without surrounding white space.
-func ParsePredicates(p string) ([]*Predicate, error) { return new(Reader).ParsePredicates(p) }
+func ParsePredicates(p string) ([]*Predicate, error) {
+	in := newParser(strings.TrimSpace(p))
+	var found []*Predicate
+	if !in.list(tokAnd, func() bool { return in.predicate(&found) }) {
+		return nil, in.err
+	}
+	return found, nil
+}
 
 // ParseFilters parses filters joined by ->, such as `setPath("/x") -> status(201)`. The result is nil if there are none, or on
 // error; the offset in the error is relative to the text without surrounding white space.
-func ParseFilters(f string) ([]*Filter, error) { return new(Reader).ParseFilters(f) }
+func ParseFilters(f string) ([]*Filter, error) {
+	in := newParser(strings.TrimSpace(f))
+	var found []*Filter
+	if !in.list(tokArrow, func() bool { return in.filter(&found) }) {
+		return nil, in.err
+	}
+	return found, nil
+}
 
 // MustParse is [Parse] for texts that are part of a program: it panics on error.
 func MustParse(code string) []*Route {
@@ -68,7 +81,7 @@ func MustParseFilters(s string) []*Filter {
 // as the current one: one token of look-ahead, on which the offsets in errors depend.
 type parser struct {
 	lexer
-	values
+	copies bool // strings are copies, and not parts of the input
 
 	id         token // the last id that was followed by a colon
 	named      bool  // id is set
@@ -76,63 +89,15 @@ type parser struct {
 	passedOver error // an incomplete number, which is the error unless there is one behind it
 	meaning    error // the first error that is not a syntax error
 
-	// The parts of the current route. They move to a slab when their number is known.
-	args  []token // of the current predicate or filter
-	preds []Predicate
-	filts []Filter
-	eps   []LBEndpoint
-	start struct { // start of args, preds, filts and eps
-		args  [4]token
-		preds [2]Predicate
-		filts [4]Filter
-		eps   [4]LBEndpoint
-	}
-
-	headers map[string]string // empty, for the next route with header predicates; nil: it needs a new one
-
-	result         []*Route
-	routes         slab[Route]
-	texts          slab[string]
-	arguments      slab[interface{}]
-	predicateItems slab[Predicate]
-	predicateLists slab[*Predicate]
-	filterItems    slab[Filter]
-	filterLists    slab[*Filter]
-	endpointItems  slab[LBEndpoint]
-	endpointLists  slab[*LBEndpoint]
+	args []token // of the current predicate or filter
 }
+
+// largeInput is the size in bytes from which a route must not keep its whole document in memory.
+const largeInput = 8 << 10
 
 // newParser returns a parser at the beginning of src. It has not read a token yet.
 func newParser(src string) *parser {
-	p := new(parser)
-	p.begin(src, new(starter))
-	if len(src) >= largeInput {
-		p.seed = maphash.MakeSeed()
-		p.table = new([internSize]interned)
-	}
-	return p
-}
-
-// begin resets a parser, new or used, to the beginning of src. The starter must be zero; without one each slab begins with an
-// allocation of what it needs.
-func (p *parser) begin(src string, s *starter) {
-	p.lexer = lexer{src: src}
-	p.left = len(src)
-	p.id, p.named, p.err, p.passedOver, p.meaning = token{}, false, nil, nil, nil
-	p.args, p.preds, p.filts, p.eps = p.start.args[:0], p.start.preds[:0], p.start.filts[:0], p.start.eps[:0]
-	p.result = nil
-	p.routes = slab[Route]{limit: 32}
-	p.texts = slab[string]{limit: 128}
-	p.arguments = slab[interface{}]{limit: 128}
-	p.predicateItems = slab[Predicate]{limit: 64}
-	p.predicateLists = slab[*Predicate]{limit: 128}
-	p.filterItems = slab[Filter]{limit: 64}
-	p.filterLists = slab[*Filter]{limit: 128}
-	p.endpointItems = slab[LBEndpoint]{limit: 64}
-	p.endpointLists = slab[*LBEndpoint]{limit: 128}
-	if s != nil {
-		s.lend(p)
-	}
+	return &parser{lexer: lexer{src: src}, copies: len(src) >= largeInput}
 }
 
 // fail sets the error for the current token, which is not allowed here. If the input may end here, it reports an invalid token as
@@ -148,19 +113,15 @@ func (p *parser) fail(mayEnd bool) bool {
 
 // failure returns the error for a position behind a token.
 func (p *parser) failure(t token, pos int, reason string) error {
-	var last strings.Builder
-	switch t.kind {
-	case tokEnd: // no token was read
-	case tokString, tokRegexp:
-		unescape(&last, t.kind, p.src[t.start-1], p.raw(t))
-	default:
-		last.WriteString(p.raw(t))
+	last := p.raw(t) // empty if no token was read
+	if t.kind == tokString || t.kind == tokRegexp {
+		last = unescape(t.kind, p.src[t.start-1], last)
 	}
 	id := ""
 	if p.named {
 		id = ", last route id: " + p.raw(p.id)
 	}
-	return fmt.Errorf("parse failed after token %s%s, position %d: %s", last.String(), id, pos, reason)
+	return fmt.Errorf("parse failed after token %s%s, position %d: %s", last, id, pos, reason)
 }
 
 // next reads a token. If the lexer has passed over an incomplete number, it notes the error.
@@ -190,34 +151,28 @@ func (p *parser) accept(k kind) bool {
 }
 
 // document parses the whole input.
-func (p *parser) document() ([]*Route, bool) {
-	routes := p.result
+func (p *parser) document(routes *[]*Route) bool {
 	p.next()
 	for first := true; p.tok.kind != tokEnd; first = false {
 		if p.tok.kind == tokSemicolon {
 			p.next()
 			continue
 		}
-		r := &p.routes.next(1)[0]
+		r := &Route{}
 		if !p.definition(r, first) {
-			return nil, false
+			return false
 		}
-		if routes = append(routes, r); p.tok.kind == tokEnd {
+		if *routes = append(*routes, r); p.tok.kind == tokEnd {
 			break
 		}
 		if p.tok.kind != tokSemicolon || !p.named {
-			p.fail(true)
-			return nil, false
+			return p.fail(true)
 		}
 	}
-	if !p.complete() {
-		return nil, false
-	}
-	if p.meaning != nil {
+	if p.complete() && p.meaning != nil {
 		p.err = p.meaning
-		return nil, false
 	}
-	return routes, true
+	return p.err == nil
 }
 
 // definition parses a route and its id. The id may be missing if bare is true.
@@ -228,7 +183,7 @@ func (p *parser) definition(r *Route, bare bool) bool {
 		p.next()
 		if p.tok.kind == tokColon {
 			p.id, p.named = name, true
-			r.Id = p.copied(p.raw(name))
+			r.Id = p.text(name)
 			p.next()
 			return p.route(r, token{})
 		}
@@ -245,15 +200,13 @@ func (p *parser) definition(r *Route, bare bool) bool {
 
 // route parses an expression into r. If name is not the zero token, it is the already consumed name of the first predicate.
 func (p *parser) route(r *Route, name token) bool {
-	p.left = len(p.src) - p.pos
 	m := meaning{}
-	p.preds, p.filts, p.eps = p.preds[:0], p.filts[:0], p.eps[:0]
 	for {
-		if !p.predicate(&name) {
+		if !p.predicateCall(&name) {
 			return false
 		}
 		if name.kind != tokEnd {
-			p.addRoutePredicate(r, p.raw(name), &m)
+			p.addRoutePredicate(r, name, &m)
 		}
 		if p.tok.kind != tokAnd {
 			break
@@ -265,74 +218,56 @@ func (p *parser) route(r *Route, name token) bool {
 		return false
 	}
 	for p.tok.kind == tokSymbol {
-		if !p.filter() || !p.accept(tokArrow) {
+		if !p.filter(&r.Filters) || !p.accept(tokArrow) {
 			return false
 		}
 	}
 	if !p.backend(r, &m) {
 		return false
 	}
-	r.Predicates = p.takePredicates()
-	r.Filters = p.takeFilters()
 	if p.meaning == nil {
 		p.meaning = m.err()
 	}
 	return true
 }
 
-// predicates parses a text that consists only of predicates.
-func (p *parser) predicates() bool {
+// list parses a text that consists only of predicates or filters, each of which item parses.
+func (p *parser) list(separator kind, item func() bool) bool {
 	p.next()
-	if p.tok.kind == tokEnd {
-		return p.complete()
-	}
 	if p.tok.kind == tokInvalid {
 		return p.fail(true)
 	}
-	for {
-		var name token
-		if !p.predicate(&name) {
-			return false
-		}
-		if name.kind != tokEnd {
-			p.addPredicate(p.raw(name))
-		}
-		if p.tok.kind == tokEnd {
-			return p.complete()
-		}
-		if p.tok.kind != tokAnd {
-			return p.fail(true)
-		}
-		p.next()
-	}
-}
-
-// filters parses a text that consists only of filters.
-func (p *parser) filters() bool {
-	p.next()
 	if p.tok.kind == tokEnd {
 		return p.complete()
 	}
-	if p.tok.kind == tokInvalid {
-		return p.fail(true)
-	}
-	for {
-		if !p.filter() {
-			return false
-		}
-		if p.tok.kind == tokEnd {
+	for item() {
+		switch p.tok.kind {
+		case tokEnd:
 			return p.complete()
-		}
-		if p.tok.kind != tokArrow {
+		case separator:
+			p.next()
+		default:
 			return p.fail(true)
 		}
-		p.next()
 	}
+	return false
 }
 
-// predicate parses one predicate: the name into name, unless it is already set, and the arguments into p.args. It does not set
+// predicate parses one predicate and adds it to a list, unless it is "*".
+func (p *parser) predicate(to *[]*Predicate) bool {
+	var name token
+	if !p.predicateCall(&name) {
+		return false
+	}
+	if name.kind != tokEnd {
+		*to = append(*to, &Predicate{Name: p.text(name), Args: p.arguments()})
+	}
+	return true
+}
+
+// predicateCall parses one predicate: the name into name, unless it is already set, and the arguments into p.args. It does not set
 // name for "*".
-func (p *parser) predicate(name *token) bool {
+func (p *parser) predicateCall(name *token) bool {
 	if name.kind == tokEnd {
 		if p.tok.kind == tokAny {
 			p.next()
@@ -347,13 +282,13 @@ func (p *parser) predicate(name *token) bool {
 	return p.argumentList()
 }
 
-// filter parses one filter and adds it to p.filts.
-func (p *parser) filter() bool {
+// filter parses one filter and adds it to a list.
+func (p *parser) filter(to *[]*Filter) bool {
 	name := p.tok
 	if !p.accept(tokSymbol) || !p.argumentList() {
 		return false
 	}
-	p.filts = append(p.filts, Filter{Name: p.text(p.raw(name)), Args: p.takeArgs()})
+	*to = append(*to, &Filter{Name: p.text(name), Args: p.arguments()})
 	return true
 }
 
@@ -388,7 +323,7 @@ func (p *parser) backend(r *Route, m *meaning) bool {
 	switch p.tok.kind {
 	case tokString:
 		r.BackendType = NetworkBackend
-		r.Backend = p.literalText(p.tok)
+		r.Backend = p.text(p.tok)
 	case tokShunt:
 		r.BackendType = ShuntBackend
 		r.Shunt = true
@@ -412,7 +347,7 @@ func (p *parser) backend(r *Route, m *meaning) bool {
 func (p *parser) balanced(r *Route, m *meaning) bool {
 	r.BackendType = LBBackend
 	if p.tok.kind == tokSymbol {
-		r.LBAlgorithm = p.text(p.raw(p.tok))
+		r.LBAlgorithm = p.text(p.tok)
 		p.next()
 		if !p.accept(tokComma) {
 			return false
@@ -422,10 +357,9 @@ func (p *parser) balanced(r *Route, m *meaning) bool {
 		if p.tok.kind != tokString {
 			return p.fail(false)
 		}
-		p.addEndpoint(p.tok, m)
+		p.addEndpoint(r, p.tok, m)
 		p.next()
 		if p.tok.kind != tokComma {
-			r.LBEndpoints = p.takeEndpoints()
 			return p.accept(tokGreater)
 		}
 		p.next()

@@ -33,28 +33,12 @@ func String(routes ...*Route) string { return Print(PrettyPrintInfo{}, routes...
 // Print is [String] with a layout.
 func Print(pretty PrettyPrintInfo, routes ...*Route) string {
 	var b strings.Builder
-	b.Grow(sizeHint(routes))
 	Fprint(&b, pretty, routes...)
 	return b.String()
 }
 
-const (
-	fprintBlock = 16 << 10 // buffer size at which Fprint writes
-	sampled     = 32       // routes that are printed to estimate the size of all
-)
-
-// sizeHint estimates the size of the plain text of routes, to avoid copying a large text while it grows.
-func sizeHint(routes []*Route) int {
-	if len(routes) <= sampled {
-		return 0 // Fprint writes them directly
-	}
-	var buf []byte
-	for i := range sampled {
-		buf = AppendRoute(buf, routes[i*(len(routes)/sampled)])
-	}
-	const idAndMargin = 48
-	return len(routes) * (len(buf)/sampled + idAndMargin)
-}
+// fprintBlock is the size of the buffer at which Fprint writes, in bytes.
+const fprintBlock = 16 << 10
 
 // Fprint writes the output of [Print] in blocks of about 16 kB. It stops at the first error of w, which it does not report:
 // callers that need it must use a writer that remembers errors.
@@ -131,29 +115,23 @@ const plainAnd = " && "
 // appendPredicates appends all predicates of r in the order that the language defines for the legacy ones.
 func appendPredicates(dst []byte, r *Route) []byte {
 	start := len(dst)
+	field := func(name, value string, literal func([]byte, string) []byte) {
+		dst = append(append(dst, name...), '(')
+		dst = append(literal(dst, value), ")"+plainAnd...)
+	}
 	if r.Path != "" {
-		dst = append(dst, "Path("...)
-		dst = appendString(dst, r.Path)
-		dst = append(dst, ")"+plainAnd...)
+		field("Path", r.Path, appendString)
 	}
 	for _, h := range r.HostRegexps {
-		dst = append(dst, "Host("...)
-		dst = appendRegexp(dst, h)
-		dst = append(dst, ")"+plainAnd...)
+		field("Host", h, appendRegexp)
 	}
 	for _, p := range r.PathRegexps {
-		dst = append(dst, "PathRegexp("...)
-		dst = appendRegexp(dst, p)
-		dst = append(dst, ")"+plainAnd...)
+		field("PathRegexp", p, appendRegexp)
 	}
 	if r.Method != "" {
-		dst = append(dst, "Method("...)
-		dst = appendString(dst, r.Method)
-		dst = append(dst, ")"+plainAnd...)
+		field("Method", r.Method, appendString)
 	}
-	if len(r.Headers)+len(r.HeaderRegexps) > 0 {
-		dst = appendHeaders(dst, r)
-	}
+	dst = appendHeaders(dst, r)
 	for _, p := range r.Predicates {
 		if p.Name == "Any" || p.Name == "*" {
 			continue
@@ -169,40 +147,19 @@ func appendPredicates(dst []byte, r *Route) []byte {
 
 // appendHeaders appends the predicates Header, then HeaderRegexp, each sorted by text.
 func appendHeaders(dst []byte, r *Route) []byte {
-	// Only headers that need sorting are printed to separate texts: nearly all routes with headers have one.
-	var texts []string
-	sort := len(r.Headers) > 1
+	var exact, expressions []string
 	for k, v := range r.Headers {
-		start := len(dst)
-		dst = appendString(append(dst, "Header("...), k)
-		dst = appendString(append(dst, ", "...), v)
-		dst = append(dst, ")"+plainAnd...)
-		if sort {
-			texts = append(texts, string(dst[start:]))
-			dst = dst[:start]
-		}
+		exact = append(exact, "Header("+string(appendString(nil, k))+", "+string(appendString(nil, v))+")"+plainAnd)
 	}
-	dst, texts = appendSorted(dst, texts), nil
 	for k, vs := range r.HeaderRegexps {
-		sort = len(r.HeaderRegexps) > 1 || len(vs) > 1
 		for _, v := range vs {
-			start := len(dst)
-			dst = appendString(append(dst, "HeaderRegexp("...), k)
-			dst = appendRegexp(append(dst, ", "...), v)
-			dst = append(dst, ")"+plainAnd...)
-			if sort {
-				texts = append(texts, string(dst[start:]))
-				dst = dst[:start]
-			}
+			expressions = append(expressions, "HeaderRegexp("+string(appendString(nil, k))+", "+string(appendRegexp(nil, v))+")"+plainAnd)
 		}
 	}
-	return appendSorted(dst, texts)
-}
-
-func appendSorted(dst []byte, texts []string) []byte {
-	slices.Sort(texts)
-	for _, t := range texts {
-		dst = append(dst, t...)
+	slices.Sort(exact)
+	slices.Sort(expressions)
+	for _, text := range append(exact, expressions...) {
+		dst = append(dst, text...)
 	}
 	return dst
 }

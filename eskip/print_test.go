@@ -241,14 +241,6 @@ func TestPrintingIsDeterministic(t *testing.T) {
 	}
 }
 
-func TestPrintingOneRouteAllocatesOnlyItsText(t *testing.T) {
-	for _, r := range eskip.MustParse(tableText(30)) {
-		if n := testing.AllocsPerRun(20, func() { _ = r.String() }); n > 1 {
-			t.Errorf("%v allocations for %s", n, r)
-		}
-	}
-}
-
 func TestParsedTextIsAFixedPointOfPrinting(t *testing.T) {
 	text := tableText(600)
 	routes := eskip.MustParse(text)

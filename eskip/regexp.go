@@ -37,14 +37,14 @@ func literalRegexp(s string) bool {
 			controls = true
 		}
 	}
-	return s != "" && !inClass && (!controls || sameRegexp(s, escapedControls(s)))
+	return s != "" && !inClass && (!controls || sameRegexp(s, withEscapes(s)))
 }
 
 // isControl reports whether c is one of the characters that the printer escapes with a letter.
 func isControl(c byte) bool { return c >= '\a' && c <= '\r' }
 
-// escapedControls returns the parsed value of the regexp literal for s: the lexer does not decode these escapes.
-func escapedControls(s string) string {
+// withEscapes returns the parsed value of the regexp literal for s: the lexer does not decode these escapes.
+func withEscapes(s string) string {
 	out := make([]byte, 0, len(s)+4)
 	for i := range len(s) {
 		if isControl(s[i]) {
@@ -73,7 +73,7 @@ func spelledRegexp(s string) string {
 	for i := range len(s) {
 		if isControl(s[i]) {
 			if literalRegexp(s) {
-				return escapedControls(s)
+				return withEscapes(s)
 			}
 			return s
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // rank orders findings: the lowest one is reported as the cause.
@@ -104,7 +105,7 @@ func (x *explainer) conclude(ref kube.Ref) {
 			main++
 		}
 	}
-	text := fmt.Sprintf("%s is served: %s", ref, count(main, "route"))
+	text := fmt.Sprintf("%s is served: %s", ref, shadowdiff.Plural(main, "route"))
 	var hosts []string
 	for _, h := range o.Hosts {
 		hosts = append(hosts, h.Host)
@@ -118,21 +119,13 @@ func (x *explainer) conclude(ref kube.Ref) {
 			break
 		}
 		if s.Type != "ExternalName" && !x.WithoutPods {
-			text += fmt.Sprintf(", %s behind Service %s", count(s.Ready, "ready pod"), s.Name)
+			text += fmt.Sprintf(", %s behind Service %s", shadowdiff.Plural(s.Ready, "ready pod"), s.Name)
 		}
 	}
 	x.out.Cause = text + "."
 	if len(o.Notes) > 0 {
 		x.out.Advice = "Note: " + o.Notes[0]
 	}
-}
-
-// count returns a number with its noun: "1 route", "2 routes".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // short lists the first names.

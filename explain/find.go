@@ -5,30 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
-
-// owned is an object of the snapshot.
-type owned struct {
-	ref    kube.Ref
-	object kube.Object
-}
-
-// all iterates over the Ingresses and RouteGroups of the snapshot.
-func (x *explainer) all(yield func(owned) bool) {
-	for _, o := range x.snapshot.Ingresses {
-		if !yield(owned{o.Ref(), o}) {
-			return
-		}
-	}
-	for _, o := range x.snapshot.RouteGroups {
-		if !yield(owned{o.Ref(), o}) {
-			return
-		}
-	}
-}
 
 // missing reports that an object does not exist, and suggests similar names.
 func (x *explainer) missing(ref kube.Ref) {
@@ -54,8 +35,8 @@ func (x *explainer) missing(ref kube.Ref) {
 	for _, meant := range spelt(ref, x.snapshot) {
 		like = append(like, meant.String())
 	}
-	for o := range x.all {
-		r := o.ref
+	for o := range objects(x.snapshot) {
+		r := o.Ref()
 		switch {
 		case r.Kind != ref.Kind && r.Namespace == ref.Namespace && r.Name == ref.Name,
 			r.Kind == ref.Kind && r.Namespace != ref.Namespace && r.Name == ref.Name,
@@ -75,29 +56,16 @@ func (x *explainer) missing(ref kube.Ref) {
 
 // near reports whether two names differ by one or two letters.
 func near(a, b string) bool {
-	if len(a) < 4 || len(b) < 4 {
-		return false
-	}
-	if d := len(a) - len(b); d < -2 || d > 2 {
-		return false
-	}
-	head := 0
-	for head < min(len(a), len(b)) && a[head] == b[head] {
-		head++
-	}
-	tail := 0
-	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
-		tail++
-	}
-	return max(len(a), len(b))-head-tail <= 2
+	few := len(a)-len(b) <= 2 && len(b)-len(a) <= 2
+	return few && len(a) >= 4 && len(b) >= 4 && catalogue.Distance(a, b) <= 2
 }
 
 // host explains all objects that have a host.
 func (x *explainer) host(host string) {
-	var found []owned
+	var found []kube.Object
 	var like []string
-	for o := range x.all {
-		for _, h := range hostsOf(o.object) {
+	for o := range objects(x.snapshot) {
+		for _, h := range hostsOf(o) {
 			switch {
 			case strings.EqualFold(h, host):
 				found = append(found, o)
@@ -117,9 +85,9 @@ func (x *explainer) host(host string) {
 	}
 	var names []string
 	for _, o := range found {
-		names = append(names, o.ref.String())
-		if in, ok := x.result.Inspect(o.ref); ok && len(x.out.Objects) < maxObjects {
-			x.add(o.ref, in)
+		names = append(names, o.Ref().String())
+		if in, ok := x.result.Inspect(o.Ref()); ok && len(x.out.Objects) < maxObjects {
+			x.add(o.Ref(), in)
 		}
 	}
 	if f := x.worst(); f != nil {

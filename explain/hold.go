@@ -10,6 +10,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Hold is a hold of the guard: proxies get what is served, and the newest read waits.
@@ -62,7 +63,8 @@ func (x *explainer) servedOf(q Query) []kube.Ref {
 		return NewOwners(nil, s).Candidates(q.Route)
 	case q.Host == "":
 		ref := q.ref()
-		for known := range refs(s) {
+		for o := range objects(s) {
+			known := o.Ref()
 			if known.Kind == ref.Kind && known.Name == ref.Name && kube.NamespaceOrDefault(known.Namespace) == ref.Namespace {
 				return []kube.Ref{known}
 			}
@@ -70,10 +72,9 @@ func (x *explainer) servedOf(q Query) []kube.Ref {
 		return spelt(ref, s)
 	}
 	var found []kube.Ref
-	served := &explainer{Input: x.Input, snapshot: s}
-	for o := range served.all {
-		if slices.ContainsFunc(hostsOf(o.object), func(h string) bool { return strings.EqualFold(h, q.Host) }) {
-			found = append(found, o.ref)
+	for o := range objects(s) {
+		if slices.ContainsFunc(hostsOf(o), func(h string) bool { return strings.EqualFold(h, q.Host) }) {
+			found = append(found, o.Ref())
 		}
 	}
 	return found
@@ -83,11 +84,10 @@ func (x *explainer) servedOf(q Query) []kube.Ref {
 // namespaces of all of these.
 func neighbours(s *kube.Snapshot, refs []kube.Ref) *kube.Snapshot {
 	hosts := make(map[string]bool)
-	all := &explainer{snapshot: s}
 	asked := func(r kube.Ref) bool { return slices.Contains(refs, r) }
-	for o := range all.all {
-		if asked(o.ref) {
-			for _, h := range hostsOf(o.object) {
+	for o := range objects(s) {
+		if asked(o.Ref()) {
+			for _, h := range hostsOf(o) {
 				hosts[h] = true
 			}
 		}
@@ -211,7 +211,7 @@ func (x *explainer) heldTable(q Query) bool {
 		return false
 	}
 	x.out.Hold, x.out.Result = x.Hold, rules.Warning.String()
-	x.out.Cause = fmt.Sprintf("%s is served by its ids (%s), and the newest read of the cluster does not show it: %s.", q.ref(), count(routes, "route"), x.Hold.text())
+	x.out.Cause = fmt.Sprintf("%s is served by its ids (%s), and the newest read of the cluster does not show it: %s.", q.ref(), shadowdiff.Plural(routes, "route"), x.Hold.text())
 	x.out.Advice = "Only the table is known, so nothing else can be said about the object. Apply it again if it was deleted by mistake. " + x.Hold.advice()
 	return true
 }

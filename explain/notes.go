@@ -20,21 +20,12 @@ import (
 const maxNotes = 8
 
 // notes adds the notes of an object, and findings for what is probably a mistake.
-func (x *explainer) notes(o *Object, in compile.Inspection) {
+func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
 	x.checkAnnotations(o.Owner, in.Meta.Annotations)
-	own := map[string]bool{}
-	for _, r := range in.Routes {
-		own[r.ID] = r.Wins && r.Route != nil
-	}
-	for _, r := range in.Routes {
-		if !r.Main || r.Route == nil || !r.Wins || len(o.Notes) >= maxNotes {
-			continue
+	for _, route := range main {
+		if len(o.Notes) >= maxNotes {
+			break
 		}
-		parsed, err := eskip.Parse(r.Route.Text)
-		if err != nil || len(parsed) != 1 {
-			continue
-		}
-		route := parsed[0]
 		x.checkLiteral(o.Owner, route)
 		if found := samples(route, hostsOr(in.Object), x.Proxy); len(found) > 0 {
 			x.leftOut(o, route, found[0])

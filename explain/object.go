@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // object explains the object with a reference.
@@ -65,9 +67,24 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 		others := slices.DeleteFunc(slices.Clone(x.claimsOf(h)), func(r kube.Ref) bool { return r == ref })
 		o.Hosts = append(o.Hosts, Host{Host: h, Others: append([]kube.Ref{}, others...)})
 	}
-	x.requests(&o, in)
-	x.notes(&o, in)
+	own, main := mainRoutes(in)
+	x.requests(&o, in, own, main)
+	x.notes(&o, in, own, main)
 	x.out.Objects = append(x.out.Objects, o)
+}
+
+// mainRoutes returns the ids of the routes that the object has in the table, and its main routes among them.
+func mainRoutes(in compile.Inspection) (own map[string]bool, main []*eskip.Route) {
+	own = map[string]bool{}
+	for _, r := range in.Routes {
+		if own[r.ID] = r.Wins && r.Route != nil; !own[r.ID] || !r.Main || len(main) == maxSampled {
+			continue
+		}
+		if parsed, err := eskip.Parse(r.Route.Text); err == nil {
+			main = append(main, parsed...)
+		}
+	}
+	return own, main
 }
 
 func (x *explainer) problem(p rules.Problem) Problem {
@@ -178,12 +195,12 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		x.out.Hold = x.Hold
 		x.findings = append(x.findings, finding{
 			owner: o.Owner, rank: rankWaiting, severity: rules.Warning, do: x.Hold.advice(),
-			what: fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", count(waiting, "route"), x.Hold.text()),
+			what: fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", shadowdiff.Plural(waiting, "route"), x.Hold.text()),
 		})
 	} else if waiting > 0 {
 		x.findings = append(x.findings, finding{
 			owner: o.Owner, rank: rankWaiting, severity: rules.Warning,
-			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", count(waiting, "route")),
+			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", shadowdiff.Plural(waiting, "route")),
 			do:   "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.",
 		})
 	}
@@ -191,23 +208,11 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 
 // parts returns the parts of a route as written, with overlong parts shortened.
 func parts(r *eskip.Route) (predicates, filters, backend string) {
-	c := *r
-	c.Id, c.Filters = "", nil
-	text, at := eskip.AppendExpr(nil, &c)
-	predicates = strings.TrimSuffix(strings.TrimSpace(string(text[:at])), " ->")
-	backend = string(text[at:])
+	predicates, filters, backend = shadowdiff.Expression(r)
 	if n := len(r.LBEndpoints); n > 1 {
-		algorithm := r.LBAlgorithm
-		if algorithm == "" {
-			algorithm = "roundRobin"
-		}
-		backend = fmt.Sprintf("%d endpoints, %s", n, algorithm)
+		backend = fmt.Sprintf("%d endpoints, %s", n, cmp.Or(r.LBAlgorithm, "roundRobin"))
 	}
-	texts := make([]string, len(r.Filters))
-	for i, f := range r.Filters {
-		texts[i] = f.String()
-	}
-	return predicates, strings.Join(texts, " -> "), backend
+	return predicates, filters, backend
 }
 
 func serviceOf(s *rules.Service) Service {

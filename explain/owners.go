@@ -28,7 +28,8 @@ func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*
 		if s == nil || i > 0 && s == snapshots[0] {
 			continue
 		}
-		for ref := range refs(s) {
+		for of := range objects(s) {
+			ref := of.Ref()
 			prefix := prefixOf(ref)
 			if known := o.byPrefix[prefix]; !slices.Contains(known, ref) {
 				o.byPrefix[prefix] = append(known, ref)
@@ -44,16 +45,16 @@ func OwnerFunc(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*
 	return func(id string) shadowdiff.Owner { return owners().Of(id) }
 }
 
-// refs yields the Ingresses and RouteGroups of a snapshot.
-func refs(s *kube.Snapshot) iter.Seq[kube.Ref] {
-	return func(yield func(kube.Ref) bool) {
+// objects yields the Ingresses and RouteGroups of a snapshot.
+func objects(s *kube.Snapshot) iter.Seq[kube.Object] {
+	return func(yield func(kube.Object) bool) {
 		for _, o := range s.Ingresses {
-			if !yield(o.Ref()) {
+			if !yield(o) {
 				return
 			}
 		}
 		for _, o := range s.RouteGroups {
-			if !yield(o.Ref()) {
+			if !yield(o) {
 				return
 			}
 		}
@@ -96,7 +97,8 @@ func spelt(ref kube.Ref, s *kube.Snapshot) (found []kube.Ref) {
 		return nil
 	}
 	prefix := prefixOf(ref)
-	for known := range refs(s) {
+	for o := range objects(s) {
+		known := o.Ref()
 		if known.Kind == ref.Kind && len(known.Name) == len(ref.Name) && prefixOf(known) == prefix {
 			found = append(found, known)
 		}

@@ -88,33 +88,19 @@ func (s sample) request() match.Request {
 }
 
 // requests finds, for each main route, the route that gets the requests intended for it.
-func (x *explainer) requests(o *Object, in compile.Inspection) {
-	own := map[string]bool{}
-	for _, r := range in.Routes {
-		own[r.ID] = r.Wins && r.Route != nil
-	}
-	hosts := hostsOf(in.Object)
-	if len(hosts) == 0 {
-		hosts = []string{anyHost}
-	}
+func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
 	asked := map[string]bool{}
-	sampled := 0
-	for _, r := range in.Routes {
-		if !r.Main || r.Route == nil || !r.Wins || len(o.Requests) >= maxRequests || sampled >= maxSampled {
-			continue
+	for _, route := range main {
+		if len(o.Requests) >= maxRequests {
+			break
 		}
-		sampled++
-		parsed, err := eskip.Parse(r.Route.Text)
-		if err != nil || len(parsed) != 1 {
-			continue
-		}
-		for _, s := range samples(parsed[0], hosts, x.Proxy) {
+		for _, s := range samples(route, hostsOr(in.Object), x.Proxy) {
 			key := s.method + " " + s.url() + fmt.Sprint(s.header)
 			if asked[key] || len(o.Requests) >= maxRequests || x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
 				continue
 			}
 			asked[key] = true
-			if q, ok := x.ask(o.Owner, r.ID, s, own); ok {
+			if q, ok := x.ask(o.Owner, route.Id, s, own); ok {
 				o.Requests = append(o.Requests, q)
 			}
 		}

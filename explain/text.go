@@ -2,12 +2,14 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
+
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Limits of the text, which must fit on a screen.
@@ -36,15 +38,10 @@ func (e *Explanation) WriteText(w io.Writer) error {
 		writeObject(&b, &o)
 	}
 	if n := e.Total - textObjects; n > 0 {
-		fmt.Fprintf(&b, "\n%s more; -o json has the first %d\n", count(n, "object"), maxObjects)
+		fmt.Fprintf(&b, "\n%s more; -o json has the first %d\n", shadowdiff.Plural(n, "object"), maxObjects)
 	}
-	for line := range strings.Lines(b.String()) {
-		line = strings.Map(printable, strings.TrimSuffix(line, "\n"))
-		if _, err := io.WriteString(w, line+"\n"); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
+	return err
 }
 
 // newestText says what the newest read shows of an object that the guard keeps.
@@ -52,13 +49,6 @@ var newestText = map[string]string{
 	NewestDeleted:   "deleted; everything here is what is served",
 	NewestChanged:   "changed; everything here is what is served",
 	NewestEndpoints: "its services have no ready pods; the pods here are those that are served",
-}
-
-func printable(r rune) rune {
-	if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {
-		return '�'
-	}
-	return r
 }
 
 func writeObject(b *bytes.Buffer, o *Object) {
@@ -76,94 +66,81 @@ func writeObject(b *bytes.Buffer, o *Object) {
 		at, by, _ := strings.Cut(o.Changed, " ")
 		line("changed", at+" by "+by)
 	}
-	for i, h := range o.Hosts {
-		if i == textHosts {
-			line("host", fmt.Sprintf("and %d more", len(o.Hosts)-i))
-			break
+	list := func(name string, n, most int, text func(i int) string) {
+		for i := range min(n, most) {
+			line(name, text(i))
 		}
-		text := h.Host
-		if len(h.Others) > 0 {
-			var names []string
-			for _, other := range h.Others {
-				names = append(names, other.String())
-			}
-			text += ", which " + short(names, 3) + " has as well"
-			if len(names) > 1 {
-				text = strings.Replace(text, " has as well", " have as well", 1)
-			}
+		if n > most {
+			line(name, fmt.Sprintf("and %d more", n-most))
 		}
-		line("host", text)
 	}
-	writeServices(b, o)
-	for i, p := range o.Problems {
-		if i == textProblems {
-			line("problem", fmt.Sprintf("and %d more", len(o.Problems)-i))
-			break
-		}
-		text := fmt.Sprintf("%s %s (%s): %s", p.Severity, p.Reason, p.ID, p.What)
-		if p.Since != nil {
-			text += ", since " + p.Since.UTC().Format("2006-01-02T15:04:05Z")
-		}
-		line("problem", text)
-	}
+	list("host", len(o.Hosts), textHosts, func(i int) string { return o.Hosts[i].text() })
+	list("service", len(o.Services), textServices, func(i int) string { return o.Services[i].text() })
+	list("problem", len(o.Problems), textProblems, func(i int) string { return o.Problems[i].text() })
 	writeRoutes(b, o)
 	if f := o.Fleet; f != nil {
-		line("fleet", fmt.Sprintf("%d of %s hold a table with these routes", f.Holders, count(f.Clients, "client")))
+		line("fleet", fmt.Sprintf("%d of %s hold a table with these routes", f.Holders, shadowdiff.Plural(f.Clients, "client")))
 	}
-	for i, r := range o.Requests {
-		if i == textRequests {
-			line("request", fmt.Sprintf("and %d more", len(o.Requests)-i))
-			break
-		}
-		line("request", r.Method+" "+r.URL+": "+r.text())
-	}
+	list("request", len(o.Requests), textRequests, func(i int) string { return o.Requests[i].text() })
 	for _, n := range o.Notes {
 		line("note", n)
 	}
 }
 
-func (r *Request) text() string {
-	switch r.Result {
-	case "own":
-		return "this object answers"
-	case "none":
-		return "no route matches"
-	case "loop":
-		return r.Why
-	case "shared":
-		return fmt.Sprintf("%s (%s) may answer as well: %s", r.Owner, r.Winner, r.Why)
+func (h *Host) text() string {
+	if len(h.Others) == 0 {
+		return h.Host
 	}
-	return fmt.Sprintf("%s answers (%s): %s", r.Owner, r.Winner, r.Why)
+	var names []string
+	for _, other := range h.Others {
+		names = append(names, other.String())
+	}
+	have := "has"
+	if len(names) > 1 {
+		have = "have"
+	}
+	return fmt.Sprintf("%s, which %s %s as well", h.Host, short(names, 3), have)
 }
 
-func writeServices(b *bytes.Buffer, o *Object) {
-	for i, s := range o.Services {
-		if i == textServices {
-			fmt.Fprintf(b, "  %-9s  and %d more\n", "service", len(o.Services)-i)
-			break
-		}
-		text := s.Namespace + "/" + s.Name
-		switch {
-		case !s.Exists:
-			text += " does not exist"
-		default:
-			text += ", ports " + strings.Join(s.Ports, ", ")
-			if len(s.Ports) == 0 {
-				text += "none"
-			}
-			text += fmt.Sprintf("; %d ready, %d not ready", s.Ready, s.NotReady)
-			var zones []string
-			for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
-				if zone != "" {
-					zones = append(zones, fmt.Sprintf("%s %d", zone, s.Zones[zone]))
-				}
-			}
-			if len(zones) > 0 {
-				text += " (" + strings.Join(zones, ", ") + ")"
-			}
-		}
-		fmt.Fprintf(b, "  %-9s  %s\n", "service", text)
+func (p *Problem) text() string {
+	text := fmt.Sprintf("%s %s (%s): %s", p.Severity, p.Reason, p.ID, p.What)
+	if p.Since != nil {
+		text += ", since " + p.Since.UTC().Format("2006-01-02T15:04:05Z")
 	}
+	return text
+}
+
+func (r *Request) text() string {
+	answer := r.Method + " " + r.URL + ": "
+	switch r.Result {
+	case "own":
+		return answer + "this object answers"
+	case "none":
+		return answer + "no route matches"
+	case "loop":
+		return answer + r.Why
+	case "shared":
+		return answer + fmt.Sprintf("%s (%s) may answer as well: %s", r.Owner, r.Winner, r.Why)
+	}
+	return answer + fmt.Sprintf("%s answers (%s): %s", r.Owner, r.Winner, r.Why)
+}
+
+func (s *Service) text() string {
+	name := s.Namespace + "/" + s.Name
+	if !s.Exists {
+		return name + " does not exist"
+	}
+	text := fmt.Sprintf("%s, ports %s; %d ready, %d not ready", name, cmp.Or(strings.Join(s.Ports, ", "), "none"), s.Ready, s.NotReady)
+	var zones []string
+	for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
+		if zone != "" {
+			zones = append(zones, fmt.Sprintf("%s %d", zone, s.Zones[zone]))
+		}
+	}
+	if len(zones) > 0 {
+		text += " (" + strings.Join(zones, ", ") + ")"
+	}
+	return text
 }
 
 // writeRoutes prints the main routes, unserved ones first. It only counts companions.
@@ -202,7 +179,7 @@ func writeRoutes(b *bytes.Buffer, o *Object) {
 		fmt.Fprintf(b, "  %-9s  %d in all, with companions\n", "route", o.TotalRoutes)
 	}
 	if companions > 0 && o.TotalRoutes == len(o.Routes) {
-		fmt.Fprintf(b, "  %-9s  and %s, such as redirects\n", "route", count(companions, "companion"))
+		fmt.Fprintf(b, "  %-9s  and %s, such as redirects\n", "route", shadowdiff.Plural(companions, "companion"))
 	}
 }
 

@@ -1,8 +1,6 @@
 package match
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"net/textproto"
 	"slices"
@@ -28,225 +26,191 @@ type builder struct {
 	options   Options
 	exprs     expressions
 	catalogue *catalogue.Catalogue
-	conds     map[*expression]func(*request) verdict // for Host
-
-	extraPredicates map[string]bool
 }
 
 func newBuilder(o Options) *builder {
-	extra := map[string]bool{}
-	for _, n := range o.ExtraPredicates {
-		extra[n] = true
-	}
-	return &builder{
-		options: o, exprs: expressions{}, conds: map[*expression]func(*request) verdict{}, extraPredicates: extra,
-		catalogue: catalogue.New(catalogue.Options{
-			ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
-			ExtraPredicates: o.ExtraPredicates,
-		}),
-	}
+	return &builder{options: o, exprs: expressions{}, catalogue: catalogue.New(catalogue.Options{
+		ForwardBackendURL: o.ForwardBackendURL, DisabledFilters: o.DisabledFilters, ExtraFilters: o.ExtraFilters,
+		ExtraPredicates: o.ExtraPredicates, Zone: o.Zone,
+	})}
 }
 
-// entry fills in the entry of a route. It makes the checks of the reference in the same order; the first failure is the refusal.
-// It still builds every condition that can be evaluated.
+// entry fills in the entry of a route. It still builds every condition of a refused route that can be evaluated.
 func (b *builder) entry(e *entry, r *eskip.Route) {
 	e.route = r
-	refuse := func(reason Reason, err error) {
-		if err != nil && e.refusal == nil {
-			e.refusal = &Refusal{Route: r, Reason: reason, Text: err.Error()}
-		}
+	if reason, err := b.catalogue.Check(r); err != nil {
+		e.refusal = &Refusal{Route: r, Reason: reason, Text: err.Error()}
 	}
-	forward := r.BackendType == eskip.ForwardBackend
-	refuse(FailedBackendSplit, b.catalogue.Backend(r))
-	if !forward {
-		refuse(b.catalogue.Filters(r.Filters))
+	b.predicates(e)
+	b.paths(e)
+	b.fields(e)
+	if e.refusal == nil && slices.ContainsFunc(e.patterns, func(p pattern) bool { return p.dead }) {
+		e.refusal = &Refusal{Route: r, Reason: Dead, Text: "a path with : or * inside a segment matches nothing"}
 	}
-	b.predicates(e, refuse)
-	b.paths(e, refuse)
-	if r.BackendType == eskip.LBBackend {
-		refuse(Dropped, catalogue.Balanced(r))
-	}
-	b.fields(e, refuse)
 }
 
 // predicates builds the conditions of the predicates without a field of their own, from left to right.
-func (b *builder) predicates(e *entry, refuse func(Reason, error)) {
+func (b *builder) predicates(e *entry) {
 	for _, p := range e.route.Predicates {
 		switch p.Name {
-		case "*", "Any", "Path", "PathSubtree", "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":
+		case "*", "Any", "PathSubtree":
 			continue
-		case "Weight":
-			n, err := numbers(p.Args, 1, 1)
-			if err != nil {
-				refuse(InvalidPredicateParams, fmt.Errorf("%s: %w", p, err))
+		}
+		if e.refusal != nil { // otherwise all predicates are valid
+			if _, err := b.catalogue.Predicate(p); err != nil {
+				if p.Name != "Weight" {
+					e.weight++
+					e.partly = true
+				}
 				continue
 			}
-			e.weight += int(n[0])
+		}
+		if p.Name == "Weight" {
+			n, _ := catalogue.Number(p.Args[0])
+			e.weight += int(n)
 			continue
 		}
-		e.weight++
-		construct := constructors(p.Name)
-		if b.extraPredicates[p.Name] {
-			construct = unknown
+		if p.Name != "TrafficSegment" {
+			e.weight++
 		}
-		if construct == nil {
-			e.partly = true
-			refuse(UnknownPredicate, fmt.Errorf("predicate %q not found", p.Name))
-			continue
-		}
-		c, err := construct(b, p.Args)
-		if err != nil {
-			e.partly = true
-			refuse(InvalidPredicateParams, fmt.Errorf("%s: %w", p, err))
-			continue
-		}
-		if p.Name == "TrafficSegment" {
-			e.weight--
+		c := condition{test: undecidedTest, chance: -1, why: "is a predicate that only the proxies know"}
+		if !slices.Contains(b.options.ExtraPredicates, p.Name) {
+			c = b.condition(p)
 		}
 		c.source = p
 		e.conditions = append(e.conditions, c)
 	}
 }
 
-// unknown builds the condition of a predicate that only the proxies know.
-func unknown(*builder, []any) (condition, error) {
-	return condition{
-		test: func(*request) verdict { return maybe }, chance: -1, why: "is a predicate that only the proxies know",
-	}, nil
-}
+func undecidedTest(*request) verdict { return maybe }
 
 // paths determines the route's places in the tree of paths.
-func (b *builder) paths(e *entry, refuse func(Reason, error)) {
-	given := 0
+func (b *builder) paths(e *entry) {
 	add := func(text string, subtree bool) {
-		if text == "" {
-			return // no path predicate
-		}
-		given++
-		e.patterns = append(e.patterns, parsePattern(text, subtree, b.options.IgnoreTrailingSlash))
-		if given > 1 {
-			refuse(Other, errors.New("more than one of Path and PathSubtree"))
+		if text != "" { // else it is no path predicate
+			e.patterns = append(e.patterns, parsePattern(text, subtree, b.options.IgnoreTrailingSlash))
 		}
 	}
 	add(e.route.Path, false)
 	for _, p := range e.route.Predicates {
-		if p.Name != "Path" && p.Name != "PathSubtree" {
-			continue
+		if t := texts(p); p.Name == "PathSubtree" && len(t) == 1 {
+			add(t[0], true)
 		}
-		t, err := texts(p.Args, 1, 1)
-		if err != nil {
-			refuse(Other, fmt.Errorf("%s: %w", p, err))
-			continue
-		}
-		add(t[0], p.Name == "PathSubtree")
 	}
 }
 
 // fields builds the conditions of the predicates that are built into the matcher. They come before all others.
-func (b *builder) fields(e *entry, refuse func(Reason, error)) {
-	r := folded(e.route)
+func (b *builder) fields(e *entry) {
+	r := e.route
 	n := len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(e.conditions)
 	if r.Method != "" {
 		n++
 	}
-	conditions := make([]condition, 0, n)
+	others := e.conditions
+	e.conditions = make([]condition, 0, n)
+	add := func(name, arg string, test func(*request) verdict) {
+		e.conditions = append(e.conditions, condition{name: name, args: [2]string{arg}, test: test})
+	}
 	for _, text := range r.HostRegexps {
-		x, err := b.exprs.get(text)
 		e.weight++
+		x, err := b.exprs.get(text)
 		if err != nil {
-			refuse(InvalidMatcher, fmt.Errorf("predicate Host: %w", err))
-			if x, err = b.exprs.get(meantHost(text)); err != nil {
-				e.partly = true
-				continue
-			}
+			x, err = b.exprs.get(meantHost(text))
+		}
+		if err != nil {
+			e.partly = true
+			continue
 		}
 		if e.hosts == nil {
 			e.hosts = x.hosts
 		}
-		conditions = append(conditions, condition{name: "Host", args: [2]string{text}, test: b.host(x)})
+		add("Host", text, func(r *request) verdict { return verdictOf(x.match(r.host)) })
 	}
 	for _, text := range r.PathRegexps {
-		x, err := b.exprs.get(text)
 		e.weight++
+		x, err := b.exprs.get(text)
 		if err != nil {
 			e.partly = true
-			refuse(InvalidMatcher, fmt.Errorf("predicate PathRegexp: %w", err))
 			continue
 		}
-		test := func(r *request) verdict { return verdictOf(x.match(r.path)) }
-		conditions = append(conditions, condition{name: "PathRegexp", args: [2]string{text}, test: test})
+		add("PathRegexp", text, func(r *request) verdict { return verdictOf(x.match(r.path)) })
 	}
 	if m := r.Method; m != "" {
 		e.weight++
-		test := func(r *request) verdict { return verdictOf(r.method == m) }
-		conditions = append(conditions, condition{name: "Method", args: [2]string{m}, test: test})
+		add("Method", m, func(r *request) verdict { return verdictOf(r.method == m) })
 	}
-	conditions = b.headerFields(conditions, e, r, refuse)
-	e.conditions = append(conditions, e.conditions...)
-	for _, p := range e.patterns {
-		refuse(InvalidMatcher, p.wrong)
-		if p.dead {
-			refuse(Dead, errors.New("a path with : or * inside a segment matches nothing"))
-		}
+	exact := make(map[string][]string, len(r.Headers))
+	for name, val := range r.Headers {
+		exact[name] = []string{val}
 	}
+	e.headers("Header", exact, func(want string) (func(string) bool, error) { return func(s string) bool { return s == want }, nil })
+	e.headers("HeaderRegexp", r.HeaderRegexps, func(expr string) (func(string) bool, error) {
+		x, err := b.exprs.get(expr)
+		return x.match, err
+	})
+	e.conditions = append(e.conditions, others...)
 }
 
 // meantHost returns the probable meaning of a wildcard in the host of an Ingress, which the compiler keeps and no proxy can
 // compile. It is used only for warnings.
 func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
 
-// headerFields appends one condition for each distinct header name in canonical case; their number also counts for the weight.
-func (b *builder) headerFields(conditions []condition, e *entry, r *eskip.Route, refuse func(Reason, error)) []condition {
-	const arbitrary = "names one header in several spellings, of which a proxy keeps an arbitrary one"
-	for _, names := range spellings(r.Headers) {
-		test, _ := b.headers(names, func(name string) ([]func(string) bool, error) {
-			want := r.Headers[name]
-			return []func(string) bool{func(s string) bool { return s == want }}, nil
-		})
+// headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. If there are
+// several spellings of a name, the reference keeps an arbitrary one.
+func (e *entry) headers(kind string, headers map[string][]string, testOf func(string) (func(string) bool, error)) {
+	for _, spellings := range spellings(headers) {
 		e.weight++
-		conditions = append(conditions, condition{
-			name: "Header", args: [2]string{names[0], r.Headers[names[0]]}, test: test, why: arbitrary, chance: -1,
-		})
-	}
-	for _, names := range spellings(r.HeaderRegexps) {
-		e.weight++
-		var text string
-		test, err := b.headers(names, func(name string) (tests []func(string) bool, err error) {
-			for _, expr := range r.HeaderRegexps[name] {
-				x, err := b.exprs.get(expr)
+		var alternatives [][]func(string) bool // for each spelling what must hold
+		var failed error
+		for _, name := range spellings {
+			var tests []func(string) bool
+			for _, text := range headers[name] {
+				test, err := testOf(text)
 				if err != nil {
-					return nil, err
+					failed = err
 				}
-				text = expr
-				tests = append(tests, x.match)
+				tests = append(tests, test)
 			}
-			return tests, nil
-		})
-		if err != nil {
+			alternatives = append(alternatives, tests)
+		}
+		if failed != nil {
 			e.partly = true
-			refuse(InvalidMatcher, fmt.Errorf("predicate HeaderRegexp: %w", err))
 			continue
 		}
-		conditions = append(conditions, condition{
-			name: "HeaderRegexp", args: [2]string{names[0], text}, test: test, why: arbitrary, chance: -1,
+		name := spellings[0]
+		e.conditions = append(e.conditions, condition{
+			name: kind, args: [2]string{name, headers[name][len(headers[name])-1]}, test: headerTest(textproto.CanonicalMIMEHeaderKey(name), alternatives),
+			why: "names one header in several spellings, of which a proxy keeps an arbitrary one", chance: -1,
 		})
 	}
-	return conditions
+}
+
+// headerTest returns the test of a header: whether some line of it holds for each function of one of the alternatives.
+func headerTest(key string, alternatives [][]func(string) bool) func(*request) verdict {
+	return func(r *request) verdict {
+		lines := r.header[key]
+		every, some := true, false
+		for _, tests := range alternatives {
+			fails := slices.ContainsFunc(tests, func(test func(string) bool) bool { return !slices.ContainsFunc(lines, test) })
+			every, some = every && !fails, some || !fails
+		}
+		switch {
+		case every:
+			return yes
+		case some:
+			return maybe
+		}
+		return no
+	}
 }
 
 // spellings groups the names of headers that differ only in case.
 func spellings[V any](headers map[string]V) [][]string {
-	if len(headers) == 0 {
-		return nil
-	}
-	names := slices.Sorted(maps.Keys(headers))
-	if len(names) == 1 {
-		return [][]string{names}
-	}
 	var groups [][]string
-	for _, n := range names {
-		key := textproto.CanonicalMIMEHeaderKey(n)
-		i := slices.IndexFunc(groups, func(g []string) bool { return textproto.CanonicalMIMEHeaderKey(g[0]) == key })
+	for _, n := range slices.Sorted(maps.Keys(headers)) {
+		i := slices.IndexFunc(groups, func(g []string) bool {
+			return textproto.CanonicalMIMEHeaderKey(g[0]) == textproto.CanonicalMIMEHeaderKey(n)
+		})
 		if i < 0 {
 			groups = append(groups, []string{n})
 			continue
@@ -254,57 +218,6 @@ func spellings[V any](headers map[string]V) [][]string {
 		groups[i] = append(groups[i], n)
 	}
 	return groups
-}
-
-// host returns the test of a host expression, shared by all routes.
-func (b *builder) host(x *expression) func(*request) verdict {
-	test := b.conds[x]
-	if test == nil {
-		test = func(r *request) verdict { return verdictOf(x.match(r.host)) }
-		b.conds[x] = test
-	}
-	return test
-}
-
-// folded returns the route with predicates moved to their fields. The parser does that; routes created by programs may have them
-// in the list of predicates.
-func folded(r *eskip.Route) *eskip.Route {
-	builtIn := func(p *eskip.Predicate) bool {
-		switch p.Name {
-		case "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":
-			return true
-		}
-		return false
-	}
-	if !slices.ContainsFunc(r.Predicates, builtIn) {
-		return r
-	}
-	c := *r
-	c.HostRegexps, c.PathRegexps = slices.Clone(r.HostRegexps), slices.Clone(r.PathRegexps)
-	c.Headers, c.HeaderRegexps = map[string]string{}, map[string][]string{}
-	maps.Copy(c.Headers, r.Headers)
-	for name, list := range r.HeaderRegexps {
-		c.HeaderRegexps[name] = slices.Clone(list)
-	}
-	for _, p := range r.Predicates {
-		args, err := texts(p.Args, 1, 2)
-		if err != nil || !builtIn(p) || len(args) < 2 && strings.HasPrefix(p.Name, "Header") {
-			continue
-		}
-		switch p.Name {
-		case "Host":
-			c.HostRegexps = append(c.HostRegexps, args[0])
-		case "PathRegexp":
-			c.PathRegexps = append(c.PathRegexps, args[0])
-		case "Method":
-			c.Method = args[0]
-		case "Header":
-			c.Headers[args[0]] = args[1]
-		case "HeaderRegexp":
-			c.HeaderRegexps[args[0]] = append(c.HeaderRegexps[args[0]], args[1])
-		}
-	}
-	return &c
 }
 
 // ask evaluates the conditions. It returns the verdict of all, and the first condition that does not hold.

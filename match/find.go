@@ -17,14 +17,11 @@ func (t *Table) Find(in Request) Result {
 	s := search{r: r, key: hostKey(r.host)}
 	t.routes.visit(r.segments, s.key, s.take)
 	s.close()
-	res := Result{Host: r.host, Path: r.path, Outcomes: outcomes(s.groups)}
+	res := Result{Host: r.host, Path: r.path, Outcomes: outcomes(s.groups, r.segments)}
 	for i := range res.Outcomes {
-		o := &res.Outcomes[i]
-		if o.Route == nil {
-			continue
+		if o := &res.Outcomes[i]; o.Route != nil {
+			o.Notes = t.catalogue.Notes(o.Route)
 		}
-		o.Params = s.entryOf(o.Route).params(r.segments)
-		o.Notes = t.catalogue.Notes(o.Route)
 	}
 	if n := cmp.Or(t.options.Candidates, DefaultCandidates); n > 0 {
 		var sameHost []*entry
@@ -101,17 +98,6 @@ func (s *search) close() {
 	}
 }
 
-func (s *search) entryOf(r *eskip.Route) *entry {
-	for _, g := range s.groups {
-		for _, h := range g.hits {
-			if h.e.route == r {
-				return h.e
-			}
-		}
-	}
-	return nil
-}
-
 // candidates returns the n next best routes: from the visited routes, and from others that accept the same host.
 func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	losers := s.losers
@@ -119,9 +105,10 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	for _, l := range losers {
 		known[l.e] = true
 	}
+	listed := map[*entry]bool{}
 	for _, g := range s.groups {
 		for _, h := range g.hits {
-			known[h.e] = true
+			known[h.e], listed[h.e] = true, true
 		}
 	}
 	for _, e := range sameHost {
@@ -141,25 +128,17 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 		)
 	})
 	var all []Candidate
-	listed := map[*entry]bool{}
 	for _, l := range best {
 		if len(all) == n {
 			break
 		}
-		if listed[l.e] || s.groupOf(l.e) {
+		if listed[l.e] {
 			continue // a subtree has several places
 		}
 		listed[l.e] = true
 		all = append(all, s.candidate(l))
 	}
 	return all
-}
-
-// groupOf reports whether an entry is a hit.
-func (s *search) groupOf(e *entry) bool {
-	return slices.ContainsFunc(s.groups, func(g group) bool {
-		return slices.ContainsFunc(g.hits, func(h hit) bool { return h.e == e })
-	})
 }
 
 // distance says how far a route is from a match: the number of predicates that do not hold. A wrong path counts more than one
@@ -227,16 +206,9 @@ func (e *entry) place() string {
 		return (&eskip.Predicate{Name: "Path", Args: []any{e.route.Path}}).String()
 	}
 	for _, p := range e.route.Predicates {
-		if (p.Name == "Path" || p.Name == "PathSubtree") && len(e.patterns) > 0 {
+		if p.Name == "PathSubtree" && len(e.patterns) > 0 {
 			return p.String()
 		}
 	}
 	return ""
-}
-
-func (e *entry) params(path []string) map[string]string {
-	if len(e.patterns) == 0 {
-		return nil
-	}
-	return e.patterns[0].params(path)
 }

@@ -54,7 +54,7 @@ func (all expressions) get(text string) (*expression, error) {
 // Hosts returns all hosts for which a route can match requests, without ports; nil if an expression or nothing decides that.
 func Hosts(r *eskip.Route) []string {
 	var keys []string
-	for _, expr := range folded(r).HostRegexps {
+	for _, expr := range r.HostRegexps {
 		for _, h := range plainHosts(expr) {
 			if key := hostKey(h.name); !slices.Contains(keys, key) {
 				keys = append(keys, key)

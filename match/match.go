@@ -89,7 +89,7 @@ type Table struct {
 	known *facts // guarded by once
 }
 
-// New builds a table from the routes of one document. It keeps the routes, which must not change afterwards, and returns those
+// New builds a table from the routes of one document, as the parser returns them. It keeps the routes, which must not change afterwards, and returns those
 // that a proxy does not use, in their order.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 	b := newBuilder(o)

@@ -59,20 +59,19 @@ func (t *Table) matches(route *eskip.Route, in Request) bool {
 
 // Literal reports whether a route decides by hosts, paths, methods and headers alone, and has no expression for any of them.
 func Literal(r *eskip.Route) bool {
-	f := folded(r)
-	for _, expr := range f.HostRegexps {
+	for _, expr := range r.HostRegexps {
 		if plainHosts(expr) == nil {
 			return false
 		}
 	}
-	for _, p := range f.Predicates {
+	for _, p := range r.Predicates {
 		switch p.Name {
-		case "Path", "PathSubtree", "Host", "HostAny", "Method", "Methods", "Header", "Weight", "True", "False", "*", "Any":
+		case "PathSubtree", "HostAny", "Methods", "Weight", "True", "False", "*", "Any":
 		default:
 			return false
 		}
 	}
-	return len(f.PathRegexps) == 0 && len(f.HeaderRegexps) == 0
+	return len(r.PathRegexps) == 0 && len(r.HeaderRegexps) == 0
 }
 
 // Limits of what Contest makes up for two routes.
@@ -100,8 +99,7 @@ type meeting struct {
 
 // add adds what a route asks for. It returns false if no request can have that.
 func (m *meeting) add(r *eskip.Route) bool {
-	f := folded(r)
-	for _, expr := range f.HostRegexps {
+	for _, expr := range r.HostRegexps {
 		plain := plainHosts(expr)
 		if plain == nil {
 			m.hostExprs = append(m.hostExprs, expr)
@@ -109,23 +107,23 @@ func (m *meeting) add(r *eskip.Route) bool {
 			return false
 		}
 	}
-	m.pathExprs = append(m.pathExprs, f.PathRegexps...)
-	if f.Method != "" && !m.meetMethods([]string{f.Method}) {
+	m.pathExprs = append(m.pathExprs, r.PathRegexps...)
+	if r.Method != "" && !m.meetMethods([]string{r.Method}) {
 		return false
 	}
-	for name, val := range f.Headers {
+	for name, val := range r.Headers {
 		m.addHeader(name, val)
 	}
-	for name, list := range f.HeaderRegexps {
+	for name, list := range r.HeaderRegexps {
 		for _, expr := range list {
 			m.addHeader(name, sample(expr, 0))
 			m.complete = false
 		}
 	}
-	if f.Path != "" && !m.meetPath(f.Path, false) {
+	if r.Path != "" && !m.meetPath(r.Path, false) {
 		return false
 	}
-	for _, p := range f.Predicates {
+	for _, p := range r.Predicates {
 		if !m.predicate(p) {
 			return false
 		}
@@ -164,14 +162,14 @@ func (m *meeting) expressions() bool {
 
 // predicate adds what a predicate without a field asks for. Wrong arguments ask for nothing: a proxy refuses the route.
 func (m *meeting) predicate(p *eskip.Predicate) bool {
-	args, err := texts(p.Args, 1, -1)
-	if err != nil {
+	args := texts(p)
+	if len(args) == 0 {
 		m.complete = m.complete && (p.Name == "Weight" || p.Name == "True" || p.Name == "Any" || p.Name == "*")
 		return p.Name != "False"
 	}
 	switch p.Name {
-	case "Path", "PathSubtree":
-		return args[0] == "" || m.meetPath(args[0], p.Name == "PathSubtree")
+	case "PathSubtree":
+		return args[0] == "" || m.meetPath(args[0], true)
 	case "False":
 		return false
 	case "HostAny":
@@ -254,7 +252,7 @@ func (m *meeting) meetMethods(methods []string) bool {
 
 func (m *meeting) meetPath(text string, subtree bool) bool {
 	p := parsePattern(text, subtree, m.table.options.IgnoreTrailingSlash)
-	if p.dead || p.wrong != nil {
+	if p.dead {
 		return false
 	}
 	var ok bool
@@ -391,19 +389,16 @@ func (t *Table) facts() *facts {
 				f.methods[e.route.Method] = true
 			}
 			for _, p := range e.route.Predicates {
-				args, _ := texts(p.Args, 1, -1)
 				switch p.Name {
-				case "Method":
-					f.methods[args[0]] = true
 				case "Methods":
-					for _, a := range args {
+					for _, a := range texts(p) {
 						f.methods[strings.ToUpper(a)] = true
 					}
 				case "HostAny":
 					f.ports = true
 				}
 			}
-			for _, expr := range folded(e.route).HostRegexps {
+			for _, expr := range e.route.HostRegexps {
 				plain := plainHosts(expr)
 				f.ports = f.ports || plain == nil || slices.ContainsFunc(plain, func(h plainHost) bool { return !h.port })
 			}

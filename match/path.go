@@ -1,47 +1,11 @@
 package match
 
 import (
-	"errors"
 	"net/url"
 	"strings"
+
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
-
-// cleanPath normalises a path of a request or a pattern as the reference does first: a leading slash, and no empty, "." or ".."
-// segments. It keeps a trailing slash if the input has more than two bytes and ends with a slash or a "." segment.
-func cleanPath(p string) string {
-	if isClean(p) {
-		return p
-	}
-	slash := len(p) > 2 && p[len(p)-1] == '/'
-	var kept []string
-	segments := strings.Split(p, "/")
-	for i, s := range segments {
-		switch s {
-		case "":
-		case ".":
-			slash = slash || i == len(segments)-1
-		case "..":
-			if len(kept) > 0 {
-				kept = kept[:len(kept)-1]
-			}
-		default:
-			kept = append(kept, s)
-		}
-	}
-	if len(kept) == 0 {
-		return "/"
-	}
-	clean := "/" + strings.Join(kept, "/")
-	if slash {
-		clean += "/"
-	}
-	return clean
-}
-
-// isClean avoids the work for most paths.
-func isClean(p string) bool {
-	return p != "" && p[0] == '/' && !strings.Contains(p, "//") && !strings.Contains(p, "/.")
-}
 
 // trimSlash removes one trailing slash, except from the root.
 func trimSlash(p string) string {
@@ -77,33 +41,24 @@ type pattern struct {
 	subtree  bool
 	rest     string // name of the rest of the path, for a subtree or a free wildcard
 	dead     bool   // has : or * inside a segment: the route is valid but matches nothing
-	wrong    error  // nil, or errFreeNotLast
 }
-
-var errFreeNotLast = errors.New("free wildcard param should be last")
 
 // parsePattern parses a pattern. An invalid one ends at its free wildcard.
 func parsePattern(text string, subtree, ignoreSlash bool) pattern {
-	clean := cleanPath(text)
+	clean := catalogue.CleanPath(text)
 	if ignoreSlash && !subtree {
 		clean = trimSlash(clean)
 	}
 	p := pattern{segments: segments(clean), subtree: subtree, rest: "*"}
 	for i, s := range p.segments {
-		switch {
-		case kindOf(s) == free:
-			if i < len(p.segments)-1 {
-				p.segments, p.wrong = p.segments[:i+1], errFreeNotLast
-			}
+		if kindOf(s) == free {
+			p.segments = p.segments[:i+1]
 			if name := strings.TrimLeft(s, "*"); name != "" {
 				p.rest = name
 			}
-		case kindOf(s) == literal && strings.ContainsAny(s, ":*"):
-			p.dead = true
-		}
-		if p.wrong != nil {
 			break
 		}
+		p.dead = p.dead || kindOf(s) == literal && strings.ContainsAny(s, ":*")
 	}
 	if subtree {
 		if last := len(p.segments) - 1; kindOf(p.segments[last]) == free || p.segments[last] == "" {

@@ -1,9 +1,6 @@
 package match
 
 import (
-	"fmt"
-	"math"
-	"net/textproto"
 	"slices"
 	"strings"
 
@@ -19,6 +16,9 @@ const (
 	maybe
 	yes
 )
+
+// not returns the verdict of the opposite.
+func (v verdict) not() verdict { return yes - v }
 
 func verdictOf(b bool) verdict {
 	if b {
@@ -61,158 +61,82 @@ func (c *condition) String() string {
 	return strings.TrimSuffix(string(text[:backend]), " -> ")
 }
 
-// constructor builds the condition of a predicate, or returns an error about the arguments.
-type constructor func(b *builder, args []any) (condition, error)
-
-// constructors returns the constructor of a predicate that is not built into the matcher, or nil for a name that Skipper does not
-// know.
-func constructors(name string) constructor {
-	switch name {
+// condition returns the condition of a valid predicate that is not built into the matcher.
+func (b *builder) condition(p *eskip.Predicate) condition {
+	switch p.Name {
 	case "True":
-		return constant(yes)
+		return plain(func(*request) bool { return true })
 	case "False":
-		return constant(no)
+		return plain(func(*request) bool { return false })
 	case "Shutdown":
-		return newShutdown
+		return condition{test: undecidedTest, chance: -1, why: "holds only in a proxy that is shutting down"}
 	case "HostAny":
-		return newHostAny
+		hosts := texts(p)
+		return plain(func(r *request) bool { return slices.Contains(hosts, r.host) })
 	case "Methods":
-		return newMethods
+		methods := strings.Fields(strings.ToUpper(strings.Join(texts(p), " ")))
+		return plain(func(r *request) bool { return slices.Contains(methods, strings.ToUpper(r.method)) })
 	case "Cookie":
-		return newCookie
+		return b.cookie(texts(p))
 	case "QueryParam":
-		return newQueryParam
+		return b.queryParam(texts(p))
 	case "Source", "SourceFromLast", "ClientIP":
-		return newSource(name)
+		return newSource(p)
 	case "Traffic":
-		return newTraffic
+		return newTraffic(p.Args)
 	case "TrafficSegment":
-		return newTrafficSegment
+		return newTrafficSegment(p.Args)
 	case "Before", "After", "Between":
-		return newPeriod(name)
+		return b.period(p)
 	case "Cron":
-		return newCron
+		return newCron(texts(p)[0])
 	case "JWTPayloadAnyKV", "JWTPayloadAllKV", "JWTPayloadAnyKVRegexp", "JWTPayloadAllKVRegexp":
-		return newJWT(strings.Contains(name, "All"), strings.HasSuffix(name, "Regexp"))
+		return b.jwt(texts(p), strings.Contains(p.Name, "All"), strings.HasSuffix(p.Name, "Regexp"))
 	case "HeaderSHA256":
-		return newHeaderSHA256
+		return newHeaderSHA256(texts(p))
 	case "ForwardedHost":
-		return newForwardedHost
+		rx := b.expression(texts(p)[0])
+		return plain(func(r *request) bool {
+			host, ok := r.forwarded("host")
+			return ok && rx.match(host)
+		})
 	case "ForwardedProtocol":
-		return newForwardedProtocol
+		want := texts(p)[0]
+		return plain(func(r *request) bool {
+			proto, ok := r.forwarded("proto")
+			return ok && proto == want
+		})
 	case "ContentLengthBetween":
-		return newContentLength
+		low, _ := catalogue.Number(p.Args[0])
+		high, _ := catalogue.Number(p.Args[1])
+		return plain(func(r *request) bool { return int64(low) <= r.length && r.length < int64(high) })
 	case "OTelBaggage":
-		return newBaggage
+		return newBaggage(texts(p))
 	case "Tee":
-		return newTee
+		want := texts(p)[0]
+		return plain(func(r *request) bool {
+			key, _ := r.first("X-Tee-Loopback-Key")
+			return key == want
+		})
 	}
-	return nil
+	panic("match: no condition for the predicate " + p.Name + " of the catalogue")
 }
 
-func constant(v verdict) constructor {
-	return func(*builder, []any) (condition, error) {
-		return condition{test: func(*request) verdict { return v }}, nil
-	}
-}
-
-func newShutdown(_ *builder, args []any) (condition, error) {
-	return condition{
-		test: func(*request) verdict { return maybe }, chance: -1,
-		why: "holds only in a proxy that is shutting down",
-	}, arity(args, 0, 0)
-}
-
-// arity checks the number of arguments; a negative most means no limit.
-func arity(args []any, least, most int) error {
-	if len(args) < least || most >= 0 && len(args) > most {
-		return fmt.Errorf("%d arguments: want %s", len(args), catalogue.ArityText(least, most))
-	}
-	return nil
-}
-
-// texts returns the arguments of a predicate that accepts only strings.
-func texts(args []any, least, most int) ([]string, error) {
-	if err := arity(args, least, most); err != nil {
-		return nil, err
-	}
-	all := make([]string, len(args))
-	for i, a := range args {
+// texts returns the arguments of a predicate that has only strings; nil if it has others.
+func texts(p *eskip.Predicate) []string {
+	all := make([]string, len(p.Args))
+	for i, a := range p.Args {
 		s, ok := a.(string)
 		if !ok {
-			return nil, fmt.Errorf("argument %d is %v: want a string", i+1, a)
+			return nil
 		}
 		all[i] = s
 	}
-	return all, nil
+	return all
 }
 
-// number converts a numeric argument. Routes created by programs may have ints.
-func number(a any) (float64, bool) {
-	switch n := a.(type) {
-	case float64:
-		return n, !math.IsNaN(n)
-	case int:
-		return float64(n), true
-	}
-	return 0, false
-}
-
-// numbers returns the arguments of a predicate that accepts only numbers.
-func numbers(args []any, least, most int) ([]float64, error) {
-	if err := arity(args, least, most); err != nil {
-		return nil, err
-	}
-	all := make([]float64, len(args))
-	for i, a := range args {
-		n, ok := number(a)
-		if !ok {
-			return nil, fmt.Errorf("argument %d is %q: want a number", i+1, a)
-		}
-		all[i] = n
-	}
-	return all, nil
-}
-
-// headers builds the condition of all Header or all HeaderRegexp predicates whose names differ only in case. If there are several
-// spellings, the reference keeps an arbitrary one.
-func (b *builder) headers(spellings []string, of func(spelling string) ([]func(string) bool, error)) (func(*request) verdict, error) {
-	key := textproto.CanonicalMIMEHeaderKey(spellings[0])
-	if len(spellings) == 1 {
-		tests, err := of(spellings[0])
-		return func(r *request) verdict {
-			for _, test := range tests {
-				if !slices.ContainsFunc(r.header[key], test) {
-					return no
-				}
-			}
-			return yes
-		}, err
-	}
-	var alternatives [][]func(string) bool
-	for _, s := range spellings {
-		tests, err := of(s)
-		if err != nil {
-			return nil, err
-		}
-		alternatives = append(alternatives, tests)
-	}
-	return func(r *request) verdict {
-		lines := r.header[key]
-		every, some := true, false
-		for _, tests := range alternatives {
-			holds := true
-			for _, test := range tests {
-				holds = holds && slices.ContainsFunc(lines, test)
-			}
-			every, some = every && holds, some || holds
-		}
-		switch {
-		case every:
-			return yes
-		case some:
-			return maybe
-		}
-		return no
-	}, nil
+// expression returns a regular expression of a valid predicate.
+func (b *builder) expression(text string) *expression {
+	x, _ := b.exprs.get(text)
+	return x
 }

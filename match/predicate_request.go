@@ -3,15 +3,15 @@ package match
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/routesrv/routesrv/eskip"
 )
 
 // plain returns a condition that depends only on the request.
@@ -19,109 +19,52 @@ func plain(holds func(*request) bool) condition {
 	return condition{test: func(r *request) verdict { return verdictOf(holds(r)) }}
 }
 
-func newHostAny(_ *builder, args []any) (condition, error) {
-	hosts, err := texts(args, 1, -1)
-	return plain(func(r *request) bool { return slices.Contains(hosts, r.host) }), err
-}
-
-func newMethods(_ *builder, args []any) (condition, error) {
-	methods, err := texts(args, 1, -1)
-	if err != nil {
-		return condition{}, err
-	}
-	for i, m := range methods {
-		methods[i] = strings.ToUpper(m)
-		switch methods[i] {
-		case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE":
-		default:
-			return condition{}, fmt.Errorf("%q is not a standard method", m)
-		}
-	}
-	return plain(func(r *request) bool { return slices.Contains(methods, strings.ToUpper(r.method)) }), nil
-}
-
-func newCookie(b *builder, args []any) (condition, error) {
-	t, err := texts(args, 2, 2)
-	if err != nil {
-		return condition{}, err
-	}
-	rx, err := b.exprs.get(t[1])
+func (b *builder) cookie(args []string) condition {
+	rx := b.expression(args[1])
 	return plain(func(r *request) bool {
-		val, ok := r.cookie(t[0])
+		val, ok := r.cookie(args[0])
 		return ok && rx.match(val)
-	}), err
+	})
 }
 
-func newQueryParam(b *builder, args []any) (condition, error) {
-	t, err := texts(args, 1, 2)
-	if err != nil {
-		return condition{}, err
+func (b *builder) queryParam(args []string) condition {
+	if len(args) == 1 {
+		return plain(func(r *request) bool { return r.query.Has(args[0]) })
 	}
-	if len(t) == 1 {
-		return plain(func(r *request) bool { return r.query.Has(t[0]) }), nil
-	}
-	rx, err := b.exprs.get(t[1])
-	return plain(func(r *request) bool { return slices.ContainsFunc(r.query[t[0]], rx.match) }), err
+	rx := b.expression(args[1])
+	return plain(func(r *request) bool { return slices.ContainsFunc(r.query[args[0]], rx.match) })
 }
 
-func newSource(name string) constructor {
-	return func(_ *builder, args []any) (condition, error) {
-		nets, err := parseNets(args)
-		return condition{
-			why: "the address of the connection is not known", chance: -1,
-			test: func(r *request) verdict {
-				addr, known := r.remote, r.remoteKnown
-				if name != "ClientIP" {
-					addr, known = r.source(name == "SourceFromLast")
-				}
-				if !known {
-					return maybe
-				}
-				// An IPv4 address in IPv6 form stays an IPv6 address: it is in no IPv4 network.
-				return verdictOf(slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(addr) }))
-			},
-		}, err
-	}
-}
-
-func parseNets(args []any) ([]netip.Prefix, error) {
-	list, err := texts(args, 1, -1)
-	if err != nil {
-		return nil, err
-	}
-	nets := make([]netip.Prefix, len(list))
-	for i, s := range list {
-		if n, err := netip.ParsePrefix(s); err == nil {
-			nets[i] = n.Masked()
-			continue
+func newSource(p *eskip.Predicate) condition {
+	var nets []netip.Prefix
+	for _, s := range texts(p) {
+		n, err := netip.ParsePrefix(s)
+		if err != nil {
+			a, _ := netip.ParseAddr(s)
+			n = netip.PrefixFrom(a.WithZone(""), a.BitLen())
 		}
-		a, err := netip.ParseAddr(s)
-		if err != nil || a.IsUnspecified() {
-			return nil, fmt.Errorf("%q is neither an IP address nor a CIDR", s)
-		}
-		nets[i] = netip.PrefixFrom(a.WithZone(""), a.BitLen())
+		nets = append(nets, n.Masked())
 	}
-	return nets, nil
+	return condition{why: "the address of the connection is not known", chance: -1, test: func(r *request) verdict {
+		addr, known := r.remote, r.remoteKnown
+		if p.Name != "ClientIP" {
+			addr, known = r.source(p.Name == "SourceFromLast")
+		}
+		if !known {
+			return maybe
+		}
+		// An IPv4 address in IPv6 form stays an IPv6 address: it is in no IPv4 network.
+		return verdictOf(slices.ContainsFunc(nets, func(n netip.Prefix) bool { return n.Contains(addr) }))
+	}}
 }
 
-func newHeaderSHA256(_ *builder, args []any) (condition, error) {
-	t, err := texts(args, 2, -1)
-	if err != nil {
-		return condition{}, err
-	}
-	name := textproto.CanonicalMIMEHeaderKey(t[0])
-	var sums [][sha256.Size]byte
-	for _, s := range t[1:] {
-		sum, err := hex.DecodeString(s)
-		if err != nil || len(sum) != sha256.Size {
-			return condition{}, fmt.Errorf("%q: want 64 hexadecimal digits", s)
-		}
-		sums = append(sums, [sha256.Size]byte(sum))
-	}
+func newHeaderSHA256(args []string) condition {
+	name := textproto.CanonicalMIMEHeaderKey(args[0])
+	want := strings.ToLower(strings.Join(args[1:], " "))
 	return plain(func(r *request) bool {
 		val, _ := r.first(name)
-		return val != "" && slices.Contains(sums, sha256.Sum256([]byte(val)))
-	}), nil
+		return val != "" && strings.Contains(want, fmt.Sprintf("%x", sha256.Sum256([]byte(val))))
+	})
 }
 
 // forwarded returns the last element with the key in the first Forwarded header, and whether there is such a header.
@@ -137,73 +80,14 @@ func (r *request) forwarded(key string) (val string, ok bool) {
 	return val, ok
 }
 
-func newForwardedHost(b *builder, args []any) (condition, error) {
-	t, err := texts(args, 1, 1)
-	if err != nil {
-		return condition{}, err
-	}
-	if t[0] == "" {
-		return condition{}, errors.New("the expression is empty")
-	}
-	rx, err := b.exprs.get(t[0])
+func newBaggage(args []string) condition {
 	return plain(func(r *request) bool {
-		host, ok := r.forwarded("host")
-		return ok && rx.match(host)
-	}), err
-}
-
-func newForwardedProtocol(_ *builder, args []any) (condition, error) {
-	t, err := texts(args, 1, 1)
-	if err != nil {
-		return condition{}, err
-	}
-	if t[0] != "http" && t[0] != "https" {
-		return condition{}, fmt.Errorf("%q: want http or https", t[0])
-	}
-	return plain(func(r *request) bool {
-		proto, ok := r.forwarded("proto")
-		return ok && proto == t[0]
-	}), nil
-}
-
-func newContentLength(_ *builder, args []any) (condition, error) {
-	n, err := numbers(args, 2, 2)
-	if err != nil {
-		return condition{}, err
-	}
-	low, high := int64(n[0]), int64(n[1])
-	if low < 0 || high <= low {
-		return condition{}, fmt.Errorf("%d to %d: want two numbers from 0, the second above the first", low, high)
-	}
-	return plain(func(r *request) bool { return low <= r.length && r.length < high }), nil
-}
-
-func newTee(_ *builder, args []any) (condition, error) {
-	t, err := texts(args, 1, 1)
-	if err != nil {
-		return condition{}, err
-	}
-	if t[0] == "" {
-		return condition{}, errors.New("the key is empty")
-	}
-	return plain(func(r *request) bool {
-		key, _ := r.first("X-Tee-Loopback-Key")
-		return key == t[0]
-	}), nil
-}
-
-func newBaggage(_ *builder, args []any) (condition, error) {
-	t, err := texts(args, 1, 2)
-	if err != nil {
-		return condition{}, err
-	}
-	return plain(func(r *request) bool {
-		if t[0] == "" {
+		if args[0] == "" {
 			return true // as in the reference
 		}
-		val, ok := r.baggage()[t[0]]
-		return ok && (len(t) == 1 || t[1] == "" || val == t[1])
-	}), nil
+		val, ok := r.baggage()[args[0]]
+		return ok && (len(args) == 1 || args[1] == "" || val == args[1])
+	})
 }
 
 // baggage parses the members of the W3C header. One malformed member invalidates all.
@@ -226,41 +110,29 @@ func (r *request) baggage() map[string]string {
 	return members
 }
 
-func newJWT(all, regexps bool) constructor {
-	return func(b *builder, args []any) (condition, error) {
-		t, err := texts(args, 2, -1)
-		if err != nil {
-			return condition{}, err
+// jwt returns the condition for pairs of a claim and a text or an expression, all or any of which must match.
+func (b *builder) jwt(pairs []string, all, regexps bool) condition {
+	tests := make([]func(string) bool, len(pairs)/2)
+	for i := range tests {
+		want := pairs[2*i+1]
+		tests[i] = func(s string) bool { return s == want }
+		if regexps {
+			tests[i] = b.expression(want).match
 		}
-		if len(t)%2 != 0 {
-			return condition{}, fmt.Errorf("%d arguments: want pairs", len(t))
-		}
-		tests := make([]func(string) bool, len(t)/2)
-		for i := range tests {
-			want := t[2*i+1]
-			tests[i] = func(s string) bool { return s == want }
-			if regexps {
-				rx, err := b.exprs.get(want)
-				if err != nil {
-					return condition{}, err
-				}
-				tests[i] = rx.match
-			}
-		}
-		return plain(func(r *request) bool {
-			claims := r.payload()
-			if claims == nil {
-				return false
-			}
-			for i, test := range tests {
-				claim, ok := claims[t[2*i]].(string)
-				if holds := ok && test(claim); holds != all {
-					return holds
-				}
-			}
-			return all
-		}), nil
 	}
+	return plain(func(r *request) bool {
+		claims := r.payload()
+		if claims == nil {
+			return false
+		}
+		for i, test := range tests {
+			claim, ok := claims[pairs[2*i]].(string)
+			if holds := ok && test(claim); holds != all {
+				return holds
+			}
+		}
+		return all
+	})
 }
 
 // payload returns the claims of the bearer token, or nil if they cannot be read. It verifies nothing.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // Request is an HTTP request as a proxy receives it.
@@ -35,8 +37,8 @@ type Request struct {
 
 // Answer is an answer of the proxy itself, before it looks for a route.
 type Answer struct {
-	Status int
-	Text   string // why
+	Status int    `json:"status"`
+	Text   string `json:"text"` // why
 }
 
 // request is a Request prepared for predicates. It is used for one lookup.
@@ -94,7 +96,7 @@ func prepare(in Request, o Options) (*request, *Answer) {
 	if o.RFCPatchPath {
 		r.path = patchPath(u)
 	}
-	r.path = cleanPath(r.path)
+	r.path = catalogue.CleanPath(r.path)
 	tree := r.path
 	if o.IgnoreTrailingSlash {
 		tree = trimSlash(tree)

@@ -60,8 +60,8 @@ type Outcome struct {
 
 // Undecided is a predicate that cannot be evaluated outside the proxy.
 type Undecided struct {
-	Predicate string
-	Why       string
+	Predicate string `json:"predicate"`
+	Why       string `json:"why"`
 }
 
 // Candidate is a route that does not win.
@@ -108,9 +108,9 @@ type group struct {
 	ended bool // one of them certainly holds
 }
 
-// outcomes returns the possible outcomes of groups in the order of the search. One random number per request decides all its
+// outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides all its
 // TrafficSegments together, so outcomes evaluates each interval of that number separately.
-func outcomes(groups []group) []Outcome {
+func outcomes(groups []group, path []string) []Outcome {
 	var ranges []*[2]float64
 	for _, g := range groups {
 		for _, h := range g.hits {
@@ -125,7 +125,7 @@ func outcomes(groups []group) []Outcome {
 	for _, part := range intervals(ranges) {
 		o.play(groups, part)
 	}
-	return o.list(groups)
+	return o.list(groups, path)
 }
 
 // collector adds up the shares of routes; the nil entry stands for no route.
@@ -182,7 +182,7 @@ func (h hit) in(part [2]float64) (p float64, state verdict) {
 	return p, state
 }
 
-func (o *collector) list(groups []group) []Outcome {
+func (o *collector) list(groups []group, path []string) []Outcome {
 	var all []Outcome
 	share := func(e *entry) float64 {
 		if o.known {
@@ -196,6 +196,9 @@ func (o *collector) list(groups []group) []Outcome {
 				continue
 			}
 			out := Outcome{Route: h.e.route, Weight: h.e.weight, Place: h.e.place(), Share: share(h.e), Open: undecided(h.open)}
+			if len(h.e.patterns) > 0 {
+				out.Params = h.e.patterns[0].params(path)
+			}
 			for j, other := range g.hits {
 				if _, ok := o.shares[other.e]; ok && i != j && !exclusive(h, other) {
 					out.Ties = append(out.Ties, other.e.route.Id)

@@ -1,6 +1,9 @@
 package shadowdiff
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/routesrv/routesrv/eskip"
 )
 
@@ -54,13 +57,15 @@ func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // Part is a part of a route on both sides.
 type Part struct {
-	Element Element
-	Op      Op
+	Element Element `json:"element"`
+	Op      Op      `json:"op"`
 	// Old and New are the texts in A and B; empty if the part does not exist there.
-	Old, New string
+	Old string `json:"old,omitempty"`
+	New string `json:"new,omitempty"`
 	// OldPosition and NewPosition are the positions of a filter, from 1. They are 0 for all other parts, and where the part does
 	// not exist.
-	OldPosition, NewPosition int
+	OldPosition int `json:"old_position,omitempty"`
+	NewPosition int `json:"new_position,omitempty"`
 }
 
 // Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written.
@@ -113,28 +118,33 @@ func filterTexts(r *eskip.Route) []call {
 
 // alignPredicates aligns two lists that are sorted by name.
 func alignPredicates(out []Part, a, b []call) []Part {
+	return eachKey(out, a, b, func(c call) string { return c.name }, alignOneName)
+}
+
+// eachKey aligns what has the same key in two lists that are sorted by it.
+func eachKey[T any](out []Part, a, b []T, key func(T) string, align func(out []Part, a, b []T) []Part) []Part {
 	for len(a) > 0 || len(b) > 0 {
-		var name string
-		if len(b) == 0 || len(a) > 0 && a[0].name <= b[0].name {
-			name = a[0].name
-		} else {
-			name = b[0].name
+		var first string
+		switch {
+		case len(a) == 0:
+			first = key(b[0])
+		case len(b) == 0:
+			first = key(a[0])
+		default:
+			first = min(key(a[0]), key(b[0]))
 		}
-		i, j := ofName(a, name), ofName(b, name)
-		out = alignOneName(out, a[:i], b[:j])
+		same := func(list []T) int { // at the beginning
+			n := slices.IndexFunc(list, func(x T) bool { return key(x) != first })
+			if n < 0 {
+				return len(list)
+			}
+			return n
+		}
+		i, j := same(a), same(b)
+		out = align(out, a[:i], b[:j])
 		a, b = a[i:], b[j:]
 	}
 	return out
-}
-
-// ofName returns how many calls at the beginning have the name.
-func ofName(calls []call, name string) int {
-	for i, c := range calls {
-		if c.name != name {
-			return i
-		}
-	}
-	return len(calls)
 }
 
 // alignOneName pairs predicates with the same name: first the identical ones, wherever they are, then the others in order.
@@ -149,16 +159,17 @@ func alignOneName(out []Part, a, b []call) []Part {
 		out = append(out, Part{Element: Predicate, Op: Same, Old: c.text, New: c.text})
 	}
 	for i := range max(len(onlyA), len(onlyB)) {
-		var old, new string
-		if i < len(onlyA) {
-			old = onlyA[i].text
-		}
-		if i < len(onlyB) {
-			new = onlyB[i].text
-		}
-		out = append(out, between(Predicate, old, new))
+		out = append(out, between(Predicate, textAt(onlyA, i), textAt(onlyB, i)))
 	}
 	return out
+}
+
+// textAt returns the text of a call, or "" if there is none.
+func textAt(calls []call, i int) string {
+	if i >= len(calls) {
+		return ""
+	}
+	return calls[i].text
 }
 
 // onlyIn returns the calls of a that remain, in order, after removing each call of b once. Of calls with the same text the last
@@ -215,35 +226,29 @@ func alignBackends(out []Part, a, b *eskip.Route) []Part {
 	}
 }
 
+// Expression returns the parts of a route as written in eskip, without arrows between predicates and backend; the backend includes all its
+// endpoints.
+func Expression(r *eskip.Route) (predicates, filters, backend string) {
+	c := *r
+	c.Filters = nil
+	text, at := eskip.AppendExpr(nil, &c)
+	predicates, backend = strings.TrimSuffix(string(text[:at]), " -> "), string(text[at:])
+	texts := make([]string, len(r.Filters))
+	for i, f := range r.Filters {
+		texts[i] = f.String()
+	}
+	return predicates, strings.Join(texts, " -> "), backend
+}
+
 // backendText prints only the backend.
 func backendText(r *eskip.Route) string {
-	out, backend := eskip.AppendExpr(nil, r)
-	return string(out[backend:])
+	_, _, backend := Expression(r)
+	return backend
 }
 
 // alignEndpoints aligns lists that are sorted by address and zone.
 func alignEndpoints(out []Part, a, b []*eskip.LBEndpoint) []Part {
-	for len(a) > 0 || len(b) > 0 {
-		var address string
-		if len(b) == 0 || len(a) > 0 && a[0].Address <= b[0].Address {
-			address = a[0].Address
-		} else {
-			address = b[0].Address
-		}
-		i, j := ofAddress(a, address), ofAddress(b, address)
-		out = alignZones(out, a[:i], b[:j])
-		a, b = a[i:], b[j:]
-	}
-	return out
-}
-
-func ofAddress(eps []*eskip.LBEndpoint, address string) int {
-	for i, ep := range eps {
-		if ep.Address != address {
-			return i
-		}
-	}
-	return len(eps)
+	return eachKey(out, a, b, func(ep *eskip.LBEndpoint) string { return ep.Address }, alignZones)
 }
 
 // alignZones pairs endpoints with the same address: first those in the same zone, then the others in order.

@@ -54,17 +54,9 @@ type (
 		State     string     `json:"state,omitempty"`
 		FirstSeen *time.Time `json:"first_seen,omitempty"`
 		Count     int        `json:"count,omitempty"`
-		Parts     []jsonPart `json:"parts,omitempty"`
+		Parts     []Part     `json:"parts,omitempty"`
 		A         string     `json:"a,omitempty"`
 		B         string     `json:"b,omitempty"`
-	}
-	jsonPart struct {
-		Element     Element `json:"element"`
-		Op          Op      `json:"op"`
-		Old         string  `json:"old,omitempty"`
-		New         string  `json:"new,omitempty"`
-		OldPosition int     `json:"old_position,omitempty"`
-		NewPosition int     `json:"new_position,omitempty"`
 	}
 )
 
@@ -104,7 +96,7 @@ func WriteJSON(w io.Writer, v *View) error {
 }
 
 // WriteEntryJSON writes one difference on one line, in the form of the list in [WriteJSON], preceded by the event and its time.
-func WriteEntryJSON(w io.Writer, e Entry, owner OwnerFunc, event string, at time.Time) error {
+func WriteEntryJSON(w io.Writer, e Tracked, owner OwnerFunc, event string, at time.Time) error {
 	return WriteJSONValue(w, struct {
 		Event string    `json:"event"`
 		Time  time.Time `json:"time"`
@@ -112,15 +104,11 @@ func WriteEntryJSON(w io.Writer, e Entry, owner OwnerFunc, event string, at time
 	}{event, at.UTC(), newJSONDifference(e, owner)}, "")
 }
 
-func newJSONDifference(e Entry, owner OwnerFunc) jsonDifference {
-	d := jsonDifference{
+func newJSONDifference(e Tracked, owner OwnerFunc) jsonDifference {
+	return jsonDifference{
 		Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: owner.Of(e.ID), State: e.State(), FirstSeen: optional(e.FirstSeen),
-		Count: e.Count, A: expression(e.A), B: expression(e.B),
+		Count: e.Count, Parts: e.Parts, A: expression(e.A), B: expression(e.B),
 	}
-	for _, p := range e.Parts {
-		d.Parts = append(d.Parts, jsonPart(p))
-	}
-	return d
 }
 
 func expression(r *eskip.Route) string {

@@ -82,111 +82,37 @@ func (c Counts) Differences() int { return c.Missing + c.Extra + c.Changed + c.R
 
 // Diff reports what would change for a data plane that moved from table a to table b. It skips nil routes.
 func Diff(a, b []*eskip.Route) Report {
-	d := differ{Report: Report{A: len(a), B: len(b)}}
-	if slices.IsSortedFunc(a, byID) && slices.IsSortedFunc(b, byID) {
-		d.merge(a, b)
-	} else {
-		d.join(a, b)
-		slices.SortStableFunc(d.Missing, byID)
-		slices.SortStableFunc(d.Extra, byID)
-		slices.SortStableFunc(d.Changed, func(x, y Change) int { return byID(x.A, y.A) })
-	}
-	d.rename()
-	return d.Report
-}
-
-// byID orders routes; nil routes count as having no id.
-func byID(x, y *eskip.Route) int { return strings.Compare(idOf(x), idOf(y)) }
-
-func idOf(r *eskip.Route) string {
-	if r == nil {
-		return ""
-	}
-	return r.Id
-}
-
-// differ builds a report.
-type differ struct{ Report }
-
-// merge compares two sorted lists. All tables are sorted.
-func (d *differ) merge(a, b []*eskip.Route) {
-	for len(a) > 0 && len(b) > 0 {
+	a, b = sorted(a), sorted(b)
+	d := Report{A: len(a), B: len(b)}
+	for len(a) > 0 || len(b) > 0 {
 		switch {
-		case a[0] == nil:
-			a = a[1:]
-			d.A--
-		case b[0] == nil:
-			b = b[1:]
-			d.B--
-		case a[0].Id == b[0].Id:
-			d.compare(a[0], b[0])
-			a, b = a[1:], b[1:]
-		case a[0].Id < b[0].Id:
+		case len(b) == 0 || len(a) > 0 && a[0].Id < b[0].Id:
 			d.Missing = append(d.Missing, a[0])
 			a = a[1:]
-		default:
+		case len(a) == 0 || b[0].Id < a[0].Id:
 			d.Extra = append(d.Extra, b[0])
 			b = b[1:]
+		default:
+			d.compare(a[0], b[0])
+			a, b = a[1:], b[1:]
 		}
 	}
-	for _, r := range a {
-		d.onlyA(r)
-	}
-	for _, r := range b {
-		d.onlyB(r)
-	}
+	d.rename()
+	return d
 }
 
-func (d *differ) onlyA(r *eskip.Route) {
-	if r == nil {
-		d.A--
-		return
-	}
-	d.Missing = append(d.Missing, r)
-}
+func byID(x, y *eskip.Route) int { return strings.Compare(x.Id, y.Id) }
 
-func (d *differ) onlyB(r *eskip.Route) {
-	if r == nil {
-		d.B--
-		return
-	}
-	d.Extra = append(d.Extra, r)
-}
-
-// join compares lists in any order. It links the positions of equal ids in b, in the order of b.
-func (d *differ) join(a, b []*eskip.Route) {
-	first := make(map[string]int, len(b)) // the next position of an id without a partner
-	next := make([]int, len(b))           // the position of the next route with the same id, or len(b)
-	for i := len(b) - 1; i >= 0; i-- {
-		next[i] = len(b)
-		if b[i] == nil {
-			continue
-		}
-		if after, ok := first[b[i].Id]; ok {
-			next[i] = after
-		}
-		first[b[i].Id] = i
-	}
-	paired := make([]bool, len(b))
-	for _, r := range a {
-		if i, ok := first[idOf(r)]; ok && r != nil && i < len(b) {
-			first[r.Id] = next[i]
-			paired[i] = true
-			d.compare(r, b[i])
-			continue
-		}
-		d.onlyA(r)
-	}
-	for i, r := range b {
-		if !paired[i] {
-			d.onlyB(r)
-		}
-	}
+// sorted returns the routes in the order of their ids, as all tables are.
+func sorted(routes []*eskip.Route) []*eskip.Route {
+	all := slices.DeleteFunc(slices.Clone(routes), func(r *eskip.Route) bool { return r == nil })
+	slices.SortStableFunc(all, byID)
+	return all
 }
 
 // compare compares two routes with the same id. Nearly all are equal and written the same way, which Equivalent detects without
 // building a canonical form.
-func (d *differ) compare(a, b *eskip.Route) {
+func (d *Report) compare(a, b *eskip.Route) {
 	if !eskip.Equivalent(a, b) {
 		if parts := parts(a, b); len(parts) > 0 {
 			d.Changed = append(d.Changed, Change{A: a, B: b, Parts: parts})
@@ -198,7 +124,7 @@ func (d *differ) compare(a, b *eskip.Route) {
 
 // rename finds routes in Missing and Extra that differ only in their id, and removes them there. Of several equal routes the
 // first by id is paired with the first, and so on.
-func (d *differ) rename() {
+func (d *Report) rename() {
 	if len(d.Missing) == 0 || len(d.Extra) == 0 {
 		return
 	}

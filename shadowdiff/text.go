@@ -63,7 +63,7 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 		t.line("")
 	}
 	if n := v.Beyond(); n > 0 {
-		t.line(plural(n, "more difference"))
+		t.line(Plural(n, "more difference"))
 	}
 	if v.Err != "" {
 		t.line(t.style(styleRed, "trouble: "+Printable(v.Err)))
@@ -73,7 +73,7 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 }
 
 // WriteEntry writes one difference like [WriteText], without its owner.
-func WriteEntry(w io.Writer, e Entry, opts TextOptions) error {
+func WriteEntry(w io.Writer, e Tracked, opts TextOptions) error {
 	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
 	t.entry(e)
 	return t.Flush()
@@ -102,7 +102,7 @@ var signs = [kindCount]struct{ sign, style string }{
 	{"-", styleRed}, {"+", styleGreen}, {"~", styleYellow}, {">", styleCyan},
 }
 
-func (t *textWriter) entry(e Entry) {
+func (t *textWriter) entry(e Tracked) {
 	sign := signs[e.Kind]
 	head := sign.sign + " " + Printable(e.ID)
 	if e.NewID != "" {
@@ -121,11 +121,11 @@ func (t *textWriter) entry(e Entry) {
 }
 
 // history says since when a difference has been seen.
-func history(e Entry) string {
+func history(e Tracked) string {
 	if e.Count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), plural(e.Count, "comparison"))
+	return fmt.Sprintf("  %s, since %s, %s", e.State(), e.FirstSeen.UTC().Format(time.RFC3339), Plural(e.Count, "comparison"))
 }
 
 // part writes one or two lines: the parts of A and of B.

@@ -80,7 +80,7 @@ type trace struct {
 	seen     uint64    // number of the last comparison that showed it
 }
 
-// Tracked is a difference with its history.
+// Tracked is a difference with its history, which is zero without a continuous comparison.
 type Tracked struct {
 	Difference
 	FirstSeen time.Time

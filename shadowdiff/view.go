@@ -42,16 +42,8 @@ type Side struct {
 	Read time.Time
 }
 
-// Entry is a difference with its history. Without a continuous comparison the history is zero.
-type Entry struct {
-	Difference
-	FirstSeen time.Time
-	Count     int
-	Confirmed bool
-}
-
 // State returns the state of the difference in a continuous comparison: "confirmed", "pending", or "" without one.
-func (e Entry) State() string {
+func (e Tracked) State() string {
 	switch {
 	case e.Count == 0:
 		return ""
@@ -65,7 +57,7 @@ func (e Entry) State() string {
 // Group are the differences of one owner, sorted by id.
 type Group struct {
 	Owner   Owner
-	Entries []Entry
+	Entries []Tracked
 }
 
 // Labels returns the short names of the two sides.
@@ -83,18 +75,14 @@ func (v *View) Beyond() int {
 }
 
 // entries returns the differences to show, sorted by id.
-func (v *View) entries() []Entry {
-	if v.Watch == nil {
-		all := v.Report.Differences()
-		out := make([]Entry, len(all))
-		for i, d := range all {
-			out[i].Difference = d
-		}
-		return out
+func (v *View) entries() []Tracked {
+	if v.Watch != nil {
+		return v.Watch.Differences
 	}
-	out := make([]Entry, len(v.Watch.Differences))
-	for i, d := range v.Watch.Differences {
-		out[i] = Entry(d)
+	all := v.Report.Differences()
+	out := make([]Tracked, len(all))
+	for i, d := range all {
+		out[i].Difference = d
 	}
 	return out
 }
@@ -126,14 +114,14 @@ func (v *View) Summary() string {
 	case v.Err != "" && r.A+r.B == 0:
 		s = "nothing was compared"
 	case r.Empty():
-		s = fmt.Sprintf("same: %s", plural(c.Equal, "route"))
+		s = fmt.Sprintf("same: %s", Plural(c.Equal, "route"))
 	default:
 		total := c.Equal + c.Missing + c.Extra + c.Changed + c.Renamed
 		s = fmt.Sprintf("different: %d of %s: %d missing, %d extra, %d changed, %d renamed",
-			c.Differences(), plural(total, "route"), c.Missing, c.Extra, c.Changed, c.Renamed)
+			c.Differences(), Plural(total, "route"), c.Missing, c.Extra, c.Changed, c.Renamed)
 	}
 	if c.Ignored > 0 {
-		s += fmt.Sprintf(" (%s ignored)", plural(c.Ignored, "difference"))
+		s += fmt.Sprintf(" (%s ignored)", Plural(c.Ignored, "difference"))
 	}
 	if v.Watch != nil {
 		s += fmt.Sprintf("; %d confirmed, %d pending", v.Watch.Confirmed.Differences(), v.Watch.Pending.Differences())
@@ -143,14 +131,15 @@ func (v *View) Summary() string {
 
 // describe returns the name of a side with its size.
 func (s Side) describe(routes int) string {
-	text := s.Name + ", " + plural(routes, "route")
+	text := s.Name + ", " + Plural(routes, "route")
 	if s.Revision > 0 {
 		text += ", revision " + strconv.FormatUint(s.Revision, 10)
 	}
 	return text
 }
 
-func plural(n int, noun string) string {
+// Plural returns a number with its noun: "1 route", "2 routes".
+func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

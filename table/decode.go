@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/routesrv/routesrv/eskip"
 )
 
 // ErrTooLarge means that a document, a delta or a file exceeds the reader's limit.
@@ -34,14 +32,13 @@ type Decoder struct {
 	base  *Table  // may be nil
 	known *Lookup // in base, whose routes need no parsing where the text is the same; nil without a base, and once ids are not sorted
 
-	read   int64  // bytes of text
-	part   []byte // the lines of the current route that have arrived, and the beginning of a line
-	line   int    // where that line begins in part
-	last   string // id of the last route
-	reader eskip.Reader
-	batch  []*Route // behind list
-	size   int      // of a batch
-	list   List
+	read  int64    // bytes of text
+	part  []byte   // the lines of the current route that have arrived, and the beginning of a line
+	line  int      // where that line begins in part
+	last  string   // id of the last route
+	batch []*Route // behind list
+	size  int      // of a batch
+	list  List
 
 	lenient   bool // leave out parts with errors
 	leftOut   int
@@ -163,7 +160,7 @@ func (d *Decoder) parse(part []byte) ([]*Route, error) {
 		}
 		d.last = id
 	}
-	return parsePart(&d.reader, string(part))
+	return parsePart(string(part))
 }
 
 // leadingID returns the id of the route that a line begins with, or "".

@@ -106,9 +106,7 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 		return nil, p.unreadable(r, f, err)
 	}
 	f.route(len(printed.Text) + 1)
-	reader := p.set.reader()
-	defer p.set.readers.Put(reader)
-	back, err := parseBack(reader, r, printed.Text)
+	back, err := parseBack(r, printed.Text)
 	if err != nil {
 		return nil, p.unreadable(r, f, err)
 	}
@@ -157,9 +155,9 @@ func (p finisher) printClones(routes []*eskip.Route, u *Unit) []int32 {
 }
 
 // parseBack ensures that one object cannot break the table for all: the text of a route, parsed on its own, must mean the same as
-// the route. The result belongs to the reader.
-func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route, error) {
-	back, err := reader.Parse(text)
+// the route.
+func parseBack(r *eskip.Route, text string) (*eskip.Route, error) {
+	back, err := eskip.Parse(text)
 	if err != nil {
 		return nil, err
 	}

@@ -10,20 +10,18 @@ import (
 
 // ingressBuilder compiles one Ingress into its unit.
 type ingressBuilder struct {
-	set    *Set
-	out    finisher
-	ing    *kube.Ingress
-	ann    ingressAnnotations
-	unit   *Unit
-	reader *eskip.Reader // of filters and predicates
+	set  *Set
+	out  finisher
+	ing  *kube.Ingress
+	ann  ingressAnnotations
+	unit *Unit
 
 	hostExpr string // of the host of the rule; its routes share the string
 }
 
 // compileIngress compiles one Ingress of the right class into an empty unit.
 func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
-	b := &ingressBuilder{set: set, out: finisher{set: set}, ing: ing, reader: set.reader(), unit: u}
-	defer set.readers.Put(b.reader)
+	b := &ingressBuilder{set: set, out: finisher{set: set}, ing: ing, unit: u}
 	if err := b.parse(); err != nil {
 		u.invalid("[ingress] ", err)
 		return

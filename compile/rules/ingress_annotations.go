@@ -47,8 +47,8 @@ func (b *ingressBuilder) parse() error {
 			}
 		}
 	}
-	check(filterAnnotation, func(v string) error { _, err := b.reader.ParseFilters(v); return err })
-	check(predicateAnnotation, func(v string) (err error) { b.ann.predicates, err = b.reader.ParsePredicates(v); return err })
+	check(filterAnnotation, func(v string) error { _, err := eskip.ParseFilters(v); return err })
+	check(predicateAnnotation, func(v string) (err error) { b.ann.predicates, err = eskip.ParsePredicates(v); return err })
 	check(routesAnnotation, func(v string) (err error) { b.ann.routes, err = eskip.Parse(v); return err })
 	check(lbAlgorithmAnnotation, func(v string) error {
 		if v != "" && !validAlgorithm(v) {
@@ -113,7 +113,7 @@ func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
 		}
 		text += v
 	}
-	filters, err := b.reader.ParseFilters(text)
+	filters, err := eskip.ParseFilters(text)
 	if err != nil {
 		b.unit.errorf(InvalidAnnotation, "Cannot parse annotation filters: %v", err)
 		return nil

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
@@ -182,15 +181,6 @@ type Set struct {
 	routeGroupClass *regexp.Regexp
 	proxies         *catalogue.Catalogue // what the proxies know
 	ownFilters      []string             // names of the filters that the options add to routes
-	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
-}
-
-// reader takes a reader from the pool; the caller must put it back.
-func (s *Set) reader() *eskip.Reader {
-	if r, ok := s.readers.Get().(*eskip.Reader); ok {
-		return r
-	}
-	return new(eskip.Reader)
 }
 
 // New checks the options and applies their defaults.

@@ -20,7 +20,6 @@ type routeGroupBuilder struct {
 	ns       string // never empty
 	backends map[string]*kube.RouteGroupBackend
 	unit     *Unit
-	reader   *eskip.Reader // of filters and predicates
 }
 
 // routeGroupPass is one of the passes with its results.
@@ -37,10 +36,8 @@ type routeGroupPass struct {
 
 // compileRouteGroup compiles one valid RouteGroup of the right class into an empty unit.
 func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
-	reader := set.reader()
-	defer set.readers.Put(reader)
 	b := &routeGroupBuilder{
-		set: set, out: finisher{set: set}, rg: rg, unit: u, reader: reader,
+		set: set, out: finisher{set: set}, rg: rg, unit: u,
 		ns:       kube.NamespaceOrDefault(rg.Namespace),
 		backends: make(map[string]*kube.RouteGroupBackend, len(rg.Spec.Backends)),
 	}
@@ -166,11 +163,11 @@ func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) *Problem {
 // routes.
 func (p *routeGroupPass) texts(spec *kube.RouteSpec) (filters []*eskip.Filter, predicates []*eskip.Predicate) {
 	for _, text := range spec.Filters {
-		fs, _ := p.reader.ParseFilters(text)
+		fs, _ := eskip.ParseFilters(text)
 		filters = append(filters, fs...)
 	}
 	for _, text := range spec.Predicates {
-		ps, _ := p.reader.ParsePredicates(text)
+		ps, _ := eskip.ParsePredicates(text)
 		predicates = append(predicates, ps...)
 	}
 	return filters, predicates

@@ -118,7 +118,6 @@ func validateRoute(r *kube.RouteSpec, hasDefaults bool, backends map[string]bool
 
 func validateTexts(spec *kube.RouteGroupSpec) []error {
 	var errs []error
-	var reader eskip.Reader
 	check := func(what, text string, found int, err error) {
 		if err != nil {
 			errs = append(errs, err)
@@ -128,13 +127,13 @@ func validateTexts(spec *kube.RouteGroupSpec) []error {
 	}
 	for _, r := range spec.Routes {
 		for _, text := range r.Filters {
-			fs, err := reader.ParseFilters(text)
+			fs, err := eskip.ParseFilters(text)
 			check("filter", text, len(fs), err)
 		}
 	}
 	for _, r := range spec.Routes {
 		for _, text := range r.Predicates {
-			ps, err := reader.ParsePredicates(text)
+			ps, err := eskip.ParsePredicates(text)
 			check("predicate", text, len(ps), err)
 		}
 	}

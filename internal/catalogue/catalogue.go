@@ -9,11 +9,13 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp/syntax"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/routesrv/routesrv/eskip"
 )
@@ -55,31 +57,20 @@ type Options struct {
 	// DisabledFilters are the names of -disabled-filters. ExtraFilters and ExtraPredicates are additional names that a custom
 	// build of Skipper knows; their arguments are not checked.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
+
+	// Zone finds the time zones of Before, After and Between, like time.LoadLocation, which reads files. If it is nil, every name of a
+	// zone is valid.
+	Zone func(name string) (*time.Location, error)
 }
 
 // Catalogue knows the filters and predicates of the proxies. It is immutable and safe for concurrent use.
 type Catalogue struct {
-	forwardURL          string
+	options             Options
 	filters, predicates map[string]*spec
-	disabled            map[string]bool
-	extraFilters        map[string]bool
-	extraPredicates     map[string]bool
 }
 
 // New returns a catalogue. The first call parses a few hundred lines.
-func New(o Options) *Catalogue {
-	set := func(names []string) map[string]bool {
-		m := make(map[string]bool, len(names))
-		for _, n := range names {
-			m[n] = true
-		}
-		return m
-	}
-	return &Catalogue{
-		forwardURL: o.ForwardBackendURL, filters: knownFilters(), predicates: knownPredicates(),
-		disabled: set(o.DisabledFilters), extraFilters: set(o.ExtraFilters), extraPredicates: set(o.ExtraPredicates),
-	}
-}
+func New(o Options) *Catalogue { return &Catalogue{o, knownFilters(), knownPredicates()} }
 
 // Check says why a proxy would refuse or drop the route: its first mistake, in the order in which a proxy checks. The reason is
 // empty if there is none. Check keeps no reference to the route.
@@ -92,14 +83,18 @@ func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 			return reason, err
 		}
 	}
-	if reason, err := c.predicatesOf(r.Predicates); err != nil {
-		return reason, err
+	for _, p := range r.Predicates {
+		if reason, err := c.Predicate(p); err != nil {
+			return reason, err
+		}
 	}
-	if err := checkPaths(r); err != nil {
+	if patterns, err := patternsOf(r); err != nil {
 		return Other, err
+	} else if len(patterns) > 1 {
+		return Other, errors.New("more than one of Path and PathSubtree")
 	}
 	if r.BackendType == eskip.LBBackend {
-		if err := Balanced(r); err != nil {
+		if err := checkBalanced(r); err != nil {
 			return Dropped, err
 		}
 	}
@@ -116,7 +111,7 @@ func (c *Catalogue) Backend(r *eskip.Route) error {
 	case r.Shunt, r.BackendType != eskip.NetworkBackend && r.BackendType != eskip.ForwardBackend:
 		return nil
 	case r.BackendType == eskip.ForwardBackend:
-		address = c.forwardURL
+		address = c.options.ForwardBackendURL
 	}
 	if address == "" || plainEndpoint(address) {
 		return nil // a backend without an address is valid, and proxies answer 500
@@ -131,8 +126,8 @@ func (c *Catalogue) Backend(r *eskip.Route) error {
 	return nil
 }
 
-// Balanced checks a load balanced backend. A mistake here makes the route disappear without a trace in the proxy.
-func Balanced(r *eskip.Route) error {
+// checkBalanced checks a load balanced backend. A mistake here makes the route disappear without a trace in the proxy.
+func checkBalanced(r *eskip.Route) error {
 	switch r.LBAlgorithm {
 	case "", "roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests":
 	default:
@@ -163,9 +158,9 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 	for _, f := range filters {
 		known := c.filters[f.Name]
 		switch {
-		case c.disabled[f.Name]:
+		case slices.Contains(c.options.DisabledFilters, f.Name):
 			return UnknownFilter, fmt.Errorf("filter %q is disabled", f.Name)
-		case c.extraFilters[f.Name]:
+		case slices.Contains(c.options.ExtraFilters, f.Name):
 		case known == nil:
 			return UnknownFilter, fmt.Errorf("filter %q not found", f.Name)
 		default:
@@ -183,7 +178,7 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 func (c *Catalogue) AtLoad(name string) string {
 	known := c.filters[name]
 	switch {
-	case known == nil || c.disabled[name]:
+	case known == nil || slices.Contains(c.options.DisabledFilters, name):
 		return ""
 	case strings.Contains(known.depends, "script"):
 		return "runs code"
@@ -218,25 +213,14 @@ func (c *Catalogue) Notes(r *eskip.Route) []string {
 // Similar returns names of filters or predicates that may be meant by an unknown name: they differ from it in case, or by one or
 // two letters. The result is sorted.
 func (c *Catalogue) Similar(name string, predicates bool) []string {
-	all := c.filters
+	all := slices.Collect(maps.Keys(c.filters))
 	if predicates {
-		all = c.predicates
+		all = slices.AppendSeq([]string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"}, maps.Keys(c.predicates))
 	}
-	var found []string
-	for known := range all {
-		if strings.EqualFold(known, name) || Distance(known, name) <= min(2, len(name)/4) {
-			found = append(found, known)
-		}
-	}
-	if predicates {
-		for _, known := range []string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"} {
-			if strings.EqualFold(known, name) || Distance(known, name) <= min(2, len(name)/4) {
-				found = append(found, known)
-			}
-		}
-	}
-	slices.Sort(found)
-	return found
+	slices.Sort(all)
+	return slices.DeleteFunc(all, func(known string) bool {
+		return !strings.EqualFold(known, name) && Distance(known, name) > min(2, len(name)/4)
+	})
 }
 
 // Distance returns how many letters to insert, delete, replace or swap with their neighbour to get from a to b.
@@ -263,41 +247,36 @@ func Distance(a, b string) int {
 }
 
 // checkFields checks the expressions and paths of the predicates that are built into the matcher.
-func checkFields(r *eskip.Route) error {
-	expression := func(name, expr string) error {
-		if plainExpression(expr) {
-			return nil
+func checkFields(r *eskip.Route) (wrong error) {
+	check := func(name, expr string) {
+		if wrong != nil || plainExpression(expr) {
+			return
 		}
 		if _, err := syntax.Parse(expr, syntax.Perl); err != nil {
-			return fmt.Errorf("predicate %s: %w", name, err)
+			wrong = fmt.Errorf("predicate %s: %w", name, err)
 		}
-		return nil
 	}
 	for _, h := range r.HostRegexps {
-		if err := expression("Host", h); err != nil {
-			return err
-		}
+		check("Host", h)
 	}
 	for _, p := range r.PathRegexps {
-		if err := expression("PathRegexp", p); err != nil {
-			return err
-		}
+		check("PathRegexp", p)
 	}
 	for _, list := range r.HeaderRegexps {
 		for _, e := range list {
-			if err := expression("HeaderRegexp", e); err != nil {
-				return err
-			}
+			check("HeaderRegexp", e)
 		}
 	}
 	for _, p := range r.Predicates {
 		if name, arg, ok := builtIn(p); ok {
-			if err := expression(name, arg); err != nil {
-				return err
-			}
+			check(name, arg)
 		}
 	}
-	return checkPatterns(r)
+	if wrong == nil {
+		patterns, _ := patternsOf(r)
+		wrong = checkPatterns(patterns)
+	}
+	return wrong
 }
 
 // builtIn returns the expression of a predicate that has its own field, but appears in the list of predicates, as in routes
@@ -318,29 +297,16 @@ func builtIn(p *eskip.Predicate) (name, expr string, ok bool) {
 	return p.Name, expr, ok
 }
 
+// hostSyntax is what the expressions of hosts have in common as compilers write them, apart from letters.
+var hostSyntax = strings.NewReplacer("[.]?(:[0-9]+)?", "", "[.]", "", "|", "")
+
 // plainExpression reports whether an expression certainly compiles: a host expression as compilers write it, or one without
 // special characters. The check costs a tenth of compiling the expression.
 func plainExpression(expr string) bool {
-	inner, ok := strings.CutPrefix(expr, "^(")
-	if ok {
-		inner, ok = strings.CutSuffix(inner, ")$")
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/."
+	inner := strings.TrimPrefix(expr, "^")
+	if group, ok := strings.CutPrefix(inner, "("); ok && strings.HasSuffix(group, ")$") {
+		inner = strings.TrimSuffix(group, ")$")
 	}
-	if !ok {
-		inner = strings.TrimPrefix(expr, "^")
-	}
-	for inner != "" {
-		switch b := inner[0]; {
-		case 'a' <= b && b <= 'z', '0' <= b && b <= '9', b == '-', b == '_', b == '/', b == '.', 'A' <= b && b <= 'Z':
-			inner = inner[1:]
-		case b == '|' && len(inner) > 1 && inner[1] != '|':
-			inner = inner[1:]
-		case strings.HasPrefix(inner, "[.]?(:[0-9]+)?"):
-			inner = inner[len("[.]?(:[0-9]+)?"):]
-		case strings.HasPrefix(inner, "[.]"):
-			inner = inner[len("[.]"):]
-		default:
-			return false
-		}
-	}
-	return true
+	return strings.Trim(hostSyntax.Replace(inner), letters) == ""
 }

@@ -3,6 +3,7 @@ package catalogue
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -104,14 +105,11 @@ func Dangers() []Danger { return dangers }
 
 // dangerOf returns the rule for a filter, or nil.
 func dangerOf(name string) *Danger {
-	for i := range dangers {
-		for _, n := range dangers[i].Filters {
-			if n == name {
-				return &dangers[i]
-			}
-		}
+	at := slices.IndexFunc(dangers, func(d Danger) bool { return slices.Contains(d.Filters, name) })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	return &dangers[at]
 }
 
 // Survives returns an error that names the filter if no proxy would survive the filters of a route, and nil otherwise. The backend
@@ -141,7 +139,7 @@ func within(args []any, at int, what string, least, most int64) string {
 	if at >= len(args) {
 		return ""
 	}
-	n, ok := number(args[at])
+	n, ok := Number(args[at])
 	if ok && (math.Trunc(n) < float64(least) || math.Trunc(n) > float64(most)) {
 		return fmt.Sprintf("the %s %v is out of bounds", what, args[at])
 	}
@@ -156,7 +154,7 @@ func clientLimit(args []any, at int) string {
 	if at++; at >= len(args) {
 		return ""
 	}
-	if n, ok := number(args[at]); ok {
+	if n, ok := Number(args[at]); ok {
 		if n = math.Trunc(n); n < 1 || n > maxWindow.Seconds() {
 			return fmt.Sprintf("the window of %v seconds is out of bounds", args[at])
 		}
@@ -175,7 +173,7 @@ func admissionControl(args []any) string {
 	if len(args) <= position {
 		return ""
 	}
-	if n, ok := number(args[position]); ok {
+	if n, ok := Number(args[position]); ok {
 		// A proxy requires a text here and drops the route. A version that accepted numbers would truncate the fraction.
 		if !(n >= 1) {
 			return fmt.Sprintf("the interval %v is not above zero", args[position])

@@ -2,7 +2,6 @@ package catalogue
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -35,23 +34,13 @@ func Killers(checked, t *table.Table) (found []Killer) {
 	return found
 }
 
-// killersIn returns the killers among the routes of lines, sorted by id if the lines are.
+// killersIn returns the killers among the routes of lines, in their order.
 func killersIn(text []byte) (found []Killer) {
-	suspects := make(map[int][]byte) // lines by their offset
-	for _, hint := range hints {
-		for at := 0; at < len(text); {
-			i := bytes.Index(text[at:], hint)
-			if i < 0 {
-				break
-			}
-			begin := bytes.LastIndexByte(text[:at+i], '\n') + 1
-			line, _, _ := bytes.Cut(text[begin:], []byte{'\n'})
-			suspects[begin] = line
-			at = begin + len(line)
+	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
+		if !slices.ContainsFunc(hints, func(hint []byte) bool { return bytes.Contains(line, hint) }) {
+			continue
 		}
-	}
-	for _, begin := range slices.Sorted(maps.Keys(suspects)) {
-		routes, err := eskip.Parse(string(suspects[begin]))
+		routes, err := eskip.Parse(string(line))
 		if err != nil {
 			continue // no proxy loads it
 		}

@@ -11,82 +11,93 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// predicatesOf checks the predicates without a field, from left to right.
-func (c *Catalogue) predicatesOf(predicates []*eskip.Predicate) (Reason, error) {
-	for _, p := range predicates {
-		switch p.Name {
-		case "*", "Any", "Path", "PathSubtree", "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":
-			continue
-		}
-		if c.extraPredicates[p.Name] {
-			continue
-		}
-		known := c.predicates[p.Name]
-		if known == nil {
-			return UnknownPredicate, fmt.Errorf("predicate %q not found", p.Name)
-		}
-		err := known.check(p.Args)
-		if err == nil {
-			err = checkMore(p)
-		}
-		if err != nil {
-			return InvalidPredicateParams, fmt.Errorf("%s: %w", p, err)
-		}
+// Predicate checks a predicate. Those with a field of their own are always valid here: Check looks at their arguments.
+func (c *Catalogue) Predicate(p *eskip.Predicate) (Reason, error) {
+	switch p.Name {
+	case "*", "Any", "Path", "PathSubtree", "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":
+		return "", nil
+	}
+	if slices.Contains(c.options.ExtraPredicates, p.Name) {
+		return "", nil
+	}
+	known := c.predicates[p.Name]
+	if known == nil {
+		return UnknownPredicate, fmt.Errorf("predicate %q not found", p.Name)
+	}
+	err := known.check(p.Args)
+	if err == nil {
+		err = c.checkMore(p)
+	}
+	if err != nil {
+		return InvalidPredicateParams, fmt.Errorf("%s: %w", p, err)
 	}
 	return "", nil
 }
 
 // checkMore checks rules that kinds of arguments cannot express.
-func checkMore(p *eskip.Predicate) error {
+func (c *Catalogue) checkMore(p *eskip.Predicate) (err error) {
 	switch p.Name {
 	case "TrafficSegment":
-		from, _ := number(p.Args[0])
-		if to, _ := number(p.Args[1]); to < from {
+		from, _ := Number(p.Args[0])
+		if to, _ := Number(p.Args[1]); to < from {
 			return fmt.Errorf("%v to %v: the end is below the beginning", from, to)
 		}
 	case "ContentLengthBetween":
-		from, _ := number(p.Args[0])
-		to, _ := number(p.Args[1])
+		from, _ := Number(p.Args[0])
+		to, _ := Number(p.Args[1])
 		if int64(from) < 0 || int64(to) <= int64(from) {
 			return fmt.Errorf("%v to %v: want two numbers from 0, the second above the first", from, to)
 		}
 	case "Cron":
-		return checkCron(p.Args[0].(string))
-	case "Before", "After":
-		return checkPeriod(p.Args, 1)
-	case "Between":
-		return checkPeriod(p.Args, 2)
+		_, err = Cron(p.Args[0].(string))
+	case "Before", "After", "Between":
+		_, _, err = c.Period(p)
 	}
-	return nil
+	return err
 }
 
-// checkPeriod checks the limits of a period. It does not check names of time zones, because each proxy may know different ones.
-func checkPeriod(args []any, limits int) error {
-	zoned := len(args) > limits
-	var times []time.Time
-	for _, a := range args[:limits] {
-		t, err := instant(a, zoned)
-		if err != nil {
-			return err
+// Period returns the limits of Before, After or Between, whose arguments have the right types. known is false if only the proxies know
+// their time zone.
+func (c *Catalogue) Period(p *eskip.Predicate) (limits []time.Time, known bool, err error) {
+	n := 1
+	if p.Name == "Between" {
+		n = 2
+	}
+	known = true
+	var zone *time.Location // nil for times that have their own
+	if len(p.Args) > n {
+		name, _ := p.Args[n].(string)
+		zone, known = time.UTC, name == "" || name == "UTC"
+		if !known && c.options.Zone != nil {
+			if zone, err = c.options.Zone(name); err != nil {
+				return nil, false, fmt.Errorf("time zone %q: %w", name, err)
+			}
+			known = true
 		}
-		times = append(times, t)
 	}
-	if limits == 2 && !times[1].After(times[0]) {
-		return errors.New("the end is not after the beginning")
+	for _, a := range p.Args[:n] {
+		t, err := instant(a, zone)
+		if err != nil {
+			return nil, false, err
+		}
+		limits = append(limits, t)
 	}
-	return nil
+	if n == 2 && !limits[1].After(limits[0]) {
+		return nil, false, errors.New("the end is not after the beginning")
+	}
+	return limits, known, nil
 }
 
-func instant(a any, zoned bool) (time.Time, error) {
+func instant(a any, zone *time.Location) (time.Time, error) {
 	s, _ := a.(string)
-	if zoned {
-		t, err := time.Parse("2006-01-02T15:04:05", s)
+	if zone != nil {
+		t, err := time.ParseInLocation("2006-01-02T15:04:05", s, zone)
 		if err != nil {
 			return t, fmt.Errorf("%v: want a time without a zone, such as 2021-02-18T00:00:00", a)
 		}
 		return t, nil
 	}
-	if n, ok := number(a); ok {
+	if n, ok := Number(a); ok {
 		return time.Unix(int64(n), 0), nil
 	}
 	t, err := time.Parse(time.RFC3339, s)
@@ -96,109 +107,87 @@ func instant(a any, zoned bool) (time.Time, error) {
 	return t, nil
 }
 
-// checkCron checks the five fields of a Cron predicate: each is *, or a list of numbers and ranges.
-func checkCron(text string) error {
+// Cron parses the minute, hour, day, month and weekday of a Cron predicate: each is *, or a list of numbers and ranges. Bit n of a set means
+// that it includes n.
+func Cron(text string) (sets [5]uint64, err error) {
 	fields := strings.Fields(text)
-	if len(fields) != 5 {
-		return fmt.Errorf("%q: want five fields", text)
+	if len(fields) != len(sets) {
+		return sets, fmt.Errorf("%q: want five fields", text)
 	}
-	for i, limits := range [5][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}} {
+	for i, limits := range [...][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}} {
 		for part := range strings.SplitSeq(fields[i], ",") {
-			if part == "*" {
-				continue
+			low, high := limits[0], limits[1]
+			if part != "*" {
+				from, to, isRange := strings.Cut(part, "-")
+				if !isRange {
+					to = from
+				}
+				var wrongLow, wrongHigh error
+				low, wrongLow = strconv.Atoi(from)
+				high, wrongHigh = strconv.Atoi(to)
+				if wrongLow != nil || wrongHigh != nil {
+					return sets, fmt.Errorf("%q: field %q: want *, numbers and ranges", text, fields[i])
+				}
 			}
-			from, to, isRange := strings.Cut(part, "-")
-			if !isRange {
-				to = from
+			if low < limits[0] || high > limits[1] || low > high {
+				return sets, fmt.Errorf("%q: field %q: want numbers from %d to %d", text, fields[i], limits[0], limits[1])
 			}
-			low, wrongLow := strconv.Atoi(from)
-			high, wrongHigh := strconv.Atoi(to)
-			switch {
-			case wrongLow != nil || wrongHigh != nil:
-				return fmt.Errorf("%q: field %q: want *, numbers and ranges", text, fields[i])
-			case low < limits[0] || high > limits[1] || low > high:
-				return fmt.Errorf("%q: field %q: want numbers from %d to %d", text, fields[i], limits[0], limits[1])
+			for n := low; n <= high; n++ {
+				sets[i] |= 1 << n
 			}
 		}
 	}
-	return nil
+	return sets, nil
 }
 
-// pathArgument returns the pattern of a path predicate.
-func pathArgument(p *eskip.Predicate) (pattern string, err error) {
-	if len(p.Args) != 1 {
-		return "", fmt.Errorf("%s: %d arguments: want 1", p, len(p.Args))
-	}
-	pattern, ok := p.Args[0].(string)
-	if !ok {
-		return "", fmt.Errorf("%s: argument 1 is %v: want a string", p, p.Args[0])
-	}
-	return pattern, nil
-}
-
-func isPath(p *eskip.Predicate) bool { return p.Name == "Path" || p.Name == "PathSubtree" }
-
-// checkPaths refuses more than one path, and path predicates whose argument is not a string.
-func checkPaths(r *eskip.Route) error {
-	given := 0
-	if r.Path != "" {
-		given++
-	}
+// patternsOf returns the patterns of the path predicates of a route. An empty one is none.
+func patternsOf(r *eskip.Route) ([]string, error) {
+	patterns := []string{r.Path}
 	for _, p := range r.Predicates {
-		if !isPath(p) {
+		if p.Name != "Path" && p.Name != "PathSubtree" {
 			continue
 		}
-		pattern, err := pathArgument(p)
-		if err != nil {
-			return err
+		if len(p.Args) != 1 {
+			return nil, fmt.Errorf("%s: %d arguments: want 1", p, len(p.Args))
 		}
-		if pattern != "" {
-			given++
+		pattern, ok := p.Args[0].(string)
+		if !ok {
+			return nil, fmt.Errorf("%s: argument 1 is %v: want a string", p, p.Args[0])
 		}
-		if given > 1 {
-			return errors.New("more than one of Path and PathSubtree")
-		}
+		patterns = append(patterns, pattern)
 	}
-	return nil
+	return slices.DeleteFunc(patterns, func(p string) bool { return p == "" }), nil
 }
 
 // checkPatterns refuses a free wildcard that is not the last segment of its path.
-func checkPatterns(r *eskip.Route) error {
-	if err := checkPattern(r.Path); err != nil {
-		return err
-	}
-	for _, p := range r.Predicates {
-		if !isPath(p) {
+func checkPatterns(patterns []string) error {
+	for _, pattern := range patterns {
+		if strings.IndexByte(pattern, '*') < 0 {
 			continue
 		}
-		if pattern, err := pathArgument(p); err == nil {
-			if err := checkPattern(pattern); err != nil {
-				return err
-			}
+		segments := strings.Split(CleanPath(pattern), "/")
+		at := slices.IndexFunc(segments, func(s string) bool { return strings.HasPrefix(s, "*") })
+		if at >= 0 && at < len(segments)-1 {
+			return errors.New("free wildcard param should be last")
 		}
 	}
 	return nil
 }
 
-func checkPattern(pattern string) error {
-	if strings.IndexByte(pattern, '*') < 0 {
-		return nil
+// CleanPath normalises a path of a request or a pattern as the reference does first: a leading slash, and no empty, "." or ".."
+// segments. It keeps a trailing slash if the input has more than two bytes and ends with a slash or a "." segment.
+func CleanPath(p string) string {
+	if p != "" && p[0] == '/' && !strings.Contains(p, "//") && !strings.Contains(p, "/.") {
+		return p // as most paths are
 	}
-	segments := segmentsOf(pattern)
-	at := slices.IndexFunc(segments, func(s string) bool { return strings.HasPrefix(s, "*") })
-	if at >= 0 && at < len(segments)-1 {
-		return errors.New("free wildcard param should be last")
-	}
-	return nil
-}
-
-// segmentsOf returns the segments of a pattern as a proxy sees them: without empty segments, "." and "..", except an empty last
-// one if the pattern ends with a slash.
-func segmentsOf(pattern string) []string {
+	slash := len(p) > 2 && p[len(p)-1] == '/'
 	var kept []string
-	for s := range strings.SplitSeq(pattern, "/") {
+	segments := strings.Split(p, "/")
+	for i, s := range segments {
 		switch s {
-		case "", ".":
+		case "":
+		case ".":
+			slash = slash || i == len(segments)-1
 		case "..":
 			if len(kept) > 0 {
 				kept = kept[:len(kept)-1]
@@ -207,8 +196,12 @@ func segmentsOf(pattern string) []string {
 			kept = append(kept, s)
 		}
 	}
-	if len(kept) > 0 && len(pattern) > 2 && (strings.HasSuffix(pattern, "/") || strings.HasSuffix(pattern, "/.")) {
-		kept = append(kept, "")
+	if len(kept) == 0 {
+		return "/"
 	}
-	return kept
+	clean := "/" + strings.Join(kept, "/")
+	if slash {
+		clean += "/"
+	}
+	return clean
 }

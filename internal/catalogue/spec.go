@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,7 +74,7 @@ func (f *spec) check(args []any) error {
 		return nil
 	}
 	if !f.takes(len(args)) {
-		return fmt.Errorf("%d arguments: want %s", len(args), f.ArityText())
+		return fmt.Errorf("%d arguments: want %s", len(args), f.arityText())
 	}
 	for i, a := range args {
 		kind := "s/n"
@@ -94,17 +95,13 @@ func (f *spec) takes(n int) bool {
 	if f.open {
 		return n >= f.arities[0] && (n-f.arities[0])%f.step == 0
 	}
-	for _, want := range f.arities {
-		if n == want {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.arities, n)
 }
 
-func (f *spec) ArityText() string {
+// arityText says how many arguments are wanted.
+func (f *spec) arityText() string {
 	if f.open {
-		return ArityText(f.arities[0], -1)
+		return fmt.Sprintf("at least %d", f.arities[0])
 	}
 	texts := make([]string, len(f.arities))
 	for i, n := range f.arities {
@@ -121,7 +118,7 @@ func checkArgument(kinds string, a any) error {
 	var want []string
 	for kind := range strings.SplitSeq(kinds, "/") {
 		s, isText := a.(string)
-		n, isNumber := number(a)
+		n, isNumber := Number(a)
 		switch {
 		case isText && kind == "s", isNumber && kind == "n":
 			return nil
@@ -266,19 +263,8 @@ func checkText(kind, s string) (err error) {
 	return err
 }
 
-// ArityText says how many arguments are wanted; a negative most means no limit.
-func ArityText(least, most int) string {
-	switch {
-	case most < 0:
-		return fmt.Sprintf("at least %d", least)
-	case least == most:
-		return fmt.Sprint(least)
-	}
-	return fmt.Sprintf("%d to %d", least, most)
-}
-
-// number converts a numeric argument. Routes created by programs may have ints.
-func number(a any) (float64, bool) {
+// Number converts a numeric argument. Routes created by programs may have ints.
+func Number(a any) (float64, bool) {
 	switch n := a.(type) {
 	case float64:
 		return n, !math.IsNaN(n)

@@ -56,8 +56,7 @@ func (j *diffJob) writeNews(s *session, o *shadowdiff.Observation) error {
 		name string
 		of   []shadowdiff.Tracked
 	}{{"new", o.New}, {"gone", o.Gone}} {
-		for _, t := range event.of {
-			e := shadowdiff.Entry(t)
+		for _, e := range event.of {
 			if s.output == "json" {
 				if err := shadowdiff.WriteEntryJSON(s.std.Out, e, owners, event.name, o.Now); err != nil {
 					return err

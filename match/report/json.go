@@ -17,7 +17,7 @@ type jsonMatch struct {
 	Result     string          `json:"result"` // match, no_route, undecided or answered
 	Request    jsonRequest     `json:"request"`
 	Table      jsonTable       `json:"table"`
-	Answer     *jsonAnswer     `json:"answer,omitempty"`
+	Answer     *match.Answer   `json:"answer,omitempty"`
 	Outcomes   []jsonOutcome   `json:"outcomes"`
 	Candidates []jsonCandidate `json:"candidates"`
 	Warnings   []jsonWarning   `json:"warnings"`
@@ -38,11 +38,6 @@ type jsonTable struct {
 	Refusals int    `json:"refusals"`
 }
 
-type jsonAnswer struct {
-	Status int    `json:"status"`
-	Text   string `json:"text"`
-}
-
 type jsonRoute struct {
 	ID         string           `json:"id"`
 	Owner      shadowdiff.Owner `json:"owner"`
@@ -58,22 +53,17 @@ type jsonOutcome struct {
 	Weight    int               `json:"weight"`
 	Params    map[string]string `json:"params,omitempty"`
 	Share     *float64          `json:"share"` // null if unknown
-	Undecided []jsonUndecided   `json:"undecided,omitempty"`
+	Undecided []match.Undecided `json:"undecided,omitempty"`
 	Ties      []string          `json:"ties,omitempty"`
 	Notes     []string          `json:"notes,omitempty"`
 }
 
-type jsonUndecided struct {
-	Predicate string `json:"predicate"`
-	Why       string `json:"why"`
-}
-
 type jsonCandidate struct {
-	Route     *jsonRoute      `json:"route"`
-	Weight    int             `json:"weight"`
-	Lost      []string        `json:"lost,omitempty"`
-	Behind    match.Behind    `json:"behind,omitempty"`
-	Undecided []jsonUndecided `json:"undecided,omitempty"`
+	Route     *jsonRoute        `json:"route"`
+	Weight    int               `json:"weight"`
+	Lost      []string          `json:"lost,omitempty"`
+	Behind    match.Behind      `json:"behind,omitempty"`
+	Undecided []match.Undecided `json:"undecided,omitempty"`
 }
 
 type jsonWarning struct {
@@ -92,15 +82,12 @@ func (v *View) WriteJSON(w io.Writer) error {
 		Request: jsonRequest{
 			Method: v.method(), URL: v.URL, Host: res.Host, Path: res.Path, From: v.Request.RemoteAddr, At: v.Request.Time,
 		},
-		Table:    jsonTable{v.Table, v.Routes, len(v.Refusals)},
-		Outcomes: []jsonOutcome{}, Candidates: []jsonCandidate{}, Warnings: []jsonWarning{},
-	}
-	if a := res.Answer; a != nil {
-		out.Answer = &jsonAnswer{a.Status, a.Text}
+		Table:  jsonTable{v.Table, v.Routes, len(v.Refusals)},
+		Answer: res.Answer, Outcomes: []jsonOutcome{}, Candidates: []jsonCandidate{}, Warnings: []jsonWarning{},
 	}
 	for _, o := range res.Outcomes {
 		j := jsonOutcome{
-			Route: v.newJSONRoute(o.Route), Place: o.Place, Weight: o.Weight, Params: o.Params, Undecided: newJSONUndecided(o.Open),
+			Route: v.newJSONRoute(o.Route), Place: o.Place, Weight: o.Weight, Params: o.Params, Undecided: o.Open,
 			Ties: o.Ties, Notes: o.Notes,
 		}
 		if o.Share >= 0 {
@@ -110,7 +97,7 @@ func (v *View) WriteJSON(w io.Writer) error {
 	}
 	for _, c := range res.Candidates {
 		out.Candidates = append(out.Candidates, jsonCandidate{
-			Route: v.newJSONRoute(c.Route), Weight: c.Weight, Lost: c.Lost, Behind: c.Behind, Undecided: newJSONUndecided(c.Open),
+			Route: v.newJSONRoute(c.Route), Weight: c.Weight, Lost: c.Lost, Behind: c.Behind, Undecided: c.Open,
 		})
 	}
 	for _, warning := range res.Warnings {
@@ -136,7 +123,7 @@ func (v *View) newJSONRoute(r *eskip.Route) *jsonRoute {
 		return nil
 	}
 	j := &jsonRoute{ID: r.Id, Owner: v.Owner.Of(r.Id), Filters: []string{}}
-	j.Predicates, _, j.Backend = Expression(r)
+	j.Predicates, _, j.Backend = shadowdiff.Expression(r)
 	for _, f := range r.Filters {
 		j.Filters = append(j.Filters, f.String())
 	}
@@ -144,12 +131,4 @@ func (v *View) newJSONRoute(r *eskip.Route) *jsonRoute {
 		j.Endpoints = append(j.Endpoints, ep.StringWithZone())
 	}
 	return j
-}
-
-func newJSONUndecided(open []match.Undecided) []jsonUndecided {
-	var all []jsonUndecided
-	for _, u := range open {
-		all = append(all, jsonUndecided(u))
-	}
-	return all
 }

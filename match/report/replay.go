@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -69,7 +68,7 @@ const (
 	maxDifferences = 10_000
 	maxExamples    = 3
 	maxParts       = 20
-	maxRemembered  = 1 << 17 // requests whose result is remembered
+	maxPairs       = 1 << 17 // of routes whose comparison is remembered
 )
 
 // Replay asks two tables for the routes of recorded requests, and reports the requests that get another route, other filters or
@@ -83,16 +82,10 @@ type Replay struct {
 	old, new *match.Table
 	result   Replayed
 	ignore   shadowdiff.Ignore
-	needs    needs
 	known    map[string]*Difference // by kind and routes
 	pairs    map[[2]*eskip.Route]*verdict
-	seen     map[string]*Difference // by request; nil if nothing differs
-	beyond   Difference             // stands for all that are not listed
+	beyond   Difference // stands for all that are not listed
 }
-
-// needs says which parts of a logged request any route of the two tables looks at. The others are dropped, so that many requests are
-// the same.
-type needs struct{ headers, address bool }
 
 // verdict is how two routes differ for a request that gets one of them before and the other one afterwards.
 type verdict struct {
@@ -105,53 +98,20 @@ type verdict struct {
 func NewReplay(before, after []*eskip.Route, proxy match.Options, ignore shadowdiff.Ignore) *Replay {
 	proxy.Candidates = -1
 	r := &Replay{
-		ignore: ignore,
-		known:  map[string]*Difference{}, pairs: map[[2]*eskip.Route]*verdict{}, seen: map[string]*Difference{},
-		result: Replayed{Schema: ReplaySchema},
+		ignore: ignore, known: map[string]*Difference{}, pairs: map[[2]*eskip.Route]*verdict{}, result: Replayed{Schema: ReplaySchema},
 	}
 	r.old, _ = match.New(before, proxy)
 	r.new, _ = match.New(after, proxy)
-	for _, route := range slices.Concat(before, after) {
-		for _, p := range route.Predicates {
-			r.needs.headers = r.needs.headers || strings.HasPrefix(p.Name, "Header")
-			r.needs.address = r.needs.address || p.Name == "ClientIP" || strings.HasPrefix(p.Name, "Source")
-		}
-		for name := range route.Headers {
-			r.needs.headers = r.needs.headers || logs(name)
-		}
-		for name := range route.HeaderRegexps {
-			r.needs.headers = r.needs.headers || logs(name)
-		}
-	}
 	return r
 }
 
-// logs reports whether an access log has the header, so that it differs from request to request.
-func logs(header string) bool {
-	return strings.EqualFold(header, "User-Agent") || strings.EqualFold(header, "Referer")
-}
-
-// Add replays a request. It may change its header.
+// Add replays a request.
 func (r *Replay) Add(in match.Request) {
 	r.result.Requests++
-	if !r.needs.headers {
-		maps.DeleteFunc(in.Header, func(name string, _ []string) bool { return logs(name) })
-	}
-	if !r.needs.address {
-		in.RemoteAddr = ""
-	}
-	key := keyOf(in)
-	d, known := r.seen[key]
-	if !known {
-		d = r.compare(in)
-		if len(r.seen) < maxRemembered {
-			r.seen[key] = d
-		}
-	}
-	switch {
-	case d == nil:
+	switch d := r.compare(in); d {
+	case nil:
 		r.result.Same++
-	case d == &r.beyond:
+	case &r.beyond:
 		r.result.Beyond++
 	default:
 		if d.Requests++; len(d.Examples) < maxExamples {
@@ -160,24 +120,6 @@ func (r *Replay) Add(in match.Request) {
 			}
 		}
 	}
-}
-
-// keyOf identifies a request by everything that a line of a log says of it.
-func keyOf(in match.Request) string {
-	var b strings.Builder
-	for _, part := range []string{in.Method, in.Host, in.Target, in.RemoteAddr} {
-		b.WriteString(part)
-		b.WriteByte(0)
-	}
-	for _, name := range slices.Sorted(maps.Keys(in.Header)) {
-		b.WriteString(name)
-		for _, line := range in.Header[name] {
-			b.WriteByte(1)
-			b.WriteString(line)
-		}
-		b.WriteByte(0)
-	}
-	return b.String()
 }
 
 func urlOf(in match.Request) string {
@@ -251,7 +193,7 @@ func (r *Replay) pair(was, is *eskip.Route) *verdict {
 		return v
 	}
 	v := r.verdict(was, is)
-	if len(r.pairs) < maxRemembered {
+	if len(r.pairs) < maxPairs {
 		r.pairs[key] = v
 	}
 	return v

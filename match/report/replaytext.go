@@ -44,12 +44,7 @@ func (r *Replayed) WriteText(w io.Writer) error {
 }
 
 // count returns a number with its noun.
-func count(n uint64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func count(n uint64, noun string) string { return shadowdiff.Plural(int(n), noun) }
 
 // what says in words what changes.
 func (d *Difference) what() string {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/match"
@@ -44,12 +43,8 @@ func (v *View) WriteText(w io.Writer) error {
 	if n := len(v.Refusals); n > len(res.Warnings) && res.Answer == nil {
 		fmt.Fprintf(&b, "\n%d routes of the table are not used by a proxy; those that match this request are above: %d\n", n, len(res.Warnings))
 	}
-	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintln(w, shadowdiff.Printable(strings.TrimSuffix(line, "\n"))); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
+	return err
 }
 
 func (v *View) method() string {
@@ -83,7 +78,7 @@ func (v *View) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 		place = "no path predicate"
 	}
 	line("place", fmt.Sprintf("%s, weight %d", place, o.Weight))
-	predicates, filters, backend := Expression(o.Route)
+	predicates, filters, backend := shadowdiff.Expression(o.Route)
 	line("predicates", predicates)
 	line("filters", filters)
 	line("backend", backend)
@@ -105,21 +100,6 @@ func (v *View) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 	for _, n := range o.Notes {
 		line("note", n)
 	}
-}
-
-// Expression returns the parts of a route as written in eskip, without arrows between them; the backend includes all its
-// endpoints.
-func Expression(r *eskip.Route) (predicates, filters, backend string) {
-	c := *r
-	c.Id, c.Filters = "", nil
-	text, at := eskip.AppendExpr(nil, &c)
-	backend = string(text[at:])
-	predicates = strings.TrimSuffix(strings.TrimSpace(string(text[:at])), " ->")
-	texts := make([]string, len(r.Filters))
-	for i, f := range r.Filters {
-		texts[i] = f.String()
-	}
-	return predicates, strings.Join(texts, " -> "), backend
 }
 
 func (v *View) writeCandidates(b *bytes.Buffer, candidates []match.Candidate) {

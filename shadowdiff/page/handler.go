@@ -24,8 +24,8 @@ var forms = [...]struct{ name, mediaType string }{
 	Text: {"text", "text/plain"}, HTML: {"html", "text/html"}, JSON: {"json", "application/json"},
 }
 
-// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the Accept
-// header, else as text. view is called once for each request, concurrently; its routes must not change afterwards.
+// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the first of these forms in the
+// Accept header, else as text. view is called once for each request, concurrently; its routes must not change afterwards.
 func Handler(view func() shadowdiff.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		form, ok := Negotiate(w, r)
@@ -85,64 +85,21 @@ func Send(w http.ResponseWriter, f Form, body []byte) {
 	_, _ = w.Write(body) // ignore clients that are gone
 }
 
-// choose returns the form that a request asks for.
+// choose returns the form that a request asks for: by name, or the first one that it accepts.
 func choose(r *http.Request) (f Form, ok bool) {
-	if name := r.URL.Query().Get("format"); name != "" {
+	name := r.URL.Query().Get("format")
+	for f, form := range forms {
+		if form.name == name {
+			return Form(f), true
+		}
+	}
+	for accepted := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		mediaType, _, _ := strings.Cut(accepted, ";")
 		for f, form := range forms {
-			if form.name == name {
+			if strings.EqualFold(strings.TrimSpace(mediaType), form.mediaType) && name == "" {
 				return Form(f), true
 			}
 		}
-		return 0, false
 	}
-	return accepted(strings.Join(r.Header.Values("Accept"), ",")), true
-}
-
-// accepted returns the form with the highest quality in an Accept header (RFC 9110 §12.5.1); of equal ones, the first in the
-// order of forms. It never refuses: another form is better than an error.
-func accepted(header string) Form {
-	best, quality := Text, 0.0
-	for f, form := range forms {
-		if q := qualityOf(header, form.mediaType); q > quality {
-			best, quality = Form(f), q
-		}
-	}
-	return best
-}
-
-// qualityOf returns the quality of a media type from the most specific range that matches it.
-func qualityOf(header, mediaType string) float64 {
-	kind, _, _ := strings.Cut(mediaType, "/")
-	specific, quality := 0, 0.0
-	for item := range strings.SplitSeq(header, ",") {
-		name, params, _ := strings.Cut(item, ";")
-		rank := 0
-		switch strings.ToLower(strings.TrimSpace(name)) {
-		case mediaType:
-			rank = 3
-		case kind + "/*":
-			rank = 2
-		case "*/*":
-			rank = 1
-		}
-		if rank > specific {
-			specific, quality = rank, qualityValue(params)
-		}
-	}
-	return quality
-}
-
-// qualityValue parses the parameter q; it returns 1 if there is none, and 0 if it is not a number from 0 to 1.
-func qualityValue(params string) float64 {
-	for p := range strings.SplitSeq(params, ";") {
-		name, value, _ := strings.Cut(p, "=")
-		if strings.EqualFold(strings.TrimSpace(name), "q") {
-			q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil || !(q >= 0 && q <= 1) {
-				return 0
-			}
-			return q
-		}
-	}
-	return 1
+	return Text, name == ""
 }

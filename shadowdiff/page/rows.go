@@ -21,7 +21,7 @@ type cell struct {
 }
 
 // newRows returns the parts of a difference side by side. Identical endpoints, of which there may be hundreds, are only counted.
-func newRows(e shadowdiff.Entry) []row {
+func newRows(e shadowdiff.Tracked) []row {
 	if e.A == nil && e.B == nil {
 		return nil
 	}
