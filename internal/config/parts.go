@@ -13,7 +13,6 @@ import (
 
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -98,7 +97,7 @@ func ownNamespace() string {
 // clusterSource returns a source that polls or watches the API.
 func clusterSource(cfg Source, access cluster.Config) (poller.Source, error) {
 	if cfg.Watch {
-		return watch.New(access)
+		return cluster.NewWatcher(access)
 	}
 	return cluster.New(access)
 }

@@ -1,4 +1,4 @@
-package api
+package cluster
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func mediaType(header string) (string, error) {
 // wireKept is the largest buffer for compressed bodies that is kept between two reads.
 const wireKept = 4 << 20
 
-// bodies is the memory for the bodies of a Client, one at a time. A compressed body is about a fifteenth of its
+// bodies is the memory for the bodies of a client, one at a time. A compressed body is about a fifteenth of its
 // content and is read as a whole, so that a body equal to the previous one need not be decompressed.
 type bodies struct {
 	wire bytes.Buffer

@@ -1,4 +1,4 @@
-package api
+package cluster
 
 import (
 	"crypto/x509"
@@ -83,8 +83,8 @@ type Config struct {
 	Metrics *Metrics
 }
 
-// WithDefaults fills in the defaults.
-func (c Config) WithDefaults() Config {
+// withDefaults fills in the defaults.
+func (c Config) withDefaults() Config {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

@@ -1,4 +1,4 @@
-package api
+package cluster
 
 import (
 	"context"
@@ -14,63 +14,63 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ErrNoRevision reports a list without a revision although the request asked for a minimum revision.
-var ErrNoRevision = errors.New("it has no revision and could be older than what was asked for")
+// errNoRevision reports a list without a revision although the request asked for a minimum revision.
+var errNoRevision = errors.New("it has no revision and could be older than what was asked for")
 
-// Reason is the metric label of a failed request.
-type Reason string
+// reason is the metric label of a failed request.
+type reason string
 
 const (
-	ReasonCanceled   Reason = "canceled"   // the caller gave up
-	ReasonTimeout    Reason = "timeout"    // no complete answer in time
-	ReasonConnection Reason = "connection" // no connection, or it broke before or during the answer
-	ReasonForbidden  Reason = "forbidden"  // 401 and 403
-	ReasonNotFound   Reason = "not_found"
-	ReasonStatus     Reason = "status" // any other status but 200
-	ReasonBody       Reason = "body"   // an answer that is not a complete list of the kind
-	ReasonStale      Reason = "stale"  // older than requested
+	reasonCanceled   reason = "canceled"   // the caller gave up
+	reasonTimeout    reason = "timeout"    // no complete answer in time
+	reasonConnection reason = "connection" // no connection, or it broke before or during the answer
+	reasonForbidden  reason = "forbidden"  // 401 and 403
+	reasonNotFound   reason = "not_found"
+	reasonStatus     reason = "status" // any other status but 200
+	reasonBody       reason = "body"   // an answer that is not a complete list of the kind
+	reasonStale      reason = "stale"  // older than requested
 )
 
 // failure explains why a request gave no usable answer.
 type failure struct {
-	reason Reason
+	reason reason
 	err    error
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// Errorf returns a formatted error with a reason for [ReasonOf].
-func Errorf(r Reason, format string, args ...any) error {
+// failf returns a formatted error with a reason for [reasonOf].
+func failf(r reason, format string, args ...any) error {
 	return &failure{r, fmt.Errorf(format, args...)}
 }
 
-// ReasonOf returns the reason of an error, [ReasonConnection] if it has none.
-func ReasonOf(err error) Reason {
+// reasonOf returns the reason of an error, [reasonConnection] if it has none.
+func reasonOf(err error) reason {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.reason
 	}
-	return ReasonConnection
+	return reasonConnection
 }
 
 // transportError describes a failure of the transport. ctx is the request's context with the deadline; parent is the
 // caller's.
-func (c *Client) transportError(ctx, parent context.Context, path string, err error) error {
+func (c *client) transportError(ctx, parent context.Context, path string, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // the rest repeats method and URL
 	}
 	switch {
 	case parent.Err() != nil:
-		return Errorf(ReasonCanceled, "request to %s: %w", path, parent.Err())
+		return failf(reasonCanceled, "request to %s: %w", path, parent.Err())
 	case ctx.Err() != nil:
-		return Errorf(ReasonTimeout, "request to %s: no complete answer within %v: %w", path, c.cfg.Timeout, ctx.Err())
+		return failf(reasonTimeout, "request to %s: no complete answer within %v: %w", path, c.cfg.Timeout, ctx.Err())
 	default:
-		return Errorf(ReasonConnection, "request to %s: %w", path, err)
+		return failf(reasonConnection, "request to %s: %w", path, err)
 	}
 }
 
-// StatusError is an answer with a status other than 200.
-type StatusError struct {
+// statusError is an answer with a status other than 200.
+type statusError struct {
 	Code    int
 	TooNew  bool   // the server has not reached the requested resourceVersion
 	path    string // with query
@@ -79,7 +79,7 @@ type StatusError struct {
 	wait    time.Duration
 }
 
-func (e *StatusError) Error() string {
+func (e *statusError) Error() string {
 	text := fmt.Sprintf("request to %s failed, status: %d, %d %s", e.path, e.Code, e.Code, http.StatusText(e.Code))
 	switch e.Code {
 	case http.StatusNotFound:
@@ -111,25 +111,25 @@ const maxMessage = 512
 // else.
 func newStatusError(resp *http.Response, path, missing string, body []byte) error {
 	code := resp.StatusCode
-	e := &StatusError{Code: code, path: path, missing: missing}
+	e := &statusError{Code: code, path: path, missing: missing}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
 		e.wait = time.Duration(min(n, maxRetryAfter)) * time.Second
 	}
 	status := decode.Status(body)
-	e.message = OneLine(status.Message)
-	e.TooNew = code == http.StatusGatewayTimeout && isTooNew(&status)
+	e.message = oneLine(status.Message)
+	e.TooNew = code == http.StatusGatewayTimeout && tooNew(&status)
 
-	r := ReasonStatus
+	r := reasonStatus
 	switch code {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		r = ReasonForbidden
+		r = reasonForbidden
 	case http.StatusNotFound:
-		r = ReasonNotFound
+		r = reasonNotFound
 	}
 	return &failure{r, e}
 }
 
-func isTooNew(s *metav1.Status) bool {
+func tooNew(s *metav1.Status) bool {
 	if s.Details != nil {
 		for _, c := range s.Details.Causes {
 			if c.Type == metav1.CauseTypeResourceVersionTooLarge {
@@ -140,9 +140,9 @@ func isTooNew(s *metav1.Status) bool {
 	return strings.Contains(s.Message, "Too large resource version")
 }
 
-// StatusCode returns the HTTP status of an error answer, 0 if the error is not one.
-func StatusCode(err error) int {
-	if e, ok := errors.AsType[*StatusError](err); ok {
+// statusCode returns the HTTP status of an error answer, 0 if the error is not one.
+func statusCode(err error) int {
+	if e, ok := errors.AsType[*statusError](err); ok {
 		return e.Code
 	}
 	return 0
@@ -150,28 +150,28 @@ func StatusCode(err error) int {
 
 // RetryAfter returns how long the server asks to wait before the next request, 0 if it does not say.
 func RetryAfter(err error) time.Duration {
-	if e, ok := errors.AsType[*StatusError](err); ok {
+	if e, ok := errors.AsType[*statusError](err); ok {
 		return e.wait
 	}
 	return 0
 }
 
-// IsNotFound reports whether the API server has answered 404.
-func IsNotFound(err error) bool { return StatusCode(err) == http.StatusNotFound }
+// isNotFound reports whether the API server has answered 404.
+func isNotFound(err error) bool { return statusCode(err) == http.StatusNotFound }
 
-// IsGone reports whether the API server no longer has the requested revision.
-func IsGone(err error) bool { return StatusCode(err) == http.StatusGone }
+// isGone reports whether the API server no longer has the requested revision.
+func isGone(err error) bool { return statusCode(err) == http.StatusGone }
 
-// IsTooNew reports whether the API server has not reached the requested revision.
-func IsTooNew(err error) bool {
-	e, ok := errors.AsType[*StatusError](err)
+// isTooNew reports whether the API server has not reached the requested revision.
+func isTooNew(err error) bool {
+	e, ok := errors.AsType[*statusError](err)
 	return ok && e.TooNew
 }
 
-// NeedsConsistent reports whether the API server cannot prove that it serves the requested revision. A consistent
+// needsConsistent reports whether the API server cannot prove that it serves the requested revision. A consistent
 // list needs no such proof.
-func NeedsConsistent(err error) bool {
-	return errors.Is(err, ErrNoRevision) || IsGone(err) || IsTooNew(err)
+func needsConsistent(err error) bool {
+	return errors.Is(err, errNoRevision) || isGone(err) || isTooNew(err)
 }
 
 // IsDown reports whether the API server did not answer, or answered that it cannot serve.
@@ -179,18 +179,18 @@ func IsDown(err error) bool {
 	if err == nil {
 		return false
 	}
-	if code := StatusCode(err); code != 0 {
+	if code := statusCode(err); code != 0 {
 		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
 	}
-	switch ReasonOf(err) {
-	case ReasonConnection, ReasonTimeout, ReasonCanceled:
+	switch reasonOf(err) {
+	case reasonConnection, reasonTimeout, reasonCanceled:
 		return true
 	}
 	return false
 }
 
-// OneLine joins a server's message into one line of no more than [maxMessage] bytes.
-func OneLine(message string) string {
+// oneLine joins a server's message into one line of no more than [maxMessage] bytes.
+func oneLine(message string) string {
 	text := strings.ToValidUTF8(strings.Join(strings.Fields(message), " "), "\ufffd")
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
