@@ -80,7 +80,7 @@ type Object interface {
 
 // Meta is the metadata that is kept of Ingresses and RouteGroups.
 type Meta struct {
-	Namespace   string `texts:"shared"` // many objects have it: decoders may keep such strings only once
+	Namespace   string
 	Name        string
 	Annotations Pairs // without the last-applied annotation
 	Labels      Pairs

@@ -9,7 +9,6 @@ import (
 // list is a kind with what is known of it. The owner of the lister guards it.
 type list struct {
 	resource
-	decoder *decode.Decoder // for answers
 
 	state        // from the last complete answer
 	absent  bool // discovery does not find the kind; items are kept in case it returns
@@ -51,8 +50,8 @@ type listing struct {
 }
 
 // decodeItem returns an item for raw with its digest: the decoded object, or the reason why it cannot be decoded.
-func (l *list) decodeItem(d *decode.Decoder, raw []byte, media string, sum digest) item {
-	obj, err := d.Object(l.Kind, media, raw)
+func (l *list) decodeItem(raw []byte, media string, sum digest) item {
+	obj, err := decode.Object(l.Kind, media, raw)
 	if err == nil {
 		return item{sum: sum, Object: obj}
 	}

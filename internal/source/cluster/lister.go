@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -41,9 +40,8 @@ func newLister(cfg Config) (*lister, error) {
 		cfg: cfg, api: client, metrics: cfg.Metrics, log: cfg.Logger,
 		busy: make(chan struct{}, 1), last: &kube.Snapshot{},
 	}
-	decoder := new(decode.Decoder) // one for all, since they take turns
 	for _, res := range cfg.resources() {
-		l := &list{resource: res, decoder: decoder, state: state{sorted: true}}
+		l := &list{resource: res, state: state{sorted: true}}
 		if l.Kind == kube.KindRouteGroup {
 			r.routeGroups = l
 		}

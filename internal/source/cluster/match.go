@@ -33,7 +33,7 @@ func (m *matcher) add(raw []byte) {
 	}
 	m.diverge()
 	m.decoded++
-	it := m.list.decodeItem(m.list.decoder, raw, m.media, sum)
+	it := m.list.decodeItem(raw, m.media, sum)
 	if i, ok := m.find(it.Ref()); ok {
 		it.keep(&m.known.items[i])
 		m.at = i + 1

@@ -41,7 +41,7 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				l := &list{resource: (&Config{}).resources()[0], decoder: new(decode.Decoder), state: state{sorted: true}}
+				l := &list{resource: (&Config{}).resources()[0], state: state{sorted: true}}
 				source, w := bytes.NewReader(nil), &decode.Walker{}
 				var zipped bytes.Buffer
 				zw := gzip.NewWriter(&zipped)

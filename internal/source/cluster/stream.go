@@ -90,9 +90,8 @@ func (k *watched) readError(verb string, err error) error { return readError(ver
 
 // reader reads the events of a watch and decodes their objects.
 type reader struct {
-	k       *watched
-	events  *decode.Events
-	decoder decode.Decoder
+	k      *watched
+	events *decode.Events
 }
 
 // next reads an event, with the item if an object was added or modified. The error is an *[endedError] if the event
@@ -111,7 +110,7 @@ func (r *reader) next() (e decode.Event, item item, err error) {
 	case decode.Failed:
 		err = &endedError{e.Status}
 	case decode.Added, decode.Modified:
-		item = r.k.list.decodeItem(&r.decoder, e.Object, decode.MediaJSON, digest{})
+		item = r.k.list.decodeItem(e.Object, decode.MediaJSON, digest{})
 		if item.Bad != nil {
 			item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
 		}
