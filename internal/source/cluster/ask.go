@@ -73,7 +73,7 @@ func (r *lister) notOlder(ctx context.Context, l *list, floor kube.Revision, kno
 // ask makes one request for the list, no older than since, or a consistent one if since is 0, and compares the answer
 // with what is known. It does not change l.
 func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known state) (a listing, err error) {
-	err = r.api.Get(ctx, l.List(since), func(resp *response) error {
+	err = r.api.get(ctx, l.List(since), func(resp *response) error {
 		var wire wireDigest
 		if resp.wire != nil {
 			// The bytes are identical, revision included. If the floor is above the known revision, though, a newer

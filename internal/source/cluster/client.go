@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/klauspost/compress/gzip"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
-	"github.com/routesrv/routesrv/kube"
 	"io"
 	"log/slog"
 	"mime"
@@ -16,6 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
+	"github.com/routesrv/routesrv/kube"
 )
 
 // maxStatusBytes is how many bytes of an error answer's body are read.
@@ -28,7 +30,8 @@ type client struct {
 	lists   *http.Client
 	streams *http.Client
 	base    *url.URL
-	bodies  bodies
+	wire    bytes.Buffer // a compressed body
+	zip     gzip.Reader
 	walker  decode.Walker
 }
 
@@ -69,7 +72,7 @@ func (r *response) open() (io.Reader, error) {
 	if r.wire == nil {
 		return &r.body, nil
 	}
-	zip := &r.client.bodies.zip
+	zip := &r.client.zip
 	if err := zip.Reset(bytes.NewReader(r.wire)); err != nil {
 		return nil, &sourceError{err}
 	}
@@ -94,10 +97,10 @@ func (c *client) url(r request) *url.URL {
 	return &u
 }
 
-// Get makes a request and passes the answer to use. Anything but a complete answer with status 200 is an error, whose
+// get makes a request and passes the answer to use. Anything but a complete answer with status 200 is an error, whose
 // reason [reasonOf] returns. An uncompressed body arrives while use reads it, so only its end proves that it is
 // complete.
-func (c *client) Get(parent context.Context, r request, use func(*response) error) error {
+func (c *client) get(parent context.Context, r request, use func(*response) error) error {
 	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
 	defer cancel()
 
@@ -151,7 +154,7 @@ func (c *client) receive(resp *http.Response, out *response) (err error) {
 	case "", "identity":
 		return nil
 	case "gzip":
-		wire, err := c.bodies.read(resp, c.cfg.MaxBytes)
+		wire, err := c.readWire(resp.Body)
 		if err == nil {
 			out.wire = wire // else it stays nil: a network error
 		}
@@ -224,4 +227,62 @@ func (c *client) Watch(ctx, parent context.Context, r *resource, since kube.Revi
 		return nil, failf(reasonBody, "answer to %s: %w", path, err)
 	}
 	return &eventStream{Path: path, Body: resp.Body}, nil
+}
+
+// mediaType returns the media type for decoding the body. A missing content type or text/plain counts as JSON.
+func mediaType(header string) (string, error) {
+	if header == "" {
+		return decode.MediaJSON, nil
+	}
+	t, _, err := mime.ParseMediaType(header)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("content type %q: %w", header, err)
+	case t == decode.MediaProtobuf, t == decode.MediaJSON:
+		return t, nil
+	case t == "text/plain":
+		return decode.MediaJSON, nil
+	default:
+		return "", fmt.Errorf("content type %q: want %s or %s", header, decode.MediaProtobuf, decode.MediaJSON)
+	}
+}
+
+// wireKept is the largest buffer for compressed bodies that is kept between two reads.
+const wireKept = 4 << 20
+
+// readWire reads a whole compressed body: it is about a fifteenth of its content, and one that equals the previous body
+// need not be decompressed. A body that ends before its Content-Length, its last chunk or its END_STREAM is a transport
+// error; without any of these, the body's checksum detects it.
+func (c *client) readWire(body io.Reader) ([]byte, error) {
+	if c.wire.Cap() > wireKept {
+		c.wire = bytes.Buffer{}
+	}
+	c.wire.Reset()
+	_, err := c.wire.ReadFrom(&limited{source: body, limit: c.cfg.MaxBytes})
+	return c.wire.Bytes(), err
+}
+
+// sourceError is an error of what a body is read from: the network, or the decompressor.
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+func (e *sourceError) Unwrap() error { return e.err }
+
+// limited is a body that fails beyond a limit, and marks the errors of its source.
+type limited struct {
+	source      io.Reader
+	limit, read int64
+}
+
+// Read implements [io.Reader].
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.source.Read(p)
+	l.read += int64(n)
+	switch {
+	case l.read > l.limit:
+		return 0, fmt.Errorf("%w: more than %d bytes", decode.ErrTooLarge, l.limit)
+	case err != nil && !errors.Is(err, io.EOF):
+		return n, &sourceError{err}
+	}
+	return n, err
 }

@@ -13,18 +13,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/durable"
-	"github.com/routesrv/routesrv/kube"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/kube"
 )
 
 // Defaults of [Config].
 const (
-	DefaultURL       = "http://localhost:8001"
-	DefaultTimeout   = 30 * time.Second
-	DefaultMaxBytes  = 1 << 30
-	DefaultUserAgent = "routesrv"
+	DefaultURL      = "http://localhost:8001"
+	DefaultTimeout  = 30 * time.Second
+	DefaultMaxBytes = 1 << 30
 )
 
 // serviceAccountDir is where Kubernetes mounts the service account of a pod.
@@ -73,9 +73,6 @@ type Config struct {
 	// MaxBytes limits the body of one answer, both as sent and decompressed; default DefaultMaxBytes.
 	MaxBytes int64
 
-	// UserAgent is sent with each request, default DefaultUserAgent.
-	UserAgent string
-
 	// Logger gets what an operator should see; nil discards.
 	Logger *slog.Logger
 
@@ -90,9 +87,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxBytes == 0 {
 		c.MaxBytes = DefaultMaxBytes
-	}
-	if c.UserAgent == "" {
-		c.UserAgent = DefaultUserAgent
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -111,7 +105,7 @@ func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 		return nil, nil, err
 	}
 	rc.QPS = -1 // one request per kind and read needs no limit; the default of 5 would stretch a read over seconds
-	rc.UserAgent = c.UserAgent
+	rc.UserAgent = "routesrv"
 	rc.DisableCompression = true // this package requests gzip and decompresses itself, to compare the compressed bytes
 	rc.Timeout = 0               // each request has a deadline
 	if lists {

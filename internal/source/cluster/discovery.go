@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
-	"io"
-	"time"
 )
 
 const (
@@ -19,9 +23,9 @@ const (
 	groupsPath    = "/apis"
 )
 
-// getJSON returns the body of a small answer in JSON.
-func (c *client) getJSON(ctx context.Context, path string) (body []byte, err error) {
-	err = c.Get(ctx, request{
+// getJSON reads a small answer in JSON.
+func (c *client) getJSON(ctx context.Context, path string, into any) error {
+	return c.get(ctx, request{
 		path: path, accept: decode.MediaJSON,
 		missing: `the verb "get" on the non-resource URL "` + path + `", as the cluster role system:discovery does`,
 	}, func(resp *response) error {
@@ -29,79 +33,50 @@ func (c *client) getJSON(ctx context.Context, path string) (body []byte, err err
 			return fmt.Errorf("content type %q: want %s", resp.Media, decode.MediaJSON)
 		}
 		r, err := resp.open()
-		if err == nil {
-			body, err = io.ReadAll(r)
+		if err != nil {
+			return err
 		}
-		return err
+		body, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(body, into)
 	})
-	return body, err
 }
 
 // servesRouteGroups asks discovery whether the cluster has RouteGroups. A cluster that never had them answers 404;
 // see [isNotFound].
 func (c *client) servesRouteGroups(ctx context.Context) (bool, error) {
-	body, err := c.getJSON(ctx, discoveryPath)
-	if err != nil {
+	var list metav1.APIResourceList
+	if err := c.getJSON(ctx, discoveryPath, &list); err != nil {
 		return false, err
 	}
 	// A proxy on the way could answer 200 with unrelated JSON; that must not remove the RouteGroups.
-	var list struct {
-		Kind         string `json:"kind"`
-		GroupVersion string `json:"groupVersion"`
-		Resources    []struct {
-			Name string `json:"name"`
-		} `json:"resources"`
-	}
-	if err := json.Unmarshal(body, &list); err != nil {
-		return false, failf(reasonBody, "answer to %s: %w", discoveryPath, err)
-	}
 	switch {
 	case list.Kind != "APIResourceList" || list.GroupVersion != routeGroupVersion:
 		return false, failf(reasonBody, "answer to %s: it is a %.40q of the group version %.40q, want an APIResourceList of %s",
 			discoveryPath, list.Kind, list.GroupVersion, routeGroupVersion)
-	case list.Resources == nil:
+	case list.APIResources == nil:
 		return false, failf(reasonBody, "answer to %s: no list of resources", discoveryPath)
 	}
-	for _, r := range list.Resources {
-		if r.Name == "routegroups" {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "routegroups" }), nil
 }
 
 // listsRouteGroups reports whether the list of all API groups contains the group of RouteGroups.
 func (c *client) listsRouteGroups(ctx context.Context) (bool, error) {
-	body, err := c.getJSON(ctx, groupsPath)
-	if err != nil {
+	var list metav1.APIGroupList
+	if err := c.getJSON(ctx, groupsPath, &list); err != nil {
 		return false, err
-	}
-	var list struct {
-		Kind   string `json:"kind"`
-		Groups []struct {
-			Versions []struct {
-				GroupVersion string `json:"groupVersion"`
-			} `json:"versions"`
-		} `json:"groups"`
-	}
-	if err := json.Unmarshal(body, &list); err != nil {
-		return false, failf(reasonBody, "answer to %s: %w", groupsPath, err)
 	}
 	if list.Kind != "APIGroupList" || len(list.Groups) == 0 {
 		return false, failf(reasonBody, "answer to %s: it is a %.40q with %d groups, want an APIGroupList with some",
 			groupsPath, list.Kind, len(list.Groups))
 	}
-	for _, g := range list.Groups {
-		for _, v := range g.Versions {
-			if v.GroupVersion == routeGroupVersion {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
+	serves := func(v metav1.GroupVersionForDiscovery) bool { return v.GroupVersion == routeGroupVersion }
+	return slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return slices.ContainsFunc(g.Versions, serves) }), nil
 }
 
-// routeGroups count as removed once this many reads over this much time have all found none.
+// RouteGroups count as removed once this many reads over this much time have all found none.
 const (
 	confirmingReads = 3
 	confirmingTime  = 10 * time.Second

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 )
 
 // errNoRevision reports a list without a revision although the request asked for a minimum revision.
@@ -148,8 +149,11 @@ func statusCode(err error) int {
 	return 0
 }
 
-// RetryAfter returns how long the server asks to wait before the next request, 0 if it does not say.
-func RetryAfter(err error) time.Duration {
+// retryAfter returns how long the server asks to wait before the next request, 0 if it does not say.
+func retryAfter(err error) time.Duration {
+	if ended, ok := errors.AsType[*endedError](err); ok && ended.status.Details != nil {
+		return time.Duration(ended.status.Details.RetryAfterSeconds) * time.Second
+	}
 	if e, ok := errors.AsType[*statusError](err); ok {
 		return e.wait
 	}
@@ -174,8 +178,8 @@ func needsConsistent(err error) bool {
 	return errors.Is(err, errNoRevision) || isGone(err) || isTooNew(err)
 }
 
-// IsDown reports whether the API server did not answer, or answered that it cannot serve.
-func IsDown(err error) bool {
+// isDown reports whether the API server did not answer, or answered that it cannot serve.
+func isDown(err error) bool {
 	if err == nil {
 		return false
 	}

@@ -43,7 +43,7 @@ func refusal(t *testing.T, status int, header http.Header, body string) error {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	})
-	err := c.Get(t.Context(), r.List(0), func(*response) error {
+	err := c.get(t.Context(), r.List(0), func(*response) error {
 		t.Errorf("an answer with the status %d is used", status)
 		return nil
 	})
@@ -83,14 +83,14 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		if got := err.Error(); got != tt.text {
 			t.Errorf("%s: %q, want %q", name, got, tt.text)
 		}
-		if got := reasonOf(err); got != tt.reason || statusCode(err) != tt.status || RetryAfter(err) != 0 {
-			t.Errorf("%s: reason %s, status %d, retry after %v", name, got, statusCode(err), RetryAfter(err))
+		if got := reasonOf(err); got != tt.reason || statusCode(err) != tt.status || retryAfter(err) != 0 {
+			t.Errorf("%s: reason %s, status %d, retry after %v", name, got, statusCode(err), retryAfter(err))
 		}
 		var says []string
 		for _, f := range []struct {
 			name string
 			is   func(error) bool
-		}{{"down", IsDown}, {"gone", isGone}, {"too-new", isTooNew}, {"not found", isNotFound}, {"consistent", needsConsistent}} {
+		}{{"down", isDown}, {"gone", isGone}, {"too-new", isTooNew}, {"not found", isNotFound}, {"consistent", needsConsistent}} {
 			if f.is(fmt.Errorf("read: %w", err)) {
 				says = append(says, f.name)
 			}
@@ -103,7 +103,7 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		failf(reasonConnection, "x"): true, failf(reasonTimeout, "x"): true, failf(reasonCanceled, "x"): true,
 		failf(reasonBody, "x"): false, failf(reasonStale, "x"): false, nil: false, errors.New("no reason is known"): true,
 	} {
-		if IsDown(err) != down {
+		if isDown(err) != down {
 			t.Errorf("%v: down is %v", err, !down)
 		}
 	}
@@ -117,11 +117,11 @@ func TestRetryAfterIsBounded(t *testing.T) {
 		"1": time.Second, "3600": time.Hour, "3601": time.Hour, "99999999": time.Hour, "0": 0, "-1": 0, "x": 0,
 		"Wed, 21 Oct 2099 07:28:00 GMT": 0,
 	} {
-		if got := RetryAfter(refusal(t, 429, http.Header{"Retry-After": {header}}, "")); got != want {
+		if got := retryAfter(refusal(t, 429, http.Header{"Retry-After": {header}}, "")); got != want {
 			t.Errorf("Retry-After %q is %v, want %v", header, got, want)
 		}
 	}
-	if RetryAfter(errors.New("x")) != 0 || statusCode(errors.New("x")) != 0 {
+	if retryAfter(errors.New("x")) != 0 || statusCode(errors.New("x")) != 0 {
 		t.Error("an error without an answer has a status")
 	}
 }
@@ -204,7 +204,7 @@ func TestWhoEndedARequest(t *testing.T) {
 			t.Errorf("%s: reason %s of %v, want %s", name, reasonOf(err), err, tt.want)
 		}
 	}
-	if err := c.Get(ended, r.List(0), nil); reasonOf(err) != reasonCanceled || !errors.Is(err, context.Canceled) {
+	if err := c.get(ended, r.List(0), nil); reasonOf(err) != reasonCanceled || !errors.Is(err, context.Canceled) {
 		t.Errorf("a list: %v", err)
 	}
 	gone := httptest.NewServer(nil)
@@ -214,7 +214,7 @@ func TestWhoEndedARequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dead.Get(t.Context(), r.List(0), nil); reasonOf(err) != reasonConnection {
+	if err := dead.get(t.Context(), r.List(0), nil); reasonOf(err) != reasonConnection {
 		t.Errorf("nobody listens: %v", err)
 	}
 	if _, err := dead.Watch(t.Context(), t.Context(), r, 7, time.Minute); reasonOf(err) != reasonConnection {

@@ -45,7 +45,7 @@ func (k *watched) follow(ctx context.Context) {
 		switch lived := k.ended(err); {
 		case err == nil && lived >= aliveAfter:
 			wait, delay = 0, firstDelay
-		case isDown(err):
+		case probeFailed(err):
 			wait = downDelay
 		case lived >= aliveAfter:
 			wait, delay = firstDelay, 2*firstDelay
@@ -56,8 +56,8 @@ func (k *watched) follow(ctx context.Context) {
 	}
 }
 
-// isDown reports whether the server did not answer a probe. One that is overloaded is left alone for longer.
-func isDown(err error) bool {
+// probeFailed reports whether the server did not answer a probe. One that is overloaded is left alone for longer.
+func probeFailed(err error) bool {
 	_, down := errors.AsType[downError](err)
 	return down && statusCode(err) != http.StatusTooManyRequests
 }
@@ -164,14 +164,6 @@ func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 	k.shared = false
 	k.reached(a.seen)
 	return nil
-}
-
-// retryAfter returns how long the server asks to wait.
-func retryAfter(err error) time.Duration {
-	if ended, ok := errors.AsType[*endedError](err); ok && ended.status.Details != nil {
-		return time.Duration(ended.status.Details.RetryAfterSeconds) * time.Second
-	}
-	return RetryAfter(err)
 }
 
 // readError wraps an error in a *[kube.ReadError], unless it already is one.

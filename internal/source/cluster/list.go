@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -12,7 +13,7 @@ type list struct {
 
 	state        // from the last complete answer
 	absent  bool // discovery does not find the kind; items are kept in case it returns
-	changed bool // items or Absent changed since the last snapshot
+	changed bool // items or absent changed since the last snapshot
 }
 
 // forget makes the next request consistent and accepts its answer, however old it is. The objects stay known.

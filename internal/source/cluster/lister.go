@@ -83,7 +83,7 @@ func (r *lister) probe(ctx context.Context, l *list) error {
 		verb, resource = "list", l.Name()
 		_, err = r.api.current(ctx, &l.resource)
 	}
-	if !IsDown(err) {
+	if !isDown(err) {
 		return nil
 	}
 	return &kube.ReadError{Verb: verb, Resource: resource, Err: err}

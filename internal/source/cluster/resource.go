@@ -130,7 +130,7 @@ func (r *resource) List(since kube.Revision) request {
 func (c *client) current(ctx context.Context, r *resource) (revision kube.Revision, err error) {
 	request := r.request("list")
 	request.query = "limit=1"
-	err = c.Get(ctx, request, func(resp *response) error {
+	err = c.get(ctx, request, func(resp *response) error {
 		body, err := resp.open()
 		if err == nil {
 			revision, err = c.walker.Page(resp.Media, body, r.Type)

@@ -52,14 +52,14 @@ func (k *watched) watch(parent context.Context) error {
 
 	resp, err := w.api.Watch(ctx, parent, &k.list.resource, k.seen(), lasts)
 	if err != nil {
-		return k.readError("watch", err)
+		return readError("watch", k.list.Name(), err)
 	}
 	tooSlow.Stop()
 	defer func() { _ = resp.Body.Close() }()
 	k.accepted()
-	in := &reader{k: k, events: decode.NewEvents(k.list.Type, resp.Body, w.cfg.MaxBytes)}
+	events := decode.NewEvents(k.list.Type, resp.Body, w.cfg.MaxBytes)
 	for {
-		e, item, err := in.next()
+		e, item, err := k.next(events)
 		if err != nil {
 			return k.watchError(ctx, parent, resp.Path, err)
 		}
@@ -82,39 +82,30 @@ func (k *watched) watchError(ctx, parent context.Context, path string, err error
 	case errors.Is(err, io.EOF), errors.Is(context.Cause(ctx), errOverdue):
 		return nil
 	}
-	return k.readError("watch", failf(reason, "request to %s: %w", path, err))
-}
-
-// readError wraps an error in a *[kube.ReadError], unless it already is one.
-func (k *watched) readError(verb string, err error) error { return readError(verb, k.list.Name(), err) }
-
-// reader reads the events of a watch and decodes their objects.
-type reader struct {
-	k      *watched
-	events *decode.Events
+	return readError("watch", k.list.Name(), failf(reason, "request to %s: %w", path, err))
 }
 
 // next reads an event, with the item if an object was added or modified. The error is an *[endedError] if the event
 // says why the watch ends.
-func (r *reader) next() (e decode.Event, item item, err error) {
+func (k *watched) next(events *decode.Events) (e decode.Event, item item, err error) {
 	// A panic while decoding untrusted input ends the watch, not the process.
 	defer func() {
 		if v := recover(); v != nil {
 			err = &decode.BadEventError{Err: fmt.Errorf("panic: %v", v)}
 		}
 	}()
-	if e, err = r.events.Next(); err != nil {
+	if e, err = events.Next(); err != nil {
 		return e, item, err
 	}
 	switch e.Type {
 	case decode.Failed:
 		err = &endedError{e.Status}
 	case decode.Added, decode.Modified:
-		item = r.k.list.decodeItem(e.Object, decode.MediaJSON, digest{})
+		item = k.list.decodeItem(e.Object, decode.MediaJSON, digest{})
 		if item.Bad != nil {
 			item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
 		}
-		r.k.w.metrics.DecodedObjects.WithLabelValues(string(r.k.list.Kind)).Inc()
+		k.w.metrics.DecodedObjects.WithLabelValues(string(k.list.Kind)).Inc()
 	}
 	return e, item, err
 }
