@@ -249,6 +249,28 @@ func sameBad(a, b []BadObject) bool {
 	return true
 }
 
+// Selection says which objects a source reads.
+type Selection struct {
+	// Namespace is the only namespace to read; empty means all.
+	Namespace string
+	// Selectors are label selectors by kind: equality, or existence if the value is empty. An object must match all selectors of its
+	// kind. A kind without a selector is not in the map.
+	Selectors map[Kind]map[string]string
+}
+
+// Takes reports whether an object is read. label returns one of its labels.
+func (s *Selection) Takes(kind Kind, namespace string, label func(string) (string, bool)) bool {
+	if s.Namespace != "" && NamespaceOrDefault(namespace) != s.Namespace {
+		return false
+	}
+	for key, want := range s.Selectors[kind] {
+		if got, ok := label(key); !ok || want != "" && got != want {
+			return false
+		}
+	}
+	return true
+}
+
 // ReadOptions are options of a read.
 type ReadOptions struct {
 	// Consistent requests a read that is not older than any write acknowledged before the read began. A source that reads through

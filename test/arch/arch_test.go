@@ -70,12 +70,12 @@ var allowed = map[string][]string{
 	},
 
 	"internal/server": {
-		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "guard", "internal/trial", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
+		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "guard", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
 		"internal/source/manifests", "internal/tracing", "shadowdiff", "table",
 	},
 	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},
-	"internal/events":  {"compile/rules", "kube"},
-	"internal/webhook": {"internal/api", "internal/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
+	"internal/events":  {"compile/rules", "kube", "poller"},
+	"internal/webhook": {"internal/api", "internal/config", "internal/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
 	"internal/sidecar": {
 		"internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",

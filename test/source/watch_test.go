@@ -118,7 +118,7 @@ func TestAWatcherReadsWhatASourceReads(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			server := newServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
-			cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Namespace: "n1"}
+			cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Selection: kube.Selection{Namespace: "n1"}}
 			want := polled(t, cfg)
 			w := newWatching(t, cfg)
 			got, err := w.Read(t.Context(), kube.ReadOptions{})

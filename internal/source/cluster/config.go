@@ -57,15 +57,11 @@ type Config struct {
 	TokenFile string
 	CAFile    string
 
-	// Namespace restricts every list to one namespace; "" reads all.
-	Namespace string
+	// Selection says which objects to list. The API server evaluates the selectors.
+	kube.Selection
 
 	// EndpointSlices reads EndpointSlices instead of Endpoints.
 	EndpointSlices bool
-
-	// Selectors are the label selectors by kind: equality, or mere presence if the value is empty. An object must
-	// match all selectors of its kind. The API server evaluates them.
-	Selectors map[kube.Kind]map[string]string
 
 	// Timeout limits each request, from connecting to the last byte of the body; default DefaultTimeout.
 	Timeout time.Duration

@@ -55,12 +55,8 @@ type Config struct {
 	// Stdin is the input for the path "-". The first Read reads it to its end.
 	Stdin io.Reader
 
-	// Namespace restricts the objects to one namespace; "" reads all.
-	Namespace string
-
-	// Selectors are label selectors by kind: equality, or mere presence if the value is empty. An object must match
-	// all selectors of its kind.
-	Selectors map[kube.Kind]map[string]string
+	// Selection says which objects to read.
+	kube.Selection
 
 	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
 	MaxFileBytes int64

@@ -181,14 +181,12 @@ func kindOf(apiVersion, kind string) (kube.Kind, bool) {
 
 // object adds one object of a kind that is read, unless the configuration excludes it.
 func (d *document) object(kind kube.Kind, raw []byte, h *head) {
-	cfg := &d.source.cfg
-	if cfg.Namespace != "" && kube.NamespaceOrDefault(string(h.Metadata.Namespace)) != cfg.Namespace {
-		return
+	label := func(key string) (string, bool) {
+		value, ok := h.Metadata.Labels[key]
+		return string(value), ok
 	}
-	for key, want := range cfg.Selectors[kind] {
-		if got, ok := h.Metadata.Labels[key]; !ok || want != "" && string(got) != want {
-			return
-		}
+	if !d.source.cfg.Takes(kind, string(h.Metadata.Namespace), label) {
+		return
 	}
 	d.file.entries = append(d.file.entries, entry{d.number, d.line, d.strict, d.source.decode(kind, raw)})
 }
