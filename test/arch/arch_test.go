@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	// producers hand tables to publish; they do not know each other
 	"internal/source/cluster":                 {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
 	"internal/source/cluster/internal/decode": {"kube"},
-	"internal/source/manifests":               {"kube"},
+	"internal/source/manifests":               {"internal/durable", "kube"},
 	"internal/source/tables":                  {"eskip", "table", "internal/api"},
 	"poller":                                  {"compile", "compile/rules", "publish", "guard", "internal/api", "kube", "table"},
 	"dataplane":                               {"eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/api"},
