@@ -11,7 +11,7 @@ type Ingress struct {
 
 // IngressSpec is the part of an Ingress' spec that is read.
 type IngressSpec struct {
-	IngressClassName string `texts:"shared"`
+	IngressClassName string
 	DefaultBackend   *IngressBackend
 	Rules            []IngressRule
 	TLS              []TLS
@@ -27,14 +27,14 @@ type IngressRule struct {
 // IngressPath is one path of a rule. Backend is nil if the entry has none.
 type IngressPath struct {
 	Path     string
-	PathType string `texts:"shared"` // as written: "Exact", "Prefix", "ImplementationSpecific", or anything else
+	PathType string // as written: "Exact", "Prefix", "ImplementationSpecific", or anything else
 	Backend  *IngressBackend
 }
 
 // IngressBackend names a service and one of its ports. A resource backend has an empty service name.
 type IngressBackend struct {
 	Service    string
-	PortName   string `texts:"shared"`
+	PortName   string
 	PortNumber int
 }
 

@@ -80,7 +80,7 @@ type Object interface {
 
 // Meta is the metadata that is kept of Ingresses and RouteGroups.
 type Meta struct {
-	Namespace   string `texts:"shared"` // many objects have it: decoders may keep such strings only once
+	Namespace   string
 	Name        string
 	Annotations Pairs // without the last-applied annotation
 	Labels      Pairs
@@ -243,6 +243,28 @@ func sameBad(a, b []BadObject) bool {
 	}
 	for i := range a {
 		if a[i].Ref != b[i].Ref || a[i].Err.Error() != b[i].Err.Error() {
+			return false
+		}
+	}
+	return true
+}
+
+// Selection says which objects a source reads.
+type Selection struct {
+	// Namespace is the only namespace to read; empty means all.
+	Namespace string
+	// Selectors are label selectors by kind: equality, or existence if the value is empty. An object must match all selectors of its
+	// kind. A kind without a selector is not in the map.
+	Selectors map[Kind]map[string]string
+}
+
+// Takes reports whether an object is read. label returns one of its labels.
+func (s *Selection) Takes(kind Kind, namespace string, label func(string) (string, bool)) bool {
+	if s.Namespace != "" && NamespaceOrDefault(namespace) != s.Namespace {
+		return false
+	}
+	for key, want := range s.Selectors[kind] {
+		if got, ok := label(key); !ok || want != "" && got != want {
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ type Pairs []Pair
 
 // Pair is one annotation or label.
 type Pair struct {
-	Key   string `texts:"shared"`
+	Key   string
 	Value string
 }
 

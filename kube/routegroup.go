@@ -20,9 +20,9 @@ type RouteGroupSpec struct {
 // RouteGroupBackend is one entry of spec.backends.
 type RouteGroupBackend struct {
 	Name        string
-	Type        string `texts:"shared"` // as written; "" means service
+	Type        string // as written; "" means service
 	Address     string
-	Algorithm   string `texts:"shared"` // as written; "" means not set
+	Algorithm   string // as written; "" means not set
 	ServiceName string
 	ServicePort int
 	Endpoints   []string
@@ -42,7 +42,7 @@ type RouteSpec struct {
 	Backends    []*BackendReference
 	Filters     []string
 	Predicates  []string
-	Methods     []string `texts:"shared"`
+	Methods     []string
 }
 
 // Ref implements [Object].

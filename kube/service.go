@@ -4,11 +4,11 @@ import "strconv"
 
 // Service is a core/v1 Service, without its labels and annotations.
 type Service struct {
-	Namespace string `texts:"shared"`
+	Namespace string
 	Name      string
 	// Incomplete marks a service without metadata or without spec; it cannot be referenced.
 	Incomplete   bool
-	Type         string `texts:"shared"` // as written, "" if not set
+	Type         string // as written, "" if not set
 	ExternalName string
 	Ports        []ServicePort
 	Nulls        Nulls
@@ -16,7 +16,7 @@ type Service struct {
 
 // ServicePort is one port of a service.
 type ServicePort struct {
-	Name       string `texts:"shared"`
+	Name       string
 	Port       int
 	TargetPort TargetPort
 }
@@ -53,7 +53,7 @@ func (p TargetPort) String() string {
 
 // Endpoints is a core/v1 Endpoints object. It keeps only ready addresses, the number of others, and no labels or annotations.
 type Endpoints struct {
-	Namespace string `texts:"shared"`
+	Namespace string
 	Name      string
 	Subsets   []Subset
 	Nulls     Nulls
@@ -68,16 +68,16 @@ type Subset struct {
 
 // EndpointPort is a port of Endpoints or of an EndpointSlice.
 type EndpointPort struct {
-	Name        string `texts:"shared"`
+	Name        string
 	Port        int
-	Protocol    string `texts:"shared"` // as written, "" if not set
-	AppProtocol string `texts:"shared"` // EndpointSlice only
+	Protocol    string // as written, "" if not set
+	AppProtocol string // EndpointSlice only
 }
 
 // EndpointSlice is a discovery.k8s.io/v1 EndpointSlice. Service is the service that it belongs to, from the label
 // [ServiceNameLabel], or "" without the label. Other labels and all annotations are dropped.
 type EndpointSlice struct {
-	Namespace string `texts:"shared"`
+	Namespace string
 	Name      string
 	Service   string
 	// NoPorts marks a slice whose list of ports is missing or null, which differs from an empty one.
@@ -98,15 +98,15 @@ const ServiceNameLabel = "kubernetes.io/service-name"
 // SliceEndpoint is one endpoint of a slice, with the first of its addresses.
 type SliceEndpoint struct {
 	Address     string
-	Zone        string `texts:"shared"`
-	NoAddress   bool   // the list of addresses is empty; a list that begins with null or "" has the empty address
-	Ready       bool   // also if the object does not say
+	Zone        string
+	NoAddress   bool // the list of addresses is empty; a list that begins with null or "" has the empty address
+	Ready       bool // also if the object does not say
 	Terminating bool
 }
 
 // Secret is a core/v1 Secret; only the two entries of a TLS secret are kept.
 type Secret struct {
-	Namespace  string `texts:"shared"`
+	Namespace  string
 	Name       string
 	Incomplete bool // without metadata; it cannot be referenced
 	Type       string

@@ -14,7 +14,6 @@ import (
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/poller"
@@ -63,23 +62,10 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*se
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	return server.New(server.Config{
-		Events: writeEvents, Tracing: traces, Review: server.Review(cfg.Review),
+		Events: writeEvents, Tracing: traces, Review: cfg.Review,
 		Source: source, Upstream: upstream, Peers: askPeers, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
-		Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
-		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress,
-		TLS:                 cfg.TLS,
-		RequestFilters:      cfg.RequestFilters,
-		Redis:               server.Shard(cfg.Shards.Redis),
-		Valkey:              server.Shard(cfg.Shards.Valkey),
-		MaxConnections:      cfg.Listen.MaxConnections,
-		MaxStreams:          cfg.Listen.MaxStreams,
-		SharedMaxAge:        cfg.Listen.SharedMaxAge,
-		EndpointDebounce:    cfg.Listen.EndpointDebounce,
-		Selection:           server.Selection{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
-		EnableProfile:       cfg.Listen.EnableProfile,
-		HealthcheckInterval: cfg.Listen.WaitForHealthcheckInterval,
-		ShutdownTimeout:     cfg.Listen.ShutdownTimeout,
-		StateDir:            cfg.StateDir, Origin: origin, Version: config.VersionName(version),
+		Poll: cfg.Poll, Listen: cfg.Listen, Shards: cfg.Shards, TLS: cfg.TLS, RequestFilters: cfg.RequestFilters, Selection: cfg.Source.Selection,
+		StateDir: cfg.StateDir, Origin: origin, Version: config.VersionName(version),
 		Logger: log, Registry: registry,
 	})
 }
@@ -108,15 +94,7 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, problems func() []poller.Problem) error {
-		return cluster.Run(ctx, func() []events.Problem {
-			var all []events.Problem
-			for _, p := range problems() {
-				all = append(all, events.Problem{Problem: p.Problem, Since: p.Since})
-			}
-			return all
-		})
-	}, nil
+	return cluster.Run, nil
 }
 
 // newTracer returns the trace exporter, or nil if tracing is off.

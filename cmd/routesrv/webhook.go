@@ -32,12 +32,8 @@ func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*w
 		return nil, err
 	}
 	return webhook.New(webhook.Config{
-		Source: source, Failures: failures, Compile: cfg.Compile, Scope: webhook.Scope{Namespace: cfg.Source.Namespace, Selectors: cfg.Source.Selectors},
-		RefuseTakeovers: webhook.Refusal(cfg.RefuseTakeovers), Interval: cfg.Poll.Interval, MaxBackoff: cfg.Poll.MaxBackoff,
-		Address: cfg.Listen.Address, SupportAddress: cfg.Listen.SupportAddress, MaxConnections: cfg.Listen.MaxConnections,
-		Drain: cfg.Listen.WaitForHealthcheckInterval, ShutdownTimeout: cfg.Listen.ShutdownTimeout,
-		TLS:    cfg.TLS,
-		Logger: log, Registry: registry,
+		Source: source, Failures: failures, Compile: cfg.Compile, Scope: cfg.Source.Selection, RefuseTakeovers: webhook.Refusal(cfg.RefuseTakeovers),
+		Poll: cfg.Poll, Listen: cfg.Listen, TLS: cfg.TLS, Logger: log, Registry: registry,
 	})
 }
 

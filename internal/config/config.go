@@ -83,13 +83,9 @@ type Source struct {
 	// Manifests are files and folders to read instead.
 	Manifests []string
 
-	// Namespace restricts reading to one namespace; empty means all.
-	Namespace string
+	kube.Selection
 	// EndpointSlices reads EndpointSlices instead of Endpoints. It always equals Compile.EndpointSlices.
 	EndpointSlices bool
-	// Selectors are label selectors by kind: equality, or existence if the value is empty. A kind without a selector is not in
-	// the map; nil means no selectors.
-	Selectors map[kube.Kind]map[string]string
 	// Watch follows an API server with watches instead of listing everything for every read.
 	Watch bool
 	// RequestTimeout is the time limit of each request to the API, above zero.
@@ -145,6 +141,9 @@ type Shard struct {
 	Name      string
 	Port      int // 1 to 65535
 }
+
+// Configured reports whether a service is named.
+func (s Shard) Configured() bool { return s.Namespace != "" && s.Name != "" }
 
 // Log levels in addition to those of slog and poller.LevelTrace, for the names of Skipper that slog does not have.
 const (

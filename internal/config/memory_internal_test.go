@@ -18,8 +18,6 @@ func TestMemoryLimitIsThatOfTheCgroup(t *testing.T) {
 		"limit of the one above": {map[string]string{
 			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "500\n", "proc/self/cgroup": "0::/a/b\n"}, 500},
 		"path of another name space": {map[string]string{"sys/fs/cgroup/memory.max": "700\n", "proc/self/cgroup": "0::/../../x\n"}, 700},
-		"container, version 1":       {map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "900\n", "proc/self/cgroup": "5:cpu:/\n4:memory:/pod\n"}, 900},
-		"version 1 without limit":    {map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0},
 		"no number":                  {map[string]string{"sys/fs/cgroup/memory.max": "lots\n"}, 0},
 	} {
 		root := t.TempDir()

@@ -13,7 +13,6 @@ import (
 
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -40,14 +39,14 @@ func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Reg
 	if len(cfg.Manifests) > 0 {
 		origin = "manifests"
 		source, err = manifests.New(manifests.Config{
-			Paths: cfg.Manifests, Stdin: stdin, Namespace: cfg.Namespace, Selectors: cfg.Selectors, Logger: log,
+			Paths: cfg.Manifests, Stdin: stdin, Selection: cfg.Selection, Logger: log,
 		})
 	} else {
 		origin = "cluster"
 		// client-go reports an unreadable token file through klog, which is global.
 		klog.SetSlogLogger(log.With("component", "client-go"))
 		access := access(cfg)
-		access.Namespace, access.EndpointSlices, access.Selectors = cfg.Namespace, cfg.EndpointSlices, cfg.Selectors
+		access.Selection, access.EndpointSlices = cfg.Selection, cfg.EndpointSlices
 		access.Timeout, access.Logger, access.Metrics = cfg.RequestTimeout, log, cluster.NewMetrics(reg)
 		source, err = clusterSource(cfg, access)
 	}
@@ -98,7 +97,7 @@ func ownNamespace() string {
 // clusterSource returns a source that polls or watches the API.
 func clusterSource(cfg Source, access cluster.Config) (poller.Source, error) {
 	if cfg.Watch {
-		return watch.New(access)
+		return cluster.NewWatcher(access)
 	}
 	return cluster.New(access)
 }

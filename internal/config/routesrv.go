@@ -2,7 +2,6 @@ package config
 
 import (
 	"log/slog"
-	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/guard"
@@ -29,7 +28,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Upstream(c)
 	p.Peers(c)
 	p.Events(c)
-	p.Timing(&c.Source, &c.Poll, &c.Upstream.FullEvery, &c.Upstream.Timeout, ShutdownTime(&c.Listen.ShutdownTimeout, 30*time.Second))
+	p.Timing(&c.Source, &c.Poll, &c.Upstream.FullEvery, &c.Upstream.Timeout, ShutdownTime(&c.Listen.ShutdownTimeout, DefaultShutdownTimeout))
 	p.CompileFrom(&c.Compile, &c.Source, &c.Log)
 	return p
 }

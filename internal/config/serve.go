@@ -19,6 +19,7 @@ const (
 	DefaultSupportAddress  = ":9911"
 	DefaultMaxConnections  = 20_000
 	DefaultMaxStreams      = 10_000
+	DefaultShutdownTimeout = 30 * time.Second
 	LoopbackAddress        = "127.0.0.1:9090"
 	LoopbackSupportAddress = "127.0.0.1:9911"
 )

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
 )
 
 // component is the source component of the Events.
@@ -88,7 +89,7 @@ func NewCluster(cfg Config) (*Cluster, error) {
 }
 
 // Run competes for the Lease and writes Events while it holds it, until ctx ends. Then it releases the Lease.
-func (c *Cluster) Run(ctx context.Context, problems func() []Problem) error {
+func (c *Cluster) Run(ctx context.Context, problems func() []poller.Problem) error {
 	// A term is the context of a period as leader. The elector starts a goroutine for each term and does not wait for it, so that
 	// goroutine only hands over the context.
 	terms := make(chan context.Context)
@@ -133,7 +134,7 @@ func (c *Cluster) Run(ctx context.Context, problems func() []Problem) error {
 }
 
 // write writes Events during one term as leader.
-func (c *Cluster) write(term context.Context, problems func() []Problem) {
+func (c *Cluster) write(term context.Context, problems func() []poller.Problem) {
 	c.cfg.Logger.Info(LogLeading, "component", "events")
 	c.metrics.leading.Set(1)
 	defer c.metrics.leading.Set(0)

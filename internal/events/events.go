@@ -25,6 +25,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
 )
 
 // Limits and intervals.
@@ -52,12 +53,6 @@ const (
 	LogRecover  = "Events are written again"
 )
 
-// Problem is a problem with the time since when it exists.
-type Problem struct {
-	rules.Problem
-	Since time.Time
-}
-
 // Recorder writes Events on objects.
 type Recorder interface {
 	// Record creates the Event with the name, or increments its count if it is older than renewal. It reports whether the object
@@ -77,7 +72,7 @@ type Event struct {
 // Writer keeps the Events in line with the problems. It must be used by one goroutine only.
 type Writer struct {
 	recorder Recorder
-	problems func() []Problem
+	problems func() []poller.Problem
 	limit    flowcontrol.RateLimiter
 	log      *slog.Logger
 	metrics  *Metrics
@@ -98,7 +93,7 @@ type written struct {
 }
 
 // NewWriter returns a writer for the problems that the function returns.
-func NewWriter(r Recorder, problems func() []Problem, log *slog.Logger, m *Metrics) *Writer {
+func NewWriter(r Recorder, problems func() []poller.Problem, log *slog.Logger, m *Metrics) *Writer {
 	return &Writer{
 		recorder: r, problems: problems, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst),
 		log: log.With("component", "events"), metrics: m, written: make(map[key]*written),

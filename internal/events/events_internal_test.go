@@ -15,11 +15,12 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/poller"
 )
 
 // world is what a writer sees: problems, and an API that accepts or rejects Events.
 type world struct {
-	problems []Problem
+	problems []poller.Problem
 	events   []Event
 	missing  bool
 	err      error
@@ -50,15 +51,15 @@ func ref(name string) kube.Ref {
 	return kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: name}
 }
 
-func problem(owner string, severity rules.Severity, message string) Problem {
-	return Problem{rules.Problem{Owner: ref(owner), Reason: rules.ServiceNotFound, Severity: severity, Message: message}, time.Now()}
+func problem(owner string, severity rules.Severity, message string) poller.Problem {
+	return poller.Problem{Problem: rules.Problem{Owner: ref(owner), Reason: rules.ServiceNotFound, Severity: severity, Message: message}, Since: time.Now()}
 }
 
 // run makes a writer in a bubble. pass lets time pass, and the writer checks at every interval.
 func run(t *testing.T, test func(t *testing.T, w *world, m *Metrics, log *strings.Builder, pass func(time.Duration))) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m, log := &world{}, NewMetrics(nil), &strings.Builder{}
-		writer := NewWriter(w, func() []Problem { return w.problems }, slog.New(slog.NewTextHandler(log, nil)), m)
+		writer := NewWriter(w, func() []poller.Problem { return w.problems }, slog.New(slog.NewTextHandler(log, nil)), m)
 		test(t, w, m, log, func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				time.Sleep(min(lookEvery, time.Until(end)))
@@ -70,7 +71,7 @@ func run(t *testing.T, test func(t *testing.T, w *world, m *Metrics, log *string
 
 func TestAProblemThatLastsBecomesAnEvent(t *testing.T) {
 	run(t, func(t *testing.T, w *world, m *Metrics, _ *strings.Builder, pass func(time.Duration)) {
-		w.problems = []Problem{problem("a", rules.Error, "no service"), problem("b", rules.Info, "nothing to do")}
+		w.problems = []poller.Problem{problem("a", rules.Error, "no service"), problem("b", rules.Info, "nothing to do")}
 		pass(settle - time.Second)
 		if got := w.take(); got != "" {
 			t.Errorf("at once: %s", got)
@@ -105,7 +106,7 @@ func TestAProblemThatLastsBecomesAnEvent(t *testing.T) {
 // TestAProblemThatIsOverSoonIsNoEvent: a rollout causes many of these.
 func TestAProblemThatIsOverSoonIsNoEvent(t *testing.T) {
 	run(t, func(t *testing.T, w *world, _ *Metrics, _ *strings.Builder, pass func(time.Duration)) {
-		w.problems = []Problem{problem("a", rules.Error, "no service")}
+		w.problems = []poller.Problem{problem("a", rules.Error, "no service")}
 		pass(settle / 2)
 		w.problems = nil
 		pass(time.Hour)
@@ -149,7 +150,7 @@ func TestAFloodOfProblemsIsAFewEventsASecond(t *testing.T) {
 func TestWhatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	run(t, func(t *testing.T, w *world, m *Metrics, log *strings.Builder, pass func(time.Duration)) {
 		w.err = errors.New("forbidden")
-		w.problems = []Problem{problem("a", rules.Error, "no service")}
+		w.problems = []poller.Problem{problem("a", rules.Error, "no service")}
 		pass(settle + time.Minute)
 		if n := strings.Count(log.String(), LogFailed); n != 1 {
 			t.Errorf("%d lines:\n%s", n, log)
@@ -190,7 +191,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		looked := make(chan struct{}, 1)
-		w := NewWriter(&world{}, func() []Problem { looked <- struct{}{}; return nil }, slog.New(slog.DiscardHandler), NewMetrics(nil))
+		w := NewWriter(&world{}, func() []poller.Problem { looked <- struct{}{}; return nil }, slog.New(slog.DiscardHandler), NewMetrics(nil))
 		done := make(chan struct{})
 		go func() { defer close(done); w.Run(ctx) }()
 		<-looked

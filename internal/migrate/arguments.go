@@ -19,7 +19,6 @@ import (
 type arguments struct {
 	config.RouteServer
 	words         []string // arguments of the new container, as they were
-	dropped       []string // arguments without effect
 	main, support int      // ports
 	api           int      // port of -kubernetes-url; 0 for the port of the cluster's API
 }
@@ -37,7 +36,7 @@ func (m *migration) readArguments() ([]config.Warning, error) {
 		words = words[1:]
 	}
 	a := &m.arguments
-	read, warnings, err := config.ParseRouteServer(m.divide(words), config.Env{Environ: m.environ(), ReadFile: m.readFile})
+	read, warnings, err := config.ParseRouteServer(m.divide(words), config.Env{ReadFile: m.readFile})
 	if err != nil {
 		return warnings, err
 	}
@@ -92,9 +91,7 @@ func (m *migration) divide(words []string) (known []string) {
 		default:
 			known = append(known, expanded...)
 		}
-		if leftOut || ignored[name] || slices.Contains(ours, name) || name == "support-listener" && expanded[len(expanded)-1] == "-"+name+"=" {
-			a.dropped = append(a.dropped, group...)
-		} else {
+		if !leftOut && !ignored[name] && !slices.Contains(ours, name) && (name != "support-listener" || expanded[len(expanded)-1] != "-"+name+"=") {
 			a.words = append(a.words, group...)
 		}
 	}
@@ -133,16 +130,6 @@ func (m *migration) variable(name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// environ returns the variables that are settings: a Deployment that already runs routesrv may have some.
-func (m *migration) environ() (all []string) {
-	for _, e := range m.container.Env {
-		if value, ok := m.variable(e.Name); ok {
-			all = append(all, e.Name+"="+value)
-		}
-	}
-	return all
 }
 
 // readFile reads a file of a ConfigMap that the old container mounts.

@@ -2,7 +2,7 @@
 // the overlay does not carry over it gives the reason.
 //
 // [Parse] returns the objects, [Make] the files of the overlay. Make is pure: it reads and writes nothing. The overlay is the base with
-// patches: they put the arguments, ports, scheduling and files of the old pods into the Deployment of the base. It runs in the same
+// patches. The old Deployment is one of them, without the fields in which routesrv has to follow the base. It runs in the same
 // namespace under different names, so it has no traffic at first. Its pods have the labels of the old ones except for one, by which the
 // old Deployment and its Services select. Changing that label in the selector of the Service switches the traffic, and changing it back
 // reverts that.
@@ -13,11 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/routesrv/routesrv/internal/config"
 )
@@ -91,9 +91,6 @@ func Make(in *Input, o Options) (*Overlay, error) {
 	return &Overlay{Files: files, Warnings: warnings, NotCarried: m.notes}, nil
 }
 
-// dnsLabel matches a name that Kubernetes accepts for a Service.
-var dnsLabel = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
 func (m *migration) begin() error {
 	if m.Base == "" {
 		return errors.New("no base")
@@ -102,7 +99,7 @@ func (m *migration) begin() error {
 		m.Prefix = strings.TrimSuffix(strings.TrimSuffix(m.in.Deployment.Name, baseName), "-") + "-next-"
 		m.Prefix = strings.TrimPrefix(m.Prefix, "-")
 	}
-	if longest := m.Prefix + peersName; !dnsLabel.MatchString(longest) {
+	if longest := m.Prefix + peersName; len(validation.IsDNS1035Label(longest)) > 0 {
 		return fmt.Errorf("prefix %q: %q is no name of a Service: want at most 63 small letters, digits and dashes, a letter first", m.Prefix, longest)
 	}
 	if m.name() == m.in.Deployment.Name {

@@ -16,14 +16,14 @@ func (m *migration) network() (p patch, err error) {
 	a := &m.arguments
 	port := func(number int) map[string]any { return map[string]any{"protocol": "TCP", "port": number} }
 	for _, path := range []string{"/spec/ingress/1/ports", "/spec/egress/1/ports"} { // replicas
-		p.replace(path, []any{port(a.main), port(a.support)})
+		p.op("replace", path, []any{port(a.main), port(a.support)})
 	}
-	p.replace("/spec/ingress/2", map[string]any{
+	p.op("replace", "/spec/ingress/2", map[string]any{
 		"from":  []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": m.Monitoring}}}},
 		"ports": []any{port(a.support)},
 	})
 	if a.api != 0 {
-		p.set("/spec/egress/0/ports/-", port(a.api))
+		p.op("add", "/spec/egress/0/ports/-", port(a.api))
 	}
 	clients := []any{map[string]any{"ports": []any{port(a.main)}}}
 	if len(m.in.Policies) == 0 {
@@ -37,7 +37,7 @@ func (m *migration) network() (p patch, err error) {
 		if len(old.Spec.PolicyTypes) > 0 && !slices.Contains(old.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
 			continue
 		}
-		spec, err := plain(old.Spec)
+		spec, err := m.carried(old.Spec, nil)
 		if err != nil {
 			return nil, fmt.Errorf("NetworkPolicy %s: %w", old.Name, err)
 		}
@@ -47,9 +47,9 @@ func (m *migration) network() (p patch, err error) {
 		m.note("the policy of the overlay has its ingress rules. It does not have its egress rules: routesrv needs only the API server, DNS and its other replicas",
 			"NetworkPolicy `%s` selects the old pods", old.Name)
 	}
-	p = append(p, operation{Op: "remove", Path: "/spec/ingress/0"})
+	p.op("remove", "/spec/ingress/0", nil)
 	for _, rule := range clients {
-		p.set("/spec/ingress/0", rule)
+		p.op("add", "/spec/ingress/0", rule)
 	}
 	return p, nil
 }
@@ -57,18 +57,18 @@ func (m *migration) network() (p patch, err error) {
 // services returns the patches of the two Services of the base.
 func (m *migration) services() (service, peers patch) {
 	a := &m.arguments
-	service.replace("/spec/ports/0/targetPort", a.main)
-	service.replace("/spec/ports/1/targetPort", a.support)
-	peers.replace("/spec/ports/0/port", a.main)
-	peers.replace("/spec/ports/0/targetPort", a.main)
+	service.op("replace", "/spec/ports/0/targetPort", a.main)
+	service.op("replace", "/spec/ports/1/targetPort", a.support)
+	peers.op("replace", "/spec/ports/0/port", a.main)
+	peers.op("replace", "/spec/ports/0/targetPort", a.main)
 	return service, peers
 }
 
 // role returns the patch of the ClusterRole of the base; nil for none.
 func (m *migration) role() (p patch) {
 	if !m.arguments.Source.EndpointSlices {
-		p.replace("/rules/3/apiGroups", []string{""})
-		p.replace("/rules/3/resources", []string{"endpoints"})
+		p.op("replace", "/rules/3/apiGroups", []string{""})
+		p.op("replace", "/rules/3/resources", []string{"endpoints"})
 	}
 	return p
 }

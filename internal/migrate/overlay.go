@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"fmt"
-	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -18,7 +17,7 @@ func deleted(kind, name string) object {
 
 // files returns all files.
 func (m *migration) files() (files map[string][]byte, err error) {
-	deployment, err := m.deployment()
+	without, deployment, err := m.deployment()
 	if err != nil {
 		return nil, err
 	}
@@ -28,19 +27,21 @@ func (m *migration) files() (files map[string][]byte, err error) {
 	}
 	service, peers := m.services()
 	files = map[string][]byte{}
+	role := m.role()
 	// The namespace exists, and its labels are not ours. The flags are arguments.
 	patches := []object{deleted("Namespace", baseName), deleted("ConfigMap", flagsName)}
 	for _, f := range []struct {
 		file, comment, kind, name string
-		patch                     patch
+		patch                     any
 	}{
+		{"deployment-base.yaml", "What the Deployment of the base must not have.", "Deployment", baseName, without},
 		{"deployment.yaml", "What the Deployment " + m.in.Deployment.Name + " has and the base has not.", "Deployment", baseName, deployment},
 		{"service.yaml", "The ports of the listeners.", "Service", baseName, service},
 		{"service-peers.yaml", "The ports of the listeners.", "Service", peersName, peers},
 		{"networkpolicy.yaml", "Who may talk to the route servers, and whom they talk to.", "NetworkPolicy", baseName, network},
-		{"rbac.yaml", "Without -enable-kubernetes-endpointslices Endpoints are read.", "ClusterRole", baseName, m.role()},
+		{"rbac.yaml", "Without -enable-kubernetes-endpointslices Endpoints are read.", "ClusterRole", baseName, role},
 	} {
-		if f.patch == nil {
+		if f.kind == "ClusterRole" && role == nil {
 			continue
 		}
 		patches = append(patches, object{"target": object{"kind": f.kind, "name": f.name}, "path": f.file})
@@ -51,9 +52,6 @@ func (m *migration) files() (files map[string][]byte, err error) {
 	kustomization := object{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "namespace": m.in.Namespace(), "namePrefix": m.Prefix,
 		"resources": []string{m.Base}, "labels": m.labels.entries(), "patches": patches,
-	}
-	if m.Image != "" {
-		kustomization["images"] = []object{image(m.Image)}
 	}
 	about := "Made by routesrv migrate of Deployment " + m.in.Namespace() + "/" + m.in.Deployment.Name + ". NOTES.md says what to do with it."
 	if files["kustomization.yaml"], err = written(about, kustomization); err != nil {
@@ -67,19 +65,4 @@ func (m *migration) files() (files map[string][]byte, err error) {
 func written(comment string, content any) ([]byte, error) {
 	text, err := yaml.Marshal(content)
 	return append([]byte("# "+comment+"\n"), text...), err
-}
-
-// image returns the entry for an image of routesrv, NAME[:TAG][@DIGEST].
-func image(ref string) object {
-	name, digest, pinned := strings.Cut(ref, "@")
-	entry := object{"name": baseName}
-	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
-		entry["newTag"] = name[at+1:]
-		name = name[:at]
-	}
-	if pinned {
-		entry["digest"] = digest
-	}
-	entry["newName"] = name
-	return entry
 }

@@ -1,20 +1,20 @@
 package migrate
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // operation is one of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
-	From  string `json:"from,omitempty"`
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
@@ -22,71 +22,56 @@ type operation struct {
 // patch is a JSON patch.
 type patch []operation
 
-// set adds a field or replaces it, whether it exists or not.
-func (p *patch) set(path string, value any) {
-	*p = append(*p, operation{Op: "add", Path: path, Value: value})
-}
-func (p *patch) replace(path string, value any) {
-	*p = append(*p, operation{Op: "replace", Path: path, Value: value})
-}
-
-// escaped escapes a key for a path of a JSON patch.
-func escaped(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+func (p *patch) op(op, path string, value any) { *p = append(*p, operation{op, path, value}) }
 
 const (
 	podPath       = "/spec/template/spec"
 	containerPath = podPath + "/containers/0"
 )
 
-// The fields that the new Deployment takes over as they are. Fields of the base that are not among them stay.
+// fields are fields of an object that the new Deployment has as the base has them, with the reason where that is worth a note.
+type fields map[string]string
+
+const noRights = "routesrv needs no rights on the node. If it listened on a port below 1024, choose a higher one"
+
 var (
-	deploymentFields = []string{"replicas", "strategy", "minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit"}
-	podFields        = []string{
-		"affinity", "dnsConfig", "dnsPolicy", "hostAliases", "imagePullSecrets", "nodeSelector", "priorityClassName", "runtimeClassName", "schedulerName",
-		"tolerations", "topologySpreadConstraints",
+	ofBase    = fields{"selector": "", "template": "", "paused": "the new Deployment has to start"}
+	ofBasePod = fields{
+		"hostNetwork": "two route servers on one node cannot share its ports, and routesrv does not need the network of the node",
+		"hostPID":     noRights, "hostIPC": noRights, "serviceAccountName": "", "serviceAccount": "", "automountServiceAccountToken": "",
+		"enableServiceLinks": "", "initContainers": "", "ephemeralContainers": "", "securityContext": "",
 	}
-	containerFields = []string{"envFrom", "readinessProbe", "resources", "startupProbe"}
+	ofBaseContainer = fields{
+		"imagePullPolicy": "", "command": "", "securityContext": "",
+		"lifecycle":     "the image has no shell, and -wait-for-healthcheck-interval is the time to keep serving",
+		"livenessProbe": "the base has its own, which asks /status. A server without a table answers that as well: a restart does not help a server that waits for the API server",
+	}
 )
 
-// carry sets fields of an object at a path. It returns an error only for objects that are not those of the API.
-func (m *migration) carry(p *patch, path string, object any, fields []string) error {
-	values, err := plain(object)
-	if err != nil {
-		return err
-	}
-	for _, name := range fields {
-		if value := values[name]; !empty(value) {
-			m.selecting(value)
-			p.set(path+"/"+name, value)
-		}
-	}
-	return nil
-}
-
-// empty reports whether a value says nothing: structures of the API that are not set are empty objects.
-func empty(value any) bool {
-	object, ok := value.(map[string]any)
-	return value == nil || ok && len(object) == 0
-}
-
-// plain converts an object to its form in JSON.
-func plain(object any) (values map[string]any, err error) {
-	text, err := json.Marshal(object)
+// carried returns an object in JSON without what is as in the base.
+func (m *migration) carried(of any, without fields) (values map[string]any, err error) {
+	text, err := json.Marshal(of)
 	if err == nil {
 		err = json.Unmarshal(text, &values)
+	}
+	for _, name := range sorted(without) {
+		if why := without[name]; why != "" && values[name] != nil {
+			m.note(why, "`%s`", name)
+		}
+		delete(values, name)
 	}
 	return values, err
 }
 
-// deployment returns the patch of the Deployment of the base.
-func (m *migration) deployment() (p patch, err error) {
-	old := m.in.Deployment
+// deployment returns two patches of the Deployment of the base: what it must not have, and what the old Deployment has.
+func (m *migration) deployment() (without patch, with object, err error) {
+	old, own := m.in.Deployment, map[string]string{}
 	if r := old.Spec.Replicas; r != nil && *r < 2 {
 		m.note("set two or more where proxies depend on it: while the only one moves to another node nobody answers", "%d replica, as before", *r)
 	}
-	for _, key := range sorted(old.Labels) {
+	for key, value := range old.Labels {
 		if _, ofPod := old.Spec.Template.Labels[key]; !ofPod && !ofTool(key) {
-			p.set("/metadata/labels/"+escaped(key), old.Labels[key])
+			own[key] = value
 		}
 	}
 	annotations := map[string]string{}
@@ -97,102 +82,106 @@ func (m *migration) deployment() (p patch, err error) {
 		}
 		annotations[key] = old.Spec.Template.Annotations[key]
 	}
-	if len(annotations) > 0 {
-		p.set("/spec/template/metadata/annotations", annotations)
+	spec, err1 := m.carried(old.Spec, ofBase)
+	pod, err2 := m.carried(m.changedPod(), ofBasePod)
+	container, err3 := m.carried(m.changedContainer(), ofBaseContainer)
+	if err := cmp.Or(err1, err2, err3); err != nil {
+		return nil, nil, err
 	}
-	if err := m.carry(&p, "/spec", old.Spec, deploymentFields); err != nil {
-		return nil, err
-	}
-	if err := m.carry(&p, podPath, m.pod, podFields); err != nil {
-		return nil, err
-	}
-	m.end(&p)
-	m.user(&p)
-	return p, m.run(&p)
+	container["livenessProbe"] = object{"httpGet": object{"port": m.arguments.support}}
+	pod["securityContext"] = m.user()
+	m.selecting(pod)
+	pod["containers"] = []any{container}
+	spec["template"] = object{"metadata": object{"annotations": annotations}, "spec": pod}
+	metadata := object{"name": baseName, "labels": own}
+	return m.without(), object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}, nil
 }
 
-// end sets the time that a pod has to end.
-func (m *migration) end(p *patch) {
-	l := m.arguments.Listen
+// without returns the patch that removes from the base what must not be merged with what the old Deployment has. The base mounts its flags first,
+// which are in the arguments here, and then its state.
+func (m *migration) without() (p patch) {
+	old, r := m.in.Deployment.Spec, m.container.Resources
+	for _, one := range []struct {
+		path string
+		is   bool
+	}{
+		{containerPath + "/volumeMounts/0", true},
+		{podPath + "/volumes/0", true},
+		{containerPath + "/ports", true},
+		{containerPath + "/resources", len(r.Requests)+len(r.Limits) > 0},
+		{containerPath + "/env", len(r.Requests)+len(r.Limits) > 0}, // the limit of the heap follows from that of the memory
+		{containerPath + "/readinessProbe", asks(m.container.ReadinessProbe)},
+		{podPath + "/topologySpreadConstraints", len(m.pod.TopologySpreadConstraints) > 0},
+		{"/spec/strategy", old.Strategy.Type != "" || old.Strategy.RollingUpdate != nil},
+	} {
+		if one.is {
+			p.op("remove", one.path, nil)
+		}
+	}
+	return p
+}
+
+// changedPod returns the old pod without what routesrv does not need. Only the volumes that the container mounts stay, under names that the base
+// does not have.
+func (m *migration) changedPod() *corev1.PodSpec {
+	pod, l := m.pod.DeepCopy(), m.arguments.Listen
 	seconds := int64(math.Ceil((l.WaitForHealthcheckInterval + l.ShutdownTimeout + 5*time.Second).Seconds()))
-	if old := m.pod.TerminationGracePeriodSeconds; old != nil && *old >= seconds {
-		seconds = *old
-	} else {
+	if old := pod.TerminationGracePeriodSeconds; old == nil || *old < seconds {
 		m.note(fmt.Sprintf("%d s: -wait-for-healthcheck-interval, the time for open requests, and five seconds to write the last-known-good file", seconds),
 			"`terminationGracePeriodSeconds`")
+		pod.TerminationGracePeriodSeconds = &seconds
 	}
-	p.replace(podPath+"/terminationGracePeriodSeconds", seconds)
-	if m.pod.HostNetwork {
-		m.note("two route servers on one node cannot share its ports, and routesrv does not need the network of the node", "`hostNetwork`")
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return !slices.ContainsFunc(m.container.VolumeMounts, func(mount corev1.VolumeMount) bool { return mount.Name == v.Name })
+	})
+	for i := range pod.Volumes {
+		pod.Volumes[i].Name = "old-" + pod.Volumes[i].Name
 	}
+	return pod
 }
 
-// user carries over the user and group of the process. The base has the rest of the security context.
-func (m *migration) user(p *patch) {
-	ids := map[string]*int64{}
+// user returns the user and the group of the old process. The base has the rest of the security context.
+func (m *migration) user() *corev1.PodSecurityContext {
+	to := &corev1.PodSecurityContext{}
 	if s := m.pod.SecurityContext; s != nil {
-		ids["runAsUser"], ids["runAsGroup"] = s.RunAsUser, s.RunAsGroup
+		to.RunAsUser, to.RunAsGroup = s.RunAsUser, s.RunAsGroup
 	}
 	if s := m.container.SecurityContext; s != nil {
-		if s.RunAsUser != nil {
-			ids["runAsUser"] = s.RunAsUser
-		}
-		if s.RunAsGroup != nil {
-			ids["runAsGroup"] = s.RunAsGroup
-		}
+		to.RunAsUser, to.RunAsGroup = cmp.Or(s.RunAsUser, to.RunAsUser), cmp.Or(s.RunAsGroup, to.RunAsGroup)
 		if s.Privileged != nil && *s.Privileged || s.Capabilities != nil && len(s.Capabilities.Add) > 0 {
-			m.note("routesrv needs no rights on the node. If it listened on a port below 1024, choose a higher one", "privileges and added capabilities")
+			m.note(noRights, "privileges and added capabilities")
 		}
 	}
-	for _, field := range sorted(ids) {
-		switch id := ids[field]; {
-		case id == nil:
-		case *id == 0:
+	for field, id := range map[string]**int64{"runAsUser": &to.RunAsUser, "runAsGroup": &to.RunAsGroup} {
+		if *id != nil && **id == 0 {
 			m.note("routesrv needs no root. The overlay keeps user and group 65532 of the base", "`%s: 0`", field)
-		default:
-			p.replace(podPath+"/securityContext/"+field, *id)
+			*id = nil
 		}
 	}
+	return to
 }
 
-// run carries over what runs in the container.
-func (m *migration) run(p *patch) error {
-	a, c := &m.arguments, m.container.DeepCopy()
-	for name, probe := range map[string]**corev1.Probe{"readiness": &c.ReadinessProbe, "startup": &c.StartupProbe} {
-		if *probe != nil && (*probe).HTTPGet == nil && (*probe).TCPSocket == nil {
-			m.note("the image has no shell that could run a command. For readiness the base asks /health", "the %s probe", name)
-			*probe = nil
+// asks reports whether a probe works without a shell, which the image does not have.
+func asks(p *corev1.Probe) bool { return p != nil && (p.HTTPGet != nil || p.TCPSocket != nil) }
+
+// changedContainer returns the old container as it runs routesrv. What it leaves out is merged from the base.
+func (m *migration) changedContainer() *corev1.Container {
+	c := m.container.DeepCopy()
+	if p := c.StartupProbe; p != nil && !asks(p) {
+		m.note("the image has no shell that could run a command", "the startup probe")
+		c.StartupProbe = nil
+	}
+	if p := c.ReadinessProbe; !asks(p) {
+		if p != nil {
+			m.note("the image has no shell that could run a command. For readiness the base asks /health", "the readiness probe")
 		}
+		c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt(m.arguments.main)}}}
 	}
-	if c.ReadinessProbe == nil {
-		p.replace(containerPath+"/readinessProbe/httpGet/port", a.main)
+	c.Name, c.Image, c.Args, c.Ports, c.Env = baseName, m.Image, m.arguments.words, m.ports(), m.env()
+	for i := range c.VolumeMounts {
+		c.VolumeMounts[i].Name = "old-" + c.VolumeMounts[i].Name
 	}
-	if c.LivenessProbe != nil {
-		m.note("the base has its own, which asks /status. A server without a table answers that as well: a restart does not help a server that waits for the API server", "the liveness probe")
-	}
-	if c.Lifecycle != nil {
-		m.note("the image has no shell, and -wait-for-healthcheck-interval is the time to keep serving", "the lifecycle hooks")
-	}
-	p.replace(containerPath+"/args", a.words)
-	p.replace(containerPath+"/ports", m.ports())
-	p.replace(containerPath+"/livenessProbe/httpGet/port", a.support)
-	if err := m.carry(p, containerPath, c, containerFields); err != nil {
-		return err
-	}
-	p.replace(containerPath+"/env", m.env())
-	// The base mounts its flags first, which are in the arguments here, and then its state.
-	*p = append(*p, operation{Op: "remove", Path: containerPath + "/volumeMounts/0"}, operation{Op: "remove", Path: podPath + "/volumes/0"})
-	for _, mount := range c.VolumeMounts {
-		mount.Name = "old-" + mount.Name
-		p.set(containerPath+"/volumeMounts/-", mount)
-	}
-	for _, v := range m.pod.Volumes {
-		if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
-			v.Name = "old-" + v.Name
-			p.set(podPath+"/volumes/-", v)
-		}
-	}
-	return nil
+	return c
 }
 
 // ports returns the old ports, so that Services by name or number still fit, with those of the listeners.
@@ -212,27 +201,12 @@ func (m *migration) ports() []corev1.ContainerPort {
 	return ports
 }
 
-// env returns the old variables without those that only dropped arguments refer to, and a limit of the heap.
+// env returns the old variables and a limit of the heap.
 func (m *migration) env() []corev1.EnvVar {
-	env := []corev1.EnvVar{}
-	refers := func(words []string, name string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "$("+name+")") })
-	}
-	for _, e := range m.container.Env {
-		if refers(m.arguments.dropped, e.Name) && !refers(m.arguments.words, e.Name) {
-			m.note("no argument of the overlay refers to it", "variable `%s`", e.Name)
-			continue
-		}
-		env = append(env, e)
-	}
-	resources := m.container.Resources
-	memory := resources.Limits.Memory().Value()
-	switch {
-	case slices.ContainsFunc(env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" }):
-	case memory > 0:
+	env := slices.Clone(m.container.Env)
+	own := slices.ContainsFunc(env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
+	if memory := m.container.Resources.Limits.Memory().Value(); memory > 0 && !own {
 		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: fmt.Sprintf("%dMiB", max(memory*7/8>>20, 1))})
-	case len(resources.Requests)+len(resources.Limits) == 0:
-		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: "900MiB"}) // the limit is that of the base
 	}
 	return env
 }

@@ -103,10 +103,10 @@ func (c *compat) Collect(ch chan<- prometheus.Metric) {
 		gauge("routes.total", float64(t.Len()))
 		gauge("routes.byte", float64(t.Bytes()))
 	}
-	if c.server.cfg.Redis.configured() {
+	if c.server.cfg.Redis.Configured() {
 		gauge("redis_endpoints", float64(c.redisEndpoints.Load()))
 	}
-	if c.server.cfg.Valkey.configured() {
+	if c.server.cfg.Valkey.Configured() {
 		gauge("valkey_endpoints", float64(c.valkeyEndpoints.Load()))
 	}
 }

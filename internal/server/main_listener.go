@@ -8,6 +8,7 @@ import (
 
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
@@ -61,13 +62,13 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 	}
 	for _, kind := range []struct {
 		name    string
-		shard   Shard
+		shard   config.Shard
 		observe func(int64)
 	}{
 		{"redis", s.cfg.Redis, compat.redisEndpoints.Store},
 		{"valkey", s.cfg.Valkey, compat.valkeyEndpoints.Store},
 	} {
-		if !kind.shard.configured() {
+		if !kind.shard.Configured() {
 			continue
 		}
 		s.log.Info("Use endpoints " + kind.shard.Namespace + "/" + kind.shard.Name + " to fetch updated " + kind.name + " shards")
@@ -94,7 +95,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 // shards answers with the addresses of a service from the last successful read. Before the first read it answers 503.
-func (s *Server) shards(shard Shard, observe func(int64)) http.Handler {
+func (s *Server) shards(shard config.Shard, observe func(int64)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Allow", http.MethodGet)

@@ -3,26 +3,14 @@ package server
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"sync"
-	"time"
 
-	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/trial"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
-
-// Review says what a change must pass before it is published.
-type Review struct {
-	// TrialProxy and TrialTraffic are the listeners of the trial proxy: see [trial.Config]. nil means that there is none.
-	TrialProxy, TrialTraffic *url.URL
-	TrialTimeout             time.Duration
-	// KeepTakeovers says which objects are kept because of what they take from others.
-	KeepTakeovers takeover.Policy
-}
 
 // trialFile is the name of the file with verdicts in the state folder.
 const trialFile = "trial.json"

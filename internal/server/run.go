@@ -10,7 +10,7 @@ import (
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
 // or fails. If ctx has already ended, it opens nothing.
 //
-// The order of the shutdown is the one of [httpserve.Listeners], after a wait of Config.HealthcheckInterval for load balancers.
+// The order of the shutdown is the one of [httpserve.Listeners], after a wait of Config.WaitForHealthcheckInterval for load balancers.
 // The last-known-good file is written last.
 func (s *Server) Run(ctx context.Context) error {
 	s.started = time.Now()

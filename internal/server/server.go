@@ -28,19 +28,13 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
-)
-
-// Defaults of Config.
-const (
-	DefaultAddress         = ":9090"
-	DefaultShutdownTimeout = 30 * time.Second
-	DefaultMaxConnections  = 20_000
 )
 
 // Config configures a Server. Set either Source or a URL in Upstream, not both.
@@ -51,50 +45,28 @@ type Config struct {
 	Upstream dataplane.Config
 
 	// Settings of the poller and its publisher: see poller.Config, rules.Options and guard.Config.
-	Source     poller.Source
-	Compile    rules.Options
-	Guard      guard.Config
-	Interval   time.Duration
-	MaxBackoff time.Duration
+	Source  poller.Source
+	Compile rules.Options
+	Guard   guard.Config
+	config.Poll
 
 	// Review says what a change must pass before it is published.
-	Review Review
-
+	Review config.Review
 	// Selection says which objects the source reads, for explanations.
-	Selection Selection
+	Selection kube.Selection
 
-	// Address and SupportAddress are host:port to listen on; the host may be empty. An empty Address means [DefaultAddress]; an
-	// empty SupportAddress means no support listener.
-	Address        string
-	SupportAddress string
-	// Listen opens the listeners; nil means net.Listen.
-	Listen func(network, address string) (net.Listener, error)
+	// Listen configures the listeners. An empty Address means [config.DefaultAddress], zero for ShutdownTimeout and MaxConnections their
+	// defaults. The limit of open files may allow fewer connections: see [httpserve.MainConnections]. A relay has no EndpointDebounce: it
+	// serves the tables of the server above.
+	config.Listen
+	// Open opens the listeners; nil means net.Listen.
+	Open func(network, address string) (net.Listener, error)
 	// TLS configures the main listener; the support listener is always plain.
 	TLS httpserve.TLSConfig
 	// RequestFilters is the filter chain for every path of the main listener except /health.
 	RequestFilters []*eskip.Filter
-	// Redis and Valkey are the services whose addresses the shard endpoints return. A service without a name has no endpoint.
-	Redis, Valkey Shard
-	// EnableProfile serves /debug/pprof on the support listener.
-	EnableProfile bool
-
-	// MaxConnections is how many connections the main listener holds, by default [DefaultMaxConnections]. The limit of open files
-	// may allow fewer: see [httpserve.MainConnections].
-	MaxConnections int
-
-	// MaxStreams is how many clients may follow the table on /routes/watch; 0 turns streams off.
-	MaxStreams int
-
-	// HealthcheckInterval is how long the server keeps serving after it was told to stop, so that load balancers notice.
-	// ShutdownTimeout is how long requests then have to end, by default [DefaultShutdownTimeout].
-	HealthcheckInterval time.Duration
-	ShutdownTimeout     time.Duration
-
-	// SharedMaxAge is how long HTTP caches may serve an answer without asking again: see etagcache.Config.
-	SharedMaxAge time.Duration
-	// EndpointDebounce is how long changes that only add endpoints may wait: see publish.Budget. 0 publishes every change at once. A
-	// relay has no budget: it serves the tables of the server above.
-	EndpointDebounce time.Duration
+	// Shards are the services whose addresses the shard endpoints return. A service without a name has no endpoint.
+	config.Shards
 
 	// Peers returns the table that another replica serves, and the objects that it keeps. The server compares its first table with it,
 	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
@@ -123,20 +95,6 @@ type Config struct {
 	// Registry receives all metrics, and /metrics shows it. nil means a new one.
 	Registry *prometheus.Registry
 }
-
-// Selection restricts which objects a source reads: see the source.
-type Selection struct {
-	Namespace string
-	Selectors map[kube.Kind]map[string]string
-}
-
-// Shard is a service whose addresses a shard endpoint returns.
-type Shard struct {
-	Namespace, Name string
-	Port            int
-}
-
-func (s Shard) configured() bool { return s.Namespace != "" && s.Name != "" }
 
 // Server is the route server. Create it with [New], then call Run once.
 type Server struct {
@@ -181,17 +139,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
-	if cfg.ShutdownTimeout == 0 {
-		cfg.ShutdownTimeout = DefaultShutdownTimeout
-	}
-	if cfg.MaxConnections == 0 {
-		cfg.MaxConnections = DefaultMaxConnections
-	}
-	if cfg.Address == "" {
-		cfg.Address = DefaultAddress
-	}
+	cfg.ShutdownTimeout = cmp.Or(cfg.ShutdownTimeout, config.DefaultShutdownTimeout)
+	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, config.DefaultMaxConnections)
+	cfg.Address = cmp.Or(cfg.Address, config.DefaultAddress)
 	if cfg.Source == nil {
-		cfg.Redis, cfg.Valkey = Shard{}, Shard{} // a relay does not know the addresses
+		cfg.Shards = config.Shards{} // a relay does not know the addresses
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
 	s.questions = newQuestions(s.registry)
@@ -324,10 +276,10 @@ func (s *Server) newListeners() error {
 		return err
 	}
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
-		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "-",
+		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Open, Flags: "-",
 		Endpoints: s.endpoints, Main: handler, Routes: s.cache, TLS: s.cfg.TLS, StateDir: s.cfg.StateDir,
-		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.HealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
-		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.HealthcheckInterval)) },
+		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.WaitForHealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
+		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.WaitForHealthcheckInterval)) },
 		Logger:   s.log, Registry: s.registry,
 	})
 	return err

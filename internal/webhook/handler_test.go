@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/webhook"
+	"github.com/routesrv/routesrv/kube"
 )
 
 // review returns the JSON of a review.
@@ -41,7 +42,7 @@ func review(operation, kind, subresource string, object, old []byte) []byte {
 func serveWebhook(t *testing.T) (http.Handler, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	j := newJudge(t, shop(t), rules.Options{}, webhook.Scope{})
+	j := newJudge(t, shop(t), rules.Options{}, kube.Selection{})
 	return httpserve.Mux(httpserve.MainListener, webhook.Endpoints(j, reg, slog.New(slog.DiscardHandler), webhook.NewMetrics(reg))), reg
 }
 
@@ -181,7 +182,7 @@ func FuzzReview(f *testing.F) {
 	f.Add(review("CREATE", "Ingress", "", ingress("a", "a", "/", "web", "{}"), nil))
 	f.Add(review("UPDATE", "RouteGroup", "", routeGroup("g", "g", missing, "status("), routeGroup("g", "g", shunt, "status(200)")))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"object":null,"operation":"CREATE","kind":{"group":"zalando.org","version":"v1","kind":"RouteGroup"}}}`))
-	j, err := webhook.NewJudge(rules.Options{}, webhook.Scope{}, webhook.RefuseNone)
+	j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, webhook.RefuseNone)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
 
@@ -23,24 +25,19 @@ import (
 type Config struct {
 	Source  poller.Source
 	Compile rules.Options
-	Scope   Scope
+	Scope   kube.Selection // of the objects that the route server reads
 	// RefuseTakeovers says which requests of others an object may not take.
 	RefuseTakeovers Refusal
 	// Failures asks route servers what failed their trials; nil asks none.
 	Failures Failures
-	// Interval is the time between two reads, by default [poller.DefaultInterval]. MaxBackoff is the longest delay after failed
-	// reads, by default [poller.DefaultMaxBackoff].
-	Interval, MaxBackoff time.Duration
 
-	// Address and SupportAddress are host:port to listen on. An empty SupportAddress means no support listener.
-	Address, SupportAddress string
-	// Listen opens the listeners; nil means net.Listen.
-	Listen func(network, address string) (net.Listener, error)
+	config.Poll   // zero means the defaults of package poller
+	config.Listen // zero means its defaults, and 1,000 connections
+
+	// Open opens the listeners; nil means net.Listen.
+	Open func(network, address string) (net.Listener, error)
 	// TLS configures the main listener. The server reloads its files when they change.
-	TLS            httpserve.TLSConfig
-	MaxConnections int
-	// Drain is how long to keep serving after the server was told to stop. ShutdownTimeout is how long reviews then have to end.
-	Drain, ShutdownTimeout time.Duration
+	TLS httpserve.TLSConfig
 
 	Logger   *slog.Logger         // nil means no log
 	Registry *prometheus.Registry // nil means a new one
@@ -57,7 +54,7 @@ type Server struct {
 // New checks the configuration and reads the certificates. It opens no socket and starts no goroutine.
 func New(cfg Config) (*Server, error) {
 	if cfg.Source == nil {
-		return nil, errors.New("admission: Source is required")
+		return nil, errors.New("webhook: Source is required")
 	}
 	if !cfg.TLS.Enable {
 		return nil, errors.New("an API server talks to webhooks by TLS only: set -tls-cert and -tls-key")
@@ -81,9 +78,9 @@ func New(cfg Config) (*Server, error) {
 	}}
 	endpoints := Endpoints(judge, cfg.Registry, log, metrics)
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
-		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Listen, Flags: "-",
+		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Open, Flags: "-",
 		Endpoints: endpoints, Routes: noRoutes{}, TLS: cfg.TLS, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
-		Drain: cfg.Drain, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, 30*time.Second),
+		Drain: cfg.WaitForHealthcheckInterval, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, config.DefaultShutdownTimeout),
 		Logger: log, Registry: cfg.Registry,
 	})
 	return s, err

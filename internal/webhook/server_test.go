@@ -21,6 +21,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
@@ -79,8 +80,9 @@ func runWith(t *testing.T, source sourceFunc, failures webhook.Failures) *runnin
 	var mu sync.Mutex
 	opened := make(chan struct{}, 2)
 	server, err := webhook.New(webhook.Config{
-		Source: source, Failures: failures, Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0",
-		Listen: func(network, address string) (net.Listener, error) {
+		Source: source, Failures: failures, Poll: config.Poll{Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond},
+		Listen: config.Listen{Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0"},
+		Open: func(network, address string) (net.Listener, error) {
 			l, err := net.Listen(network, address)
 			if err == nil {
 				mu.Lock()

@@ -31,7 +31,7 @@ func TestTakeoversAreToldOrRefused(t *testing.T) {
 		{webhook.RefuseNamespace, neighbour, 0, 1},
 		{webhook.RefuseObject, neighbour, 1, 0},
 	} {
-		j, err := webhook.NewJudge(rules.Options{}, webhook.Scope{}, c.refuse)
+		j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, c.refuse)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestTakeoversAreToldOrRefused(t *testing.T) {
 
 // TestFailedTrialsAreTold: an author sees the words of the proxy that did not survive a filter of the object.
 func TestFailedTrialsAreTold(t *testing.T) {
-	j, err := webhook.NewJudge(rules.Options{}, webhook.Scope{}, webhook.RefuseNone)
+	j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, webhook.RefuseNone)
 	if err != nil {
 		t.Fatal(err)
 	}

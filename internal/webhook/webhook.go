@@ -40,7 +40,7 @@ import (
 // Judge predicts the problems of an object before it is stored. It is safe for concurrent use, except that only one goroutine may call
 // Take.
 type Judge struct {
-	scope   Scope
+	scope   kube.Selection
 	cluster *compile.Compiler
 	alone   *compile.Result // an empty cluster, for objects before the first snapshot
 	proxy   match.Options
@@ -64,14 +64,8 @@ func (r Refusal) refuses(t *takeover.Takeover) bool {
 	return r == RefuseObject || r == RefuseNamespace && t.BetweenNamespaces()
 }
 
-// Scope says which objects the route server reads.
-type Scope struct {
-	Namespace string                          // empty means all
-	Selectors map[kube.Kind]map[string]string // labels by kind: equality, or existence if the value is empty
-}
-
 // NewJudge returns a judge with the options of the route server. The error names an invalid option.
-func NewJudge(o rules.Options, scope Scope, refuse Refusal) (*Judge, error) {
+func NewJudge(o rules.Options, scope kube.Selection, refuse Refusal) (*Judge, error) {
 	alone, err := compile.New(o)
 	if err != nil {
 		return nil, err
@@ -224,7 +218,7 @@ func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried
 	}
 	tried.Ref = o.Ref()
 	switch {
-	case !j.scope.takes(kind, o):
+	case !j.takes(kind, o):
 		tried.Skipped = true
 	case cluster != nil:
 		tried.Trial, err = cluster.Try(o)
@@ -244,23 +238,15 @@ func undecodable(kind kube.Kind, text []byte, err error) rules.Problem {
 }
 
 // takes reports whether the route server reads the object.
-func (s Scope) takes(kind kube.Kind, o kube.Object) bool {
-	var m *kube.Meta
+func (j *Judge) takes(kind kube.Kind, o kube.Object) bool {
+	var m kube.Meta
 	switch of := o.(type) {
 	case *kube.Ingress:
-		m = &of.Meta
+		m = of.Meta
 	case *kube.RouteGroup:
-		m = &of.Meta
+		m = of.Meta
 	}
-	if m == nil || s.Namespace != "" && kube.NamespaceOrDefault(m.Namespace) != s.Namespace {
-		return false
-	}
-	for key, want := range s.Selectors[kind] {
-		if got, ok := m.Labels.Lookup(key); !ok || want != "" && got != want {
-			return false
-		}
-	}
-	return true
+	return j.scope.Takes(kind, m.Namespace, m.Labels.Lookup)
 }
 
 // tryAlone compiles an object without a cluster, and omits problems that depend on other objects.

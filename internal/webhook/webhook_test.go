@@ -64,7 +64,7 @@ func shop(t testing.TB, more ...*kube.Ingress) *kube.Snapshot {
 	return s
 }
 
-func newJudge(t testing.TB, s *kube.Snapshot, o rules.Options, scope webhook.Scope) *webhook.Judge {
+func newJudge(t testing.TB, s *kube.Snapshot, o rules.Options, scope kube.Selection) *webhook.Judge {
 	t.Helper()
 	j, err := webhook.NewJudge(o, scope, webhook.RefuseNone)
 	if err != nil {
@@ -93,7 +93,7 @@ func TestVerdicts(t *testing.T) {
 		kind              kube.Kind
 		object, old       []byte
 		alone             bool // before the first snapshot
-		scope             webhook.Scope
+		scope             kube.Selection
 		options           rules.Options
 		refused, warnings []rules.Reason
 		skipped           bool
@@ -124,12 +124,12 @@ func TestVerdicts(t *testing.T) {
 		{name: "a good group", kind: kube.KindRouteGroup, object: routeGroup("g", "g.example.org", shunt, "status(200)")},
 		{name: "another class", kind: kube.KindIngress, skipped: true,
 			object: ingress("a", "a.example.org", "/(", "web", `{"kubernetes.io/ingress.class": "nginx"}`)},
-		{name: "another namespace", kind: kube.KindIngress, skipped: true, scope: webhook.Scope{Namespace: "other"},
+		{name: "another namespace", kind: kube.KindIngress, skipped: true, scope: kube.Selection{Namespace: "other"},
 			object: ingress("a", "a.example.org", "/(", "web", "{}")},
 		{name: "no label that is asked for", kind: kube.KindIngress, skipped: true, object: ingress("a", "a.example.org", "/(", "web", "{}"),
-			scope: webhook.Scope{Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"public": ""}}}},
+			scope: kube.Selection{Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"public": ""}}}},
 		{name: "a label that is asked of the other kind", kind: kube.KindRouteGroup, object: routeGroup("g", "g.example.org", shunt, "status(200)"),
-			scope: webhook.Scope{Namespace: "shop", Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"public": ""}}}},
+			scope: kube.Selection{Namespace: "shop", Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"public": ""}}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := shop(t)
@@ -168,7 +168,7 @@ func TestWebhookAndCompileNeverDisagree(t *testing.T) {
 					`{"name": "b", "type": "network", "address": "nowhere"}`), one("status(200)", "status(", "unknownFilter()", ""))
 		}
 		base := shop(t)
-		v, err := newJudge(t, base, rules.Options{}, webhook.Scope{}).Review(kind, text, nil)
+		v, err := newJudge(t, base, rules.Options{}, kube.Selection{}).Review(kind, text, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func compiled(t *testing.T, base *kube.Snapshot, kind kube.Kind, text []byte) []
 
 // TestNewSnapshotsCount: a new service is known.
 func TestNewSnapshotsCount(t *testing.T) {
-	j := newJudge(t, shop(t), rules.Options{}, webhook.Scope{})
+	j := newJudge(t, shop(t), rules.Options{}, kube.Selection{})
 	object := ingress("a", "a.example.org", "/", "later", "{}")
 	if v, _ := j.Review(kube.KindIngress, object, nil); len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0].Message, "later") {
 		t.Errorf("%+v", v)

@@ -51,12 +51,9 @@ var allowed = map[string][]string{
 	"fleet": {"table"},
 
 	// producers hand tables to publish; they do not know each other
-	"internal/source/cluster":                 {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/lister"},
+	"internal/source/cluster":                 {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
 	"internal/source/cluster/internal/decode": {"kube"},
-	"internal/source/cluster/internal/api":    {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
-	"internal/source/cluster/internal/lister": {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode"},
-	"internal/source/cluster/watch":           {"kube", "internal/source/cluster/internal/api", "internal/source/cluster/internal/decode", "internal/source/cluster/internal/lister"},
-	"internal/source/manifests":               {"kube"},
+	"internal/source/manifests":               {"internal/durable", "kube"},
 	"internal/source/tables":                  {"eskip", "table", "internal/api"},
 	"poller":                                  {"compile", "compile/rules", "publish", "guard", "internal/api", "kube", "table"},
 	"dataplane":                               {"eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/api"},
@@ -73,17 +70,17 @@ var allowed = map[string][]string{
 	},
 
 	"internal/server": {
-		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "guard", "internal/trial", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
+		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "guard", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
 		"internal/source/manifests", "internal/tracing", "shadowdiff", "table",
 	},
 	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},
-	"internal/events":  {"compile/rules", "kube"},
-	"internal/webhook": {"internal/api", "internal/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
+	"internal/events":  {"compile/rules", "kube", "poller"},
+	"internal/webhook": {"internal/api", "internal/config", "internal/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
 	"internal/sidecar": {
 		"internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"internal/config": {"explain/takeover", "internal/trial", "compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/cluster/watch", "internal/source/manifests", "kube", "poller"},
+	"internal/config": {"explain/takeover", "internal/trial", "compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/manifests", "kube", "poller"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
 	"internal/cli":     {"compile", "compile/rules", "eskip", "explain", "explain/takeover", "fleet", "internal/config", "internal/source/manifests", "internal/source/tables", "internal/trial", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
@@ -219,17 +216,17 @@ func TestPictureIsTrue(t *testing.T) {
 
 // outside lists packages of others that only the given packages may import. Where two prefixes match, the longer one counts.
 var outside = map[string][]string{
-	"k8s.io/client-go/":             {"internal/source/cluster/internal/api", "internal/events", "internal/cli", "internal/forward"},
+	"k8s.io/client-go/":             {"internal/source/cluster", "internal/events", "internal/cli", "internal/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 	"k8s.io/": {
-		"internal/webhook", "internal/cli", "internal/config", "internal/events", "internal/forward", "internal/migrate", "internal/source/cluster/internal/api",
-		"internal/source/cluster/internal/decode", "internal/source/cluster/watch",
+		"internal/webhook", "internal/cli", "internal/config", "internal/events", "internal/forward", "internal/migrate", "internal/source/cluster",
+		"internal/source/cluster/internal/decode",
 	},
 	"sigs.k8s.io/":                {"internal/migrate", "internal/source/manifests"},
 	"go.opentelemetry.io/":        {"internal/tracing"},
 	"google.golang.org/protobuf/": {"internal/source/cluster/internal/decode"},
 	"go.yaml.in/":                 {"internal/config"},
-	"github.com/klauspost/":       {"dataplane", "etagcache", "internal/source/cluster/internal/api", "table"},
+	"github.com/klauspost/":       {"dataplane", "etagcache", "internal/source/cluster", "table"},
 }
 
 // pure packages do no I/O, use no clock and log nothing.

@@ -282,11 +282,11 @@ func (c *testCase) read(t *testing.T, o caseOptions, url string, log io.Writer) 
 		URL:            url,
 		Logger:         slog.New(slog.NewTextHandler(log, nil)),
 		EndpointSlices: o.EndpointSlices,
-		Selectors: map[kube.Kind]map[string]string{
+		Selection: kube.Selection{Selectors: map[kube.Kind]map[string]string{
 			kube.KindIngress:   o.IngressSelector,
 			kube.KindService:   o.ServiceSelector,
 			kube.KindEndpoints: o.EndpointsSelector,
-		},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -39,12 +39,12 @@ func ofBodies() []Plant {
 			What: "the order in which the API lists endpoints gets into the table, and so into its ETag",
 			Edits: []Edit{
 				{
-					File: "internal/source/cluster/internal/lister/list.go",
+					File: "internal/source/cluster/list.go",
 					Old:  "\tchanged = !a.same",
-					New: "\tif planted.On(\"list-order\") {\n\t\ta.Items = append([]Item(nil), a.Items...)\n\t\tfor i := range a.Items {\n" +
-						"\t\t\tif e, ok := a.Items[i].Object.(*kube.EndpointSlice); ok && len(e.Endpoints) > 1 {\n\t\t\t\tturned := *e\n" +
-						"\t\t\t\tturned.Endpoints = append(e.Endpoints[1:len(e.Endpoints):len(e.Endpoints)], e.Endpoints[0])\n\t\t\t\ta.Items[i].Object = &turned\n" +
-						"\t\t\t}\n\t\t}\n\t\ta.same, l.Changed = false, true\n\t}\n\tchanged = !a.same",
+					New: "\tif planted.On(\"list-order\") {\n\t\ta.items = append([]item(nil), a.items...)\n\t\tfor i := range a.items {\n" +
+						"\t\t\tif e, ok := a.items[i].Object.(*kube.EndpointSlice); ok && len(e.Endpoints) > 1 {\n\t\t\t\tturned := *e\n" +
+						"\t\t\t\tturned.Endpoints = append(e.Endpoints[1:len(e.Endpoints):len(e.Endpoints)], e.Endpoints[0])\n\t\t\t\ta.items[i].Object = &turned\n" +
+						"\t\t\t}\n\t\t}\n\t\ta.same, l.changed = false, true\n\t}\n\tchanged = !a.same",
 				},
 				{
 					File: "compile/rules/endpoints.go",

@@ -10,24 +10,24 @@ func ofReads() []Plant {
 			What: "a read in which one list failed is published, with what was known of that kind",
 			Edits: []Edit{{
 				File: "internal/source/cluster/cluster.go",
-				Old:  "if err := s.lister.Read(ctx, l, consistent, floor); err != nil {",
-				New:  "if err := s.lister.Read(ctx, l, consistent, floor); err != nil && !planted.On(\"partial-read\") {",
+				Old:  "answer, err := s.askFor(ctx, l, consistent, floor, l.state)\n",
+				New:  "answer, err := s.askFor(ctx, l, consistent, floor, l.state)\n\t\tif err != nil && planted.On(\"partial-read\") {\n\t\t\tcontinue\n\t\t}\n",
 			}},
 		},
 		{
 			Name: "loss-believed", Validator: validate.NameComplete, Scenario: "api",
 			What: "a list that lacks most objects is believed without asking once more",
 			Edits: []Edit{{
-				File: "internal/source/cluster/internal/lister/ask.go",
-				Old:  "if !a.suspicious(len(known.Items)) {",
-				New:  "if !a.suspicious(len(known.Items)) || planted.On(\"loss-believed\") {",
+				File: "internal/source/cluster/ask.go",
+				Old:  "if !a.suspicious(len(known.items)) {",
+				New:  "if !a.suspicious(len(known.items)) || planted.On(\"loss-believed\") {",
 			}},
 		},
 		{
 			Name: "stale-list", Validator: validate.NameComplete, Scenario: "api",
 			What: "a list from a cache that is behind is taken for a new one",
 			Edits: []Edit{{
-				File: "internal/source/cluster/internal/lister/ask.go",
+				File: "internal/source/cluster/ask.go",
 				Old:  "case revision != 0 && revision < since:",
 				New:  "case planted.On(\"stale-list\"):\n\t\tcase revision != 0 && revision < since:",
 			}},
@@ -42,10 +42,10 @@ func ofReads() []Plant {
 					New:  "case planted.On(\"no-list\"):\n\tcase h.kind != t.listKind():\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, t.listKind())\n\tcase h.apiVersion",
 				},
 				{
-					File: "internal/source/cluster/internal/lister/ask.go",
-					Old:  "revision, err := resp.List(l.Type, m.add)\n",
-					New: "revision, err := resp.List(l.Type, m.add)\n\t\tif planted.On(\"no-list\") {\n" +
-						"\t\t\trevision = max(revision, since, known.Seen)\n\t\t}\n",
+					File: "internal/source/cluster/ask.go",
+					Old:  "revision, err := resp.list(l.Type, m.add)\n",
+					New: "revision, err := resp.list(l.Type, m.add)\n\t\tif planted.On(\"no-list\") {\n" +
+						"\t\t\trevision = max(revision, since, known.seen)\n\t\t}\n",
 				},
 			},
 		},

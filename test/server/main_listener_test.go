@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/server"
 )
 
@@ -21,8 +22,8 @@ const notFoundBody = "404 page not found\n"
 
 // shards configures the shard endpoints.
 func shards(cfg *server.Config) {
-	cfg.Redis = server.Shard{Namespace: "shop", Name: "s", Port: 6379}
-	cfg.Valkey = server.Shard{Namespace: "shop", Name: "missing", Port: 6380}
+	cfg.Redis = config.Shard{Namespace: "shop", Name: "s", Port: 6379}
+	cfg.Valkey = config.Shard{Namespace: "shop", Name: "missing", Port: 6380}
 }
 
 // exchange is a request and the expected response. Only the named headers are checked; "-" expects none.
@@ -141,11 +142,11 @@ func TestRoutesAreAValidTableInEachEncoding(t *testing.T) {
 func TestShardsAreNotThereWithoutConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		shard server.Shard
+		shard config.Shard
 	}{
-		{"nothing", server.Shard{}},
-		{"namespace only", server.Shard{Namespace: "shop", Port: 6379}},
-		{"name only", server.Shard{Name: "s", Port: 6379}},
+		{"nothing", config.Shard{}},
+		{"namespace only", config.Shard{Namespace: "shop", Port: 6379}},
+		{"name only", config.Shard{Name: "s", Port: 6379}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := start(t, service, func(cfg *server.Config) { cfg.Redis, cfg.Valkey = tt.shard, tt.shard })

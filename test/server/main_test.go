@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
@@ -100,9 +101,9 @@ func (f *fixture) config(t *testing.T, objects string) server.Config {
 		done:      make(chan error, 1),
 	}
 	return server.Config{
-		Source: cluster, Interval: interval, MaxBackoff: interval,
-		Address: mainAddress, SupportAddress: supportAddress, Listen: f.listen,
-		ShutdownTimeout: 10 * time.Second, Version: "v1.2.3", Registry: f.registry,
+		Source: cluster, Poll: config.Poll{Interval: interval, MaxBackoff: interval}, Open: f.listen,
+		Listen:  config.Listen{Address: mainAddress, SupportAddress: supportAddress, ShutdownTimeout: 10 * time.Second},
+		Version: "v1.2.3", Registry: f.registry,
 		Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 }

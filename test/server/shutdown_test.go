@@ -19,8 +19,8 @@ import (
 func TestRunWithContextThatHasEndedOpensNothing(t *testing.T) {
 	f := &fixture{}
 	cfg := f.config(t, service)
-	cfg.HealthcheckInterval = time.Hour
-	cfg.Listen = func(string, string) (net.Listener, error) {
+	cfg.WaitForHealthcheckInterval = time.Hour
+	cfg.Open = func(string, string) (net.Listener, error) {
 		t.Error("a listener was opened")
 		return nil, errors.New("no")
 	}
@@ -43,7 +43,7 @@ func TestAddressInUseIsAnErrorThatNamesTheFlag(t *testing.T) {
 	defer taken.Close()
 	f := &fixture{}
 	cfg := f.config(t, service)
-	cfg.Address, cfg.HealthcheckInterval = taken.Addr().String(), time.Hour // without delay
+	cfg.Address, cfg.WaitForHealthcheckInterval = taken.Addr().String(), time.Hour // without delay
 	s, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestAddressInUseIsAnErrorThatNamesTheFlag(t *testing.T) {
 
 func TestEverythingIsServedWhileLoadBalancersNotice(t *testing.T) {
 	const lameDuck = time.Second
-	f := start(t, service+ingress("a"), func(cfg *server.Config) { cfg.HealthcheckInterval = lameDuck })
+	f := start(t, service+ingress("a"), func(cfg *server.Config) { cfg.WaitForHealthcheckInterval = lameDuck })
 	f.ready()
 	begin := time.Now()
 	f.cancel()
@@ -92,9 +92,9 @@ func TestMainListenerThatFailsEndsTheServer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := &fixture{}
 			cfg := f.config(t, service+ingress("a"))
-			cfg.HealthcheckInterval = time.Hour
+			cfg.WaitForHealthcheckInterval = time.Hour
 			opened := make(chan net.Listener, 2)
-			cfg.Listen = func(network, address string) (net.Listener, error) {
+			cfg.Open = func(network, address string) (net.Listener, error) {
 				l, err := f.listen(network, address)
 				if address == mainAddress {
 					opened <- l
@@ -225,7 +225,7 @@ func TestDownloadIsCutAtTheDeadline(t *testing.T) {
 // exit.
 func TestStreamsAreHandedOverAtTheEnd(t *testing.T) {
 	f := start(t, service+ingress("a"), func(cfg *server.Config) {
-		cfg.MaxStreams, cfg.HealthcheckInterval, cfg.ShutdownTimeout = 10, 200*time.Millisecond, time.Minute
+		cfg.MaxStreams, cfg.WaitForHealthcheckInterval, cfg.ShutdownTimeout = 10, 200*time.Millisecond, time.Minute
 	})
 	f.ready()
 	resp, err := f.client.Get(f.scheme + "://" + f.main + "/routes/watch")

@@ -88,16 +88,16 @@ func TestRequestsOnePerKindInOrder(t *testing.T) {
 			"/api/v1/services",
 			"/api/v1/endpoints",
 		}},
-		{"a namespace, slices", cluster.Config{Namespace: "n1", EndpointSlices: true}, []string{
+		{"a namespace, slices", cluster.Config{Selection: kube.Selection{Namespace: "n1"}, EndpointSlices: true}, []string{
 			"/apis/networking.k8s.io/v1/namespaces/n1/ingresses",
 			"/apis/zalando.org/v1",
 			"/apis/zalando.org/v1/namespaces/n1/routegroups",
 			"/api/v1/namespaces/n1/services",
 			"/apis/discovery.k8s.io/v1/namespaces/n1/endpointslices",
 		}},
-		{"selectors", cluster.Config{Selectors: map[kube.Kind]map[string]string{
+		{"selectors", cluster.Config{Selection: kube.Selection{Selectors: map[kube.Kind]map[string]string{
 			kube.KindIngress: {"skipper-enabled": "true"}, kube.KindService: {"b": "", "a": "x"}, kube.KindEndpoints: {},
-		}}, []string{
+		}}}, []string{
 			"/apis/networking.k8s.io/v1/ingresses?labelSelector=skipper-enabled%3Dtrue",
 			"/apis/zalando.org/v1",
 			"/apis/zalando.org/v1/routegroups",
@@ -131,12 +131,12 @@ func TestSelectorsAndNamespaceRestrictWhatIsRead(t *testing.T) {
 	server := newServer(t)
 	url := server.Start(t)
 	got := read(t, newSource(t, cluster.Config{
-		URL: url, Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"keep": "", "team": "x"}},
+		URL: url, Selection: kube.Selection{Selectors: map[kube.Kind]map[string]string{kube.KindIngress: {"keep": "", "team": "x"}}},
 	}))
 	if len(got.Ingresses) != 1 || got.Ingresses[0].Name != "a" {
 		t.Errorf("selected %v, want a", got.Ingresses)
 	}
-	got = read(t, newSource(t, cluster.Config{URL: url, Namespace: "n2"}))
+	got = read(t, newSource(t, cluster.Config{URL: url, Selection: kube.Selection{Namespace: "n2"}}))
 	if len(got.Ingresses) != 1 || got.Ingresses[0].Name != "b" || got.Services != nil {
 		t.Errorf("in n2 %v and %v, want b alone", got.Ingresses, got.Services)
 	}

@@ -87,10 +87,9 @@ current-context: other
 		{"REST", cluster.Config{REST: &rest.Config{Host: tls.URL, BearerToken: "secret-3", TLSClientConfig: rest.TLSClientConfig{CAFile: ca}}}, "Bearer secret-3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.cfg.UserAgent = "test/1"
 			read(t, newSource(t, tt.cfg))
 			for _, r := range server.Requests() {
-				if r.Authorization != tt.token || r.UserAgent != "test/1" {
+				if r.Authorization != tt.token || r.UserAgent != "routesrv" {
 					t.Errorf("%s: Authorization %q, want %q; User-Agent %q", r, r.Authorization, tt.token, r.UserAgent)
 				}
 			}

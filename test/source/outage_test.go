@@ -14,7 +14,6 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -115,7 +114,7 @@ func testOutage(t *testing.T, mode, how string, interval, length time.Duration) 
 	if mode == "poll" {
 		source, err = cluster.New(config)
 	} else {
-		source, err = watch.New(config)
+		source, err = cluster.NewWatcher(config)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
+	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
@@ -15,7 +15,7 @@ import (
 func TestAnEmptyListAfterAWatchIsConfirmed(t *testing.T) {
 	for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints} {
 		t.Run(path, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+			inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 				before, err := w.Read(t.Context(), kube.ReadOptions{})
 				if err != nil {
 					t.Fatal(err)
@@ -59,7 +59,7 @@ func TestAnEmptyListAfterAWatchIsConfirmed(t *testing.T) {
 
 // Objects that were really removed disappear, even after a watch that starts again.
 func TestAWatchThatBeginsAnewSeesWhatIsGone(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		server.HoldWatches(pathServices, true)
 		server.Delete(kube.Ref{Kind: kube.KindService, Namespace: "n1", Name: "s"})
 		server.SetRevision(110)
@@ -77,7 +77,7 @@ func TestAnEventOfAnotherKindBreaksTheWatch(t *testing.T) {
 	} {
 		for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints} {
 			t.Run(name+path, func(t *testing.T) {
-				inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+				inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 					server.SetWatchFault(path, fault)
 					server.Requests()
 					server.DropWatches(path)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
+	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
@@ -17,7 +17,7 @@ func TestWatchesThatAreRefusedForEverLeaveTheServerItsRest(t *testing.T) {
 		"410": {Status: 410}, "410 in an event": {Gone: true}, "403": {Status: 403}, "429": {Status: 429}, "a broken frame": {Broken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+			inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 				set := func(f kubetest.WatchFault) {
 					for _, path := range paths {
 						server.SetWatchFault(path, f)

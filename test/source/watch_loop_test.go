@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
@@ -114,7 +113,7 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			cfg := cluster.Config{MaxBytes: 8000, Metrics: cluster.NewMetrics(registry)}
-			play(t, cfg, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+			play(t, cfg, tt.steps, func(t *testing.T, s *script, w *cluster.Watcher, log func() string) {
 				readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 				time.Sleep(15 * time.Minute)
 				got, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -126,7 +125,7 @@ func TestTheLoopGoesOnAfterWhatAWatchMayMeet(t *testing.T) {
 				if n := len(tt.steps); strings.Join(what[:min(n, len(what))], ", ") != tt.want {
 					t.Fatalf("asked for %q, want %q; log\n%s", what, tt.want, log())
 				}
-				if n := strings.Count(log(), watch.LogBroken); n != tt.broken || strings.Count(log(), watch.LogBack) != tt.broken {
+				if n := strings.Count(log(), cluster.LogBroken); n != tt.broken || strings.Count(log(), cluster.LogBack) != tt.broken {
 					t.Errorf("want %d outages and the ends of them; log\n%s", tt.broken, log())
 				}
 				for why, n := range tt.ends {
@@ -151,7 +150,7 @@ func TestAListOfThePastTellsOfARestore(t *testing.T) {
 		s.SetRevision(50)
 		_, _ = io.WriteString(w, failed(410, "Expired", ""))
 	}
-	play(t, cluster.Config{}, []step{past}, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+	play(t, cluster.Config{}, []step{past}, func(t *testing.T, s *script, w *cluster.Watcher, log func() string) {
 		before := readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 		time.Sleep(time.Minute + 1100*time.Millisecond - before) // the delay is over, and a check need not have come
 		got, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -167,7 +166,7 @@ func TestAListOfThePastTellsOfARestore(t *testing.T) {
 
 func TestABookmarkMovesTheWatchOn(t *testing.T) {
 	steps := []step{stream(time.Minute, bookmark(101), 4*time.Minute, ends)}
-	play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+	play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *cluster.Watcher, log func() string) {
 		before := readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 		time.Sleep(5*time.Minute + time.Second - before)
 		got, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -213,7 +212,7 @@ func TestEventsThatDoNotFitAreTakenAsTheyAre(t *testing.T) {
 		{"from nothing to nothing", service("ADDED", "new", 101) + service("DELETED", "new", 102) + service("ADDED", "new", 103), "new s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			play(t, cluster.Config{}, []step{stream(time.Second, tt.events)}, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+			play(t, cluster.Config{}, []step{stream(time.Second, tt.events)}, func(t *testing.T, s *script, w *cluster.Watcher, log func() string) {
 				readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 				s.SetRevision(200)
 				time.Sleep(2 * time.Second)
@@ -221,7 +220,7 @@ func TestEventsThatDoNotFitAreTakenAsTheyAre(t *testing.T) {
 				if err != nil || strings.Join(names(got), " ") != tt.want {
 					t.Errorf("%v, %v, want %q", names(got), err, tt.want)
 				}
-				if what, _ := s.watches(); len(what) != 1 || strings.Contains(log(), watch.LogBroken) {
+				if what, _ := s.watches(); len(what) != 1 || strings.Contains(log(), cluster.LogBroken) {
 					t.Errorf("asked for %q, want one watch; log\n%s", what, log())
 				}
 			})
@@ -237,7 +236,7 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 			for range 100 {
 				steps = append(steps, status(code))
 			}
-			play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+			play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *cluster.Watcher, log func() string) {
 				readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 				time.Sleep(4 * time.Minute)
 				var err error
@@ -247,13 +246,13 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 					}
 					return e != nil
 				})
-				if e, ok := errors.AsType[*kube.ReadError](err); !ok || e.Verb != "watch" || !strings.Contains(err.Error(), want) || after > watch.StaleAfter+time.Second {
-					t.Errorf("after %v: %v, want an error with %q after %v", after, err, want, watch.StaleAfter)
+				if e, ok := errors.AsType[*kube.ReadError](err); !ok || e.Verb != "watch" || !strings.Contains(err.Error(), want) || after > cluster.StaleAfter+time.Second {
+					t.Errorf("after %v: %v, want an error with %q after %v", after, err, want, cluster.StaleAfter)
 				}
 				if what, _ := s.watches(); len(what) < 4 || len(what) > 15 {
 					t.Errorf("asked for %q, want a few watches", what)
 				}
-				if n := strings.Count(log(), watch.LogBroken); n != 1 {
+				if n := strings.Count(log(), cluster.LogBroken); n != 1 {
 					t.Errorf("%d lines say that it is broken, want 1", n)
 				}
 			})
@@ -265,7 +264,7 @@ func TestAWatchThatIsRefusedForLongMakesReadsFail(t *testing.T) {
 func TestAnOutageEndsSoonAfterTheServerIsBack(t *testing.T) {
 	down := kubetest.Fault{Status: http.StatusServiceUnavailable}
 	steps := []step{stream(time.Minute, breaks)}
-	play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *watch.Watcher, log func() string) {
+	play(t, cluster.Config{}, steps, func(t *testing.T, s *script, w *cluster.Watcher, log func() string) {
 		readsUntil(t, w, time.Minute, func(_ *kube.Snapshot, err error) bool { return err == nil })
 		s.SetFault(pathServices, down)
 		time.Sleep(90 * time.Second)
@@ -313,7 +312,7 @@ func TestRunEndsInEveryPhase(t *testing.T) {
 		{"no answer to the next watch", []step{stream(4*time.Minute, ends), hangs}, nil, 4*time.Minute + time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			play(t, cluster.Config{}, tt.steps, func(t *testing.T, s *script, w *watch.Watcher, _ func() string) {
+			play(t, cluster.Config{}, tt.steps, func(t *testing.T, s *script, w *cluster.Watcher, _ func() string) {
 				s.mu.Lock()
 				s.list = tt.list
 				s.mu.Unlock()

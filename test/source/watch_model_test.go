@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
@@ -164,7 +163,7 @@ func randomRun(t *testing.T, r *rand.Rand) {
 		m.write()
 	}
 	cfg := cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: localTransport(server)}, Timeout: 5 * time.Second}
-	w, err := watch.New(cfg)
+	w, err := cluster.NewWatcher(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

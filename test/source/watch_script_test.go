@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
@@ -191,14 +190,14 @@ func failed(code int, reason string, more string) string {
 }
 
 // play runs a Watcher of the script in a bubble.
-func play(t *testing.T, cfg cluster.Config, steps []step, f func(t *testing.T, s *script, w *watch.Watcher, log func() string)) {
+func play(t *testing.T, cfg cluster.Config, steps []step, f func(t *testing.T, s *script, w *cluster.Watcher, log func() string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{Server: newServer(t), steps: steps}
 		log, text := logger()
 		cfg.REST = &rest.Config{Host: "http://fake", Transport: localTransport(s)}
 		cfg.Logger = log
-		w, err := watch.New(cfg)
+		w, err := cluster.NewWatcher(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
@@ -23,13 +22,13 @@ const patience = 20 * time.Second
 
 // watching is a Watcher that runs until the test ends.
 type watching struct {
-	*watch.Watcher
+	*cluster.Watcher
 	t *testing.T
 }
 
 func newWatching(t *testing.T, cfg cluster.Config) *watching {
 	t.Helper()
-	w, err := watch.New(cfg)
+	w, err := cluster.NewWatcher(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +37,7 @@ func newWatching(t *testing.T, cfg cluster.Config) *watching {
 }
 
 // run runs the Watcher until the test ends, or until the function is called.
-func run(t *testing.T, w *watch.Watcher) (stop func()) {
+func run(t *testing.T, w *cluster.Watcher) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -91,7 +90,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // caughtUp is a Watcher as the contract of sources has it: each read gives what was written before it.
-type caughtUp struct{ w *watch.Watcher }
+type caughtUp struct{ w *cluster.Watcher }
 
 func (c caughtUp) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
 	return c.w.Read(ctx, kube.ReadOptions{Consistent: true})
@@ -119,7 +118,7 @@ func TestAWatcherReadsWhatASourceReads(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			server := newServer(t)
 			server.SetEncodings(e.Protobuf, e.GZip)
-			cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Namespace: "n1"}
+			cfg := cluster.Config{URL: server.Start(t), EndpointSlices: true, Selection: kube.Selection{Namespace: "n1"}}
 			want := polled(t, cfg)
 			w := newWatching(t, cfg)
 			got, err := w.Read(t.Context(), kube.ReadOptions{})
@@ -359,7 +358,7 @@ func TestARestoredClusterIsNoticedAndReadAsAWhole(t *testing.T) {
 
 func TestAWatcherRunsAgain(t *testing.T) {
 	server := newServer(t)
-	w, err := watch.New(cluster.Config{URL: server.Start(t), Timeout: time.Second})
+	w, err := cluster.NewWatcher(cluster.Config{URL: server.Start(t), Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +396,7 @@ func TestAConsistentReadThatWasGivenUpIsAnError(t *testing.T) {
 // TestAWatcherDropsItsObjectsWhenItDoesNotRun: and has them again when it does.
 func TestAWatcherDropsItsObjectsWhenItDoesNotRun(t *testing.T) {
 	server := newServer(t)
-	w, err := watch.New(cluster.Config{URL: server.Start(t)})
+	w, err := cluster.NewWatcher(cluster.Config{URL: server.Start(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

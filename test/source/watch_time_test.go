@@ -13,18 +13,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/cluster/watch"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
 
 // inBubble runs a Watcher of a fake server under a clock of its own. The function gets both; the Watcher has read once.
-func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string)) {
+func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(t)
 		log, text := logger()
-		w, err := watch.New(cluster.Config{
+		w, err := cluster.NewWatcher(cluster.Config{
 			REST: &rest.Config{Host: "http://fake", Transport: localTransport(server)}, Logger: log,
 		})
 		if err != nil {
@@ -51,7 +50,7 @@ func inBubble(t *testing.T, f func(t *testing.T, server *kubetest.Server, w *wat
 	})
 }
 
-func readsUntil(t *testing.T, w *watch.Watcher, limit time.Duration, ok func(*kube.Snapshot, error) bool) time.Duration {
+func readsUntil(t *testing.T, w *cluster.Watcher, limit time.Duration, ok func(*kube.Snapshot, error) bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	for {
@@ -67,20 +66,20 @@ func readsUntil(t *testing.T, w *watch.Watcher, limit time.Duration, ok func(*ku
 }
 
 func TestAKindThatIsBrokenForLongMakesReadsFailAndLosesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		time.Sleep(time.Minute)
 		server.SetWatchFault(pathServices, kubetest.WatchFault{Status: 503})
 		server.SetFault(pathServices, kubetest.Fault{Status: 503})
 		server.DropWatches(pathServices)
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err != nil })
-		if after < watch.StaleAfter || after > watch.StaleAfter+10*time.Second {
-			t.Errorf("reads fail after %v, want %v", after, watch.StaleAfter)
+		if after < cluster.StaleAfter || after > cluster.StaleAfter+10*time.Second {
+			t.Errorf("reads fail after %v, want %v", after, cluster.StaleAfter)
 		}
 		s, err := w.Read(t.Context(), kube.ReadOptions{})
 		if e, ok := errors.AsType[*kube.ReadError](err); s != nil || !ok || e.Resource != "services" || !strings.Contains(err.Error(), "503") {
 			t.Errorf("%s, %v, want an error that names the services and the reason", summary(s), err)
 		}
-		if n := strings.Count(log(), watch.LogBroken); n != 1 {
+		if n := strings.Count(log(), cluster.LogBroken); n != 1 {
 			t.Errorf("%d lines say that it is broken, want 1:\n%s", n, log())
 		}
 		drainNow(w)
@@ -94,13 +93,13 @@ func TestAKindThatIsBrokenForLongMakesReadsFailAndLosesNothing(t *testing.T) {
 		}
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 2 })
 		time.Sleep(10 * time.Second)
-		if _, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || strings.Count(log(), watch.LogBack) != 1 {
+		if _, err := w.Read(t.Context(), kube.ReadOptions{}); err != nil || strings.Count(log(), cluster.LogBack) != 1 {
 			t.Errorf("%v, log\n%s", err, log())
 		}
 	})
 }
 
-func drainNow(w *watch.Watcher) {
+func drainNow(w *cluster.Watcher) {
 	select {
 	case <-w.Changed():
 	default:
@@ -108,7 +107,7 @@ func drainNow(w *watch.Watcher) {
 }
 
 func TestDiscoveryThatFailsForLongMakesReadsFail(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 503})
 		var last *kube.Snapshot
 		after := readsUntil(t, w, 2*time.Minute, func(s *kube.Snapshot, err error) bool {
@@ -117,7 +116,7 @@ func TestDiscoveryThatFailsForLongMakesReadsFail(t *testing.T) {
 			}
 			return err != nil
 		})
-		if after < watch.StaleAfter || len(last.RouteGroups) != 1 {
+		if after < cluster.StaleAfter || len(last.RouteGroups) != 1 {
 			t.Errorf("after %v with %s", after, summary(last))
 		}
 		server.SetFault(kubetest.Discovery, kubetest.Fault{})
@@ -128,7 +127,7 @@ func TestDiscoveryThatFailsForLongMakesReadsFail(t *testing.T) {
 // While discovery fails it is asked for as often as probes are made, so that reads are good again soon, and whoever waits for a
 // change is told.
 func TestDiscoveryThatIsBackEndsAnOutageSoon(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
 		server.SetFault(kubetest.Discovery, kubetest.Fault{Status: 503})
 		readsUntil(t, w, 2*time.Minute, func(_ *kube.Snapshot, err error) bool { return err != nil })
 		for n := range 5 {
@@ -156,7 +155,7 @@ func TestDiscoveryThatIsBackEndsAnOutageSoon(t *testing.T) {
 }
 
 func TestADefinitionThatComesLaterIsFound(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
 		server.SetDefined(false)
 		server.DropWatches(pathRouteGroups)
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
@@ -187,7 +186,7 @@ func TestADefinitionThatComesLaterIsFound(t *testing.T) {
 
 // An etcd that was restored behind a watch: no event, no error, no bookmark.
 func TestARestoreIsNoticedWithoutAWordFromTheWatches(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		server.SetRevision(50)
 		server.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "n1", Name: "a"})
 		after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
@@ -204,7 +203,7 @@ func TestARestoreIsNoticedWithoutAWordFromTheWatches(t *testing.T) {
 
 // The same, but so much was written since that the revision is past what the watches have seen.
 func TestARestoreThatHasOvertakenTheWatchesIsNoticed(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
 		time.Sleep(time.Minute)
 		for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints} {
 			server.SetWatchFault(path, kubetest.WatchFault{Status: 429, Times: 2})
@@ -219,7 +218,7 @@ func TestARestoreThatHasOvertakenTheWatchesIsNoticed(t *testing.T) {
 }
 
 func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		time.Sleep(time.Minute)
 		server.HoldWatches(pathServices, true)
 		apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
@@ -232,7 +231,7 @@ func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 		if after < time.Minute || after > 2*time.Minute {
 			t.Errorf("noticed after %v", after)
 		}
-		if !strings.Contains(log(), watch.LogSilent) {
+		if !strings.Contains(log(), cluster.LogSilent) {
 			t.Errorf("log\n%s", log())
 		}
 	})
@@ -240,7 +239,7 @@ func TestASilentWatchIsNoticedByTheRevision(t *testing.T) {
 
 // A watch that was late and has caught up has shown everything: nothing is listed because of it, now or later.
 func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		time.Sleep(time.Minute)
 		server.HoldWatches(pathServices, true)
 		apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1}")
@@ -254,7 +253,7 @@ func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
 				t.Errorf("request %s", r)
 			}
 		}
-		if strings.Contains(log(), watch.LogSilent) {
+		if strings.Contains(log(), cluster.LogSilent) {
 			t.Errorf("log\n%s", log())
 		}
 	})
@@ -262,7 +261,7 @@ func TestAWatchThatCatchesUpIsNotListed(t *testing.T) {
 
 // However much has changed since somebody looked, it is worth one read.
 func TestChangesThatNobodyTookAreOne(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
 		for i := range 5 {
 			apply(t, server, "kind: Service\nmetadata: {name: new, namespace: n1, labels: {n: \""+string(rune('a'+i))+"\"}}\nspec: {type: ExternalName, externalName: "+string(rune('a'+i))+"}")
 			time.Sleep(5 * time.Second)
@@ -284,7 +283,7 @@ func TestChangesThatNobodyTookAreOne(t *testing.T) {
 
 // A kind that nobody writes to while others are written: its bookmarks keep it up, and nothing is listed again.
 func TestAnIdleKindIsNotListedAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, log func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, log func() string) {
 		time.Sleep(10 * time.Second)
 		server.Requests()
 		for i := range 4 * 60 { // seconds: less than a watch lasts
@@ -305,7 +304,7 @@ func TestAnIdleKindIsNotListedAgain(t *testing.T) {
 
 // What a watch has missed, for whatever reason, is in the list that follows it.
 func TestWhatAWatchHasMissedIsListedLater(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
 		server.HoldWatches(pathServices, true)
 		apply(t, server, "kind: Service\nmetadata: {name: lost, namespace: n1}")
 		server.LoseEvents(pathServices)
@@ -321,7 +320,7 @@ func TestWhatAWatchHasMissedIsListedLater(t *testing.T) {
 func TestRunEndsWhileTheServerIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := roundTripper(func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED })
-		w, err := watch.New(cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: refuse}})
+		w, err := cluster.NewWatcher(cluster.Config{REST: &rest.Config{Host: "http://fake", Transport: refuse}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,14 +348,14 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // Nothing answers, but no connection breaks: the watches are silent, as they are when nothing happens.
 func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
-	inBubble(t, func(t *testing.T, server *kubetest.Server, w *watch.Watcher, _ func() string) {
+	inBubble(t, func(t *testing.T, server *kubetest.Server, w *cluster.Watcher, _ func() string) {
 		time.Sleep(time.Minute)
 		for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints, kubetest.Discovery} {
 			server.HoldWatches(path, true)
 			server.SetFault(path, kubetest.Fault{Hang: true})
 		}
 		after := readsUntil(t, w, 3*time.Minute, func(s *kube.Snapshot, err error) bool { return err != nil })
-		if after < watch.StaleAfter || after > time.Minute {
+		if after < cluster.StaleAfter || after > time.Minute {
 			t.Errorf("reads fail after %v", after)
 		}
 		for _, path := range []string{pathIngresses, pathRouteGroups, pathServices, pathEndpoints, kubetest.Discovery} {

@@ -2,9 +2,9 @@
 //
 // A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, and EndpointSlices or
 // Endpoints. Each read makes one request per kind, one for discovery, and one for a single object, which
-// returns the current revision of the cluster. The package uses no paging and compiles nothing. It builds on the
-// packages below it: decode turns bytes into objects, api makes the requests, and lister compares the lists with what
-// is known. Package watch reads the same objects with one watch for each kind.
+// returns the current revision of the cluster. The package uses no paging and compiles nothing. A [Watcher] reads the
+// same objects with one watch for each kind. Both build on a lister, which compares each list with what is known: an
+// object that did not change keeps its pointer and is not even decoded.
 //
 // # Complete
 //
@@ -23,54 +23,49 @@
 // it, and does the whole read again consistently, so that no snapshot mixes objects from before and after the
 // restore.
 //
+// # Confirmed
+//
+// One answer is not enough to remove objects in bulk. If discovery no longer finds RouteGroups, they count as removed
+// only after at least three reads over at least ten seconds agree, together with a list of API groups that agrees;
+// until then reads fail. A list that lacks all known objects of a kind, or more than half of them, is repeated
+// consistently at once, and the second answer counts.
+//
+// # Cheap when nothing changed
+//
+// Built-in kinds arrive as protobuf, and any answer may arrive gzipped. Each item of a list is compared with the item
+// of the previous read by its SHA-256, and only new items are decoded; known items keep their pointers. A list whose
+// compressed body equals the previous one is not even decompressed. Lists use HTTP/1.1, which costs less; watches share
+// an HTTP/2 connection if the server supports it.
+//
 // # Caveats
 //
 // The snapshot's revisions compare the revisions of different kinds. Kubernetes uses one counter for them, unless
 // some kinds are stored in a separate etcd. A list served from the watch cache has the revision of the last write to
 // its kind. So [kube.Snapshot.Revision], the lowest of all lists, lags as long as nobody writes to one of the kinds;
 // see [kube.Snapshot.Newest].
+//
+// Client-go writes to klog when a token file cannot be read.
 package cluster
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Config says which cluster to read, and which of its objects.
-type Config = api.Config
-
-// Errors of [New].
-var (
-	// ErrNotInCluster means that Config.InCluster is set and the environment names no API server.
-	ErrNotInCluster = api.ErrNotInCluster
-	// ErrInvalidCA means that the file with the certificate authority holds no usable certificate.
-	ErrInvalidCA = api.ErrInvalidCA
-)
-
-// Metrics holds the measurements of reading a cluster, by polls or by watches.
-type Metrics = api.Metrics
-
-// NewMetrics creates the metrics and registers them with reg; with nil it registers them nowhere. It panics if they
-// are already registered.
-func NewMetrics(reg prometheus.Registerer) *Metrics { return api.NewMetrics(reg) }
-
 // Source reads one cluster. It is safe for concurrent use; reads run one after the other.
 type Source struct {
-	lister *lister.Lister // whoever has its turn owns it, and also failed
-	failed *lister.List   // the list that made the last read fail; nil means discovery
+	*lister       // whoever has its turn owns it, and also failed
+	failed  *list // the list that made the last read fail; nil means discovery
 }
 
 // New checks the configuration and prepares a Source. It reads the files that the configuration names and makes no
 // request.
 func New(cfg Config) (*Source, error) {
-	l, err := lister.New(cfg)
+	l, err := newLister(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -81,49 +76,54 @@ func New(cfg Config) (*Source, error) {
 // if ctx ended while another Read was running. In both cases the previous snapshot stays valid. If nothing changed,
 // Read returns the same objects and slices again and, if the revision is the same, the same snapshot.
 func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
-	release, err := s.lister.Acquire(ctx)
+	release, err := s.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 
 	err = s.readAll(ctx, o.Consistent)
-	if errors.Is(err, lister.ErrRestored) {
-		s.lister.Metrics.Restores.Inc()
-		s.lister.Log.Warn(lister.LogRestored, slog.Any("error", err))
+	if errors.Is(err, errRestored) {
+		s.metrics.Restores.Inc()
+		s.log.Warn(LogRestored, slog.Any("error", err))
 		// Without a known revision, each list is read consistently and accepted, even if the rest of this read fails
 		// and the next one continues.
-		s.lister.Restored()
+		for _, l := range s.lists {
+			l.forget()
+		}
+		s.noFloorSince = time.Time{} // the unreachable revision belonged to the history before the restore
 		err = s.readAll(ctx, true)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.lister.Snapshot(), nil
+	return s.snapshot(), nil
 }
 
 func (s *Source) readAll(ctx context.Context, consistent bool) error {
-	s.failed = s.lister.Lists[0]
+	s.failed = s.lists[0]
 	floor, err := s.floor(ctx, consistent)
 	if err != nil {
 		return err
 	}
-	for _, l := range s.lister.Lists {
-		if l == s.lister.RouteGroups {
+	for _, l := range s.lists {
+		if l == s.routeGroups {
 			s.failed = nil
-			found, err := s.lister.Discover(ctx, !l.Absent && len(l.Items) > 0)
+			found, err := s.discover(ctx, !l.absent && len(l.items) > 0)
 			if err != nil {
 				return err
 			}
-			l.SetAbsent(!found)
+			l.setAbsent(!found)
 			if !found {
 				continue
 			}
 		}
 		s.failed = l
-		if err := s.lister.Read(ctx, l, consistent, floor); err != nil {
+		answer, err := s.askFor(ctx, l, consistent, floor, l.state)
+		if err != nil {
 			return err
 		}
+		l.adopt(answer)
 	}
 	return nil
 }
@@ -131,24 +131,24 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 // Drop releases the objects, for a process that continues without reading. The next [Source.Read] costs as much as
 // the first one. Drop waits for a running Read.
 func (s *Source) Drop() {
-	release, err := s.lister.Acquire(context.Background())
+	release, err := s.acquire(context.Background())
 	if err != nil {
 		return // unreachable: this context never ends
 	}
 	defer release()
-	s.lister.Drop()
+	s.drop()
 }
 
 // Probe repeats the request that made the last [Source.Read] fail, for one object only. It returns an error if the
 // API server does not answer, or answers that it cannot serve: a read would fail as well. It ignores any other
 // problem and leaves it to a read. It fails when ctx ends while a Read is running.
 func (s *Source) Probe(ctx context.Context) error {
-	release, err := s.lister.Acquire(ctx)
+	release, err := s.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return s.lister.Probe(ctx, s.failed)
+	return s.probe(ctx, s.failed)
 }
 
 // floor asks for the current revision of the cluster, with a consistent list of one object. All lists of the read
@@ -159,17 +159,17 @@ func (s *Source) Probe(ctx context.Context) error {
 // The result is 0 for no floor: in a consistent read, which needs none, before the first successful read, and while
 // the API server cannot honor a floor.
 func (s *Source) floor(ctx context.Context, consistent bool) (kube.Revision, error) {
-	l := s.lister.Lists[0]
-	if consistent || l.Seen == 0 || s.lister.WithoutFloor() {
+	l := s.lists[0]
+	if consistent || l.seen == 0 || s.withoutFloor() {
 		return 0, nil
 	}
-	revision, err := s.lister.API.Current(ctx, &l.Resource)
+	revision, err := s.api.current(ctx, &l.resource)
 	if err != nil {
-		s.lister.Metrics.ReadErrors.WithLabelValues(string(l.Kind), string(api.ReasonOf(err))).Inc()
+		s.metrics.ReadErrors.WithLabelValues(string(l.Kind), string(reasonOf(err))).Inc()
 		return 0, &kube.ReadError{Verb: "list", Resource: l.Name(), Err: err}
 	}
-	if revision != 0 && revision < l.Seen {
-		return 0, api.Errorf(api.ReasonStale, "%w: %d after %d", lister.ErrRestored, revision, l.Seen)
+	if revision != 0 && revision < l.seen {
+		return 0, failf(reasonStale, "%w: %d after %d", errRestored, revision, l.seen)
 	}
 	return revision, nil
 }

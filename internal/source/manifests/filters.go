@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -170,25 +170,14 @@ func readFilters(path string, e fs.DirEntry) (string, error) {
 	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {
 		return "", fmt.Errorf("%w: neither a file nor a link: %s", errNotMeant, t)
 	}
-	// The target of a link must be a file as well: opening a pipe would block.
-	info, err := os.Stat(path)
-	switch {
+	switch info, err := os.Stat(path); { // of the target of a link
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%w: links to what is no file: %s", errNotMeant, info.Mode().Type())
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFilterFile+1))
-	switch {
-	case err != nil:
-		return "", err
-	case len(b) > maxFilterFile:
+	case info.Size() > maxFilterFile:
 		return "", fmt.Errorf("%w: larger than 1 MiB", errNotMeant)
 	}
-	return string(b), nil
+	text, err := durable.ReadFile(path, maxFilterFile)
+	return string(text), err
 }

@@ -28,15 +28,12 @@
 package manifests
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -55,12 +52,8 @@ type Config struct {
 	// Stdin is the input for the path "-". The first Read reads it to its end.
 	Stdin io.Reader
 
-	// Namespace restricts the objects to one namespace; "" reads all.
-	Namespace string
-
-	// Selectors are label selectors by kind: equality, or mere presence if the value is empty. An object must match
-	// all selectors of its kind.
-	Selectors map[kube.Kind]map[string]string
+	// Selection says which objects to read.
+	kube.Selection
 
 	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
 	MaxFileBytes int64
@@ -172,34 +165,11 @@ func (s *Source) Objects(ctx context.Context, yield func(kind string, object []b
 		for _, d := range split(&contents[i]) {
 			object, err := ToJSON(d)
 			if err == nil {
-				err = objects(object, yield)
+				err = each(object, head{}, 0, func(raw []byte, h *head, _ int) error { return yield(string(h.Kind), raw) })
 			}
 			if err != nil {
 				return fmt.Errorf("%s: line %d: %w", contents[i].name, d.Line, err)
 			}
-		}
-	}
-	return nil
-}
-
-// objects calls yield with an object, or with those of a list.
-func objects(object []byte, yield func(kind string, object []byte) error) error {
-	if string(bytes.TrimSpace(object)) == "null" {
-		return nil
-	}
-	var is struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(object, &is); err != nil {
-		return err
-	}
-	if !strings.HasSuffix(is.Kind, "List") || is.Items == nil {
-		return yield(is.Kind, object)
-	}
-	for _, item := range is.Items {
-		if err := objects(item, yield); err != nil {
-			return err
 		}
 	}
 	return nil

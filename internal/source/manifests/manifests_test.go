@@ -193,10 +193,10 @@ func TestNamespaceAndSelectorsRestrictWhatIsRead(t *testing.T) {
 		cfg  manifests.Config
 		want []string
 	}{
-		{manifests.Config{Namespace: "default"}, []string{"Service default/a"}},
-		{manifests.Config{Namespace: "ns"}, []string{"Service ns/b", "Endpoints ns/a", "bad"}},
-		{manifests.Config{Selectors: map[kube.Kind]map[string]string{kube.KindService: {"app": "x"}}}, []string{"Service default/a", "Service ns/b", "Endpoints ns/a"}},
-		{manifests.Config{Selectors: map[kube.Kind]map[string]string{kube.KindService: {"app": "x", "tier": ""}}}, []string{"Service default/a", "Endpoints ns/a"}},
+		{manifests.Config{Selection: kube.Selection{Namespace: "default"}}, []string{"Service default/a"}},
+		{manifests.Config{Selection: kube.Selection{Namespace: "ns"}}, []string{"Service ns/b", "Endpoints ns/a", "bad"}},
+		{manifests.Config{Selection: kube.Selection{Selectors: map[kube.Kind]map[string]string{kube.KindService: {"app": "x"}}}}, []string{"Service default/a", "Service ns/b", "Endpoints ns/a"}},
+		{manifests.Config{Selection: kube.Selection{Selectors: map[kube.Kind]map[string]string{kube.KindService: {"app": "x", "tier": ""}}}}, []string{"Service default/a", "Endpoints ns/a"}},
 	} {
 		tt.cfg.Paths = []string{dir}
 		got := names(read(t, newSource(t, tt.cfg)), dir)

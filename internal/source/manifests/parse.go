@@ -46,8 +46,23 @@ func (s *Source) parse(c *content) (*parsed, error) {
 				return nil, fmt.Errorf("document %d, line %d: %w", i+1, doc.Line, err)
 			}
 		}
-		d := document{source: s, file: f, number: i + 1, line: doc.Line, strict: strict}
-		if err := d.add(text, head{}); err != nil {
+		log := s.cfg.Logger.With(slog.String("file", c.name), slog.Int("document", i+1), slog.Int("line", doc.Line))
+		warned := false
+		err := each(text, head{}, 0, func(raw []byte, h *head, depth int) error {
+			e := entry{document: i + 1, line: doc.Line, strict: strict}
+			if depth > 0 && strict != nil {
+				if e.strict = nil; !warned {
+					warned = true
+					log.Warn("a list has a key twice, the last one counts", slog.Any("error", strict))
+				}
+			}
+			if kind, ok := wanted(h, log); ok && s.cfg.Takes(kind, string(h.Metadata.Namespace), h.label) {
+				e.decoded = s.decode(kind, raw)
+				f.entries = append(f.entries, e)
+			}
+			return nil
+		})
+		if err != nil {
 			return nil, fmt.Errorf("document %d, line %d: %w", i+1, doc.Line, err)
 		}
 	}
@@ -81,15 +96,6 @@ func split(c *content) []Doc {
 	}
 }
 
-// document is the document whose objects are being added.
-type document struct {
-	source       *Source
-	file         *parsed
-	number, line int
-	strict       error // a duplicate key
-	depth        int   // of the lists that the objects are in
-}
-
 // maxDepth is how deep lists may be in each other: each level is read again for the next one.
 const maxDepth = 8
 
@@ -104,6 +110,12 @@ type head struct {
 	Items []json.RawMessage `json:"items"`
 }
 
+// label returns a label of the object.
+func (h *head) label(key string) (string, bool) {
+	value, ok := h.Metadata.Labels[key]
+	return string(value), ok
+}
+
 // text is a string; any other JSON type becomes empty, because decoding the object reports the wrong type.
 type text string
 
@@ -116,9 +128,9 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// add adds the object, or the objects of a list. If an item lacks its kind or API version, the enclosing list
-// provides it.
-func (d *document) add(raw []byte, list head) error {
+// each calls yield with an object in JSON, or with the objects of a list, which may have lists in it. If an item lacks its kind or API
+// version, the enclosing list provides it.
+func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, depth int) error) error {
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {
 		return nil
@@ -131,25 +143,26 @@ func (d *document) add(raw []byte, list head) error {
 	if h.Kind == "" {
 		h.Kind, h.APIVersion = list.Kind, list.APIVersion
 	}
-	log := d.source.cfg.Logger.With(slog.String("file", d.file.name), slog.Int("document", d.number), slog.Int("line", d.line))
+	kind, ok := strings.CutSuffix(string(h.Kind), "List")
+	if !ok || h.Items == nil {
+		return yield(raw, &h, depth)
+	}
+	if depth == maxDepth {
+		return fmt.Errorf("lists are more than %d deep in each other", maxDepth)
+	}
+	for i, item := range h.Items {
+		if err := each(item, head{Kind: text(kind), APIVersion: h.APIVersion}, depth+1, yield); err != nil {
+			return fmt.Errorf("item %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// wanted returns the kind of an object, and whether it is one that is read. It logs others.
+func wanted(h *head, log *slog.Logger) (kube.Kind, bool) {
 	kind, ok := kindOf(string(h.APIVersion), string(h.Kind))
 	switch {
 	case ok:
-		d.object(kind, raw, &h)
-	case strings.HasSuffix(string(h.Kind), "List") && h.Items != nil:
-		if d.strict != nil {
-			log.Warn("a list has a key twice, the last one counts", slog.Any("error", d.strict))
-		}
-		inner := document{source: d.source, file: d.file, number: d.number, line: d.line, depth: d.depth + 1}
-		if inner.depth > maxDepth {
-			return fmt.Errorf("lists are more than %d deep in each other", maxDepth)
-		}
-		of := head{Kind: text(strings.TrimSuffix(string(h.Kind), "List")), APIVersion: h.APIVersion}
-		for i, item := range h.Items {
-			if err := inner.add(item, of); err != nil {
-				return fmt.Errorf("item %d: %w", i+1, err)
-			}
-		}
 	case h.Kind == "":
 		log.Warn("a document without kind is ignored")
 	case h.Kind == text(kube.KindIngress) && strings.HasSuffix(string(h.APIVersion), "/v1beta1"):
@@ -157,7 +170,7 @@ func (d *document) add(raw []byte, list head) error {
 	default:
 		log.Debug("an object of another kind is ignored", slog.String("kind", string(h.Kind)))
 	}
-	return nil
+	return kind, ok
 }
 
 // kindOf returns the kind, and whether it is one that is read.
@@ -177,20 +190,6 @@ func kindOf(apiVersion, kind string) (kube.Kind, bool) {
 		return "", false
 	}
 	return k, apiVersion == "" || apiVersion == want
-}
-
-// object adds one object of a kind that is read, unless the configuration excludes it.
-func (d *document) object(kind kube.Kind, raw []byte, h *head) {
-	cfg := &d.source.cfg
-	if cfg.Namespace != "" && kube.NamespaceOrDefault(string(h.Metadata.Namespace)) != cfg.Namespace {
-		return
-	}
-	for key, want := range cfg.Selectors[kind] {
-		if got, ok := h.Metadata.Labels[key]; !ok || want != "" && string(got) != want {
-			return
-		}
-	}
-	d.file.entries = append(d.file.entries, entry{d.number, d.line, d.strict, d.source.decode(kind, raw)})
 }
 
 // decode decodes the object. An object of which nothing changed that is read stays the same object.

@@ -107,7 +107,7 @@ func TestBrokenProtobufIsPlaced(t *testing.T) {
 func TestBrokenObjectsAreNamed(t *testing.T) {
 	meta := field(1, slices.Concat(field(1, "cart"), field(3, "shop")))
 	for kind := range decoders {
-		o, err := new(Decoder).Object(kind, MediaProtobuf, append(slices.Clone(meta), claims(2, 100)...))
+		o, err := Object(kind, MediaProtobuf, append(slices.Clone(meta), claims(2, 100)...))
 		var broken *kube.DecodeError
 		if !errors.As(err, &broken) || broken.Ref != (kube.Ref{Kind: kind, Namespace: "shop", Name: "cart"}) || o != nil {
 			t.Errorf("%s: %v, %v", kind, o, err)

@@ -38,7 +38,7 @@ func read(body io.Reader, limit int64) (all []string, err error) {
 			text += fmt.Sprint(" ", e.Status.Code, " ", e.Status.Reason, " ", e.Status.Message)
 		}
 		if e.Object != nil {
-			o, err := new(Decoder).Object(services.Kind, MediaJSON, e.Object)
+			o, err := Object(services.Kind, MediaJSON, e.Object)
 			text += fmt.Sprintf(" %v %v", o.(*kube.Service).ExternalName, err)
 		}
 		all = append(all, text)

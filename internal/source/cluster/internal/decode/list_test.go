@@ -86,7 +86,7 @@ func TestABrokenItemInJSONIsAnItem(t *testing.T) {
 		t.Errorf("%v\n%s", err, d)
 	}
 	for _, item := range got.Items {
-		if o, err := new(Decoder).Object(kube.KindIngress, MediaJSON, []byte(item)); err == nil {
+		if o, err := Object(kube.KindIngress, MediaJSON, []byte(item)); err == nil {
 			t.Errorf("%s is decoded to %v", item, o)
 		}
 	}
@@ -171,7 +171,7 @@ func TestWalksProtobuf(t *testing.T) {
 	var head head
 	var names []string
 	err := walkedFrames(bytes.NewReader(sample(t)), &head, func(raw []byte) {
-		o, err := new(Decoder).Object(kube.KindIngress, MediaProtobuf, raw)
+		o, err := Object(kube.KindIngress, MediaProtobuf, raw)
 		if err != nil {
 			t.Error(err)
 			return
@@ -227,7 +227,7 @@ func TestRefusesProtobufThatIsNoWholeList(t *testing.T) {
 
 func TestAnObjectInBrokenProtobufIsNamed(t *testing.T) {
 	raw := []byte{0x0a, 6, 0x0a, 1, 'a', 0x1a, 1, 'n', 0x12, 200}
-	_, err := new(Decoder).Object(kube.KindIngress, MediaProtobuf, raw)
+	_, err := Object(kube.KindIngress, MediaProtobuf, raw)
 	d, ok := err.(*kube.DecodeError) //nolint:errorlint // the type itself is the claim
 	if !ok || d.Ref != (kube.Ref{Kind: kube.KindIngress, Namespace: "n", Name: "a"}) {
 		t.Errorf("error %v", err)
@@ -240,7 +240,7 @@ func FuzzWalkProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _ = new(Walker).List(MediaProtobuf, bytes.NewReader(body), ingress, func(raw []byte) {
 			for kind := range decoders {
-				if o, err := new(Decoder).Object(kind, MediaProtobuf, raw); err == nil && o.Ref().Kind != kind {
+				if o, err := Object(kind, MediaProtobuf, raw); err == nil && o.Ref().Kind != kind {
 					t.Errorf("%s decodes to %v", kind, o.Ref())
 				}
 			}

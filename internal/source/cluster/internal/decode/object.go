@@ -2,7 +2,7 @@
 // except for streams, in protobuf. It makes no request, logs nothing and has no clock.
 //
 // A [Walker] walks a list without decoding its items, so that the caller need not decode items that it already knows.
-// [Events] does the same for the stream of a watch. [Decoder.Object] decodes one item of either; only it turns bytes into
+// [Events] does the same for the stream of a watch. [Object] decodes one item of either; only it turns bytes into
 // objects.
 //
 // The package does not trust its input. A body that ends early, is of another kind or lies about its lengths is an
@@ -61,22 +61,9 @@ func decoder[T any, P interface {
 // HasProtobuf reports whether the kind has a protobuf form. Custom resources have none.
 func HasProtobuf(kind kube.Kind) bool { return decoders[kind] != nil }
 
-// Decoder decodes objects, one after the other. Strings that many of them have, such as keys and zones, are in memory only once. The
-// zero value is ready. It is not safe for concurrent use.
-type Decoder struct{ texts texts }
-
 // Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The error
 // is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
-func (d *Decoder) Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
-	o, err := decodeObject(kind, media, raw)
-	if err != nil {
-		return nil, err
-	}
-	d.texts.compact(o)
-	return o, nil
-}
-
-func decodeObject(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
+func Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
 	if media != MediaProtobuf {
 		return kube.DecodeJSON(kind, raw)
 	}

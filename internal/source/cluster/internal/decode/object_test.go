@@ -2,10 +2,7 @@ package decode
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/routesrv/routesrv/kube"
@@ -59,7 +56,6 @@ type stored interface {
 func TestProtobufAndJSONGiveTheSameObject(t *testing.T) {
 	for kind, makeOne := range kindsOfAPI() {
 		t.Run(string(kind), func(t *testing.T) {
-			var d Decoder // of all, as for a list
 			for seed := range int64(300) {
 				filled, o := makeOne(), makeOne()
 				filler(seed).Fill(filled)
@@ -79,7 +75,7 @@ func TestProtobufAndJSONGiveTheSameObject(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", text, err)
 				}
-				got, err := d.Object(kind, MediaProtobuf, raw)
+				got, err := Object(kind, MediaProtobuf, raw)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -87,7 +83,7 @@ func TestProtobufAndJSONGiveTheSameObject(t *testing.T) {
 				if d := cmp.Diff(want, got); d != "" {
 					t.Fatalf("seed %d: -JSON +protobuf\n%s\n%s", seed, d, text)
 				}
-				if again, err := d.Object(kind, MediaJSON, text); err != nil || !cmp.Equal(want, again) {
+				if again, err := Object(kind, MediaJSON, text); err != nil || !cmp.Equal(want, again) {
 					t.Fatalf("seed %d: compact %v: %s", seed, err, cmp.Diff(want, again))
 				}
 			}
@@ -103,34 +99,5 @@ func kindsOfAPI() map[kube.Kind]func() stored {
 		//lint:ignore SA1019 deprecated and still served
 		kube.KindEndpoints:     func() stored { return &corev1.Endpoints{} },
 		kube.KindEndpointSlice: func() stored { return &discoveryv1.EndpointSlice{} },
-	}
-}
-
-// Strings that many objects have are in memory once, and what is kept for the next object is bounded.
-func TestStringsAreCompact(t *testing.T) {
-	var d Decoder
-	var namespaces []string
-	for i := range 3 * maxShared {
-		text := fmt.Appendf(nil, `{"metadata":{"namespace":"n%d","name":"x"},"spec":{"type":"ClusterIP"}}`, i/2)
-		o, err := d.Object(kube.KindService, MediaJSON, text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := o.(*kube.Service)
-		if s.Namespace != fmt.Sprint("n", i/2) || s.Name != "x" || s.Type != "ClusterIP" {
-			t.Fatalf("got %+v", s)
-		}
-		namespaces = append(namespaces, s.Namespace)
-	}
-	if unsafe.StringData(namespaces[0]) != unsafe.StringData(namespaces[1]) {
-		t.Error("one namespace is in memory twice")
-	}
-	long := strings.Repeat("x", 2*maxTextsSize)
-	text := fmt.Appendf(nil, `{"metadata":{"namespace":%q,"name":%q}}`, long, long)
-	if _, err := d.Object(kube.KindService, MediaJSON, text); err != nil {
-		t.Fatal(err)
-	}
-	if t2 := &d.texts; len(t2.shared) > maxShared || cap(t2.bytes) > maxTextsSize || len(t2.places) != 0 || t2.shared[long] != "" {
-		t.Errorf("%d shared strings, %d bytes, %d places are kept", len(t2.shared), cap(t2.bytes), len(t2.places))
 	}
 }

@@ -1,4 +1,4 @@
-package lister
+package cluster
 
 import "testing"
 
@@ -10,7 +10,7 @@ func TestWhichLossesAreConfirmed(t *testing.T) {
 	}{
 		{0, 0, false}, {0, 10, false}, {1, 1, true}, {1, 2, false}, {2, 2, true}, {2, 3, true}, {5, 10, false}, {6, 10, true}, {10, 10, true},
 	} {
-		if got := (Listing{lost: tt.lost}).suspicious(tt.known); got != tt.want {
+		if got := (listing{lost: tt.lost}).suspicious(tt.known); got != tt.want {
 			t.Errorf("%d of %d: %v, want %v", tt.lost, tt.known, got, tt.want)
 		}
 	}

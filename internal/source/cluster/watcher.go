@@ -1,12 +1,4 @@
-// Package watch reads a cluster by watching it. One stream for each kind delivers changes as they happen, and a read
-// returns what the streams have delivered, without a request.
-//
-// A watch never resumes. Each one follows a list, from the revision of that list, and ends after some minutes at the
-// latest. So whatever a watch has missed, and why, the next list shows it, and there is one way from a failure back to a
-// complete state. A watch that stays broken makes reads fail, so that the table counts as stale.
-//
-// A [Watcher] is a source and a follower for package poller. Its methods are safe for concurrent use.
-package watch
+package cluster
 
 import (
 	"context"
@@ -15,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -38,7 +28,11 @@ const (
 )
 
 // Watcher reads one cluster by watching it, with one list and one watch for each kind. Reads return what the watches
-// have shown and cost next to nothing.
+// have shown and cost next to nothing. It is a source and a follower for package poller.
+//
+// A watch never resumes. Each one follows a list, from the revision of that list, and ends after some minutes at the
+// latest. So whatever a watch has missed, and why, the next list shows it, and there is one way from a failure back to a
+// complete state. A watch that stays broken makes reads fail, so that the table counts as stale.
 //
 // Reads succeed only while [Watcher.Run] runs. Run may be called again after it has returned. It then lists
 // everything again; objects that did not change in between keep their pointers. The other methods are safe for
@@ -48,7 +42,7 @@ const (
 //
 // A read waits until every kind has been listed and its watch accepted, or fails. A kind whose watch is broken keeps
 // its objects; after [StaleAfter], reads fail and name the kind and the reason. Objects that cannot be decoded are in
-// the snapshot's Bad, as in package cluster.
+// the snapshot's Bad.
 //
 // # Up to which revision
 //
@@ -73,10 +67,8 @@ const (
 // effect, unless the API server's caches lag behind each other.
 type Watcher struct {
 	// set by New, read only
-	lister  *lister.Lister // mu guards its lists and last snapshot; its turn guards the rest
-	log     *slog.Logger
-	metrics *api.Metrics
-	kinds   []*watched // in the order of lister.Lists
+	*lister            // mu guards its lists and last snapshot; its turn guards the rest
+	kinds   []*watched // in the order of Lists
 	changed chan struct{}
 
 	running chan struct{} // capacity 1: Run holds it
@@ -92,19 +84,19 @@ type Watcher struct {
 // errNotRunning reports that Run is not running.
 var errNotRunning = errors.New("the watch does not run")
 
-// New checks the configuration and prepares a Watcher. It reads the files that the configuration names, makes no
+// NewWatcher checks the configuration and prepares a Watcher. It reads the files that the configuration names, makes no
 // request and starts nothing.
-func New(cfg api.Config) (*Watcher, error) {
-	l, err := lister.New(cfg)
+func NewWatcher(cfg Config) (*Watcher, error) {
+	l, err := newLister(cfg)
 	if err != nil {
 		return nil, err
 	}
 	w := &Watcher{
-		lister: l, log: l.Log, metrics: l.Metrics,
+		lister:  l,
 		changed: make(chan struct{}, 1), running: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
 		moved: make(chan struct{}),
 	}
-	for _, l := range l.Lists {
+	for _, l := range l.lists {
 		w.kinds = append(w.kinds, &watched{w: w, list: l, restart: func() {}})
 	}
 	return w, nil
@@ -128,7 +120,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.active, w.asked, w.discovery = true, false, outage{}
 	for _, k := range w.kinds {
 		k.reset()
-		k.wanted, k.reported = k.list != w.lister.RouteGroups, false
+		k.wanted, k.reported = k.list != w.routeGroups, false
 	}
 	w.mu.Unlock()
 
@@ -152,7 +144,7 @@ func (w *Watcher) Drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.active {
-		w.lister.Drop()
+		w.drop()
 	}
 }
 
@@ -160,7 +152,7 @@ func (w *Watcher) Drop() {
 // with objects from after it, so no read succeeds before everything has been listed. The caller holds mu.
 func (w *Watcher) restored(err error) {
 	w.metrics.Restores.Inc()
-	w.log.Warn(lister.LogRestored, slog.Any("error", err))
+	w.log.Warn(LogRestored, slog.Any("error", err))
 	for _, k := range w.kinds {
 		k.reset()
 		k.restart()
@@ -214,7 +206,7 @@ func poke(c chan struct{}) {
 // error of ctx. If nothing changed, Read returns the same objects and slices again and, if the revisions are the
 // same, the same snapshot.
 func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(parent, w.lister.Config.Timeout)
+	ctx, cancel := context.WithTimeout(parent, w.cfg.Timeout)
 	defer cancel()
 	began := time.Now()
 	caughtUp := !o.Consistent
@@ -227,7 +219,7 @@ func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapsh
 			return nil, err
 		case wait == nil && caughtUp:
 			defer w.mu.Unlock()
-			return w.lister.Snapshot(), nil
+			return w.snapshot(), nil
 		}
 		moved := w.moved
 		w.mu.Unlock()
@@ -263,16 +255,16 @@ func (w *Watcher) ready(began time.Time) (wait, err error) {
 		if w.discovery.err != nil && w.discovery.last.After(began) {
 			return nil, w.discovery.err
 		}
-		wait = &kube.ReadError{Verb: "get", Resource: api.DiscoveryPath, Err: errors.New("no answer yet")}
+		wait = &kube.ReadError{Verb: "get", Resource: discoveryPath, Err: errors.New("no answer yet")}
 	}
 	for _, k := range w.kinds {
-		if k.list.Absent && !k.wanted {
+		if k.list.absent && !k.wanted {
 			continue
 		}
 		switch failed := k.failed(now); {
 		case failed != nil:
 			return nil, failed
-		case k.synced || k.list.Absent: // a kind that was just installed joins the snapshot once it is complete
+		case k.synced || k.list.absent: // a kind that was just installed joins the snapshot once it is complete
 		case k.stream.err != nil && k.stream.last.After(began):
 			return nil, k.stream.err
 		case wait == nil || k.stream.err != nil:

@@ -1,4 +1,4 @@
-package watch
+package cluster
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -36,7 +34,7 @@ func (o *outage) lasting(now time.Time) error {
 // watched is a kind that is watched. Watcher.mu guards everything except the first group.
 type watched struct {
 	w    *Watcher
-	list *lister.List // its request is read only; mu guards its state
+	list *list // its request is read only; mu guards its state
 
 	restart context.CancelFunc // ends the running attempt; the next one lists the kind
 	wanted  bool               // should be watched; false for RouteGroups while discovery does not find them
@@ -62,7 +60,7 @@ type lag struct {
 // reset forgets everything except the objects: the next list is consistent, and its answer is accepted however old it
 // is. The caller holds mu.
 func (k *watched) reset() {
-	k.list.Forget()
+	k.list.forget()
 	k.synced, k.open = false, false
 	k.stream, k.check, k.lag, k.frame = outage{}, outage{}, lag{}, time.Time{}
 	k.resets++
@@ -76,7 +74,7 @@ func (k *watched) want(wanted bool) {
 	k.wanted, k.reported = wanted, false
 	k.reset()
 	if !wanted {
-		k.list.SetAbsent(true)
+		k.list.setAbsent(true)
 		k.restart()
 		poke(k.w.dirty)
 	}
@@ -86,7 +84,7 @@ func (k *watched) want(wanted bool) {
 // waits returns what a read waits for. The caller holds mu.
 func (k *watched) waits() error {
 	verb, missing := "list", "no complete list yet"
-	if k.list.Seen != 0 {
+	if k.list.seen != 0 {
 		verb, missing = "watch", "not accepted yet"
 	}
 	return &kube.ReadError{Verb: verb, Resource: k.list.Name(), Err: errors.New(missing)}
@@ -111,7 +109,7 @@ func (k *watched) failed(now time.Time) error {
 func (k *watched) accepted() {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
-	if !k.wanted || k.list.Seen == 0 {
+	if !k.wanted || k.list.seen == 0 {
 		return // told to end a moment ago
 	}
 	k.open, k.opened = true, time.Now()
@@ -119,7 +117,7 @@ func (k *watched) accepted() {
 		poke(k.w.dirty) // reads failed, and succeed again
 	}
 	k.stream, k.synced = outage{}, true
-	k.list.SetAbsent(false)
+	k.list.setAbsent(false)
 	k.w.wake()
 }
 
@@ -154,7 +152,7 @@ func (k *watched) ended(err error) (lived time.Duration) {
 		return lived
 	}
 	k.stream.fail(err)
-	k.w.metrics.ReadErrors.WithLabelValues(kind, string(api.ReasonOf(err))).Inc()
+	k.w.metrics.ReadErrors.WithLabelValues(kind, string(reasonOf(err))).Inc()
 	if !k.reported {
 		k.reported = true
 		k.w.log.Warn(LogBroken, slog.String("kind", kind), slog.Any("error", err))
@@ -166,7 +164,7 @@ func (k *watched) ended(err error) (lived time.Duration) {
 // reached records that the watch or a list has shown everything up to a revision. The caller holds mu.
 func (k *watched) reached(revision kube.Revision) {
 	k.frame = time.Now()
-	k.list.Seen = max(k.list.Seen, revision)
+	k.list.seen = max(k.list.seen, revision)
 	k.confirmed(k.frame)
 }
 

@@ -1,4 +1,4 @@
-package api
+package cluster
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Resource is one kind as the API knows it, restricted to the configured namespace and labels.
-type Resource struct {
+// resource is one kind as the API knows it, restricted to the configured namespace and labels.
+type resource struct {
 	decode.Type
 	group     string // "" means the core group
 	plural    string
@@ -38,9 +38,9 @@ var resources = []struct {
 
 func always(*Config) bool { return true }
 
-// Resources returns the resources that the configuration reads, in the order of the requests.
-func (c *Config) Resources() []Resource {
-	var out []Resource
+// resources returns the resources that the configuration reads, in the order of the requests.
+func (c *Config) resources() []resource {
+	var out []resource
 	for _, r := range resources {
 		if !r.wanted(c) {
 			continue
@@ -49,7 +49,7 @@ func (c *Config) Resources() []Resource {
 		if r.group != "" {
 			version = r.group + "/v1"
 		}
-		out = append(out, Resource{
+		out = append(out, resource{
 			Type:  decode.Type{Kind: r.kind, APIVersion: version},
 			group: r.group, plural: r.plural, namespace: c.Namespace, selector: selectorText(c.Selectors[r.kind]),
 		})
@@ -69,11 +69,11 @@ func selectorText(m map[string]string) string {
 	return strings.Join(terms, ",")
 }
 
-// Custom reports whether the resource is a custom one. Custom resources arrive only as JSON.
-func (r *Resource) Custom() bool { return !decode.HasProtobuf(r.Kind) }
+// custom reports whether the resource is a custom one. Custom resources arrive only as JSON.
+func (r *resource) custom() bool { return !decode.HasProtobuf(r.Kind) }
 
 // Name returns the resource as RBAC and kubectl spell it.
-func (r *Resource) Name() string {
+func (r *resource) Name() string {
 	if r.group == "" {
 		return r.plural
 	}
@@ -81,7 +81,7 @@ func (r *Resource) Name() string {
 }
 
 // path returns the path at which the resource is listed.
-func (r *Resource) path() string {
+func (r *resource) path() string {
 	p := "/apis/" + r.group + "/v1/"
 	if r.group == "" {
 		p = "/api/v1/"
@@ -93,7 +93,7 @@ func (r *Resource) path() string {
 }
 
 // permission describes the permission that a service account needs for the verb.
-func (r *Resource) permission(verb string) string {
+func (r *resource) permission(verb string) string {
 	p := `the verb "` + verb + `" on "` + r.plural + `" in API group "` + r.group + `"`
 	if r.namespace != "" {
 		p += ` in namespace "` + r.namespace + `"`
@@ -102,16 +102,16 @@ func (r *Resource) permission(verb string) string {
 }
 
 // request returns a request for the verb, without a query.
-func (r *Resource) request(verb string) Request {
-	q := Request{path: r.path(), accept: decode.MediaProtobuf + "," + decode.MediaJSON, missing: r.permission(verb)}
-	if r.Custom() {
+func (r *resource) request(verb string) request {
+	q := request{path: r.path(), accept: decode.MediaProtobuf + "," + decode.MediaJSON, missing: r.permission(verb)}
+	if r.custom() {
 		q.accept = decode.MediaJSON
 	}
 	return q
 }
 
 // List returns the request for a list no older than since; 0 means a consistent list.
-func (r *Resource) List(since kube.Revision) Request {
+func (r *resource) List(since kube.Revision) request {
 	q := url.Values{}
 	if r.selector != "" {
 		q.Set("labelSelector", r.selector)
@@ -125,13 +125,13 @@ func (r *Resource) List(since kube.Revision) Request {
 	return request
 }
 
-// Current returns the revision of a consistent list of the resource. It requests only one object, because an API
+// current returns the revision of a consistent list of the resource. It requests only one object, because an API
 // server that cannot answer a consistent list from its cache reads etcd for it.
-func (c *Client) Current(ctx context.Context, r *Resource) (revision kube.Revision, err error) {
+func (c *client) current(ctx context.Context, r *resource) (revision kube.Revision, err error) {
 	request := r.request("list")
 	request.query = "limit=1"
-	err = c.Get(ctx, request, func(resp *Response) error {
-		body, err := resp.Open()
+	err = c.get(ctx, request, func(resp *response) error {
+		body, err := resp.open()
 		if err == nil {
 			revision, err = c.walker.Page(resp.Media, body, r.Type)
 		}

@@ -1,4 +1,4 @@
-package lister
+package cluster
 
 import (
 	"crypto/sha256"
@@ -8,24 +8,24 @@ import (
 
 // matcher finds the items of an answer among the known ones and decodes the others.
 type matcher struct {
-	list  *List
-	known State
+	list  *list
+	known state
 	media string
 
 	same    bool   // so far the answer equals what is known, item by item; next is still empty
 	at      int    // the known item that is expected next
 	kept    int    // known items found in the answer so far
-	next    []Item // of the answer
+	next    []item // of the answer
 	index   map[kube.Ref]int
 	decoded int
 }
 
 // add processes the next item of the answer.
 func (m *matcher) add(raw []byte) {
-	sum := Digest(sha256.Sum256(raw))
-	if m.at < len(m.known.Items) && m.known.Items[m.at].Sum == sum {
+	sum := digest(sha256.Sum256(raw))
+	if m.at < len(m.known.items) && m.known.items[m.at].sum == sum {
 		if !m.same {
-			m.next = append(m.next, m.known.Items[m.at])
+			m.next = append(m.next, m.known.items[m.at])
 		}
 		m.at++
 		m.kept++
@@ -33,9 +33,9 @@ func (m *matcher) add(raw []byte) {
 	}
 	m.diverge()
 	m.decoded++
-	it := m.list.Decode(m.list.decoder, raw, m.media, sum)
+	it := m.list.decodeItem(raw, m.media, sum)
 	if i, ok := m.find(it.Ref()); ok {
-		it.Keep(&m.known.Items[i])
+		it.keep(&m.known.items[i])
 		m.at = i + 1
 		m.kept++
 	}
@@ -44,13 +44,13 @@ func (m *matcher) add(raw []byte) {
 
 // find returns the index of an object among the known items.
 func (m *matcher) find(ref kube.Ref) (int, bool) {
-	if m.known.Sorted {
-		return Find(m.known.Items, ref)
+	if m.known.sorted {
+		return findItem(m.known.items, ref)
 	}
 	if m.index == nil {
-		m.index = make(map[kube.Ref]int, len(m.known.Items))
-		for i := range m.known.Items {
-			m.index[m.known.Items[i].Ref()] = i
+		m.index = make(map[kube.Ref]int, len(m.known.items))
+		for i := range m.known.items {
+			m.index[m.known.items[i].Ref()] = i
 		}
 	}
 	i, ok := m.index[ref]
@@ -61,19 +61,19 @@ func (m *matcher) find(ref kube.Ref) (int, bool) {
 func (m *matcher) diverge() {
 	if m.same {
 		m.same = false
-		m.next = append(make([]Item, 0, len(m.known.Items)+len(m.known.Items)/16+16), m.known.Items[:m.at]...)
+		m.next = append(make([]item, 0, len(m.known.items)+len(m.known.items)/16+16), m.known.items[:m.at]...)
 	}
 }
 
 // listing returns the collected answer, once the answer is known to be complete.
-func (m *matcher) listing() Listing {
-	if m.at < len(m.known.Items) {
+func (m *matcher) listing() listing {
+	if m.at < len(m.known.items) {
 		m.diverge() // the last known items are missing
 	}
 	if m.same {
-		return Listing{State: m.known, same: true}
+		return listing{state: m.known, same: true}
 	}
-	return Listing{
-		State: State{Items: m.next, Sorted: inOrder(m.next)}, lost: len(m.known.Items) - m.kept,
+	return listing{
+		state: state{items: m.next, sorted: inOrder(m.next)}, lost: len(m.known.items) - m.kept,
 	}
 }

@@ -1,4 +1,4 @@
-package watch
+package cluster
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -36,7 +34,7 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		case <-timer.C:
 		}
 		wait := checkInterval
-		if w.lister.RouteGroups != nil && w.checkDiscovery(ctx) != nil {
+		if w.routeGroups != nil && w.checkDiscovery(ctx) != nil {
 			wait = retryInterval
 		}
 		for _, k := range w.kinds {
@@ -52,14 +50,14 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 func (w *Watcher) checkDiscovery(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, checkTimeout)
 	defer cancel()
-	release, err := w.lister.Acquire(ctx)
+	release, err := w.acquire(ctx)
 	found := false
 	if err == nil {
 		w.mu.Lock()
-		l := w.lister.RouteGroups
-		served := !l.Absent && len(l.Items) > 0
+		l := w.routeGroups
+		served := !l.absent && len(l.items) > 0
 		w.mu.Unlock()
-		found, err = w.lister.Discover(ctx, served)
+		found, err = w.discover(ctx, served)
 		release()
 	}
 	w.mu.Lock()
@@ -71,7 +69,7 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 		if w.discovery.since.IsZero() {
 			w.log.Warn(LogBroken, slog.String("kind", "discovery"), slog.Any("error", err))
 		}
-		w.discovery.fail(readError("get", api.DiscoveryPath, err))
+		w.discovery.fail(readError("get", discoveryPath, err))
 		w.wake()
 		return w.discovery.err
 	}
@@ -83,11 +81,11 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 	}
 	w.discovery = outage{}
 	for _, k := range w.kinds {
-		if k.list != w.lister.RouteGroups {
+		if k.list != w.routeGroups {
 			continue
 		}
-		if !found && !k.list.Absent {
-			k.list.SetAbsent(true)
+		if !found && !k.list.absent {
+			k.list.setAbsent(true)
 			poke(w.dirty)
 		}
 		k.want(found)
@@ -102,23 +100,23 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 // currentOf asks for the current revision of a kind. If that is below what the watch had shown before the request, etcd
 // was restored, and everything is listed again.
 func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revision, err error) {
-	release, err := w.lister.Acquire(ctx)
+	release, err := w.acquire(ctx)
 	if err != nil {
 		return 0, readError("list", k.list.Name(), err)
 	}
 	defer release()
 	before := k.seen()
-	current, err = w.lister.API.Current(ctx, &k.list.Resource)
+	current, err = w.api.current(ctx, &k.list.resource)
 	if err == nil && current == 0 {
-		err = api.ErrNoRevision
+		err = errNoRevision
 	}
 	if err != nil {
 		return 0, readError("list", k.list.Name(), err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if current < before && k.list.Seen >= before { // else everything was just forgotten
-		err := fmt.Errorf("%s: %w: %d after %d", k.list.Name(), lister.ErrRestored, current, before)
+	if current < before && k.list.seen >= before { // else everything was just forgotten
+		err := fmt.Errorf("%s: %w: %d after %d", k.list.Name(), errRestored, current, before)
 		w.restored(err)
 		return 0, readError("list", k.list.Name(), err)
 	}
@@ -141,7 +139,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	case parent.Err() != nil:
 		return
 	case err != nil:
-		w.metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(api.ReasonOf(err))).Inc()
+		w.metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(reasonOf(err))).Inc()
 		k.check.fail(err)
 		return
 	case k.check.lasting(now) != nil:
@@ -150,14 +148,14 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	k.check = outage{}
 	k.backIfAlive(now)
 	switch {
-	case k.list.Seen >= floor:
+	case k.list.seen >= floor:
 		k.lag = lag{}
 		k.confirmed(now)
-	case k.lag.floor == 0 || k.list.Seen >= k.lag.floor:
+	case k.lag.floor == 0 || k.list.seen >= k.lag.floor:
 		k.lag = lag{floor, now}
 	case now.Sub(k.lag.since) >= silentAfter && k.open:
 		k.lag = lag{}
-		w.log.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.Uint64("revision", uint64(k.list.Seen)))
+		w.log.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.Uint64("revision", uint64(k.list.seen)))
 		w.metrics.WatchRestarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
 		k.restart()
 	}
@@ -172,14 +170,14 @@ func (k *watched) isSynced() bool {
 
 // catchUp brings all kinds up to what was written before it was called.
 func (w *Watcher) catchUp(ctx context.Context) error {
-	if w.lister.RouteGroups != nil {
+	if w.routeGroups != nil {
 		if err := w.checkDiscovery(ctx); err != nil {
 			return err
 		}
 	}
 	for _, k := range w.kinds {
 		// If etcd turns out to be restored, the kind is listed consistently before the read continues.
-		if err := w.catchUpKind(ctx, k); err != nil && !errors.Is(err, lister.ErrRestored) {
+		if err := w.catchUpKind(ctx, k); err != nil && !errors.Is(err, errRestored) {
 			return err
 		}
 	}
@@ -195,7 +193,7 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 	if err != nil || w.await(ctx, k, current, consistentPatience) {
 		return err
 	}
-	release, err := w.lister.Acquire(ctx)
+	release, err := w.acquire(ctx)
 	if err != nil {
 		return readError("list", k.list.Name(), err)
 	}

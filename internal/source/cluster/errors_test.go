@@ -1,4 +1,4 @@
-package api
+package cluster
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 )
 
 // serving makes a client of a server that answers everything with f, and the resource of a kind.
-func serving(t *testing.T, kind kube.Kind, f http.HandlerFunc) (*Client, *Resource) {
+func serving(t *testing.T, kind kube.Kind, f http.HandlerFunc) (*client, *resource) {
 	t.Helper()
 	server := httptest.NewServer(f)
 	t.Cleanup(server.Close)
-	cfg := Config{URL: server.URL}.WithDefaults()
-	c, err := NewClient(cfg)
+	cfg := Config{URL: server.URL}.withDefaults()
+	c, err := newClient(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range cfg.Resources() {
+	for _, r := range cfg.resources() {
 		if r.Kind == kind {
 			return c, &r
 		}
@@ -43,7 +43,7 @@ func refusal(t *testing.T, status int, header http.Header, body string) error {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	})
-	err := c.Get(t.Context(), r.List(0), func(*Response) error {
+	err := c.get(t.Context(), r.List(0), func(*response) error {
 		t.Errorf("an answer with the status %d is used", status)
 		return nil
 	})
@@ -61,36 +61,36 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		status int
 		body   string
 		text   string // of the error
-		reason Reason
+		reason reason
 		says   string // of what the functions say: down, gone, too new, not found, consistent
 	}{
-		"401":          {401, "", "unauthorized: request to /api/v1/services failed, status: 401, 401 Unauthorized (the API server does not accept the credentials)", ReasonForbidden, ""},
-		"403":          {403, `{"kind":"Status","message":"no\n way"}`, `forbidden: request to /api/v1/services failed, status: 403, 403 Forbidden: no way (grant the verb "list" on "services" in API group "")`, ReasonForbidden, ""},
-		"404":          {404, "404 page not found", "resource not found: /api/v1/services: 404 page not found", ReasonNotFound, "not found"},
-		"400":          {400, "", "request to /api/v1/services failed, status: 400, 400 Bad Request", ReasonStatus, ""},
-		"422":          {422, "", "request to /api/v1/services failed, status: 422, 422 Unprocessable Entity", ReasonStatus, ""},
-		"410":          {410, "", "request to /api/v1/services failed, status: 410, 410 Gone", ReasonStatus, "gone consistent"},
-		"429":          {429, "", "request to /api/v1/services failed, status: 429, 429 Too Many Requests", ReasonStatus, "down"},
-		"499":          {499, "", "request to /api/v1/services failed, status: 499, 499 ", ReasonStatus, ""},
-		"500":          {500, "", "request to /api/v1/services failed, status: 500, 500 Internal Server Error", ReasonStatus, "down"},
-		"504":          {504, "", "request to /api/v1/services failed, status: 504, 504 Gateway Timeout", ReasonStatus, "down"},
-		"504, new":     {504, tooNew, "request to /api/v1/services failed, status: 504, 504 Gateway Timeout: Timeout: Too large resource version: 9, current: 7", ReasonStatus, "down too-new consistent"},
-		"504, a cause": {504, tooNewByCause, "request to /api/v1/services failed, status: 504, 504 Gateway Timeout: x", ReasonStatus, "down too-new consistent"},
-		"500, new":     {500, tooNew, "request to /api/v1/services failed, status: 500, 500 Internal Server Error: Timeout: Too large resource version: 9, current: 7", ReasonStatus, "down"},
-		"a redirect":   {304, "", "request to /api/v1/services failed, status: 304, 304 Not Modified", ReasonStatus, ""},
+		"401":          {401, "", "unauthorized: request to /api/v1/services failed, status: 401, 401 Unauthorized (the API server does not accept the credentials)", reasonForbidden, ""},
+		"403":          {403, `{"kind":"Status","message":"no\n way"}`, `forbidden: request to /api/v1/services failed, status: 403, 403 Forbidden: no way (grant the verb "list" on "services" in API group "")`, reasonForbidden, ""},
+		"404":          {404, "404 page not found", "resource not found: /api/v1/services: 404 page not found", reasonNotFound, "not found"},
+		"400":          {400, "", "request to /api/v1/services failed, status: 400, 400 Bad Request", reasonStatus, ""},
+		"422":          {422, "", "request to /api/v1/services failed, status: 422, 422 Unprocessable Entity", reasonStatus, ""},
+		"410":          {410, "", "request to /api/v1/services failed, status: 410, 410 Gone", reasonStatus, "gone consistent"},
+		"429":          {429, "", "request to /api/v1/services failed, status: 429, 429 Too Many Requests", reasonStatus, "down"},
+		"499":          {499, "", "request to /api/v1/services failed, status: 499, 499 ", reasonStatus, ""},
+		"500":          {500, "", "request to /api/v1/services failed, status: 500, 500 Internal Server Error", reasonStatus, "down"},
+		"504":          {504, "", "request to /api/v1/services failed, status: 504, 504 Gateway Timeout", reasonStatus, "down"},
+		"504, new":     {504, tooNew, "request to /api/v1/services failed, status: 504, 504 Gateway Timeout: Timeout: Too large resource version: 9, current: 7", reasonStatus, "down too-new consistent"},
+		"504, a cause": {504, tooNewByCause, "request to /api/v1/services failed, status: 504, 504 Gateway Timeout: x", reasonStatus, "down too-new consistent"},
+		"500, new":     {500, tooNew, "request to /api/v1/services failed, status: 500, 500 Internal Server Error: Timeout: Too large resource version: 9, current: 7", reasonStatus, "down"},
+		"a redirect":   {304, "", "request to /api/v1/services failed, status: 304, 304 Not Modified", reasonStatus, ""},
 	} {
 		err := refusal(t, tt.status, nil, tt.body)
 		if got := err.Error(); got != tt.text {
 			t.Errorf("%s: %q, want %q", name, got, tt.text)
 		}
-		if got := ReasonOf(err); got != tt.reason || StatusCode(err) != tt.status || RetryAfter(err) != 0 {
-			t.Errorf("%s: reason %s, status %d, retry after %v", name, got, StatusCode(err), RetryAfter(err))
+		if got := reasonOf(err); got != tt.reason || statusCode(err) != tt.status || retryAfter(err) != 0 {
+			t.Errorf("%s: reason %s, status %d, retry after %v", name, got, statusCode(err), retryAfter(err))
 		}
 		var says []string
 		for _, f := range []struct {
 			name string
 			is   func(error) bool
-		}{{"down", IsDown}, {"gone", IsGone}, {"too-new", IsTooNew}, {"not found", IsNotFound}, {"consistent", NeedsConsistent}} {
+		}{{"down", isDown}, {"gone", isGone}, {"too-new", isTooNew}, {"not found", isNotFound}, {"consistent", needsConsistent}} {
 			if f.is(fmt.Errorf("read: %w", err)) {
 				says = append(says, f.name)
 			}
@@ -100,14 +100,14 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		}
 	}
 	for err, down := range map[error]bool{
-		Errorf(ReasonConnection, "x"): true, Errorf(ReasonTimeout, "x"): true, Errorf(ReasonCanceled, "x"): true,
-		Errorf(ReasonBody, "x"): false, Errorf(ReasonStale, "x"): false, nil: false, errors.New("no reason is known"): true,
+		failf(reasonConnection, "x"): true, failf(reasonTimeout, "x"): true, failf(reasonCanceled, "x"): true,
+		failf(reasonBody, "x"): false, failf(reasonStale, "x"): false, nil: false, errors.New("no reason is known"): true,
 	} {
-		if IsDown(err) != down {
+		if isDown(err) != down {
 			t.Errorf("%v: down is %v", err, !down)
 		}
 	}
-	if !NeedsConsistent(fmt.Errorf("list: %w", ErrNoRevision)) || NeedsConsistent(errors.New("another")) {
+	if !needsConsistent(fmt.Errorf("list: %w", errNoRevision)) || needsConsistent(errors.New("another")) {
 		t.Error("a list without a revision does not need a consistent one")
 	}
 }
@@ -117,11 +117,11 @@ func TestRetryAfterIsBounded(t *testing.T) {
 		"1": time.Second, "3600": time.Hour, "3601": time.Hour, "99999999": time.Hour, "0": 0, "-1": 0, "x": 0,
 		"Wed, 21 Oct 2099 07:28:00 GMT": 0,
 	} {
-		if got := RetryAfter(refusal(t, 429, http.Header{"Retry-After": {header}}, "")); got != want {
+		if got := retryAfter(refusal(t, 429, http.Header{"Retry-After": {header}}, "")); got != want {
 			t.Errorf("Retry-After %q is %v, want %v", header, got, want)
 		}
 	}
-	if RetryAfter(errors.New("x")) != 0 || StatusCode(errors.New("x")) != 0 {
+	if retryAfter(errors.New("x")) != 0 || statusCode(errors.New("x")) != 0 {
 		t.Error("an error without an answer has a status")
 	}
 }
@@ -133,7 +133,7 @@ func TestMessagesOfServersAreShort(t *testing.T) {
 		"a\n\tb  c": "a b c", "a\xffb": "a\ufffdb", long[:maxMessage]: long[:maxMessage], long: long[:maxMessage] + "…",
 		"x" + long: "x" + long[:maxMessage-2] + "…",
 	} {
-		if got := OneLine(in); got != want {
+		if got := oneLine(in); got != want {
 			t.Errorf("%.30q… is %d bytes, want %d: %.20q", in, len(got), len(want), got)
 		}
 	}
@@ -150,11 +150,11 @@ func TestWatchTakesStreamsOnly(t *testing.T) {
 		kind   kube.Kind
 		status int
 		media  string
-		want   Reason // empty for a stream
+		want   reason // empty for a stream
 	}{
-		{kube.KindService, 200, json, ""}, {kube.KindService, 200, protobuf, ReasonBody}, {kube.KindRouteGroup, 200, json + "; charset=utf-8", ""},
-		{kube.KindRouteGroup, 200, protobuf, ReasonBody}, {kube.KindService, 200, "text/html", ReasonBody}, {kube.KindService, 200, ";", ReasonBody},
-		{kube.KindService, 410, json, ReasonStatus}, {kube.KindService, 403, json, ReasonForbidden}, {kube.KindService, 201, json, ReasonStatus},
+		{kube.KindService, 200, json, ""}, {kube.KindService, 200, protobuf, reasonBody}, {kube.KindRouteGroup, 200, json + "; charset=utf-8", ""},
+		{kube.KindRouteGroup, 200, protobuf, reasonBody}, {kube.KindService, 200, "text/html", reasonBody}, {kube.KindService, 200, ";", reasonBody},
+		{kube.KindService, 410, json, reasonStatus}, {kube.KindService, 403, json, reasonForbidden}, {kube.KindService, 201, json, reasonStatus},
 	} {
 		c, r := serving(t, tt.kind, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", tt.media)
@@ -162,7 +162,7 @@ func TestWatchTakesStreamsOnly(t *testing.T) {
 			_, _ = io.WriteString(w, "all of it")
 		})
 		s, err := c.Watch(t.Context(), t.Context(), r, 7, time.Minute)
-		if (err == nil) != (tt.want == "") || err != nil && ReasonOf(err) != tt.want {
+		if (err == nil) != (tt.want == "") || err != nil && reasonOf(err) != tt.want {
 			t.Errorf("%+v: %v", tt, err)
 		}
 		if err != nil {
@@ -194,30 +194,30 @@ func TestWhoEndedARequest(t *testing.T) {
 	leave(errors.New("gone"))
 	for name, tt := range map[string]struct {
 		ctx, parent context.Context
-		want        Reason
+		want        reason
 	}{
-		"the caller": {ended, ended, ReasonCanceled}, "a slow server": {slow, t.Context(), ReasonTimeout},
-		"a slow server, and the caller": {slow, ended, ReasonCanceled}, "another cause": {left, t.Context(), ReasonTimeout},
+		"the caller": {ended, ended, reasonCanceled}, "a slow server": {slow, t.Context(), reasonTimeout},
+		"a slow server, and the caller": {slow, ended, reasonCanceled}, "another cause": {left, t.Context(), reasonTimeout},
 	} {
 		_, err := c.Watch(tt.ctx, tt.parent, r, 7, time.Minute)
-		if ReasonOf(err) != tt.want || strings.Contains(err.Error(), "http://") {
-			t.Errorf("%s: reason %s of %v, want %s", name, ReasonOf(err), err, tt.want)
+		if reasonOf(err) != tt.want || strings.Contains(err.Error(), "http://") {
+			t.Errorf("%s: reason %s of %v, want %s", name, reasonOf(err), err, tt.want)
 		}
 	}
-	if err := c.Get(ended, r.List(0), nil); ReasonOf(err) != ReasonCanceled || !errors.Is(err, context.Canceled) {
+	if err := c.get(ended, r.List(0), nil); reasonOf(err) != reasonCanceled || !errors.Is(err, context.Canceled) {
 		t.Errorf("a list: %v", err)
 	}
 	gone := httptest.NewServer(nil)
 	gone.Close()
-	cfg := Config{URL: gone.URL}.WithDefaults()
-	dead, err := NewClient(cfg)
+	cfg := Config{URL: gone.URL}.withDefaults()
+	dead, err := newClient(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := dead.Get(t.Context(), r.List(0), nil); ReasonOf(err) != ReasonConnection {
+	if err := dead.get(t.Context(), r.List(0), nil); reasonOf(err) != reasonConnection {
 		t.Errorf("nobody listens: %v", err)
 	}
-	if _, err := dead.Watch(t.Context(), t.Context(), r, 7, time.Minute); ReasonOf(err) != ReasonConnection {
+	if _, err := dead.Watch(t.Context(), t.Context(), r, 7, time.Minute); reasonOf(err) != reasonConnection {
 		t.Errorf("nobody listens: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package lister
+package cluster
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -24,25 +23,25 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 		t.Run(media, func(t *testing.T) {
 			var allocs []float64
 			for _, n := range []int{10, 1000, 10000} {
-				list := networkingv1.IngressList{
+				all := networkingv1.IngressList{
 					TypeMeta: metav1.TypeMeta{Kind: "IngressList", APIVersion: "networking.k8s.io/v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
 				}
 				for i := range n {
-					list.Items = append(list.Items, networkingv1.Ingress{
+					all.Items = append(all.Items, networkingv1.Ingress{
 						ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("i%06d", i), Namespace: "n", Annotations: map[string]string{"k": "v"}},
 						Spec:       networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "h"}}},
 					})
 				}
 				var text bytes.Buffer
-				err := json.NewEncoder(&text).Encode(list)
+				err := json.NewEncoder(&text).Encode(all)
 				if media == decode.MediaProtobuf {
 					text.Reset()
-					err = protobuf.NewSerializer(nil, nil).Encode(&list, &text)
+					err = protobuf.NewSerializer(nil, nil).Encode(&all, &text)
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
-				l := &List{Resource: (&api.Config{}).Resources()[0], decoder: new(decode.Decoder), State: State{Sorted: true}}
+				l := &list{resource: (&Config{}).resources()[0], state: state{sorted: true}}
 				source, w := bytes.NewReader(nil), &decode.Walker{}
 				var zipped bytes.Buffer
 				zw := gzip.NewWriter(&zipped)
@@ -54,15 +53,15 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 					if err := zip.Reset(source); err != nil {
 						t.Fatal(err)
 					}
-					m := matcher{list: l, known: l.State, same: true, media: media}
+					m := matcher{list: l, known: l.state, same: true, media: media}
 					if _, err := w.List(media, &zip, l.Type, m.add); err != nil {
 						t.Fatal(err)
 					}
-					l.Adopt(m.listing())
+					l.adopt(m.listing())
 				}
 				pass()
-				if len(l.Items) != n {
-					t.Fatalf("%d items, want %d", len(l.Items), n)
+				if len(l.items) != n {
+					t.Fatalf("%d items, want %d", len(l.items), n)
 				}
 				allocs = append(allocs, testing.AllocsPerRun(5, pass))
 			}
@@ -76,27 +75,27 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 
 // Of several items with one key the last one stays, as in a stream of events.
 func TestSortKeepsTheLastOfSeveral(t *testing.T) {
-	item := func(namespace, name, version string) Item {
-		return Item{Object: &kube.Service{Namespace: namespace, Name: name, ExternalName: version}}
+	thing := func(namespace, name, version string) item {
+		return item{Object: &kube.Service{Namespace: namespace, Name: name, ExternalName: version}}
 	}
 	var got []string
-	for _, i := range Sort([]Item{
-		item("b", "x", "1"), item("a", "x", "1"), item("b", "x", "2"), item("a-b", "x", "1"), item("b", "a", "1"), item("b", "x", "3"),
+	for _, i := range sortItems([]item{
+		thing("b", "x", "1"), thing("a", "x", "1"), thing("b", "x", "2"), thing("a-b", "x", "1"), thing("b", "a", "1"), thing("b", "x", "3"),
 	}) {
 		got = append(got, i.Ref().Namespace+"/"+i.Ref().Name+" "+i.Object.(*kube.Service).ExternalName)
 	}
 	want := []string{"a-b/x 1", "a/x 1", "b/a 1", "b/x 3"}
-	if !slices.Equal(got, want) || Sort(nil) != nil {
+	if !slices.Equal(got, want) || sortItems(nil) != nil {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 // TestInOrder: keys rise, in the order of etcd, and none is there twice.
 func TestInOrder(t *testing.T) {
-	items := func(names ...string) (all []Item) {
+	items := func(names ...string) (all []item) {
 		for _, name := range names {
 			namespace, name, _ := strings.Cut(name, "/")
-			all = append(all, Item{Bad: &kube.BadObject{Ref: kube.Ref{Kind: kube.KindService, Namespace: namespace, Name: name}}})
+			all = append(all, item{Bad: &kube.BadObject{Ref: kube.Ref{Kind: kube.KindService, Namespace: namespace, Name: name}}})
 		}
 		return all
 	}

@@ -1,4 +1,4 @@
-package watch
+package cluster
 
 import (
 	"context"
@@ -11,9 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -34,7 +32,7 @@ var errOverdue = errors.New("the watch is overdue")
 type endedError struct{ status *metav1.Status }
 
 func (e *endedError) Error() string {
-	return fmt.Sprintf("the watch has ended, status: %d %s: %s", e.status.Code, e.status.Reason, api.OneLine(e.status.Message))
+	return fmt.Sprintf("the watch has ended, status: %d %s: %s", e.status.Code, e.status.Reason, oneLine(e.status.Message))
 }
 
 // watch watches the kind from what is known until the watch ends. The result is nil if the server ended the watch as
@@ -43,7 +41,7 @@ func (k *watched) watch(parent context.Context) error {
 	w := k.w
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	limit := w.lister.Config.Timeout
+	limit := w.cfg.Timeout
 	tooSlow := time.AfterFunc(limit, func() {
 		cancel(fmt.Errorf("no complete answer within %v: %w", limit, context.DeadlineExceeded))
 	})
@@ -52,16 +50,16 @@ func (k *watched) watch(parent context.Context) error {
 	overdue := time.AfterFunc(lasts+overdueAfter, func() { cancel(errOverdue) })
 	defer overdue.Stop()
 
-	resp, err := w.lister.API.Watch(ctx, parent, &k.list.Resource, k.seen(), lasts)
+	resp, err := w.api.Watch(ctx, parent, &k.list.resource, k.seen(), lasts)
 	if err != nil {
-		return k.readError("watch", err)
+		return readError("watch", k.list.Name(), err)
 	}
 	tooSlow.Stop()
 	defer func() { _ = resp.Body.Close() }()
 	k.accepted()
-	in := &reader{k: k, events: decode.NewEvents(k.list.Type, resp.Body, w.lister.Config.MaxBytes)}
+	events := decode.NewEvents(k.list.Type, resp.Body, w.cfg.MaxBytes)
 	for {
-		e, item, err := in.next()
+		e, item, err := k.next(events)
 		if err != nil {
 			return k.watchError(ctx, parent, resp.Path, err)
 		}
@@ -75,49 +73,39 @@ func (k *watched) watchError(ctx, parent context.Context, path string, err error
 		return parent.Err()
 	}
 	ended, bad := (*endedError)(nil), (*decode.BadEventError)(nil)
-	reason := api.ReasonConnection
+	reason := reasonConnection
 	switch {
 	case errors.As(err, &ended):
-		reason = api.ReasonStatus
+		reason = reasonStatus
 	case errors.As(err, &bad):
-		reason = api.ReasonBody
+		reason = reasonBody
 	case errors.Is(err, io.EOF), errors.Is(context.Cause(ctx), errOverdue):
 		return nil
 	}
-	return k.readError("watch", api.Errorf(reason, "request to %s: %w", path, err))
-}
-
-// readError wraps an error in a *[kube.ReadError], unless it already is one.
-func (k *watched) readError(verb string, err error) error { return readError(verb, k.list.Name(), err) }
-
-// reader reads the events of a watch and decodes their objects.
-type reader struct {
-	k       *watched
-	events  *decode.Events
-	decoder decode.Decoder
+	return readError("watch", k.list.Name(), failf(reason, "request to %s: %w", path, err))
 }
 
 // next reads an event, with the item if an object was added or modified. The error is an *[endedError] if the event
 // says why the watch ends.
-func (r *reader) next() (e decode.Event, item lister.Item, err error) {
+func (k *watched) next(events *decode.Events) (e decode.Event, item item, err error) {
 	// A panic while decoding untrusted input ends the watch, not the process.
 	defer func() {
 		if v := recover(); v != nil {
 			err = &decode.BadEventError{Err: fmt.Errorf("panic: %v", v)}
 		}
 	}()
-	if e, err = r.events.Next(); err != nil {
+	if e, err = events.Next(); err != nil {
 		return e, item, err
 	}
 	switch e.Type {
 	case decode.Failed:
 		err = &endedError{e.Status}
 	case decode.Added, decode.Modified:
-		item = r.k.list.Decode(&r.decoder, e.Object, decode.MediaJSON, lister.Digest{})
+		item = k.list.decodeItem(e.Object, decode.MediaJSON, digest{})
 		if item.Bad != nil {
 			item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
 		}
-		r.k.w.metrics.DecodedObjects.WithLabelValues(string(r.k.list.Kind)).Inc()
+		k.w.metrics.DecodedObjects.WithLabelValues(string(k.list.Kind)).Inc()
 	}
 	return e, item, err
 }
@@ -125,14 +113,14 @@ func (r *reader) next() (e decode.Event, item lister.Item, err error) {
 // receive processes an event. It ignores an event that is not newer than what is known: a list has already shown it,
 // or it arrived twice. An object may be modified or deleted without being known. receive changes nothing once the
 // attempt was told to end.
-func (k *watched) receive(ctx context.Context, e *decode.Event, item lister.Item) {
+func (k *watched) receive(ctx context.Context, e *decode.Event, item item) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	if e.Type != decode.Bookmark && e.Revision > k.list.Seen && k.apply(e, item) {
-		k.list.Changed = true
+	if e.Type != decode.Bookmark && e.Revision > k.list.seen && k.apply(e, item) {
+		k.list.changed = true
 		poke(k.w.dirty)
 	}
 	k.reached(e.Revision)
@@ -140,24 +128,24 @@ func (k *watched) receive(ctx context.Context, e *decode.Event, item lister.Item
 }
 
 // apply applies an event to the items and reports whether the object's decoded content changed. The caller holds mu.
-func (k *watched) apply(e *decode.Event, item lister.Item) (changed bool) {
+func (k *watched) apply(e *decode.Event, item item) (changed bool) {
 	l := k.list
 	if k.shared {
-		l.Items, k.shared = slices.Clone(l.Items), false
+		l.items, k.shared = slices.Clone(l.items), false
 	}
-	i, known := lister.Find(l.Items, kube.Ref{Kind: l.Kind, Namespace: e.Namespace, Name: e.Name})
+	i, known := findItem(l.items, kube.Ref{Kind: l.Kind, Namespace: e.Namespace, Name: e.Name})
 	switch {
 	case e.Type == decode.Deleted && known:
-		l.Items = slices.Delete(l.Items, i, i+1)
+		l.items = slices.Delete(l.items, i, i+1)
 		return true
 	case e.Type == decode.Deleted:
 		return false
 	case known:
-		changed = item.Keep(&l.Items[i])
-		l.Items[i] = item
+		changed = item.keep(&l.items[i])
+		l.items[i] = item
 		return changed
 	default:
-		l.Items = slices.Insert(l.Items, i, item)
+		l.items = slices.Insert(l.items, i, item)
 		return true
 	}
 }
@@ -166,5 +154,5 @@ func (k *watched) apply(e *decode.Event, item lister.Item) (changed bool) {
 func (k *watched) seen() kube.Revision {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
-	return k.list.Seen
+	return k.list.seen
 }

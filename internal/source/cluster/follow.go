@@ -1,4 +1,4 @@
-package watch
+package cluster
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/api"
-	"github.com/routesrv/routesrv/internal/source/cluster/internal/lister"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -47,7 +45,7 @@ func (k *watched) follow(ctx context.Context) {
 		switch lived := k.ended(err); {
 		case err == nil && lived >= aliveAfter:
 			wait, delay = 0, firstDelay
-		case isDown(err):
+		case probeFailed(err):
 			wait = downDelay
 		case lived >= aliveAfter:
 			wait, delay = firstDelay, 2*firstDelay
@@ -58,10 +56,10 @@ func (k *watched) follow(ctx context.Context) {
 	}
 }
 
-// isDown reports whether the server did not answer a probe. One that is overloaded is left alone for longer.
-func isDown(err error) bool {
+// probeFailed reports whether the server did not answer a probe. One that is overloaded is left alone for longer.
+func probeFailed(err error) bool {
 	_, down := errors.AsType[downError](err)
-	return down && api.StatusCode(err) != http.StatusTooManyRequests
+	return down && statusCode(err) != http.StatusTooManyRequests
 }
 
 // pause waits for d, with jitter of up to the same again, or until ctx ends.
@@ -117,7 +115,7 @@ func (k *watched) attempt(ctx context.Context) error {
 // load lists the kind. After a failure, the server first has to answer a request for one object, so that a server that
 // is down or overloaded gets no lists.
 func (k *watched) load(ctx context.Context) error {
-	release, err := k.w.lister.Acquire(ctx)
+	release, err := k.w.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,7 +126,7 @@ func (k *watched) load(ctx context.Context) error {
 	if failing {
 		probe, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		if err := k.w.lister.Probe(probe, k.list); err != nil {
+		if err := k.w.probe(probe, k.list); err != nil {
 			return downError{err}
 		}
 	}
@@ -139,41 +137,33 @@ func (k *watched) load(ctx context.Context) error {
 func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 	k.w.mu.Lock()
 	k.shared = true
-	known, reset := k.list.State, k.resets
+	known, reset := k.list.state, k.resets
 	k.w.mu.Unlock()
-	a, err := k.w.lister.AskFor(ctx, k.list, consistent, 0, known)
-	if err == nil && a.Seen == 0 {
-		err = readError("list", k.list.Name(), api.ErrNoRevision)
+	a, err := k.w.askFor(ctx, k.list, consistent, 0, known)
+	if err == nil && a.seen == 0 {
+		err = readError("list", k.list.Name(), errNoRevision)
 	}
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	switch {
-	case errors.Is(err, lister.ErrRestored):
+	case errors.Is(err, errRestored):
 		k.w.restored(err)
 		return err
 	case err != nil:
 		return err
 	case ctx.Err() != nil || reset != k.resets:
 		return ctx.Err() // the list belongs to the history before a restore
-	case a.Seen < k.list.Seen:
+	case a.seen < k.list.seen:
 		return nil // the watch has shown everything up to a later revision meanwhile
 	}
 	// The watch finds objects by their order. The bytes of the list will no longer match what is known.
-	a.Items, a.Sorted, a.Wire = lister.Sort(a.Items), true, lister.WireDigest{}
-	if k.list.Adopt(a) {
+	a.items, a.sorted, a.wire = sortItems(a.items), true, wireDigest{}
+	if k.list.adopt(a) {
 		poke(k.w.dirty)
 	}
 	k.shared = false
-	k.reached(a.Seen)
+	k.reached(a.seen)
 	return nil
-}
-
-// retryAfter returns how long the server asks to wait.
-func retryAfter(err error) time.Duration {
-	if ended, ok := errors.AsType[*endedError](err); ok && ended.status.Details != nil {
-		return time.Duration(ended.status.Details.RetryAfterSeconds) * time.Second
-	}
-	return api.RetryAfter(err)
 }
 
 // readError wraps an error in a *[kube.ReadError], unless it already is one.

@@ -1,4 +1,4 @@
-package api
+package cluster
 
 import (
 	"crypto/x509"
@@ -13,18 +13,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/durable"
-	"github.com/routesrv/routesrv/kube"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/kube"
 )
 
 // Defaults of [Config].
 const (
-	DefaultURL       = "http://localhost:8001"
-	DefaultTimeout   = 30 * time.Second
-	DefaultMaxBytes  = 1 << 30
-	DefaultUserAgent = "routesrv"
+	DefaultURL      = "http://localhost:8001"
+	DefaultTimeout  = 30 * time.Second
+	DefaultMaxBytes = 1 << 30
 )
 
 // serviceAccountDir is where Kubernetes mounts the service account of a pod.
@@ -57,24 +57,17 @@ type Config struct {
 	TokenFile string
 	CAFile    string
 
-	// Namespace restricts every list to one namespace; "" reads all.
-	Namespace string
+	// Selection says which objects to list. The API server evaluates the selectors.
+	kube.Selection
 
 	// EndpointSlices reads EndpointSlices instead of Endpoints.
 	EndpointSlices bool
-
-	// Selectors are the label selectors by kind: equality, or mere presence if the value is empty. An object must
-	// match all selectors of its kind. The API server evaluates them.
-	Selectors map[kube.Kind]map[string]string
 
 	// Timeout limits each request, from connecting to the last byte of the body; default DefaultTimeout.
 	Timeout time.Duration
 
 	// MaxBytes limits the body of one answer, both as sent and decompressed; default DefaultMaxBytes.
 	MaxBytes int64
-
-	// UserAgent is sent with each request, default DefaultUserAgent.
-	UserAgent string
 
 	// Logger gets what an operator should see; nil discards.
 	Logger *slog.Logger
@@ -83,16 +76,13 @@ type Config struct {
 	Metrics *Metrics
 }
 
-// WithDefaults fills in the defaults.
-func (c Config) WithDefaults() Config {
+// withDefaults fills in the defaults.
+func (c Config) withDefaults() Config {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}
 	if c.MaxBytes == 0 {
 		c.MaxBytes = DefaultMaxBytes
-	}
-	if c.UserAgent == "" {
-		c.UserAgent = DefaultUserAgent
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -111,7 +101,7 @@ func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 		return nil, nil, err
 	}
 	rc.QPS = -1 // one request per kind and read needs no limit; the default of 5 would stretch a read over seconds
-	rc.UserAgent = c.UserAgent
+	rc.UserAgent = "routesrv"
 	rc.DisableCompression = true // this package requests gzip and decompresses itself, to compare the compressed bytes
 	rc.Timeout = 0               // each request has a deadline
 	if lists {

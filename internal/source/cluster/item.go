@@ -1,4 +1,4 @@
-package lister
+package cluster
 
 import (
 	"cmp"
@@ -10,24 +10,24 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Item is one entry of a list: an object, or the problem with it.
-type Item struct {
-	Sum    Digest // of its bytes in a list; zero if it did not come from one
+// item is one entry of a list: an object, or the problem with it.
+type item struct {
+	sum    digest // of its bytes in a list; zero if it did not come from one
 	Object kube.Object
 	Bad    *kube.BadObject
 }
 
 // sameItems reports whether both hold identical objects in the same order.
-func sameItems(a, b []Item) bool {
-	return slices.EqualFunc(a, b, func(a, b Item) bool { return a.Object == b.Object && a.Bad == b.Bad })
+func sameItems(a, b []item) bool {
+	return slices.EqualFunc(a, b, func(a, b item) bool { return a.Object == b.Object && a.Bad == b.Bad })
 }
 
-// Keep replaces the item, as far as possible, by the known one with the same name, and reports whether the decoded
+// keep replaces the item, as far as possible, by the known one with the same name, and reports whether the decoded
 // content changed. Status, managed fields and unused labels change as well: an object whose decoded content did not
 // change stays the same object and need not be compiled again.
-func (i *Item) Keep(known *Item) (changed bool) {
+func (i *item) keep(known *item) (changed bool) {
 	switch {
-	case i.Sum == known.Sum && i.Sum != Digest{}:
+	case i.sum == known.sum && i.sum != digest{}:
 		*i = *known
 	case i.Object != nil && known.Object != nil && reflect.DeepEqual(i.Object, known.Object):
 		i.Object = known.Object
@@ -39,9 +39,9 @@ func (i *Item) Keep(known *Item) (changed bool) {
 	return false
 }
 
-// Find returns the index of an object among sorted items, or the index at which it would be inserted.
-func Find(items []Item, ref kube.Ref) (int, bool) {
-	return slices.BinarySearchFunc(items, ref, func(i Item, ref kube.Ref) int { return compareKeys(i.Ref(), ref) })
+// findItem returns the index of an object among sorted items, or the index at which it would be inserted.
+func findItem(items []item, ref kube.Ref) (int, bool) {
+	return slices.BinarySearchFunc(items, ref, func(i item, ref kube.Ref) int { return compareKeys(i.Ref(), ref) })
 }
 
 // compareKeys orders objects of one kind as the API lists them: bytewise by "namespace/name", the key in etcd.
@@ -61,7 +61,7 @@ func compareKeys(a, b kube.Ref) int {
 }
 
 // inOrder reports whether the items are in the order of their keys, without duplicates.
-func inOrder(items []Item) bool {
+func inOrder(items []item) bool {
 	for i := 1; i < len(items); i++ {
 		if compareKeys(items[i-1].Ref(), items[i].Ref()) >= 0 {
 			return false
@@ -71,19 +71,19 @@ func inOrder(items []Item) bool {
 }
 
 // Ref returns the reference of the object.
-func (i *Item) Ref() kube.Ref {
+func (i *item) Ref() kube.Ref {
 	if i.Bad != nil {
 		return i.Bad.Ref
 	}
 	return i.Object.Ref()
 }
 
-// Sort sorts the items by their keys, in place, and returns them. Of several with the same key it keeps the last.
-func Sort(items []Item) []Item {
+// sortItems sorts the items by their keys, in place, and returns them. Of several with the same key it keeps the last.
+func sortItems(items []item) []item {
 	if inOrder(items) {
 		return items
 	}
-	slices.SortStableFunc(items, func(a, b Item) int { return compareKeys(a.Ref(), b.Ref()) })
+	slices.SortStableFunc(items, func(a, b item) int { return compareKeys(a.Ref(), b.Ref()) })
 	n := 0
 	for i := range items {
 		if n > 0 && compareKeys(items[n-1].Ref(), items[i].Ref()) == 0 {
@@ -96,9 +96,9 @@ func Sort(items []Item) []Item {
 	return items[:n]
 }
 
-// Digest is the SHA-256 of an object as a list has it. Many people write objects, and anyone who could make two versions
+// digest is the SHA-256 of an object as a list has it. Many people write objects, and anyone who could make two versions
 // of one collide could hide the second.
-type Digest [sha256.Size]byte
+type digest [sha256.Size]byte
 
-// WireDigest is the SHA-256 of a compressed answer.
-type WireDigest [sha256.Size]byte
+// wireDigest is the SHA-256 of a compressed answer.
+type wireDigest [sha256.Size]byte
