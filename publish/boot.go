@@ -55,7 +55,7 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 
 // takeOver goes on with what another process has kept. The caller holds mu.
 func (p *Publisher) takeOver(list keptList) {
-	table, objects := list.table(), list.objects()
+	table, objects := list.table(), list.with(nil)
 	if table != nil {
 		p.log.Warn(LogHoldResumed, "reason", string(table.Reason), "since", table.Since)
 	}
@@ -70,13 +70,20 @@ func (p *Publisher) takeOver(list keptList) {
 }
 
 // TakeOver keeps the objects that another replica keeps, so that the first table of this process has them as well. Call it before the
-// first offer. It does nothing if this process knows kept objects of its own.
+// first offer. If this process knows kept objects of its own, it takes over only the freezes and pins, and instead of its own: an operator may have
+// decided something while it did not run.
 func (p *Publisher) TakeOver(list []*Kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cfg.Builder != nil && len(p.keeper.list) == 0 {
-		p.takeOver(keptList(list).sorted())
+	if p.cfg.Builder == nil {
+		return
 	}
+	theirs := keptList(list).sorted()
+	if own := p.keeper.list.where(func(k *Kept) bool { return !steered(k.Reason) }); len(p.keeper.list) > 0 {
+		theirs = theirs.where(func(k *Kept) bool { return steered(k.Reason) })
+		theirs = own.and(theirs)
+	}
+	p.takeOver(theirs)
 }
 
 // saveKept makes the last-known-good file tell of what is kept or waits. The caller holds mu.

@@ -42,7 +42,7 @@ func (s State) Report(kept []*Kept) api.Guard {
 		r.Reason, r.Detail = s.Reason, s.Detail
 		r.Digest, r.Revision, r.Routes = s.Digest, s.Revision, s.Routes
 		r.Since, r.ReleaseAt = s.Since, s.ReleaseAt
-		kept = keptList(kept).settled()
+		kept = keptList(kept).waiting()
 		r.KeptCount = len(kept)
 		for _, k := range kept[:min(len(kept), maxKeptShown)] {
 			r.Kept = append(r.Kept, api.Kept{

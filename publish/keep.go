@@ -32,6 +32,7 @@ type Builder interface {
 // made is a table of the newest read, and what is kept or waits when it is offered.
 type made struct {
 	newest   Candidate // as it was read
+	wanted   Candidate // the same as operators want it: with their freezes and pins
 	list     keptList  // with the entry of the whole table, if the table waits
 	snapshot *kube.Snapshot
 	table    *table.Table
@@ -56,6 +57,7 @@ func (m *made) candidate() Candidate {
 // suspicious even so, the whole table waits. The caller holds mu.
 func (p *Publisher) keep(newest Candidate, now time.Time) made {
 	k, base := &p.keeper, p.beside()
+	p.inForce(now)
 	m, loss := made{newest: newest, snapshot: newest.Snapshot, table: newest.Table}, (*guard.Loss)(nil)
 	if p.cfg.Builder != nil && newest.Snapshot != nil {
 		if m, loss = p.keepObjects(m, base, now); loss != nil && loss.Reason == "" && p.snapshot() != nil {
@@ -64,9 +66,13 @@ func (p *Publisher) keep(newest Candidate, now time.Time) made {
 	}
 	if loss == nil {
 		loss = k.guard.Judge(base, m.table, k.list.held(), now)
-		if kept := k.list.objects().settled(); len(kept) > 0 && loss.Reason == "" && !m.table.Equal(base) {
+		if kept := k.list.objects().settled().without(m.list); len(kept) > 0 && loss.Reason == "" && !m.table.Equal(base) {
 			loss.Reason, loss.Detail = kept[0].Reason, kept[0].Detail // it lacks what is kept
+			if steered(loss.Reason) {
+				loss.Reason = guard.RoutesLost // so that it can be accepted
+			}
 		}
+		m.list = m.list.withOrders(k.list)
 	}
 	table, fresh, due := k.judgeTable(loss, now)
 	if m.loss = nil; due {
@@ -86,10 +92,22 @@ func (p *Publisher) keepObjects(newest made, base *table.Table, now time.Time) (
 			m, loss = newest, nil
 		}
 	}()
-	c := newest.newest
-	refused := p.review(c, base, now)
+	c, orders := p.steer(newest.newest, k.list, now)
+	defer func() { // what operators decided is in the newest read of all that follows
+		if loss != nil || base == nil {
+			m.newest, m.wanted = newest.newest, c
+			m.list = m.list.and(orders).withOrders(k.list)
+		}
+	}()
+	k.list = k.list.and(orders) // the guard no longer keeps what an operator has decided
+	refused := p.review(c, base, now).without(orders)
 	if base == nil { // nothing can be lost yet
 		return p.build(c, refused), nil
+	}
+	if pins := p.newPins(orders); len(pins) > 0 && p.snapshot() != nil { // what they take away was decided
+		served := p.served.Load().Candidate
+		base = p.build(served, pins).table
+		k.guard.Forgive(base)
 	}
 	lost := p.lostIn(c.Snapshot)
 	list, due, base, missing := p.stays(c, refused, base, lost, now)
@@ -118,7 +136,7 @@ func (p *Publisher) keepObjects(newest made, base *table.Table, now time.Time) (
 		}
 	}
 	for i, o := range m.list {
-		if !reviewed(o.Reason) {
+		if !reviewed(o.Reason) && !steered(o.Reason) {
 			m.list[i] = k.until(o, missing.Share)
 		}
 	}
@@ -131,10 +149,10 @@ func (p *Publisher) keepObjects(newest made, base *table.Table, now time.Time) (
 // build compiles the newest snapshot with kept objects.
 func (p *Publisher) build(c Candidate, list keptList) made {
 	if len(list) == 0 {
-		return made{newest: c, snapshot: c.Snapshot, table: c.Table}
+		return made{newest: c, wanted: c, snapshot: c.Snapshot, table: c.Table}
 	}
 	s, list := list.apply(c.Snapshot)
-	return made{newest: c, list: list, snapshot: s, table: p.tableOf(p.cfg.Builder.CompileBeside(s), c)}
+	return made{newest: c, wanted: c, list: list, snapshot: s, table: p.tableOf(p.cfg.Builder.CompileBeside(s), c)}
 }
 
 // tableOf returns the table of a read with these routes, which is the served one if they are equal.
@@ -205,7 +223,7 @@ func (p *Publisher) missing(c Candidate, base *table.Table, now time.Time) (loss
 	if last.loss == nil || last.loss.Grows || len(last.list.guarded()) == 0 {
 		return p.keeper.guard.Judge(base, c.Table, p.keeper.list.held(), now), false
 	}
-	for was, is := range table.Changes(last.newest.Table.Routes(), c.Table.Routes()) {
+	for was, is := range table.Changes(last.wanted.Table.Routes(), c.Table.Routes()) {
 		if was != nil && last.loss.Of(was) || is != nil && last.loss.Of(is) {
 			return p.keeper.guard.Judge(base, c.Table, p.keeper.list.held(), now), false
 		}

@@ -48,7 +48,7 @@ func (k *keeper) takeOver(list keptList, now time.Time) {
 		}
 		k.list = append(k.list, &o)
 	}
-	k.digest = k.list.objects().settled().digest()
+	k.digest = k.list.objects().waiting().digest()
 }
 
 // judge compares a table with the served one where only tables are known. It returns the entry with which the table waits, or is released now
@@ -132,7 +132,7 @@ func (k *keeper) due(o *Kept, now time.Time) bool {
 
 // accepts checks that an acceptance names what waits: the table, or the list of objects.
 func (k *keeper) accepts(a Acceptance) error {
-	kept := k.list.settled()
+	kept := k.list.objects().waiting().with(k.list.table())
 	if len(kept) == 0 {
 		return ErrNothingHeld
 	}
@@ -187,7 +187,7 @@ func (k *keeper) show(newest *table.Table) *shown {
 // state returns what is held: the whole table, or objects.
 func (s *shown) state() State {
 	state := State{Last: s.last}
-	list := slices.SortedFunc(slices.Values(s.list.objects().settled()), newestFirst)
+	list := slices.SortedFunc(slices.Values(s.list.objects().waiting()), newestFirst)
 	digest := s.digest
 	if o := s.list.table(); o != nil && s.newest != nil {
 		list, digest = keptList{o}, s.newest.Digest() // possibly computed here for the first time

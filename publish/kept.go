@@ -20,7 +20,7 @@ import (
 // Where only tables are known, it is the whole table. It is immutable. The state file, and replicas among each other, use its JSON form.
 type Kept struct {
 	kube.Ref
-	// Reason and Detail say why; By says who keeps it: "guard", or the reason of a review.
+	// Reason and Detail say why; By says who keeps it: "guard", the reason of a review, or the operator.
 	Reason guard.Code `json:"reason"`
 	Detail string     `json:"detail"`
 	By     string     `json:"by"`
@@ -32,6 +32,8 @@ type Kept struct {
 	Returned bool      `json:"returned,omitempty"`
 	// Until is when time releases it; zero if time does not.
 	Until time.Time `json:"until,omitzero"`
+	// Warned means that the log has told that a freeze or pin ends soon.
+	Warned bool `json:"warned,omitempty"`
 	// Deleted means that the newest snapshot has no object with the name.
 	Deleted bool `json:"deleted,omitempty"`
 
@@ -89,6 +91,8 @@ func (k *Kept) Served() string {
 		return "its last endpoints"
 	case k.Ref == filtersRef:
 		return "as they were"
+	case k.Ingress == nil && k.RouteGroup == nil && k.Reason == ReasonPin:
+		return "not at all"
 	case k.Ingress == nil && k.RouteGroup == nil:
 		return "nothing yet"
 	case k.Ingress != nil && k.Ingress.Changed != "":
@@ -125,6 +129,8 @@ func (k *Kept) check() error {
 		valid = len(k.Reasons) > 0
 	case k.Ref == filtersRef:
 		valid = true
+	case k.Kind == kindFreeze:
+		valid = k.Reason == ReasonFreeze
 	default:
 		valid = k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup
 	}
@@ -176,14 +182,32 @@ func (l keptList) has(r kube.Ref) bool { return l.find(r) != nil }
 // table returns the entry of the whole table, or nil.
 func (l keptList) table() *Kept { return l.find(tableRef) }
 
-// objects returns the list without the entry of the whole table.
+// objects returns the list without the entries of the whole table and of freezes.
 func (l keptList) objects() keptList {
-	return l.where(func(k *Kept) bool { return k.Ref != tableRef })
+	return l.where(func(k *Kept) bool { return k.Ref != tableRef && k.Kind != kindFreeze })
 }
 
 // guarded returns the entries that the guard keeps: the rules of package guard are about these alone.
 func (l keptList) guarded() keptList {
-	return l.where(func(k *Kept) bool { return !reviewed(k.Reason) })
+	return l.where(func(k *Kept) bool { return !reviewed(k.Reason) && !steered(k.Reason) })
+}
+
+// waiting returns the entries that an operator can accept.
+func (l keptList) waiting() keptList {
+	return l.where(func(k *Kept) bool { return !k.Pending && !steered(k.Reason) })
+}
+
+// and returns the list with more entries, which replace those of the same objects.
+func (l keptList) and(more keptList) keptList {
+	if len(more) == 0 {
+		return l
+	}
+	return slices.Concat(l.without(more), more).sorted()
+}
+
+// without returns the entries of a list whose objects another one lacks.
+func (l keptList) without(other keptList) keptList {
+	return l.where(func(k *Kept) bool { return !other.has(k.Ref) })
 }
 
 // settled returns the entries that are kept for a reason, without those that only wait for their review.
@@ -199,7 +223,7 @@ func (l keptList) where(wanted func(*Kept) bool) keptList {
 
 // with returns the list with the entry of the whole table, or without one if it is nil.
 func (l keptList) with(table *Kept) keptList {
-	l = l.objects()
+	l = l.where(func(k *Kept) bool { return k.Ref != tableRef })
 	if table != nil {
 		l = append(slices.Clip(l), table).sorted()
 	}

@@ -47,7 +47,7 @@ func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 // keeps shows what is kept, or that the whole table waits.
 func (m *Metrics) keeps(list keptList) {
 	list = list.settled()
-	m.held.Set(float64(min(1, len(list)))) // once: a scrape may come at any time
+	m.held.Set(float64(min(1, len(list.waiting())))) // once: a scrape may come at any time
 	count := map[kube.Kind]int{kube.KindIngress: 0, kube.KindRouteGroup: 0, kube.KindService: 0}
 	for _, k := range list.objects() {
 		count[k.Kind]++

@@ -97,6 +97,9 @@ type Config struct {
 	Builder Builder
 	// Review objects to routes of tables that are compiled from snapshots; nil means no review. It needs a Builder.
 	Review Review
+	// Changed returns the versions of objects that an earlier process served last, of those that differ from a snapshot; nil for one that was
+	// not served. It is asked if objects are frozen, and may be nil.
+	Changed func(newest *kube.Snapshot) map[kube.Ref]kube.Object
 	// File is the last-known-good file, which Boot loads.
 	File FileConfig
 	// Decided is told about each hold and its release. It must not block. It may be nil.

@@ -17,7 +17,12 @@ func (p *Publisher) keeps(m made) {
 	}
 	p.logReviewed(before, m.list)
 	for _, fresh := range byReason(freshIn(before, m.list)) {
-		k.digest = m.list.settled().digest()
+		if steered(fresh[0].Reason) {
+			p.log.Warn(LogKept, "reason", string(fresh[0].Reason), "detail", fresh[0].Detail, "count", len(fresh), "objects", fresh.names(),
+				"release_at", releaseAt(fresh[0].Until))
+			continue
+		}
+		k.digest = m.list.objects().waiting().digest()
 		p.log.Error(LogKept, "reason", string(fresh[0].Reason), "detail", fresh[0].Detail, "count", len(fresh), "objects", fresh.names(),
 			"release_at", releaseAt(fresh[0].Until), "hash", k.digest.String())
 		p.cfg.Metrics.holds.WithLabelValues(string(fresh[0].Reason)).Inc()
@@ -36,7 +41,7 @@ func (p *Publisher) showKept(held *Candidate) {
 	if k.reads++; len(k.list) == 0 {
 		k.reads = 0
 	}
-	if len(k.list.settled()) == 0 {
+	if len(k.list.waiting()) == 0 {
 		held = nil
 	}
 	p.held.Store(held)
@@ -80,7 +85,7 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	default:
 		var chosen, rest keptList
 		for _, o := range k.list {
-			if !o.Pending && a.Accepts(o.Ref) {
+			if !o.Pending && !steered(o.Reason) && a.Accepts(o.Ref) {
 				chosen = append(chosen, o)
 			} else {
 				rest = append(rest, o)
@@ -89,8 +94,9 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 		if len(chosen) == 0 {
 			return nil, fmt.Errorf("%w: GET /status lists them", ErrNotKept)
 		}
+		wanted := next.wanted
 		next = p.build(next.newest, rest)
-		next.due = chosen
+		next.due, next.wanted = chosen, wanted
 	}
 	p.released(next.due, next.table, &a)
 	next.due, next.loss, next.fresh = nil, nil, false
@@ -99,6 +105,12 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	p.keeps(next)
 	p.made = next
 	return next.table, nil
+}
+
+// List returns everything of [Publisher.Kept] and [Publisher.Orders], for other replicas.
+func (p *Publisher) List() []*Kept {
+	list := p.shown.Load().list
+	return list.with(nil)
 }
 
 // Kept returns the objects that are kept or wait for their review, the newest first. The caller owns the slice, not the objects.

@@ -17,7 +17,9 @@ const (
 )
 
 // Reasons returns everything that objects are kept for, for metrics with a series for each.
-func Reasons() []guard.Code { return append(guard.Codes(), ReasonTrial, ReasonTakeover) }
+func Reasons() []guard.Code {
+	return append(guard.Codes(), ReasonTrial, ReasonTakeover, ReasonFreeze, ReasonPin)
+}
 
 // reviewed reports whether a reason is one of a review.
 func reviewed(r guard.Code) bool { return r == ReasonTrial || r == ReasonTakeover }
@@ -201,9 +203,9 @@ func (p *Publisher) logReviewed(before, after keptList) {
 
 // freshIn returns the entries of a list that are kept now and were not before, or only waited.
 func freshIn(before, after keptList) keptList {
-	return after.settled().where(func(k *Kept) bool {
+	return after.objects().settled().with(after.table()).where(func(k *Kept) bool {
 		was := before.find(k.Ref)
-		return was == nil || was.Pending || reviewed(was.Reason) != reviewed(k.Reason)
+		return was == nil || was.Pending || reviewed(was.Reason) != reviewed(k.Reason) || steered(was.Reason) != steered(k.Reason)
 	})
 }
 

@@ -64,7 +64,7 @@ type Release struct {
 // Decision is a step concerning a suspicious table, or kept objects: in the status, and a line of decisions.jsonl.
 type Decision struct {
 	Time   time.Time    `json:"time"`
-	What   string       `json:"what"`   // one of DecidedHeld, DecidedReleased and DecidedAccepted
+	What   string       `json:"what"`   // one of DecidedHeld, DecidedReleased, DecidedAccepted and DecidedSteered
 	Digest table.Digest `json:"digest"` // of the table: the held one, or the one that was published
 	// Objects are the kept objects, in words; empty for a table.
 	Objects string     `json:"objects,omitempty"`
@@ -79,6 +79,7 @@ const (
 	DecidedHeld     = "held"     // a table was held back, or objects were kept
 	DecidedReleased = "released" // that ended by time: every read agreed
 	DecidedAccepted = "accepted" // that ended because an operator accepted it
+	DecidedSteered  = "steered"  // an operator froze, pinned or released objects
 )
 
 // Accepted is the answer to an acceptance.
