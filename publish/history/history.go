@@ -1,0 +1,307 @@
+// Package history remembers what a server has served: each change of intent, and the versions of the objects in it, for weeks.
+//
+// A [History] is an append-only list of entries in a few files, its segments. Each begins with all objects of its time, so the oldest can
+// be removed when all together exceed their limit. Without a folder there is one segment in memory, and a smaller limit.
+//
+// What is stored of an object is what the compiler reads of it: no other annotation, no secret, no endpoint.
+//
+// Whatever is found in the folder prevents nothing: each frame of a file has a checksum, and what follows a bad one is not used.
+package history
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/publish"
+)
+
+const (
+	// DefaultLimit is the default of Config.Limit. In a cluster with 20,000 objects of which one changes every ten seconds it is enough
+	// for weeks.
+	DefaultLimit = 256 << 20
+	// memoryLimit is the limit without a folder.
+	memoryLimit = 16 << 20
+	// segments is how many files share the limit.
+	segments = 4
+	// maxEntries is how many entries are known at most, whatever their size.
+	maxEntries = 20_000
+)
+
+// LogFailed says that a part of the history could not be read or written. Nothing else depends on it.
+const LogFailed = "history of objects"
+
+// Config configures a History.
+type Config struct {
+	// Folder has the segments; empty keeps the history in memory.
+	Folder string
+	// Limit is how many bytes all segments may have. Default DefaultLimit.
+	Limit int64
+	// Bare returns an object without what the compiler does not read. nil keeps all.
+	Bare func(kube.Object) kube.Object
+	Log  *slog.Logger // nil means no log
+}
+
+// Version is an object at one time.
+type Version struct {
+	kube.Ref
+	// One of these is set, or none for an object that did not exist.
+	Ingress        *kube.Ingress        `json:"ingress,omitempty"`
+	RouteGroup     *kube.RouteGroup     `json:"routegroup,omitempty"`
+	DefaultFilters *kube.DefaultFilters `json:"default_filters,omitempty"`
+
+	id identity // zero if not computed yet, or for no object
+}
+
+// Object returns the Ingress or RouteGroup; nil if it did not exist.
+func (v *Version) Object() kube.Object {
+	switch {
+	case v.Ingress != nil:
+		return v.Ingress
+	case v.RouteGroup != nil:
+		return v.RouteGroup
+	}
+	return nil
+}
+
+func (v *Version) exists() bool { return v.Object() != nil || v.DefaultFilters != nil }
+
+// filtersRef names the default filters.
+var filtersRef = publish.PinFilters(nil, "").Ref
+
+// identity tells versions of an object apart, without when and by whom they were written. The zero value is that of no object.
+type identity [16]byte
+
+func identityOf(v *Version) (id identity) {
+	if !v.exists() || v.id != (identity{}) {
+		return v.id
+	}
+	less := *v
+	switch {
+	case v.Ingress != nil:
+		o := *v.Ingress
+		o.Changed = ""
+		less.Ingress = &o
+	case v.RouteGroup != nil:
+		o := *v.RouteGroup
+		o.Changed = ""
+		less.RouteGroup = &o
+	}
+	text, err := json.Marshal(less)
+	if err != nil {
+		panic(fmt.Sprintf("%s has no JSON form: %v", v.Ref, err)) // it came from one
+	}
+	sum := sha256.Sum256(text)
+	copy(id[:], sum[:])
+	return id
+}
+
+// place is where a version is stored.
+type place struct {
+	n       uint64 // of the entry that brought it
+	segment *segment
+	offset  int64
+	id      identity
+}
+
+// History is what a server has served. Create it with [Open]. All methods are safe for concurrent use; [History.Record] and [History.Close] belong to
+// one goroutine.
+type History struct {
+	cfg Config
+	log *slog.Logger
+
+	// last is what was recorded last, by the pointers of this process. Owned by Record.
+	last map[kube.Ref]any
+
+	mu       sync.Mutex // guards the fields below
+	segments []*segment // the oldest first
+	entries  []api.HistoryEntry
+	versions map[kube.Ref][]place // in the order of their entries
+	next     uint64               // number of the next entry
+}
+
+// Open reads the history in a folder. It never fails: what cannot be read is logged.
+func Open(cfg Config) *History {
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	cfg.Limit = cmp.Or(cfg.Limit, DefaultLimit)
+	if cfg.Folder == "" {
+		cfg.Limit = min(cfg.Limit, memoryLimit)
+	}
+	if cfg.Bare == nil {
+		cfg.Bare = func(o kube.Object) kube.Object { return o }
+	}
+	h := &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1}
+	h.load()
+	return h
+}
+
+// load reads the segments.
+func (h *History) load() {
+	for _, s := range openSegments(h.cfg.Folder, h.log) {
+		err := s.scan(func(offset int64, f *frame) { h.index(s, offset, f) })
+		if err != nil {
+			h.log.Error(LogFailed, "path", s.path, "error", err)
+			s.closed = true // what comes next goes to another one
+		}
+		h.segments = append(h.segments, s)
+	}
+	h.shrink()
+}
+
+// index remembers where the versions of a frame are. The caller holds mu, or nobody else knows h.
+func (h *History) index(s *segment, offset int64, f *frame) {
+	if f.Entry != nil {
+		if e := *f.Entry; len(h.entries) == 0 || e.N > h.entries[len(h.entries)-1].N {
+			h.entries = append(h.entries, e)
+			h.next = e.N + 1
+		}
+	}
+	for i := range f.Objects {
+		v := &f.Objects[i]
+		at := place{n: f.N, segment: s, offset: offset, id: identityOf(v)}
+		known := h.versions[v.Ref]
+		if k := len(known); k == 0 || known[k-1].id != at.id {
+			h.versions[v.Ref] = append(known, at)
+		} else if f.Base { // the same version, in a newer segment
+			h.versions[v.Ref] = append(known[:k-1:k-1], place{known[k-1].n, s, offset, at.id})
+		}
+	}
+}
+
+// Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in what it knows of the
+// entry: time, revision, digest, routes, takeovers and decisions. If neither an object changed nor anything was decided, there is none.
+func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
+	changed := h.changes(now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(changed) == 0 && len(e.Decisions) == 0 {
+		return
+	}
+	e.N = h.next
+	e.Count = len(changed)
+	for i := range changed[:min(len(changed), api.MaxChanges)] {
+		e.Changes = append(e.Changes, h.change(&changed[i]))
+	}
+	if len(h.entries) == 0 {
+		e.Changes = nil // all of them are new to the history alone
+	}
+	h.next++
+	s, fresh, err := h.segment()
+	if err == nil && fresh {
+		err = h.base(s, e.N)
+	}
+	for len(changed) > 0 && err == nil { // the entry comes with the last part
+		part := changed[:min(len(changed), objectsPerFrame)]
+		changed = changed[len(part):]
+		f := &frame{N: e.N, Objects: part}
+		if len(changed) == 0 {
+			f.Entry = &e
+		}
+		err = h.append(s, f)
+	}
+	if e.Count == 0 && err == nil {
+		err = h.append(s, &frame{N: e.N, Entry: &e})
+	}
+	if err == nil {
+		err = s.sync()
+	}
+	if err != nil {
+		h.log.Error(LogFailed, "path", s.name(), "error", err)
+		s.closed = true
+	}
+	h.shrink()
+}
+
+// change says what became of an object. The caller holds mu.
+func (h *History) change(v *Version) api.HistoryChange {
+	c := api.HistoryChange{Ref: v.Ref, What: api.ObjectChanged}
+	known := h.versions[v.Ref]
+	switch {
+	case !v.exists():
+		c.What = api.ObjectDeleted
+	case len(known) == 0 || known[len(known)-1].id == identity{}:
+		c.What = api.ObjectCreated
+	}
+	switch {
+	case v.Ingress != nil:
+		c.By = v.Ingress.Changed
+	case v.RouteGroup != nil:
+		c.By = v.RouteGroup.Changed
+	}
+	return c
+}
+
+// changes returns the versions of an intent that differ from what was recorded last, sorted, and remembers them as recorded.
+func (h *History) changes(now *kube.Intent) (changed []Version) {
+	was := h.last
+	h.last = make(map[kube.Ref]any, len(was))
+	look := func(ref kube.Ref, pointer any, version func() Version) {
+		h.last[ref] = pointer
+		if before, recorded := was[ref]; recorded && before == pointer {
+			return
+		}
+		v := version()
+		if v.id = identityOf(&v); v.id != h.lastOf(ref).id {
+			changed = append(changed, v)
+		}
+	}
+	for _, o := range now.Ingresses {
+		look(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), Ingress: h.cfg.Bare(o).(*kube.Ingress)} })
+	}
+	for _, o := range now.RouteGroups {
+		look(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), RouteGroup: h.cfg.Bare(o).(*kube.RouteGroup)} })
+	}
+	look(filtersRef, now.DefaultFilters, func() Version { return Version{Ref: filtersRef, DefaultFilters: now.DefaultFilters} })
+	h.mu.Lock()
+	for ref, known := range h.versions {
+		if _, exists := h.last[ref]; !exists && known[len(known)-1].id != (identity{}) {
+			changed = append(changed, Version{Ref: ref})
+		}
+	}
+	h.mu.Unlock()
+	slices.SortFunc(changed, func(a, b Version) int { return a.Ref.Compare(b.Ref) })
+	return changed
+}
+
+// lastOf returns the place of the last version of an object; the zero value if none is known.
+func (h *History) lastOf(ref kube.Ref) place {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known := h.versions[ref]; len(known) > 0 {
+		return known[len(known)-1]
+	}
+	return place{}
+}
+
+// zeroTime and all choose every entry.
+var zeroTime time.Time
+
+func all(*api.HistoryEntry) bool { return true }
+
+// Entries returns the entries from some time on that a function wants, at most n of them, the newest first.
+func (h *History) Entries(since time.Time, n int, wanted func(*api.HistoryEntry) bool) []api.HistoryEntry {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := []api.HistoryEntry{}
+	for i := len(h.entries) - 1; i >= 0 && len(all) < n; i-- {
+		if e := &h.entries[i]; !e.At.Before(since) && wanted(e) {
+			all = append(all, *e)
+		}
+	}
+	return all
+}
+
+// At returns the entry that was current at some time: what was served then. ok is false if the history is younger.
+func (h *History) At(t time.Time) (e api.HistoryEntry, ok bool) {
+	for _, e := range h.Entries(zeroTime, 1, func(e *api.HistoryEntry) bool { return !e.At.After(t) }) {
+		return e, true
+	}
+	return e, false
+}

@@ -1,0 +1,239 @@
+package history
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/routesrv/routesrv/internal/api"
+)
+
+// A segment is a sequence of frames. Each is its length and a CRC-32C, both big-endian with 4 bytes, and the JSON form of a frame, compressed by zstd.
+const (
+	headerSize      = 8
+	maxFrame        = 64 << 20 // bytes of one frame, compressed or not
+	objectsPerFrame = 200
+	suffix          = ".history"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// frame is a part of an entry, or of all objects at the beginning of a segment.
+type frame struct {
+	N       uint64            `json:"n"` // of the entry
+	Base    bool              `json:"base,omitempty"`
+	Entry   *api.HistoryEntry `json:"entry,omitempty"`
+	Objects []Version         `json:"objects,omitempty"`
+}
+
+// segment is a file, or memory if it has no path. It is not safe for concurrent use.
+type segment struct {
+	path   string
+	file   *os.File // open for appending; nil for one that is only read
+	memory []byte
+	first  uint64 // entry of which it has all objects
+	base   int64  // bytes of all objects at its beginning
+	size   int64
+	closed bool // takes no more frames
+}
+
+func (s *segment) name() string {
+	if s.path == "" {
+		return "memory"
+	}
+	return s.path
+}
+
+// codec is shared: making one takes longer than using it. Both are safe for concurrent use.
+var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxFrame))
+	if err != nil {
+		panic(err)
+	}
+	return w, r
+})
+
+// openSegments returns the segments in a folder, the oldest first. None is open for appending: a process begins its own, because it
+// cannot know how the last one ended.
+func openSegments(folder string, log *slog.Logger) (all []*segment) {
+	if folder == "" {
+		return nil
+	}
+	files, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		log.Error(LogFailed, "path", folder, "error", err)
+	}
+	for _, f := range files { // sorted by name
+		if strings.HasSuffix(f.Name(), suffix) && f.Type().IsRegular() {
+			info, err := f.Info()
+			if err != nil {
+				continue // removed meanwhile
+			}
+			all = append(all, &segment{path: filepath.Join(folder, f.Name()), size: info.Size(), closed: true})
+		}
+	}
+	return all
+}
+
+// newSegment begins a segment that starts with an entry.
+func newSegment(folder string, n uint64) (*segment, error) {
+	if folder == "" {
+		return &segment{first: n}, nil
+	}
+	s := &segment{first: n, path: filepath.Join(folder, fmt.Sprintf("%012d%s", n, suffix))}
+	err := os.MkdirAll(folder, 0o700)
+	if err == nil {
+		// What another process may have left there for the same entry is torn: otherwise it would have been read.
+		s.file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	}
+	return s, err
+}
+
+// write appends a frame, and returns where it is.
+func (s *segment) write(f *frame) (offset int64, err error) {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return 0, err
+	}
+	encoder, _ := codec()
+	data := encoder.EncodeAll(text, make([]byte, headerSize))
+	body := data[headerSize:]
+	if len(text) > maxFrame {
+		return 0, fmt.Errorf("entry %d has %d bytes, the limit is %d", f.N, len(text), maxFrame)
+	}
+	binary.BigEndian.PutUint32(data, uint32(len(body)))
+	binary.BigEndian.PutUint32(data[4:], crc32.Checksum(body, castagnoli))
+	offset = s.size
+	if s.path == "" {
+		s.memory = append(s.memory, data...)
+	} else if _, err := s.file.Write(data); err != nil {
+		return 0, err
+	}
+	s.size += int64(len(data))
+	return offset, nil
+}
+
+func (s *segment) sync() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Sync()
+}
+
+func (s *segment) close() error {
+	s.closed = true
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// reader returns the content from an offset on.
+func (s *segment) reader(offset int64) (io.ReadCloser, error) {
+	if s.path == "" {
+		return io.NopCloser(bytes.NewReader(s.memory[offset:])), nil
+	}
+	f, err := os.OpenFile(s.path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// read reads a frame.
+func (s *segment) read(offset int64) (*frame, error) {
+	r, err := s.reader(offset)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	f, _, err := readFrame(r)
+	return f, err
+}
+
+// scan calls yield for each frame up to the first bad one. The error says that there was one.
+func (s *segment) scan(yield func(offset int64, f *frame)) error {
+	r, err := s.reader(0)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for offset := int64(0); offset < s.size; {
+		f, size, err := readFrame(r)
+		if err != nil {
+			s.size = offset // of what counts
+			return fmt.Errorf("after %d bytes: %w", offset, err)
+		}
+		if offset == 0 {
+			s.first = f.N
+		}
+		yield(offset, f)
+		offset += size
+	}
+	return nil
+}
+
+// readFrame reads the next frame, and returns its size with the header.
+func readFrame(r io.Reader) (*frame, int64, error) {
+	var header [headerSize]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return nil, 0, err
+	}
+	n := binary.BigEndian.Uint32(header[:])
+	if n > maxFrame {
+		return nil, 0, fmt.Errorf("a frame of %d bytes, the limit is %d", n, maxFrame)
+	}
+	body, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with what is there, not with what the header says
+	if err == nil && len(body) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if crc32.Checksum(body, castagnoli) != binary.BigEndian.Uint32(header[4:]) {
+		return nil, 0, errors.New("wrong checksum")
+	}
+	_, decoder := codec()
+	text, err := decoder.DecodeAll(body, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	f := new(frame)
+	if err := json.Unmarshal(text, f); err != nil {
+		return nil, 0, err
+	}
+	for i := range f.Objects {
+		if err := f.Objects[i].check(); err != nil {
+			return nil, 0, err
+		}
+	}
+	return f, headerSize + int64(n), nil
+}
+
+// check finds versions under a wrong name, which other files than ours may have.
+func (v *Version) check() error {
+	if v.Ingress != nil && v.Ingress.Ref() != v.Ref || v.RouteGroup != nil && v.RouteGroup.Ref() != v.Ref || v.DefaultFilters != nil && v.Ref != filtersRef {
+		return fmt.Errorf("another object than %s under its name", v.Ref)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/kube"
+)
+
+// ErrNoEntry means that the history has no entry with a number: it never had, or it is too old.
+var ErrNoEntry = errors.New("no such entry in the history")
+
+// Entry returns the entry with a number. The error is [ErrNoEntry].
+func (h *History) Entry(n uint64) (api.HistoryEntry, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i, found := slices.BinarySearchFunc(h.entries, n, func(e api.HistoryEntry, n uint64) int { return int(int64(e.N) - int64(n)) })
+	if !found {
+		return api.HistoryEntry{}, fmt.Errorf("entry %d: %w", n, ErrNoEntry)
+	}
+	return h.entries[i], nil
+}
+
+// Versions returns what was served of objects as of an entry, with a version without an object for each one that did not exist then but did at
+// some other time. The error is [ErrNoEntry], or says what could not be read.
+func (h *History) Versions(n uint64, wanted func(kube.Ref) bool) (map[kube.Ref]*Version, error) {
+	if _, err := h.Entry(n); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	found := make(map[kube.Ref]*Version)
+	places := make(map[kube.Ref]place)
+	for ref, known := range h.versions {
+		if !wanted(ref) {
+			continue
+		}
+		found[ref] = &Version{Ref: ref}
+		for _, p := range slices.Backward(known) {
+			if p.n <= n {
+				places[ref] = p
+				break
+			}
+		}
+	}
+	return found, read(found, places)
+}
+
+// read fills in the versions at some places.
+func read(found map[kube.Ref]*Version, places map[kube.Ref]place) error {
+	type frameAt struct {
+		segment *segment
+		offset  int64
+	}
+	frames := make(map[frameAt]bool)
+	for _, p := range places {
+		if p.id != (identity{}) {
+			frames[frameAt{p.segment, p.offset}] = true
+		}
+	}
+	for at := range frames {
+		f, err := at.segment.read(at.offset)
+		if err != nil {
+			return fmt.Errorf("history: read %s at %d: %w", at.segment.name(), at.offset, err)
+		}
+		for i := range f.Objects {
+			v := &f.Objects[i]
+			if p := places[v.Ref]; p.segment == at.segment && p.offset == at.offset {
+				found[v.Ref] = v
+			}
+		}
+	}
+	return nil
+}
+
+// Intent returns what was served as of an entry. The error is as of Versions.
+func (h *History) Intent(n uint64) (*kube.Intent, error) {
+	versions, err := h.Versions(n, func(kube.Ref) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	var intent kube.Intent
+	for _, v := range versions {
+		switch {
+		case v.Ingress != nil:
+			intent.Ingresses = append(intent.Ingresses, v.Ingress)
+		case v.RouteGroup != nil:
+			intent.RouteGroups = append(intent.RouteGroups, v.RouteGroup)
+		case v.DefaultFilters != nil:
+			intent.DefaultFilters = v.DefaultFilters
+		}
+	}
+	return &intent, nil
+}
+
+// Changed returns the versions that were served last of the objects that differ from those of a snapshot; nil for one that was not served. It is for a
+// process that begins: see publish.Config. What cannot be read is logged and left out.
+func (h *History) Changed(newest *kube.Snapshot) map[kube.Ref]kube.Object {
+	changed := make(map[kube.Ref]kube.Object)
+	places := make(map[kube.Ref]place)
+	seen := make(map[kube.Ref]bool)
+	look := func(v Version) {
+		seen[v.Ref] = true
+		last := h.lastOf(v.Ref)
+		switch {
+		case last.id == identityOf(&v):
+		case last.id == identity{}:
+			changed[v.Ref] = nil
+		default:
+			places[v.Ref] = last
+		}
+	}
+	if len(h.Entries(zeroTime, 1, all)) == 0 {
+		return changed
+	}
+	for _, o := range newest.Ingresses {
+		look(Version{Ref: o.Ref(), Ingress: h.cfg.Bare(o).(*kube.Ingress)})
+	}
+	for _, o := range newest.RouteGroups {
+		look(Version{Ref: o.Ref(), RouteGroup: h.cfg.Bare(o).(*kube.RouteGroup)})
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for ref, known := range h.versions {
+		if last := known[len(known)-1]; !seen[ref] && ref != filtersRef && last.id != (identity{}) {
+			places[ref] = last
+		}
+	}
+	found := make(map[kube.Ref]*Version)
+	if err := read(found, places); err != nil {
+		h.log.Error(LogFailed, "error", err)
+	}
+	for ref, v := range found {
+		changed[ref] = v.Object()
+	}
+	return changed
+}
