@@ -2,6 +2,7 @@ package publish
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"reflect"
@@ -120,6 +121,28 @@ func PinFilters(filters *kube.DefaultFilters, detail string) *Kept {
 
 // ErrNotSteered means that an order changes nothing.
 var ErrNotSteered = errors.New("nothing is frozen or pinned there")
+
+var errNothingRead = errors.New("nothing was read yet, so nobody knows what would change")
+
+// Digest tells lists of freezes and pins apart, for replicas that must agree: scopes, objects, versions and ends.
+func (l keptList) orderDigest() table.Digest {
+	freezes, pins := l.orders()
+	if len(freezes)+len(pins) == 0 {
+		return table.Digest{}
+	}
+	h := sha256.New()
+	for _, k := range slices.Concat(freezes, pins) {
+		changed := ""
+		switch {
+		case k.Ingress != nil:
+			changed = k.Ingress.Changed
+		case k.RouteGroup != nil:
+			changed = k.RouteGroup.Changed
+		}
+		fmt.Fprintf(h, "%s\x00%v\x00%s\x00%d\x00", k.Ref, k.object() != nil, changed, k.Until.Unix())
+	}
+	return table.Digest(h.Sum(nil))
+}
 
 // edit returns the list after an order.
 func (l keptList) edit(o Order, now time.Time) (keptList, error) {
@@ -380,17 +403,19 @@ func (p *Publisher) Preview(o Order) (before, after *table.Table, err error) {
 	case err != nil:
 		return nil, nil, err
 	case p.cfg.Builder == nil || p.made.newest.Snapshot == nil || p.Table() == nil:
-		return nil, nil, errors.New("nothing was read yet, so nobody knows what would change")
+		return nil, nil, errNothingRead
 	}
 	c, entries := p.steer(p.made.newest, list, now)
 	others := list.objects().where(func(k *Kept) bool { return !steered(k.Reason) })
 	return p.Table(), p.build(c, others.without(entries)).table, nil
 }
 
-// Orders returns the freezes and pins in force, the newest first. The caller owns the slice, not what it has.
-func (p *Publisher) Orders() []*Kept {
-	freezes, pins := p.shown.Load().list.orders()
-	return slices.SortedFunc(slices.Values(slices.Concat(freezes, pins)), newestFirst)
+// Orders returns the freezes and pins in force, the newest first, and a digest of them: replicas with the same ones have the same. It is zero if
+// there are none. The caller owns the slice, not what it has.
+func (p *Publisher) Orders() ([]*Kept, table.Digest) {
+	list := p.shown.Load().list
+	freezes, pins := list.orders()
+	return slices.SortedFunc(slices.Values(slices.Concat(freezes, pins)), newestFirst), list.orderDigest()
 }
 
 // showSteering shows readers the freezes and pins. The caller holds mu.
@@ -399,4 +424,18 @@ func (p *Publisher) showSteering() {
 	s.list = slices.Clone(p.keeper.list)
 	p.shown.Store(&s)
 	p.cfg.Metrics.keeps(p.keeper.list)
+}
+
+// TableOf returns the table that would be served if teams had requested something else, with the backends of the last read and without what
+// is kept. The error says that nothing was read yet, or that only tables are known.
+func (p *Publisher) TableOf(intent *kube.Intent) (*table.Table, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.made.newest
+	if p.cfg.Builder == nil || c.Snapshot == nil {
+		return nil, errNothingRead
+	}
+	s := *c.Snapshot
+	s.Intent = *intent
+	return p.tableOf(p.cfg.Builder.CompileBeside(&s), c), nil
 }

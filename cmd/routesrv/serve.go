@@ -62,7 +62,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*se
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	return server.New(server.Config{
-		Events: writeEvents, Tracing: traces, Review: cfg.Review,
+		Events: writeEvents, Tracing: traces, Review: cfg.Review, History: cfg.History,
 		Source: source, Upstream: upstream, Peers: askPeers, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
 		Poll: cfg.Poll, Listen: cfg.Listen, Shards: cfg.Shards, TLS: cfg.TLS, RequestFilters: cfg.RequestFilters, Selection: cfg.Source.Selection,
 		StateDir: cfg.StateDir, Origin: origin, Version: config.VersionName(version),

@@ -18,6 +18,7 @@ type Status struct {
 	Guard         Guard          `json:"guard"`
 	Trial         *Trial         `json:"trial,omitempty"`          // with a trial proxy, or if proxies of the fleet died of something
 	Takeovers     []Takeover     `json:"takeovers,omitempty"`      // of the last hour, newest first
+	Steering      *Steering      `json:"steering,omitempty"`       // while anything is frozen or pinned
 	SuspectTables int            `json:"suspect_tables,omitempty"` // of which proxies of this replica's clients died: see /clients
 	Decisions     []Decision     `json:"decisions,omitempty"`      // about held tables, newest first
 	Problems      map[string]int `json:"problems"`                 // by severity

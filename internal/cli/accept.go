@@ -73,7 +73,7 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	}
 	j.show(s, r, chosen)
 	if !j.yes {
-		sure, err := confirm(s, number(len(chosen), "replica"))
+		sure, err := confirm(s, number(len(chosen), "replica"), "Publish this on")
 		if err != nil || !sure {
 			fmt.Fprintln(s.std.Err, "nothing was changed")
 			return max(status, Unhealthy), err
@@ -107,8 +107,8 @@ func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string
 }
 
 // confirm asks on the terminal.
-func confirm(s *session, what string) (bool, error) {
-	fmt.Fprintf(s.std.Err, "Publish this on %s? Type yes: ", what)
+func confirm(s *session, where, what string) (bool, error) {
+	fmt.Fprintf(s.std.Err, "%s %s? Type yes: ", what, where)
 	line, err := bufio.NewReader(s.std.In).ReadString('\n')
 	if err != nil && line == "" {
 		return false, fmt.Errorf("read the answer: %w", err)
@@ -143,10 +143,10 @@ func (a *acceptance) json() json.RawMessage {
 }
 
 func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acceptance, error) {
-	if r.Accept == nil {
+	if r.Post == nil {
 		return nil, errors.New("held tables are accepted in the pod only: kubectl routesrv accept, or kubectl exec POD -- routesrv accept")
 	}
-	body, err := r.Accept(ctx, digest, j.choice)
+	body, err := r.Post(ctx, api.PathAccept, j.choice.form(digest))
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -48,9 +49,9 @@ type Replica struct {
 	Fault string
 	// Support and Main are its listeners. Main is nil if only the support listener is known.
 	Support, Main *Listener
-	// Accept publishes the held table with the digest, and returns the JSON answer of the replica. By is the name to record if the
-	// replica cannot know it better. It is nil where only listeners are known.
-	Accept func(ctx context.Context, digest string, choice Choice) ([]byte, error)
+	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
+	// It is nil where only listeners are known.
+	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
 }
 
 // Listener is the address of one listener.

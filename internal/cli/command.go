@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
@@ -34,6 +35,7 @@ type command struct {
 	table      string   // how help calls the arguments that are tables
 	tables     int      // how many of them there are
 	beside     bool     // dataplane-client has it, too
+	hidden     bool     // for other programs
 	job        func() job
 	help
 }
@@ -76,11 +78,19 @@ func (p Program) commands() []command {
 		{name: "replay", args: "LOG...", min: 1, max: 1000, local: true, job: newReplayJob},
 		{name: "trial", tables: 1, table: "TABLE", local: true, job: func() job { return &trialJob{} }},
 		{name: "held", beside: true, job: func() job { return heldJob{} }},
+		{name: "log", job: func() job { return &logJob{} }},
+		{name: "show", args: "ENTRY [TO]", min: 1, max: 2, outputs: []string{"text", "json", "html"}, job: func() job { return showJob{} }},
+		{name: "freeze", inPod: true, job: func() job { return &steerJob{order: api.SteerFreeze} }},
+		{name: "unfreeze", inPod: true, job: func() job { return &steerJob{order: api.SteerRelease} }},
+		{name: "rollback", args: "ENTRY", min: 1, max: 1, inPod: true, job: func() job { return &steerJob{order: api.SteerRollback} }},
+		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, hidden: true, job: func() job { return postJob{} }},
 		{name: "accept", args: "DIGEST", min: 1, max: 1, inPod: true, beside: true, job: func() job { return &acceptJob{} }},
 	}
 	all = slices.DeleteFunc(all, func(c command) bool { return p.Beside && !c.beside || !p.Beside && c.name == "get" })
 	for i := range all {
-		all[i].help = helpOf(all[i].name)
+		if !all[i].hidden {
+			all[i].help = helpOf(all[i].name)
+		}
 		if all[i].outputs == nil {
 			all[i].outputs = []string{"text", "json"}
 		}

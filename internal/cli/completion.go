@@ -153,7 +153,9 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 func (p Program) commandWords() []candidate {
 	var all []candidate
 	for _, c := range p.commands() {
-		all = append(all, candidate{c.name, c.summary})
+		if !c.hidden {
+			all = append(all, candidate{c.name, c.summary})
+		}
 	}
 	for _, o := range p.Others {
 		all = append(all, candidate{o.Name, o.Summary})

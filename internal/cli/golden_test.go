@@ -92,7 +92,7 @@ func readWorld(t *testing.T, files []txtar.File) *world {
 				transport := &http.Transport{}
 				t.Cleanup(transport.CloseIdleConnections)
 				l := &cli.Listener{URL: s.URL, Transport: transport}
-				r.Support, r.Main, r.Accept = l, l, accepting(s.URL, transport)
+				r.Support, r.Main, r.Post = l, l, accepting(s.URL, transport)
 			}
 			replicas[cluster] = append(replicas[cluster], r)
 		}
@@ -110,9 +110,9 @@ func readWorld(t *testing.T, files []txtar.File) *world {
 }
 
 // accepting posts to the replica, whose answer is that of the program in the pod.
-func accepting(server string, transport http.RoundTripper) func(context.Context, string, cli.Choice) ([]byte, error) {
-	return func(ctx context.Context, digest string, choice cli.Choice) ([]byte, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server+"/guard/accept?"+url.Values{"digest": {digest}, "why": {choice.Why}}.Encode(), nil)
+func accepting(server string, transport http.RoundTripper) func(context.Context, string, url.Values) ([]byte, error) {
+	return func(ctx context.Context, path string, form url.Values) ([]byte, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, server+path+"?"+form.Encode(), nil)
 		if err != nil {
 			return nil, err
 		}

@@ -34,6 +34,9 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, err
 	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("User-Agent", api.AgentTool)
 	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,7 +9,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
@@ -48,9 +45,8 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	}
 	s.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, s.folder) }}
 	l := &Listener{URL: "http://localhost", Transport: s.transport}
-	r := Replica{Name: name, Support: l, Accept: func(ctx context.Context, digest string, choice Choice) ([]byte, error) {
-		const path = api.PathAccept
-		p, err := l.do(ctx, http.MethodPost, path, choice.form(digest), "application/json", nil)
+	r := Replica{Name: name, Support: l, Post: func(ctx context.Context, path string, form url.Values) ([]byte, error) {
+		p, err := l.do(ctx, http.MethodPost, path, nil, "application/json", strings.NewReader(form.Encode()))
 		switch {
 		case err != nil:
 			return nil, err
@@ -72,37 +68,28 @@ func (s *Socket) Close() {
 	}
 }
 
-// AcceptCommand returns the command that accepts in a pod without a terminal, with the name of the user to record.
-func AcceptCommand(program, digest string, choice Choice) []string {
-	command := []string{program, "accept", digest, "--yes", "--by", choice.By, "--why", choice.Why, "-o", "json"}
-	for _, n := range choice.Namespaces {
-		command = append(command, "--of-namespace", n)
-	}
-	for _, o := range choice.Objects {
-		command = append(command, "--object", o)
-	}
-	return command
+// PostCommand returns the command that sends a command to the control socket in a pod.
+func PostCommand(program, path string, form url.Values) []string {
+	return []string{program, "post", path, form.Encode()}
 }
 
-// ReadAcceptance returns the answer of the replica in the output of [AcceptCommand].
-func ReadAcceptance(output []byte) ([]byte, error) {
-	var d struct {
-		Clusters []struct{ Replicas []documentReplica }
+// postJob sends a command to the process in the same pod, for kubectl routesrv.
+type postJob struct{}
+
+func (postJob) define(*config.Parser) {}
+
+func (postJob) run(ctx context.Context, s *session) (int, error) {
+	form, err := url.ParseQuery(s.args[1])
+	if err != nil {
+		return Trouble, usagef("%q is no form: %v", s.args[1], err)
 	}
-	if err := json.Unmarshal(output, &d); err != nil {
-		return nil, fmt.Errorf("read the output of accept: %w", err)
+	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) ([]byte, error) { return r.Post(ctx, s.args[0], form) })[0]
+	if len(r.answered()) == 0 {
+		writeLines(s.std.Err, r.missing())
+		return Trouble, nil
 	}
-	for _, c := range d.Clusters {
-		for _, r := range c.Replicas {
-			switch {
-			case r.Error != "":
-				return nil, errors.New(r.Error)
-			case len(r.Answer) > 0:
-				return r.Answer, nil
-			}
-		}
-	}
-	return nil, errors.New("the output of accept has no answer")
+	_, err = s.std.Out.Write(r.answered()[0].value)
+	return Healthy, err
 }
 
 type getJob struct{}

@@ -48,6 +48,8 @@ type RouteServer struct {
 	Listen      Listen
 	// Review says what a change must pass before it is published.
 	Review Review
+	// History is how many bytes the history of objects may have.
+	History int64
 	// RefuseTakeovers says which takeovers a webhook refuses: none, namespace or object.
 	RefuseTakeovers string
 	// TLS protects the main listener. CertFiles and KeyFiles correspond by position: they have the same length, and with Enable at

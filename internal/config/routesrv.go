@@ -25,6 +25,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Log(&c.Log)
 	p.Tracing(&c.Tracing)
 	p.StateDir(&c.StateDir)
+	p.History(&c.History)
 	p.Upstream(c)
 	p.Peers(c)
 	p.Events(c)

@@ -75,6 +75,7 @@ func TestDefaults(t *testing.T) {
 
 		Review:          config.Review{TrialTimeout: 10 * time.Second},
 		RefuseTakeovers: "none",
+		History:         256 << 20,
 		Listen: config.Listen{
 			Address: ":9090", SupportAddress: ":9911",
 			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
@@ -112,7 +113,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
 
-		"update-mode": "auto", "max-table-bytes": "0", "refuse-takeovers": "none", "trial-timeout": "10s", "keep-takeovers": "none",
+		"update-mode": "auto", "max-table-bytes": "0", "refuse-takeovers": "none", "trial-timeout": "10s", "keep-takeovers": "none", "history": "256MiB",
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
@@ -335,6 +336,7 @@ func serveSamples() map[string]sample {
 		"keep-takeovers":   one("namespace:3", takeover.Policy{Routes: 3}, func(c *config.RouteServer) any { return c.Review.KeepTakeovers }),
 		"refuse-takeovers": one("namespace", "namespace", func(c *config.RouteServer) any { return c.RefuseTakeovers }),
 
+		"history":   one("1MiB", int64(1<<20), func(c *config.RouteServer) any { return c.History }),
 		"state-dir": one("d", "d", func(c *config.RouteServer) any { return c.StateDir }),
 	}
 }

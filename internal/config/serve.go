@@ -177,3 +177,15 @@ func (p *Parser) Log(l *Log) {
 func (p *Parser) StateDir(dir *string) {
 	p.Flag("state-dir", Text("string", dir, ""))
 }
+
+// History adds the flag of the history of objects.
+func (p *Parser) History(bytes *int64) {
+	*bytes = 256 << 20
+	p.Flag("history", Parsed("size", bytes, "256MiB", func(s string) (int64, error) {
+		n, err := size[int64](s)
+		if err == nil && n < 1<<20 {
+			err = fmt.Errorf("%s: want at least 1MiB", clip(s))
+		}
+		return n, err
+	}))
+}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,13 +182,14 @@ func (p *places) replica(c *Cluster, pod *Pod) cli.Replica {
 		scheme = "https"
 	}
 	r.Main = p.listener(pod, scheme, port(pod, p.mainPort, mainPortName, defaultMainPort))
-	r.Accept = func(ctx context.Context, digest string, choice cli.Choice) ([]byte, error) {
+	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
 		user, err := c.WhoAmI(ctx)
 		if err != nil {
 			return nil, err
 		}
-		choice.By = user
-		return accept(ctx, pod, containerOf(pod, support), digest, choice)
+		form = maps.Clone(form)
+		form.Set("by", user)
+		return pod.Exec(ctx, containerOf(pod, support), cli.PostCommand(program, path, form)...)
 	}
 	return r
 }
@@ -220,7 +223,7 @@ func (p *places) listener(pod *Pod, scheme string, port int) *cli.Listener {
 	return &cli.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
 }
 
-// program is the program in the container that accepts.
+// program is the program in the container that has a control socket.
 const program = "routesrv"
 
 // containerOf returns the name of the container that declares the port, else of the one that has the program's name, else of the
@@ -235,16 +238,4 @@ func containerOf(pod *Pod, port int) string {
 		return program
 	}
 	return pod.Containers[0].Name
-}
-
-// accept runs the command that accepts a table in the pod, and returns the answer of the route server.
-func accept(ctx context.Context, pod *Pod, container, digest string, choice cli.Choice) ([]byte, error) {
-	output, err := pod.Exec(ctx, container, cli.AcceptCommand(program, digest, choice)...)
-	if failed, ok := errors.AsType[*ExitError](err); ok && len(failed.Stdout) > 0 {
-		output, err = []byte(failed.Stdout), nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return cli.ReadAcceptance(output)
 }

@@ -23,6 +23,9 @@ const (
 	maxWhy = 1000 // characters
 )
 
+// MaxForm limits the parameters of a command, in bytes.
+const MaxForm = 256 << 10
+
 // digestHelp tells the operator how to get the digest.
 const digestHelp = "say which table you accept, as digest=DIGEST: GET /guard/held shows it with its digest"
 
@@ -44,7 +47,7 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 			WriteJSON(w, http.StatusBadRequest, api.Error{Error: err.Error()})
 			return
 		}
-		if strings.TrimSpace(a.By) == "" {
+		if a.By == "" {
 			a.By = peer.String()
 		}
 		t, err := accept(a)
@@ -95,13 +98,31 @@ func refuse(w http.ResponseWriter, err error) {
 	WriteJSON(w, status, report)
 }
 
-// readAcceptance reads the parameters of the query. The error says which one is missing or wrong.
-func readAcceptance(r *http.Request) (a publish.Acceptance, err error) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return a, fmt.Errorf("read the parameters: %w", err)
+// ReadForm reads the parameters of a command from the query or a form, of which it reads a bounded number of bytes.
+func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, MaxForm)
+	if err := r.ParseForm(); err != nil {
+		return nil, fmt.Errorf("read the parameters: %w", err)
 	}
-	text := query.Get("digest")
+	return r.Form, nil
+}
+
+// WordsOf returns the parameters by and why: who decided, and for what reason. The error says which is no short text in one line.
+func WordsOf(form url.Values) (by, why string, err error) {
+	by, why = strings.TrimSpace(form.Get("by")), form.Get("why")
+	if err := checkText("by", by, maxBy); err != nil {
+		return "", "", err
+	}
+	return by, why, checkText("why", why, maxWhy)
+}
+
+// readAcceptance reads the parameters digest, by and why from the query or a form. The error says which parameter is missing or wrong.
+func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptance, err error) {
+	form, err := ReadForm(w, r)
+	if err != nil {
+		return a, err
+	}
+	text := form.Get("digest")
 	if text == "" {
 		return a, errors.New(digestHelp)
 	}
@@ -111,23 +132,20 @@ func readAcceptance(r *http.Request) (a publish.Acceptance, err error) {
 	if a.Digest.IsZero() {
 		return a, errors.New(digestHelp)
 	}
-	a.Namespaces = query["namespace"]
-	for _, text := range query["object"] {
-		ref, err := parseRef(text)
+	a.Namespaces = form["namespace"]
+	for _, text := range form["object"] {
+		ref, err := ParseRef(text)
 		if err != nil {
 			return a, err
 		}
 		a.Objects = append(a.Objects, ref)
 	}
-	a.By, a.Why = query.Get("by"), query.Get("why")
-	if err := checkText("by", a.By, maxBy); err != nil {
-		return a, err
-	}
-	return a, checkText("why", a.Why, maxWhy)
+	a.By, a.Why, err = WordsOf(form)
+	return a, err
 }
 
-// parseRef parses the name of an object, such as Ingress/shop/cart.
-func parseRef(text string) (kube.Ref, error) {
+// ParseRef parses the name of an object, such as Ingress/shop/cart.
+func ParseRef(text string) (kube.Ref, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
 		return kube.Ref{}, fmt.Errorf("object %q: want KIND/NAMESPACE/NAME, such as Ingress/shop/cart", text)
@@ -139,6 +157,9 @@ func parseRef(text string) (kube.Ref, error) {
 	}
 	return kube.Ref{}, fmt.Errorf("object %q: objects of the kinds Ingress, RouteGroup and Service are kept", text)
 }
+
+// CheckWords rejects a text that is no short text in one line.
+func CheckWords(name, text string) error { return checkText(name, text, maxWhy) }
 
 // checkText rejects a text that is too long or not printable in one line of a log.
 func checkText(name, text string, limit int) error {

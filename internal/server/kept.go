@@ -30,7 +30,7 @@ func (s *Server) serveKept(w http.ResponseWriter, _ *http.Request) {
 	a := &s.kept
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if list := s.publisher.Kept(); a.body == nil || !slices.Equal(list, a.list) {
+	if list := s.publisher.List(); a.body == nil || !slices.Equal(list, a.list) {
 		a.list = list
 		shown := make([]*publish.Kept, len(list))
 		for i, k := range list {

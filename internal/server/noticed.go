@@ -180,6 +180,7 @@ func (n *takeovers) note(report *takeover.Report, now time.Time) {
 		return
 	}
 	n.noticed.Add(float64(len(fresh)))
+	n.s.history.took(fresh)
 	n.s.log.Warn(LogTakeover, "count", len(fresh), "example", fresh[0].Example)
 	n.mu.Lock()
 	defer n.mu.Unlock()

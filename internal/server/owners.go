@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/kube"
@@ -8,11 +10,14 @@ import (
 )
 
 // owners finds the objects of routes in the served table and in the held one. A relay knows only tables, so there the result is nil.
-func (s *Server) owners() shadowdiff.OwnerFunc {
+func (s *Server) owners() shadowdiff.OwnerFunc { return s.ownersIn() }
+
+// ownersIn finds them in more snapshots, too.
+func (s *Server) ownersIn(snapshots ...*kube.Snapshot) shadowdiff.OwnerFunc {
 	if s.compiler == nil {
 		return nil
 	}
-	var snapshots []*kube.Snapshot
+	snapshots = slices.DeleteFunc(snapshots, func(one *kube.Snapshot) bool { return one == nil })
 	view := s.publisher.View()
 	if view.Served != nil {
 		snapshots = append(snapshots, view.Served.Snapshot)

@@ -26,7 +26,7 @@ func (s *Server) Run(ctx context.Context) error {
 // runTables produces tables until ctx ends. A server without a table first asks its peers for one to compare its first table
 // with.
 func (s *Server) runTables(ctx context.Context) error {
-	if s.relay == nil && s.publisher.Served() == nil {
+	if s.relay == nil {
 		s.findPeer(ctx)
 	}
 	var beside sync.WaitGroup
@@ -40,6 +40,7 @@ func (s *Server) runTables(ctx context.Context) error {
 	beside.Go(func() { s.clients.Run(ctx) })
 	if s.reviews != nil {
 		beside.Go(func() { s.reviews.run(ctx) })
+		beside.Go(func() { s.history.run(ctx) })
 	}
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })

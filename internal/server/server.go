@@ -50,6 +50,9 @@ type Config struct {
 	Guard   guard.Config
 	config.Poll
 
+	// History is how many bytes the history of objects may have, by default history.DefaultLimit: see package history.
+	History int64
+
 	// Review says what a change must pass before it is published.
 	Review config.Review
 	// Selection says which objects the source reads, for explanations.
@@ -109,6 +112,7 @@ type Server struct {
 	relay     *dataplane.Relay   // nil except in a relay
 	decisions *publish.Decisions // in memory only without a state folder
 	reviews   *reviews           // nil in a relay
+	history   *recorder          // nil in a relay
 	questions *questions
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
@@ -178,6 +182,7 @@ func (s *Server) newTables() error {
 			s.clients.Published(order, one)
 			if s.reviews != nil {
 				s.reviews.published()
+				s.history.published()
 			}
 		},
 	}
@@ -208,10 +213,14 @@ func (s *Server) newPoller() error {
 		sink = publish.NewBudget(sink, s.cfg.EndpointDebounce, s.registry)
 	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
-	s.reviews = newReviews(s)
+	s.reviews, s.history = newReviews(s), newRecorder(s)
+	decided := func(d api.Decision) {
+		s.decisions.Append(d)
+		s.history.decided(d)
+	}
 	if s.publisher, err = publish.New(publish.Config{
-		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: s.decisions.Append,
-		Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
+		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
+		Changed: s.history.Changed, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
 	}

@@ -42,12 +42,18 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 				Does: "for the liveness probe of the trial proxy: 503 while its process has to be replaced"})
 	}
 	all = append(all, s.questionEndpoints()...)
+	if s.history != nil {
+		all = append(all, s.historyEndpoints()...)
+	}
 	all = append(all, s.console(held).Endpoints()...)
 	if s.cfg.EnableProfile {
 		all = append(all, httpserve.Profiles()...)
 	}
 	for i := range all {
 		all[i].Listener = httpserve.SupportListener
+	}
+	if s.history != nil {
+		all = append(all, s.steeringEndpoint())
 	}
 	return append(all, httpserve.AcceptEndpoints(s.tables.Accept, acceptCommand, s.log)...)
 }
@@ -60,6 +66,7 @@ func (s *Server) report() api.Status {
 		Table: httpserve.ReportTable(s.cache), LastKnownGood: s.publisher.File(), SuspectTables: len(s.clients.Suspects()),
 	}
 	if s.reviews != nil {
+		r.Steering = s.steering()
 		r.Takeovers = s.reviews.takeovers.last()
 		if tried := s.reviews.trial.Status(); s.cfg.Review.TrialProxy != nil || len(tried.Failed) > 0 {
 			r.Trial = &tried

@@ -147,8 +147,7 @@ func (h *History) load() {
 	for _, s := range openSegments(h.cfg.Folder, h.log) {
 		err := s.scan(func(offset int64, f *frame) { h.index(s, offset, f) })
 		if err != nil {
-			h.log.Error(LogFailed, "path", s.path, "error", err)
-			s.closed = true // what comes next goes to another one
+			h.failed(s, err) // what comes next goes to another one
 		}
 		h.segments = append(h.segments, s)
 	}
@@ -176,12 +175,12 @@ func (h *History) index(s *segment, offset int64, f *frame) {
 }
 
 // Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in what it knows of the
-// entry: time, revision, digest, routes, takeovers and decisions. If neither an object changed nor anything was decided, there is none.
+// entry: time, revision, digest, routes, takeovers and decisions. If nothing is to be told, there is none.
 func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
 	changed := h.changes(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(changed) == 0 && len(e.Decisions) == 0 {
+	if len(changed)+len(e.Decisions)+len(e.Takeovers) == 0 {
 		return
 	}
 	e.N = h.next
@@ -193,30 +192,42 @@ func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
 		e.Changes = nil // all of them are new to the history alone
 	}
 	h.next++
-	s, fresh, err := h.segment()
-	if err == nil && fresh {
-		err = h.base(s, e.N)
-	}
-	for len(changed) > 0 && err == nil { // the entry comes with the last part
-		part := changed[:min(len(changed), objectsPerFrame)]
-		changed = changed[len(part):]
-		f := &frame{N: e.N, Objects: part}
-		if len(changed) == 0 {
-			f.Entry = &e
+	s, fresh := h.segment()
+	if err := h.store(s, fresh, &e, changed); err != nil {
+		h.failed(s, err)
+		s = &segment{first: e.N} // in memory, until the next one
+		h.segments = append(h.segments, s)
+		if err := h.store(s, true, &e, changed); err != nil {
+			h.failed(s, err)
 		}
-		err = h.append(s, f)
-	}
-	if e.Count == 0 && err == nil {
-		err = h.append(s, &frame{N: e.N, Entry: &e})
-	}
-	if err == nil {
-		err = s.sync()
-	}
-	if err != nil {
-		h.log.Error(LogFailed, "path", s.name(), "error", err)
-		s.closed = true
 	}
 	h.shrink()
+}
+
+func (h *History) failed(s *segment, err error) {
+	h.log.Error(LogFailed, "path", s.name(), "error", err)
+	_ = s.close() // it has failed already
+}
+
+// store writes an entry with its versions. The caller holds mu.
+func (h *History) store(s *segment, fresh bool, e *api.HistoryEntry, changed []Version) error {
+	if fresh {
+		if err := h.base(s, e.N); err != nil {
+			return err
+		}
+	}
+	for { // the entry comes with the last part
+		f := &frame{N: e.N, Objects: changed[:min(len(changed), objectsPerFrame)]}
+		if changed = changed[len(f.Objects):]; len(changed) == 0 {
+			f.Entry = e
+		}
+		if err := h.append(s, f); err != nil {
+			return err
+		}
+		if f.Entry != nil {
+			return s.sync()
+		}
+	}
 }
 
 // change says what became of an object. The caller holds mu.

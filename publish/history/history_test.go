@@ -147,7 +147,7 @@ func TestWhatWasServedIsFound(t *testing.T) {
 				t.Errorf("after a restart: %s", got)
 			}
 			files, err := filepath.Glob(filepath.Join(folder, "*"))
-			if err != nil || len(files) != 2 {
+			if err != nil || len(files) != 1 {
 				t.Errorf("files %v, %v", files, err)
 			}
 			for _, f := range files {

@@ -4,25 +4,34 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// segment returns the segment for the next entry. fresh means that it has no objects yet. The caller holds mu.
-func (h *History) segment() (s *segment, fresh bool, err error) {
+// segment returns the segment for the next entry: in memory, if the folder takes none. fresh means that it has no objects yet. The caller holds mu.
+func (h *History) segment() (s *segment, fresh bool) {
 	if k := len(h.segments); k > 0 {
 		if s = h.segments[k-1]; !s.closed && s.size < max(h.cfg.Limit/segments, 4*s.base) {
-			return s, false, nil
+			return s, false
 		}
-		if err := s.close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		h.close(s)
+	}
+	s, err := newSegment(h.cfg.Folder, h.next-1)
+	if err != nil {
+		if !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 			h.log.Error(LogFailed, "path", s.name(), "error", err)
 		}
+		s = &segment{first: h.next - 1}
 	}
-	s, err = newSegment(h.cfg.Folder, h.next-1)
-	if err == nil {
-		h.segments = append(h.segments, s)
+	h.segments = append(h.segments, s)
+	return s, true
+}
+
+func (h *History) close(s *segment) {
+	if err := s.close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		h.log.Error(LogFailed, "path", s.name(), "error", err)
 	}
-	return s, true, err
 }
 
 // append writes a frame and remembers where it is. The caller holds mu.
@@ -115,9 +124,7 @@ func (h *History) Close() {
 	defer h.mu.Unlock()
 	for _, s := range h.segments {
 		if !s.closed {
-			if err := s.close(); err != nil {
-				h.log.Error(LogFailed, "path", s.name(), "error", err)
-			}
+			h.close(s)
 		}
 	}
 }

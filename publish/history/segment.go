@@ -69,14 +69,13 @@ var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
 	return w, r
 })
 
-// openSegments returns the segments in a folder, the oldest first. None is open for appending: a process begins its own, because it
-// cannot know how the last one ended.
+// openSegments returns the segments in a folder, the oldest first. All but the last are closed.
 func openSegments(folder string, log *slog.Logger) (all []*segment) {
 	if folder == "" {
 		return nil
 	}
 	files, err := os.ReadDir(folder)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 		log.Error(LogFailed, "path", folder, "error", err)
 	}
 	for _, f := range files { // sorted by name
@@ -87,6 +86,13 @@ func openSegments(folder string, log *slog.Logger) (all []*segment) {
 			}
 			all = append(all, &segment{path: filepath.Join(folder, f.Name()), size: info.Size(), closed: true})
 		}
+	}
+	if k := len(all); k > 0 {
+		last := all[k-1]
+		if last.file, err = os.OpenFile(last.path, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0); err != nil {
+			log.Error(LogFailed, "path", last.path, "error", err)
+		}
+		last.closed = err != nil
 	}
 	return all
 }
@@ -186,6 +192,9 @@ func (s *segment) scan(yield func(offset int64, f *frame)) error {
 		}
 		if offset == 0 {
 			s.first = f.N
+		}
+		if f.Base {
+			s.base = offset + size
 		}
 		yield(offset, f)
 		offset += size

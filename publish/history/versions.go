@@ -1,9 +1,11 @@
 package history
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
@@ -136,4 +138,61 @@ func (h *History) Changed(newest *kube.Snapshot) map[kube.Ref]kube.Object {
 		changed[ref] = v.Object()
 	}
 	return changed
+}
+
+// Same reports whether two versions are the same, except for when and by whom they were written. nil is no object.
+func (v *Version) Same(other *Version) bool {
+	if other == nil {
+		other = &Version{Ref: v.Ref}
+	}
+	return identityOf(v) == identityOf(other)
+}
+
+// VersionsOf returns the objects of an intent as they would be stored.
+func VersionsOf(i *kube.Intent, bare func(kube.Object) kube.Object) map[kube.Ref]*Version {
+	found := make(map[kube.Ref]*Version, len(i.Ingresses)+len(i.RouteGroups))
+	for _, o := range i.Ingresses {
+		found[o.Ref()] = &Version{Ref: o.Ref(), Ingress: bare(o).(*kube.Ingress)}
+	}
+	for _, o := range i.RouteGroups {
+		found[o.Ref()] = &Version{Ref: o.Ref(), RouteGroup: bare(o).(*kube.RouteGroup)}
+	}
+	found[filtersRef] = &Version{Ref: filtersRef, DefaultFilters: i.DefaultFilters}
+	return found
+}
+
+// Name names a version over replicas, which number their entries differently: KIND/NAMESPACE/NAME@IDENTITY, and "-" as the identity of no object.
+func (v *Version) Name() string {
+	id := "-"
+	if known := identityOf(v); known != (identity{}) {
+		id = hex.EncodeToString(known[:])
+	}
+	return fmt.Sprintf("%s/%s/%s@%s", v.Kind, v.Namespace, v.Ref.Name, id)
+}
+
+// Find returns the version with a name. The error says that the text is none, or that the history does not have it.
+func (h *History) Find(name string) (*Version, error) {
+	object, text, found := strings.Cut(name, "@")
+	parts := strings.Split(object, "/")
+	if !found || len(parts) != 3 {
+		return nil, fmt.Errorf("version %q: want KIND/NAMESPACE/NAME@IDENTITY", name)
+	}
+	v := &Version{Ref: kube.Ref{Kind: kube.Kind(parts[0]), Namespace: parts[1], Name: parts[2]}}
+	if text == "-" {
+		return v, nil
+	}
+	var id identity
+	if raw, err := hex.DecodeString(text); err != nil || copy(id[:], raw) != len(id) || len(raw) != len(id) {
+		return nil, fmt.Errorf("version %q: want KIND/NAMESPACE/NAME@IDENTITY", name)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range slices.Backward(h.versions[v.Ref]) {
+		if p.id == id {
+			versions := map[kube.Ref]*Version{}
+			err := read(versions, map[kube.Ref]place{v.Ref: p})
+			return versions[v.Ref], err
+		}
+	}
+	return nil, fmt.Errorf("%s at this version: %w", v.Ref, ErrNoEntry)
 }

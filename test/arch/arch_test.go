@@ -50,6 +50,7 @@ var allowed = map[string][]string{
 	// fleet: which client holds which table
 	"fleet": {"table"},
 
+	"publish/history": {"internal/api", "kube", "publish"},
 	// producers hand tables to publish; they do not know each other
 	"internal/source/cluster":                 {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
 	"internal/source/cluster/internal/decode": {"kube"},
@@ -70,8 +71,8 @@ var allowed = map[string][]string{
 	},
 
 	"internal/server": {
-		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "guard", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
-		"internal/source/manifests", "internal/tracing", "shadowdiff", "table",
+		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "guard", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
+		"internal/source/manifests", "internal/tracing", "shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},
 	"internal/events":  {"compile/rules", "kube", "poller"},

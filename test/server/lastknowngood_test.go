@@ -317,7 +317,7 @@ func TestLastKnownGoodFileTellsOfTheLastReadBeforeTheEnd(t *testing.T) {
 	if third := lastRead(t, dir); !third.Equal(second) {
 		t.Errorf("read at %v after a run without any, want %v as before", third, second)
 	}
-	if diff := cmp.Diff([]string{"control", "table.eskip", "table.eskip.state"}, names(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"control", "history", "table.eskip", "table.eskip.state"}, names(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }

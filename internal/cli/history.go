@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
+)
+
+// followEvery is how often log --follow asks.
+const followEvery = 2 * time.Second
+
+// entries are entries of the history of one replica, the newest first.
+type entries []api.HistoryEntry
+
+// askHistory reads entries. A replica without any is no error.
+func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
+	var all entries
+	_, err := r.Support.get(ctx, api.PathHistory, q, &all)
+	return all, err
+}
+
+// storyteller returns the replica of a cluster whose history is the longest: replicas number their entries differently, so one command must
+// ask the same one as the next.
+func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
+	var found []Replica
+	r := ask(ctx, s, []Cluster{{Name: c.Name, Find: func(ctx context.Context) (all []Replica, err error) {
+		found, err = c.Find(ctx)
+		return found, err
+	}}}, func(ctx context.Context, replica Replica) (time.Time, error) {
+		all, err := askHistory(ctx, replica, url.Values{"limit": {"5000"}})
+		if err != nil || len(all) == 0 {
+			return time.Time{}, cmp.Or(err, errors.New("it has no history"))
+		}
+		return all[len(all)-1].At, nil
+	})[0]
+	answers := r.answered()
+	if len(answers) == 0 {
+		return Replica{}, errors.New(strings.Join(r.missing(), "; "))
+	}
+	oldest := slices.MinFunc(answers, func(a, b answer[time.Time]) int {
+		return cmp.Or(a.value.Compare(b.value), strings.Compare(a.replica, b.replica))
+	})
+	i := slices.IndexFunc(found, func(one Replica) bool { return one.Name == oldest.replica })
+	return found[i], nil
+}
+
+// oneCluster returns the only cluster of a session.
+func (s *session) oneCluster() (Cluster, error) {
+	if len(s.clusters) != 1 {
+		return Cluster{}, usagef("one cluster at a time: each has a history of its own")
+	}
+	return s.clusters[0], nil
+}
+
+type logJob struct {
+	since, at, namespace, object string
+	limit                        int
+	follow                       bool
+}
+
+func (j *logJob) define(flags *config.Parser) {
+	flags.Ask("since", config.Text("TIME", &j.since, ""))
+	flags.Ask("at", config.Text("TIME", &j.at, ""))
+	flags.Ask("in", config.Text("NAMESPACE", &j.namespace, ""))
+	flags.Ask("object", config.Text("NAME", &j.object, ""))
+	flags.Ask("limit", config.Number(&j.limit, 100, 1, 5000))
+	flags.Ask("follow", config.Bool(&j.follow, false))
+}
+
+func (j *logJob) run(ctx context.Context, s *session) (int, error) {
+	c, err := s.oneCluster()
+	if err != nil {
+		return Trouble, err
+	}
+	replica, err := storyteller(ctx, s, c)
+	if err != nil {
+		return Trouble, err
+	}
+	q := url.Values{"limit": {strconv.Itoa(j.limit)}}
+	for name, value := range map[string]string{"since": j.since, "at": j.at, "namespace": j.namespace, "object": j.object} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	last := uint64(0)
+	for {
+		asked, cancel := context.WithTimeout(ctx, s.timeout)
+		all, err := askHistory(asked, replica, q)
+		cancel()
+		if err != nil {
+			return Trouble, err
+		}
+		if err := j.write(s, replica.Name, all, last); err != nil {
+			return Trouble, err
+		}
+		if len(all) > 0 {
+			last = max(last, all[0].N)
+		}
+		if !j.follow && len(all) == 0 {
+			return Unhealthy, nil
+		}
+		if !j.follow {
+			return Healthy, nil
+		}
+		select {
+		case <-ctx.Done():
+			return Healthy, nil
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// write prints the entries after some one, the newest last.
+func (j *logJob) write(s *session, replica string, all entries, after uint64) error {
+	fresh := slices.DeleteFunc(slices.Clone(all), func(e api.HistoryEntry) bool { return e.N <= after })
+	slices.Reverse(fresh)
+	if s.output == "json" {
+		if j.follow && len(fresh) == 0 {
+			return nil
+		}
+		return writeDocument(s.std.Out, document{Command: "log", Clusters: []documentCluster{{Replicas: []documentReplica{}, Answer: fresh}}})
+	}
+	if len(fresh) == 0 {
+		if after == 0 {
+			fmt.Fprintln(s.std.Out, "no entries")
+		}
+		return nil
+	}
+	g := &grid{}
+	if after == 0 {
+		fmt.Fprintln(s.std.Out, "History of "+replica)
+		g.add("ENTRY", "TIME", "ROUTES", "WHAT")
+	}
+	for i := range fresh {
+		e := &fresh[i]
+		g.add(strconv.FormatUint(e.N, 10), e.At.Format(time.RFC3339), fmt.Sprintf("+%d ~%d -%d", e.Added, e.Changed, e.Removed), whatOf(e))
+	}
+	return g.write(s.std.Out)
+}
+
+// whatOf says in a line what an entry is about.
+func whatOf(e *api.HistoryEntry) string {
+	const some = 3
+	var parts []string
+	for _, c := range e.Changes[:min(some, len(e.Changes))] {
+		text := c.Ref.String() + " " + c.What
+		if _, manager, ok := strings.Cut(c.By, " "); ok {
+			text += " by " + manager
+		}
+		parts = append(parts, text)
+	}
+	if more := e.Count - len(parts); more > 0 {
+		parts = append(parts, number(more, "object"))
+	}
+	for _, d := range e.Decisions {
+		text := d.What + ": " + d.Objects
+		if d.By != "" {
+			text += " by " + d.By
+		}
+		if d.Why != "" {
+			text += " (" + d.Why + ")"
+		}
+		parts = append(parts, text)
+	}
+	for _, t := range e.Takeovers {
+		parts = append(parts, "takeover: "+t.Example)
+	}
+	return strings.Join(parts, "; ")
+}
+
+type showJob struct{}
+
+func (showJob) define(*config.Parser) {}
+
+func (showJob) run(ctx context.Context, s *session) (int, error) {
+	return s.showEntry(ctx, s.args[0], slices.Concat(s.args[1:], []string{""})[0])
+}
+
+// showEntry prints an entry, or how it differs from another one. The exit status is that of diff.
+func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
+	c, err := s.oneCluster()
+	if err != nil {
+		return Trouble, err
+	}
+	if _, err := strconv.ParseUint(from, 10, 64); err != nil {
+		return Trouble, usagef("%q: want the number of an entry, as %s log shows it", from, s.program.Name)
+	}
+	replica, err := storyteller(ctx, s, c)
+	if err != nil {
+		return Trouble, err
+	}
+	q := url.Values{}
+	if to != "" {
+		q.Set("to", to)
+	}
+	media := map[string]string{"json": "application/json", "html": "text/html"}[s.output]
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	p, err := replica.Support.getAs(ctx, api.PathHistory+"/"+from, q, cmp.Or(media, "text/plain"), http.StatusNotFound)
+	switch {
+	case err != nil:
+		return Trouble, err
+	case p.status == http.StatusNotFound:
+		writeLines(s.std.Err, []string{replica.Name + ": " + p.line()})
+		return Unhealthy, nil
+	}
+	if s.output == "text" {
+		return Healthy, writeText(s.std.Out, p.body)
+	}
+	_, err = s.std.Out.Write(p.body)
+	return Healthy, err
+}

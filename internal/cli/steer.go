@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/publish"
+)
+
+// pinsPerCommand is how many pins one command to a replica has: the argument of a process is limited.
+const pinsPerCommand = 500
+
+// steerJob freezes objects, rolls them back, or releases them, on all replicas of a cluster.
+type steerJob struct {
+	order             string
+	namespace, object string
+	duration          time.Duration
+	untilReleased     bool
+	by, why           string
+	dry, yes, all     bool
+}
+
+func (j *steerJob) define(flags *config.Parser) {
+	flags.Ask("of-namespace", config.Text("NAME", &j.namespace, ""))
+	flags.Ask("object", config.Text("NAME", &j.object, ""))
+	flags.Ask("all", config.Bool(&j.all, false))
+	if j.order != api.SteerRelease {
+		flags.Ask("for", config.Duration(&j.duration, publish.DefaultSteering, time.Second, publish.MaxSteering))
+		flags.Ask("until-released", config.Bool(&j.untilReleased, false))
+	}
+	flags.Ask("by", config.Text("NAME", &j.by, ""))
+	flags.Ask("why", config.Text("REASON", &j.why, ""))
+	flags.Ask("dry-run", config.Bool(&j.dry, false))
+	flags.Ask("yes", config.Bool(&j.yes, false))
+}
+
+// form returns the parameters of /steering.
+func (j *steerJob) form(s *session) (url.Values, error) {
+	chosen := 0
+	for _, one := range []bool{j.namespace != "", j.object != "", j.all} {
+		if one {
+			chosen++
+		}
+	}
+	switch {
+	case chosen != 1:
+		return nil, usagef("want one of --of-namespace, --object and --all")
+	case strings.TrimSpace(j.why) == "" && j.order != api.SteerRelease:
+		return nil, usagef("want --why: for what reason?")
+	case !j.yes && !j.dry && !s.std.InTerminal:
+		return nil, usagef("the standard input is not a terminal: nobody can be asked, so say --yes, or --dry-run")
+	}
+	form := url.Values{"order": {j.order}, "by": {j.by}, "why": {j.why}}
+	if j.namespace != "" {
+		form.Set("namespace", j.namespace)
+	}
+	if j.object != "" {
+		form.Set("object", j.object)
+	}
+	if j.untilReleased {
+		form.Set("until", api.SteerRelease)
+	} else if j.order != api.SteerRelease { // the same on all replicas
+		form.Set("until", s.now().Add(j.duration).UTC().Format(time.RFC3339))
+	}
+	return form, nil
+}
+
+func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
+	form, err := j.form(s)
+	if err != nil {
+		return Trouble, err
+	}
+	c, err := s.oneCluster()
+	if err != nil {
+		return Trouble, err
+	}
+	if s.program.Remote && j.by != "" {
+		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
+	}
+	first, err := j.first(ctx, s, c)
+	if err != nil {
+		return Trouble, err
+	}
+	if j.order == api.SteerRollback {
+		form.Set("entry", s.args[0])
+	}
+	planned, err := j.preview(ctx, s, first, form)
+	if err != nil {
+		return Trouble, fmt.Errorf("%s%w", label(c.Name, first.Name), err)
+	}
+	if s.output != "json" || !j.dry {
+		j.show(s, first.Name, planned)
+	}
+	if j.dry {
+		if s.output == "json" {
+			return Healthy, writeDocument(s.std.Out, document{Command: j.order, Clusters: []documentCluster{{Name: c.Name, Replicas: []documentReplica{}, Answer: planned}}})
+		}
+		return Healthy, nil
+	}
+	if !j.yes {
+		if sure, err := confirm(s, "every replica", "Do this on"); err != nil || !sure {
+			fmt.Fprintln(s.std.Err, "nothing was changed")
+			return Unhealthy, err
+		}
+	}
+	replies := ask(ctx, s, []Cluster{c}, func(ctx context.Context, r Replica) (*api.Steered, error) { return j.order1(ctx, r, form, planned) })
+	return j.report(s, replies[0])
+}
+
+// first returns the replica that says what would change.
+func (j *steerJob) first(ctx context.Context, s *session, c Cluster) (Replica, error) {
+	if j.order == api.SteerRollback {
+		return storyteller(ctx, s, c)
+	}
+	replicas, err := c.Find(ctx)
+	if err != nil {
+		return Replica{}, err
+	}
+	i := slices.IndexFunc(replicas, func(r Replica) bool { return r.Fault == "" })
+	if i < 0 {
+		return Replica{}, errors.New("no replica can be asked")
+	}
+	return replicas[i], nil
+}
+
+// preview asks what would change.
+func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.Values) (*api.Steered, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	dry := url.Values{"dry": {"true"}}
+	for name, values := range form {
+		dry[name] = values
+	}
+	return post(ctx, r, dry)
+}
+
+// order1 gives one replica the command. Of a roll back it names the versions, because replicas number their entries differently.
+func (j *steerJob) order1(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (answer *api.Steered, err error) {
+	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
+		return post(ctx, r, form)
+	}
+	for pins := range slices.Chunk(planned.Pins, pinsPerCommand) {
+		one := url.Values{}
+		for name, values := range form {
+			one[name] = values
+		}
+		one.Del("entry")
+		_, of, _ := strings.Cut(planned.What, " to ")
+		one.Set("of", of)
+		one["pin"] = pins
+		if answer, err = post(ctx, r, one); err != nil {
+			return nil, err
+		}
+	}
+	return answer, nil
+}
+
+// post sends a command to a replica.
+func post(ctx context.Context, r Replica, form url.Values) (*api.Steered, error) {
+	if r.Post == nil {
+		return nil, errors.New("objects are steered in the pod only: kubectl routesrv, or kubectl exec POD -- routesrv and the command")
+	}
+	body, err := r.Post(ctx, api.PathSteering, form)
+	if err != nil {
+		return nil, err
+	}
+	var answer api.Steered
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
+	}
+	return &answer, nil
+}
+
+// show prints what a command would change.
+func (j *steerJob) show(s *session, replica string, a *api.Steered) {
+	lines := []string{a.What}
+	if !a.Until.IsZero() {
+		lines = append(lines, "until "+a.Until.Format(time.RFC3339)+", then the newest versions are served")
+	} else if j.order != api.SteerRelease {
+		lines = append(lines, "until it is released")
+	}
+	if len(a.Pins) > 0 {
+		lines = append(lines, number(len(a.Pins), "object")+" pinned")
+	}
+	for _, w := range a.Warnings {
+		lines = append(lines, "WARNING "+w)
+	}
+	lines = append(lines, "", "What changes, according to "+replica)
+	writeLines(s.std.Err, lines)
+	_ = writeText(s.std.Err, []byte(cmp.Or(a.Changes, "nothing")))
+	fmt.Fprintln(s.std.Err)
+}
+
+// report prints the result for every replica.
+func (j *steerJob) report(s *session, r reply[*api.Steered]) (int, error) {
+	status := Healthy
+	if len(r.answered()) < len(r.answers) || r.err != nil || len(r.answers) == 0 {
+		status = Trouble
+	}
+	if s.output == "json" {
+		d := documentCluster{Name: r.cluster, Result: result(status), Replicas: []documentReplica{}}
+		for _, a := range r.answers {
+			one := documentReplica{Name: a.replica}
+			if a.err != nil {
+				one.Error = a.err.Error()
+			} else if text, err := json.Marshal(a.value); err == nil {
+				one.Answer = text
+			}
+			d.Replicas = append(d.Replicas, one)
+		}
+		return status, writeDocument(s.std.Out, document{Command: j.order, Result: d.Result, Clusters: []documentCluster{d}})
+	}
+	for _, a := range r.answered() {
+		writeLines(s.std.Out, []string{label(r.cluster, a.replica) + "done, serves " + shortDigest(a.value.Digest.String())})
+	}
+	writeLines(s.std.Err, r.missing())
+	if status == Trouble {
+		writeLines(s.std.Err, []string{"not every replica has it: a replica that starts takes the list of the others; run the command again for one that runs"})
+	}
+	return status, nil
+}
