@@ -42,7 +42,7 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 			WriteJSON(w, http.StatusForbidden, api.Error{Error: "only over the control socket"})
 			return
 		}
-		a, err := readAcceptance(r)
+		a, err := readAcceptance(w, r)
 		if err != nil {
 			WriteJSON(w, http.StatusBadRequest, api.Error{Error: err.Error()})
 			return
@@ -64,7 +64,7 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 // accept instead. The command is what accepts in the pod, such as "routesrv accept".
 func AcceptEndpoints(accept func(publish.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
 	return []Endpoint{
-		{Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, Handler: Accept(accept, log),
+		{Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, MaxBody: MaxForm, Handler: Accept(accept, log),
 			Does: "publishes the table that is held back, or releases kept objects: `digest=` names what you looked at, `namespace=` and `object=KIND/NAMESPACE/NAME` choose some objects, `by=` and `why=` are kept with the decision"},
 		acceptElsewhere(command),
 	}

@@ -23,8 +23,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, tablesErr)
 }
 
-// runTables produces tables until ctx ends. A server without a table first asks its peers for one to compare its first table
-// with.
+// runTables produces tables until ctx ends. It asks other replicas first: see findPeer.
 func (s *Server) runTables(ctx context.Context) error {
 	if s.relay == nil {
 		s.findPeer(ctx)
@@ -51,21 +50,31 @@ func (s *Server) runTables(ctx context.Context) error {
 	return err
 }
 
-// findPeer finds the table to compare the first table with, and logs where it comes from.
+// findPeer asks another replica for the table to compare the first table with, unless there is a last-known-good file, and for what operators
+// have frozen and pinned meanwhile. It logs what it finds.
 func (s *Server) findPeer(ctx context.Context) {
 	const nothing = "the first table is compared with nothing: no last-known-good file and no other replica has a table"
+	boots := s.publisher.Served() == nil
 	if s.cfg.Peers == nil {
-		s.log.Info(nothing, "reason", "no --peers")
+		if boots {
+			s.log.Info(nothing, "reason", "no --peers")
+		}
 		return
 	}
 	found, err := s.cfg.Peers(ctx)
-	if err != nil {
+	switch {
+	case err != nil && boots:
 		s.log.Warn(nothing, "reason", err)
+		return
+	case err != nil:
+		s.log.Info("no other replica says what is frozen and pinned, the state folder does", "reason", err)
 		return
 	}
 	t := found.Table
-	s.log.Info("the first table is compared with the table of another replica", "peer", found.From, "count", t.Len(), "hash", t.Digest().String(),
-		"revision", t.Revision(), "kept", len(found.Kept))
+	if boots {
+		s.log.Info("the first table is compared with the table of another replica", "peer", found.From, "count", t.Len(), "hash", t.Digest().String(),
+			"revision", t.Revision(), "kept", len(found.Kept))
+	}
 	s.publisher.CompareWith(t)
 	s.publisher.TakeOver(found.Kept)
 }
