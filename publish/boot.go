@@ -67,6 +67,7 @@ func (p *Publisher) takeOver(list keptList) {
 	}
 	p.keeper.takeOver(objects.with(table), time.Now().UTC())
 	p.shown.Store(p.keeper.show(nil))
+	p.cfg.Metrics.steers(p.keeper.list)
 }
 
 // TakeOver keeps the objects that another replica keeps, so that the first table of this process has them as well. Call it before the

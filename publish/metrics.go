@@ -1,6 +1,10 @@
 package publish
 
 import (
+	"encoding/binary"
+	"slices"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/kube"
@@ -11,7 +15,10 @@ type Metrics struct {
 	holds *prometheus.CounterVec
 	held  prometheus.Gauge
 	kept  *prometheus.GaugeVec
-	write func(file, result string)
+
+	// Only where objects are known: since when and until when anything is frozen or pinned, and what, as a number.
+	steeredSince, steeredUntil, steeredHash prometheus.Gauge
+	write                                   func(file, result string)
 }
 
 // NewMetrics creates the series with the prefix and registers them; a nil registerer leaves them unregistered.
@@ -28,6 +35,12 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 			Name: prefix + "_kept_objects", Help: "Objects that are kept at an earlier version than the newest, by kind.",
 		}, []string{"kind"}),
 	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "_steering_" + name, Help: help})
+	}
+	m.steeredSince = gauge("since_timestamp_seconds", "When the oldest freeze or pin in force began; 0 if there is none.")
+	m.steeredUntil = gauge("until_timestamp_seconds", "When the first of the freezes and pins in force ends; 0 if none ends by itself.")
+	m.steeredHash = gauge("hash", "A number that replicas with the same freezes and pins have in common; 0 if there are none.")
 	for _, c := range Reasons() {
 		m.holds.WithLabelValues(string(c))
 	}
@@ -38,6 +51,30 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	return m
 }
 
+// steers shows what is frozen and pinned.
+func (m *Metrics) steers(list keptList) {
+	freezes, pins := list.orders()
+	var since, until time.Time
+	for _, k := range slices.Concat(freezes, pins) {
+		if since.IsZero() || k.Since.Before(since) {
+			since = k.Since
+		}
+		if !k.Until.IsZero() && (until.IsZero() || k.Until.Before(until)) {
+			until = k.Until
+		}
+	}
+	seconds := func(t time.Time) float64 {
+		if t.IsZero() {
+			return 0
+		}
+		return float64(t.Unix())
+	}
+	m.steeredSince.Set(seconds(since))
+	m.steeredUntil.Set(seconds(until))
+	digest := list.orderDigest()
+	m.steeredHash.Set(float64(binary.BigEndian.Uint32(digest[:]))) // a float64 has room for it
+}
+
 // CountWrites sets the function that counts each write of a file, by the name of the file and the result, ok or error.
 func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 	m.write = count
@@ -46,6 +83,7 @@ func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 
 // keeps shows what is kept, or that the whole table waits.
 func (m *Metrics) keeps(list keptList) {
+	m.steers(list)
 	list = list.settled()
 	m.held.Set(float64(min(1, len(list.waiting())))) // once: a scrape may come at any time
 	count := map[kube.Kind]int{kube.KindIngress: 0, kube.KindRouteGroup: 0, kube.KindService: 0}
@@ -55,4 +93,9 @@ func (m *Metrics) keeps(list keptList) {
 	for kind, n := range count {
 		m.kept.WithLabelValues(string(kind)).Set(float64(n))
 	}
+}
+
+// Steering returns the series of freezes and pins, for a server that reads objects.
+func (m *Metrics) Steering() []prometheus.Collector {
+	return []prometheus.Collector{m.steeredSince, m.steeredUntil, m.steeredHash}
 }

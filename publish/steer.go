@@ -30,10 +30,6 @@ const (
 func steered(r guard.Code) bool { return r == ReasonFreeze || r == ReasonPin }
 
 const (
-	// DefaultSteering is how long a freeze or pin lasts if nobody says how long, and MaxSteering how long at most, unless it lasts until
-	// it is released.
-	DefaultSteering = time.Hour
-	MaxSteering     = 7 * 24 * time.Hour
 	// EndsSoon is how long before its end the log warns of it.
 	EndsSoon = 10 * time.Minute
 

@@ -74,7 +74,7 @@ func TestExplainAsksAServer(t *testing.T) {
 		out    string
 		err    string
 	}{
-		{"cart", 0, "All is well.�[31m\n", ""},
+		{"cart", 0, "All is well.\\x1b[31m\n", ""},
 		{"gone", 1, "There is none.\n", ""},
 		{"new", 2, "", "by the schema routesrv.explain/v9"},
 		{"old", 2, "", "404 Not Found .*support listener of a route server"},

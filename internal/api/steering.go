@@ -26,6 +26,13 @@ type Order struct {
 	Until  time.Time `json:"until,omitzero"` // zero: until it is released
 }
 
+const (
+	// DefaultSteering is how long a freeze or pin lasts if nobody says how long, and MaxSteering how long at most, unless it lasts until
+	// it is released.
+	DefaultSteering = time.Hour
+	MaxSteering     = 7 * 24 * time.Hour
+)
+
 // The commands of /steering.
 const (
 	SteerFreeze   = "freeze"

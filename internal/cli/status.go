@@ -255,6 +255,9 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 	return nil
 }
 
+// maxToldOrders is how many freezes and pins a replica tells of.
+const maxToldOrders = 10
+
 // told returns what an operator should know of a replica although it is healthy: how its trial proxy fares, and what changes took from others.
 func told(st *serverStatus) (all []string) {
 	if t := st.Trial; t != nil {
@@ -263,6 +266,18 @@ func told(st *serverStatus) (all []string) {
 			state = "does not answer: " + t.Silent
 		}
 		all = append(all, fmt.Sprintf("trial proxy %s; %s accepted, %d failed, %d waiting", state, number(t.Accepted, "text"), len(t.Failed), t.Waiting))
+	}
+	if o := st.Steering; o != nil {
+		for _, one := range o.Orders[:min(len(o.Orders), maxToldOrders)] {
+			until := "until it is released"
+			if !one.Until.IsZero() {
+				until = "until " + one.Until.Format(time.RFC3339)
+			}
+			all = append(all, fmt.Sprintf("%s of %s by %s %s: %s", one.What, one.Scope, one.By, until, one.Detail))
+		}
+		if more := len(o.Orders) - maxToldOrders; more > 0 {
+			all = append(all, number(more, "more freeze or pin"))
+		}
 	}
 	if n := len(st.Takeovers); n > 0 {
 		all = append(all, fmt.Sprintf("%s in the last hour, such as %s", number(n, "takeover"), st.Takeovers[0].Example))

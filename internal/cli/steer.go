@@ -13,7 +13,6 @@ import (
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/publish"
 )
 
 // pinsPerCommand is how many pins one command to a replica has: the argument of a process is limited.
@@ -34,7 +33,7 @@ func (j *steerJob) define(flags *config.Parser) {
 	flags.Ask("object", config.Text("NAME", &j.object, ""))
 	flags.Ask("all", config.Bool(&j.all, false))
 	if j.order != api.SteerRelease {
-		flags.Ask("for", config.Duration(&j.duration, publish.DefaultSteering, time.Second, publish.MaxSteering))
+		flags.Ask("for", config.Duration(&j.duration, api.DefaultSteering, time.Second, api.MaxSteering))
 		flags.Ask("until-released", config.Bool(&j.untilReleased, false))
 	}
 	flags.Ask("by", config.Text("NAME", &j.by, ""))

@@ -54,18 +54,21 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 // hold returns the current hold, or nil. If the query names a kept object, the hold has the reason and the end of that object.
 func (s *Server) hold(query explain.Query) *explain.Hold {
 	served, g := s.publisher.Served(), s.publisher.State()
-	if served == nil || !g.Held {
+	if served == nil {
 		return nil
 	}
 	h := &explain.Hold{
 		Reason: string(g.Reason), Detail: g.Detail, Since: g.Since,
 		Snapshot: served.Snapshot, Options: s.cfg.Compile,
 	}
-	until := g.ReleaseAt
+	until, kept := g.ReleaseAt, false
 	for _, k := range s.publisher.Kept() {
 		if k.Ref == (kube.Ref{Kind: query.Kind, Namespace: query.Namespace, Name: query.Name}) {
-			h.Reason, h.Detail, h.Since, until = string(k.Reason), k.Detail, k.Since, k.Until
+			h.Reason, h.Detail, h.Since, until, kept = string(k.Reason), k.Detail, k.Since, k.Until, true
 		}
+	}
+	if !g.Held && !kept {
+		return nil
 	}
 	if !until.IsZero() {
 		h.Until = &until

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
@@ -82,9 +83,17 @@ func (s *Server) keptProblems(wanted func(*publish.Kept) bool) (all []poller.Pro
 		if !k.Pending && wanted(k) {
 			all = append(all, poller.Problem{Since: k.Since, Problem: rules.Problem{
 				Owner: k.Ref, Reason: rules.Kept, Severity: rules.Warning,
-				Message: fmt.Sprintf("served %s, %s waits: %s", k.Served(), k.Waits(), k.Detail),
+				Message: fmt.Sprintf("served %s, %s waits: %s%s", k.Served(), k.Waits(), k.Detail, endOf(k)),
 			}})
 		}
 	}
 	return all
+}
+
+// endOf says when a freeze or pin that ends soon is over, so that the team of the object gets an Event about it.
+func endOf(k *publish.Kept) string {
+	if k.Until.IsZero() || k.Reason != publish.ReasonFreeze && k.Reason != publish.ReasonPin || time.Until(k.Until) > publish.EndsSoon {
+		return ""
+	}
+	return ", until " + k.Until.Format(time.RFC3339)
 }

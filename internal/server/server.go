@@ -213,6 +213,7 @@ func (s *Server) newPoller() error {
 		sink = publish.NewBudget(sink, s.cfg.EndpointDebounce, s.registry)
 	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
+	s.registry.MustRegister(metrics.Steering()...)
 	s.reviews, s.history = newReviews(s), newRecorder(s)
 	decided := func(d api.Decision) {
 		s.decisions.Append(d)

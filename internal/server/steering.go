@@ -114,12 +114,12 @@ func readCommand(w http.ResponseWriter, r *http.Request, now time.Time) (c comma
 		err = errors.New("why: a freeze or pin without an end needs a reason")
 	case until == api.SteerRelease:
 	case until == "":
-		c.Until = now.Add(publish.DefaultSteering).UTC()
+		c.Until = now.Add(api.DefaultSteering).UTC()
 	default:
 		if c.Until, err = time.Parse(time.RFC3339, until); err != nil {
 			err = fmt.Errorf("until %q: want a time such as 2026-11-25T12:03:00Z, or %q", until, api.SteerRelease)
-		} else if left := c.Until.Sub(now); left <= 0 || left > publish.MaxSteering {
-			err = fmt.Errorf("until %s: want a time within the next %v; longer lasts only what has a reason and no end", until, publish.MaxSteering)
+		} else if left := c.Until.Sub(now); left <= 0 || left > api.MaxSteering {
+			err = fmt.Errorf("until %s: want a time within the next %v; longer lasts only what has a reason and no end", until, api.MaxSteering)
 		}
 	}
 	return c, err

@@ -113,7 +113,7 @@ var rows = []struct {
 	{"producers", []string{
 		"internal/source/cluster", "internal/source/manifests", "internal/source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "internal/trial", "match/report"}},
+	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "internal/trial", "match/report", "publish/history"}},
 	{"pages", []string{"internal/console", "internal/config"}},
 	{"commands", []string{"internal/cli"}},
 	{"assembly", []string{"internal/webhook", "internal/server", "internal/sidecar", "internal/forward", "internal/migrate"}},
@@ -227,7 +227,7 @@ var outside = map[string][]string{
 	"go.opentelemetry.io/":        {"internal/tracing"},
 	"google.golang.org/protobuf/": {"internal/source/cluster/internal/decode"},
 	"go.yaml.in/":                 {"internal/config"},
-	"github.com/klauspost/":       {"dataplane", "etagcache", "internal/source/cluster", "table"},
+	"github.com/klauspost/":       {"dataplane", "etagcache", "internal/source/cluster", "publish/history", "table"},
 }
 
 // pure packages do no I/O, use no clock and log nothing.
