@@ -109,8 +109,10 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 		Decided: c.decisions.Append,
 		File:    publish.FileConfig{Name: "routes", Path: cfg.RoutesFile, Plain: true},
 		Top: func() uint64 {
-			s := cache.Status()
-			return max(s.Revision, s.ReadRevision)
+			if s := cache.Status(); s != nil {
+				return max(s.Revision, s.ReadRevision)
+			}
+			return 0
 		},
 	}); err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
@@ -105,7 +104,7 @@ func (s *Sidecar) status() statusReport {
 		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
 		Proof: s.controller.proof.status(),
 	}
-	if r.Table = httpserve.ReportTable(s.cache); r.Table != nil {
+	if r.Table = s.cache.Status(); r.Table != nil {
 		r.Ready, r.Fresh = true, s.fresh().Fresh
 	}
 	if p := s.controller.selfNow.Load(); p != nil {
@@ -124,12 +123,12 @@ func (s *Sidecar) status() statusReport {
 // fresh returns how old the source of the served table is.
 func (s *Sidecar) fresh() api.Fresh {
 	r := api.Fresh{LimitSeconds: s.cfg.FreshLimit.Seconds()}
-	if s.cache.Current() == nil {
+	t := s.cache.Status()
+	if t == nil {
 		r.Reason = "no table yet"
 		return r
 	}
-	r.LastRead = s.cache.Status().LastRead
-	r.AgeSeconds = httpserve.AgeSeconds(r.LastRead)
+	r.LastRead, r.AgeSeconds = t.LastRead, t.AgeSeconds
 	switch {
 	case r.LastRead.IsZero():
 		r.Reason = "it is not known when the source was read"
