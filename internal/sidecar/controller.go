@@ -183,6 +183,7 @@ func (c *controller) step(now time.Time) {
 	c.decide(now)
 	c.runProducers()
 	c.boot(now)
+	c.betweenAnswers(now)
 	c.served.Tend()
 	c.prove(now)
 	c.report(now)
@@ -339,7 +340,7 @@ func (c *controller) boot(now time.Time) {
 // prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and the file
 // stays as it is.
 func (c *controller) prove(now time.Time) {
-	c.proof.tick(now)
+	c.proof.judge(c.proof.rules.Tick)
 	p := c.remote
 	if p == nil || !p.tried { // it may still be reading the file
 		return
