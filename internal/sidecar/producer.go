@@ -18,27 +18,18 @@ import (
 )
 
 // producer is a selfProducer or a remoteProducer.
-type producer interface{ end() }
+type producer any
 
-// running is the goroutine of a producer.
-type running struct {
-	stop context.CancelFunc
-	done chan struct{} // closed when it has ended
-}
+// turn lets one producer of a kind run at a time.
+type turn chan struct{}
 
-// end tells the producer to end without waiting.
-func (r *running) end() { r.stop() }
-
-// start runs f after the previous goroutine has ended.
-func start(parent context.Context, all *sync.WaitGroup, before *running, f func(context.Context)) *running {
-	ctx, stop := context.WithCancel(parent)
-	r := &running{stop: stop, done: make(chan struct{})}
+// start runs f when it is its turn, and returns a function that ends it without waiting.
+func (t turn) start(parent context.Context, all *sync.WaitGroup, f func(context.Context)) (end context.CancelFunc) {
+	ctx, end := context.WithCancel(parent)
 	all.Go(func() {
-		defer close(r.done)
-		defer stop()
-		if before != nil {
-			<-before.done
-		}
+		defer end()
+		t <- struct{}{}
+		defer func() { <-t }()
 		if ctx.Err() == nil {
 			f(ctx)
 		}
@@ -49,12 +40,12 @@ func start(parent context.Context, all *sync.WaitGroup, before *running, f func(
 			debug.FreeOSMemory()
 		}
 	})
-	return r
+	return end
 }
 
 // selfProducer computes tables. Fields without a comment are set on creation.
 type selfProducer struct {
-	*running
+	end       context.CancelFunc // set when it is started
 	compiler  *poller.Compiler
 	publisher *publish.Publisher
 	poller    *poller.Poller
@@ -156,7 +147,7 @@ func (c *controller) zone() string {
 
 // remoteProducer fetches tables.
 type remoteProducer struct {
-	*running
+	end    context.CancelFunc // set when it is started
 	client *dataplane.Client
 	claims *dataplane.Claims // about tables that the proxy names
 
