@@ -85,19 +85,17 @@ func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
 		return nil, nil, err
 	}
 	kubeconfig := NewKubeconfig(p.kubeconfig)
-	if p.contexts == "" {
-		name := p.context
-		if name == "" {
-			var err error
-			if _, name, err = kubeconfig.Contexts(); err != nil {
-				return nil, nil, err
-			}
+	names, err := []string{p.context}, error(nil)
+	switch {
+	case p.contexts != "":
+		if names, err = kubeconfig.Match(p.contexts); err != nil {
+			err = fmt.Errorf("--contexts: %w", err)
 		}
-		return []cli.Cluster{p.cluster(kubeconfig, name)}, args, nil
+	case p.context == "":
+		_, names[0], err = kubeconfig.Contexts()
 	}
-	names, err := kubeconfig.Match(p.contexts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--contexts: %w", err)
+		return nil, nil, err
 	}
 	clusters := make([]cli.Cluster, len(names))
 	for i, name := range names {
@@ -240,10 +238,7 @@ func containerOf(pod *Pod, port int) string {
 // accept runs the command that accepts a table in the pod, and returns the answer of the route server.
 func accept(ctx context.Context, pod *Pod, container, digest string, choice cli.Choice) ([]byte, error) {
 	output, err := pod.Exec(ctx, container, cli.AcceptCommand(program, digest, choice)...)
-	if failed, ok := errors.AsType[*ExitError](err); ok && len(failed.Stdout) > 0 {
-		output, err = []byte(failed.Stdout), nil
-	}
-	if err != nil {
+	if len(output) == 0 && err != nil {
 		return nil, err
 	}
 	return cli.ReadAcceptance(output)
