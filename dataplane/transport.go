@@ -163,13 +163,7 @@ func earlier(a, b time.Time) time.Time {
 
 // using records the transport in use.
 func (c *Client) using(transport string) {
-	for _, t := range []string{transportStream, transportPoll} {
-		value := 0.0
-		if t == transport {
-			value = 1
-		}
-		c.cfg.Metrics.transport.WithLabelValues(t).Set(value)
-	}
+	c.cfg.Metrics.using(transport)
 	c.update(func(l *loopState) { l.Transport = transport })
 }
 

@@ -1,6 +1,9 @@
 package dataplane
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // UpdateMode selects how to get new tables. The zero value is Auto.
 type UpdateMode uint8
@@ -23,10 +26,8 @@ func (f UpdateMode) String() string {
 
 // ParseUpdateMode is the inverse of String.
 func ParseUpdateMode(text string) (UpdateMode, error) {
-	for f, t := range updateModeTexts {
-		if t == text {
-			return UpdateMode(f), nil
-		}
+	if i := slices.Index(updateModeTexts[:], text); i >= 0 {
+		return UpdateMode(i), nil
 	}
 	return 0, fmt.Errorf("%.50q: want auto, stream or poll", text)
 }
