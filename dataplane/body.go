@@ -76,11 +76,19 @@ func (b *body) read(consume func(io.Reader) *Error) (f *Error) {
 	}
 	raw := &countingReader{r: io.LimitReader(b.resp.Body, b.limit+1)}
 	defer func() { b.received.Add(float64(raw.n)) }()
-
-	var err error
-	decoded, f, err = b.decode(raw, consume)
-	if err == nil && decoded <= b.limit && (f == nil || f.Reason != ReasonTooLarge) {
-		_, err = io.Copy(io.Discard, raw) // a decoder may stop before the end of the transfer, so read on to the end
+	text, err := b.decoder(raw)
+	if err == nil {
+		in := &countingReader{r: io.LimitReader(text, b.limit+1)}
+		if f = consume(in); f == nil || f.Reason != ReasonTooLarge {
+			_, _ = io.Copy(io.Discard, in) // in keeps the error
+			if in.err == nil && in.n <= b.limit {
+				_, in.err = io.Copy(io.Discard, raw) // a decoder may stop before the end of the transfer, so read on to the end
+			}
+		}
+		text.Close()
+		if decoded, err = in.n, in.err; err == nil && raw.n == 0 && b.resp.Header.Get("Content-Encoding") != "" {
+			err = errors.New("no byte of an encoded body")
+		}
 	}
 	switch {
 	case raw.n > b.limit || decoded > b.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
@@ -97,41 +105,27 @@ func (b *body) read(consume func(io.Reader) *Error) (f *Error) {
 	return f
 }
 
-// decode passes the decoded body to consume, at most one byte more than the limit, and returns its size. It returns the error of
-// the decoder.
-func (b *body) decode(raw *countingReader, consume func(io.Reader) *Error) (int64, *Error, error) {
-	var from io.Reader
+// decoder returns a reader of the decoded body.
+func (b *body) decoder(raw io.Reader) (io.ReadCloser, error) {
 	switch encoding := strings.ToLower(b.resp.Header.Get("Content-Encoding")); encoding {
 	case "", "identity":
-		from = raw
+		return io.NopCloser(raw), nil
 	case "gzip", "x-gzip":
 		gz, err := gzip.NewReader(raw)
 		if err != nil {
-			return 0, nil, fmt.Errorf("gzip: %w", err)
+			return nil, fmt.Errorf("gzip: %w", err)
 		}
-		defer gz.Close()
-		from = gz
+		return gz, nil
 	case "zstd":
 		zs, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxMemory(uint64(b.limit)), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return 0, nil, fmt.Errorf("zstd: %w", err)
+			return nil, fmt.Errorf("zstd: %w", err)
 		}
-		defer zs.Close()
-		from = zs
+		return zs.IOReadCloser(), nil
 	default:
-		return 0, nil, fmt.Errorf("unknown content encoding %.50q", encoding)
+		return nil, fmt.Errorf("unknown content encoding %.50q", encoding)
 	}
-	decoded := &countingReader{r: io.LimitReader(from, b.limit+1)}
-	f := consume(decoded)
-	if f == nil || f.Reason != ReasonTooLarge {
-		_, _ = io.Copy(io.Discard, decoded) // decoded keeps the error
-	}
-	err := decoded.err
-	if err == nil && raw.n == 0 && from != io.Reader(raw) {
-		err = errors.New("no byte of an encoded body")
-	}
-	return decoded.n, f, err
 }
 
 // countingReader counts the bytes read and remembers why reading ended.

@@ -165,6 +165,10 @@ type Config struct {
 	// must not call the Client. It may be nil.
 	Sink publish.Sink
 
+	// Ended is told how each round of polling, attempt to open a stream, and confirmation over a stream ended. It must not call the Client.
+	// It may be nil.
+	Ended func(err error)
+
 	// Identity returns how the client identifies itself with each request: the value of the header Routesrv-Client. It is called
 	// concurrently, and must not call the Client. nil or an empty value sends none.
 	Identity func() string
@@ -266,6 +270,9 @@ func (cfg *Config) fill() {
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
+	}
+	if cfg.Ended == nil {
+		cfg.Ended = func(error) {}
 	}
 	if cfg.Identity == nil {
 		cfg.Identity = func() string { return "" }

@@ -134,9 +134,10 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 		etag:        api.ParseEntity(resp.Header.Get(api.HeaderETag)),
 		count:       resp.Header.Get(api.HeaderCount),
 		state:       api.ParseState(resp.Header.Get(api.HeaderTableState)),
-		modified:    past(http.ParseTime(resp.Header.Get("Last-Modified"))),
 		origin:      s.name,
 	}
+	modified, err := http.ParseTime(resp.Header.Get("Last-Modified"))
+	a.modified = credible(modified, err, received)
 	a.sourceRead = s.evidence(resp, a.etag, sent, received)
 	if a.notModified || resp.StatusCode == http.StatusOK {
 		s.otherKind = resp.Header.Get(api.HeaderRevision) == ""
@@ -206,15 +207,4 @@ func redactedLocation(resp *http.Response) string {
 	}
 	u.RawQuery = ""
 	return u.Redacted()
-}
-
-// past returns a parsed time, or zero on error. A time in the future, from a clock that is ahead, counts as now.
-func past(at time.Time, err error) time.Time {
-	if err != nil {
-		return time.Time{}
-	}
-	if now := time.Now(); at.After(now) {
-		return now
-	}
-	return at
 }

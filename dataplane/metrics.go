@@ -60,27 +60,32 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return made.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return made.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	// vec creates all possible series, so that the first failure is an increase.
+	vec := func(name, help, label string, values ...string) *prometheus.CounterVec {
+		v := made.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		for _, value := range values {
+			v.WithLabelValues(value)
+		}
+		return v
 	}
 	m := &Metrics{
 		fetches: vec("dataplane_fetches_total", "Exchanges with a route server, and stream events about the table, by result: "+
-			"changed, unchanged, held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result"),
-		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error, by reason.", "reason"),
-		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected, by reason.",
-			"reason"),
-		deltas: vec("dataplane_deltas_total", "Deltas from answers and streams by result: applied, or failed (did not verify).", "result"),
+			"changed, unchanged, held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result", results...),
+		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error, by reason.", "reason", texts(fetchReasons)...),
+		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected, by reason.", "reason",
+			texts(verifyReasons)...),
+		deltas: vec("dataplane_deltas_total", "Deltas from answers and streams by result: applied, or failed (did not verify).", "result", deltaApplied, deltaRejected),
 		fullTables: vec("dataplane_full_tables_total", "Verified full tables by the reason why they were not deltas: first "+
 			"(the client had no table), due (--timing=full-fetch), delta (a delta did not verify), stream (a stream event "+
 			"did not verify), fetch (a stream asked for it), plain (the client asked for no delta), or answer (the "+
-			"server preferred it).", "reason"),
+			"server preferred it).", "reason", texts(fullReasons)...),
 		transport: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dataplane_transport", Help: "1 for the transport in use, stream or poll, else 0.",
 		}, []string{"transport"}),
 		connected:  gauge("dataplane_stream_connected", "1 while a stream is open, else 0."),
-		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended or could not be opened, by reason.", "reason"),
+		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended or could not be opened, by reason.", "reason", texts(endReasons)...),
 		events: vec("dataplane_stream_events_total", "Stream events by type; other means a type that this version does not "+
-			"know.", "event"),
+			"know.", "event", eventNames...),
 		received: counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
 		duration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dataplane_fetch_duration_seconds",
@@ -90,7 +95,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		failovers: counter("dataplane_failovers_total", "Changes of the route server in use."),
 		older: counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower, "+
 			"because the server insisted."),
-		writes: vec("dataplane_file_writes_total", "Writes of files by file (last_known_good or routes) and result (ok or error).", "file", "result"),
+		writes: made.NewCounterVec(prometheus.CounterOpts{
+			Name: "dataplane_file_writes_total", Help: "Writes of files by file (last_known_good or routes) and result (ok or error).",
+		}, []string{"file", "result"}),
 		routes: gauge("dataplane_table_routes", "Routes of the applied table."),
 		leftOut: gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out, because no reader can parse them "+
 			"or no proxy survives them; the log names them."),
@@ -106,38 +113,31 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.publisher = publish.NewMetrics(reg, "dataplane").CountWrites(func(file, result string) {
 		m.writes.WithLabelValues(file, result).Inc()
 	})
-	m.preset()
+	for _, result := range []string{"ok", "error"} {
+		m.writes.WithLabelValues(publish.LastKnownGoodName, result)
+	}
+	m.using("")
 	return m
 }
 
-// preset creates all possible series, so that the first failure is an increase.
-func (m *Metrics) preset() {
-	for _, r := range results {
-		m.fetches.WithLabelValues(r)
+// texts returns reasons as label values.
+func texts[T ~string](reasons []T) []string {
+	var all []string
+	for _, r := range reasons {
+		all = append(all, string(r))
 	}
-	for _, r := range fetchReasons {
-		m.fetchErrors.WithLabelValues(string(r))
-	}
-	for _, r := range verifyReasons {
-		m.verifyFailures.WithLabelValues(string(r))
-	}
-	for _, r := range []string{deltaApplied, deltaRejected} {
-		m.deltas.WithLabelValues(r)
-	}
-	for _, r := range fullReasons {
-		m.fullTables.WithLabelValues(string(r))
-	}
+	return all
+}
+
+// using records the transport in use.
+func (m *Metrics) using(transport string) {
 	for _, t := range []string{transportStream, transportPoll} {
-		m.transport.WithLabelValues(t)
+		value := 0.0
+		if t == transport {
+			value = 1
+		}
+		m.transport.WithLabelValues(t).Set(value)
 	}
-	for _, e := range eventNames {
-		m.events.WithLabelValues(e)
-	}
-	for _, r := range endReasons {
-		m.reconnects.WithLabelValues(string(r))
-	}
-	m.writes.WithLabelValues(publish.LastKnownGoodName, "ok")
-	m.writes.WithLabelValues(publish.LastKnownGoodName, "error")
 }
 
 // show sets the gauges that mirror the applied table.

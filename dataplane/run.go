@@ -118,6 +118,7 @@ func (c *Client) ended(err error) {
 	}
 	c.failing = err != nil
 	c.publisher.Tend()
+	c.cfg.Ended(err)
 }
 
 func (c *Client) update(change func(*loopState)) {

@@ -53,7 +53,6 @@ func appliedOf(s *publish.Served) *api.Applied {
 
 // Status returns the state of the client.
 func (c *Client) Status() Status {
-	now := time.Now()
 	served, held, file := c.publisher.Served(), c.heldStatus(), c.publisher.File()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +60,7 @@ func (c *Client) Status() Status {
 	s.Held, s.LastKnownGood = held, file
 	if served != nil {
 		s.Applied = appliedOf(served)
-		s.AgeSeconds = age(now, s.Applied.SourceRead)
+		s.AgeSeconds = api.AgeSeconds(time.Now(), s.Applied.SourceRead)
 		if s.Applied.Digest == c.loop.leftOut.of {
 			s.Applied.LeftOut = c.loop.leftOut.count
 		}
@@ -73,14 +72,6 @@ func (c *Client) Status() Status {
 		s.Servers = append(s.Servers, server.status)
 	}
 	return s
-}
-
-// age returns the time since at in seconds. It is never negative, although the clocks of two machines differ.
-func age(now, at time.Time) float64 {
-	if at.IsZero() {
-		return 0
-	}
-	return max(0, now.Sub(at).Seconds())
 }
 
 func (c *Client) heldStatus() *api.Guard {

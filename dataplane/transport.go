@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -163,13 +164,7 @@ func earlier(a, b time.Time) time.Time {
 
 // using records the transport in use.
 func (c *Client) using(transport string) {
-	for _, t := range []string{transportStream, transportPoll} {
-		value := 0.0
-		if t == transport {
-			value = 1
-		}
-		c.cfg.Metrics.transport.WithLabelValues(t).Set(value)
-	}
+	c.cfg.Metrics.using(transport)
 	c.update(func(l *loopState) { l.Transport = transport })
 }
 
@@ -343,4 +338,31 @@ func (c *Client) afterBroken(st *subscription) time.Duration {
 	}
 	d = min(d, c.cfg.MaxBackoff)
 	return d + c.chance(d/2)
+}
+
+// UpdateMode selects how to get new tables. The zero value is Auto.
+type UpdateMode uint8
+
+const (
+	Auto   UpdateMode = iota // over a stream, and by polling while there is none
+	Stream                   // over a stream only
+	Poll                     // by polling only
+)
+
+var updateModeTexts = [...]string{Auto: "auto", Stream: "stream", Poll: "poll"}
+
+// String returns the text form.
+func (f UpdateMode) String() string {
+	if int(f) < len(updateModeTexts) {
+		return updateModeTexts[f]
+	}
+	return fmt.Sprintf("UpdateMode(%d)", uint8(f))
+}
+
+// ParseUpdateMode is the inverse of String.
+func ParseUpdateMode(text string) (UpdateMode, error) {
+	if i := slices.Index(updateModeTexts[:], text); i >= 0 {
+		return UpdateMode(i), nil
+	}
+	return 0, fmt.Errorf("%.50q: want auto, stream or poll", text)
 }

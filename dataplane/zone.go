@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 
 	"github.com/routesrv/routesrv/internal/durable"
 )
 
-// maxZone is the limit of Kubernetes for the value of a label.
-const maxZone = 63
+// validZone matches values of labels in Kubernetes, which are also safe as path segments.
+var validZone = regexp.MustCompile(`^[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$`)
 
 // maxZoneFile limits the size of the file with the zone.
 const maxZoneFile = 4 << 10
@@ -26,7 +27,7 @@ func NewZone(name, path string) (Zone, error) {
 	switch {
 	case name != "" && path != "":
 		return Zone{}, errors.New("both a zone and a zone file")
-	case name != "" && !validZone(name):
+	case name != "" && !validZone.MatchString(name):
 		return Zone{}, fmt.Errorf("zone %q: want letters, digits, and ._-", name)
 	}
 	return Zone{name, path}, nil
@@ -45,7 +46,7 @@ func (z Zone) Read() (string, error) {
 	switch name := strings.TrimSpace(string(data)); {
 	case name == "":
 		return "", errors.New("no zone in it")
-	case !validZone(name):
+	case !validZone.MatchString(name):
 		return "", fmt.Errorf("%.100q is no zone", name)
 	default:
 		return name, nil
@@ -78,17 +79,4 @@ func (z *zoneSource) read() string {
 		}
 	}
 	return zone
-}
-
-// validZone reports whether s is a valid label value, which is also safe as a path segment.
-func validZone(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		inner := i > 0 && i < len(s)-1 && (c == '-' || c == '_' || c == '.')
-		if !alphanumeric && !inner {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxZone
 }

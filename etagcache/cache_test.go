@@ -9,11 +9,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -155,14 +157,21 @@ func TestLatePollCompletionIsIgnored(t *testing.T) {
 
 func TestStatusAndCurrent(t *testing.T) {
 	c := newCache(t, etagcache.Config{})
-	if c.Current() != nil || c.Status() != (etagcache.Status{}) {
+	if c.Current() != nil || c.Status() != nil {
 		t.Errorf("got %v, %+v before the first table", c.Current(), c.Status())
 	}
 	tab := versions(t, 1)[0]
 	c.Restore(tab, start)
-	want := etagcache.Status{Digest: tab.Digest(), Revision: 1, ReadRevision: 1, LastRead: start, Stale: true} // it is unknown up to which revision it is complete
-	if c.Current() != tab || c.Status() != want {
-		t.Errorf("got %+v, want %+v", c.Status(), want)
+	want := &api.Table{ // it is unknown up to which revision it is complete
+		Digest: tab.Digest(), Revision: 1, ReadRevision: 1, Routes: tab.Len(), Bytes: tab.Bytes(), Zones: []string{"a", "b"}, Time: tab.Time(), LastRead: start, Stale: true,
+	}
+	got := c.Status()
+	if got.AgeSeconds <= 0 {
+		t.Errorf("age %v", got.AgeSeconds)
+	}
+	got.AgeSeconds = 0
+	if diff := cmp.Diff(want, got); c.Current() != tab || diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -96,6 +96,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -175,27 +176,18 @@ func (c *Cache) Current() *table.Table {
 	return nil
 }
 
-// Status is a summary for /status.
-type Status struct {
-	Digest       table.Digest // of the current table; zero before the first one
-	Revision     uint64       // in the ETag of the current table
-	ReadRevision uint64       // Newest of the last read that showed the current table
-	LastRead     time.Time    // last successful read of the source
-	Stale        bool         // from a last-known-good file that no read has confirmed yet
-	Held         bool         // the last read showed another table, which is held back
-}
-
-// Status returns a summary of the served table.
-func (c *Cache) Status() Status {
+// Status describes the served table; nil before the first one.
+func (c *Cache) Status() *api.Table {
 	st := c.state.Load()
-	s := Status{
-		ReadRevision: st.newest, LastRead: st.read.At, Stale: st.read.Stale, Held: st.read.Held,
+	if st.version == nil {
+		return nil
 	}
-	if st.version != nil {
-		s.Digest = st.version.table.Digest()
-		s.Revision = st.version.full.revision.Load()
+	t := st.version.table
+	return &api.Table{
+		Digest: t.Digest(), Revision: st.version.full.revision.Load(), ReadRevision: st.newest, Routes: t.Len(), Bytes: t.Bytes(),
+		Zones: append([]string{}, t.Zones()...), Time: t.Time(), LastRead: st.read.At, AgeSeconds: api.AgeSeconds(time.Now(), st.read.At),
+		Stale: st.read.Stale, Held: st.read.Held,
 	}
-	return s
 }
 
 // Handler returns the handler of /routes, /routes/{zone} and, if streams are allowed, /routes/watch. Other paths get 404.

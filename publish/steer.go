@@ -32,10 +32,12 @@ func steered(r guard.Code) bool { return r == ReasonFreeze || r == ReasonPin }
 const (
 	// EndsSoon is how long before its end the log warns of it.
 	EndsSoon = 10 * time.Minute
-
-	kindFreeze kube.Kind = "Freeze"
-	allNames             = "all"
 )
+
+const kindFreeze kube.Kind = "Freeze"
+
+// allNames is the name of the freeze of all objects, or of those of a namespace.
+const allNames = "all"
 
 // Messages of the log.
 const (

@@ -87,11 +87,11 @@ type Contact struct {
 
 // FallbackDecision is what to do now.
 type FallbackDecision struct {
-	Compute bool
+	Compute bool `json:"computing"`
 	// Reason is why it computes, or will in its slot; empty if it does not need to.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 	// StartAt is the slot that it waits for; zero if it does not wait.
-	StartAt time.Time
+	StartAt time.Time `json:"start_at,omitzero"`
 }
 
 // Decide must be called about every second, and after every answer. Nothing is decided between calls.

@@ -77,3 +77,11 @@ func FormatTime(at time.Time) string { return at.UTC().Format(timeFormat) }
 
 // ParseTime parses RFC 3339 with any fraction and zone.
 func ParseTime(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) }
+
+// AgeSeconds returns the time from at until now, or 0 if at is unknown. It is never negative, although the clocks of two machines differ.
+func AgeSeconds(now, at time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(at).Seconds())
+}

@@ -19,26 +19,9 @@ import (
 // maxOutput limits what a command may write to each of its streams, in bytes.
 const maxOutput = 1 << 20
 
-// ExitError reports a command that ran and failed. Stdout and Stderr are what it wrote.
-type ExitError struct {
-	Stdout, Stderr string
-	err            error
-}
-
-// Error returns the first line that the command wrote to its standard error, or how it ended.
-func (e *ExitError) Error() string {
-	if line, _, _ := strings.Cut(strings.TrimSpace(e.Stderr), "\n"); line != "" {
-		return clip(line)
-	}
-	return e.err.Error()
-}
-
-// Unwrap returns the error of the API server.
-func (e *ExitError) Unwrap() error { return e.err }
-
 // Exec runs a command in a container of the pod, without a shell and without input, and returns what it wrote to its standard output.
-// The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. The error is an [*ExitError] if the
-// command ran and failed.
+// The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. If the command ran and failed, the error is
+// the first line that it wrote to its standard error, or says how it ended.
 func (p *Pod) Exec(ctx context.Context, container string, command ...string) (stdout []byte, err error) {
 	u := p.request("exec").VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	sockets, err := remotecommand.NewWebSocketExecutor(p.cluster.config, http.MethodGet, u.String())
@@ -63,7 +46,10 @@ func (p *Pod) Exec(ctx context.Context, container string, command ...string) (st
 	case err == nil:
 		err = fmt.Errorf("the command wrote more than %d bytes", maxOutput)
 	case out.Len()+errs.Len() > 0:
-		return nil, &ExitError{out.String(), errs.String(), err}
+		if line, _, _ := strings.Cut(strings.TrimSpace(errs.String()), "\n"); line != "" {
+			err = errors.New(clip(line))
+		}
+		return out.Bytes(), err
 	}
 	return nil, fmt.Errorf("exec in pod %s, container %s: %w", p.Name, container, errors.New(clip(err.Error())))
 }

@@ -87,19 +87,17 @@ func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
 		return nil, nil, err
 	}
 	kubeconfig := NewKubeconfig(p.kubeconfig)
-	if p.contexts == "" {
-		name := p.context
-		if name == "" {
-			var err error
-			if _, name, err = kubeconfig.Contexts(); err != nil {
-				return nil, nil, err
-			}
+	names, err := []string{p.context}, error(nil)
+	switch {
+	case p.contexts != "":
+		if names, err = kubeconfig.Match(p.contexts); err != nil {
+			err = fmt.Errorf("--contexts: %w", err)
 		}
-		return []cli.Cluster{p.cluster(kubeconfig, name)}, args, nil
+	case p.context == "":
+		_, names[0], err = kubeconfig.Contexts()
 	}
-	names, err := kubeconfig.Match(p.contexts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--contexts: %w", err)
+		return nil, nil, err
 	}
 	clusters := make([]cli.Cluster, len(names))
 	for i, name := range names {

@@ -116,9 +116,6 @@ func (c *countedConn) Close() error {
 	return err
 }
 
-// NetConn returns the wrapped connection.
-func (c *countedConn) NetConn() net.Conn { return c.Conn }
-
 // Listener wraps l with the limit. Apply it after all other wrappers of connections, but before TLS.
 func (c *Connections) Listener(l net.Listener) net.Listener {
 	return &countingListener{Listener: l, connections: c}
@@ -239,22 +236,14 @@ func (c *Connections) remove(conn *countedConn) {
 }
 
 // Track makes the connections of srv report whether they are idle. A connection that has received only part of a request counts
-// as idle. Track keeps existing hooks of srv.
+// as idle.
 func (c *Connections) Track(srv *http.Server) {
-	before := srv.ConnState
 	srv.ConnState = func(conn net.Conn, state http.ConnState) {
-		if before != nil {
-			before(conn, state)
-		}
 		if counted := countedOf(conn); counted != nil && (state == http.StateActive || state == http.StateIdle) {
 			c.mark(counted, state == http.StateActive)
 		}
 	}
-	earlier := srv.ConnContext
 	srv.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		if earlier != nil {
-			ctx = earlier(ctx, conn)
-		}
 		return context.WithValue(ctx, connKey{}, countedOf(conn))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ var errNoSkipper = errors.New("not the metrics of a Skipper")
 
 // maxReasons is how many reasons of refused routes are kept; the others are added up as "other".
 const maxReasons = 8
+
+// reasonOfSkipper matches the reasons that a Skipper gives.
+var reasonOfSkipper = regexp.MustCompile(`^[a-z_]{1,32}$`)
 
 // sums collect the series.
 type sums struct {
@@ -189,20 +193,10 @@ func (s *sums) refuse(reason string, value float64) {
 	if s.refused == nil {
 		s.refused = make(map[string]uint64)
 	}
-	if _, known := s.refused[reason]; !known && (len(s.refused) >= maxReasons || !isWord(reason)) {
+	if _, known := s.refused[reason]; !known && (len(s.refused) >= maxReasons || !reasonOfSkipper.MatchString(reason)) {
 		reason = "other"
 	}
 	s.refused[reason] += uint64(value)
-}
-
-// isWord reports whether a reason looks like one of Skipper's: 1 to 32 letters and underscores.
-func isWord(s string) bool {
-	for _, c := range s {
-		if c != '_' && (c < 'a' || c > 'z') {
-			return false
-		}
-	}
-	return len(s) <= 32
 }
 
 // codahale reads the JSON document: its kinds of metrics, each by its key, have a count or a value.

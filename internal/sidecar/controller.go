@@ -70,15 +70,14 @@ type controller struct {
 	// owned by run
 	ctx       context.Context // context of the producers
 	producers sync.WaitGroup
-	modes     *modeFile // nil if no mode file is set
+	turns     struct{ self, remote turn } // the previous producer may still be ending
+	modes     *modeFile                   // nil if no mode file is set
 	decider   *rollout.Decider
 	decision  rollout.Decision
 	fallback  *rollout.Fallback // nil except in Exec
 	falling   rollout.FallbackDecision
 	self      *selfProducer   // nil while not running
 	remote    *remoteProducer // nil while not running
-	selfEnd   *running        // the previous self producer, which may still be ending
-	remoteEnd *running        // the previous remote producer, which may still be ending
 	target    origin          // which table should be served: fromSelf or fromRouteServer
 	active    producer        // which producer is served; nil for none or last-known-good
 	served    *publish.Switch
@@ -97,6 +96,7 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 		metrics: newMetrics(cfg.Registry), fetchMetrics: dataplane.NewMetrics(cfg.Registry),
 		calls: make(chan func()), reload: make(chan struct{}, 1), ended: make(chan struct{}), booted: make(chan struct{}),
 	}
+	c.turns.self, c.turns.remote = make(turn, 1), make(turn, 1)
 	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
 	c.proof = newProof(cfg.StateDir, cfg.RoutesFile != "", cache.Current, c.metrics, log)
 	c.sink = cache
@@ -109,8 +109,10 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 		Decided: c.decisions.Append,
 		File:    publish.FileConfig{Name: "routes", Path: cfg.RoutesFile, Plain: true},
 		Top: func() uint64 {
-			s := cache.Status()
-			return max(s.Revision, s.ReadRevision)
+			if s := cache.Status(); s != nil {
+				return max(s.Revision, s.ReadRevision)
+			}
+			return 0
 		},
 	}); err != nil {
 		return nil, err
@@ -181,6 +183,7 @@ func (c *controller) step(now time.Time) {
 	c.decide(now)
 	c.runProducers()
 	c.boot(now)
+	c.betweenAnswers(now)
 	c.served.Tend()
 	c.prove(now)
 	c.report(now)
@@ -266,7 +269,7 @@ func (c *controller) runProducers() {
 		}
 		if !keep {
 			p.end()
-			c.selfEnd, c.self = p.running, nil
+			c.self = nil
 		}
 	}
 	if wantSelf && c.self == nil {
@@ -275,7 +278,7 @@ func (c *controller) runProducers() {
 	wantRemote := mode != rollout.False
 	if p := c.remote; p != nil && !wantRemote && c.active != producer(p) {
 		p.end()
-		c.remoteEnd, c.remote = p.running, nil
+		c.remote = nil
 	}
 	if wantRemote && c.remote == nil {
 		c.startRemote()
@@ -294,7 +297,7 @@ func (c *controller) startSelf(slow bool) {
 	if c.served.Table() != nil && !slow {
 		delay = rand.N(c.cfg.Interval) // a whole fleet may change its mode at once; this spreads its reads
 	}
-	p.running = start(c.ctx, &c.producers, c.selfEnd, func(ctx context.Context) {
+	p.end = c.turns.self.start(c.ctx, &c.producers, func(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
@@ -307,7 +310,7 @@ func (c *controller) startSelf(slow bool) {
 			source.Drop()
 		}
 	})
-	c.self, c.selfEnd = p, nil
+	c.self = p
 }
 
 func (c *controller) startRemote() {
@@ -316,8 +319,8 @@ func (c *controller) startRemote() {
 		c.log.Error("make data-plane client", "error", err) // unexpected: New accepted the same configuration
 		return
 	}
-	p.running = start(c.ctx, &c.producers, c.remoteEnd, func(ctx context.Context) { c.runRemote(ctx, p) })
-	c.remote, c.remoteEnd = p, nil
+	p.end = c.turns.remote.start(c.ctx, &c.producers, func(ctx context.Context) { c.runRemote(ctx, p) })
+	c.remote = p
 }
 
 // boot serves the last-known-good table if nothing better arrives in time, and releases the requests that wait for a table.
@@ -337,7 +340,7 @@ func (c *controller) boot(now time.Time) {
 // prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and the file
 // stays as it is.
 func (c *controller) prove(now time.Time) {
-	c.proof.tick(now)
+	c.proof.judge(c.proof.rules.Tick)
 	p := c.remote
 	if p == nil || !p.tried { // it may still be reading the file
 		return

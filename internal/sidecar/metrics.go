@@ -64,7 +64,7 @@ func (m *metrics) show(v *view) {
 	m.ready.Set(number(v.Cutover != nil && v.Cutover.Ready))
 	m.refused.Set(number(v.Refused != ""))
 	m.held.Set(number(v.Switch != nil && v.Switch.Guard.Held))
-	m.computing.Set(number(v.Fallback != nil && v.Fallback.Computing))
+	m.computing.Set(number(v.Fallback != nil && v.Fallback.Compute))
 	m.badMode.Set(number(v.ModeFileError != ""))
 }
 

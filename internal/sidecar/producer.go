@@ -18,27 +18,18 @@ import (
 )
 
 // producer is a selfProducer or a remoteProducer.
-type producer interface{ end() }
+type producer any
 
-// running is the goroutine of a producer.
-type running struct {
-	stop context.CancelFunc
-	done chan struct{} // closed when it has ended
-}
+// turn lets one producer of a kind run at a time.
+type turn chan struct{}
 
-// end tells the producer to end without waiting.
-func (r *running) end() { r.stop() }
-
-// start runs f after the previous goroutine has ended.
-func start(parent context.Context, all *sync.WaitGroup, before *running, f func(context.Context)) *running {
-	ctx, stop := context.WithCancel(parent)
-	r := &running{stop: stop, done: make(chan struct{})}
+// start runs f when it is its turn, and returns a function that ends it without waiting.
+func (t turn) start(parent context.Context, all *sync.WaitGroup, f func(context.Context)) (end context.CancelFunc) {
+	ctx, end := context.WithCancel(parent)
 	all.Go(func() {
-		defer close(r.done)
-		defer stop()
-		if before != nil {
-			<-before.done
-		}
+		defer end()
+		t <- struct{}{}
+		defer func() { <-t }()
 		if ctx.Err() == nil {
 			f(ctx)
 		}
@@ -49,12 +40,12 @@ func start(parent context.Context, all *sync.WaitGroup, before *running, f func(
 			debug.FreeOSMemory()
 		}
 	})
-	return r
+	return end
 }
 
 // selfProducer computes tables. Fields without a comment are set on creation.
 type selfProducer struct {
-	*running
+	end       context.CancelFunc // set when it is started
 	compiler  *poller.Compiler
 	publisher *publish.Publisher
 	poller    *poller.Poller
@@ -156,7 +147,7 @@ func (c *controller) zone() string {
 
 // remoteProducer fetches tables.
 type remoteProducer struct {
-	*running
+	end    context.CancelFunc // set when it is started
 	client *dataplane.Client
 	claims *dataplane.Claims // about tables that the proxy names
 
@@ -165,6 +156,7 @@ type remoteProducer struct {
 	lastKnownGood publish.Offer // from the file; its table is nil if there is none
 	url           string        // of the offer
 	tried         bool          // the first round has ended
+	failing       bool          // the last round ended with an error
 	proven        table.Digest  // the proven table that its last-known-good file was given; zero for none
 	answered      time.Time     // time of the last usable answer of a route server
 	shown         time.Time     // when betweenAnswers last acted, or an answer came
@@ -178,6 +170,7 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
 	cfg.Sink, cfg.Decided = remoteSink{c, p}, c.decisions.Append
 	cfg.Identity, cfg.Unproven = c.identity, c.proof.unproven
+	cfg.Ended = func(err error) { c.roundEnded(p, err) }
 	var err error
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
@@ -246,58 +239,32 @@ func decided(r table.Read) table.Read {
 	return r
 }
 
-// firstRoundInterval is how often to check whether the client's first round has ended, because requests may wait for it.
-const firstRoundInterval = 50 * time.Millisecond
-
-// runRemote boots the client and runs it, and reports its state to the controller where no callback does.
+// runRemote boots the client and runs it.
 func (c *controller) runRemote(ctx context.Context, p *remoteProducer) {
 	var background sync.WaitGroup
 	defer background.Wait()
 	p.client.Boot()
-	background.Go(func() { c.watch(ctx, p) })
 	background.Go(func() { p.claims.Run(ctx) })
 	if err := p.client.Run(ctx); err != nil {
 		c.log.Error("data-plane client ended", "error", err)
 	}
 }
 
-// watch reports the state of the client to the controller until ctx ends.
-func (c *controller) watch(ctx context.Context, p *remoteProducer) {
-	for {
-		wait := stepInterval
-		if !c.observe(p) {
-			wait = firstRoundInterval
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-		}
-	}
-}
-
-// observe checks the state of the client, and reports whether its first round has ended. run must not call it: a client that is
-// committing waits for run.
-func (c *controller) observe(p *remoteProducer) (tried bool) {
-	s := p.client.Status()
-	tried = s.Failures > 0 || !s.LastSuccess.IsZero()
+// roundEnded handles the end of a round of the client.
+func (c *controller) roundEnded(p *remoteProducer, err error) {
 	c.call(func() {
-		p.tried = tried
-		if s.LastSuccess.After(p.answered) {
-			p.answered = s.LastSuccess
-		}
-		if s.Stream != nil && !s.Stream.Connected.IsZero() {
-			c.betweenAnswers(p)
+		p.tried, p.failing = true, err != nil
+		if err == nil {
+			p.answered = time.Now()
 		}
 	})
-	return tried
 }
 
-// betweenAnswers does for a client with a stream what each answer to a poll does, at the interval of polls: a stream sends fewer
-// answers, only when the table changes.
-func (c *controller) betweenAnswers(p *remoteProducer) {
-	now := time.Now()
-	if c.remote != p || now.Sub(p.shown) < c.cfg.Fetch.Interval {
+// betweenAnswers does what each answer to a poll does, if none has come for longer than the interval of polls with its jitter: a stream
+// sends fewer answers, only when the table changes.
+func (c *controller) betweenAnswers(now time.Time) {
+	p := c.remote
+	if p == nil || p.failing || p.offer.Table == nil || now.Sub(p.shown) < c.cfg.Fetch.Interval*6/5 {
 		return
 	}
 	p.shown = now

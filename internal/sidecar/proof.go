@@ -179,28 +179,26 @@ func (p *proof) asking(r *http.Request) (other bool) {
 	if !isProxy(r) {
 		return false
 	}
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r.Header.Get(api.HeaderIfNoneMatch) != "" {
-		p.rules.Asked(now)
-	} else {
-		before := p.rules.State()
-		p.rules.Started(now)
-		p.died(before)
-	}
-	return p.judged()
+	return p.judge(func(now time.Time) {
+		if r.Header.Get(api.HeaderIfNoneMatch) != "" {
+			p.rules.Asked(now)
+		} else {
+			p.rules.Started(now)
+		}
+	})
 }
 
 // saw records which table the proxy has after an answer.
 func (p *proof) saw(seen etagcache.Seen) {
 	has := seen.Sent.Whole && seen.Sent.Status == http.StatusOK || seen.Sent.Status == http.StatusNotModified && !seen.Ahead
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, known := p.tables[seen.Sent.Published]; has && known && isProxy(seen.Request) {
-		p.rules.Got(time.Now(), seen.Sent.Published)
-		p.judged()
+	if !has || !isProxy(seen.Request) {
+		return
 	}
+	p.judge(func(now time.Time) {
+		if _, known := p.tables[seen.Sent.Published]; known {
+			p.rules.Got(now, seen.Sent.Published)
+		}
+	})
 }
 
 // read records the figures of the proxy, and reports whether it has to get another table.
@@ -209,12 +207,7 @@ func (p *proof) read(f *fleet.Figures) (other bool) {
 	for _, n := range f.Refused {
 		refused += n
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before := p.rules.State()
-	p.rules.Read(time.Now(), f.Started, refused)
-	p.died(before)
-	return p.judged()
+	return p.judge(func(now time.Time) { p.rules.Read(now, f.Started, refused) })
 }
 
 // unread records why the figures of the proxy cannot be read, and reports whether it has to get another table.
@@ -222,20 +215,19 @@ func (p *proof) unread(err error) (other bool) {
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return false // something listens
 	}
+	return p.judge(p.rules.Down)
+}
+
+// judge tells the rules what has happened, carries out what they decide, and reports whether a suspect is served although there is a proven
+// table.
+func (p *proof) judge(happened func(now time.Time)) (other bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.rules.State()
-	p.rules.Down(time.Now())
+	happened(time.Now())
 	p.died(before)
-	return p.judged()
-}
-
-// tick records that time has passed.
-func (p *proof) tick(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.rules.Tick(now)
-	p.judged()
+	p.save()
+	return p.alternative(p.rules.Offered()) != nil
 }
 
 // died logs a death since the state before. The caller holds mu.
@@ -249,13 +241,6 @@ func (p *proof) died(before rollout.ProofState) {
 	if p.rules.Suspect(before.Has) != nil && s.Proven.IsZero() {
 		p.log.Error(LogSuspectUnproven, "digest", before.Has.String())
 	}
-}
-
-// judged carries out what the rules have decided, and reports whether a suspect is served although there is a proven table. The caller
-// holds mu.
-func (p *proof) judged() (other bool) {
-	p.save()
-	return p.alternative(p.rules.Offered()) != nil
 }
 
 // proven returns the proven table. ok is false if there is none.

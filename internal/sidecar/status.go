@@ -5,7 +5,6 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
@@ -13,16 +12,16 @@ import (
 
 // view is the immutable state of the controller after a step.
 type view struct {
-	Mode          rollout.Mode    `json:"mode"`  // in force
-	Asked         rollout.Mode    `json:"asked"` // the mode that the setting means for this pod
-	Setting       rollout.Setting `json:"setting"`
-	Refused       string          `json:"refused,omitempty"` // why Asked is not in force, and what to do
-	ModeFileError string          `json:"mode_file_error,omitempty"`
-	Origin        origin          `json:"origin"`
-	CutoverReady  *bool           `json:"cutover_ready,omitempty"` // as the metric of this name; only in mode Pre
-	Cutover       *cutoverReport  `json:"cutover,omitempty"`       // in mode Pre
-	Switch        *switchReport   `json:"switch,omitempty"`        // a switch to another producer, in progress
-	Fallback      *fallbackReport `json:"fallback,omitempty"`      // in mode Exec
+	Mode          rollout.Mode              `json:"mode"`  // in force
+	Asked         rollout.Mode              `json:"asked"` // the mode that the setting means for this pod
+	Setting       rollout.Setting           `json:"setting"`
+	Refused       string                    `json:"refused,omitempty"` // why Asked is not in force, and what to do
+	ModeFileError string                    `json:"mode_file_error,omitempty"`
+	Origin        origin                    `json:"origin"`
+	CutoverReady  *bool                     `json:"cutover_ready,omitempty"` // as the metric of this name; only in mode Pre
+	Cutover       *cutoverReport            `json:"cutover,omitempty"`       // in mode Pre
+	Switch        *switchReport             `json:"switch,omitempty"`        // a switch to another producer, in progress
+	Fallback      *rollout.FallbackDecision `json:"fallback,omitempty"`      // in mode Exec
 }
 
 type cutoverReport struct {
@@ -39,12 +38,6 @@ type switchReport struct {
 	Since   time.Time `json:"since,omitzero"` // time of the producer's first table
 	Waiting string    `json:"waiting"`
 	Guard   api.Guard `json:"guard"`
-}
-
-type fallbackReport struct {
-	Computing bool      `json:"computing"`
-	Reason    string    `json:"reason,omitempty"`
-	StartAt   time.Time `json:"start_at,omitzero"` // start of the slot being waited for
 }
 
 // report publishes the state for handlers and metrics.
@@ -67,7 +60,7 @@ func (c *controller) report(now time.Time) {
 		}
 	}
 	if f := c.falling; d.Mode == rollout.Exec {
-		v.Fallback = &fallbackReport{f.Compute, f.Reason, f.StartAt}
+		v.Fallback = &f
 	}
 	c.view.Store(v)
 	c.metrics.show(v)
@@ -105,7 +98,7 @@ func (s *Sidecar) status() statusReport {
 		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
 		Proof: s.controller.proof.status(),
 	}
-	if r.Table = httpserve.ReportTable(s.cache); r.Table != nil {
+	if r.Table = s.cache.Status(); r.Table != nil {
 		r.Ready, r.Fresh = true, s.fresh().Fresh
 	}
 	if p := s.controller.selfNow.Load(); p != nil {
@@ -124,12 +117,12 @@ func (s *Sidecar) status() statusReport {
 // fresh returns how old the source of the served table is.
 func (s *Sidecar) fresh() api.Fresh {
 	r := api.Fresh{LimitSeconds: s.cfg.FreshLimit.Seconds()}
-	if s.cache.Current() == nil {
+	t := s.cache.Status()
+	if t == nil {
 		r.Reason = "no table yet"
 		return r
 	}
-	r.LastRead = s.cache.Status().LastRead
-	r.AgeSeconds = httpserve.AgeSeconds(r.LastRead)
+	r.LastRead, r.AgeSeconds = t.LastRead, t.AgeSeconds
 	switch {
 	case r.LastRead.IsZero():
 		r.Reason = "it is not known when the source was read"
