@@ -12,26 +12,26 @@ type matcher struct {
 	known state
 	media string
 
-	same    bool   // so far the answer equals what is known, item by item; next is still empty
-	at      int    // the known item that is expected next
-	kept    int    // known items found in the answer so far
-	next    []item // of the answer
-	index   map[kube.Ref]int
+	at      int              // the known item that is expected next
+	kept    int              // known items found in the answer so far
+	next    []item           // of the answer
+	index   map[kube.Ref]int // of the known items; made when it is needed
 	decoded int
+}
+
+func newMatcher(l *list, known state, media string) *matcher {
+	return &matcher{list: l, known: known, media: media, next: make([]item, 0, len(known.items)+len(known.items)/16+16)}
 }
 
 // add processes the next item of the answer.
 func (m *matcher) add(raw []byte) {
 	sum := digest(sha256.Sum256(raw))
 	if m.at < len(m.known.items) && m.known.items[m.at].sum == sum {
-		if !m.same {
-			m.next = append(m.next, m.known.items[m.at])
-		}
+		m.next = append(m.next, m.known.items[m.at])
 		m.at++
 		m.kept++
 		return
 	}
-	m.diverge()
 	m.decoded++
 	it := m.list.decodeItem(raw, m.media, sum)
 	if i, ok := m.find(it.Ref()); ok {
@@ -44,9 +44,6 @@ func (m *matcher) add(raw []byte) {
 
 // find returns the index of an object among the known items.
 func (m *matcher) find(ref kube.Ref) (int, bool) {
-	if m.known.sorted {
-		return findItem(m.known.items, ref)
-	}
 	if m.index == nil {
 		m.index = make(map[kube.Ref]int, len(m.known.items))
 		for i := range m.known.items {
@@ -57,23 +54,7 @@ func (m *matcher) find(ref kube.Ref) (int, bool) {
 	return i, ok
 }
 
-// diverge starts to collect the items of the answer: from here on it differs from what is known.
-func (m *matcher) diverge() {
-	if m.same {
-		m.same = false
-		m.next = append(make([]item, 0, len(m.known.items)+len(m.known.items)/16+16), m.known.items[:m.at]...)
-	}
-}
-
 // listing returns the collected answer, once the answer is known to be complete.
 func (m *matcher) listing() listing {
-	if m.at < len(m.known.items) {
-		m.diverge() // the last known items are missing
-	}
-	if m.same {
-		return listing{state: m.known, same: true}
-	}
-	return listing{
-		state: state{items: m.next, sorted: inOrder(m.next)}, lost: len(m.known.items) - m.kept,
-	}
+	return listing{state: state{items: m.next}, lost: len(m.known.items) - m.kept}
 }
