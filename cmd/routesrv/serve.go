@@ -78,7 +78,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg 
 		return source, u, origin, err
 	}
 	var err error
-	if u.Transport, err = config.NewTransport(cfg.UpstreamTLS, log, reg); err != nil {
+	if u.Transport, err = config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
 		return nil, u, "", fmt.Errorf("--upstream-tls: %w", err)
 	}
 	u.Memory = config.MemoryLimit()
@@ -113,13 +113,13 @@ func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Register
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil, nil
 	}
-	if _, err := config.NewTransport(cfg.UpstreamTLS, log, reg); err != nil { // report bad files at startup
+	if _, err := config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil { // report bad files at startup
 		return nil, fmt.Errorf("--upstream-tls: %w", err)
 	}
 	asked := dataplane.PeersConfig{
 		URLs: cfg.Peers, MaxBytes: cfg.Upstream.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
 		Transport: func(address string) (http.RoundTripper, error) {
-			return config.NewTransportTo(address, cfg.UpstreamTLS, log)
+			return config.NewTransport(address, cfg.UpstreamTLS, log, nil)
 		},
 	}
 	return func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }, nil

@@ -42,7 +42,7 @@ func newTrialFailures(cfg *config.RouteServer, log *slog.Logger, reg prometheus.
 	if len(cfg.Peers) == 0 {
 		return nil, nil
 	}
-	transport, err := config.NewTransport(cfg.UpstreamTLS, log, reg)
+	transport, err := config.NewTransport("", cfg.UpstreamTLS, log, reg)
 	if err != nil {
 		return nil, fmt.Errorf("--upstream-tls: %w", err)
 	}
