@@ -24,7 +24,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Shards(&c.Shards)
 	p.Log(&c.Log)
 	p.Tracing(&c.Tracing)
-	p.StateDir(&c.StateDir)
+	p.Flag("state-dir", Text("string", &c.StateDir, ""))
 	p.Upstream(c)
 	p.Peers(c)
 	p.Events(c)
@@ -44,8 +44,8 @@ func (p *Parser) CompileFrom(o *rules.Options, s *Source, l *Log) {
 // ParseRouteServer reads the configuration of the route server from its arguments, without the name of the program, and from env.
 // The caller must log the warnings, even with an error.
 //
-// The error is [ErrHelp] after printing the help to env.Output, [ErrVersion] if the version was requested, or a [*Checked], which
-// is [ErrChecked], if only a check was requested and the settings are valid. Otherwise it joins an [*Error] for each mistake.
+// The error is [ErrHelp] after printing the help to env.Output, [ErrVersion] if the version was requested, or [ErrChecked] if only a check
+// was requested, the settings are valid, and env.Output has the result. Otherwise it joins an [*Error] for each mistake.
 func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
 	return parsed(&c, routeServerParser(&c), args, env)
