@@ -26,17 +26,13 @@ type flags struct {
 func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
 	f, poll := &flags{}, config.Poll{}
 	p := newParser(f, &poll)
+	p.Check(func() ([]config.Warning, error) { return f.check(p) })
 	_, warnings, err := p.Parse(args, env)
-	if err != nil && !errors.Is(err, config.ErrChecked) {
+	if err != nil {
 		return nil, warnings, err
 	}
 	f.sidecar.Interval, f.sidecar.MaxBackoff = poll.Interval, poll.MaxBackoff
-	more, wrong := f.check(p)
-	warnings = append(warnings, more...)
-	if wrong != nil {
-		return nil, warnings, wrong
-	}
-	return f, warnings, err
+	return f, warnings, nil
 }
 
 // newParser returns a parser with all flags, which fills f and poll.
@@ -53,8 +49,8 @@ func newParser(f *flags, poll *config.Poll) *config.Parser {
 	})
 	p.Compile(&c.Compile)
 	p.Guard(&c.Guard, guard.DefaultHold)
-	p.Profile(&c.EnableProfile)
-	p.StateDir(&c.StateDir)
+	p.Flag("enable-profile", config.Bool(&c.EnableProfile, false))
+	p.Flag("state-dir", config.Text("string", &c.StateDir, ""))
 	p.Log(&f.log)
 	p.CompileFrom(&c.Compile, &f.source, &f.log)
 	return p
@@ -120,9 +116,9 @@ func (f *flags) fetchFlags(p *config.Parser) {
 	p.Flag("upstream", config.URLs(&c.URLs))
 	p.Flag("zone", config.Text("ZONE", &c.Zone, ""))
 	p.Flag("zone-file", config.Text("PATH", &c.ZoneFile, ""))
-	p.UpdateMode(&c.UpdateMode)
+	p.Flag("update-mode", config.Parsed("MODE", &c.UpdateMode, dataplane.Auto.String(), dataplane.ParseUpdateMode))
 	p.Flag("fetch-interval", config.Duration(&c.Interval, dataplane.DefaultInterval, time.Millisecond, most))
-	p.MaxTable(&c.MaxBytes)
+	p.Flag("max-table-bytes", config.Size(&c.MaxBytes, "0"))
 	p.Flag("proxy-metrics-url", config.Text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL))
 	p.UpstreamTLS(&f.tls)
 }
@@ -139,6 +135,6 @@ func (f *flags) serveFlags(p *config.Parser) {
 	}
 	p.Flag("support-tls", config.Settings(nil, nil, settings...))
 	p.Flag("routes-file", config.Text("PATH", &c.RoutesFile, ""))
-	p.Debounce(&c.EndpointDebounce)
+	p.Flag("endpoint-debounce", config.Duration(&c.EndpointDebounce, 0, 0, time.Hour))
 	p.Flag("drain", config.Duration(&c.Drain, 0, 0, most))
 }

@@ -63,7 +63,7 @@ func newSidecar(f *flags, log *slog.Logger, std config.Stdio) (*sidecar.Sidecar,
 	if len(cfg.Fetch.URLs) > 0 {
 		cfg.Fetch.Memory = config.MemoryLimit()
 		var err error
-		if cfg.Fetch.Transport, err = config.NewTransport(f.tls, log, cfg.Registry); err != nil {
+		if cfg.Fetch.Transport, err = config.NewTransport("", f.tls, log, cfg.Registry); err != nil {
 			return nil, fmt.Errorf("--upstream-tls: %w", err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/tracing"
+	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/poller"
 )
 
@@ -78,7 +79,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg 
 		return source, u, origin, err
 	}
 	var err error
-	if u.Transport, err = config.NewTransport(cfg.UpstreamTLS, log, reg); err != nil {
+	if u.Transport, err = config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
 		return nil, u, "", fmt.Errorf("--upstream-tls: %w", err)
 	}
 	u.Memory = config.MemoryLimit()
@@ -113,13 +114,13 @@ func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Register
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil, nil
 	}
-	if _, err := config.NewTransport(cfg.UpstreamTLS, log, reg); err != nil { // report bad files at startup
+	if _, err := config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil { // report bad files at startup
 		return nil, fmt.Errorf("--upstream-tls: %w", err)
 	}
 	asked := dataplane.PeersConfig{
 		URLs: cfg.Peers, MaxBytes: cfg.Upstream.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
 		Transport: func(address string) (http.RoundTripper, error) {
-			return config.NewTransportTo(address, cfg.UpstreamTLS, log)
+			return config.NewTransport(address, cfg.UpstreamTLS, log, nil)
 		},
 	}
 	return func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }, nil
@@ -148,4 +149,42 @@ func setProfileRates(l config.Listen) {
 	if l.MemProfileRate != 0 {
 		runtime.MemProfileRate = l.MemProfileRate
 	}
+}
+
+// runWebhook answers admission requests of API servers for Ingresses and RouteGroups until ctx ends. It returns the exit status
+// of the webhook server.
+func runWebhook(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
+	return serve(ctx, std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseWebhook(args, env) },
+		func(cfg *config.RouteServer, log *slog.Logger) (config.Service, error) {
+			return newWebhook(cfg, log, std)
+		})
+}
+
+// newWebhook wires a webhook server from its configuration.
+func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*webhook.Server, error) {
+	registry := prometheus.NewRegistry()
+	source, _, err := config.NewSource(cfg.Source, std.In, log, registry)
+	if err != nil {
+		return nil, err
+	}
+	failures, err := newTrialFailures(cfg, log, registry)
+	if err != nil {
+		return nil, err
+	}
+	return webhook.New(webhook.Config{
+		Source: source, Failures: failures, Compile: cfg.Compile, Scope: cfg.Source.Selection, RefuseTakeovers: webhook.Refusal(cfg.RefuseTakeovers),
+		Poll: cfg.Poll, Listen: cfg.Listen, TLS: cfg.TLS, Logger: log, Registry: registry,
+	})
+}
+
+// newTrialFailures returns the function that asks the route servers of --peers what failed their trials; nil without --peers.
+func newTrialFailures(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (webhook.Failures, error) {
+	if len(cfg.Peers) == 0 {
+		return nil, nil
+	}
+	transport, err := config.NewTransport("", cfg.UpstreamTLS, log, reg)
+	if err != nil {
+		return nil, fmt.Errorf("--upstream-tls: %w", err)
+	}
+	return webhook.FailuresOf(cfg.Peers, transport), nil
 }

@@ -2,37 +2,13 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"regexp"
-	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 )
-
-// Checked is the result of --check-config when the settings are valid. It is an [ErrChecked].
-type Checked struct {
-	p *Parser
-}
-
-// Error returns the text of ErrChecked.
-func (c *Checked) Error() string { return ErrChecked.Error() }
-
-// Is makes errors.Is report that it is an ErrChecked.
-func (c *Checked) Is(target error) bool { return target == ErrChecked }
-
-// Print writes the requested output: all settings with their origins as YAML, or else one line saying that they are valid.
-func (c *Checked) Print(w io.Writer) error {
-	if !c.p.checkOnly.settings {
-		_, err := io.WriteString(w, "configuration is valid\n")
-		return err
-	}
-	text, err := c.p.effective()
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(text)
-	return err
-}
 
 // checkFlag is the value of --check-config.
 type checkFlag struct{ on, settings bool }
@@ -62,44 +38,63 @@ func (p *Parser) Derive(name, value, from string) {
 	}
 }
 
+// printChecked writes the requested output: all settings with their origins as YAML, or else one line saying that they are valid.
+func (p *Parser) printChecked(w io.Writer) error {
+	text := []byte("configuration is valid\n")
+	if p.checkOnly.settings {
+		var err error
+		if text, err = p.effective(); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(text)
+	return err
+}
+
 // effective returns the value of every flag in the form of the configuration file, with its origin, in the order of the help, and the
 // flags of Skipper that were given without effect. Of those it leaves out the values, which may be passwords.
 func (p *Parser) effective() ([]byte, error) {
+	type setting struct {
+		Value any
+		From  string
+	}
+	type unused struct{ From, Why string }
 	var settings, ignored yaml.Node
+	add := func(to *yaml.Node, name string, content any) error {
+		var key, value yaml.Node
+		to.Kind, to.Content = yaml.MappingNode, append(to.Content, &key, &value)
+		return errors.Join(key.Encode(name), value.Encode(content))
+	}
+	var errs []error
 	for _, o := range p.Flags() {
 		if onlyArgument(o.Name) {
 			continue
 		}
-		value, from := yamlOf(o, []string{o.value.def}), "default"
+		values, from := []string{o.value.def}, "default"
 		if o.value.repeat {
-			value = yamlOf(o, nil)
+			values = nil
 		}
 		if p.isSet(o.Name) {
-			value, from = yamlOf(o, p.values[o.Name]), p.from(o.Name)
+			values, from = p.values[o.Name], p.from(o.Name)
 		}
 		if d, ok := p.derived[o.Name]; ok {
-			value, from = yamlOf(o, []string{d.value}), d.from
+			values, from = []string{d.value}, d.from
 		}
-		settings.Content = append(settings.Content, plain(o.Name), mapping(plain("value"), value, plain("from"), plain(from)))
+		errs = append(errs, add(&settings, o.Name, setting{shown(o, values), from}))
 	}
 	for _, name := range p.names() {
-		f, unsupported := p.unsupported[name]
-		if unsupported && p.isSet(name) {
-			why := mapping(plain("from"), plain(p.from(name)), plain("why"), plain(f.Reason))
-			ignored.Content = append(ignored.Content, plain(name), why)
+		if f, unsupported := p.unsupported[name]; unsupported && p.isSet(name) {
+			errs = append(errs, add(&ignored, name, unused{p.from(name), f.Reason}))
 		}
-	}
-	root := mapping(plain("settings"), mapping(settings.Content...))
-	if len(ignored.Content) > 0 {
-		root.Content = append(root.Content, plain("ignored"), mapping(ignored.Content...))
 	}
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	if err := enc.Encode(root); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), enc.Close()
+	errs = append(errs, enc.Encode(struct {
+		Settings yaml.Node
+		Ignored  yaml.Node `yaml:",omitempty"`
+	}{settings, ignored}), enc.Close())
+	return b.Bytes(), errors.Join(errs...)
 }
 
 // from returns the origin of a setting.
@@ -114,33 +109,26 @@ func (p *Parser) from(name string) string {
 	}
 }
 
-// yamlOf returns values of a flag in the form of a configuration file: a list if the flag may be repeated, else the last value, where
-// numbers and switches have no quotes. An empty value among several adds nothing.
-func yamlOf(o *Flag, values []string) *yaml.Node {
+// shown returns values of a flag as a configuration file has them: a list if the flag may be repeated, else the last value, where numbers
+// and switches are not texts. An empty value among several adds nothing.
+func shown(o *Flag, values []string) any {
 	if o.value.repeat {
-		list := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, v := range slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" }) {
-			list.Content = append(list.Content, plain(redacted(v)))
+		list := []string{}
+		for _, v := range values {
+			if v != "" {
+				list = append(list, redacted(v))
+			}
 		}
 		return list
 	}
-	n := plain(redacted(values[len(values)-1]))
-	if b, err := parseBool(n.Value); o.value.boolean && err == nil {
-		n.Tag, n.Value = "!!bool", map[bool]string{true: "true", false: "false"}[b]
-	} else if o.value.kind == "int" && n.Value != "" {
-		n.Tag = "!!int"
+	text := redacted(values[len(values)-1])
+	if b, err := parseBool(text); err == nil && o.value.boolean {
+		return b
 	}
-	return n
-}
-
-// mapping returns a mapping of keys and values in turn.
-func mapping(content ...*yaml.Node) *yaml.Node {
-	return &yaml.Node{Kind: yaml.MappingNode, Content: content}
-}
-
-// plain returns a text node; the encoder quotes it if it could be read as another type.
-func plain(text string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+	if n, err := strconv.ParseInt(text, 0, 64); err == nil && o.value.kind == "int" {
+		return n
+	}
+	return text
 }
 
 // credentials matches a name and a password in a URL.

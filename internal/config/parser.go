@@ -115,6 +115,17 @@ func (p *Parser) Given(name string) bool { return p.isSet(name) }
 // Value returns the value that was given for a flag, as it was written; empty if there is none.
 func (p *Parser) Value(name string) string { return p.last[name] }
 
+// Check adds a function of a program that verifies combinations of flags.
+func (p *Parser) Check(f func() ([]Warning, error)) {
+	p.check(func() {
+		warnings, err := f()
+		p.warnings = append(p.warnings, warnings...)
+		if err != nil {
+			p.errs = append(p.errs, err)
+		}
+	})
+}
+
 // check adds a function that verifies combinations after all values are set and each is valid alone. It reports with fail and
 // warn.
 func (p *Parser) check(f func()) { p.checks = append(p.checks, f) }
@@ -171,8 +182,7 @@ type setting struct {
 }
 
 // Parse reads the arguments, without the name of the program, and env into the values of the flags. It returns the positional
-// arguments. Warnings and errors are those of [ParseRouteServer]. With [ErrChecked], which is a [*Checked], it also returns the
-// arguments, for a command with checks of its own.
+// arguments. Warnings and errors are those of [ParseRouteServer].
 func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
 	given, positional := p.arguments(args)
 	switch {
@@ -205,7 +215,12 @@ func (p *Parser) Parse(args []string, env Env) ([]string, []Warning, error) {
 	if err := errors.Join(p.errs...); err != nil || !p.checkOnly.on {
 		return positional, p.warnings, err
 	}
-	return positional, p.warnings, &Checked{p}
+	if env.Output != nil {
+		if err := p.printChecked(env.Output); err != nil {
+			return nil, p.warnings, fmt.Errorf("print the settings: %w", err)
+		}
+	}
+	return nil, p.warnings, ErrChecked
 }
 
 // asked reports whether the last setting of a switch is on.

@@ -48,7 +48,11 @@ func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Reg
 		access := access(cfg)
 		access.Selection, access.EndpointSlices = cfg.Selection, cfg.EndpointSlices
 		access.Timeout, access.Logger, access.Metrics = cfg.RequestTimeout, log, cluster.NewMetrics(reg)
-		source, err = clusterSource(cfg, access)
+		if cfg.Watch {
+			source, err = cluster.NewWatcher(access)
+		} else {
+			source, err = cluster.New(access)
+		}
 	}
 	if err != nil {
 		return nil, "", err
@@ -92,12 +96,4 @@ func ownNamespace() string {
 		return "routesrv"
 	}
 	return strings.TrimSpace(string(name))
-}
-
-// clusterSource returns a source that polls or watches the API.
-func clusterSource(cfg Source, access cluster.Config) (poller.Source, error) {
-	if cfg.Watch {
-		return cluster.NewWatcher(access)
-	}
-	return cluster.New(access)
 }

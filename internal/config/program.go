@@ -72,12 +72,6 @@ func (p Program) Configured(warnings []Warning, err error, std Stdio) (status in
 		return ExitOK, false
 	case errors.Is(err, ErrChecked):
 		p.PrintWarnings(warnings, std)
-		if checked, ok := errors.AsType[*Checked](err); ok {
-			if err := checked.Print(std.Out); err != nil {
-				p.PrintError(fmt.Errorf("print the settings: %w", err), std)
-				return ExitFailed, false
-			}
-		}
 		return ExitOK, false
 	}
 	p.PrintWarnings(warnings, std)

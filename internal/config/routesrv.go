@@ -24,7 +24,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Shards(&c.Shards)
 	p.Log(&c.Log)
 	p.Tracing(&c.Tracing)
-	p.StateDir(&c.StateDir)
+	p.Flag("state-dir", Text("string", &c.StateDir, ""))
 	p.History(&c.History)
 	p.Upstream(c)
 	p.Peers(c)
@@ -45,8 +45,8 @@ func (p *Parser) CompileFrom(o *rules.Options, s *Source, l *Log) {
 // ParseRouteServer reads the configuration of the route server from its arguments, without the name of the program, and from env.
 // The caller must log the warnings, even with an error.
 //
-// The error is [ErrHelp] after printing the help to env.Output, [ErrVersion] if the version was requested, or a [*Checked], which
-// is [ErrChecked], if only a check was requested and the settings are valid. Otherwise it joins an [*Error] for each mistake.
+// The error is [ErrHelp] after printing the help to env.Output, [ErrVersion] if the version was requested, or [ErrChecked] if only a check
+// was requested, the settings are valid, and env.Output has the result. Otherwise it joins an [*Error] for each mistake.
 func ParseRouteServer(args []string, env Env) (*RouteServer, []Warning, error) {
 	var c RouteServer
 	return parsed(&c, routeServerParser(&c), args, env)
@@ -95,5 +95,32 @@ func ParseCompile(args []string, env Env) (*Compile, []Warning, error) {
 		}
 	}
 	p.check(func() { p.requireSource(&c.RouteServer) })
+	return parsed(&c, p, args, env)
+}
+
+// DefaultWebhookAddress is the default main listener of a webhook.
+const DefaultWebhookAddress = ":9443"
+
+// ParseWebhook is [ParseRouteServer] for the webhook command. It always serves TLS, so the settings must name a certificate. The
+// default address is [DefaultWebhookAddress].
+func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
+	var c RouteServer
+	p := NewRouteServer(Command{Name: "routesrv webhook", Skipper: true}, &c)
+	p.take = func([]string) { // before the settings are checked
+		if len(c.TLS.CertFiles) == 0 {
+			p.failf("tls-cert", "API servers talk to webhooks by TLS only: set -tls-cert and -tls-key")
+		} else {
+			c.TLS.Enable = true
+			p.Derive("enable-tls", "true", "routesrv webhook")
+		}
+		if !p.isSet("address") {
+			c.Listen.Address = DefaultWebhookAddress
+			p.Derive("address", DefaultWebhookAddress, "routesrv webhook")
+		}
+		if len(c.Upstream.URLs) > 0 {
+			p.failf("upstream", "a webhook reads the objects itself: set -kubernetes instead")
+		}
+	}
+	p.check(func() { p.requireSource(&c) })
 	return parsed(&c, p, args, env)
 }

@@ -40,23 +40,13 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 	p.Flag("wait-for-healthcheck-interval", Duration(&c.WaitForHealthcheckInterval, 45*time.Second, 0, day))
 	p.Flag("max-connections", Number(&c.MaxConnections, DefaultMaxConnections, 16, math.MaxInt32))
 	p.Flag("max-streams", Number(&c.MaxStreams, DefaultMaxStreams, 0, math.MaxInt32))
-	p.Debounce(&c.EndpointDebounce)
+	p.Flag("endpoint-debounce", Duration(&c.EndpointDebounce, 0, 0, time.Hour))
 	p.Flag("cache-max-age", Parsed("duration", &c.SharedMaxAge, "0s", wholeSeconds))
-	p.Profile(&c.EnableProfile)
+	p.Flag("enable-profile", Bool(&c.EnableProfile, false))
 	p.Flag("block-profile-rate", Number(&c.BlockProfileRate, 0, 0, math.MaxInt32))
 	p.Flag("mutex-profile-fraction", Number(&c.MutexProfileFraction, 0, 0, math.MaxInt32))
 	p.Flag("memory-profile-rate", Number(&c.MemProfileRate, 0, 0, math.MaxInt32))
 	p.check(func() { p.checkListen(c, s) })
-}
-
-// Debounce adds the flag that lets changes wait.
-func (p *Parser) Debounce(dst *time.Duration) {
-	p.Flag("endpoint-debounce", Duration(dst, 0, 0, time.Hour))
-}
-
-// Profile adds the flag that serves profiles.
-func (p *Parser) Profile(enable *bool) {
-	p.Flag("enable-profile", Bool(enable, false))
 }
 
 func (p *Parser) checkListen(c *Listen, s *Source) {
@@ -171,11 +161,6 @@ func (p *Parser) Log(l *Log) {
 	l.Level = slog.LevelInfo
 	p.Flag("application-log-level", Parsed("level", &l.Level, "INFO", parseLevel))
 	p.Flag("application-log-json-enabled", Bool(&l.JSON, false))
-}
-
-// StateDir adds the flag of the state folder.
-func (p *Parser) StateDir(dir *string) {
-	p.Flag("state-dir", Text("string", dir, ""))
 }
 
 // History adds the flag of the history of objects.

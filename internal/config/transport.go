@@ -24,35 +24,17 @@ type TLSFiles struct {
 	Cert, Key string // of the client; set both or neither
 }
 
-// NewTransport returns the transport for a dataplane.Client. It reads the files now, which can fail, and reloads them when they
-// change. If the new content cannot be read, the previous content stays in use. It ignores environment variables for proxies.
-//
-// It registers the series of expiry times with reg, unless reg is nil.
-func NewTransport(files TLSFiles, log *slog.Logger, reg prometheus.Registerer) (http.RoundTripper, error) {
-	t, err := newTransport("", files, log)
-	if err != nil {
-		return nil, err
-	}
-	httpserve.RegisterCertificateEnds(reg, httpserve.ClientSide, t.Ends)
-	return t, nil
-}
-
-// NewTransportTo is [NewTransport] for one of several addresses of a name: it connects to address, HOST:PORT, and verifies the
-// certificate for the host in the URL of each request. An empty address means the address in the URL.
-func NewTransportTo(address string, files TLSFiles, log *slog.Logger) (http.RoundTripper, error) {
-	t, err := newTransport(address, files, log)
-	if err != nil {
-		return nil, err // not a nil *transport
-	}
-	return t, nil
-}
-
 // transport replaces its inner transport when the files have changed.
 type transport struct {
 	*httpserve.Reloaded[*http.Transport]
 }
 
-func newTransport(address string, files TLSFiles, log *slog.Logger) (*transport, error) {
+// NewTransport returns the transport for a dataplane.Client. It reads the files now, which can fail, and reloads them when they
+// change. If the new content cannot be read, the previous content stays in use. It ignores environment variables for proxies.
+//
+// It connects to address, HOST:PORT, for one of several addresses of a name, and verifies the certificate for the host in the URL of each
+// request. An empty address means the address in the URL. It registers the series of expiry times with reg, unless reg is nil.
+func NewTransport(address string, files TLSFiles, log *slog.Logger, reg prometheus.Registerer) (http.RoundTripper, error) {
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, errors.New("client certificate: want both the certificate and its key")
 	}
@@ -76,7 +58,11 @@ func newTransport(address string, files TLSFiles, log *slog.Logger) (*transport,
 		before = t
 		return t, nil
 	})
-	return &transport{r}, err
+	if err != nil {
+		return nil, err
+	}
+	httpserve.RegisterCertificateEnds(reg, httpserve.ClientSide, r.Ends)
+	return &transport{r}, nil
 }
 
 // RoundTrip implements [http.RoundTripper].

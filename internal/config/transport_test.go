@@ -59,7 +59,7 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	cert, key := pair(t, "first")
 	writeFile(t, files.Cert, cert)
 	writeFile(t, files.Key, key)
-	transport, err := config.NewTransport(files, nil, nil)
+	transport, err := config.NewTransport("", files, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestFilesThatCannotBeUsedEndTheStart(t *testing.T) {
 	for _, files := range []config.TLSFiles{
 		{CA: broken}, {CA: broken + "x"}, {Cert: broken}, {Key: broken}, {Cert: broken, Key: broken},
 	} {
-		if _, err := config.NewTransport(files, nil, nil); err == nil {
+		if _, err := config.NewTransport("", files, nil, nil); err == nil {
 			t.Errorf("%+v is taken", files)
 		} else if files.CA != "" && !strings.Contains(err.Error(), "broken.pem") {
 			t.Errorf("%+v: %v, want the name of the file", files, err)
@@ -127,7 +127,7 @@ func TestTransportToAnAddress(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Host)) }))
 	defer srv.Close()
 	ca := tempFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})))
-	transport, err := config.NewTransportTo(srv.Listener.Addr().String(), config.TLSFiles{CA: ca}, nil)
+	transport, err := config.NewTransport(srv.Listener.Addr().String(), config.TLSFiles{CA: ca}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,20 +14,10 @@ import (
 func (p *Parser) Upstream(c *RouteServer) {
 	u := &c.Upstream
 	p.Flag("upstream", URLs(&u.URLs))
-	p.UpdateMode(&u.UpdateMode)
-	p.MaxTable(&u.MaxBytes)
+	p.Flag("update-mode", Parsed("MODE", &u.UpdateMode, dataplane.Auto.String(), dataplane.ParseUpdateMode))
+	p.Flag("max-table-bytes", Size(&u.MaxBytes, "0"))
 	p.UpstreamTLS(&c.UpstreamTLS)
 	p.check(func() { p.checkUpstream(c) })
-}
-
-// UpdateMode adds the flag that says how to get new tables.
-func (p *Parser) UpdateMode(dst *dataplane.UpdateMode) {
-	p.Flag("update-mode", Parsed("MODE", dst, dataplane.Auto.String(), dataplane.ParseUpdateMode))
-}
-
-// MaxTable adds the flag that limits the tables of route servers.
-func (p *Parser) MaxTable(dst *int64) {
-	p.Flag("max-table-bytes", Size(dst, "0"))
 }
 
 // upstreamTLS is the flag of [TLSFiles].

@@ -114,65 +114,42 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// look writes the Events that are due.
+// look writes the Events that are due, in the order of the problems: by owner.
 func (w *Writer) look(ctx context.Context) {
-	now := time.Now()
-	current, waiting := w.due(now), 0
-	for _, k := range current.order {
-		p := current.problems[k]
-		known := w.written[k]
-		if known != nil && now.Sub(known.at) < renewal {
-			continue
-		}
-		if !w.limit.TryAccept() {
-			waiting++
-			continue
-		}
-		if w.record(ctx, w.event(k, p)) {
-			w.written[k] = &written{now, p}
-		}
-	}
-	for k, known := range w.written {
-		if _, still := current.all[k]; still {
-			continue
-		}
-		if !w.limit.TryAccept() {
-			waiting++
-			continue
-		}
-		if w.record(ctx, w.solved(k, known.problem)) {
-			delete(w.written, k)
-		}
-	}
-	w.metrics.waiting.Set(float64(waiting))
-}
-
-// due are the problems that get Events.
-type due struct {
-	order    []key // in the order of the problems: by owner
-	problems map[key]rules.Problem
-	all      map[key]struct{} // includes problems beyond perObject or not yet settled, so that they do not count as solved
-}
-
-func (w *Writer) due(now time.Time) due {
-	d := due{problems: make(map[key]rules.Problem), all: make(map[key]struct{})}
+	now, waiting := time.Now(), 0
+	all := make(map[key]bool) // with those that get no Event, so that they do not count as solved
 	count := make(map[kube.Ref]int)
 	for _, p := range w.problems() {
 		if p.Severity == rules.Info || p.Owner.Name == "" {
 			continue
 		}
 		k := key{p.Owner, p.ID()}
-		_, twice := d.all[k]
-		if d.all[k] = struct{}{}; twice || now.Sub(p.Since) < settle {
+		twice := all[k]
+		if all[k] = true; twice || now.Sub(p.Since) < settle {
 			continue
 		}
 		if count[p.Owner]++; count[p.Owner] > perObject {
 			continue
 		}
-		d.problems[k] = p.Problem
-		d.order = append(d.order, k)
+		known := w.written[k]
+		switch {
+		case known != nil && now.Sub(known.at) < renewal:
+		case !w.limit.TryAccept():
+			waiting++
+		case w.record(ctx, w.event(k, p.Problem)):
+			w.written[k] = &written{now, p.Problem}
+		}
 	}
-	return d
+	for k, known := range w.written {
+		switch {
+		case all[k]:
+		case !w.limit.TryAccept():
+			waiting++
+		case w.record(ctx, w.solved(k, known.problem)):
+			delete(w.written, k)
+		}
+	}
+	w.metrics.waiting.Set(float64(waiting))
 }
 
 // record writes one Event, and reports whether it is done, which includes that the object no longer exists.

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // serveExplain explains what happened to an object, a route or a host.
@@ -101,4 +104,25 @@ func explainQuery(r *http.Request) (explain.Query, error) {
 		namespace = "default"
 	}
 	return explain.ParseQuery(q.Get("kind"), namespace+"/"+q.Get("name"))
+}
+
+// owners finds the objects of routes in the served table, in the held one, and in more snapshots, which may be nil. A relay knows only tables, so
+// there the result is nil.
+func (s *Server) owners(snapshots ...*kube.Snapshot) shadowdiff.OwnerFunc {
+	if s.compiler == nil {
+		return nil
+	}
+	snapshots = slices.DeleteFunc(snapshots, func(one *kube.Snapshot) bool { return one == nil })
+	view := s.publisher.View()
+	if view.Served != nil {
+		snapshots = append(snapshots, view.Served.Snapshot)
+	}
+	if view.Held != nil {
+		snapshots = append(snapshots, view.Held.Snapshot)
+	}
+	var inspect func(kube.Ref) (compile.Inspection, bool)
+	if newest := s.compiler.Latest(); newest != nil {
+		inspect = newest.Inspect
+	}
+	return explain.OwnerFunc(inspect, snapshots...)
 }

@@ -321,7 +321,7 @@ func (s *Server) compared(ctx context.Context, a, b *table.Table, from, to strin
 	}
 	return &shadowdiff.View{
 		Title: "History", A: shadowdiff.Side{Label: "before", Name: from}, B: shadowdiff.Side{Label: "after", Name: to},
-		Report: report, Owner: s.ownersIn(snapshots...),
+		Report: report, Owner: s.owners(snapshots...),
 	}, nil
 }
 

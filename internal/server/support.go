@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -96,4 +97,21 @@ func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) held() (httpserve.Held, bool) {
 	served, held, state := s.publisher.Comparison()
 	return httpserve.Held{Served: served, Table: held, State: state, Kept: s.publisher.Kept(), Owner: s.owners()}, held != nil && state.Held
+}
+
+// serveProblems lists the problems of objects, filtered by the query. An empty parameter selects problems without that value,
+// such as problems without a namespace.
+func (s *Server) serveProblems(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	chosen := func(parameter, value string) bool {
+		return !query.Has(parameter) || slices.Contains(query[parameter], value)
+	}
+	problems := []api.Problem{}
+	for _, p := range s.problems() {
+		if chosen("namespace", p.Owner.Namespace) && chosen("kind", string(p.Owner.Kind)) && chosen("name", p.Owner.Name) &&
+			chosen("reason", string(p.Reason)) && chosen("severity", p.Severity.String()) {
+			problems = append(problems, p.Report())
+		}
+	}
+	httpserve.WriteJSON(w, http.StatusOK, api.Problems{Count: len(problems), Problems: problems})
 }

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
@@ -21,90 +20,66 @@ const (
 	LogReadRecovered = "read of the cluster succeeded again"
 )
 
-// follower keeps the snapshot of a judge up to date.
-type follower struct {
-	source   poller.Source
-	judge    *Judge
-	interval time.Duration
-	most     time.Duration // the longest delay after a failed read
-	metrics  *Metrics
-	log      *slog.Logger
-	recheck  chan struct{}
-
-	failures int  // in a row
-	taken    bool // at least one snapshot was taken
-}
-
-// run reads at once, at every interval, and whenever the source reports a change, until ctx ends.
-func (f *follower) run(ctx context.Context) {
+// follow keeps the snapshot of the judge up to date until ctx ends: it reads at once, at every interval, and whenever the source reports a
+// change.
+func (s *Server) follow(ctx context.Context) {
 	var changed <-chan struct{}
 	var following sync.WaitGroup
 	defer following.Wait()
-	if source, ok := f.source.(poller.Follower); ok {
-		changed = source.Changed()
+	source, follows := s.cfg.Source.(poller.Follower)
+	if follows {
 		following.Go(func() {
 			if err := source.Run(ctx); err != nil {
-				f.log.Error(poller.LogFollowingFailed, "error", err)
+				s.log.Error(poller.LogFollowingFailed, "error", err)
 			}
 		})
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for {
+	for failures := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 		case <-changed:
-		case <-f.recheck:
+		case <-s.recheck:
 		}
+		began, first := time.Now(), !s.judge.Ready()
+		err := s.read(ctx)
 		if ctx.Err() != nil {
-			return
+			return // the shutdown is not a failure
 		}
-		began := time.Now()
-		f.note(ctx, f.read(ctx))
-		wait := time.Until(began.Add(f.interval))
-		if f.failures > 0 {
-			wait = api.Backoff(f.failures, f.interval, f.most, rand.Float64())
-			changed = nil // give a failing source time to recover
-		} else if source, ok := f.source.(poller.Follower); ok {
-			changed = source.Changed()
+		s.metrics.read(err)
+		if err == nil {
+			if first {
+				s.log.Info(LogSnapshotFirst)
+			} else if failures > 0 {
+				s.log.Info(LogReadRecovered, "failures", failures)
+			}
+			if failures = 0; follows {
+				changed = source.Changed()
+			}
+			timer.Reset(time.Until(began.Add(s.cfg.Interval)))
+			continue
 		}
-		timer.Reset(max(wait, 0))
+		if failures++; failures == 1 {
+			s.log.Error(LogReadFailed, "error", err)
+		}
+		changed = nil // give a failing source time to recover
+		timer.Reset(api.Backoff(failures, s.cfg.Interval, s.cfg.MaxBackoff, rand.Float64()))
 	}
 }
 
 // read takes one snapshot. It turns a panic into an error: an unexpected input must not end the process.
-func (f *follower) read(ctx context.Context) (err error) {
+func (s *Server) read(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
 		}
 	}()
-	s, err := f.source.Read(ctx, kube.ReadOptions{})
-	if err != nil {
-		return err
+	snapshot, err := s.cfg.Source.Read(ctx, kube.ReadOptions{})
+	if err == nil {
+		s.judge.Take(snapshot)
 	}
-	f.judge.Take(s)
-	return nil
-}
-
-// note counts the read and logs changes between success and failure.
-func (f *follower) note(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return // the shutdown is not a failure
-	}
-	f.metrics.read(err)
-	switch {
-	case err != nil:
-		if f.failures++; f.failures == 1 {
-			f.log.Error(LogReadFailed, "error", err)
-		}
-		return
-	case !f.taken:
-		f.log.Info(LogSnapshotFirst)
-	case f.failures > 0:
-		f.log.Info(LogReadRecovered, "failures", f.failures)
-	}
-	f.failures, f.taken = 0, true
+	return err
 }

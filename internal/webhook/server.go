@@ -47,7 +47,9 @@ type Config struct {
 type Server struct {
 	log       *slog.Logger
 	cfg       Config
-	follower  *follower
+	judge     *Judge
+	metrics   *Metrics
+	recheck   chan struct{}
 	listeners *httpserve.Listeners
 }
 
@@ -71,12 +73,9 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile options: %w", err)
 	}
-	metrics := NewMetrics(cfg.Registry)
-	s := &Server{log: log, cfg: cfg, follower: &follower{
-		source: cfg.Source, judge: judge, interval: cfg.Interval, most: max(cmp.Or(cfg.MaxBackoff, poller.DefaultMaxBackoff), cfg.Interval),
-		metrics: metrics, log: log, recheck: make(chan struct{}, 1),
-	}}
-	endpoints := Endpoints(judge, cfg.Registry, log, metrics)
+	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, poller.DefaultMaxBackoff), cfg.Interval)
+	s := &Server{cfg: cfg, log: log, judge: judge, metrics: NewMetrics(cfg.Registry), recheck: make(chan struct{}, 1)}
+	endpoints := Endpoints(judge, cfg.Registry, log, s.metrics)
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Open, Flags: "-",
 		Endpoints: endpoints, Routes: noRoutes{}, TLS: cfg.TLS, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
@@ -122,9 +121,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.listeners.Run(ctx, func(ctx context.Context) {
 		var beside sync.WaitGroup
 		if s.cfg.Failures != nil {
-			beside.Go(func() { s.followFailures(ctx, s.follower.judge) })
+			beside.Go(func() { s.followFailures(ctx) })
 		}
-		s.follower.run(ctx)
+		s.follow(ctx)
 		beside.Wait()
 	})
 }
@@ -133,7 +132,7 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Reload() {
 	s.log.Info("SIGHUP: reading the source now; flags and configuration files take effect after a restart only")
 	select {
-	case s.follower.recheck <- struct{}{}:
+	case s.recheck <- struct{}{}:
 	default:
 	}
 }

@@ -59,8 +59,8 @@ func failuresAt(ctx context.Context, client *http.Client, url string) (list []ap
 // LogTrialsUnknown says that no route server answers questions about trials. Reviews go on with what was known last.
 const LogTrialsUnknown = "no route server says what failed its trials (--peers), so the webhook does not warn of what is new there"
 
-// followFailures keeps what a judge knows of trials up to date until the context ends. Reads of the cluster do not wait for it.
-func (s *Server) followFailures(ctx context.Context, judge *Judge) {
+// followFailures keeps what the judge knows of trials up to date until the context ends. Reads of the cluster do not wait for it.
+func (s *Server) followFailures(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Interval)
 	defer tick.Stop()
 	for unknown := false; ; {
@@ -69,7 +69,7 @@ func (s *Server) followFailures(ctx context.Context, judge *Judge) {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			judge.TakeFailures(failed)
+			s.judge.TakeFailures(failed)
 		case !unknown:
 			s.log.Warn(LogTrialsUnknown, "error", err)
 		}

@@ -79,11 +79,11 @@ func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known st
 			// The bytes are identical, revision included. If the floor is above the known revision, though, a newer
 			// answer is required.
 			if wire = sha256.Sum256(resp.wire); wire == known.wire && known.seen >= since {
-				a = listing{state: known, same: true}
+				a = listing{state: known}
 				return nil
 			}
 		}
-		m := matcher{list: l, known: known, same: true, media: resp.Media}
+		m := newMatcher(l, known, resp.Media)
 		revision, err := resp.list(l.Type, m.add)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,37 +71,13 @@ func (c *client) transportError(ctx, parent context.Context, path string, err er
 	}
 }
 
-// statusError is an answer with a status other than 200.
+// statusError is an answer with a status other than 200, or the status with which the server ended a watch.
 type statusError struct {
-	Code    int
-	TooNew  bool   // the server has not reached the requested resourceVersion
-	path    string // with query
-	message string // from the API server, may be empty
-	missing string // the required permission
-	wait    time.Duration
+	metav1.Status
+	text string
 }
 
-func (e *statusError) Error() string {
-	text := fmt.Sprintf("request to %s failed, status: %d, %d %s", e.path, e.Code, e.Code, http.StatusText(e.Code))
-	switch e.Code {
-	case http.StatusNotFound:
-		text = "resource not found: " + e.path
-	case http.StatusForbidden:
-		text = "forbidden: " + text
-	case http.StatusUnauthorized:
-		text = "unauthorized: " + text
-	}
-	if e.message != "" {
-		text += ": " + e.message
-	}
-	switch e.Code {
-	case http.StatusForbidden:
-		text += " (grant " + e.missing + ")"
-	case http.StatusUnauthorized:
-		text += " (the API server does not accept the credentials)"
-	}
-	return text
-}
+func (e *statusError) Error() string { return e.text }
 
 // maxRetryAfter caps the seconds that a server may ask us to wait.
 const maxRetryAfter = 3600
@@ -109,53 +86,47 @@ const maxRetryAfter = 3600
 const maxMessage = 512
 
 // newStatusError returns the error for an answer. The body may be a Status object in either encoding, or anything
-// else.
+// else. missing is the required permission.
 func newStatusError(resp *http.Response, path, missing string, body []byte) error {
 	code := resp.StatusCode
-	e := &statusError{Code: code, path: path, missing: missing}
+	e := &statusError{Status: decode.Status(body)}
+	e.Code = int32(code)
+	if e.Details == nil {
+		e.Details = &metav1.StatusDetails{}
+	}
+	e.Details.RetryAfterSeconds = 0 // the header counts
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.wait = time.Duration(min(n, maxRetryAfter)) * time.Second
+		e.Details.RetryAfterSeconds = int32(min(n, maxRetryAfter))
 	}
-	status := decode.Status(body)
-	e.message = oneLine(status.Message)
-	e.TooNew = code == http.StatusGatewayTimeout && tooNew(&status)
-
-	r := reasonStatus
+	e.text = fmt.Sprintf("request to %s failed, status: %d, %d %s", path, code, code, http.StatusText(code))
+	r, hint := reasonStatus, ""
 	switch code {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		r = reasonForbidden
 	case http.StatusNotFound:
-		r = reasonNotFound
+		r, e.text = reasonNotFound, "resource not found: "+path
+	case http.StatusForbidden:
+		r, e.text, hint = reasonForbidden, "forbidden: "+e.text, " (grant "+missing+")"
+	case http.StatusUnauthorized:
+		r, e.text, hint = reasonForbidden, "unauthorized: "+e.text, " (the API server does not accept the credentials)"
 	}
+	if message := oneLine(e.Message); message != "" {
+		e.text += ": " + message
+	}
+	e.text += hint
 	return &failure{r, e}
-}
-
-func tooNew(s *metav1.Status) bool {
-	if s.Details != nil {
-		for _, c := range s.Details.Causes {
-			if c.Type == metav1.CauseTypeResourceVersionTooLarge {
-				return true
-			}
-		}
-	}
-	return strings.Contains(s.Message, "Too large resource version")
 }
 
 // statusCode returns the HTTP status of an error answer, 0 if the error is not one.
 func statusCode(err error) int {
 	if e, ok := errors.AsType[*statusError](err); ok {
-		return e.Code
+		return int(e.Code)
 	}
 	return 0
 }
 
 // retryAfter returns how long the server asks to wait before the next request, 0 if it does not say.
 func retryAfter(err error) time.Duration {
-	if ended, ok := errors.AsType[*endedError](err); ok && ended.status.Details != nil {
-		return time.Duration(ended.status.Details.RetryAfterSeconds) * time.Second
-	}
-	if e, ok := errors.AsType[*statusError](err); ok {
-		return e.wait
+	if e, ok := errors.AsType[*statusError](err); ok && e.Details != nil {
+		return time.Duration(e.Details.RetryAfterSeconds) * time.Second
 	}
 	return 0
 }
@@ -169,7 +140,11 @@ func isGone(err error) bool { return statusCode(err) == http.StatusGone }
 // isTooNew reports whether the API server has not reached the requested revision.
 func isTooNew(err error) bool {
 	e, ok := errors.AsType[*statusError](err)
-	return ok && e.TooNew
+	if !ok || e.Code != http.StatusGatewayTimeout {
+		return false
+	}
+	tooLarge := func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeResourceVersionTooLarge }
+	return e.Details != nil && slices.ContainsFunc(e.Details.Causes, tooLarge) || strings.Contains(e.Message, "Too large resource version")
 }
 
 // needsConsistent reports whether the API server cannot prove that it serves the requested revision. A consistent

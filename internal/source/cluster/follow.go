@@ -157,7 +157,7 @@ func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 		return nil // the watch has shown everything up to a later revision meanwhile
 	}
 	// The watch finds objects by their order. The bytes of the list will no longer match what is known.
-	a.items, a.sorted, a.wire = sortItems(a.items), true, wireDigest{}
+	a.items, a.wire = sortItems(a.items), wireDigest{}
 	if k.list.adopt(a) {
 		poke(k.w.dirty)
 	}

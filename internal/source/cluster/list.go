@@ -28,7 +28,7 @@ func (l *list) setAbsent(absent bool) {
 
 // adopt makes the answer the known state. It reports whether any object changed.
 func (l *list) adopt(a listing) (changed bool) {
-	changed = !a.same && !sameItems(l.items, a.items)
+	changed = !sameItems(l.items, a.items)
 	l.changed = l.changed || changed
 	l.state = a.state
 	return changed
@@ -36,17 +36,15 @@ func (l *list) adopt(a listing) (changed bool) {
 
 // state is what is known of a list at a revision. The items are shared: nobody may modify them.
 type state struct {
-	items  []item
-	sorted bool          // the items are in the order of their keys, as the API has them
-	seen   kube.Revision // 0 if the list had none, or was not read yet
-	wire   wireDigest    // of the compressed answer, if it was compressed
+	items []item
+	seen  kube.Revision // 0 if the list had none, or was not read yet
+	wire  wireDigest    // of the compressed answer, if it was compressed
 }
 
 // listing is a complete answer to a list request. Items that equal those of the state it was compared with share
-// their objects; same says that all items do and none is missing.
+// their objects.
 type listing struct {
 	state
-	same bool
 	lost int // how many known objects it lacks
 }
 

@@ -41,7 +41,7 @@ func newLister(cfg Config) (*lister, error) {
 		busy: make(chan struct{}, 1), last: &kube.Snapshot{},
 	}
 	for _, res := range cfg.resources() {
-		l := &list{resource: res, state: state{sorted: true}}
+		l := &list{resource: res}
 		if l.Kind == kube.KindRouteGroup {
 			r.routeGroups = l
 		}
@@ -66,7 +66,7 @@ func (r *lister) acquire(ctx context.Context) (release func(), err error) {
 // has the turn.
 func (r *lister) drop() {
 	for _, l := range r.lists {
-		l.items, l.wire, l.sorted, l.changed = nil, wireDigest{}, true, true
+		l.items, l.wire, l.changed = nil, wireDigest{}, true
 	}
 	r.last = &kube.Snapshot{}
 }

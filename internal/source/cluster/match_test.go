@@ -41,7 +41,7 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				l := &list{resource: (&Config{}).resources()[0], state: state{sorted: true}}
+				l := &list{resource: (&Config{}).resources()[0]}
 				source, w := bytes.NewReader(nil), &decode.Walker{}
 				var zipped bytes.Buffer
 				zw := gzip.NewWriter(&zipped)
@@ -53,7 +53,7 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 					if err := zip.Reset(source); err != nil {
 						t.Fatal(err)
 					}
-					m := matcher{list: l, known: l.state, same: true, media: media}
+					m := newMatcher(l, l.state, media)
 					if _, err := w.List(media, &zip, l.Type, m.add); err != nil {
 						t.Fatal(err)
 					}

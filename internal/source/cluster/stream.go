@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -27,13 +25,6 @@ const (
 
 // errOverdue reports that the server did not end a watch when it should have.
 var errOverdue = errors.New("the watch is overdue")
-
-// endedError is the status with which the server ended a watch.
-type endedError struct{ status *metav1.Status }
-
-func (e *endedError) Error() string {
-	return fmt.Sprintf("the watch has ended, status: %d %s: %s", e.status.Code, e.status.Reason, oneLine(e.status.Message))
-}
 
 // watch watches the kind from what is known until the watch ends. The result is nil if the server ended the watch as
 // agreed, and otherwise a *[kube.ReadError].
@@ -72,7 +63,7 @@ func (k *watched) watchError(ctx, parent context.Context, path string, err error
 	if parent.Err() != nil {
 		return parent.Err()
 	}
-	ended, bad := (*endedError)(nil), (*decode.BadEventError)(nil)
+	ended, bad := (*statusError)(nil), (*decode.BadEventError)(nil)
 	reason := reasonConnection
 	switch {
 	case errors.As(err, &ended):
@@ -85,7 +76,7 @@ func (k *watched) watchError(ctx, parent context.Context, path string, err error
 	return readError("watch", k.list.Name(), failf(reason, "request to %s: %w", path, err))
 }
 
-// next reads an event, with the item if an object was added or modified. The error is an *[endedError] if the event
+// next reads an event, with the item if an object was added or modified. The error is a *[statusError] if the event
 // says why the watch ends.
 func (k *watched) next(events *decode.Events) (e decode.Event, item item, err error) {
 	// A panic while decoding untrusted input ends the watch, not the process.
@@ -99,7 +90,8 @@ func (k *watched) next(events *decode.Events) (e decode.Event, item item, err er
 	}
 	switch e.Type {
 	case decode.Failed:
-		err = &endedError{e.Status}
+		text := fmt.Sprintf("the watch has ended, status: %d %s: %s", e.Status.Code, e.Status.Reason, oneLine(e.Status.Message))
+		err = &statusError{*e.Status, text}
 	case decode.Added, decode.Modified:
 		item = k.list.decodeItem(e.Object, decode.MediaJSON, digest{})
 		if item.Bad != nil {
