@@ -39,7 +39,7 @@ func TestFirstTableHasWhatAPeerKeeps(t *testing.T) {
 }
 
 // startRoutesrvOn is startRoutesrv with another address.
-func startRoutesrvOn(t *testing.T, api *faultProxy, host string) *process {
+func startRoutesrvOn(t *testing.T, api *faultProxy, host string, args ...string) *process {
 	t.Helper()
 	token, err := api.cluster.token(t.Context())
 	if err != nil {
@@ -47,7 +47,7 @@ func startRoutesrvOn(t *testing.T, api *faultProxy, host string) *process {
 	}
 	main, support := strings.Replace(programs.FreeAddress(t), "127.0.0.1", host, 1), programs.FreeAddress(t)
 	return startProcess(t, binary, main, support, append([]string{
-		"-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s"}, sourceArgs(t, api, token)...))
+		"-address=" + main, "-support-listener=" + support, "-wait-for-healthcheck-interval=0s"}, append(sourceArgs(t, api, token), args...)...))
 }
 
 // TestManualReleaseIsNeverByTime holds the same loss in two replicas, of which one lets time release it.

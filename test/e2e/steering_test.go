@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/test/programs"
+)
+
+// steered is an Ingress of the service of a shop whose route has a version.
+func steered(name, version string) string {
+	return fmt.Sprintf(`
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: %[1]s, namespace: shop, annotations: {zalando.org/skipper-filter: 'setPath("/%[1]s-%[2]s")'}}
+spec: {rules: [{host: %[1]s.example.org, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+`, name, version)
+}
+
+// serves waits until a program serves paths, or not if they begin with "!".
+func (p *process) serves(t *testing.T, what string, paths ...string) {
+	t.Helper()
+	p.Ready(t)
+	programs.Eventually(t, what, func() bool {
+		body := p.get(t, "/routes", "").Body
+		for _, path := range paths {
+			path, not := strings.CutPrefix(path, "!")
+			if strings.Contains(body, `setPath("/`+path+`")`) == not {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestSteering: a bad change is rolled back by the plugin on two replicas while Git applies it again and again, and stays so over a restart of
+// everything, an outage of the API, and in a replica that joins. A relay and a data plane follow; other objects flow.
+func TestSteering(t *testing.T) {
+	c := ownCluster(t)
+	withShop(t, c)
+	withObjects(t, c, steered("cart", "good")+"---"+steered("pay", "1"))
+	proxy := newFaultProxy(t, c)
+	dirs := []string{t.TempDir(), t.TempDir()}
+	a, b := startRoutesrv(t, proxy, "--state-dir="+dirs[0]), startRoutesrv(t, proxy, "--state-dir="+dirs[1])
+	pods := map[string]*process{"routesrv-a": a, "routesrv-b": b}
+	kubeconfig := pluginKubeconfig(t, map[string]*rest.Config{"prod": c.config}, map[string]string{"prod": pluginUser(t, c.typed)})
+	t.Cleanup(func() { // other tests use the cluster later
+		ctx := cleanupContext(t)
+		for name := range pods {
+			_ = c.typed.CoreV1().Pods(pluginNamespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		}
+		_ = c.typed.CoreV1().Nodes().Delete(ctx, "steering-node", metav1.DeleteOptions{})
+		_ = c.typed.CoreV1().Namespaces().Delete(ctx, pluginNamespace, metav1.DeleteOptions{})
+	})
+	pluginNode(t, c.typed, "steering-node", pods)
+	for name, p := range pods {
+		pluginPod(t, c.typed, "steering-node", name, p)
+		p.serves(t, "the first table", "cart-good", "pay-1")
+	}
+	relay := startRelay(t, t.TempDir(), a.Main, b.Main)
+	plane := startFetching(t, "auto", relay.Main)
+	plane.Ready(t)
+	command := func(want int, args ...string) string {
+		t.Helper()
+		status, out, errs := runPlugin(t, kubeconfig, append(args, "--context=prod", "--timeout=60s")...)
+		if status != want {
+			t.Fatalf("%v: status %d, want %d\n%s%s", args, status, want, out, errs)
+		}
+		return out + errs
+	}
+	apply := func(name, version string) {
+		t.Helper()
+		if err := c.apply(t.Context(), steered(name, version)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	apply("cart", "bad")
+	plane.serves(t, "the bad change", "cart-bad")
+	var entry uint64
+	programs.Eventually(t, "both replicas have the change in their history", func() bool {
+		for _, p := range []*process{b, a} {
+			var all []api.HistoryEntry
+			p.supportJSON(t, api.PathHistory+"?object=Ingress/shop/cart", &all)
+			if len(all) < 2 && (len(all) != 1 || all[0].N == 1) {
+				return false
+			}
+		}
+		var said struct {
+			Clusters []struct{ Answer []api.HistoryEntry }
+		}
+		if err := json.Unmarshal([]byte(command(0, "log", "--object=Ingress/shop/cart", "-o", "json")), &said); err != nil {
+			t.Fatal(err)
+		}
+		all := said.Clusters[0].Answer
+		entry = all[len(all)-1].N - 1
+		return all[len(all)-1].Changes[0].By != ""
+	})
+	if said := command(0, "show", fmt.Sprint(entry), "now"); !strings.Contains(said, "cart-good") {
+		t.Errorf("show says\n%s", said)
+	}
+	if said := command(0, "rollback", fmt.Sprint(entry), "--object=Ingress/shop/cart", "--why=checkout is broken", "--yes"); strings.Count(said, "done, serves") != 2 {
+		t.Errorf("rollback says\n%s", said)
+	}
+	plane.serves(t, "the roll back", "cart-good", "!cart-bad")
+	for i := range 3 { // what Git does
+		apply("cart", fmt.Sprintf("bad-%d", i))
+		apply("pay", fmt.Sprintf("1-%d", i))
+		plane.serves(t, "other changes", fmt.Sprintf("pay-1-%d", i), "cart-good")
+	}
+	command(0, "freeze", "--of-namespace=shop", "--why=sale", "--for=2h", "--yes")
+	apply("pay", "frozen")
+
+	proxy.fail(ingressList, status(http.StatusServiceUnavailable)) // no read succeeds
+	for i, p := range []*process{a, b} {
+		p.Stop(t)
+		pods[[]string{"routesrv-a", "routesrv-b"}[i]] = startRoutesrvOn(t, proxy, "127.0.0.2", "--state-dir="+dirs[i]) // not an address that a replica considers its own
+	}
+	a, b = pods["routesrv-a"], pods["routesrv-b"]
+	a.serves(t, "a restart without the API", "cart-good", "pay-1-2")
+	if said := command(1, "status"); !strings.Contains(said, "freeze of namespace shop") || !strings.Contains(said, "pin of Ingress shop/cart") {
+		t.Errorf("status says\n%s", said)
+	}
+	proxy.fail(ingressList, nil)
+	withObjects(t, c, counterIngress(7)) // of the frozen namespace, and new
+	still := func(name string, p *process) {
+		t.Helper()
+		p.serves(t, name, "cart-good", "pay-1-2", "!pay-frozen")
+		if countOf(p.get(t, "/routes", "").Body) == 7 {
+			t.Errorf("%s serves an object that is newer than the freeze", name)
+		}
+	}
+	for _, p := range []*process{a, b} {
+		programs.Eventually(t, "what is new waits", func() bool {
+			var s api.Status
+			p.supportJSON(t, api.PathStatus, &s)
+			return !s.Table.Stale && strings.Contains(p.get(t, "/routes", "").Body, "cart-good") && s.Problems["warning"] >= 3
+		})
+		still("a replica after a restart", p)
+	}
+	joined := startRoutesrv(t, proxy, "--state-dir="+t.TempDir(), "--peers="+strings.TrimPrefix(a.Main, "http://"))
+	joined.Ready(t)
+	still("a replica that joins", joined)
+	command(0, "unfreeze", "--all", "--yes")
+	a.serves(t, "all is new", "cart-bad-2", "pay-frozen", "!cart-good")
+	b.serves(t, "all is new", "cart-bad-2", "pay-frozen", "!cart-good")
+	plane2 := startFetching(t, "auto", a.Main, b.Main)
+	plane2.serves(t, "a data plane", "cart-bad-2", "pay-frozen")
+}
