@@ -202,8 +202,9 @@ func runSteeringModel(t *testing.T, seed uint64) {
 			}
 		case 7:
 			time.Sleep(time.Duration(random.IntN(200)) * time.Second)
-		case 8: // a restart
+		case 8: // a restart, during which an object changes
 			c.publisher.Flush()
+			set(name, fmt.Sprint(step))
 			c.start(cfg)
 		case 9: // another replica takes over
 			list := c.publisher.List()
