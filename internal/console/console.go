@@ -67,6 +67,8 @@ type Config struct {
 	Match func(context.Context, url.Values) (*report.View, error)
 	// Fleet returns the clients that match. nil means that no fleet is known.
 	Fleet func(context.Context, fleet.Query) (fleet.View, error)
+	// History returns the last entries of the history, the newest first. nil on a relay, which has none.
+	History func(n int) []api.HistoryEntry
 	// Every is how often a page with JavaScript updates; 0 means DefaultEvery.
 	Every time.Duration
 

@@ -34,6 +34,7 @@ type overviewPage struct {
 	Relay    bool
 	Guard    guardView
 	Problems *problemsView // nil on a relay
+	Changes  *changesView  // nil on a relay
 	Fleet    fleetView
 }
 
@@ -63,6 +64,7 @@ func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error)
 	if c.cfg.Problems != nil {
 		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query(), now)
 	}
+	b.Changes = c.newChangesView(now)
 	b.Tiles = tilesOf(s, &b, now)
 	return answer{Title: title(b.Tiles), Body: b, Live: true}, nil
 }

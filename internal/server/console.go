@@ -39,6 +39,9 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 	}
 	if s.compiler != nil {
 		cfg.Problems = s.compiler.Problems
+		cfg.History = func(n int) []api.HistoryEntry {
+			return s.history.Entries(time.Time{}, n, func(*api.HistoryEntry) bool { return true })
+		}
 		cfg.Explain = func(ctx context.Context, q explain.Query) (*explain.Explanation, error) {
 			done, ok := s.questions.turn(ctx, api.PathExplain)
 			if !ok {

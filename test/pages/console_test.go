@@ -370,3 +370,31 @@ func TestFleetShowsWhoLags(t *testing.T) {
 		t.Errorf("a client of a fleet that does not answer: %d\n%s", status, body)
 	}
 }
+
+// TestOverviewShowsHistoryAndSteering: with the words of operators and teams as text, whatever they are.
+func TestOverviewShowsHistoryAndSteering(t *testing.T) {
+	w := newWorld()
+	hostile := `<script>alert(1)</script>`
+	w.state.Steering = &api.Steering{Orders: []api.Order{{What: "freeze", Scope: "namespace shop", By: "ann", Detail: "namespace shop: " + hostile, Since: time.Now()}}}
+	cfg := w.config()
+	cfg.History = func(int) []api.HistoryEntry {
+		return []api.HistoryEntry{{
+			N: 42, At: time.Now().Add(-time.Hour), Count: 7, Added: 3,
+			Changes:   []api.HistoryChange{{Ref: kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"}, What: api.ObjectChanged, By: "2026-11-25T12:00:00Z " + hostile}},
+			Decisions: []api.Decision{{What: api.DecidedHeld, Objects: "Ingress shop/pay"}, {What: api.DecidedSteered, By: "ann", Why: hostile}},
+		}}
+	}
+	answer := httptest.NewRecorder()
+	handler(cfg).ServeHTTP(answer, loopback(http.MethodGet, "/", nil))
+	body := answer.Body.String()
+	for _, want := range []string{
+		"Frozen and pinned", "namespace shop", "Changes of objects", `href="history/42?format=html"`, "Ingress shop/cart", "6 more objects", `class="bad" x="95.8`, "steered",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in\n%s", want, body)
+		}
+	}
+	if strings.Contains(body, hostile) {
+		t.Error("a text is not escaped")
+	}
+}
