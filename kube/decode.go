@@ -30,6 +30,8 @@ func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
 		o, err = decode[jsonRouteGroup](data)
 	case KindService:
 		o, err = decode[jsonService](data)
+	case KindNamespace:
+		o, err = decode[jsonNamespace](data)
 	case KindEndpoints:
 		o, err = decode[jsonEndpoints](data)
 	case KindEndpointSlice:

@@ -169,3 +169,12 @@ func (s jsonSecret) slim() Object {
 	o.Namespace, o.Name = s.Metadata.name()
 	return o
 }
+
+type jsonNamespace struct {
+	Metadata *jsonMeta `json:"metadata"`
+}
+
+func (n jsonNamespace) slim() Object {
+	m := n.Metadata.slim()
+	return &Namespace{Name: m.Name, Annotations: m.Annotations}
+}

@@ -31,6 +31,7 @@ const (
 	KindIngress       Kind = "Ingress"
 	KindRouteGroup    Kind = "RouteGroup"
 	KindService       Kind = "Service"
+	KindNamespace     Kind = "Namespace"
 	KindEndpoints     Kind = "Endpoints"
 	KindEndpointSlice Kind = "EndpointSlice"
 	KindSecret        Kind = "Secret"
@@ -176,6 +177,9 @@ type Snapshot struct {
 	Intent
 	Backends
 
+	// Namespaces are the namespaces, if somebody wants to know their annotations.
+	Namespaces []*Namespace
+
 	// Bad are the objects that could not be decoded, in the order of reading.
 	Bad []BadObject
 }
@@ -222,7 +226,7 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == nil || o == nil {
 		return false
 	}
-	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && sameBad(s.Bad, o.Bad)
+	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && same(s.Namespaces, o.Namespaces) && sameBad(s.Bad, o.Bad)
 }
 
 func same[T any](a, b []*T) bool {

@@ -114,6 +114,15 @@ type Secret struct {
 	Key        string // data["tls.key"], base64
 }
 
+// Namespace is a core/v1 Namespace; only its annotations are kept.
+type Namespace struct {
+	Name        string
+	Annotations Pairs // without the last-applied annotation
+}
+
+// Ref implements [Object].
+func (n *Namespace) Ref() Ref { return Ref{Kind: KindNamespace, Name: n.Name} }
+
 // Ref implements [Object].
 func (s *Service) Ref() Ref { return Ref{KindService, s.Namespace, s.Name} }
 

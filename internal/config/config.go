@@ -88,6 +88,8 @@ type Source struct {
 	kube.Selection
 	// EndpointSlices reads EndpointSlices instead of Endpoints. It always equals Compile.EndpointSlices.
 	EndpointSlices bool
+	// Namespaces reads the annotations of namespaces. It follows from Review.KeepTakeovers.
+	Namespaces bool
 	// Watch follows an API server with watches instead of listing everything for every read.
 	Watch bool
 	// RequestTimeout is the time limit of each request to the API, above zero.

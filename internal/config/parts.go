@@ -39,14 +39,14 @@ func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Reg
 	if len(cfg.Manifests) > 0 {
 		origin = "manifests"
 		source, err = manifests.New(manifests.Config{
-			Paths: cfg.Manifests, Stdin: stdin, Selection: cfg.Selection, Logger: log,
+			Paths: cfg.Manifests, Stdin: stdin, Selection: cfg.Selection, Namespaces: cfg.Namespaces, Logger: log,
 		})
 	} else {
 		origin = "cluster"
 		// client-go reports an unreadable token file through klog, which is global.
 		klog.SetSlogLogger(log.With("component", "client-go"))
 		access := access(cfg)
-		access.Selection, access.EndpointSlices = cfg.Selection, cfg.EndpointSlices
+		access.Selection, access.EndpointSlices, access.Namespaces = cfg.Selection, cfg.EndpointSlices, cfg.Namespaces
 		access.Timeout, access.Logger, access.Metrics = cfg.RequestTimeout, log, cluster.NewMetrics(reg)
 		if cfg.Watch {
 			source, err = cluster.NewWatcher(access)

@@ -31,6 +31,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Events(c)
 	p.Timing(&c.Source, &c.Poll, &c.Upstream.FullEvery, &c.Upstream.Timeout, ShutdownTime(&c.Listen.ShutdownTimeout, DefaultShutdownTimeout))
 	p.CompileFrom(&c.Compile, &c.Source, &c.Log)
+	p.check(func() { c.Source.Namespaces = c.Review.KeepTakeovers.Routes > 0 })
 	return p
 }
 

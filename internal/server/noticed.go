@@ -26,7 +26,7 @@ import (
 // LogTakeover says that a change that is served now takes requests of other owners.
 const LogTakeover = "a change takes requests of others"
 
-// allowTakeover is the annotation of an object that lets others take its requests: namespaces and NAMESPACE/NAME of objects, with commas
+// allowTakeover is the annotation of an object, or of a namespace, that lets others take its requests: namespaces and NAMESPACE/NAME of objects, with commas
 // between them, or "*".
 const allowTakeover = "routesrv.dev/allow-takeover-by"
 
@@ -133,13 +133,21 @@ func (n *takeovers) refused(before, after *table.Table) publish.Objections {
 	return maps.Clone(n.checked.objections) // the publisher takes from it
 }
 
-// allowed reports whether the annotation of the losing object lets the other one take its requests.
+// allowed reports whether the annotation of the losing object, or of its namespace, lets the other one take its requests.
 func (n *takeovers) allowed(t *takeover.Takeover) bool {
 	in, ok := n.inspect(refOf(t.From))
 	if !ok {
 		return false
 	}
 	list, _ := in.Meta.Annotations.Lookup(allowTakeover)
+	if newest := n.s.compiler.Latest(); newest != nil {
+		for _, ns := range newest.Snapshot.Namespaces {
+			if ns.Name == t.From.Namespace {
+				all, _ := ns.Annotations.Lookup(allowTakeover)
+				list += "," + all
+			}
+		}
+	}
 	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" && (name == "*" || name == t.To.Namespace || name == t.To.Namespace+"/"+t.To.Name) {
 			return true

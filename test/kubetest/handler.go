@@ -30,6 +30,7 @@ var kinds = map[string]kube.Kind{
 	"endpoints":      kube.KindEndpoints,
 	"endpointslices": kube.KindEndpointSlice,
 	"secrets":        kube.KindSecret,
+	"namespaces":     kube.KindNamespace,
 }
 
 func served(k kube.Kind) bool {
@@ -42,7 +43,7 @@ func served(k kube.Kind) bool {
 }
 
 var resourcePath = regexp.MustCompile(
-	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|secrets)(?:/([^/]+))?$`)
+	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|secrets|namespaces)(?:/([^/]+))?$`)
 
 // answer is a response before it is encoded for the wire.
 type answer struct {

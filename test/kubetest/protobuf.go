@@ -79,6 +79,8 @@ func marshalItem(kind kube.Kind, text []byte) ([]byte, error) {
 		o = &discoveryv1.EndpointSlice{}
 	case kube.KindSecret:
 		o = &corev1.Secret{}
+	case kube.KindNamespace:
+		o = &corev1.Namespace{}
 	default:
 		return nil, fmt.Errorf("kind %q has no protobuf form", kind)
 	}

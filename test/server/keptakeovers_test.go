@@ -38,6 +38,11 @@ func allowing(name, list string) string {
 	return strings.Replace(ingress(name), "namespace: shop}", "namespace: shop, annotations: {routesrv.dev/allow-takeover-by: "+fmt.Sprintf("%q", list)+"}}", 1)
 }
 
+// namespace is the namespace shop with such a list.
+func namespace(list string) string {
+	return fmt.Sprintf("\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, annotations: {routesrv.dev/allow-takeover-by: %q}}\n---", list)
+}
+
 func keepTakeovers(routes int) func(*server.Config) {
 	return func(cfg *server.Config) { cfg.Review.KeepTakeovers = takeover.Policy{Routes: routes} }
 }
@@ -98,6 +103,8 @@ func TestWhoTakesTooMuchIsKept(t *testing.T) {
 		{"everybody may", 1, both[:1], allowing("cart", "*"), "other", false},
 		{"the namespace may", 1, both[:1], allowing("cart", "other"), "other", false},
 		{"the object may", 1, both[:1], allowing("cart", "other/all"), "other", false},
+		{"its namespace lets everybody", 1, both, ingresses(both...) + namespace("*"), "other", false},
+		{"its namespace lets another one", 1, both, ingresses(both...) + namespace("third"), "other", true},
 		{"a list with spaces", 1, both[:1], allowing("cart", " third , other/all ,"), "other", false},
 		{"another namespace may", 1, both[:1], allowing("cart", "third, others, oth"), "other", true},
 		{"another object may", 1, both[:1], allowing("cart", "other/al, third/all, all, other/, /all"), "other", true},
@@ -147,6 +154,7 @@ func TestKeptTakerIsReleased(t *testing.T) {
 		{"it is deleted", func(f *fixture) { f.deleteKind(taker.Kind, taker.Namespace, taker.Name) }, nil, false},
 		{"the losing object is deleted", func(f *fixture) { f.delete("cart") }, []string{"other"}, false},
 		{"the losing object allows it", func(f *fixture) { f.apply(allowing("cart", "other")) }, []string{"other"}, false},
+		{"its namespace allows it", func(f *fixture) { f.apply(namespace("other/all")) }, []string{"other"}, false},
 		{"the losing object gets another path", func(f *fixture) { f.apply(strings.Replace(ingress("cart"), "path: /,", "path: /only,", 1)) }, []string{"other"}, false},
 		{"the losing object gets another filter", func(f *fixture) {
 			f.apply(strings.Replace(ingress("cart"), "namespace: shop}", `namespace: shop, annotations: {zalando.org/skipper-filter: "status(418)"}}`, 1))

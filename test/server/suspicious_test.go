@@ -39,7 +39,7 @@ func shops(n int) (names []string) {
 // readCluster changes the configuration to read the cluster over HTTP.
 func (f *fixture) readCluster(bySlices bool) func(*server.Config) {
 	return func(cfg *server.Config) {
-		source, err := cluster.New(cluster.Config{URL: f.cluster.Start(f.t), EndpointSlices: bySlices})
+		source, err := cluster.New(cluster.Config{URL: f.cluster.Start(f.t), EndpointSlices: bySlices, Namespaces: true})
 		if err != nil {
 			f.t.Fatal(err)
 		}

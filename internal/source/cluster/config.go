@@ -63,6 +63,9 @@ type Config struct {
 	// EndpointSlices reads EndpointSlices instead of Endpoints.
 	EndpointSlices bool
 
+	// Namespaces reads the namespaces as well, unless only one is read.
+	Namespaces bool
+
 	// Timeout limits each request, from connecting to the last byte of the body; default DefaultTimeout.
 	Timeout time.Duration
 

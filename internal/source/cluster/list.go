@@ -104,6 +104,8 @@ func (r *lister) snapshot() *kube.Snapshot {
 			snap.RouteGroups = collect[*kube.RouteGroup](l)
 		case kube.KindService:
 			snap.Services = collect[*kube.Service](l)
+		case kube.KindNamespace:
+			snap.Namespaces = collect[*kube.Namespace](l)
 		case kube.KindEndpoints:
 			snap.Endpoints = collect[*kube.Endpoints](l)
 		case kube.KindEndpointSlice:

@@ -34,6 +34,7 @@ var resources = []struct {
 	{kube.KindService, "", "services", always},
 	{kube.KindEndpoints, "", "endpoints", func(c *Config) bool { return !c.EndpointSlices }},
 	{kube.KindEndpointSlice, "discovery.k8s.io", "endpointslices", func(c *Config) bool { return c.EndpointSlices }},
+	{kube.KindNamespace, "", "namespaces", func(c *Config) bool { return c.Namespaces && c.Namespace == "" }},
 }
 
 func always(*Config) bool { return true }

@@ -55,6 +55,9 @@ type Config struct {
 	// Selection says which objects to read.
 	kube.Selection
 
+	// Namespaces reads namespaces as well. That one is in many files is no problem.
+	Namespaces bool
+
 	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
 	MaxFileBytes int64
 
@@ -185,6 +188,9 @@ func (s *Source) commit(files []*parsed) {
 	for _, f := range files {
 		s.byName[f.name] = f
 		for _, e := range f.entries {
+			if _, twice := first[e.ref]; e.ref.Kind == kube.KindNamespace && (twice || !s.cfg.Namespaces) {
+				continue // many files have theirs
+			}
 			where := fmt.Sprintf("%s: document %d, line %d", f.name, e.document, e.line)
 			err := cmp.Or(e.strict, e.err)
 			if before, ok := first[e.ref]; ok && e.ref.Name != "" {
@@ -207,6 +213,8 @@ func add(s *kube.Snapshot, o kube.Object) {
 		s.Ingresses = append(s.Ingresses, o)
 	case *kube.RouteGroup:
 		s.RouteGroups = append(s.RouteGroups, o)
+	case *kube.Namespace:
+		s.Namespaces = append(s.Namespaces, o)
 	case *kube.Service:
 		s.Services = append(s.Services, o)
 	case *kube.Endpoints:

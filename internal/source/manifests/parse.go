@@ -184,7 +184,7 @@ func kindOf(apiVersion, kind string) (kube.Kind, bool) {
 		want = "zalando.org/v1"
 	case kube.KindEndpointSlice:
 		want = "discovery.k8s.io/v1"
-	case kube.KindService, kube.KindEndpoints:
+	case kube.KindService, kube.KindEndpoints, kube.KindNamespace:
 		want = "v1"
 	default:
 		return "", false
@@ -204,7 +204,9 @@ func (s *Source) decode(kind kube.Kind, raw []byte) (d decoded) {
 			d.object = old
 		}
 	}
-	d.ref.Namespace = kube.NamespaceOrDefault(d.ref.Namespace)
+	if kind != kube.KindNamespace {
+		d.ref.Namespace = kube.NamespaceOrDefault(d.ref.Namespace)
+	}
 	return d
 }
 
@@ -222,6 +224,8 @@ func intoDefault(o kube.Object) {
 		namespace = &o.Namespace
 	case *kube.EndpointSlice:
 		namespace = &o.Namespace
+	default: // it has none
+		return
 	}
 	*namespace = kube.NamespaceOrDefault(*namespace)
 }

@@ -63,6 +63,11 @@ func slimBackend(b *networkingv1.IngressBackend) *kube.IngressBackend {
 	}
 }
 
+func slimNamespace(in *corev1.Namespace) kube.Object {
+	m := slimMeta(&in.ObjectMeta)
+	return &kube.Namespace{Name: m.Name, Annotations: m.Annotations}
+}
+
 func slimService(in *corev1.Service) kube.Object {
 	o := &kube.Service{Namespace: in.Namespace, Name: in.Name, Type: string(in.Spec.Type), ExternalName: in.Spec.ExternalName}
 	o.Ports = sized[kube.ServicePort](len(in.Spec.Ports))
