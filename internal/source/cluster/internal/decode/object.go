@@ -37,7 +37,7 @@ const (
 
 // decoders decode the protobuf form of the kinds that have one.
 var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
-	kube.KindIngress: decoder[networkingv1.Ingress](slimIngress),
+	kube.KindIngress:   decoder[networkingv1.Ingress](slimIngress),
 	kube.KindService:   decoder[corev1.Service](slimService),
 	kube.KindNamespace: decoder[corev1.Namespace](slimNamespace),
 	//lint:ignore SA1019 deprecated and still served
