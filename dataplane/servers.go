@@ -25,8 +25,7 @@ type server struct {
 	url  *url.URL // its path ends in /routes
 	name string   // the URL without the password
 
-	status    api.FetchServer // guarded by Client.mu
-	noReports time.Time       // until when it gets no reports; guarded by Client.mu
+	status api.FetchServer // guarded by Client.mu
 
 	// owned by the round
 	older     int       // consecutive polls that showed a lower revision
@@ -138,8 +137,8 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	if f.stack != nil {
 		attrs = append(attrs, "stack", string(f.stack))
 	}
-	if was.Reason == string(f.Reason) {
-		c.log.Debug(LogServerFailed, attrs...) // logged once per change
+	if was.Reason == string(f.Reason) { // logged once per change
+		c.log.Debug(LogServerFailed, attrs...)
 		return
 	}
 	c.dedup.Log(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
