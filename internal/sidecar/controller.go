@@ -20,7 +20,6 @@ const (
 	LogModeChanged     = "mode changed"
 	LogModeRefused     = "mode refused, the previous mode stays in force"
 	LogServing         = "serving the table of another origin"
-	LogProxyOlder      = "a route server reports that the proxy's table is not newer: the source went back in time"
 	LogFallbackWaiting = "no route server answers, waiting for the slot to compute a table"
 	LogFallbackStarted = "no route server answers, computing a table"
 	LogFallbackStopped = "a route server answers again, or the mode has changed: fallback ended"

@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"cmp"
 	"context"
 	"runtime/debug"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
@@ -175,15 +173,7 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
 	}
-	p.claims = dataplane.NewClaims(dataplane.ClaimsConfig{
-		Cache: c.cache, Recheck: p.client.Recheck, Wait: cmp.Or(cfg.Interval, dataplane.DefaultInterval),
-		Ask: p.client.Ask,
-		Told: func(claim etagcache.Claim, a dataplane.ClaimAnswer) {
-			if a == dataplane.ClaimSend {
-				c.log.Warn(LogProxyOlder, "digest", claim.Digest.String(), "revision", claim.Revision)
-			}
-		},
-	})
+	p.claims = dataplane.NewClaims(c.cache, p.client, cfg.Interval, c.log)
 	return p, nil
 }
 
