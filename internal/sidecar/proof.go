@@ -72,12 +72,10 @@ func newProof(stateDir string, file bool, cached func() *table.Table, m *metrics
 	if stateDir != "" {
 		p.path = filepath.Join(stateDir, proofFile)
 		keptAs, err := durable.Load(p.path, maxProofFile, func(r io.Reader) error { return json.NewDecoder(r).Decode(&state) })
-		switch p.known = err == nil; {
-		case err == nil:
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR): // the last-known-good file reports the folder
+		if p.known = err == nil; !p.known {
 			state = rollout.ProofState{}
-		default:
-			state = rollout.ProofState{}
+		}
+		if !p.known && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 			log.Error(LogProofUnusable, "path", p.path, "error", err, "kept_as", keptAs)
 			if keptAs == "" {
 				p.path = "" // do not replace somebody else's file
