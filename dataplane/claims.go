@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -9,32 +10,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// ClaimAnswer is the outcome of a question.
-type ClaimAnswer string
-
-// The answers.
-const (
-	ClaimSend  ClaimAnswer = "send"  // send the client the table served here
-	ClaimOther ClaimAnswer = "other" // the client needs another table, which is not here yet
-	ClaimKeep  ClaimAnswer = "keep"  // the client keeps its table
-	ClaimNone  ClaimAnswer = "none"  // the server above did not answer
-)
-
-// ClaimAnswers returns all answers.
-func ClaimAnswers() []ClaimAnswer { return []ClaimAnswer{ClaimSend, ClaimOther, ClaimKeep, ClaimNone} }
-
-// ClaimsConfig configures a Claims. All fields are required.
-type ClaimsConfig struct {
-	Cache *etagcache.Cache
-	// Ask asks the server above about a table.
-	Ask func(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error)
-	// Recheck asks for a fetch from the server above, which has another table by now.
-	Recheck func()
-	// Wait is the approximate time between two rounds of questions.
-	Wait time.Duration
-	// Told is called for each answer.
-	Told func(etagcache.Claim, ClaimAnswer)
-}
+// LogClientOlder is the log message about a client that gets an older table.
+const LogClientOlder = "a route server reports that the table of a client is not newer: the source went back in time"
 
 // Claims asks the server above about the claims of a cache. Its methods are safe for concurrent use; call Run once.
 //
@@ -45,7 +22,10 @@ type ClaimsConfig struct {
 // all caches ([Client.Ask], [etagcache.Cache.Resolve]). If the server above would send its own table to the client, and
 // this process serves that same table, it sends it, too.
 type Claims struct {
-	cfg     ClaimsConfig
+	cache   *etagcache.Cache
+	above   above
+	wait    time.Duration // between two rounds of questions, approximately
+	log     *slog.Logger
 	claimed chan struct{} // of capacity 1: a client has named an unknown table
 }
 
@@ -56,8 +36,17 @@ const (
 	restAfterError = 5
 )
 
-// NewClaims returns a resolver. It starts no goroutine.
-func NewClaims(cfg ClaimsConfig) *Claims { return &Claims{cfg, make(chan struct{}, 1)} }
+// above is the part of a [Client] that a Claims needs.
+type above interface {
+	Ask(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error)
+	Recheck()
+}
+
+// NewClaims returns a resolver for the claims of a cache, which asks the server in use of a client, in rounds about wait apart. It starts no
+// goroutine.
+func NewClaims(cache *etagcache.Cache, client above, wait time.Duration, log *slog.Logger) *Claims {
+	return &Claims{cache, client, wait, log, make(chan struct{}, 1)}
+}
 
 // Claimed reports that a client has named a table that may be newer. It never blocks.
 func (r *Claims) Claimed() {
@@ -76,12 +65,12 @@ func (r *Claims) Run(ctx context.Context) {
 		case <-r.claimed:
 		}
 		for {
-			open := r.cfg.Cache.Claims()
+			open := r.cache.Claims()
 			if len(open) == 0 {
 				break
 			}
 			rand.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
-			wait := r.cfg.Wait
+			wait := r.wait
 			for _, claim := range open[:min(len(open), maxQuestions)] {
 				if err := r.ask(ctx, claim); err != nil {
 					wait *= restAfterError
@@ -101,18 +90,15 @@ func (r *Claims) Run(ctx context.Context) {
 
 // ask asks about one claim, and resolves it if the answer allows that.
 func (r *Claims) ask(ctx context.Context, claim etagcache.Claim) error {
-	o, err := r.cfg.Ask(ctx, claim.Digest, claim.Revision)
+	o, err := r.above.Ask(ctx, claim.Digest, claim.Revision)
 	switch {
 	case err != nil:
-		r.cfg.Told(claim, ClaimNone)
 		return err
 	case o.Keep:
-		r.cfg.Told(claim, ClaimKeep)
-	case r.cfg.Cache.Resolve(claim, o.Digest, o.Revision):
-		r.cfg.Told(claim, ClaimSend)
+	case r.cache.Resolve(claim, o.Digest, o.Revision):
+		r.log.Info(LogClientOlder, "digest", claim.Digest.String(), "revision", claim.Revision)
 	default:
-		r.cfg.Told(claim, ClaimOther)
-		r.cfg.Recheck() // the server above has another table by now
+		r.above.Recheck() // it has another table by now
 	}
 	return nil
 }

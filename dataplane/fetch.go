@@ -184,18 +184,15 @@ func checkStatus(resp *http.Response) *Error {
 	return f
 }
 
-// maxAdvice limits the Retry-After of a server, before the limits of each kind of request.
-const maxAdvice = time.Hour
-
 // retryAfter returns the advice of the answer, seconds or a date (RFC 9110 §10.2.3); 0 if there is none, or if it is not in the
 // future.
 func retryAfter(resp *http.Response) time.Duration {
 	text := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxAdvice)
+		return time.Duration(seconds) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
-		return min(max(0, time.Until(at)), maxAdvice)
+		return max(0, time.Until(at))
 	}
 	return 0
 }

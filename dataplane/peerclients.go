@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,25 +27,11 @@ const (
 	maxViews              = 64 << 20 // bytes of all answers together
 )
 
-// PeerClientsConfig configures [PeerClients]. URLs and Port are required.
-type PeerClientsConfig struct {
-	// URLs are as in PeersConfig, but only their hosts are used.
-	URLs []string
-	// Port is the port of the support listeners, which speak plain HTTP.
-	Port int
-	// Resolver, Own and Timeout are as in PeersConfig; the default of Timeout is DefaultClientsTimeout.
-	Resolver PeerResolver
-	Own      []netip.Addr
-	Timeout  time.Duration
-}
-
 // PeerClients asks the peers which clients each of them knows. It returns one answer for each address, and one with an error for each
-// name that it cannot resolve in time. It takes at most the timeout. Addresses come only from the configured names.
-func PeerClients(ctx context.Context, cfg PeerClientsConfig) []fleet.Answer {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultClientsTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+// name that it cannot resolve in time. Addresses come only from the configured names. port is the port of the support listeners, which speak
+// plain HTTP; of cfg, URLs, Resolver, Own and Timeout count. The default of Timeout is DefaultClientsTimeout.
+func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, DefaultClientsTimeout))
 	defer cancel()
 	transport := &http.Transport{
 		DialContext: (&net.Dialer{}).DialContext, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true,
@@ -60,10 +47,9 @@ func PeerClients(ctx context.Context, cfg PeerClientsConfig) []fleet.Answer {
 	}
 	budget := new(atomic.Int64) // remaining bytes for all answers
 	budget.Store(maxViews)
-	peers := PeersConfig{URLs: cfg.URLs, Resolver: cfg.Resolver, Own: cfg.Own}
-	peers.resolve(ctx, maxClientPeers, func(_ *url.URL, a netip.Addr) {
+	cfg.resolve(ctx, maxClientPeers, func(_ *url.URL, a netip.Addr) {
 		asking.Go(func() {
-			one := fleet.Answer{Address: net.JoinHostPort(a.String(), strconv.Itoa(cfg.Port))}
+			one := fleet.Answer{Address: net.JoinHostPort(a.String(), strconv.Itoa(port))}
 			one.View, one.Err = askClients(ctx, transport, one.Address, budget)
 			add(one)
 		})

@@ -72,13 +72,13 @@ func TestClientsOfAllPeers(t *testing.T) {
 	listen(t, "127.0.0.6", port, knows("relay"))
 	listen(t, "127.0.0.1", port, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it asks itself") }))
 	t.Cleanup(func() { close(silent) })
-	answers := dataplane.PeerClients(t.Context(), dataplane.PeerClientsConfig{
-		URLs: []string{"http://peers:1", "https://relays:2", "http://nobody:3", "http://slow:4"}, Port: port,
+	answers := dataplane.PeerClients(t.Context(), dataplane.PeersConfig{
+		URLs: []string{"http://peers:1", "https://relays:2", "http://nobody:3", "http://slow:4"},
 		Resolver: names{
 			"peers": {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.7"}, "relays": {"127.0.0.6", "127.0.0.2"}, "slow": nil,
 		},
 		Own: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Timeout: 3 * time.Second,
-	})
+	}, port)
 	got := make(map[string]string)
 	for _, a := range answers {
 		host, _, _ := strings.Cut(a.Address, ":")
@@ -102,7 +102,7 @@ func TestClientsOfAllPeers(t *testing.T) {
 }
 
 func TestClientsOfNobody(t *testing.T) {
-	answers := dataplane.PeerClients(t.Context(), dataplane.PeerClientsConfig{URLs: []string{"http://nobody:1", "http://bad"}, Port: 1, Resolver: names{}})
+	answers := dataplane.PeerClients(t.Context(), dataplane.PeersConfig{URLs: []string{"http://nobody:1", "http://bad"}, Resolver: names{}}, 1)
 	if len(answers) != 1 || answers[0].Err == nil || errors.Is(answers[0].Err, dataplane.ErrNoPeer) {
 		t.Errorf("%+v", answers)
 	}

@@ -89,9 +89,7 @@ type PeerTable struct {
 // It does not judge the table, and the replica does not serve it. It trusts whoever answers under the name of the peers, so use a
 // name inside the cluster, and TLS on the listeners if the network is not trusted.
 func AskPeers(ctx context.Context, cfg PeersConfig) (PeerTable, error) {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultPeerTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultPeerTimeout)
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	peers, err := cfg.find(ctx)

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/internal/api"
@@ -73,16 +72,7 @@ func NewRelay(cfg RelayConfig) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, asked := client.cfg.Logger.With("component", "relay"), relayQuestions(cfg.Registerer)
-	return &Relay{client, NewClaims(ClaimsConfig{
-		Cache: cfg.Cache, Ask: client.Ask, Recheck: client.Recheck, Wait: client.cfg.Interval,
-		Told: func(c etagcache.Claim, a ClaimAnswer) {
-			asked.WithLabelValues(string(a)).Inc()
-			if a == ClaimSend {
-				log.Debug("table of a client is not newer", "digest", c.Digest.String(), "revision", c.Revision)
-			}
-		},
-	})}, nil
+	return &Relay{client, NewClaims(cfg.Cache, client, client.cfg.Interval, client.cfg.Logger.With("component", "relay"))}, nil
 }
 
 // Run serves the tables of the server above until ctx ends, then returns nil.
@@ -120,18 +110,4 @@ func (r *Relay) Status() api.Source {
 	defer r.mu.Unlock()
 	p.Started = r.loop.started
 	return p
-}
-
-// relayQuestions is the series that a Relay has beside those of its client.
-func relayQuestions(reg prometheus.Registerer) *prometheus.CounterVec {
-	asked := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_relay_questions_total",
-		Help: "Questions to the upstream route server about tables that clients name and this relay never had, by answer: send " +
-			"(the relay sends its table), other (the upstream would send a table that the relay does not have yet), keep (the " +
-			"client keeps its table), or none.",
-	}, []string{"answer"})
-	for _, a := range ClaimAnswers() {
-		asked.WithLabelValues(string(a))
-	}
-	return asked
 }

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
 )
@@ -17,19 +16,50 @@ import (
 type asking struct {
 	*tree
 	root, relay *node
-	registry    *prometheus.Registry
+	questions   counted
+}
+
+// counted counts the questions to the upstream server, which are HEAD requests, by answer: send, keep or none.
+type counted struct {
+	http.RoundTripper
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(r)
+	answer := "none"
+	if err == nil {
+		answer = map[int]string{http.StatusOK: "send", http.StatusNotModified: "keep"}[resp.StatusCode]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Method == http.MethodHead {
+		c.counts[answer]++
+	}
+	return resp, err
+}
+
+// of returns the number of questions with an answer.
+func (c *counted) of(answer string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[answer]
 }
 
 // askingOf runs a test with a root of revision 10 and a relay.
 func askingOf(t *testing.T, interval time.Duration, f func(t *testing.T, a *asking)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		a := &asking{tree: newTree(t), registry: prometheus.NewRegistry()}
+		a := &asking{tree: newTree(t)}
 		a.root = a.tree.root("root")
 		a.root.reads(relayTable(t, 10, 30), true)
 		cfg := a.fetch("", "root")
 		cfg.UpdateMode, cfg.Interval = dataplane.Poll, interval
-		a.relay = a.relayWith("relay", dataplane.RelayConfig{Fetch: cfg, Registerer: a.registry})
+		a.questions.RoundTripper, a.questions.counts = cfg.Transport, make(map[string]int)
+		cfg.Transport = &a.questions
+		a.relay = a.relayWith("relay", dataplane.RelayConfig{Fetch: cfg})
 		defer a.end()
 		relayAfter(time.Second)
 		f(t, a)
@@ -46,49 +76,30 @@ func (a *asking) claim(n int, revision uint64) int {
 	return w.Code
 }
 
-// questions returns the number of questions by answer.
-func (a *asking) questions() map[string]int {
-	a.t.Helper()
-	families, err := a.registry.Gather()
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	counts := make(map[string]int)
-	for _, f := range families {
-		if f.GetName() != "routesrv_relay_questions_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			counts[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
-		}
-	}
-	return counts
-}
-
-func TestQuestionsAreCountedByAnswer(t *testing.T) {
+func TestQuestionsOfARelay(t *testing.T) {
 	askingOf(t, 3*time.Second, func(t *testing.T, a *asking) {
 		a.claim(1, 7)
 		relayAfter(100 * time.Millisecond)
-		if got := a.questions(); got["send"] != 1 || got["keep"]+got["none"]+got["other"] != 0 {
-			t.Errorf("an older table: %v", got)
+		if send, other := a.questions.of("send"), a.questions.of("keep")+a.questions.of("none"); send != 1 || other != 0 {
+			t.Errorf("an older table: %d and %d", send, other)
 		}
 		relayAfter(5 * time.Minute)
-		if got := a.questions(); got["send"] != 1 {
-			t.Errorf("what is resolved is asked about again: %v", got)
+		if got := a.questions.of("send"); got != 1 {
+			t.Errorf("what is resolved is asked about again: %d", got)
 		}
 		a.claim(2, 12) // at once, however long there was no question
 		relayAfter(100 * time.Millisecond)
-		if got := a.questions(); got["keep"] != 1 || got["send"] != 1 {
-			t.Errorf("a newer table: %v", got)
+		if keep, send := a.questions.of("keep"), a.questions.of("send"); keep != 1 || send != 1 {
+			t.Errorf("a newer table: %d and %d", keep, send)
 		}
 		relayAfter(time.Minute)
-		if got := a.questions(); got["keep"] < 12 || got["keep"] > 40 {
-			t.Errorf("%d questions in a minute, want one about every three seconds", got["keep"])
+		if got := a.questions.of("keep"); got < 12 || got > 40 {
+			t.Errorf("%d questions in a minute, want one about every three seconds", got)
 		}
 		a.kill("root")
 		relayAfter(time.Minute)
-		if got := a.questions(); got["none"] == 0 {
-			t.Errorf("no server above: %v", got)
+		if a.questions.of("none") == 0 {
+			t.Error("no question while there is no server above")
 		}
 	})
 }
@@ -104,7 +115,7 @@ func TestQuestionsRestWhileNobodyAnswers(t *testing.T) {
 			relayAfter(time.Minute)
 		}
 		// One question about every fifteen seconds for an hour, give or take half: 240, with a standard deviation of 5.
-		if got := a.questions()["none"]; got < 217 || got > 263 {
+		if got := a.questions.of("none"); got < 217 || got > 263 {
 			t.Errorf("%d questions in an hour, want about 240", got)
 		}
 	})
@@ -120,8 +131,8 @@ func TestFourClaimsAreAskedAboutAtATime(t *testing.T) {
 		}
 		a.claim(10, 7)
 		relayAfter(4 * time.Second)
-		if got := a.questions(); got["keep"]+got["send"] > 4 {
-			t.Errorf("%v questions at once", got)
+		if got := a.questions.of("keep") + a.questions.of("send"); got > 4 {
+			t.Errorf("%d questions at once", got)
 		}
 		for range 10 {
 			relayAfter(time.Minute)

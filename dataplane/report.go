@@ -3,7 +3,6 @@ package dataplane
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,15 +11,8 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// Limits of a report.
-const (
-	reportTimeout = 3 * time.Second
-	// noReports is how long a server that does not accept reports gets none.
-	noReports = 5 * time.Minute
-)
-
-// ErrNoReports means that the server in use does not accept reports, for example because it is another kind of server.
-var ErrNoReports = errors.New("the route server does not accept reports")
+// reportTimeout limits the time for a report.
+const reportTimeout = 3 * time.Second
 
 // introduce adds the client's identity to a request.
 func (c *Client) introduce(req *http.Request) {
@@ -30,16 +22,10 @@ func (c *Client) introduce(req *http.Request) {
 	}
 }
 
-// Report sends a report of this client, JSON, to the server in use. Nothing depends on it: an error changes no state, except that
-// a server that does not accept reports gets none for five minutes. The error is then ErrNoReports.
+// Report sends a report of this client, JSON, to the server in use. Nothing depends on it: an error changes no state. A server of
+// another kind accepts no reports.
 func (c *Client) Report(ctx context.Context, body []byte) error {
 	s := c.inUse()
-	c.mu.Lock()
-	until := s.noReports
-	c.mu.Unlock()
-	if time.Now().Before(until) {
-		return ErrNoReports
-	}
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, reportTimeout))
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url.JoinPath("..", api.ReportPath).String(), bytes.NewReader(body))
@@ -54,15 +40,8 @@ func (c *Client) Report(ctx context.Context, body []byte) error {
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be reused
-	switch resp.StatusCode {
-	case http.StatusNoContent, http.StatusOK:
-		return nil
-	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		c.mu.Lock()
-		s.noReports = time.Now().Add(noReports)
-		c.mu.Unlock()
-		return ErrNoReports
-	default:
+	if resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("report to %s: status %d", s.name, resp.StatusCode)
 	}
+	return nil
 }

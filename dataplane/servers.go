@@ -25,8 +25,7 @@ type server struct {
 	url  *url.URL // its path ends in /routes
 	name string   // the URL without the password
 
-	status    api.FetchServer // guarded by Client.mu
-	noReports time.Time       // until when it gets no reports; guarded by Client.mu
+	status api.FetchServer // guarded by Client.mu
 
 	// owned by the round
 	older     int       // consecutive polls that showed a lower revision
@@ -69,45 +68,44 @@ func (c *Client) order(now time.Time) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var order []int
-	soonest := c.current
 	for i, s := range c.servers {
-		if !s.status.RetryAt.After(now) {
+		switch {
+		case s.status.RetryAt.After(now):
+		case i == c.current:
+			order = slices.Insert(order, 0, i)
+		default:
 			order = append(order, i)
 		}
+	}
+	if len(order) == 0 {
+		return []int{c.soonest()}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := c.servers[a].status, c.servers[b].status
+		if x.Failures > 0 && y.Failures > 0 {
+			return x.LastAttempt.Compare(y.LastAttempt)
+		}
+		return cmp.Compare(x.Failures, y.Failures)
+	})
+	return order
+}
+
+// soonest returns the index of the server that may be tried first; of several, the one in use. The caller holds mu.
+func (c *Client) soonest() int {
+	soonest := c.current
+	for i, s := range c.servers {
 		if s.status.RetryAt.Before(c.servers[soonest].status.RetryAt) {
 			soonest = i
 		}
 	}
-	if len(order) == 0 {
-		return []int{soonest}
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		x, y := c.servers[a].status, c.servers[b].status
-		switch {
-		case x.Failures == 0 && y.Failures == 0 && x.InUse:
-			return -1
-		case x.Failures == 0 && y.Failures == 0 && y.InUse:
-			return 1
-		case x.Failures == 0 || y.Failures == 0:
-			return cmp.Compare(x.Failures, y.Failures)
-		default:
-			return x.LastAttempt.Compare(y.LastAttempt)
-		}
-	})
-	return order
+	return soonest
 }
 
 // retryAt returns the earliest time at which a server may be tried.
 func (c *Client) retryAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := c.servers[0].status.RetryAt
-	for _, s := range c.servers[1:] {
-		if s.status.RetryAt.Before(at) {
-			at = s.status.RetryAt
-		}
-	}
-	return at
+	return c.servers[c.soonest()].status.RetryAt
 }
 
 // succeeded records a good answer of the server.
@@ -138,8 +136,8 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	if f.stack != nil {
 		attrs = append(attrs, "stack", string(f.stack))
 	}
-	if was.Reason == string(f.Reason) {
-		c.log.Debug(LogServerFailed, attrs...) // logged once per change
+	if was.Reason == string(f.Reason) { // logged once per change
+		c.log.Debug(LogServerFailed, attrs...)
 		return
 	}
 	c.dedup.Log(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)

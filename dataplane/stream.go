@@ -7,11 +7,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/internal/api"
@@ -57,10 +55,10 @@ type subscription struct {
 func (c *Client) open(parent context.Context, s *server, zone string) (*subscription, *Error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	deadline := time.AfterFunc(c.cfg.Timeout, func() { cancel(errNoAnswer) })
-	conn, f := c.connect(ctx, s, zone)
+	resp, at, f := c.connect(ctx, s, zone)
 	switch {
 	case !deadline.Stop() && f == nil:
-		_ = conn.body.Close()
+		_ = resp.Body.Close()
 		f = failf(ReasonTimeout, "%w", errNoAnswer)
 	case f != nil && errors.Is(context.Cause(ctx), errNoAnswer):
 		f.Reason = ReasonTimeout
@@ -70,43 +68,26 @@ func (c *Client) open(parent context.Context, s *server, zone string) (*subscrip
 		f.URL = s.name
 		return nil, f
 	}
-	st := &subscription{server: s, zone: zone, events: make(chan event), cancel: cancel, at: conn.at, connected: time.Now()}
-	st.reader.Go(func() { st.read(ctx, conn, c) })
+	st := &subscription{server: s, zone: zone, events: make(chan event), cancel: cancel, at: at, connected: time.Now()}
+	st.reader.Go(func() { st.read(ctx, resp, c) })
 	return st, nil
 }
 
-// connection is an answer that is a stream.
-type connection struct {
-	body io.ReadCloser
-	gzip bool
-	at   table.Digest // the table named in the request
-}
-
-// connect requests a stream.
-func (c *Client) connect(ctx context.Context, s *server, zone string) (conn *connection, f *Error) {
+// connect requests a stream. at is the table that the request names.
+func (c *Client) connect(ctx context.Context, s *server, zone string) (resp *http.Response, at table.Digest, f *Error) {
 	u := s.url.JoinPath("watch")
 	if zone != "" {
 		u.RawQuery = "zone=" + zone // letters, digits and ._- only
 	}
 	header := http.Header{"Accept": {api.StreamType}, "Accept-Encoding": {"gzip"}}
 	at, names := c.resumption(header)
-	resp, f := c.request(ctx, http.MethodGet, u, header, names)
-	if f != nil {
-		return nil, f
+	if resp, f = c.request(ctx, http.MethodGet, u, header, names); f != nil {
+		return nil, at, f
 	}
-	defer func() {
-		if f != nil {
-			_ = resp.Body.Close()
-		}
-	}()
 	if f = checkStream(resp); f != nil {
-		return nil, f
+		_ = resp.Body.Close()
 	}
-	zipped, f := zippedStream(resp)
-	if f != nil {
-		return nil, f
-	}
-	return &connection{body: resp.Body, gzip: zipped, at: at}, nil
+	return resp, at, f
 }
 
 // resumption names the table from which a stream should continue, in the header and as ETags, and returns its digest; zero if
@@ -120,18 +101,6 @@ func (c *Client) resumption(header http.Header) (at table.Digest, names []string
 	header.Set(api.HeaderLastEventID, api.Tag{Digest: t.Digest(), Revision: t.Revision()}.String())
 	// A server without streams interprets "watch" as a zone: make it answer with 304 instead of a table.
 	return t.Digest(), namesOf(t)
-}
-
-// zippedStream reports whether a stream is compressed.
-func zippedStream(resp *http.Response) (bool, *Error) {
-	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
-	case "", "identity":
-		return false, nil
-	case "gzip", "x-gzip":
-		return true, nil
-	default:
-		return false, failf(ReasonEncoding, "unknown content encoding %.50q", encoding)
-	}
 }
 
 // checkStream returns an error for an answer that is not a stream.
@@ -154,26 +123,22 @@ func checkStream(resp *http.Response) *Error {
 }
 
 // read reads events until the stream ends.
-func (st *subscription) read(ctx context.Context, conn *connection, c *Client) {
+func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client) {
 	defer close(st.events)
 	defer func() { st.err = caught(recover(), st.err) }() // tables are parsed while they arrive
-	defer conn.body.Close()
-	watch := newWatchdog(conn.body, st.cancel, c.cfg.Metrics.received)
+	defer resp.Body.Close()
+	watch := newWatchdog(resp.Body, st.cancel, c.cfg.Metrics.received)
 	defer watch.stop()
-	st.err = watch.cause(ctx, st.forward(ctx, conn.gzip, watch, c))
+	st.err = watch.cause(ctx, st.forward(ctx, &body{resp: resp, limit: maxEvent}, watch))
 }
 
 // forward passes on events until there are no more.
-func (st *subscription) forward(ctx context.Context, zipped bool, watch *watchdog, c *Client) error {
-	var from io.Reader = watch
-	if zipped {
-		gz, err := gzip.NewReader(watch)
-		if err != nil {
-			return fmt.Errorf("gzip: %w", err)
-		}
-		defer gz.Close()
-		from = gz
+func (st *subscription) forward(ctx context.Context, b *body, watch *watchdog) error {
+	from, err := b.decoder(watch)
+	if err != nil {
+		return err
 	}
+	defer from.Close()
 	for events := newEventReader(from, maxEvent); ; {
 		e, err := events.next()
 		if err != nil {

@@ -251,12 +251,9 @@ func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 
 // listen handles the events of a stream, and meanwhile the other tasks of polling.
 func (c *Client) listen(ctx context.Context, st *subscription) *ending {
-	chores := time.NewTicker(c.cfg.Interval)
+	chores := time.NewTicker(recheckGap)
 	defer chores.Stop()
-	early := time.NewTimer(0) // for a requested poll
-	early.Stop()
-	defer early.Stop()
-	polled, asked := st.connected, false
+	asked := false // for a poll
 	for {
 		var end *ending
 		select {
@@ -268,15 +265,9 @@ func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 			}
 			end = c.onEvent(ctx, st, e)
 		case <-c.recheck:
-			if !asked {
-				asked = true
-				early.Reset(time.Until(polled.Add(recheckGap)))
-			}
-		case <-early.C:
-			asked, polled = false, time.Now()
-			end = c.pollBeside(ctx, st)
+			asked = true
 		case <-chores.C:
-			end = c.chores(ctx, st)
+			end, asked = c.chores(ctx, st, asked), false
 		}
 		if end != nil {
 			return end
@@ -284,28 +275,20 @@ func (c *Client) listen(ctx context.Context, st *subscription) *ending {
 	}
 }
 
-// pollBeside makes a round while a stream is open.
-func (c *Client) pollBeside(ctx context.Context, st *subscription) *ending {
-	c.polling.Lock()
-	defer c.polling.Unlock()
-	_ = c.poll(ctx, "") // poll records a failing server, and the stream says more about it
-	return c.place(st)
-}
-
-// chores does the tasks of a round other than requesting the table.
-func (c *Client) chores(ctx context.Context, st *subscription) *ending {
+// chores does the tasks of a round. It requests the table only if that was asked for, or the full one is due.
+func (c *Client) chores(ctx context.Context, st *subscription, asked bool) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
 	zone := c.zoneSource.read()
 	if zone != st.zone {
 		return &ending{reason: endZone, wait: c.chance(250 * time.Millisecond)}
 	}
-	now := time.Now()
 	c.publisher.Tend()
-	if c.isFullDue(c.view(), now) {
-		_ = c.poll(ctx, "") // poll logs its errors itself
+	if asked || c.isFullDue(c.view(), time.Now()) {
+		_ = c.poll(ctx, "") // poll records a failing server, and the stream says more about it
+	} else {
+		c.goBack(ctx, ctx, zone)
 	}
-	c.goBack(ctx, ctx, zone)
 	return c.place(st)
 }
 

@@ -134,8 +134,8 @@ func newPeerClients(cfg *config.RouteServer) func(context.Context) []fleet.Answe
 	if err != nil || err2 != nil || len(cfg.Peers) == 0 {
 		return nil
 	}
-	asked := dataplane.PeerClientsConfig{URLs: cfg.Peers, Port: port}
-	return func(ctx context.Context) []fleet.Answer { return dataplane.PeerClients(ctx, asked) }
+	peers := dataplane.PeersConfig{URLs: cfg.Peers}
+	return func(ctx context.Context) []fleet.Answer { return dataplane.PeerClients(ctx, peers, port) }
 }
 
 // setProfileRates sets the profiling rates of the runtime. Zero keeps a rate unchanged.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,7 +63,6 @@ type Connections struct {
 	mu        sync.Mutex
 	conns     map[*countedConn]struct{}
 	addresses map[netip.Addr]int // how many of conns each address has
-	room      *sync.Cond         // on mu: signalled when a connection ends or becomes idle, or the listener is closed
 }
 
 // ConnectionMetrics holds the series of all listeners of a process.
@@ -89,12 +89,10 @@ func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
 // [SupportListener] or [ControlListener].
 func NewConnections(name string, limit int, m *ConnectionMetrics) *Connections {
 	m.limit.WithLabelValues(name).Set(float64(limit))
-	c := &Connections{
+	return &Connections{
 		max: limit, always: name != MainListener, open: m.open.WithLabelValues(name), evicted: m.evicted.WithLabelValues(name),
 		conns: make(map[*countedConn]struct{}), addresses: make(map[netip.Addr]int),
 	}
-	c.room = sync.NewCond(&c.mu)
-	return c
 }
 
 // countedConn is a connection that counts against the limit.
@@ -124,7 +122,7 @@ func (c *Connections) Listener(l net.Listener) net.Listener {
 type countingListener struct {
 	net.Listener
 	connections *Connections
-	closed      bool // guarded by connections.mu
+	closed      atomic.Bool
 }
 
 // Accept waits until the limit allows a connection, then accepts one.
@@ -142,53 +140,40 @@ func (l *countingListener) Accept() (net.Conn, error) {
 	return l.connections.add(conn), nil
 }
 
-// Close closes the listener and wakes a waiting Accept.
+// Close closes the listener, and ends a waiting Accept soon.
 func (l *countingListener) Close() error {
-	l.connections.mu.Lock()
-	l.closed = true
-	l.connections.room.Broadcast()
-	l.connections.mu.Unlock()
+	l.closed.Store(true)
 	return l.Listener.Close()
 }
 
 // wait returns true once one more connection is allowed, if necessary after closing another one. It returns false if l was closed.
 func (c *Connections) wait(l *countingListener) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for !l.closed && len(c.conns) >= c.max {
-		victim, later := c.victim(time.Now())
+	for {
+		full, victim := c.victim(time.Now())
 		switch {
+		case l.closed.Load():
+			return false
+		case !full:
+			return true
 		case victim != nil:
 			c.evicted.Inc()
-			c.mu.Unlock()
 			_ = victim.Close() // Close removes it from the list
-			c.mu.Lock()
-		case later > 0:
-			timer := time.AfterFunc(later, func() {
-				c.mu.Lock() // so that it cannot fire before Wait waits
-				defer c.mu.Unlock()
-				c.room.Broadcast()
-			})
-			c.room.Wait()
-			timer.Stop()
 		default:
-			c.room.Wait()
+			time.Sleep(manyGrace) // until one ends or has been idle for long enough
 		}
 	}
-	return !l.closed
 }
 
-// victim returns the connection to close: of those that can make room, the oldest of the address with most connections. If all of
-// them are too new, it returns the time until one is not, or 0 if only an event can change that. The caller holds mu.
-func (c *Connections) victim(now time.Time) (victim *countedConn, later time.Duration) {
+// victim reports whether the listener is full, and returns the connection to close then: of those that can make room, the oldest of the
+// address with most connections; nil if there is none yet.
+func (c *Connections) victim(now time.Time) (full bool, victim *countedConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.conns) < c.max {
+		return false, nil
+	}
 	for conn := range c.conns {
-		if conn.busy && !c.always {
-			continue
-		}
-		if wait := c.grace(conn) - now.Sub(conn.since); wait > 0 {
-			if later == 0 || wait < later {
-				later = wait
-			}
+		if conn.busy && !c.always || now.Sub(conn.since) < c.grace(conn) {
 			continue
 		}
 		if victim == nil {
@@ -200,7 +185,7 @@ func (c *Connections) victim(now time.Time) (victim *countedConn, later time.Dur
 			victim = conn
 		}
 	}
-	return victim, later
+	return true, victim
 }
 
 // grace returns how long a connection is spared. A crowd of one address gets less, so that it keeps nobody else waiting.
@@ -232,7 +217,6 @@ func (c *Connections) remove(conn *countedConn) {
 		delete(c.addresses, conn.address)
 	}
 	c.open.Set(float64(len(c.conns)))
-	c.room.Broadcast()
 }
 
 // Track makes the connections of srv report whether they are idle. A connection that has received only part of a request counts
@@ -270,9 +254,6 @@ func (c *Connections) mark(conn *countedConn, busy bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	conn.busy, conn.since = busy, time.Now()
-	if !busy && len(c.conns) >= c.max {
-		c.room.Broadcast()
-	}
 }
 
 // whileReading calls read, during which the connection of the request can make room for another one.

@@ -20,7 +20,6 @@ const (
 	LogModeChanged     = "mode changed"
 	LogModeRefused     = "mode refused, the previous mode stays in force"
 	LogServing         = "serving the table of another origin"
-	LogProxyOlder      = "a route server reports that the proxy's table is not newer: the source went back in time"
 	LogFallbackWaiting = "no route server answers, waiting for the slot to compute a table"
 	LogFallbackStarted = "no route server answers, computing a table"
 	LogFallbackStopped = "a route server answers again, or the mode has changed: fallback ended"
@@ -79,7 +78,7 @@ type controller struct {
 	self      *selfProducer   // nil while not running
 	remote    *remoteProducer // nil while not running
 	target    origin          // which table should be served: fromSelf or fromRouteServer
-	active    producer        // which producer is served; nil for none or last-known-good
+	active    *producer       // which producer is served; nil for none or last-known-good
 	served    *publish.Switch
 	begun     time.Time
 	isBooted  bool
@@ -185,7 +184,7 @@ func (c *controller) step(now time.Time) {
 	c.boot(now)
 	c.betweenAnswers(now)
 	c.served.Tend()
-	c.prove(now)
+	c.prove()
 	c.report(now)
 }
 
@@ -265,7 +264,7 @@ func (c *controller) runProducers() {
 	if p := c.self; p != nil {
 		keep := p.fallback == slow
 		if !wantSelf {
-			keep = !p.fallback && c.active == producer(p) // until the route server's table is served
+			keep = !p.fallback && c.active == &p.producer // until the route server's table is served
 		}
 		if !keep {
 			p.end()
@@ -276,7 +275,7 @@ func (c *controller) runProducers() {
 		c.startSelf(slow)
 	}
 	wantRemote := mode != rollout.False
-	if p := c.remote; p != nil && !wantRemote && c.active != producer(p) {
+	if p := c.remote; p != nil && !wantRemote && c.active != &p.producer {
 		p.end()
 		c.remote = nil
 	}
@@ -339,7 +338,7 @@ func (c *controller) boot(now time.Time) {
 
 // prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and the file
 // stays as it is.
-func (c *controller) prove(now time.Time) {
+func (c *controller) prove() {
 	c.proof.judge(c.proof.rules.Tick)
 	p := c.remote
 	if p == nil || !p.tried { // it may still be reading the file

@@ -3,7 +3,6 @@ package sidecar
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -127,14 +126,7 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-s.controller.booted:
-		default:
-			timer := time.NewTimer(bootWait) // the controller may not be running
-			defer timer.Stop()
-			select {
-			case <-s.controller.booted:
-			case <-timer.C:
-			case <-r.Context().Done():
-			}
+		case <-r.Context().Done():
 		}
 		next.ServeHTTP(w, r)
 	})

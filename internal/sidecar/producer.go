@@ -1,7 +1,6 @@
 package sidecar
 
 import (
-	"cmp"
 	"context"
 	"runtime/debug"
 	"sync"
@@ -10,15 +9,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
 )
 
-// producer is a selfProducer or a remoteProducer.
-type producer any
+// producer is the part of a selfProducer and a remoteProducer that serving one of them needs. The controller owns it.
+type producer struct {
+	origin origin
+	end    context.CancelFunc // set when it is started
+	offer  publish.Offer      // its table is nil before the first
+}
 
 // turn lets one producer of a kind run at a time.
 type turn chan struct{}
@@ -45,20 +47,19 @@ func (t turn) start(parent context.Context, all *sync.WaitGroup, f func(context.
 
 // selfProducer computes tables. Fields without a comment are set on creation.
 type selfProducer struct {
-	end       context.CancelFunc // set when it is started
+	producer
 	compiler  *poller.Compiler
 	publisher *publish.Publisher
 	poller    *poller.Poller
 	registry  *prometheus.Registry // separate registry: another producer has series of the same names
 	fallback  bool                 // reads more slowly
-	offer     publish.Offer        // owned by the controller
 
 	whole, zoned *table.Table // the last table, and its version for the zone; owned by the holder of the publisher's turn
 }
 
 // newSelf returns a producer that reads the cluster; as a fallback it reads more slowly.
 func (c *controller) newSelf(fallback bool) (*selfProducer, error) {
-	p := &selfProducer{fallback: fallback, registry: prometheus.NewRegistry()}
+	p := &selfProducer{producer: producer{origin: fromSelf}, fallback: fallback, registry: prometheus.NewRegistry()}
 	interval := c.cfg.Interval
 	if fallback {
 		interval *= rollout.Slowdown
@@ -99,7 +100,7 @@ func (s selfSink) Publish(t *table.Table) {
 	t = s.p.zone(s.c, t)
 	s.c.call(func() {
 		s.p.offer.Table = t
-		if s.c.active == producer(s.p) {
+		if s.c.active == &s.p.producer {
 			s.c.served.Publish(s.c.proof.choose(s.p.offer).Table)
 			s.c.proof.serving(s.p.offer, string(fromSelf))
 		}
@@ -124,10 +125,10 @@ func (c *controller) selfRead(p *selfProducer, end func(*table.Table, table.Read
 			p.offer = publish.Offer{Table: t, Read: r}
 		}
 		switch {
-		case c.active == producer(p):
+		case c.active == &p.producer:
 			c.show(end, publish.Offer{Table: t, Read: r}, string(fromSelf))
 		case t != nil:
-			c.switchTo(p, fromSelf, p.offer)
+			c.switchTo(&p.producer)
 		}
 	})
 }
@@ -147,12 +148,11 @@ func (c *controller) zone() string {
 
 // remoteProducer fetches tables.
 type remoteProducer struct {
-	end    context.CancelFunc // set when it is started
+	producer
 	client *dataplane.Client
 	claims *dataplane.Claims // about tables that the proxy names
 
 	// owned by the controller
-	offer         publish.Offer
 	lastKnownGood publish.Offer // from the file; its table is nil if there is none
 	url           string        // of the offer
 	tried         bool          // the first round has ended
@@ -164,7 +164,7 @@ type remoteProducer struct {
 
 // newRemote returns a producer that fetches.
 func (c *controller) newRemote() (*remoteProducer, error) {
-	p := &remoteProducer{}
+	p := &remoteProducer{producer: producer{origin: fromRouteServer}}
 	cfg := c.cfg.Fetch
 	cfg.StateDir = c.cfg.StateDir
 	cfg.Guard, cfg.Logger, cfg.Metrics = c.cfg.Guard, c.cfg.Logger, c.fetchMetrics
@@ -175,15 +175,7 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
 	}
-	p.claims = dataplane.NewClaims(dataplane.ClaimsConfig{
-		Cache: c.cache, Recheck: p.client.Recheck, Wait: cmp.Or(cfg.Interval, dataplane.DefaultInterval),
-		Ask: p.client.Ask,
-		Told: func(claim etagcache.Claim, a dataplane.ClaimAnswer) {
-			if a == dataplane.ClaimSend {
-				c.log.Warn(LogProxyOlder, "digest", claim.Digest.String(), "revision", claim.Revision)
-			}
-		},
-	})
+	p.claims = dataplane.NewClaims(c.cache, p.client, cfg.Interval, c.log)
 	return p, nil
 }
 
@@ -222,10 +214,10 @@ func (c *controller) remoteAnswered(p *remoteProducer, t *table.Table, r table.R
 		p.answered = time.Now()
 		p.shown = p.answered
 		p.offer, p.url = publish.Offer{Table: t, Read: r}, url
-		if c.active == producer(p) {
+		if c.active == &p.producer {
 			c.show(c.sink.Begin(), p.offer, url)
 		} else {
-			c.switchTo(p, fromRouteServer, p.offer)
+			c.switchTo(&p.producer)
 		}
 		c.compare()
 	})
@@ -269,7 +261,7 @@ func (c *controller) betweenAnswers(now time.Time) {
 	}
 	p.shown = now
 	c.compare()
-	if c.target == fromRouteServer && c.active != producer(p) {
+	if c.target == fromRouteServer && c.active != &p.producer {
 		p.client.Recheck() // a switch waits for an answer that came after the request to switch
 	}
 }

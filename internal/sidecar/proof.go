@@ -59,6 +59,9 @@ type proof struct {
 	instead table.Digest                       // the suspect for which the proven table is served; zero for none
 	saved   int                                // changes of the rules when a write was last requested
 	failed  bool                               // the last write
+
+	fetched   fleet.Name // the table that the proxy has fetched, according to its requests; zero for none
+	fetchedAt time.Time  // when it was fetched, or first named
 }
 
 // newProof reads the state of the previous process. file means that the proxy may read a file.
@@ -69,12 +72,10 @@ func newProof(stateDir string, file bool, cached func() *table.Table, m *metrics
 	if stateDir != "" {
 		p.path = filepath.Join(stateDir, proofFile)
 		keptAs, err := durable.Load(p.path, maxProofFile, func(r io.Reader) error { return json.NewDecoder(r).Decode(&state) })
-		switch p.known = err == nil; {
-		case err == nil:
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR): // the last-known-good file reports the folder
+		if p.known = err == nil; !p.known {
 			state = rollout.ProofState{}
-		default:
-			state = rollout.ProofState{}
+		}
+		if !p.known && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 			log.Error(LogProofUnusable, "path", p.path, "error", err, "kept_as", keptAs)
 			if keptAs == "" {
 				p.path = "" // do not replace somebody else's file
@@ -190,15 +191,27 @@ func (p *proof) asking(r *http.Request) (other bool) {
 
 // saw records which table the proxy has after an answer.
 func (p *proof) saw(seen etagcache.Seen) {
-	has := seen.Sent.Whole && seen.Sent.Status == http.StatusOK || seen.Sent.Status == http.StatusNotModified && !seen.Ahead
-	if !has || !isProxy(seen.Request) {
-		return
+	sent, name := seen.Sent, fleet.Name{Digest: seen.Digest, Revision: seen.Revision}
+	arrived := sent.Whole && sent.Status == http.StatusOK
+	if arrived { // it applies the table before it asks again and names it
+		name = fleet.Name{Digest: sent.Digest, Revision: sent.Revision}
 	}
+	has := arrived || sent.Status == http.StatusNotModified && !seen.Ahead
 	p.judge(func(now time.Time) {
-		if _, known := p.tables[seen.Sent.Published]; known {
-			p.rules.Got(now, seen.Sent.Published)
+		if !name.Digest.IsZero() && p.fetched.Digest != name.Digest {
+			p.fetched, p.fetchedAt = name, now
+		}
+		if _, known := p.tables[sent.Published]; has && known && isProxy(seen.Request) {
+			p.rules.Got(now, sent.Published)
 		}
 	})
+}
+
+// hasFetched returns the table that the proxy has fetched, zero for none, and when that was.
+func (p *proof) hasFetched() (fleet.Name, time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fetched, p.fetchedAt
 }
 
 // read records the figures of the proxy, and reports whether it has to get another table.

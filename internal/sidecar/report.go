@@ -3,12 +3,9 @@ package sidecar
 import (
 	"cmp"
 	"context"
-	"net/http"
-	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
 )
 
@@ -22,39 +19,6 @@ func (c *controller) identity() string {
 		i.ID, i.Pod = c.cfg.PodNamespace+"/"+c.cfg.Pod, true
 	}
 	return i.String()
-}
-
-// proxyTable is the table that the proxy has fetched, according to its requests.
-type proxyTable struct {
-	mu   sync.Mutex
-	name fleet.Name
-	at   time.Time
-}
-
-// Saw is called by the cache, whose only client is the proxy.
-func (p *proxyTable) Saw(seen etagcache.Seen) {
-	name := fleet.Name{Digest: seen.Digest, Revision: seen.Revision}
-	if sent := seen.Sent; sent.Whole && sent.Status == http.StatusOK { // it applies the table before it asks again and names it
-		name = fleet.Name{Digest: sent.Digest, Revision: sent.Revision}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !name.Digest.IsZero() && p.name.Digest != name.Digest {
-		p.name, p.at = name, time.Now()
-	}
-}
-
-// get returns the table, zero for none, and when it was fetched, or first named.
-func (p *proxyTable) get() (fleet.Name, time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.name, p.at
-}
-
-// saw is called by the cache after each answer.
-func (s *Sidecar) saw(seen etagcache.Seen) {
-	s.proxy.Saw(seen)
-	s.controller.proof.saw(seen)
 }
 
 // report sends reports about this data plane to the route server in use until ctx ends. While none is in use, it sends nothing.
@@ -97,7 +61,7 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
 	}
 	var at time.Time
-	if r.Fetched, at = s.proxy.get(); !r.Fetched.IsZero() {
+	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
 		r.FetchedAgo = max(0, now.Sub(at).Seconds())
 	}
 	return r, true

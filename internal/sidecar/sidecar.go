@@ -183,7 +183,6 @@ type Sidecar struct {
 	registry   *prometheus.Registry
 	cache      *etagcache.Cache
 	controller *controller
-	proxy      *proxyTable
 	figures    *proxymetrics.Reader // nil if the proxy's metrics are not read
 	member     rollout.Member
 	endpoints  []httpserve.Endpoint // of both listeners
@@ -213,7 +212,6 @@ func New(cfg Config) (*Sidecar, error) {
 			return nil, fmt.Errorf("sidecar: URL of the proxy's metrics: %w", err)
 		}
 	}
-	s.proxy = &proxyTable{}
 	able := rollout.Able{Compute: cfg.Source != nil, Fetch: len(cfg.Fetch.URLs) > 0}
 	s.member = rollout.MemberOf(cfg.Node, cfg.Pod)
 	decider, err := rollout.NewDecider(s.member.Name, cfg.Cutover, able, setting)
@@ -222,7 +220,7 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	if s.cache, err = etagcache.New(etagcache.Config{
 		Logger: cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.controller.recheck() }, Saw: s.saw,
+		Recheck: func() { s.controller.recheck() }, Saw: func(seen etagcache.Seen) { s.controller.proof.saw(seen) },
 	}); err != nil {
 		return nil, err
 	}

@@ -15,51 +15,49 @@ func (c *controller) origin() origin {
 	return fromNobody
 }
 
+// running returns the running producer with an origin, or nil.
+func (c *controller) running(from origin) *producer {
+	switch {
+	case from == fromSelf && c.self != nil:
+		return &c.self.producer
+	case from == fromRouteServer && c.remote != nil:
+		return &c.remote.producer
+	}
+	return nil
+}
+
 // switchTo serves the producer from now on, if it is the target and nothing speaks against its offer. It is called for each read
 // that shows the offer.
-func (c *controller) switchTo(p producer, from origin, o publish.Offer) {
-	if from != c.target || o.Table == nil || !c.current(p) {
+func (c *controller) switchTo(p *producer) {
+	if p.origin != c.target || p.offer.Table == nil || c.running(p.origin) != p {
 		return
 	}
 	before := c.origin()
-	if c.served.Take(string(from), c.proof.choose(o)) {
-		c.proof.serving(o, string(from))
-		c.switched(p, from, before)
+	if c.served.Take(string(p.origin), c.proof.choose(p.offer)) {
+		c.proof.serving(p.offer, string(p.origin))
+		c.switched(p, before)
 	}
 }
 
 // switched records that the producer is now served.
-func (c *controller) switched(p producer, from, before origin) {
+func (c *controller) switched(p *producer, before origin) {
 	c.active = p
-	c.metrics.switches.WithLabelValues(string(from)).Inc()
-	if t := c.served.Table(); before != from {
-		c.log.Info(LogServing, "origin", string(from), "before", string(before), "hash", t.Digest().String(),
+	c.metrics.switches.WithLabelValues(string(p.origin)).Inc()
+	if t := c.served.Table(); before != p.origin {
+		c.log.Info(LogServing, "origin", string(p.origin), "before", string(before), "hash", t.Digest().String(),
 			"routes", t.Len(), "revision", t.Revision())
 	}
-}
-
-// current reports whether the producer is one of the running ones.
-func (c *controller) current(p producer) bool {
-	return c.self != nil && p == producer(c.self) || c.remote != nil && p == producer(c.remote)
 }
 
 // acceptSwitchover accepts a switch that the guard holds.
 func (c *controller) acceptSwitchover(a publish.Acceptance) (t *table.Table, err error) {
 	err = publish.ErrNothingHeld
 	c.call(func() {
-		var p producer
-		var read table.Read
-		switch {
-		case c.target == fromSelf && c.self != nil:
-			p, read = c.self, c.self.offer.Read
-		case c.target == fromRouteServer && c.remote != nil:
-			p, read = c.remote, c.remote.offer.Read
-		default:
-			return
-		}
-		before := c.origin()
-		if t, err = c.served.Accept(a, string(c.target), read); err == nil {
-			c.switched(p, c.target, before)
+		if p := c.running(c.target); p != nil {
+			before := c.origin()
+			if t, err = c.served.Accept(a, string(p.origin), p.offer.Read); err == nil {
+				c.switched(p, before)
+			}
 		}
 	})
 	return t, err
