@@ -60,8 +60,8 @@ type Compiler struct {
 	set    *rules.Set
 	fixed  *rules.Unit // the routes of the options
 	latest atomic.Pointer[Result]
-	beside *Result   // of the last CompileBeside, without problems; nil after Forget
-	recent []objects // of the last builds, the last one first; nil before the first one, and after a panic
+	beside *Result // of the last CompileBeside, without problems; nil after Forget
+	recent []memo  // of the last builds, the last one first; nil before the first one, and after a panic
 }
 
 // remembered is how many builds are remembered: a read of a cluster takes a few while objects are kept at earlier versions.
@@ -122,7 +122,7 @@ func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result 
 	if report {
 		next.Problems = next.problems()
 	}
-	c.recent = slices.Insert(recent[:min(len(recent), remembered-1)], 0, next.all.objects)
+	c.recent = slices.Insert(recent[:min(len(recent), remembered-1)], 0, next.all.objects.memo())
 	return next
 }
 
@@ -159,8 +159,8 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 
 // unitOf returns the unit that an object had in the last build with it; nil if it has none.
 func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
-	for _, objects := range c.recent {
-		if u := objects.unitOf(o); u != nil {
+	for _, known := range c.recent {
+		if u := known[o]; u != nil {
 			return u
 		}
 	}

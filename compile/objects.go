@@ -24,7 +24,7 @@ func (o *object) meta() *kube.Meta {
 	return nil
 }
 
-// objects are those of a build, by kind, namespace and name. They are all that makes the next builds cheaper than the first one.
+// objects are those of a build, by kind, namespace and name.
 type objects []object
 
 func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
@@ -49,43 +49,19 @@ func gather(s *kube.Snapshot) objects {
 	})
 }
 
-// next returns the unit of an object, and drops the objects before it: those who ask ask in the order of the objects. It returns nil if
-// the object is not among them.
-func (k *objects) next(o object) *rules.Unit {
-	for len(*k) > 0 {
-		first := (*k)[0]
-		if first.Object == o.Object {
-			return first.unit
-		}
-		if compareObjects(first, o) > 0 {
-			return nil
-		}
-		*k = (*k)[1:]
-	}
-	return nil
-}
-
 // search returns the index of the first object with a name, or where one would be inserted.
 func (k objects) search(name kube.Ref) (at int, found bool) {
 	return slices.BinarySearchFunc(k, name, func(o object, name kube.Ref) int { return o.Ref().Compare(name) })
 }
 
-// unitOf returns the unit of an object; nil if it is not among them.
-func (k objects) unitOf(o kube.Object) *rules.Unit {
-	for i, found := k.search(o.Ref()); found && i < len(k) && k[i].Ref() == o.Ref(); i++ {
-		if k[i].Object == o {
-			return k[i].unit
-		}
-	}
-	return nil
-}
+// memo has the units of the objects of a build. It is all that makes the next builds cheaper than the first one.
+type memo map[kube.Object]*rules.Unit
 
 // compile gives each object its unit: that of a build before, if the object looks up the same, or a new one.
-func (k objects) compile(set *rules.Set, v *rules.View, recent []objects) {
-	known := slices.Clone(recent)
+func (k objects) compile(set *rules.Set, v *rules.View, recent []memo) {
 	for i := range k { // in order, because of what objects resolve for others
-		for n := range known {
-			if u := known[n].next(k[i]); u != nil && u.Holds(v) {
+		for _, known := range recent {
+			if u := known[k[i].Object]; u != nil && u.Holds(v) {
 				k[i].unit = u
 				break
 			}
@@ -94,4 +70,12 @@ func (k objects) compile(set *rules.Set, v *rules.View, recent []objects) {
 			k[i].unit = set.Compile(k[i].Object, v)
 		}
 	}
+}
+
+func (k objects) memo() memo {
+	units := make(memo, len(k))
+	for i := range k {
+		units[k[i].Object] = k[i].unit
+	}
+	return units
 }

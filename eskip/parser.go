@@ -97,7 +97,7 @@ const largeInput = 8 << 10
 
 // newParser returns a parser at the beginning of src. It has not read a token yet.
 func newParser(src string) *parser {
-	return &parser{lexer: lexer{src: src}, copies: len(src) >= largeInput}
+	return &parser{lexer: lexer{src: src}, copies: len(src) >= largeInput, args: make([]token, 0, 4)}
 }
 
 // fail sets the error for the current token, which is not allowed here. If the input may end here, it reports an invalid token as

@@ -7,14 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
-
-// TextOptions configure the text. The zero value is for files.
-type TextOptions struct {
-	Color bool // use escape sequences of terminals
-	Width int  // of the lines, in characters; 0 means no limit
-}
 
 // The escape sequences in use.
 const (
@@ -34,14 +27,13 @@ const (
 	labelIndent = 6
 	labelWidth  = 16
 	surrounding = 40 // characters shown around the difference in a line
-	minRoom     = 20 // for a text, however narrow the lines are
 )
 
 // WriteText writes a view for people: the notes, the sides, the differences by owner, and one line of summary. Of a replaced part
 // it shows only the surroundings of the difference. It escapes characters that could affect a terminal: the texts come from
-// anyone who may write objects.
-func WriteText(w io.Writer, v *View, opts TextOptions) error {
-	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
+// anyone who may write objects. color uses escape sequences of terminals.
+func WriteText(w io.Writer, v *View, color bool) error {
+	t := textWriter{Writer: bufio.NewWriter(w), color: color}
 	for _, n := range v.Notes {
 		t.line(Printable(n.Name) + ": " + Printable(n.Text))
 	}
@@ -73,8 +65,8 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 }
 
 // WriteEntry writes one difference like [WriteText], without its owner.
-func WriteEntry(w io.Writer, e Tracked, opts TextOptions) error {
-	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
+func WriteEntry(w io.Writer, e Tracked, color bool) error {
+	t := textWriter{Writer: bufio.NewWriter(w), color: color}
 	t.entry(e)
 	return t.Flush()
 }
@@ -82,7 +74,7 @@ func WriteEntry(w io.Writer, e Tracked, opts TextOptions) error {
 // textWriter keeps the first error until Flush.
 type textWriter struct {
 	*bufio.Writer
-	opts TextOptions
+	color bool
 }
 
 func (t *textWriter) line(s string) {
@@ -91,7 +83,7 @@ func (t *textWriter) line(s string) {
 }
 
 func (t *textWriter) style(code, s string) string {
-	if !t.opts.Color || s == "" {
+	if !t.color || s == "" {
 		return s
 	}
 	return code + s + styleReset
@@ -111,9 +103,9 @@ func (t *textWriter) entry(e Tracked) {
 	t.line("  " + t.style(sign.style, head) + t.style(styleDim, history(e)))
 	switch {
 	case e.Kind == Missing && e.A != nil:
-		t.line(strings.Repeat(" ", labelIndent) + t.fit(Printable(e.A.String()), labelIndent))
+		t.line(strings.Repeat(" ", labelIndent) + Printable(e.A.String()))
 	case e.Kind == Extra && e.B != nil:
-		t.line(strings.Repeat(" ", labelIndent) + t.fit(Printable(e.B.String()), labelIndent))
+		t.line(strings.Repeat(" ", labelIndent) + Printable(e.B.String()))
 	}
 	for _, p := range e.Parts {
 		t.part(p)
@@ -130,76 +122,40 @@ func history(e Tracked) string {
 
 // part writes one or two lines: the parts of A and of B.
 func (t *textWriter) part(p Part) {
-	const indent = labelIndent + labelWidth + len("- ")
-	room := 0
-	if t.opts.Width > 0 {
-		room = max(t.opts.Width-indent, minRoom)
-	}
 	label := fmt.Sprintf("%*s%-*s", labelIndent, "", labelWidth, p.Label())
+	old, new := Printable(p.Old), Printable(p.New)
 	switch p.Op {
 	case Removed:
-		t.line(label + t.style(styleRed, "- "+t.fit(Printable(p.Old), indent)))
+		t.line(label + t.style(styleRed, "- "+old))
 	case Added:
-		t.line(label + t.style(styleGreen, "+ "+t.fit(Printable(p.New), indent)))
+		t.line(label + t.style(styleGreen, "+ "+new))
 	case Moved:
-		t.line(label + t.style(styleYellow, "= "+t.fit(Printable(p.Old), indent)))
+		t.line(label + t.style(styleYellow, "= "+old))
 	default:
-		old, new := Printable(p.Old), Printable(p.New)
 		prefix, oldMid, newMid, suffix := Mark(old, new)
-		prefix, suffix = surroundings(prefix, suffix, max(utf8.RuneCountInString(oldMid), utf8.RuneCountInString(newMid)), room)
-		rest := room - utf8.RuneCountInString(prefix) - utf8.RuneCountInString(suffix)
-		t.line(label + t.marked(styleRed, "- ", prefix, clip(oldMid, rest, room), suffix))
-		t.line(strings.Repeat(" ", labelIndent+labelWidth) + t.marked(styleGreen, "+ ", prefix, clip(newMid, rest, room), suffix))
+		prefix, suffix = surroundings(prefix, suffix)
+		t.line(label + t.marked(styleRed, "- ", prefix, oldMid, suffix))
+		t.line(strings.Repeat(" ", labelIndent+labelWidth) + t.marked(styleGreen, "+ ", prefix, newMid, suffix))
 	}
 }
 
 // marked returns a line whose middle is the difference.
 func (t *textWriter) marked(style, sign, prefix, mid, suffix string) string {
-	if t.opts.Color && mid != "" {
+	if t.color && mid != "" {
 		mid = styleMark + mid + styleUnmark
 	}
 	return t.style(style, sign+prefix+mid+suffix)
 }
 
-// fit truncates a text to the space that remains on the line after the indent.
-func (t *textWriter) fit(s string, indent int) string {
-	if t.opts.Width == 0 {
-		return s
-	}
-	return cut(s, max(t.opts.Width-indent, minRoom))
-}
-
-// clip truncates a text if there is a limit.
-func clip(s string, n, limit int) string {
-	if limit == 0 {
-		return s
-	}
-	return cut(s, n)
-}
-
-// cut truncates s to n characters.
-func cut(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:max(n-1, 0)]) + "…"
-}
-
-// surroundings shortens the text before and after the difference: to what helps a reader, and to the space that the difference
-// leaves, half for each. Zero room means no limit.
-func surroundings(prefix, suffix string, mid, room int) (string, string) {
-	before, after := surrounding, surrounding
-	if room > 0 {
-		left := max(room-mid, 0)
-		before, after = min(before, left/2), min(after, left/2)
-	}
+// surroundings shortens the text before and after the difference to what helps a reader.
+func surroundings(prefix, suffix string) (string, string) {
 	p, s := []rune(prefix), []rune(suffix)
-	if len(p) > before {
-		head := name(p, before/2)
-		p = slices.Concat(head, []rune("…"), p[len(p)-max(before-1-len(head), 0):])
+	if len(p) > surrounding {
+		head := name(p, surrounding/2)
+		p = slices.Concat(head, []rune("…"), p[len(p)-(surrounding-1-len(head)):])
 	}
-	if len(s) > after {
-		s = append(s[:max(after-1, 0):max(after-1, 0)], '…')
+	if len(s) > surrounding {
+		s = append(s[:surrounding-1:surrounding-1], '…')
 	}
 	return string(p), string(s)
 }

@@ -14,35 +14,36 @@ var seed = maphash.MakeSeed()
 // have the same hash, whatever the order of the predicates and the fields that they are in. It is never 0.
 func matchOf(r *eskip.Route) uint64 {
 	var sum uint64
+	add := func(name string, args ...any) { sum += predicateHash(name, args) }
 	if r.Path != "" {
-		sum += predicateHash("Path", r.Path)
+		add("Path", r.Path)
 	}
 	for _, h := range r.HostRegexps {
-		sum += predicateHash("Host", h)
+		add("Host", h)
 	}
 	for _, p := range r.PathRegexps {
-		sum += predicateHash("PathRegexp", p)
+		add("PathRegexp", p)
 	}
 	if r.Method != "" {
-		sum += predicateHash("Method", r.Method)
+		add("Method", r.Method)
 	}
 	for k, v := range r.Headers {
-		sum += predicateHash("Header", k, v)
+		add("Header", k, v)
 	}
 	for k, vs := range r.HeaderRegexps {
 		for _, v := range vs {
-			sum += predicateHash("HeaderRegexp", k, v)
+			add("HeaderRegexp", k, v)
 		}
 	}
 	for _, p := range r.Predicates {
 		if p.Name != "Any" && p.Name != "*" {
-			sum += predicateHash(p.Name, p.Args...)
+			add(p.Name, p.Args...)
 		}
 	}
 	return sum | 1
 }
 
-func predicateHash(name string, args ...any) uint64 {
+func predicateHash(name string, args []any) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	maphash.WriteComparable(&h, name)

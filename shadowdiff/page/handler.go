@@ -69,7 +69,7 @@ func Render(f Form, v *shadowdiff.View) ([]byte, error) {
 	case JSON:
 		err = shadowdiff.WriteJSON(&body, v)
 	default:
-		err = shadowdiff.WriteText(&body, v, shadowdiff.TextOptions{})
+		err = shadowdiff.WriteText(&body, v, false)
 	}
 	return body.Bytes(), err
 }
