@@ -7,12 +7,6 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Change is a route that differs between the lists.
-type Change struct {
-	A, B  *eskip.Route
-	Parts []Part // at least one: predicates, then filters, then the backend
-}
-
 // Element is a kind of route part.
 type Element uint8
 
@@ -40,7 +34,7 @@ type Op uint8
 
 // The ops.
 const (
-	Same Op = iota // only in [Change.Aligned]
+	Same Op = iota // only in [Difference.Aligned]
 	Removed
 	Added
 	Replaced
@@ -66,11 +60,6 @@ type Part struct {
 	// not exist.
 	OldPosition int `json:"old_position,omitempty"`
 	NewPosition int `json:"new_position,omitempty"`
-}
-
-// Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written.
-func (c Change) Aligned() []Part {
-	return align(c.A, c.B)
 }
 
 // parts returns the differences between two routes; none if they print the same in canonical form.

@@ -2,7 +2,6 @@ package shadowdiff
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -47,8 +46,8 @@ type Difference struct {
 	Parts []Part       // for Changed, else nil
 }
 
-// Aligned returns all parts of the routes side by side; see [Change.Aligned]. For a route that is only on one side, all parts are
-// Removed or Added.
+// Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written. For a route
+// that is only on one side, all parts are Removed or Added.
 func (d Difference) Aligned() []Part {
 	switch d.Kind {
 	case Missing:
@@ -71,24 +70,5 @@ func oneSided(r *eskip.Route, op Op) []Part {
 			out[i].Old, out[i].OldPosition = "", 0
 		}
 	}
-	return out
-}
-
-// Differences returns the entries of the report, without those counted in Beyond, sorted by id. Parts are shared.
-func (r *Report) Differences() []Difference {
-	out := make([]Difference, 0, len(r.Missing)+len(r.Extra)+len(r.Changed)+len(r.Renamed))
-	for _, x := range r.Missing {
-		out = append(out, Difference{Key: Key{Kind: Missing, ID: x.Id}, A: x})
-	}
-	for _, x := range r.Extra {
-		out = append(out, Difference{Key: Key{Kind: Extra, ID: x.Id}, B: x})
-	}
-	for _, c := range r.Changed {
-		out = append(out, Difference{Key: Key{Kind: Changed, ID: c.A.Id}, A: c.A, B: c.B, Parts: c.Parts})
-	}
-	for _, n := range r.Renamed {
-		out = append(out, Difference{Key: Key{Kind: Renamed, ID: n.A.Id, NewID: n.B.Id}, A: n.A, B: n.B})
-	}
-	slices.SortStableFunc(out, func(x, y Difference) int { return x.compare(y.Key) })
 	return out
 }

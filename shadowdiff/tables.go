@@ -30,7 +30,7 @@ func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 			same--
 		}
 		if n++; limit > 0 && n > limit {
-			beyond.count(was, is)
+			beyond.add(kindOf(was, is), 1)
 			continue
 		}
 		x, err := parsed(was)
@@ -59,16 +59,15 @@ func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 	return r, nil
 }
 
-// count counts a route that differs without parsing it.
-func (c *Counts) count(was, is *table.Route) {
+// kindOf returns the kind of a difference that is not examined.
+func kindOf(was, is *table.Route) Kind {
 	switch {
 	case was == nil:
-		c.Extra++
+		return Extra
 	case is == nil:
-		c.Missing++
-	default:
-		c.Changed++
+		return Missing
 	}
+	return Changed
 }
 
 // parsed parses a route of a table, nil for none.

@@ -208,7 +208,7 @@ func (r *Replay) verdict(was, is *eskip.Route) *verdict {
 	}
 	v := &verdict{}
 	report := shadowdiff.Diff([]*eskip.Route{plain(was)}, []*eskip.Route{plain(is)}).Without(shadowdiff.Ignore{Endpoints: r.ignore.Endpoints})
-	for _, change := range report.Changed {
+	for _, change := range report.Differences {
 		for _, p := range change.Parts {
 			if v.kind = cmp.Or(v.kind, Backend); p.Element == shadowdiff.Filter {
 				v.kind = Filters
