@@ -14,8 +14,9 @@
 //
 // The build, this package, assembles the units of a snapshot into one list of routes:
 //
-//   - objects.go has the unit of each object. It is compiled again only if the object or a result of its lookups is another one;
-//   - assemble.go puts the units together, with the catch-alls of their hosts; section.go has the order of the reference;
+//   - objects.go has the unit of each object, which is compiled again only if the object or a result of its lookups is another one, and the
+//     order of the reference;
+//   - assemble.go puts the units together, with the catch-alls of their hosts;
 //   - claims.go gives each id to one route;
 //   - conflicts.go reports the routes that want or match the same;
 //   - list.go changes the previous list into the new one, so that both share what is equal.

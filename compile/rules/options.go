@@ -209,7 +209,7 @@ func New(o Options) (*Set, error) {
 		s.HTTPSRedirectCode = defaultRedirectCode
 	}
 	if o.EastWest {
-		// Only the enabled feature trims the domain; the domain itself also exempts hosts from redirects (redirect.go). A domain
+		// Only the enabled feature trims the domain; the domain itself also exempts hosts from redirects (companions.go). A domain
 		// of dots only is the empty domain, not the default.
 		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); o.EastWestDomain == "" {
 			s.EastWestDomain = defaultEastWestDomain
