@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // expression is a regular expression that is compiled on first use: a table has tens of thousands.
@@ -106,24 +107,12 @@ func plainHosts(expr string) []plainHost {
 	for _, text := range alternatives {
 		text, port := strings.CutSuffix(text, portExpr)
 		name := strings.ReplaceAll(text, "[.]", ".")
-		if strings.Count(text, ".") != strings.Count(text, "[.]") || !isName(name) {
+		if strings.Count(text, ".") != strings.Count(text, "[.]") || !catalogue.IsName(name) {
 			return nil
 		}
 		hosts = append(hosts, plainHost{name, port})
 	}
 	return hosts
-}
-
-// isName reports whether a text has only letters, digits, dots and dashes, and does not end with a dot, which hostKey would
-// remove.
-func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if c != '.' && c != '-' && c != '_' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {
-			return false
-		}
-	}
-	return s != "" && !strings.HasSuffix(s, ".")
 }
 
 // hostKey returns the common key of requests for one host: the host without a port and trailing dot. Everything that a plainHost

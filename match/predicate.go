@@ -57,8 +57,7 @@ func (c *condition) String() string {
 	case "HeaderRegexp":
 		r.HeaderRegexps = map[string][]string{c.args[0]: c.args[1:]}
 	}
-	text, backend := eskip.AppendExpr(nil, r)
-	return strings.TrimSuffix(string(text[:backend]), " -> ")
+	return strings.TrimSuffix(r.String(), " -> <shunt>")
 }
 
 // condition returns the condition of a valid predicate that is not built into the matcher.
