@@ -49,30 +49,19 @@ func ParseFilters(f string) ([]*Filter, error) {
 }
 
 // MustParse is [Parse] for texts that are part of a program: it panics on error.
-func MustParse(code string) []*Route {
-	r, err := Parse(code)
-	if err != nil {
-		panic(err)
-	}
-	return r
-}
+func MustParse(code string) []*Route { return must(Parse(code)) }
 
 // MustParsePredicates is [ParsePredicates] for texts that are part of a program: it panics on error.
-func MustParsePredicates(s string) []*Predicate {
-	p, err := ParsePredicates(s)
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
+func MustParsePredicates(s string) []*Predicate { return must(ParsePredicates(s)) }
 
 // MustParseFilters is [ParseFilters] for texts that are part of a program: it panics on error.
-func MustParseFilters(s string) []*Filter {
-	f, err := ParseFilters(s)
+func MustParseFilters(s string) []*Filter { return must(ParseFilters(s)) }
+
+func must[T any](parsed T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return f
+	return parsed
 }
 
 // parser parses one text. The grammar has no nesting, so no method is recursive.

@@ -43,26 +43,26 @@ func (all expressions) get(text string) (*expression, error) {
 			return nil, err
 		}
 	}
-	for _, h := range x.plain {
-		if key := hostKey(h.name); !slices.Contains(x.hosts, key) {
-			x.hosts = append(x.hosts, key)
-		}
-	}
+	x.hosts = keysOf(x.plain)
 	all[text] = x
 	return x, nil
 }
 
 // Hosts returns all hosts for which a route can match requests, without ports; nil if an expression or nothing decides that.
 func Hosts(r *eskip.Route) []string {
-	var keys []string
 	for _, expr := range r.HostRegexps {
-		for _, h := range plainHosts(expr) {
-			if key := hostKey(h.name); !slices.Contains(keys, key) {
-				keys = append(keys, key)
-			}
+		if keys := keysOf(plainHosts(expr)); keys != nil {
+			return keys // all expressions must hold
 		}
-		if keys != nil {
-			break // all of them must hold
+	}
+	return nil
+}
+
+// keysOf returns the distinct keys of hosts.
+func keysOf(hosts []plainHost) (keys []string) {
+	for _, h := range hosts {
+		if key := hostKey(h.name); !slices.Contains(keys, key) {
+			keys = append(keys, key)
 		}
 	}
 	return keys
