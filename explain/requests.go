@@ -114,20 +114,15 @@ func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
 	if len(refused) > 0 {
 		return nil
 	}
-	base := sample{scheme: "https", method: r.Method, header: map[string][]string{}}
+	base := sample{scheme: "https", method: "GET", header: map[string][]string{}}
+	if methods := methodsOf(r); len(methods) > 0 {
+		base.method = methods[0]
+	}
 	for name, val := range r.Headers {
 		base.header[name] = []string{val}
 		if strings.EqualFold(name, forwardedProto) {
 			base.scheme = val
 		}
-	}
-	for _, p := range r.Predicates {
-		if p.Name == "Methods" && len(p.Args) > 0 {
-			base.method, _ = p.Args[0].(string)
-		}
-	}
-	if base.method == "" {
-		base.method = "GET"
 	}
 	var found []sample
 	for _, path := range samplePaths(r) {
@@ -144,6 +139,17 @@ func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
 	return found
 }
 
+// patternOf returns the argument of the path predicate of a route, and whether it is PathSubtree; "" if there is none.
+func patternOf(r *eskip.Route) (pattern string, subtree bool) {
+	for _, p := range r.Predicates {
+		if p.Name == "PathSubtree" && len(p.Args) == 1 {
+			pattern, _ = p.Args[0].(string)
+			return pattern, true
+		}
+	}
+	return r.Path, false
+}
+
 // samplePaths returns paths that a route may match, without characters that need escaping.
 func samplePaths(r *eskip.Route) []string {
 	var paths []string
@@ -152,14 +158,7 @@ func samplePaths(r *eskip.Route) []string {
 			paths = append(paths, path)
 		}
 	}
-	pattern, subtree := r.Path, false
-	for _, p := range r.Predicates {
-		if (p.Name == "Path" || p.Name == "PathSubtree") && len(p.Args) == 1 {
-			if text, ok := p.Args[0].(string); ok {
-				pattern, subtree = text, p.Name == "PathSubtree"
-			}
-		}
-	}
+	pattern, subtree := patternOf(r)
 	switch {
 	case pattern != "":
 		segments := strings.Split(pattern, "/")
