@@ -38,8 +38,8 @@ func (x *explainer) routesFor(host string) *routesOf {
 		list = x.Served
 	}
 	for r := range list.OfHosts(narrow.May) {
-		if parsed, err := eskip.Parse(r.Text); err == nil {
-			routes = append(routes, parsed...)
+		if parsed, err := r.Parse(); err == nil {
+			routes = append(routes, parsed)
 		}
 	}
 	o := x.Proxy

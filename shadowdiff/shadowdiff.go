@@ -29,7 +29,6 @@ package shadowdiff
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -239,12 +238,5 @@ func parsed(r *table.Route) (*eskip.Route, error) {
 	if r == nil {
 		return nil, nil
 	}
-	routes, err := eskip.Parse(r.Text)
-	if err == nil && len(routes) != 1 {
-		err = fmt.Errorf("%d routes in one line", len(routes))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("route %s: %w", r.ID, err)
-	}
-	return routes[0], nil
+	return r.Parse()
 }
