@@ -21,7 +21,7 @@ type assembly struct {
 
 // assemble puts the units of a snapshot together. It compiles only what others have not: units are those of recent builds, what belongs to
 // no single object is from other assemblies.
-func (c *Compiler) assemble(s *kube.Snapshot, from []*assembly, recent []objects) *assembly {
+func (c *Compiler) assemble(s *kube.Snapshot, from []*assembly, recent []memo) *assembly {
 	a := &assembly{rules: c.set, objects: gather(s), fixed: c.fixed}
 	views := make([]*rules.View, len(from))
 	for i, other := range from {

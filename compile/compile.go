@@ -14,10 +14,10 @@
 //
 // The build, this package, assembles the units of a snapshot into one list of routes:
 //
-//   - objects.go has the unit of each object. It is compiled again only if the object or a result of its lookups is another one;
-//   - assemble.go puts the units together, with the catch-alls of their hosts; section.go has the order of the reference;
-//   - claims.go gives each id to one route;
-//   - conflicts.go reports the routes that want or match the same;
+//   - objects.go has the unit of each object, which is compiled again only if the object or a result of its lookups is another one, and the
+//     order of the reference;
+//   - assemble.go puts the units together, with the catch-alls of their hosts;
+//   - claims.go gives each id to one route, and reports the routes that want or match the same;
 //   - list.go changes the previous list into the new one, so that both share what is equal.
 //
 // Only results are kept from one build to the next, and they affect the cost of a result, never the result.
@@ -60,8 +60,8 @@ type Compiler struct {
 	set    *rules.Set
 	fixed  *rules.Unit // the routes of the options
 	latest atomic.Pointer[Result]
-	beside *Result   // of the last CompileBeside, without problems; nil after Forget
-	recent []objects // of the last builds, the last one first; nil before the first one, and after a panic
+	beside *Result // of the last CompileBeside, without problems; nil after Forget
+	recent []memo  // of the last builds, the last one first; nil before the first one, and after a panic
 }
 
 // remembered is how many builds are remembered: a read of a cluster takes a few while objects are kept at earlier versions.
@@ -122,7 +122,7 @@ func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result 
 	if report {
 		next.Problems = next.problems()
 	}
-	c.recent = slices.Insert(recent[:min(len(recent), remembered-1)], 0, next.all.objects)
+	c.recent = slices.Insert(recent[:min(len(recent), remembered-1)], 0, next.all.objects.memo())
 	return next
 }
 
@@ -159,8 +159,8 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 
 // unitOf returns the unit that an object had in the last build with it; nil if it has none.
 func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
-	for _, objects := range c.recent {
-		if u := objects.unitOf(o); u != nil {
+	for _, known := range c.recent {
+		if u := known[o]; u != nil {
 			return u
 		}
 	}

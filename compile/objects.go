@@ -1,7 +1,9 @@
 package compile
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
@@ -24,7 +26,7 @@ func (o *object) meta() *kube.Meta {
 	return nil
 }
 
-// objects are those of a build, by kind, namespace and name. They are all that makes the next builds cheaper than the first one.
+// objects are those of a build, by kind, namespace and name.
 type objects []object
 
 func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
@@ -49,43 +51,19 @@ func gather(s *kube.Snapshot) objects {
 	})
 }
 
-// next returns the unit of an object, and drops the objects before it: those who ask ask in the order of the objects. It returns nil if
-// the object is not among them.
-func (k *objects) next(o object) *rules.Unit {
-	for len(*k) > 0 {
-		first := (*k)[0]
-		if first.Object == o.Object {
-			return first.unit
-		}
-		if compareObjects(first, o) > 0 {
-			return nil
-		}
-		*k = (*k)[1:]
-	}
-	return nil
-}
-
 // search returns the index of the first object with a name, or where one would be inserted.
 func (k objects) search(name kube.Ref) (at int, found bool) {
 	return slices.BinarySearchFunc(k, name, func(o object, name kube.Ref) int { return o.Ref().Compare(name) })
 }
 
-// unitOf returns the unit of an object; nil if it is not among them.
-func (k objects) unitOf(o kube.Object) *rules.Unit {
-	for i, found := k.search(o.Ref()); found && i < len(k) && k[i].Ref() == o.Ref(); i++ {
-		if k[i].Object == o {
-			return k[i].unit
-		}
-	}
-	return nil
-}
+// memo has the units of the objects of a build. It is all that makes the next builds cheaper than the first one.
+type memo map[kube.Object]*rules.Unit
 
 // compile gives each object its unit: that of a build before, if the object looks up the same, or a new one.
-func (k objects) compile(set *rules.Set, v *rules.View, recent []objects) {
-	known := slices.Clone(recent)
+func (k objects) compile(set *rules.Set, v *rules.View, recent []memo) {
 	for i := range k { // in order, because of what objects resolve for others
-		for n := range known {
-			if u := known[n].next(k[i]); u != nil && u.Holds(v) {
+		for _, known := range recent {
+			if u := known[k[i].Object]; u != nil && u.Holds(v) {
 				k[i].unit = u
 				break
 			}
@@ -94,4 +72,88 @@ func (k objects) compile(set *rules.Set, v *rules.View, recent []objects) {
 			k[i].unit = set.Compile(k[i].Object, v)
 		}
 	}
+}
+
+func (k objects) memo() memo {
+	units := make(memo, len(k))
+	for i := range k {
+		units[k[i].Object] = k[i].unit
+	}
+	return units
+}
+
+// section is a run of routes that are adjacent in the order of the reference.
+type section struct {
+	rank   rank
+	host   string // for fromHost
+	unit   *rules.Unit
+	routes []rules.Route // some or all of the unit
+	// object is the one that problems name: for the catch-all of a host the first object with the host, nil for the routes of the options.
+	object   *object
+	catchAll bool // of the host; no object has requested it
+}
+
+type rank uint8
+
+const (
+	fromIngress    rank = iota // routes outside of host groups, ordered by object
+	fromHost                   // ordered by host, where the reference's order of hosts is random, then by object; the catch-all is last
+	fromCompanions             // ordered by object
+	fromRouteGroup             // ordered by object
+	fromOptions
+)
+
+// compare orders sections as the reference does. The order decides who keeps an id that several routes want if creation times do not.
+func (s *section) compare(o *section) int {
+	behind := func(s *section) int {
+		if s.catchAll {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(s.rank, o.rank), strings.Compare(s.host, o.host), cmp.Compare(behind(s), behind(o)), s.owner().Compare(o.owner()))
+}
+
+// sections appends the sections of an object.
+func (o *object) sections(all []section) []section {
+	u := o.unit
+	add := func(r rank, host string, routes []rules.Route) {
+		if len(routes) > 0 {
+			all = append(all, section{rank: r, host: host, unit: u, routes: routes, object: o})
+		}
+	}
+	if _, ok := o.Object.(*kube.RouteGroup); ok {
+		add(fromRouteGroup, "", u.Global)
+		return all
+	}
+	add(fromIngress, "", u.Global)
+	for i := range u.Groups {
+		add(fromHost, u.Groups[i].Host, u.Groups[i].Routes)
+	}
+	add(fromCompanions, "", u.Companions)
+	return all
+}
+
+// asker returns the object that requested the routes; nil for a catch-all, and for the routes of the options.
+func (s *section) asker() *object {
+	if s.catchAll {
+		return nil
+	}
+	return s.object
+}
+
+// owner returns the object as problems name it.
+func (s *section) owner() kube.Ref {
+	if s.object == nil {
+		return kube.Ref{}
+	}
+	return s.object.Ref()
+}
+
+// created returns when the asker was created, or 0 if unknown.
+func (s *section) created() int64 {
+	if o := s.asker(); o != nil {
+		return o.meta().Created
+	}
+	return 0
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 )
 
 // errNull is returned for lists of predicates and filters with a null element.
@@ -88,18 +89,10 @@ func (r *Route) UnmarshalJSON(b []byte) error {
 			out.LBEndpoints = NewLBEndpoints(in.Backend.Endpoints)
 		}
 	}
-	for _, p := range in.Predicates {
-		if p == nil {
-			return errNull
-		}
-		out.Predicates = append(out.Predicates, p)
+	if slices.Contains(in.Predicates, nil) || slices.Contains(in.Filters, nil) {
+		return errNull
 	}
-	for _, f := range in.Filters {
-		if f == nil {
-			return errNull
-		}
-		out.Filters = append(out.Filters, f)
-	}
+	out.Predicates, out.Filters = append(out.Predicates, in.Predicates...), append(out.Filters, in.Filters...)
 	*r = out
 	return nil
 }

@@ -135,7 +135,7 @@ func (l *lexer) read() bool {
 	case c == '-' && i+1 < len(src) && (class[src[i+1]]&digit != 0 || src[i+1] == '.'):
 		return l.number()
 	default:
-		l.punctuation(c)
+		l.punctuation()
 	}
 	return true
 }
@@ -182,57 +182,38 @@ func (l *lexer) invalid(reason string, pos int) {
 	l.pos = pos
 }
 
-// punctuation reads tokens with a fixed text.
-func (l *lexer) punctuation(c byte) {
-	k, n := tokInvalid, 1
-	rest := l.src[l.pos:]
-	switch c {
-	case '&':
-		if strings.HasPrefix(rest, "&&") {
-			k, n = tokAnd, 2
-		}
-	case '*':
-		k = tokAny
-	case '-':
-		if strings.HasPrefix(rest, "->") {
-			k, n = tokArrow, 2
-		}
-	case ')':
-		k = tokClose
-	case ':':
-		k = tokColon
-	case ',':
-		k = tokComma
-	case '(':
-		k = tokOpen
-	case ';':
-		k = tokSemicolon
-	case '>':
-		k = tokGreater
-	case '<':
-		k, n = angle(rest)
-	}
-	if k == tokInvalid {
-		l.invalid(reasonUnexpected, l.pos)
-		return
-	}
-	l.emit(k, l.pos+n)
+// single has the tokens of one character with which no other token begins.
+var single = [256]kind{
+	'*': tokAny, '(': tokOpen, ')': tokClose, ':': tokColon, ',': tokComma, ';': tokSemicolon, '>': tokGreater,
 }
 
-// angle distinguishes backends that are a single token from the bracket that opens a load balanced one.
-func angle(s string) (kind, int) {
-	switch {
-	case strings.HasPrefix(s, "<shunt>"):
-		return tokShunt, len("<shunt>")
-	case strings.HasPrefix(s, "<loopback>"):
-		return tokLoopback, len("<loopback>")
-	case strings.HasPrefix(s, "<dynamic>"):
-		return tokDynamic, len("<dynamic>")
-	case strings.HasPrefix(s, "<forward>"):
-		return tokForward, len("<forward>")
-	default:
-		return tokLess, 1
+// fixed are the other tokens with a fixed text. A bracket opens a load balanced backend if no backend of one token begins with it.
+var fixed = []struct {
+	text string
+	kind kind
+}{
+	{"->", tokArrow},
+	{"&&", tokAnd},
+	{"<shunt>", tokShunt},
+	{"<loopback>", tokLoopback},
+	{"<dynamic>", tokDynamic},
+	{"<forward>", tokForward},
+	{"<", tokLess},
+}
+
+// punctuation reads tokens with a fixed text.
+func (l *lexer) punctuation() {
+	if k := single[l.src[l.pos]]; k != tokEnd {
+		l.emit(k, l.pos+1)
+		return
 	}
+	for _, f := range fixed {
+		if strings.HasPrefix(l.src[l.pos:], f.text) {
+			l.emit(f.kind, l.pos+len(f.text))
+			return
+		}
+	}
+	l.invalid(reasonUnexpected, l.pos)
 }
 
 // number reads a number: a sign, then digits with at most one decimal point, which must not be last. It returns false for one that

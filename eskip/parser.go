@@ -49,30 +49,19 @@ func ParseFilters(f string) ([]*Filter, error) {
 }
 
 // MustParse is [Parse] for texts that are part of a program: it panics on error.
-func MustParse(code string) []*Route {
-	r, err := Parse(code)
-	if err != nil {
-		panic(err)
-	}
-	return r
-}
+func MustParse(code string) []*Route { return must(Parse(code)) }
 
 // MustParsePredicates is [ParsePredicates] for texts that are part of a program: it panics on error.
-func MustParsePredicates(s string) []*Predicate {
-	p, err := ParsePredicates(s)
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
+func MustParsePredicates(s string) []*Predicate { return must(ParsePredicates(s)) }
 
 // MustParseFilters is [ParseFilters] for texts that are part of a program: it panics on error.
-func MustParseFilters(s string) []*Filter {
-	f, err := ParseFilters(s)
+func MustParseFilters(s string) []*Filter { return must(ParseFilters(s)) }
+
+func must[T any](parsed T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return f
+	return parsed
 }
 
 // parser parses one text. The grammar has no nesting, so no method is recursive.
@@ -97,7 +86,7 @@ const largeInput = 8 << 10
 
 // newParser returns a parser at the beginning of src. It has not read a token yet.
 func newParser(src string) *parser {
-	return &parser{lexer: lexer{src: src}, copies: len(src) >= largeInput}
+	return &parser{lexer: lexer{src: src}, copies: len(src) >= largeInput, args: make([]token, 0, 4)}
 }
 
 // fail sets the error for the current token, which is not allowed here. If the input may end here, it reports an invalid token as

@@ -31,43 +31,51 @@ func (m *meaning) err() error {
 
 // addRoutePredicate stores the predicate with the arguments p.args in r.
 func (p *parser) addRoutePredicate(r *Route, called token, m *meaning) {
-	var err error
-	switch name := p.raw(called); name {
-	case "Any":
-	case "Path":
-		if m.path {
-			err = errDuplicatePath
-		} else if err = p.wantStrings(r, name, 1); err == nil {
-			r.Path, m.path = p.text(p.args[0]), true
-		}
-	case "Host":
-		if err = p.wantStrings(r, name, 1); err == nil {
-			r.HostRegexps = append(r.HostRegexps, p.text(p.args[0]))
-		}
-	case "PathRegexp":
-		if err = p.wantStrings(r, name, 1); err == nil {
-			r.PathRegexps = append(r.PathRegexps, p.text(p.args[0]))
-		}
-	case "Method":
-		if m.method {
-			err = errDuplicateMethod
-		} else if err = p.wantStrings(r, name, 1); err == nil {
-			r.Method, m.method = p.text(p.args[0]), true
-		}
-	case "Header":
-		if err = p.wantStrings(r, name, 2); err == nil {
-			err = p.addHeader(r)
-		}
-	case "HeaderRegexp":
-		if err = p.wantStrings(r, name, 2); err == nil {
-			p.addHeaderRegexp(r)
-		}
-	default:
-		r.Predicates = append(r.Predicates, &Predicate{Name: p.text(called), Args: p.arguments()})
-	}
-	if m.predicateErr == nil {
+	if err := p.addField(r, called, m); m.predicateErr == nil {
 		m.predicateErr = err
 	}
+}
+
+// addField is addRoutePredicate, with the error of a predicate that has a field.
+func (p *parser) addField(r *Route, called token, m *meaning) error {
+	name, args := p.raw(called), 1
+	switch name {
+	case "Any":
+		return nil
+	case "Path", "Host", "PathRegexp", "Method":
+	case "Header", "HeaderRegexp":
+		args = 2
+	default:
+		r.Predicates = append(r.Predicates, &Predicate{Name: p.text(called), Args: p.arguments()})
+		return nil
+	}
+	switch {
+	case name == "Path" && m.path:
+		return errDuplicatePath
+	case name == "Method" && m.method:
+		return errDuplicateMethod
+	}
+	if err := p.wantStrings(r, name, args); err != nil {
+		return err
+	}
+	switch text := p.text(p.args[0]); name {
+	case "Path":
+		r.Path, m.path = text, true
+	case "Host":
+		r.HostRegexps = append(r.HostRegexps, text)
+	case "PathRegexp":
+		r.PathRegexps = append(r.PathRegexps, text)
+	case "Method":
+		r.Method, m.method = text, true
+	case "Header":
+		return addHeader(r, text, p.text(p.args[1]))
+	case "HeaderRegexp":
+		if r.HeaderRegexps == nil {
+			r.HeaderRegexps = make(map[string][]string)
+		}
+		r.HeaderRegexps[text] = append(r.HeaderRegexps[text], p.text(p.args[1]))
+	}
+	return nil
 }
 
 // wantStrings returns an error unless p.args are n string or regexp literals.
@@ -86,8 +94,7 @@ func (p *parser) wantStrings(r *Route, name string, n int) error {
 	return fmt.Errorf("invalid route %q: %s predicate expects %d string argument%s", r.Id, name, n, plural)
 }
 
-func (p *parser) addHeader(r *Route) error {
-	key, value := p.text(p.args[0]), p.text(p.args[1])
+func addHeader(r *Route, key, value string) error {
 	if _, ok := r.Headers[key]; ok {
 		return fmt.Errorf("duplicate header predicate: %s", key)
 	}
@@ -96,14 +103,6 @@ func (p *parser) addHeader(r *Route) error {
 	}
 	r.Headers[key] = value
 	return nil
-}
-
-func (p *parser) addHeaderRegexp(r *Route) {
-	key := p.text(p.args[0])
-	if r.HeaderRegexps == nil {
-		r.HeaderRegexps = make(map[string][]string)
-	}
-	r.HeaderRegexps[key] = append(r.HeaderRegexps[key], p.text(p.args[1]))
 }
 
 // addEndpoint validates an endpoint and adds it to r.

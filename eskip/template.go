@@ -1,8 +1,10 @@
 package eskip
 
 import (
+	"cmp"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -113,11 +115,9 @@ func requestValue(req *http.Request, key string) (string, bool) {
 	if name, ok := strings.CutPrefix(key, "header."); ok {
 		return req.Header.Get(name), true
 	}
+	u := cmp.Or(req.URL, &url.URL{})
 	if name, ok := strings.CutPrefix(key, "query."); ok {
-		if req.URL == nil {
-			return "", true
-		}
-		return req.URL.Query().Get(name), true
+		return u.Query().Get(name), true
 	}
 	if name, ok := strings.CutPrefix(key, "cookie."); ok {
 		c, err := req.Cookie(name)
@@ -132,15 +132,9 @@ func requestValue(req *http.Request, key string) (string, bool) {
 	case "host":
 		return req.Host, true
 	case "path":
-		if req.URL == nil {
-			return "", true
-		}
-		return req.URL.Path, true
+		return u.Path, true
 	case "rawQuery":
-		if req.URL == nil {
-			return "", true
-		}
-		return req.URL.RawQuery, true
+		return u.RawQuery, true
 	case "source":
 		first, _, _ := strings.Cut(req.Header.Get("X-Forwarded-For"), ",")
 		return source(req, first), true

@@ -140,12 +140,7 @@ func methodsOf(r *eskip.Route) (methods []string) {
 
 // checkLiteral reports a path that looks like an expression and is taken as it is written.
 func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
-	path := r.Path
-	for _, p := range r.Predicates {
-		if (p.Name == "Path" || p.Name == "PathSubtree") && len(p.Args) == 1 {
-			path, _ = p.Args[0].(string)
-		}
-	}
+	path, _ := patternOf(r)
 	if !strings.ContainsAny(path, `^$+?()[]{}|\`) && !strings.Contains(path, ".*") {
 		return
 	}

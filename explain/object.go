@@ -80,8 +80,8 @@ func mainRoutes(in compile.Inspection) (own map[string]bool, main []*eskip.Route
 		if own[r.ID] = r.Wins && r.Route != nil; !own[r.ID] || !r.Main || len(main) == maxSampled {
 			continue
 		}
-		if parsed, err := eskip.Parse(r.Route.Text); err == nil {
-			main = append(main, parsed...)
+		if parsed, err := r.Route.Parse(); err == nil {
+			main = append(main, parsed)
 		}
 	}
 	return own, main
@@ -179,10 +179,9 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 			}
 		}
 		if r.Route != nil && len(o.Routes) < maxRoutes {
-			parsed, err := eskip.Parse(r.Route.Text)
-			if err == nil && len(parsed) == 1 {
-				out.Predicates, out.Filters, out.Backend = parts(parsed[0])
-				if reason, wrong := known.Check(parsed[0]); wrong != nil && out.State != StateLeftOut {
+			if parsed, err := r.Route.Parse(); err == nil {
+				out.Predicates, out.Filters, out.Backend = parts(parsed)
+				if reason, wrong := known.Check(parsed); wrong != nil && out.State != StateLeftOut {
 					out.State, out.Why = StateRefused, fmt.Sprintf("proxies refuse it: %s: %v", reason, wrong)
 				}
 			}

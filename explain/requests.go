@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -37,8 +38,8 @@ func (x *explainer) routesFor(host string) *routesOf {
 		list = x.Served
 	}
 	for r := range list.OfHosts(narrow.May) {
-		if parsed, err := eskip.Parse(r.Text); err == nil {
-			routes = append(routes, parsed...)
+		if parsed, err := r.Parse(); err == nil {
+			routes = append(routes, parsed)
 		}
 	}
 	o := x.Proxy
@@ -113,20 +114,15 @@ func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
 	if len(refused) > 0 {
 		return nil
 	}
-	base := sample{scheme: "https", method: r.Method, header: map[string][]string{}}
+	base := sample{scheme: "https", method: "GET", header: map[string][]string{}}
+	if methods := methodsOf(r); len(methods) > 0 {
+		base.method = methods[0]
+	}
 	for name, val := range r.Headers {
 		base.header[name] = []string{val}
 		if strings.EqualFold(name, forwardedProto) {
 			base.scheme = val
 		}
-	}
-	for _, p := range r.Predicates {
-		if p.Name == "Methods" && len(p.Args) > 0 {
-			base.method, _ = p.Args[0].(string)
-		}
-	}
-	if base.method == "" {
-		base.method = "GET"
 	}
 	var found []sample
 	for _, path := range samplePaths(r) {
@@ -143,6 +139,17 @@ func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
 	return found
 }
 
+// patternOf returns the argument of the path predicate of a route, and whether it is PathSubtree; "" if there is none.
+func patternOf(r *eskip.Route) (pattern string, subtree bool) {
+	for _, p := range r.Predicates {
+		if p.Name == "PathSubtree" && len(p.Args) == 1 {
+			pattern, _ = p.Args[0].(string)
+			return pattern, true
+		}
+	}
+	return r.Path, false
+}
+
 // samplePaths returns paths that a route may match, without characters that need escaping.
 func samplePaths(r *eskip.Route) []string {
 	var paths []string
@@ -151,14 +158,7 @@ func samplePaths(r *eskip.Route) []string {
 			paths = append(paths, path)
 		}
 	}
-	pattern, subtree := r.Path, false
-	for _, p := range r.Predicates {
-		if (p.Name == "Path" || p.Name == "PathSubtree") && len(p.Args) == 1 {
-			if text, ok := p.Args[0].(string); ok {
-				pattern, subtree = text, p.Name == "PathSubtree"
-			}
-		}
-	}
+	pattern, subtree := patternOf(r)
 	switch {
 	case pattern != "":
 		segments := strings.Split(pattern, "/")
@@ -300,4 +300,41 @@ func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 		}
 		seen = append(seen, s.url())
 	}
+}
+
+// redirected returns the request that a browser sends after the route's answer, or false if the answer is not a redirect.
+func redirected(r *eskip.Route, s sample) (sample, bool) {
+	for _, f := range r.Filters {
+		if f.Name != "redirectTo" && f.Name != "redirectToLower" || len(f.Args) < 1 {
+			continue
+		}
+		next := s
+		if len(f.Args) > 1 {
+			text, _ := f.Args[1].(string)
+			to, err := url.Parse(text)
+			if err != nil {
+				return sample{}, false
+			}
+			if to.Scheme != "" {
+				next.scheme = to.Scheme
+			}
+			if to.Host != "" {
+				next.host = to.Hostname()
+			}
+			if to.Path != "" {
+				next.path = to.Path
+			}
+		}
+		if f.Name == "redirectToLower" {
+			next.path = strings.ToLower(next.path)
+		}
+		next.header = map[string][]string{}
+		for name, val := range s.header {
+			if !strings.EqualFold(name, forwardedProto) { // the load balancer sets it itself
+				next.header[name] = slices.Clone(val)
+			}
+		}
+		return next, next.scheme == "http" || next.scheme == "https"
+	}
+	return sample{}, false
 }

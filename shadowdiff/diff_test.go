@@ -14,7 +14,7 @@ import (
 // outline is a report in short lines, one for each difference and part.
 func outline(r shadowdiff.Report) []string {
 	var out []string
-	for _, d := range r.Differences() {
+	for _, d := range r.Differences {
 		line := d.Kind.String() + " " + d.ID
 		if d.NewID != "" {
 			line += " " + d.NewID
@@ -159,8 +159,8 @@ func TestLongChainsAreComparedInTime(t *testing.T) {
 		return "a: *" + strings.Repeat(` -> f("`+prefix+`")`, 20_000) + " -> <shunt>"
 	}
 	r := shadowdiff.Diff(parse(t, chain("x")), parse(t, chain("y")))
-	if len(r.Changed) != 1 || len(r.Changed[0].Parts) != 20_000 {
-		t.Errorf("%d changed", len(r.Changed))
+	if len(r.Differences) != 1 || len(r.Differences[0].Parts) != 20_000 {
+		t.Errorf("%d changed", len(r.Differences))
 	}
 }
 
@@ -169,7 +169,7 @@ func TestAlignedHasEveryPart(t *testing.T) {
 		parse(t, `a: Foo() && Host(/x/) -> f() -> g() -> <"http://a", "http://b">`),
 		parse(t, `a: Foo() && Host(/y/) -> f() -> <"http://a", "http://c">; b: Bar() -> g() -> <random, "http://a">`))
 	var got []string
-	for _, d := range r.Differences() {
+	for _, d := range r.Differences {
 		for _, p := range d.Aligned() {
 			got = append(got, p.Label()+" "+p.Op.String()+" ["+p.Old+"] ["+p.New+"]")
 		}

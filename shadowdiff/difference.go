@@ -47,8 +47,8 @@ type Difference struct {
 	Parts []Part       // for Changed, else nil
 }
 
-// Aligned returns all parts of the routes side by side; see [Change.Aligned]. For a route that is only on one side, all parts are
-// Removed or Added.
+// Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written. For a route
+// that is only on one side, all parts are Removed or Added.
 func (d Difference) Aligned() []Part {
 	switch d.Kind {
 	case Missing:
@@ -74,21 +74,268 @@ func oneSided(r *eskip.Route, op Op) []Part {
 	return out
 }
 
-// Differences returns the entries of the report, without those counted in Beyond, sorted by id. Parts are shared.
-func (r *Report) Differences() []Difference {
-	out := make([]Difference, 0, len(r.Missing)+len(r.Extra)+len(r.Changed)+len(r.Renamed))
-	for _, x := range r.Missing {
-		out = append(out, Difference{Key: Key{Kind: Missing, ID: x.Id}, A: x})
+// Element is a kind of route part.
+type Element uint8
+
+// The elements.
+const (
+	Predicate Element = iota
+	Filter
+	Backend   // the type of the backend; the texts are the whole backend
+	Address   // of a network backend
+	Algorithm // of load balancing; empty if the proxy chooses
+	Endpoint  // of a load balanced backend
+	Zone      // of an endpoint with the same address
+)
+
+var elements = []string{"predicate", "filter", "backend", "address", "algorithm", "endpoint", "zone"}
+
+// String returns the name in text and JSON.
+func (e Element) String() string { return elements[e] }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (e Element) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+
+// Op says how a part changed from A to B.
+type Op uint8
+
+// The ops.
+const (
+	Same Op = iota // only in [Difference.Aligned]
+	Removed
+	Added
+	Replaced
+	Moved // the same filter in another position
+)
+
+var ops = []string{"same", "removed", "added", "replaced", "moved"}
+
+// String returns the name in text and JSON.
+func (o Op) String() string { return ops[o] }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// Part is a part of a route on both sides.
+type Part struct {
+	Element Element `json:"element"`
+	Op      Op      `json:"op"`
+	// Old and New are the texts in A and B; empty if the part does not exist there.
+	Old string `json:"old,omitempty"`
+	New string `json:"new,omitempty"`
+	// OldPosition and NewPosition are the positions of a filter, from 1. They are 0 for all other parts, and where the part does
+	// not exist.
+	OldPosition int `json:"old_position,omitempty"`
+	NewPosition int `json:"new_position,omitempty"`
+}
+
+// parts returns the differences between two routes; none if they print the same in canonical form.
+func parts(a, b *eskip.Route) []Part {
+	all := align(a, b)
+	n := 0
+	for _, p := range all {
+		if p.Op != Same {
+			all[n] = p
+			n++
+		}
 	}
-	for _, x := range r.Extra {
-		out = append(out, Difference{Key: Key{Kind: Extra, ID: x.Id}, B: x})
+	return all[:n:n]
+}
+
+// align pairs the parts of the canonical forms of two routes.
+func align(a, b *eskip.Route) []Part {
+	a, b = eskip.Canonical(a), eskip.Canonical(b)
+	out := alignPredicates(nil, predicateTexts(a), predicateTexts(b))
+	out = alignFilters(out, filterTexts(a), filterTexts(b))
+	return alignBackends(out, a, b)
+}
+
+// call is a predicate or filter.
+type call struct{ name, text string }
+
+// predicateTexts returns the predicates in canonical order, without those that are not printed because they match everything.
+func predicateTexts(r *eskip.Route) []call {
+	out := make([]call, 0, len(r.Predicates))
+	for _, p := range r.Predicates {
+		if p.Name != "Any" && p.Name != "*" {
+			out = append(out, call{p.Name, p.String()})
+		}
 	}
-	for _, c := range r.Changed {
-		out = append(out, Difference{Key: Key{Kind: Changed, ID: c.A.Id}, A: c.A, B: c.B, Parts: c.Parts})
+	return out
+}
+
+func filterTexts(r *eskip.Route) []call {
+	out := make([]call, 0, len(r.Filters))
+	for _, f := range r.Filters {
+		out = append(out, call{f.Name, f.String()})
 	}
-	for _, n := range r.Renamed {
-		out = append(out, Difference{Key: Key{Kind: Renamed, ID: n.A.Id, NewID: n.B.Id}, A: n.A, B: n.B})
+	return out
+}
+
+// alignPredicates aligns two lists that are sorted by name.
+func alignPredicates(out []Part, a, b []call) []Part {
+	return eachKey(out, a, b, func(c call) string { return c.name }, alignOneName)
+}
+
+// eachKey aligns what has the same key in two lists that are sorted by it.
+func eachKey[T any](out []Part, a, b []T, key func(T) string, align func(out []Part, a, b []T) []Part) []Part {
+	for len(a) > 0 || len(b) > 0 {
+		var first string
+		switch {
+		case len(a) == 0:
+			first = key(b[0])
+		case len(b) == 0:
+			first = key(a[0])
+		default:
+			first = min(key(a[0]), key(b[0]))
+		}
+		same := func(list []T) int { // at the beginning
+			n := slices.IndexFunc(list, func(x T) bool { return key(x) != first })
+			if n < 0 {
+				return len(list)
+			}
+			return n
+		}
+		i, j := same(a), same(b)
+		out = align(out, a[:i], b[:j])
+		a, b = a[i:], b[j:]
 	}
-	slices.SortStableFunc(out, func(x, y Difference) int { return x.compare(y.Key) })
+	return out
+}
+
+// alignOneName pairs predicates with the same name: first the identical ones, wherever they are, then the others in order.
+func alignOneName(out []Part, a, b []call) []Part {
+	onlyA, onlyB := onlyIn(a, b), onlyIn(b, a)
+	other := onlyA
+	for _, c := range a {
+		if len(other) > 0 && other[0] == c {
+			other = other[1:]
+			continue
+		}
+		out = append(out, Part{Element: Predicate, Op: Same, Old: c.text, New: c.text})
+	}
+	for i := range max(len(onlyA), len(onlyB)) {
+		out = append(out, between(Predicate, textAt(onlyA, i), textAt(onlyB, i)))
+	}
+	return out
+}
+
+// textAt returns the text of a call, or "" if there is none.
+func textAt(calls []call, i int) string {
+	if i >= len(calls) {
+		return ""
+	}
+	return calls[i].text
+}
+
+// onlyIn returns the calls of a that remain, in order, after removing each call of b once. Of calls with the same text the last
+// ones remain.
+func onlyIn(a, b []call) []call {
+	if len(a) == 1 && len(b) == 1 && a[0] == b[0] {
+		return nil
+	}
+	count := make(map[string]int, len(b))
+	for _, c := range b {
+		count[c.text]++
+	}
+	var out []call
+	for _, c := range a {
+		if count[c.text]--; count[c.text] < 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// between returns the part for two texts, of which one may be empty because it does not exist.
+func between(e Element, old, new string) Part {
+	p := Part{Element: e, Old: old, New: new}
+	switch {
+	case old == new:
+		p.Op = Same
+	case new == "":
+		p.Op = Removed
+	case old == "":
+		p.Op = Added
+	default:
+		p.Op = Replaced
+	}
+	return p
+}
+
+// alignBackends aligns the backends of canonical routes.
+func alignBackends(out []Part, a, b *eskip.Route) []Part {
+	if a.BackendType != b.BackendType {
+		return append(out, between(Backend, backendText(a), backendText(b)))
+	}
+	switch a.BackendType {
+	case eskip.NetworkBackend:
+		return append(out, between(Address, backendText(a), backendText(b)))
+	case eskip.LBBackend:
+		if a.LBAlgorithm != "" || b.LBAlgorithm != "" {
+			p := between(Algorithm, a.LBAlgorithm, b.LBAlgorithm)
+			out = append(out, p)
+		}
+		return alignEndpoints(out, a.LBEndpoints, b.LBEndpoints)
+	default:
+		return append(out, between(Backend, backendText(a), backendText(b)))
+	}
+}
+
+// Expression returns the parts of a route as written in eskip, without arrows between predicates and backend; the backend includes all its
+// endpoints.
+func Expression(r *eskip.Route) (predicates, filters, backend string) {
+	c := *r
+	c.Filters = nil
+	text, at := eskip.AppendExpr(nil, &c)
+	predicates, backend = strings.TrimSuffix(string(text[:at]), " -> "), string(text[at:])
+	texts := make([]string, len(r.Filters))
+	for i, f := range r.Filters {
+		texts[i] = f.String()
+	}
+	return predicates, strings.Join(texts, " -> "), backend
+}
+
+// backendText prints only the backend.
+func backendText(r *eskip.Route) string {
+	_, _, backend := Expression(r)
+	return backend
+}
+
+// alignEndpoints aligns lists that are sorted by address and zone.
+func alignEndpoints(out []Part, a, b []*eskip.LBEndpoint) []Part {
+	return eachKey(out, a, b, func(ep *eskip.LBEndpoint) string { return ep.Address }, alignZones)
+}
+
+// alignZones pairs endpoints with the same address: first those in the same zone, then the others in order.
+func alignZones(out []Part, a, b []*eskip.LBEndpoint) []Part {
+	var onlyA, onlyB []*eskip.LBEndpoint
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].Zone == b[0].Zone:
+			text := a[0].StringWithZone()
+			out = append(out, Part{Element: Endpoint, Op: Same, Old: text, New: text})
+			a, b = a[1:], b[1:]
+		case a[0].Zone < b[0].Zone:
+			onlyA = append(onlyA, a[0])
+			a = a[1:]
+		default:
+			onlyB = append(onlyB, b[0])
+			b = b[1:]
+		}
+	}
+	onlyA, onlyB = append(onlyA, a...), append(onlyB, b...)
+	for i := range max(len(onlyA), len(onlyB)) {
+		switch {
+		case i >= len(onlyA):
+			out = append(out, Part{Element: Endpoint, Op: Added, New: onlyB[i].StringWithZone()})
+		case i >= len(onlyB):
+			out = append(out, Part{Element: Endpoint, Op: Removed, Old: onlyA[i].StringWithZone()})
+		default:
+			out = append(out, Part{
+				Element: Zone, Op: Replaced, Old: onlyA[i].StringWithZone(), New: onlyB[i].StringWithZone(),
+			})
+		}
+	}
 	return out
 }

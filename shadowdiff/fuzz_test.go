@@ -48,8 +48,10 @@ func FuzzDiff(f *testing.F) {
 		if c.Missing+c.Changed+c.Renamed+c.Equal != len(a) || c.Extra+c.Changed+c.Renamed+c.Equal != len(b) {
 			t.Errorf("%+v of %d and %d routes", c, len(a), len(b))
 		}
-		for _, ch := range there.Changed {
-			checkAligned(t, ch)
+		for _, d := range there.Differences {
+			if d.Kind == shadowdiff.Changed {
+				checkAligned(t, d)
+			}
 		}
 	})
 }
@@ -62,7 +64,7 @@ func equivalent(a, b []*eskip.Route) bool {
 }
 
 // checkAligned checks that the aligned parts are the routes, and that those that differ are the parts of the change.
-func checkAligned(t *testing.T, c shadowdiff.Change) {
+func checkAligned(t *testing.T, c shadowdiff.Difference) {
 	t.Helper()
 	var differ []shadowdiff.Part
 	var old, new int
@@ -110,7 +112,7 @@ func entries(r shadowdiff.Report) []entry {
 		}
 		return r.String()
 	}
-	for _, d := range r.Differences() {
+	for _, d := range r.Differences {
 		out = append(out, entry{d.Kind.String(), d.ID, d.NewID, text(d.A), text(d.B), sortedParts(d.Parts)})
 	}
 	slices.SortStableFunc(out, func(x, y entry) int {
@@ -122,13 +124,20 @@ func entries(r shadowdiff.Report) []entry {
 // mirrored is the expected report of the exchanged sides.
 func mirrored(t *testing.T, r shadowdiff.Report) []entry {
 	t.Helper()
-	m := shadowdiff.Report{Missing: r.Extra, Extra: r.Missing, A: r.B, B: r.A, Equal: r.Equal}
-	for _, n := range r.Renamed {
-		m.Renamed = append(m.Renamed, shadowdiff.Rename{A: n.B, B: n.A})
-	}
-	for _, c := range r.Changed {
-		o := shadowdiff.Change{A: c.B, B: c.A}
-		for _, p := range c.Parts {
+	m := shadowdiff.Report{A: r.B, B: r.A, Equal: r.Equal}
+	for _, d := range r.Differences {
+		d.A, d.B = d.B, d.A
+		switch d.Kind {
+		case shadowdiff.Missing:
+			d.Kind = shadowdiff.Extra
+		case shadowdiff.Extra:
+			d.Kind = shadowdiff.Missing
+		case shadowdiff.Renamed:
+			d.ID, d.NewID = d.NewID, d.ID
+		}
+		parts := d.Parts
+		d.Parts = nil
+		for _, p := range parts {
 			p.Old, p.New = p.New, p.Old
 			p.OldPosition, p.NewPosition = p.NewPosition, p.OldPosition
 			switch p.Op {
@@ -137,9 +146,9 @@ func mirrored(t *testing.T, r shadowdiff.Report) []entry {
 			case shadowdiff.Added:
 				p.Op = shadowdiff.Removed
 			}
-			o.Parts = append(o.Parts, p)
+			d.Parts = append(d.Parts, p)
 		}
-		m.Changed = append(m.Changed, o)
+		m.Differences = append(m.Differences, d)
 	}
 	return entries(m)
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -60,8 +59,8 @@ func watchedView(t *testing.T) *shadowdiff.View {
 }
 
 func TestGolden(t *testing.T) {
-	text := func(opts shadowdiff.TextOptions) func(io.Writer, *shadowdiff.View) error {
-		return func(w io.Writer, v *shadowdiff.View) error { return shadowdiff.WriteText(w, v, opts) }
+	text := func(color bool) func(io.Writer, *shadowdiff.View) error {
+		return func(w io.Writer, v *shadowdiff.View) error { return shadowdiff.WriteText(w, v, color) }
 	}
 	same := &shadowdiff.View{Report: shadowdiff.Diff(parse(t, goldenA), parse(t, goldenA))}
 	for _, c := range []struct {
@@ -69,15 +68,14 @@ func TestGolden(t *testing.T) {
 		view  *shadowdiff.View
 		write func(io.Writer, *shadowdiff.View) error
 	}{
-		{"diff.txt", goldenView(t), text(shadowdiff.TextOptions{})},
-		{"diff.width60.txt", goldenView(t), text(shadowdiff.TextOptions{Width: 60})},
-		{"diff.color.txt", goldenView(t), text(shadowdiff.TextOptions{Color: true, Width: 100})},
+		{"diff.txt", goldenView(t), text(false)},
+		{"diff.color.txt", goldenView(t), text(true)},
 		{"diff.json", goldenView(t), shadowdiff.WriteJSON},
-		{"watch.txt", watchedView(t), text(shadowdiff.TextOptions{})},
+		{"watch.txt", watchedView(t), text(false)},
 		{"watch.json", watchedView(t), shadowdiff.WriteJSON},
-		{"same.txt", same, text(shadowdiff.TextOptions{})},
+		{"same.txt", same, text(false)},
 		{"same.json", same, shadowdiff.WriteJSON},
-		{"trouble.txt", &shadowdiff.View{Err: "A: x.eskip: no such file"}, text(shadowdiff.TextOptions{})},
+		{"trouble.txt", &shadowdiff.View{Err: "A: x.eskip: no such file"}, text(false)},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			var got bytes.Buffer
@@ -101,35 +99,6 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func TestNarrowLinesFit(t *testing.T) {
-	for _, width := range []int{45, 60, 80, 133} {
-		var b bytes.Buffer
-		if err := shadowdiff.WriteText(&b, goldenView(t), shadowdiff.TextOptions{Width: width}); err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.SplitSeq(b.String(), "\n") {
-			// Ids, names and the summary are never truncated.
-			if n := len([]rune(line)); n > width && strings.HasPrefix(line, "      ") {
-				t.Errorf("width %d: a line of %d characters: %s", width, n, line)
-			}
-		}
-	}
-}
-
-// However narrow the lines are, there is room for some text.
-func TestNarrowLinesHaveRoomForAText(t *testing.T) {
-	write := func(width int) string {
-		var b strings.Builder
-		if err := shadowdiff.WriteText(&b, goldenView(t), shadowdiff.TextOptions{Width: width}); err != nil {
-			t.Fatal(err)
-		}
-		return b.String()
-	}
-	if one, ten := write(1), write(10); one != ten || one == write(0) {
-		t.Errorf("with a width of 1:\n%s\nwith 10:\n%s", one, ten)
-	}
-}
-
 func TestASummaryCountsInWords(t *testing.T) {
 	for want, r := range map[string]shadowdiff.Report{
 		"same: 1 route":                          {A: 1, B: 1, Equal: 1},
@@ -146,7 +115,7 @@ func TestEntriesAreWrittenAlone(t *testing.T) {
 	v := goldenView(t)
 	e := v.Groups()[0].Entries[0]
 	var text, json bytes.Buffer
-	if err := shadowdiff.WriteEntry(&text, e, shadowdiff.TextOptions{}); err != nil {
+	if err := shadowdiff.WriteEntry(&text, e, false); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := text.String(), "  + kube_pay__app______\n      Host(/pay/) -> \"http://pay\"\n"; got != want {
@@ -164,8 +133,8 @@ func TestEntriesAreWrittenAlone(t *testing.T) {
 
 func TestErrorsOfTheWriterAreReported(t *testing.T) {
 	v := goldenView(t)
-	if shadowdiff.WriteText(failing{}, v, shadowdiff.TextOptions{}) == nil || shadowdiff.WriteJSON(failing{}, v) == nil ||
-		shadowdiff.WriteEntry(failing{}, v.Groups()[0].Entries[0], shadowdiff.TextOptions{}) == nil {
+	if shadowdiff.WriteText(failing{}, v, false) == nil || shadowdiff.WriteJSON(failing{}, v) == nil ||
+		shadowdiff.WriteEntry(failing{}, v.Groups()[0].Entries[0], false) == nil {
 		t.Error("no error")
 	}
 }

@@ -3,9 +3,8 @@ package shadowdiff
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
-
-	"github.com/routesrv/routesrv/eskip"
 )
 
 // Ignore selects differences that do not count. The zero value ignores nothing.
@@ -58,12 +57,7 @@ func cutIgnore(s string) (item, rest string) {
 }
 
 func (i Ignore) id(id string) bool {
-	for _, rx := range i.IDs {
-		if rx.MatchString(id) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(i.IDs, func(rx *regexp.Regexp) bool { return rx.MatchString(id) })
 }
 
 func (i Ignore) part(p Part) bool {
@@ -73,37 +67,19 @@ func (i Ignore) part(p Part) bool {
 // Without returns the report without ignored differences, which it counts in Ignored. If only a part of a change is ignored, the
 // change stays with its other parts.
 func (r Report) Without(i Ignore) Report {
-	before := r.Counts().Differences()
-	r.Missing = without(r.Missing, func(x *eskip.Route) bool { return i.id(x.Id) })
-	r.Extra = without(r.Extra, func(x *eskip.Route) bool { return i.id(x.Id) })
-	r.Renamed = without(r.Renamed, func(x Rename) bool { return i.id(x.A.Id) || i.id(x.B.Id) })
-	changed := make([]Change, 0, len(r.Changed))
-	for _, c := range r.Changed {
-		if i.id(c.A.Id) {
+	var kept []Difference
+	for _, d := range r.Differences {
+		if i.id(d.ID) || d.NewID != "" && i.id(d.NewID) {
 			continue
 		}
-		if c.Parts = without(c.Parts, i.part); len(c.Parts) > 0 {
-			changed = append(changed, c)
+		if d.Kind == Changed {
+			d.Parts = slices.DeleteFunc(slices.Clone(d.Parts), i.part)
+		}
+		if d.Kind != Changed || len(d.Parts) > 0 {
+			kept = append(kept, d)
 		}
 	}
-	r.Changed = changed
-	r.Ignored += before - r.Counts().Differences()
+	r.Ignored += len(r.Differences) - len(kept)
+	r.Differences = kept
 	return r
-}
-
-// without returns the elements for which drop is false, in a new slice if any are dropped.
-func without[T any](list []T, drop func(T) bool) []T {
-	for i, x := range list {
-		if !drop(x) {
-			continue
-		}
-		out := append([]T(nil), list[:i]...)
-		for _, x := range list[i+1:] {
-			if !drop(x) {
-				out = append(out, x)
-			}
-		}
-		return out
-	}
-	return list
 }

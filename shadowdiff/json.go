@@ -19,7 +19,7 @@ type (
 		Notes       []Note           `json:"notes,omitempty"`
 		Result      string           `json:"result"` // same, different or error
 		Error       string           `json:"error,omitempty"`
-		Time        *time.Time       `json:"time,omitempty"`
+		Time        time.Time        `json:"time,omitzero"`
 		A           jsonSide         `json:"a"`
 		B           jsonSide         `json:"b"`
 		Counts      Counts           `json:"counts"`
@@ -47,16 +47,16 @@ type (
 		Renamed int `json:"renamed"`
 	}
 	jsonDifference struct {
-		Kind      Kind       `json:"kind"`
-		ID        string     `json:"id"` // in A; in B for extra routes
-		NewID     string     `json:"new_id,omitempty"`
-		Owner     Owner      `json:"owner"`
-		State     string     `json:"state,omitempty"`
-		FirstSeen *time.Time `json:"first_seen,omitempty"`
-		Count     int        `json:"count,omitempty"`
-		Parts     []Part     `json:"parts,omitempty"`
-		A         string     `json:"a,omitempty"`
-		B         string     `json:"b,omitempty"`
+		Kind      Kind      `json:"kind"`
+		ID        string    `json:"id"` // in A; in B for extra routes
+		NewID     string    `json:"new_id,omitempty"`
+		Owner     Owner     `json:"owner"`
+		State     string    `json:"state,omitempty"`
+		FirstSeen time.Time `json:"first_seen,omitzero"`
+		Count     int       `json:"count,omitempty"`
+		Parts     []Part    `json:"parts,omitempty"`
+		A         string    `json:"a,omitempty"`
+		B         string    `json:"b,omitempty"`
 	}
 )
 
@@ -80,7 +80,7 @@ func kindsOf(c Counts) jsonKinds { return jsonKinds{c.Missing, c.Extra, c.Change
 // unknown is left out, the list of differences is always there.
 func WriteJSON(w io.Writer, v *View) error {
 	out := jsonView{
-		Schema: Schema, Title: v.Title, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: optional(v.At), Counts: v.Report.Counts(),
+		Schema: Schema, Title: v.Title, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: v.At.UTC(), Counts: v.Report.Counts(),
 		Unlisted:    v.Report.Beyond.Differences(),
 		A:           jsonSide{v.A.Label, v.A.Name, v.Report.A, v.A.Revision},
 		B:           jsonSide{v.B.Label, v.B.Name, v.Report.B, v.B.Revision},
@@ -106,7 +106,7 @@ func WriteEntryJSON(w io.Writer, e Tracked, owner OwnerFunc, event string, at ti
 
 func newJSONDifference(e Tracked, owner OwnerFunc) jsonDifference {
 	return jsonDifference{
-		Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: owner.Of(e.ID), State: e.State(), FirstSeen: optional(e.FirstSeen),
+		Kind: e.Kind, ID: e.ID, NewID: e.NewID, Owner: owner.Of(e.ID), State: e.State(), FirstSeen: e.FirstSeen.UTC(),
 		Count: e.Count, Parts: e.Parts, A: expression(e.A), B: expression(e.B),
 	}
 }
@@ -116,14 +116,6 @@ func expression(r *eskip.Route) string {
 		return ""
 	}
 	return r.String()
-}
-
-func optional(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
 }
 
 // Result returns the meaning of a comparison's exit status: same, different or error.

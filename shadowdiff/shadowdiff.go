@@ -28,30 +28,26 @@
 package shadowdiff
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
 )
 
-// Report lists the differences between two lists of routes, A and B. Its slices are sorted by id. It must not be changed.
+// Report lists the differences between two lists of routes, A and B. It must not be changed.
 type Report struct {
-	Missing []*eskip.Route // only A has them
-	Extra   []*eskip.Route // only B has them
-	Changed []Change       // both have the id
-	Renamed []Rename       // both have the route, under different ids
+	Differences []Difference // sorted by id
 
 	A, B    int // routes in the lists
 	Equal   int // routes that both have
 	Ignored int // differences that Without has removed
 
-	// Beyond counts differences that were not examined in detail; they are in none of the slices. Its numbers of equal and
+	// Beyond counts differences that were not examined in detail; they are not among Differences. Its numbers of equal and
 	// ignored routes are zero, and [Diff] leaves it empty.
 	Beyond Counts
 }
-
-// Rename is a route that differs between A and B only in its id.
-type Rename struct{ A, B *eskip.Route }
 
 // Counts holds the numbers of a report.
 type Counts struct {
@@ -64,17 +60,20 @@ type Counts struct {
 }
 
 // Empty reports whether there is no difference.
-func (r *Report) Empty() bool {
-	return len(r.Missing)+len(r.Extra)+len(r.Changed)+len(r.Renamed)+r.Beyond.Differences() == 0
-}
+func (r *Report) Empty() bool { return len(r.Differences)+r.Beyond.Differences() == 0 }
 
 // Counts returns the numbers of the report, including Beyond.
 func (r *Report) Counts() Counts {
-	return Counts{
-		Missing: len(r.Missing) + r.Beyond.Missing, Extra: len(r.Extra) + r.Beyond.Extra,
-		Changed: len(r.Changed) + r.Beyond.Changed, Renamed: len(r.Renamed) + r.Beyond.Renamed,
-		Equal: r.Equal, Ignored: r.Ignored,
+	c := r.Beyond
+	c.Equal, c.Ignored = r.Equal, r.Ignored
+	for i := range r.Differences {
+		c.add(r.Differences[i].Kind, 1)
 	}
+	return c
+}
+
+func (c *Counts) add(k Kind, n int) {
+	*[kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k] += n
 }
 
 // Differences returns the number of differences.
@@ -87,10 +86,10 @@ func Diff(a, b []*eskip.Route) Report {
 	for len(a) > 0 || len(b) > 0 {
 		switch {
 		case len(b) == 0 || len(a) > 0 && a[0].Id < b[0].Id:
-			d.Missing = append(d.Missing, a[0])
+			d.Differences = append(d.Differences, Difference{Key: Key{Kind: Missing, ID: a[0].Id}, A: a[0]})
 			a = a[1:]
 		case len(a) == 0 || b[0].Id < a[0].Id:
-			d.Extra = append(d.Extra, b[0])
+			d.Differences = append(d.Differences, Difference{Key: Key{Kind: Extra, ID: b[0].Id}, B: b[0]})
 			b = b[1:]
 		default:
 			d.compare(a[0], b[0])
@@ -98,6 +97,7 @@ func Diff(a, b []*eskip.Route) Report {
 		}
 	}
 	d.rename()
+	slices.SortStableFunc(d.Differences, func(x, y Difference) int { return x.compare(y.Key) })
 	return d
 }
 
@@ -115,47 +115,42 @@ func sorted(routes []*eskip.Route) []*eskip.Route {
 func (d *Report) compare(a, b *eskip.Route) {
 	if !eskip.Equivalent(a, b) {
 		if parts := parts(a, b); len(parts) > 0 {
-			d.Changed = append(d.Changed, Change{A: a, B: b, Parts: parts})
+			d.Differences = append(d.Differences, Difference{Key: Key{Kind: Changed, ID: a.Id}, A: a, B: b, Parts: parts})
 			return
 		}
 	}
 	d.Equal++
 }
 
-// rename finds routes in Missing and Extra that differ only in their id, and removes them there. Of several equal routes the
+// rename finds missing and extra routes that differ only in their id, and makes one difference of two. Of several equal routes the
 // first by id is paired with the first, and so on.
 func (d *Report) rename() {
-	if len(d.Missing) == 0 || len(d.Extra) == 0 {
+	if c := d.Counts(); c.Missing == 0 || c.Extra == 0 {
 		return
 	}
-	free := make(map[string][]int, len(d.Missing)) // positions in Missing by canonical text
+	free := make(map[string][]*Difference) // missing routes by canonical text
 	var buf []byte
-	for i, r := range d.Missing {
-		buf = appendSorted(buf[:0], r)
-		free[string(buf)] = append(free[string(buf)], i)
+	for i := range d.Differences {
+		if x := &d.Differences[i]; x.Kind == Missing {
+			buf = appendSorted(buf[:0], x.A)
+			free[string(buf)] = append(free[string(buf)], x)
+		}
 	}
-	renamed := make([]bool, len(d.Missing))
-	extra := d.Extra[:0]
-	for _, r := range d.Extra {
-		buf = appendSorted(buf[:0], r)
-		places := free[string(buf)]
-		if len(places) == 0 {
-			extra = append(extra, r)
+	var left []Difference // of the extra routes
+	for _, x := range d.Differences {
+		if x.Kind != Extra {
 			continue
 		}
-		free[string(buf)] = places[1:]
-		d.Renamed = append(d.Renamed, Rename{A: d.Missing[places[0]], B: r})
-		renamed[places[0]] = true
-	}
-	d.Extra = extra
-	missing := d.Missing[:0]
-	for i, r := range d.Missing {
-		if !renamed[i] {
-			missing = append(missing, r)
+		buf = appendSorted(buf[:0], x.B)
+		if was := free[string(buf)]; len(was) > 0 {
+			was[0].Kind, was[0].NewID, was[0].B = Renamed, x.ID, x.B
+			free[string(buf)] = was[1:]
+		} else {
+			left = append(left, x)
 		}
 	}
-	d.Missing = missing
-	slices.SortStableFunc(d.Renamed, func(x, y Rename) int { return byID(x.A, y.A) })
+	d.Differences = slices.DeleteFunc(d.Differences, func(x Difference) bool { return x.Kind == Extra })
+	d.Differences = append(d.Differences, left...)
 }
 
 // appendSorted appends the text of a route with sorted predicates and endpoints: a key for the meaning of the route.
@@ -174,4 +169,74 @@ func appendSorted(dst []byte, r *eskip.Route) []byte {
 		from = to
 	}
 	return eskip.AppendRoute(dst, c)
+}
+
+// checkEvery is how many routes are parsed between two checks of the context.
+const checkEvery = 100
+
+// Tables is [Diff] for two tables; a may be nil. It parses only routes whose texts differ, the first ones up to a limit, by id; the
+// others are only counted. 0 means no limit. It keeps only routes that differ in meaning: the parsed routes of two tables would use
+// hundreds of megabytes, and most are equal. The error comes from ctx or names a route that does not parse.
+func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
+	var before table.List
+	if a != nil {
+		before = a.Routes()
+	}
+	var onlyA, onlyB []*eskip.Route
+	var beyond Counts
+	n, same := 0, before.Len()
+	for was, is := range table.Changes(before, b.Routes()) {
+		if n%checkEvery == 0 && ctx.Err() != nil {
+			return Report{}, ctx.Err()
+		}
+		if was != nil {
+			same--
+		}
+		if n++; limit > 0 && n > limit {
+			beyond.add(kindOf(was, is), 1)
+			continue
+		}
+		x, err := parsed(was)
+		if err != nil {
+			return Report{}, err
+		}
+		y, err := parsed(is)
+		if err != nil {
+			return Report{}, err
+		}
+		if x != nil && y != nil && eskip.Equivalent(x, y) {
+			same++
+			continue // only the spelling differs
+		}
+		if x != nil {
+			onlyA = append(onlyA, x)
+		}
+		if y != nil {
+			onlyB = append(onlyB, y)
+		}
+	}
+	r := Diff(onlyA, onlyB)
+	r.A, r.B = before.Len(), b.Len()
+	r.Equal += same
+	r.Beyond = beyond
+	return r, nil
+}
+
+// kindOf returns the kind of a difference that is not examined.
+func kindOf(was, is *table.Route) Kind {
+	switch {
+	case was == nil:
+		return Extra
+	case is == nil:
+		return Missing
+	}
+	return Changed
+}
+
+// parsed parses a route of a table, nil for none.
+func parsed(r *table.Route) (*eskip.Route, error) {
+	if r == nil {
+		return nil, nil
+	}
+	return r.Parse()
 }

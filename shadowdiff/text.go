@@ -2,19 +2,16 @@ package shadowdiff
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
-
-// TextOptions configure the text. The zero value is for files.
-type TextOptions struct {
-	Color bool // use escape sequences of terminals
-	Width int  // of the lines, in characters; 0 means no limit
-}
 
 // The escape sequences in use.
 const (
@@ -34,14 +31,13 @@ const (
 	labelIndent = 6
 	labelWidth  = 16
 	surrounding = 40 // characters shown around the difference in a line
-	minRoom     = 20 // for a text, however narrow the lines are
 )
 
 // WriteText writes a view for people: the notes, the sides, the differences by owner, and one line of summary. Of a replaced part
 // it shows only the surroundings of the difference. It escapes characters that could affect a terminal: the texts come from
-// anyone who may write objects.
-func WriteText(w io.Writer, v *View, opts TextOptions) error {
-	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
+// anyone who may write objects. color uses escape sequences of terminals.
+func WriteText(w io.Writer, v *View, color bool) error {
+	t := textWriter{Writer: bufio.NewWriter(w), color: color}
 	for _, n := range v.Notes {
 		t.line(Printable(n.Name) + ": " + Printable(n.Text))
 	}
@@ -73,8 +69,8 @@ func WriteText(w io.Writer, v *View, opts TextOptions) error {
 }
 
 // WriteEntry writes one difference like [WriteText], without its owner.
-func WriteEntry(w io.Writer, e Tracked, opts TextOptions) error {
-	t := textWriter{Writer: bufio.NewWriter(w), opts: opts}
+func WriteEntry(w io.Writer, e Tracked, color bool) error {
+	t := textWriter{Writer: bufio.NewWriter(w), color: color}
 	t.entry(e)
 	return t.Flush()
 }
@@ -82,7 +78,7 @@ func WriteEntry(w io.Writer, e Tracked, opts TextOptions) error {
 // textWriter keeps the first error until Flush.
 type textWriter struct {
 	*bufio.Writer
-	opts TextOptions
+	color bool
 }
 
 func (t *textWriter) line(s string) {
@@ -91,7 +87,7 @@ func (t *textWriter) line(s string) {
 }
 
 func (t *textWriter) style(code, s string) string {
-	if !t.opts.Color || s == "" {
+	if !t.color || s == "" {
 		return s
 	}
 	return code + s + styleReset
@@ -111,9 +107,9 @@ func (t *textWriter) entry(e Tracked) {
 	t.line("  " + t.style(sign.style, head) + t.style(styleDim, history(e)))
 	switch {
 	case e.Kind == Missing && e.A != nil:
-		t.line(strings.Repeat(" ", labelIndent) + t.fit(Printable(e.A.String()), labelIndent))
+		t.line(strings.Repeat(" ", labelIndent) + Printable(e.A.String()))
 	case e.Kind == Extra && e.B != nil:
-		t.line(strings.Repeat(" ", labelIndent) + t.fit(Printable(e.B.String()), labelIndent))
+		t.line(strings.Repeat(" ", labelIndent) + Printable(e.B.String()))
 	}
 	for _, p := range e.Parts {
 		t.part(p)
@@ -130,76 +126,40 @@ func history(e Tracked) string {
 
 // part writes one or two lines: the parts of A and of B.
 func (t *textWriter) part(p Part) {
-	const indent = labelIndent + labelWidth + len("- ")
-	room := 0
-	if t.opts.Width > 0 {
-		room = max(t.opts.Width-indent, minRoom)
-	}
 	label := fmt.Sprintf("%*s%-*s", labelIndent, "", labelWidth, p.Label())
+	old, new := Printable(p.Old), Printable(p.New)
 	switch p.Op {
 	case Removed:
-		t.line(label + t.style(styleRed, "- "+t.fit(Printable(p.Old), indent)))
+		t.line(label + t.style(styleRed, "- "+old))
 	case Added:
-		t.line(label + t.style(styleGreen, "+ "+t.fit(Printable(p.New), indent)))
+		t.line(label + t.style(styleGreen, "+ "+new))
 	case Moved:
-		t.line(label + t.style(styleYellow, "= "+t.fit(Printable(p.Old), indent)))
+		t.line(label + t.style(styleYellow, "= "+old))
 	default:
-		old, new := Printable(p.Old), Printable(p.New)
 		prefix, oldMid, newMid, suffix := Mark(old, new)
-		prefix, suffix = surroundings(prefix, suffix, max(utf8.RuneCountInString(oldMid), utf8.RuneCountInString(newMid)), room)
-		rest := room - utf8.RuneCountInString(prefix) - utf8.RuneCountInString(suffix)
-		t.line(label + t.marked(styleRed, "- ", prefix, clip(oldMid, rest, room), suffix))
-		t.line(strings.Repeat(" ", labelIndent+labelWidth) + t.marked(styleGreen, "+ ", prefix, clip(newMid, rest, room), suffix))
+		prefix, suffix = surroundings(prefix, suffix)
+		t.line(label + t.marked(styleRed, "- ", prefix, oldMid, suffix))
+		t.line(strings.Repeat(" ", labelIndent+labelWidth) + t.marked(styleGreen, "+ ", prefix, newMid, suffix))
 	}
 }
 
 // marked returns a line whose middle is the difference.
 func (t *textWriter) marked(style, sign, prefix, mid, suffix string) string {
-	if t.opts.Color && mid != "" {
+	if t.color && mid != "" {
 		mid = styleMark + mid + styleUnmark
 	}
 	return t.style(style, sign+prefix+mid+suffix)
 }
 
-// fit truncates a text to the space that remains on the line after the indent.
-func (t *textWriter) fit(s string, indent int) string {
-	if t.opts.Width == 0 {
-		return s
-	}
-	return cut(s, max(t.opts.Width-indent, minRoom))
-}
-
-// clip truncates a text if there is a limit.
-func clip(s string, n, limit int) string {
-	if limit == 0 {
-		return s
-	}
-	return cut(s, n)
-}
-
-// cut truncates s to n characters.
-func cut(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:max(n-1, 0)]) + "…"
-}
-
-// surroundings shortens the text before and after the difference: to what helps a reader, and to the space that the difference
-// leaves, half for each. Zero room means no limit.
-func surroundings(prefix, suffix string, mid, room int) (string, string) {
-	before, after := surrounding, surrounding
-	if room > 0 {
-		left := max(room-mid, 0)
-		before, after = min(before, left/2), min(after, left/2)
-	}
+// surroundings shortens the text before and after the difference to what helps a reader.
+func surroundings(prefix, suffix string) (string, string) {
 	p, s := []rune(prefix), []rune(suffix)
-	if len(p) > before {
-		head := name(p, before/2)
-		p = slices.Concat(head, []rune("…"), p[len(p)-max(before-1-len(head), 0):])
+	if len(p) > surrounding {
+		head := name(p, surrounding/2)
+		p = slices.Concat(head, []rune("…"), p[len(p)-(surrounding-1-len(head)):])
 	}
-	if len(s) > after {
-		s = append(s[:max(after-1, 0):max(after-1, 0)], '…')
+	if len(s) > surrounding {
+		s = append(s[:surrounding-1:surrounding-1], '…')
 	}
 	return string(p), string(s)
 }
@@ -210,4 +170,105 @@ func name(s []rune, n int) []rune {
 		return s[:i+1]
 	}
 	return nil
+}
+
+// Mark finds the difference between two texts: old is prefix + oldMid + suffix, new is prefix + newMid + suffix. The middles are
+// whole words: for 10.0.0.11 and 10.0.0.12 they are 11 and 12.
+func Mark(old, new string) (prefix, oldMid, newMid, suffix string) {
+	i := 0
+	for i < min(len(old), len(new)) && old[i] == new[i] {
+		i++
+	}
+	// Back to the beginning of a word, if it continues in one of the texts, and to the beginning of a rune.
+	for i > 0 && (inWord(old, i) || inWord(new, i) || !startsRune(old, i) || !startsRune(new, i)) {
+		i--
+	}
+	j := 0
+	for j < min(len(old), len(new))-i && old[len(old)-1-j] == new[len(new)-1-j] {
+		j++
+	}
+	for j > 0 && (inWord(old, len(old)-j) || inWord(new, len(new)-j) || !startsRune(old, len(old)-j)) {
+		j--
+	}
+	return old[:i], old[i : len(old)-j], new[i : len(new)-j], old[len(old)-j:]
+}
+
+// inWord reports whether a word continues at s[i].
+func inWord(s string, i int) bool {
+	return i > 0 && i < len(s) && isWord(s[i-1]) && isWord(s[i])
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+func startsRune(s string, i int) bool { return i >= len(s) || utf8.RuneStart(s[i]) }
+
+// Printable escapes invisible characters: control characters, which could affect a terminal, format characters, which can change
+// the order of the text, and bytes that are not UTF-8.
+func Printable(s string) string {
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case !hidden(r):
+			b.WriteString(s[i : i+n])
+		case r < utf8.RuneSelf || n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// hidden also returns true for U+FFFD, the decoding of a byte that is not UTF-8.
+func hidden(r rune) bool {
+	return r == utf8.RuneError || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) ||
+		unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
+}
+
+// PrintableLines is [Printable] for a text of several lines: line feeds stay.
+func PrintableLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		lines[i] = Printable(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// PrintableJSON escapes in JSON what [Printable] escapes in text. Such characters can occur only in strings, so the meaning is the same.
+func PrintableJSON(text []byte) []byte {
+	var b bytes.Buffer
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		switch {
+		case r == 0x7f || r >= utf8.RuneSelf && r != utf8.RuneError && r <= 0xffff && Printable(string(r)) != string(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		case r > 0xffff && Printable(string(r)) != string(r):
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			b.Write(text[:n])
+		}
+		text = text[n:]
+	}
+	return b.Bytes()
+}
+
+// WriteJSONValue prints a value for programs and terminals, with a line feed at the end; see [PrintableJSON]. An empty indent is one line.
+func WriteJSONValue(w io.Writer, v any, indent string) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(PrintableJSON(b.Bytes()))
+	return err
 }

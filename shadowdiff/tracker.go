@@ -122,7 +122,7 @@ func (t *Tracker) Observe(r Report, m Meta) Observation {
 	}
 	t.comparisons++
 	o := Observation{Now: m.Now, Comparisons: t.comparisons}
-	clean := t.differences(r.Differences(), m, &o)
+	clean := t.differences(r.Differences, m, &o)
 	o.Gone = t.forget()
 	switch {
 	case !clean:
@@ -180,7 +180,7 @@ func (o *Observation) count(k Kind, confirmed bool, n int) {
 	if confirmed {
 		c = &o.Confirmed
 	}
-	*[kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k] += n
+	c.add(k, n)
 }
 
 // see records a sighting of a difference. It reports whether the difference, or a part of it, has lasted as long as a difference

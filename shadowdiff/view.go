@@ -79,9 +79,8 @@ func (v *View) entries() []Tracked {
 	if v.Watch != nil {
 		return v.Watch.Differences
 	}
-	all := v.Report.Differences()
-	out := make([]Tracked, len(all))
-	for i, d := range all {
+	out := make([]Tracked, len(v.Report.Differences))
+	for i, d := range v.Report.Differences {
 		out[i].Difference = d
 	}
 	return out

@@ -29,13 +29,11 @@ const (
 // Host(/^(a)$/).
 type Decoder struct {
 	limit int64
-	base  *Table  // may be nil
-	known *Lookup // in base, whose routes need no parsing where the text is the same; nil without a base, and once ids are not sorted
+	base  *Table // may be nil
 
 	read  int64    // bytes of text
 	part  []byte   // the lines of the current route that have arrived, and the beginning of a line
 	line  int      // where that line begins in part
-	last  string   // id of the last route
 	batch []*Route // behind list
 	size  int      // of a batch
 	list  List
@@ -55,11 +53,7 @@ type LeftOut struct {
 // NewDecoder returns a decoder for a document of at most limit bytes. base is a table that the document probably resembles; it may be
 // nil.
 func NewDecoder(base *Table, limit int64) *Decoder {
-	d := &Decoder{limit: limit, base: base, size: batchSize}
-	if base != nil {
-		d.known = base.list.Lookup()
-	}
-	return d
+	return &Decoder{limit: limit, base: base, size: batchSize}
 }
 
 // LeaveOut makes the decoder leave out parts that no table of this package can have, instead of refusing the document: those
@@ -111,7 +105,7 @@ func (d *Decoder) fail(err error) {
 	if d.err == nil || errors.Is(err, ErrTooLarge) {
 		d.err = err
 	}
-	d.part, d.batch, d.list, d.base, d.known = nil, nil, List{}, nil, nil
+	d.part, d.batch, d.list, d.base = nil, nil, List{}, nil
 }
 
 // endLine adds the current line to the current route, or ends that and begins the next one.
@@ -149,16 +143,6 @@ func (d *Decoder) endPart(part []byte) {
 func (d *Decoder) parse(part []byte) ([]*Route, error) {
 	if len(part) > MaxRoute {
 		return nil, fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, MaxRoute)
-	}
-	if d.known != nil {
-		id := leadingID(part)
-		if id < d.last {
-			d.known = nil // without order, each look could unpack a block
-		} else if r := d.known.Get(id); r != nil && r.Text == string(part) {
-			d.last = r.ID
-			return []*Route{r}, nil
-		}
-		d.last = id
 	}
 	return parsePart(string(part))
 }

@@ -50,24 +50,19 @@ func only[T any](list []*T, key func(*T) kube.ServiceKey, services map[kube.Serv
 	return some
 }
 
-// ahead is how many objects may have been added in one place of a list before the rest of it counts as unshared.
-const ahead = 16
-
-// unshared calls yield for the objects that two lists do not share, and possibly for others if their order differs.
+// unshared calls yield for the objects that two lists do not share.
 func unshared[T any](a, b []*T, yield func(*T)) {
-	for len(a) > 0 && len(b) > 0 {
-		switch {
-		case a[0] == b[0]:
-			a, b = a[1:], b[1:]
-		case slices.Contains(b[:min(len(b), ahead)], a[0]):
-			yield(b[0])
-			b = b[1:]
-		default:
-			yield(a[0])
-			a = a[1:]
-		}
+	in := make(map[*T]bool, len(a))
+	for _, o := range a {
+		in[o] = true
 	}
-	for _, o := range slices.Concat(a, b) {
+	for _, o := range b {
+		if !in[o] {
+			yield(o)
+		}
+		delete(in, o)
+	}
+	for o := range in {
 		yield(o)
 	}
 }

@@ -125,13 +125,7 @@ const (
 
 // ParsePathMode parses the name of a path mode. The empty name is the default.
 func ParsePathMode(s string) (PathMode, error) {
-	switch m := PathMode(s); m {
-	case "":
-		return PathModeKubernetesIngress, nil
-	case PathModeKubernetesIngress, PathModePathRegexp, PathModePathPrefix:
-		return m, nil
-	}
-	return "", fmt.Errorf("invalid path mode string: %s", s)
+	return parseName(s, "path mode string", PathModeKubernetesIngress, PathModePathRegexp, PathModePathPrefix)
 }
 
 // TrafficAlgorithm selects how weights become predicates, by the name that the flag uses. Empty is the default.
@@ -145,13 +139,18 @@ const (
 
 // ParseTrafficAlgorithm parses the name of a traffic algorithm. The empty name is the default.
 func ParseTrafficAlgorithm(s string) (TrafficAlgorithm, error) {
-	switch a := TrafficAlgorithm(s); a {
-	case "":
-		return TrafficPredicate, nil
-	case TrafficPredicate, TrafficSegmentPredicate:
-		return a, nil
+	return parseName(s, "backend traffic algorithm", TrafficPredicate, TrafficSegmentPredicate)
+}
+
+// parseName returns one of some names. The empty name is the first of them.
+func parseName[T ~string](s, what string, names ...T) (T, error) {
+	if s == "" {
+		return names[0], nil
 	}
-	return "", fmt.Errorf("invalid backend traffic algorithm: %s", s)
+	if !slices.Contains(names, T(s)) {
+		return "", fmt.Errorf("invalid %s: %s", what, s)
+	}
+	return T(s), nil
 }
 
 const (
@@ -209,7 +208,7 @@ func New(o Options) (*Set, error) {
 		s.HTTPSRedirectCode = defaultRedirectCode
 	}
 	if o.EastWest {
-		// Only the enabled feature trims the domain; the domain itself also exempts hosts from redirects (redirect.go). A domain
+		// Only the enabled feature trims the domain; the domain itself also exempts hosts from redirects (companions.go). A domain
 		// of dots only is the empty domain, not the default.
 		if s.EastWestDomain = strings.Trim(o.EastWestDomain, "."); o.EastWestDomain == "" {
 			s.EastWestDomain = defaultEastWestDomain

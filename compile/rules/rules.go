@@ -29,6 +29,9 @@
 package rules
 
 import (
+	"regexp"
+	"slices"
+
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
@@ -89,4 +92,79 @@ func (s *Set) Fixed() *Unit {
 		u.Global = out.edit(u.Global, oauthCallback(s.OAuthCallbackPath), u, companion)
 	}
 	return u.done()
+}
+
+// admits reports whether an object is compiled, and adds the problem of one that is not: it is not valid, or [NotSelected] for a foreign class.
+// It validates RouteGroups before it checks the class, so invalid RouteGroups of foreign classes are reported, too. Ingresses are validated
+// when they are compiled.
+func (s *Set) admits(o kube.Object, u *Unit) bool {
+	switch of := o.(type) {
+	case *kube.Ingress:
+		return u.hasClass(s.ingressClass, of.Annotations.Get(ingressClassAnnotation), "the annotation "+ingressClassAnnotation) &&
+			(of.Spec == nil || u.hasClass(s.ingressClass, of.Spec.IngressClassName, "spec.ingressClassName"))
+	case *kube.RouteGroup:
+		if prefix, err := validateRouteGroup(of); err != nil {
+			u.invalid("[routegroup] "+prefix, err)
+			return false
+		}
+		return u.hasClass(s.routeGroupClass, of.Annotations.Get(routeGroupClassAnnotation), "the annotation "+routeGroupClassAnnotation)
+	}
+	return true
+}
+
+// hasClass reports whether a class is served here. An object without a class is always served.
+func (u *Unit) hasClass(served *regexp.Regexp, class, where string) bool {
+	if class == "" || served.MatchString(class) {
+		return true
+	}
+	u.ownf(Problem{Reason: NotSelected, Severity: Info},
+		"its class is %q (%s), and only classes that match %q are served here, so nothing of it is served", class, where, served)
+	return false
+}
+
+// healthcheckNetworks may use the health-check routes: the private networks and the local host.
+var healthcheckNetworks = []string{
+	"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12", "127.0.0.1/8", "fd00::/8", "::1/128",
+}
+
+const healthcheckPath = "/kube-system/healthz"
+
+// healthcheckRoutes returns routes that answer 200, and 503 while the proxy shuts down.
+func healthcheckRoutes(set *Set) []*eskip.Route {
+	source := "Source"
+	if set.ReverseSource {
+		source = "SourceFromLast"
+	}
+	var networks []any
+	for _, n := range slices.Concat(healthcheckNetworks, set.HealthcheckCIDRs) {
+		networks = append(networks, n)
+	}
+	up := &eskip.Route{
+		Id:          routeid.HealthzUp,
+		Path:        healthcheckPath,
+		Predicates:  []*eskip.Predicate{predicate(source, networks...)},
+		Filters:     []*eskip.Filter{filter("disableAccessLog", 200.0), filter("status", 200.0)},
+		BackendType: eskip.ShuntBackend,
+	}
+	if set.HealthcheckAccessLog {
+		up.Filters = up.Filters[1:]
+	}
+	down := &eskip.Route{
+		Id:          routeid.HealthzDown,
+		Path:        healthcheckPath,
+		Predicates:  []*eskip.Predicate{predicate(source, networks...), predicate("Shutdown")},
+		Filters:     []*eskip.Filter{filter("status", 503.0)},
+		BackendType: eskip.ShuntBackend,
+	}
+	return []*eskip.Route{up, down}
+}
+
+// oauthCallback returns the route to which the OAuth provider redirects the browser.
+func oauthCallback(path string) *eskip.Route {
+	return &eskip.Route{
+		Id:          routeid.OAuthCallback,
+		Path:        path,
+		Filters:     []*eskip.Filter{filter("grantCallback")},
+		BackendType: eskip.ShuntBackend,
+	}
 }

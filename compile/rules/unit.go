@@ -1,8 +1,13 @@
 package rules
 
 import (
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -64,7 +69,7 @@ type Certificate struct {
 
 // Route is a finished route of a unit. It competes for its id with the routes of all units; a winner comes with its clones.
 type Route struct {
-	// ID is a hash of the id that the route wants, and Match of what it matches: see hash.go. A companion of another route has no match.
+	// ID is a hash of the id that the route wants, and Match of what it matches: see hashID and matchOf. A companion of another route has no match.
 	ID, Match uint64
 	more      *more // nil for most routes
 	text      int32 // index among the texts of the unit; leftOut if it has none, but it still reserves its id
@@ -114,3 +119,130 @@ func (u *Unit) group(host string) *HostGroup {
 	u.Groups = append(u.Groups, HostGroup{Host: host})
 	return &u.Groups[len(u.Groups)-1]
 }
+
+// Texts unpacks the routes of units. It remembers the last two units, because problems are mostly about the routes of two objects.
+type Texts struct {
+	units  [2]*Unit
+	routes [2][]*table.Route
+	next   int
+}
+
+// of returns the printed routes of a unit.
+func (t *Texts) of(u *Unit) []*table.Route {
+	for i, known := range t.units {
+		if known == u {
+			return t.routes[i]
+		}
+	}
+	routes := u.Routes()
+	t.units[t.next], t.routes[t.next] = u, routes
+	t.next = 1 - t.next
+	return routes
+}
+
+// Route returns the printed form of a route of a unit; nil for a route that was left out.
+func (t *Texts) Route(u *Unit, r *Route) *table.Route {
+	if r.LeftOut() {
+		return nil
+	}
+	return t.of(u)[r.text]
+}
+
+// Rows yields what the table has of a route that was not left out: the route and its clones.
+func (t *Texts) Rows(u *Unit, r *Route) iter.Seq[*table.Route] {
+	return func(yield func(*table.Route) bool) {
+		texts := t.of(u)
+		if !yield(texts[r.text]) || r.more == nil {
+			return
+		}
+		for _, clone := range r.more.clones {
+			if !yield(texts[clone]) {
+				return
+			}
+		}
+	}
+}
+
+// ID returns the id that a route wants.
+func (t *Texts) ID(u *Unit, r *Route) string {
+	if r.more != nil {
+		return r.more.id
+	}
+	return t.of(u)[r.text].ID
+}
+
+// Expression returns the text that is compared with other routes of the id.
+func (t *Texts) Expression(u *Unit, r *Route) string {
+	if r.more != nil {
+		return r.more.before
+	}
+	text := t.of(u)[r.text]
+	return strings.TrimSuffix(strings.TrimPrefix(text.Text, text.ID+": "), ";")
+}
+
+// Same reports whether two routes of one id are the same. Only the text counts.
+func (t *Texts) Same(u *Unit, r *Route, v *Unit, s *Route) bool {
+	return (r.more == nil) == (s.more == nil) && t.Expression(u, r) == t.Expression(v, s)
+}
+
+// Routes returns all printed routes of the unit, with those that are in no table because another object has their id.
+func (u *Unit) Routes() []*table.Route {
+	if u.texts == nil {
+		return nil
+	}
+	return u.texts.Routes()
+}
+
+// seed makes hashes differ between processes. They are only compared with each other, so no result depends on the seed.
+var seed = maphash.MakeSeed()
+
+// matchOf returns a hash of the predicates of a route as a multiset: routes that match the same requests with the same predicates
+// have the same hash, whatever the order of the predicates and the fields that they are in. It is never 0.
+func matchOf(r *eskip.Route) uint64 {
+	var sum uint64
+	add := func(name string, args ...any) { sum += predicateHash(name, args) }
+	if r.Path != "" {
+		add("Path", r.Path)
+	}
+	for _, h := range r.HostRegexps {
+		add("Host", h)
+	}
+	for _, p := range r.PathRegexps {
+		add("PathRegexp", p)
+	}
+	if r.Method != "" {
+		add("Method", r.Method)
+	}
+	for k, v := range r.Headers {
+		add("Header", k, v)
+	}
+	for k, vs := range r.HeaderRegexps {
+		for _, v := range vs {
+			add("HeaderRegexp", k, v)
+		}
+	}
+	for _, p := range r.Predicates {
+		if p.Name != "Any" && p.Name != "*" {
+			add(p.Name, p.Args...)
+		}
+	}
+	return sum | 1
+}
+
+func predicateHash(name string, args []any) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	maphash.WriteComparable(&h, name)
+	for _, a := range args {
+		switch a.(type) {
+		case string, float64:
+			maphash.WriteComparable(&h, a)
+		default: // of programs: it may have no hash
+			h.WriteString(fmt.Sprint(a))
+		}
+	}
+	return h.Sum64()
+}
+
+// hashID returns the hash of an id.
+func hashID(id string) uint64 { return maphash.String(seed, id) }

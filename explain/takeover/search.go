@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/routeid"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
@@ -73,9 +75,13 @@ func (s *search) changes() {
 			s.diff[was.ID] = nil
 			continue
 		}
-		now := parse(is)
+		now, _ := is.Parse()
 		s.diff[is.ID] = now
-		if now == nil || was != nil && sameMatch(parse(was), now) {
+		var before *eskip.Route
+		if was != nil {
+			before, _ = was.Parse()
+		}
+		if now == nil || before != nil && sameMatch(before, now) {
 			continue
 		}
 		if len(s.changed) == maxChanged {
@@ -86,18 +92,9 @@ func (s *search) changes() {
 	}
 }
 
-// parse returns the route of a line, or nil if there is none in it, which no table of a compiler has.
-func parse(r *table.Route) *eskip.Route {
-	routes, err := eskip.Parse(r.Text)
-	if err != nil || len(routes) != 1 {
-		return nil
-	}
-	return routes[0]
-}
-
 // sameMatch reports whether two versions of a route differ at most in the endpoints of their backend. Filters count, because a proxy
 // refuses a route for them.
-func sameMatch(a, b *eskip.Route) bool { return a != nil && withoutEndpoints(a) == withoutEndpoints(b) }
+func sameMatch(a, b *eskip.Route) bool { return withoutEndpoints(a) == withoutEndpoints(b) }
 
 // samePredicates reports whether two versions of a route want the same requests.
 func samePredicates(a, b *eskip.Route) bool {
@@ -187,8 +184,8 @@ func (s *search) chunk(hosts []string, changed []*eskip.Route) {
 	var old, now, others []*eskip.Route
 	seen := map[string]bool{}
 	for r := range s.before.Routes.OfHosts(near.May) {
-		route := parse(r)
-		if route == nil {
+		route, err := r.Parse()
+		if err != nil {
 			continue
 		}
 		old = append(old, route)
@@ -338,4 +335,59 @@ func (s *search) add(from, to shadowdiff.Owner, t Taken) {
 	if known.Lost++; len(known.Taken) < maxTaken {
 		known.Taken = append(known.Taken, t)
 	}
+}
+
+// Tried is an object that was compiled on trial.
+type Tried struct {
+	kube.Ref
+	compile.Trial
+}
+
+// Try returns what objects would take from others if they were in the snapshot of the result that they were tried with, in place of those with
+// their names. owner returns the objects of the routes of the result, as in [Side]. A host that they bring gets its catch-all; what they change of
+// the catch-alls of other hosts, and clones of routes, are left out. It costs as much as the objects, and then as [Find].
+func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, options Options) (*Report, error) {
+	owners := map[string]shadowdiff.Owner{}
+	upserts := map[string]*table.Route{}
+	deletes := map[string]bool{}
+	for _, o := range objects {
+		before, _ := result.Inspect(o.Ref)
+		for _, r := range before.Routes {
+			if r.Wins && r.Route != nil {
+				deletes[r.ID] = true
+			}
+		}
+		add := func(r *table.Route) {
+			upserts[r.ID] = r
+			owners[r.ID] = shadowdiff.Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
+		}
+		for _, r := range o.Routes {
+			if r.Wins && r.Route != nil {
+				add(r.Route)
+			}
+		}
+		for _, r := range o.CatchAlls {
+			add(r)
+		}
+	}
+	var routes []*table.Route
+	for id, r := range upserts {
+		routes = append(routes, r)
+		delete(deletes, id)
+	}
+	var gone []string
+	for id := range deletes {
+		gone = append(gone, id)
+	}
+	list, err := result.Routes.With(routes, gone)
+	if err != nil {
+		return nil, err
+	}
+	after := func(id string) shadowdiff.Owner {
+		if o, ok := owners[id]; ok {
+			return o
+		}
+		return owner.Of(id)
+	}
+	return Find(Side{Routes: result.Routes, Owner: owner}, Side{Routes: list, Owner: after}, options), nil
 }

@@ -88,9 +88,11 @@ func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 			return reason, err
 		}
 	}
-	if patterns, err := patternsOf(r); err != nil {
+	patterns, err := patternsOf(r)
+	switch {
+	case err != nil:
 		return Other, err
-	} else if len(patterns) > 1 {
+	case len(patterns) > 1:
 		return Other, errors.New("more than one of Path and PathSubtree")
 	}
 	if r.BackendType == eskip.LBBackend {
@@ -99,6 +101,9 @@ func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 		}
 	}
 	if err := checkFields(r); err != nil {
+		return InvalidMatcher, err
+	}
+	if err := checkPatterns(patterns); err != nil {
 		return InvalidMatcher, err
 	}
 	return "", nil
@@ -246,7 +251,7 @@ func Distance(a, b string) int {
 	return last[len(b)]
 }
 
-// checkFields checks the expressions and paths of the predicates that are built into the matcher.
+// checkFields checks the expressions of the predicates that are built into the matcher.
 func checkFields(r *eskip.Route) (wrong error) {
 	check := func(name, expr string) {
 		if wrong != nil || plainExpression(expr) {
@@ -272,10 +277,6 @@ func checkFields(r *eskip.Route) (wrong error) {
 			check(name, arg)
 		}
 	}
-	if wrong == nil {
-		patterns, _ := patternsOf(r)
-		wrong = checkPatterns(patterns)
-	}
 	return wrong
 }
 
@@ -297,16 +298,20 @@ func builtIn(p *eskip.Predicate) (name, expr string, ok bool) {
 	return p.Name, expr, ok
 }
 
-// hostSyntax is what the expressions of hosts have in common as compilers write them, apart from letters.
-var hostSyntax = strings.NewReplacer("[.]?(:[0-9]+)?", "", "[.]", "", "|", "")
-
 // plainExpression reports whether an expression certainly compiles: a host expression as compilers write it, or one without
 // special characters. The check costs a tenth of compiling the expression.
 func plainExpression(expr string) bool {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/."
-	inner := strings.TrimPrefix(expr, "^")
-	if group, ok := strings.CutPrefix(inner, "("); ok && strings.HasSuffix(group, ")$") {
-		inner = strings.TrimSuffix(group, ")$")
+	plain := func(c rune) bool {
+		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '-' <= c && c <= '9' || c == '_' || c == '|' // - . / and digits
 	}
-	return strings.Trim(hostSyntax.Replace(inner), letters) == ""
+	expr = strings.TrimPrefix(expr, "^")
+	if group, ok := strings.CutPrefix(expr, "("); ok && strings.HasSuffix(group, ")$") {
+		expr = strings.TrimSuffix(group, ")$")
+	}
+	for more := true; more; {
+		expr = strings.TrimLeftFunc(expr, plain)
+		expr, more = strings.CutPrefix(expr, "[.]")
+		expr = strings.TrimPrefix(expr, "?(:[0-9]+)?")
+	}
+	return expr == ""
 }

@@ -128,10 +128,7 @@ func checkArgument(kinds string, a any) error {
 			}
 			return nil
 		case isNumber && !strings.HasPrefix(kind, "s"):
-			if !inRange(kind, n) {
-				return fmt.Errorf("%v: want %s", n, numberText(kind))
-			}
-			return nil
+			return checkNumber(kind, n)
 		case strings.HasPrefix(kind, "s"):
 			want = append(want, "a string")
 		default:
@@ -144,45 +141,30 @@ func checkArgument(kinds string, a any) error {
 	return fmt.Errorf("%v: want %s", a, strings.Join(want, " or "))
 }
 
-// inRange checks a number against a range in the form n>0, n>=1, n0..1, int1..599 or int-1..
-func inRange(kind string, n float64) bool {
-	if limits, ok := strings.CutPrefix(kind, "int"); ok {
+// checkNumber checks a number against a range in the form n>0, n>=1, n0..1, int1..599 or int-1..
+func checkNumber(kind string, n float64) error {
+	ok, want := true, ""
+	switch limits, whole := strings.CutPrefix(kind, "int"); {
+	case whole:
 		low, high, _ := strings.Cut(limits, "..")
 		least, _ := strconv.ParseFloat(low, 64)
 		most, err := strconv.ParseFloat(high, 64)
-		return n == math.Trunc(n) && n >= least && (err != nil || n <= most)
-	}
-	switch kind {
-	case "n>0":
-		return n > 0
-	case "n>=0":
-		return n >= 0
-	case "n>=1":
-		return n >= 1
-	case "n0..1":
-		return n >= 0 && n <= 1
-	}
-	return true
-}
-
-// numberText describes the numbers of a kind.
-func numberText(kind string) string {
-	if limits, ok := strings.CutPrefix(kind, "int"); ok {
-		low, high, _ := strings.Cut(limits, "..")
-		if high == "" {
-			return "a whole number from " + low
+		if ok, want = n == math.Trunc(n) && n >= least, "a whole number from "+low; err == nil {
+			ok, want = ok && n <= most, want+" to "+high
 		}
-		return "a whole number from " + low + " to " + high
+	case kind == "n>0":
+		ok, want = n > 0, "a number above 0"
+	case kind == "n>=0":
+		ok, want = n >= 0, "a number from 0"
+	case kind == "n>=1":
+		ok, want = n >= 1, "a number from 1"
+	case kind == "n0..1":
+		ok, want = n >= 0 && n <= 1, "a number from 0 to 1"
 	}
-	switch kind {
-	case "n>0":
-		return "a number above 0"
-	case "n>=0", "n>=1":
-		return "a number from " + kind[len("n>="):]
-	case "n0..1":
-		return "a number from 0 to 1"
+	if !ok {
+		return fmt.Errorf("%v: want %s", n, want)
 	}
-	return "a number"
+	return nil
 }
 
 func checkText(kind, s string) (err error) {
@@ -245,7 +227,7 @@ func checkText(kind, s string) (err error) {
 			return errors.New("want the name of a header")
 		}
 	case "dns":
-		if !isName(strings.TrimPrefix(s, "*.")) {
+		if !IsName(strings.TrimPrefix(s, "*.")) {
 			return errors.New("want the name of a host")
 		}
 	case "pair":
@@ -274,8 +256,8 @@ func Number(a any) (float64, bool) {
 	return 0, false
 }
 
-// isName reports whether a text has only letters, digits, dots, dashes and underscores, and does not end with a dot.
-func isName(s string) bool {
+// IsName reports whether a text has only letters, digits, dots, dashes and underscores, and does not end with a dot.
+func IsName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		if c != '.' && c != '-' && c != '_' && !('0' <= c && c <= '9') && !('a' <= c && c <= 'z') && !('A' <= c && c <= 'Z') {

@@ -6,13 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/source/tables"
@@ -136,24 +133,15 @@ func (j *diffJob) write(s *session, v *shadowdiff.View) error {
 	case "html":
 		return diffpage.Write(s.std.Out, v)
 	}
-	return shadowdiff.WriteText(s.std.Out, v, j.options(s))
+	return shadowdiff.WriteText(s.std.Out, v, j.coloured(s))
 }
 
-// options chooses colours and width for the output.
-func (j *diffJob) options(s *session) shadowdiff.TextOptions {
-	o := shadowdiff.TextOptions{Color: j.color == "always"}
-	f, ok := s.std.Out.(*os.File)
-	if !s.std.OutTerminal || !ok {
-		return o
-	}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-		o.Width = width
-	}
+// coloured reports whether the output has colours.
+func (j *diffJob) coloured(s *session) bool {
 	plain := slices.ContainsFunc(s.program.Env.Environ, func(e string) bool {
 		return strings.HasPrefix(e, "NO_COLOR=") && e != "NO_COLOR=" || e == "TERM=dumb"
 	})
-	o.Color = o.Color || j.color == "auto" && !plain
-	return o
+	return j.color == "always" || j.color == "auto" && s.std.OutTerminal && !plain
 }
 
 // writeAll prints the comparisons of replicas, and which tables could not be read.
@@ -363,7 +351,7 @@ func (j *diffJob) writeNews(s *session, o *shadowdiff.Observation) error {
 				shadowdiff.Printable(owners.Of(e.ID).String())); err != nil {
 				return err
 			}
-			if err := shadowdiff.WriteEntry(s.std.Out, e, j.options(s)); err != nil {
+			if err := shadowdiff.WriteEntry(s.std.Out, e, j.coloured(s)); err != nil {
 				return err
 			}
 		}

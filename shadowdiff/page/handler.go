@@ -42,17 +42,12 @@ func Handler(view func() shadowdiff.View) http.Handler {
 	})
 }
 
-// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request:
-// it accepts only GET and HEAD, and only known names of forms.
+// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request, because
+// no form has the name that it asks for.
 func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	h := w.Header()
 	h.Set("Vary", "Accept")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "want GET", http.StatusMethodNotAllowed)
-		return 0, false
-	}
 	if f, ok = choose(r); !ok {
 		http.Error(w, "format: want text, html or json", http.StatusBadRequest)
 	}
@@ -69,7 +64,7 @@ func Render(f Form, v *shadowdiff.View) ([]byte, error) {
 	case JSON:
 		err = shadowdiff.WriteJSON(&body, v)
 	default:
-		err = shadowdiff.WriteText(&body, v, shadowdiff.TextOptions{})
+		err = shadowdiff.WriteText(&body, v, false)
 	}
 	return body.Bytes(), err
 }
