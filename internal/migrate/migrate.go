@@ -122,7 +122,7 @@ func (m *migration) findContainer() error {
 	name := func(c corev1.Container) string { return c.Name }
 	c, err := pick("container", m.Container, m.pod.Containers, name, isRouteServer)
 	if err != nil {
-		return fmt.Errorf("Deployment %s: %w", m.in.Deployment.Name, err)
+		return fmt.Errorf("%w of Deployment %s", err, m.in.Deployment.Name)
 	}
 	m.container = &c
 	for _, other := range slices.Concat(m.pod.Containers, m.pod.InitContainers) {
