@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 )
@@ -142,7 +143,7 @@ type Intent struct {
 
 // SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
 func (i *Intent) SameAs(o *Intent) bool {
-	return same(i.Ingresses, o.Ingresses) && same(i.RouteGroups, o.RouteGroups) && i.DefaultFilters == o.DefaultFilters
+	return slices.Equal(i.Ingresses, o.Ingresses) && slices.Equal(i.RouteGroups, o.RouteGroups) && i.DefaultFilters == o.DefaultFilters
 }
 
 // Backends is where traffic can go right now. Like the [Snapshot] that it is a half of, it is immutable.
@@ -157,8 +158,8 @@ type Backends struct {
 
 // SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
 func (b *Backends) SameAs(o *Backends) bool {
-	return same(b.Services, o.Services) && same(b.Secrets, o.Secrets) && same(b.Endpoints, o.Endpoints) &&
-		same(b.EndpointSlices, o.EndpointSlices)
+	return slices.Equal(b.Services, o.Services) && slices.Equal(b.Secrets, o.Secrets) && slices.Equal(b.Endpoints, o.Endpoints) &&
+		slices.Equal(b.EndpointSlices, o.EndpointSlices)
 }
 
 // Snapshot contains every object of one complete read, in the order of the lists: what teams request, and where traffic can go.
@@ -226,31 +227,11 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == nil || o == nil {
 		return false
 	}
-	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && same(s.Namespaces, o.Namespaces) && sameBad(s.Bad, o.Bad)
-}
-
-func same[T any](a, b []*T) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && slices.Equal(s.Namespaces, o.Namespaces) && sameBad(s.Bad, o.Bad)
 }
 
 func sameBad(a, b []BadObject) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Ref != b[i].Ref || a[i].Err.Error() != b[i].Err.Error() {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(a, b BadObject) bool { return a.Ref == b.Ref && a.Err.Error() == b.Err.Error() })
 }
 
 // Selection says which objects a source reads.

@@ -46,18 +46,12 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 	if len(args) > 0 && asking.Has(args[0]) {
 		return asking.Run(ctx, args, std)
 	}
-	f := &flags{}
-	return program().Serve(ctx, std, func() (config.Log, []config.Warning, error) {
-		parsed, warnings, err := parse(args, env)
-		if parsed != nil {
-			f = parsed
-		}
-		return f.log, warnings, err
-	}, func(log *slog.Logger) (config.Service, error) { return newSidecar(f, log, std) })
+	return config.Serve(ctx, program(), std, func() (*flags, []config.Warning, error) { return parse(args, env) },
+		func(f *flags) config.Log { return f.log }, newSidecar)
 }
 
 // newSidecar wires a sidecar from its configuration.
-func newSidecar(f *flags, log *slog.Logger, std config.Stdio) (*sidecar.Sidecar, error) {
+func newSidecar(f *flags, log *slog.Logger, std config.Stdio) (config.Service, error) {
 	cfg := f.sidecar
 	cfg.Logger, cfg.Registry, cfg.Version = log, prometheus.NewRegistry(), config.VersionName(version)
 	if len(cfg.Fetch.URLs) > 0 {

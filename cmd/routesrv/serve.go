@@ -22,28 +22,13 @@ import (
 
 // runServe serves until ctx ends. SIGHUP reads the source at once.
 func runServe(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	return serve(ctx, std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseRouteServer(args, env) },
-		func(cfg *config.RouteServer, log *slog.Logger) (config.Service, error) {
-			return newServer(cfg, log, std)
-		})
+	return config.Serve(ctx, program(), std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseRouteServer(args, env) }, logOf, newServer)
 }
 
-// serve runs what build makes of the flags of a route server.
-func serve(ctx context.Context, std config.Stdio, parse func() (*config.RouteServer, []config.Warning, error),
-	build func(*config.RouteServer, *slog.Logger) (config.Service, error),
-) int {
-	cfg := &config.RouteServer{}
-	return program().Serve(ctx, std, func() (config.Log, []config.Warning, error) {
-		parsed, warnings, err := parse()
-		if err == nil {
-			cfg = parsed
-		}
-		return cfg.Log, warnings, err
-	}, func(log *slog.Logger) (config.Service, error) { return build(cfg, log) })
-}
+func logOf(cfg *config.RouteServer) config.Log { return cfg.Log }
 
 // newServer wires a server from its configuration.
-func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*server.Server, error) {
+func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (config.Service, error) {
 	setProfileRates(cfg.Listen)
 	registry := prometheus.NewRegistry()
 	source, upstream, origin, err := newSource(cfg, log, std, registry)
@@ -154,14 +139,11 @@ func setProfileRates(l config.Listen) {
 // runWebhook answers admission requests of API servers for Ingresses and RouteGroups until ctx ends. It returns the exit status
 // of the webhook server.
 func runWebhook(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	return serve(ctx, std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseWebhook(args, env) },
-		func(cfg *config.RouteServer, log *slog.Logger) (config.Service, error) {
-			return newWebhook(cfg, log, std)
-		})
+	return config.Serve(ctx, program(), std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseWebhook(args, env) }, logOf, newWebhook)
 }
 
 // newWebhook wires a webhook server from its configuration.
-func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (*webhook.Server, error) {
+func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (config.Service, error) {
 	registry := prometheus.NewRegistry()
 	source, _, err := config.NewSource(cfg.Source, std.In, log, registry)
 	if err != nil {

@@ -68,8 +68,6 @@ type Places interface {
 	Args() string
 	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.
 	Clusters(args []string) (clusters []Cluster, rest []string, err error)
-	// Complete returns the possible values for a flag of Define; nil means any value.
-	Complete(flag string) []string
 	// Close ends all connections.
 	Close()
 }

@@ -142,7 +142,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 		}
 	case "diff":
 		var all []candidate
-		for _, name := range places.Complete("context") {
+		for _, name := range possible("context", places) {
 			all = append(all, candidate{"context/" + name, ""})
 		}
 		return fitting(all, last), completeFiles
@@ -171,7 +171,15 @@ func valuesOf(f *config.Flag, places Places) ([]candidate, string) {
 	case f.Type() == "FILE" || f.Type() == "PATH":
 		return nil, completeFiles
 	}
-	return plain(places.Complete(f.Name)...), completeNoFiles
+	return plain(possible(f.Name, places)...), completeNoFiles
+}
+
+// possible returns the values of a flag that the places know; nil means any value.
+func possible(flag string, places Places) []string {
+	if p, ok := places.(interface{ Complete(flag string) []string }); ok {
+		return p.Complete(flag)
+	}
+	return nil
 }
 
 func plain(words ...string) []candidate {

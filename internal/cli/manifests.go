@@ -62,6 +62,33 @@ func (s *session) tables() (*tables.Reader, *compiler, error) {
 	return tables.New(tables.Config{Compile: c.compile, Stdin: s.std.In, Timeout: s.timeout, Transport: transport}), c, nil
 }
 
+// loaded is the table of an argument.
+type loaded struct {
+	*tables.Table
+	name string
+}
+
+// load reads the tables of some arguments.
+func (s *session) load(ctx context.Context, places ...string) (all []loaded, c *compiler, err error) {
+	reader, c, err := s.tables()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer reader.Close()
+	for _, place := range places {
+		source, err := reader.Open(place)
+		if err != nil {
+			return nil, nil, err
+		}
+		t, err := source.Load(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, loaded{t, source.Name()})
+	}
+	return all, c, nil
+}
+
 func (c *compiler) compile(ctx context.Context, path string) (table.List, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

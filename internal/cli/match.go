@@ -82,19 +82,11 @@ func (j *matchJob) run(ctx context.Context, s *session) (int, error) {
 
 // here finds the route in the table of one place.
 func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken, error) {
-	reader, compiler, err := s.tables()
+	all, compiler, err := s.load(ctx, place)
 	if err != nil {
 		return nil, err
 	}
-	defer reader.Close()
-	source, err := reader.Open(place)
-	if err != nil {
-		return nil, err
-	}
-	loaded, err := source.Load(ctx)
-	if err != nil {
-		return nil, err
-	}
+	loaded := all[0]
 	if j.at == "" {
 		j.request.Time, j.request.Slack = s.now().UTC(), report.ClockSlack
 	}
@@ -105,7 +97,7 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 	j.proxy.ExtraFilters, j.proxy.ExtraPredicates, j.proxy.ForwardBackendURL = o.ExtraFilters, o.ExtraPredicates, o.ForwardBackendURL
 	table, refusals := match.New(loaded.Routes, j.proxy)
 	v := report.View{
-		Request: j.request, URL: s.args[0], Table: source.Name(), Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(j.request), Owner: compiler.owners(),
+		Request: j.request, URL: s.args[0], Table: loaded.name, Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(j.request), Owner: compiler.owners(),
 	}
 	var text, raw bytes.Buffer
 	if err := v.WriteText(&text); err != nil {

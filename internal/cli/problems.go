@@ -18,8 +18,8 @@ func ownerOf(p api.Problem) string {
 	return strings.TrimSpace(string(p.Owner.Kind) + " " + name)
 }
 
-// severities are ordered, the worst first.
-var severities = [...]string{"error", "warning", "info"}
+// severities are ordered, the worst last.
+var severities = []string{"info", "warning", "error"}
 
 type problemsJob struct {
 	namespace, kind, name, reason, severity string
@@ -121,17 +121,10 @@ func mergeProblems(r reply[*api.Problems]) (documentCluster, []api.Problem) {
 		}
 	}
 	slices.SortStableFunc(merged, func(a, b api.Problem) int {
-		return cmp.Or(cmp.Compare(rankOf(a.Severity), rankOf(b.Severity)), strings.Compare(a.Owner.Namespace, b.Owner.Namespace),
+		return cmp.Or(slices.Index(severities, b.Severity)-slices.Index(severities, a.Severity), strings.Compare(a.Owner.Namespace, b.Owner.Namespace),
 			strings.Compare(ownerOf(a), ownerOf(b)), strings.Compare(a.ID, b.ID))
 	})
 	d := outline(r, status)
 	d.Answer = api.Problems{Count: len(merged), Problems: merged}
 	return d, merged
-}
-
-func rankOf(severity string) int {
-	if i := slices.Index(severities[:], severity); i >= 0 {
-		return i
-	}
-	return len(severities)
 }

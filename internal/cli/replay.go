@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
@@ -43,26 +42,13 @@ func (j *replayJob) run(ctx context.Context, s *session) (int, error) {
 	if len(j.ignore.IDs) > 0 {
 		return Trouble, usagef("--ignore: want endpoints; a request has no id")
 	}
-	reader, _, err := s.tables()
+	loaded, _, err := s.load(ctx, j.old, j.new)
 	if err != nil {
 		return Trouble, err
 	}
-	defer reader.Close()
-	var loaded [2][]*eskip.Route
-	for i, place := range []string{j.old, j.new} {
-		source, err := reader.Open(place)
-		if err != nil {
-			return Trouble, err
-		}
-		table, err := source.Load(ctx)
-		if err != nil {
-			return Trouble, fmt.Errorf("%s: %w", source.Name(), err)
-		}
-		loaded[i] = table.Routes
-	}
 	o := s.server.Compile
 	j.proxy.ExtraFilters, j.proxy.ExtraPredicates, j.proxy.ForwardBackendURL = o.ExtraFilters, o.ExtraPredicates, o.ForwardBackendURL
-	replay := report.NewReplay(loaded[0], loaded[1], j.proxy, j.ignore)
+	replay := report.NewReplay(loaded[0].Routes, loaded[1].Routes, j.proxy, j.ignore)
 	for _, log := range s.args {
 		if err := j.read(ctx, s, replay, log); err != nil {
 			return Trouble, fmt.Errorf("%s: %w", log, err)

@@ -58,9 +58,6 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	return []Cluster{{Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }}}, args, nil
 }
 
-// Complete implements [Places].
-func (s *Socket) Complete(string) []string { return nil }
-
 // Close implements [Places].
 func (s *Socket) Close() {
 	if s.transport != nil {

@@ -35,21 +35,11 @@ func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
 	if len(s.args) != 1 {
 		return Trouble, usagef("want one TABLE")
 	}
-	reader, _, err := s.tables()
+	loaded, _, err := s.load(ctx, s.args[0])
 	if err != nil {
 		return Trouble, err
 	}
-	defer reader.Close()
-	source, err := reader.Open(s.args[0])
-	if err != nil {
-		return Trouble, err
-	}
-	table, err := source.Load(ctx)
-	if err != nil {
-		return Trouble, err
-	}
-	calls := trial.Calls(table.Routes...)
-	status, err := j.try(ctx, s, calls)
+	status, err := j.try(ctx, s, trial.Calls(loaded[0].Routes...))
 	if err != nil {
 		return Trouble, err
 	}

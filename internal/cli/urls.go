@@ -68,9 +68,6 @@ func (u *URLs) Clusters(args []string) ([]Cluster, []string, error) {
 	return []Cluster{{Find: func(context.Context) ([]Replica, error) { return replicas, nil }}}, rest, nil
 }
 
-// Complete implements [Places].
-func (u *URLs) Complete(string) []string { return nil }
-
 // Close implements [Places].
 func (u *URLs) Close() {
 	if u.transport != nil {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -303,13 +304,5 @@ func (p *Parser) known(name string) (boolean, ok bool) {
 
 // names returns all names that known accepts.
 func (p *Parser) names() []string {
-	var names []string
-	for name := range p.byName {
-		names = append(names, name)
-	}
-	for name := range p.unsupported {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Collect(maps.Keys(p.byName)), maps.Keys(p.unsupported))))
 }

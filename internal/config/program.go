@@ -98,21 +98,24 @@ type Service interface {
 	Reload()
 }
 
-// Serve configures a service and runs it until ctx ends. It returns the exit status. configure parses, and build makes the service
-// with its logger. A SIGHUP reloads the service; unhandled, it would end the process without draining.
-func (p Program) Serve(ctx context.Context, std Stdio, configure func() (Log, []Warning, error), build func(*slog.Logger) (Service, error)) (status int) {
+// Serve configures a service and runs it until ctx ends. It returns the exit status. parse returns the configuration, with the part that
+// logOf returns, and build makes the service with its logger. A SIGHUP reloads the service; unhandled, it would end the process without
+// draining.
+func Serve[C any](ctx context.Context, p Program, std Stdio, parse func() (*C, []Warning, error), logOf func(*C) Log,
+	build func(*C, *slog.Logger, Stdio) (Service, error),
+) (status int) {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	cfg, warnings, err := configure()
+	cfg, warnings, err := parse()
 	if status, ok := p.Configured(warnings, err, std); !ok {
 		return status
 	}
-	log := NewLogger(cfg, std.Err)
+	log := NewLogger(logOf(cfg), std.Err)
 	for _, w := range warnings {
 		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
 	}
-	s, err := build(log)
+	s, err := build(cfg, log, std)
 	if err != nil {
 		p.PrintError(err, std)
 		return ExitUnusable

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -38,9 +39,7 @@ func NewTransport(address string, files TLSFiles, log *slog.Logger, reg promethe
 	if (files.Cert == "") != (files.Key == "") {
 		return nil, errors.New("client certificate: want both the certificate and its key")
 	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	var before *http.Transport
 	r, err := httpserve.NewReloaded([]string{files.CA, files.Cert, files.Key}, log, func(ends httpserve.CertificateEnds) (*http.Transport, error) {
 		config, err := files.config(ends)

@@ -21,6 +21,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -114,12 +115,7 @@ func New(cfg Config) *Console {
 	if cfg.State == nil {
 		panic("console: want State")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Every == 0 {
-		cfg.Every = DefaultEvery
-	}
+	cfg.Logger, cfg.Every = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Every, DefaultEvery)
 	c := &Console{cfg: cfg, log: cfg.Logger, turns: httpserve.NewTurns(maxPages)}
 	c.fleet.ask, c.fleet.turn = cfg.Fleet, httpserve.NewTurns(1)
 	return c

@@ -82,10 +82,7 @@ func withFormat(q url.Values) string {
 func objectQuery(q url.Values) (explain.Query, error) {
 	switch {
 	case q.Get("name") != "":
-		namespace := q.Get("namespace")
-		if namespace == "" {
-			namespace = "default"
-		}
+		namespace := kube.NamespaceOrDefault(q.Get("namespace"))
 		if strings.Contains(namespace, "/") {
 			return explain.Query{}, errors.New("namespace: want a name without a slash")
 		}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -121,15 +122,10 @@ const noNamespace = "-"
 
 // sorted returns the entries of a menu, including the chosen one.
 func sorted(set map[string]bool, chosen string) []string {
-	var all []string
-	for s := range set {
-		all = append(all, s)
+	if chosen != "" {
+		set[chosen] = true
 	}
-	if chosen != "" && !set[chosen] {
-		all = append(all, chosen)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(set))
 }
 
 func (v *problemsView) chooses(p *poller.Problem, namespace string) bool {

@@ -95,7 +95,12 @@ func decode[T any, P interface {
 
 // input collects what belongs to one Deployment.
 func (c *collector) input(name string) (*Input, error) {
-	d, err := c.deployment(name)
+	d, err := pick("Deployment", name, c.deployments, (*appsv1.Deployment).GetName, func(d *appsv1.Deployment) bool {
+		return slices.ContainsFunc(d.Spec.Template.Spec.Containers, isRouteServer)
+	})
+	if err == nil && len(d.Spec.Template.Spec.Containers) == 0 {
+		err = fmt.Errorf("the Deployment %s has no container", d.Name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -123,25 +128,23 @@ func (c *collector) input(name string) (*Input, error) {
 	return in, nil
 }
 
-// deployment returns the selected Deployment.
-func (c *collector) deployment(name string) (*appsv1.Deployment, error) {
-	var fit []*appsv1.Deployment
+// pick returns the one with the name or, without a name, the only one or the only route server.
+func pick[T any](what, name string, all []T, nameOf func(T) string, isServer func(T) bool) (one T, err error) {
+	var fit []T
 	var names []string
-	for _, d := range c.deployments {
-		names = append(names, d.Name)
-		if name == d.Name || name == "" && (len(c.deployments) == 1 || slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return isRouteServer(&c) })) {
-			fit = append(fit, d)
+	for _, x := range all {
+		names = append(names, nameOf(x))
+		if name == nameOf(x) || name == "" && (len(all) == 1 || isServer(x)) {
+			fit = append(fit, x)
 		}
 	}
 	switch {
-	case len(c.deployments) == 0:
-		return nil, errors.New("there is no Deployment in the manifests")
-	case len(fit) == 1 && len(fit[0].Spec.Template.Spec.Containers) == 0:
-		return nil, fmt.Errorf("the Deployment %s has no container", fit[0].Name)
-	case len(fit) == 1:
-		return fit[0], nil
+	case len(all) == 0:
+		return one, fmt.Errorf("there is no %s in the manifests", what)
 	case len(fit) == 0:
-		return nil, fmt.Errorf("none of the Deployments %s is %s", strings.Join(names, ", "), cmp.Or(name, "a route server: name one"))
+		return one, fmt.Errorf("none of the %ss %s is %s", what, strings.Join(names, ", "), cmp.Or(name, "a route server: name one"))
+	case len(fit) > 1:
+		return one, fmt.Errorf("several of the %ss %s are route servers: name one", what, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("several of the Deployments %s are route servers: name one", strings.Join(names, ", "))
+	return fit[0], nil
 }

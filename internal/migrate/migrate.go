@@ -119,34 +119,22 @@ func (m *migration) note(why, format string, args ...any) {
 
 // findContainer finds the container of the route server.
 func (m *migration) findContainer() error {
-	var names []string
-	for i := range m.pod.Containers {
-		c := &m.pod.Containers[i]
-		names = append(names, c.Name)
-		if m.Container == c.Name || m.Container == "" && (len(m.pod.Containers) == 1 || isRouteServer(c)) {
-			if m.container != nil {
-				return fmt.Errorf("containers %s and %s both look like a route server: name one", m.container.Name, c.Name)
-			}
-			m.container = c
-		}
+	name := func(c corev1.Container) string { return c.Name }
+	c, err := pick("container", m.Container, m.pod.Containers, name, isRouteServer)
+	if err != nil {
+		return fmt.Errorf("%w of Deployment %s", err, m.in.Deployment.Name)
 	}
-	if m.container == nil {
-		return fmt.Errorf("none of the containers %s of Deployment %s is %s: name the container of the route server",
-			strings.Join(names, ", "), m.in.Deployment.Name, cmp.Or(m.Container, "a route server"))
-	}
-	for _, c := range m.pod.InitContainers {
-		names = append(names, c.Name)
-	}
-	for _, name := range names {
-		if name != m.container.Name {
-			m.note("it is not the route server. If you need it, add it to deployment.yaml", "container `%s`", name)
+	m.container = &c
+	for _, other := range slices.Concat(m.pod.Containers, m.pod.InitContainers) {
+		if other.Name != c.Name {
+			m.note("it is not the route server. If you need it, add it to deployment.yaml", "container `%s`", other.Name)
 		}
 	}
 	return nil
 }
 
 // isRouteServer reports whether the name of the program is in the command or is the first argument.
-func isRouteServer(c *corev1.Container) bool {
+func isRouteServer(c corev1.Container) bool {
 	words := slices.Concat(c.Command, c.Args)
 	return len(words) > 0 && isProgram(words[0])
 }

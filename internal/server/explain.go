@@ -99,10 +99,7 @@ func explainQuery(r *http.Request) (explain.Query, error) {
 	if q.Has("route") || q.Has("host") {
 		return explain.ParseQuery(q.Get("route") + q.Get("host"))
 	}
-	namespace := q.Get("namespace")
-	if namespace == "" {
-		namespace = "default"
-	}
+	namespace := kube.NamespaceOrDefault(q.Get("namespace"))
 	return explain.ParseQuery(q.Get("kind"), namespace+"/"+q.Get("name"))
 }
 

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/routesrv/routesrv/poller"
-	"github.com/routesrv/routesrv/publish"
 )
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
@@ -20,7 +17,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.cfg.SupportAddress == "" {
 		s.log.Info("no support listener: no metrics, no status (-support-listener)")
 	}
-	defer s.sendTraces(ctx)() // ends after the last answer
+	defer s.cfg.Tracing.Close() // after the last answer
 	var tablesErr error
 	err := s.listeners.Run(ctx, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
 	return errors.Join(err, tablesErr)
@@ -80,34 +77,4 @@ func (s *Server) findPeer(ctx context.Context) {
 	}
 	s.publisher.CompareWith(t)
 	s.publisher.TakeOver(found.Kept)
-}
-
-// sink returns the receiver of the publisher's tables: the cache, wrapped to trace publications if traces are on.
-func (s *Server) sink() publish.Sink {
-	if s.cfg.Tracing == nil {
-		return s.cache
-	}
-	return s.cfg.Tracing.Sink(s.cache)
-}
-
-// traceReads returns the hook of the poller, or nil without traces.
-func (s *Server) traceReads() func(time.Time) poller.ReadTrace {
-	if s.cfg.Tracing == nil {
-		return nil
-	}
-	return s.cfg.Tracing.Read
-}
-
-// sendTraces exports traces until the returned function is called, which also flushes the remaining ones.
-func (s *Server) sendTraces(ctx context.Context) (stop func()) {
-	if s.cfg.Tracing == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var sending sync.WaitGroup
-	sending.Go(func() { _ = s.cfg.Tracing.Run(ctx) }) // always returns nil
-	return func() {
-		cancel()
-		sending.Wait()
-	}
 }

@@ -173,7 +173,10 @@ func (s *Server) newTables() error {
 	var err error
 	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Saw: s.clients.Saw,
+		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Saw: func(seen etagcache.Seen) {
+			s.clients.Saw(seen)
+			s.cfg.Tracing.Saw(seen)
+		},
 		Published: func(order uint64, t *table.Table, stale bool) {
 			one := fleet.Publication{Name: fleet.Name{Digest: t.Digest(), Revision: t.Revision()}, Routes: t.Len(), Bytes: t.Bytes(), Took: -1}
 			if !stale {
@@ -185,12 +188,6 @@ func (s *Server) newTables() error {
 				s.history.published()
 			}
 		},
-	}
-	if s.cfg.Tracing != nil {
-		cfg.Saw = func(seen etagcache.Seen) {
-			s.clients.Saw(seen)
-			s.cfg.Tracing.Saw(seen)
-		}
 	}
 	if s.cache, err = etagcache.New(cfg); err != nil {
 		return err
@@ -208,7 +205,7 @@ func (s *Server) newPoller() error {
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
 		return err
 	}
-	sink := s.sink()
+	sink := s.cfg.Tracing.Sink(s.cache)
 	if s.cfg.EndpointDebounce > 0 {
 		sink = publish.NewBudget(sink, s.cfg.EndpointDebounce, s.registry)
 	}
@@ -228,7 +225,7 @@ func (s *Server) newPoller() error {
 	s.publisher.Boot(maxLastKnownGood, nil)
 	s.tables, err = poller.New(poller.Config{
 		Settle: s.reviews.trial.Settle, Reviewed: s.reviews.trial.Changed(),
-		Trace:  s.traceReads(),
+		Trace:  s.cfg.Tracing.Reads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: probeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
@@ -265,7 +262,7 @@ func (s *Server) newRelay() error {
 	fetch := s.cfg.Upstream
 	fetch.Decided, fetch.Identity = s.decisions.Append, s.identity
 	fetch.Interval, fetch.MaxBackoff = s.cfg.Interval, s.cfg.MaxBackoff
-	fetch.StateDir, fetch.Guard, fetch.Sink, fetch.Logger = s.cfg.StateDir, s.cfg.Guard, s.sink(), s.cfg.Logger
+	fetch.StateDir, fetch.Guard, fetch.Sink, fetch.Logger = s.cfg.StateDir, s.cfg.Guard, s.cfg.Tracing.Sink(s.cache), s.cfg.Logger
 	var err error
 	s.relay, err = dataplane.NewRelay(dataplane.RelayConfig{Fetch: fetch, Cache: s.cache, Registerer: s.registry})
 	if err != nil {

@@ -46,12 +46,17 @@ type phase struct {
 	began, ended time.Time
 }
 
-// Read begins the trace of a read; see [poller.Config]. It creates spans only when a table is published or the read ends, because
-// it is not known earlier whether the read is worth tracing.
-func (t *Tracer) Read(began time.Time) poller.ReadTrace {
-	r := &read{tracer: t, began: began}
-	t.reading.Store(r)
-	return r
+// Reads returns the hook that begins the trace of a read; see [poller.Config]. It creates spans only when a table is published or the
+// read ends, because it is not known earlier whether the read is worth tracing.
+func (t *Tracer) Reads() func(began time.Time) poller.ReadTrace {
+	if t == nil {
+		return nil
+	}
+	return func(began time.Time) poller.ReadTrace {
+		r := &read{tracer: t, began: began}
+		t.reading.Store(r)
+		return r
+	}
 }
 
 // Phase implements [poller.ReadTrace].
@@ -86,7 +91,12 @@ func (r *read) End(result, reason string, oldest, newest kube.Revision) {
 }
 
 // Sink returns a sink that passes everything to next and traces publications.
-func (t *Tracer) Sink(next publish.Sink) publish.Sink { return &sink{next: next, tracer: t} }
+func (t *Tracer) Sink(next publish.Sink) publish.Sink {
+	if t == nil {
+		return next
+	}
+	return &sink{next: next, tracer: t}
+}
 
 // sink creates a span for each newly served table. A Publisher does not call its methods concurrently.
 type sink struct {
@@ -145,10 +155,11 @@ func (s *sink) publish(ctx context.Context, cause string, t *table.Table, serve 
 // Saw traces what was sent; see [etagcache.Config].
 func (t *Tracer) Saw(seen etagcache.Seen) {
 	a := seen.Sent
+	if t == nil || a.Status == 0 {
+		return
+	}
 	var from *published
 	switch a.Status {
-	case 0:
-		return
 	case http.StatusOK, http.StatusIMUsed, http.StatusPartialContent:
 		from = t.publishedAs(a.Published)
 	}

@@ -59,7 +59,7 @@ type Config struct {
 	Random func() float64
 }
 
-// Tracer creates spans and sends them. Its methods are safe for concurrent use.
+// Tracer creates spans and sends them. Its methods are safe for concurrent use. A nil Tracer does nothing.
 type Tracer struct {
 	cfg      Config
 	tracer   trace.Tracer
@@ -85,11 +85,11 @@ type published struct {
 // Limits of requests to the collector.
 const (
 	sendTimeout = 10 * time.Second // for one batch, with retries while the collector is busy
-	// FlushTimeout limits all requests after the end of [Tracer.Run].
+	// FlushTimeout limits all requests of [Tracer.Close].
 	FlushTimeout = 3 * time.Second
 )
 
-// New checks the configuration. The SDK starts one goroutine, which [Tracer.Run] ends.
+// New checks the configuration. The SDK starts one goroutine, which [Tracer.Close] ends.
 func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	if cfg.Sample < 0 || cfg.Sample > 1 {
 		return nil, fmt.Errorf("share of samples %v: want 0 to 1", cfg.Sample)
@@ -126,15 +126,16 @@ func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	return t, nil
 }
 
-// Run waits until ctx ends, and then for the remaining spans, at most [FlushTimeout]. It returns nil. Call it once.
-func (t *Tracer) Run(ctx context.Context) error {
-	<-ctx.Done()
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), FlushTimeout)
+// Close sends the remaining spans, for at most [FlushTimeout]. Call it once.
+func (t *Tracer) Close() {
+	if t == nil {
+		return
+	}
+	flush, cancel := context.WithTimeout(context.Background(), FlushTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(flush); err != nil {
-		_ = t.exporter.SpanExporter.Shutdown(context.WithoutCancel(ctx)) // aborts the request in progress
+		_ = t.exporter.SpanExporter.Shutdown(context.Background()) // aborts the request in progress
 	}
-	return nil
 }
 
 // sampled decides randomly.

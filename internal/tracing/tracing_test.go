@@ -82,9 +82,6 @@ func TestCollectorThatHangsDelaysNobody(t *testing.T) {
 	defer collector.Close()
 	defer close(over)
 	tr, registry := newTracer(t, collector.URL, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- tr.Run(ctx) }()
 	spans(tr, 512)
 	select {
 	case <-asked:
@@ -92,12 +89,13 @@ func TestCollectorThatHangsDelaysNobody(t *testing.T) {
 		t.Fatal("nothing was sent")
 	}
 	spans(tr, 3000)
-	cancel()
+	done := make(chan struct{})
+	go func() {
+		tr.Close()
+		close(done)
+	}()
 	select {
-	case err := <-done:
-		if err != nil {
-			t.Error(err)
-		}
+	case <-done:
 	case <-time.After(patience):
 		t.Fatal("the end waits for a collector that hangs")
 	}
@@ -112,13 +110,9 @@ func TestFlushHasALimit(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		}))
-		ctx, cancel := context.WithCancel(t.Context())
 		spans(tr, 2000)
-		cancel()
 		start := time.Now()
-		if err := tr.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		tr.Close()
 		if took := time.Since(start); took != tracing.FlushTimeout {
 			t.Errorf("the flush took %v, want %v", took, tracing.FlushTimeout)
 		}
@@ -148,18 +142,12 @@ func TestBusyCollectorIsAskedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int32
-				ctx, cancel := context.WithCancel(t.Context())
 				tr, registry := newTracer(t, "http://collector/v1/traces", roundTrip(func(*http.Request) (*http.Response, error) {
 					return c.answer(asked.Add(1))
 				}))
-				done := make(chan error, 1)
-				go func() { done <- tr.Run(ctx) }()
 				spans(tr, 5)
 				time.Sleep(time.Minute)
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				tr.Close()
 				if asked.Load() != c.asked {
 					t.Errorf("asked %d times, want %d", asked.Load(), c.asked)
 				}
@@ -186,9 +174,5 @@ func TestConfigurationOfATracer(t *testing.T) {
 	if tr == nil || testutil.CollectAndCount(registry) == 0 {
 		t.Error("no series before the first span")
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := tr.Run(ended); err != nil {
-		t.Error(err)
-	}
+	tr.Close()
 }

@@ -61,12 +61,7 @@ func New(cfg Config) (*Server, error) {
 	if !cfg.TLS.Enable {
 		return nil, errors.New("an API server talks to webhooks by TLS only: set -tls-cert and -tls-key")
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Registry == nil {
-		cfg.Registry = prometheus.NewRegistry()
-	}
+	cfg.Logger, cfg.Registry = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Registry, prometheus.NewRegistry())
 	cfg.Interval = cmp.Or(cfg.Interval, poller.DefaultInterval)
 	log := cfg.Logger.With("component", "webhook")
 	judge, err := NewJudge(cfg.Compile, cfg.Scope, cfg.RefuseTakeovers)

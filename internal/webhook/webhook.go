@@ -201,19 +201,15 @@ func count(all []rules.Problem, reason rules.Reason) int {
 
 // has reports whether the old object had the same problem, whatever its text.
 func has(all []rules.Problem, p rules.Problem) bool {
-	for _, q := range all {
-		if q.Reason == p.Reason && q.Route == p.Route {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(q rules.Problem) bool { return q.Reason == p.Reason && q.Route == p.Route })
 }
 
 // try compiles an object beside a cluster, nil before the first snapshot, without storing the result.
 func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried takeover.Tried, err error) {
 	o, err := kube.DecodeJSON(kind, text)
 	if err != nil {
-		tried.Problems = []rules.Problem{undecodable(kind, text, err)}
+		d, _ := errors.AsType[*kube.DecodeError](err) // which it always is
+		tried.Problems = []rules.Problem{rules.BadObject(kube.BadObject{Ref: d.Ref, Err: err})}
 		return tried, nil
 	}
 	tried.Ref = o.Ref()
@@ -226,15 +222,6 @@ func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried
 		tried.Trial, err = j.tryAlone(o)
 	}
 	return tried, err
-}
-
-// undecodable returns the problem that the reader of the cluster would report.
-func undecodable(kind kube.Kind, text []byte, err error) rules.Problem {
-	bad := kube.BadObject{Ref: kube.SalvageRef(kind, text), Err: err}
-	if d := (*kube.DecodeError)(nil); errors.As(err, &d) {
-		bad.Ref = d.Ref
-	}
-	return rules.BadObject(bad)
 }
 
 // takes reports whether the route server reads the object.
@@ -252,13 +239,7 @@ func (j *Judge) takes(kind kube.Kind, o kube.Object) bool {
 // tryAlone compiles an object without a cluster, and omits problems that depend on other objects.
 func (j *Judge) tryAlone(o kube.Object) (compile.Trial, error) {
 	t, err := j.alone.Try(o)
-	own := t.Problems[:0]
-	for _, p := range t.Problems {
-		if !p.Reason.Info().Elsewhere {
-			own = append(own, p)
-		}
-	}
-	t.Problems = own
+	t.Problems = slices.DeleteFunc(t.Problems, func(p rules.Problem) bool { return p.Reason.Info().Elsewhere })
 	return t, err
 }
 

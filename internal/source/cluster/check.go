@@ -34,7 +34,7 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 		case <-timer.C:
 		}
 		wait := checkInterval
-		if w.routeGroups != nil && w.checkDiscovery(ctx) != nil {
+		if w.checkDiscovery(ctx) != nil {
 			wait = retryInterval
 		}
 		for _, k := range w.kinds {
@@ -170,10 +170,8 @@ func (k *watched) isSynced() bool {
 
 // catchUp brings all kinds up to what was written before it was called.
 func (w *Watcher) catchUp(ctx context.Context) error {
-	if w.routeGroups != nil {
-		if err := w.checkDiscovery(ctx); err != nil {
-			return err
-		}
+	if err := w.checkDiscovery(ctx); err != nil {
+		return err
 	}
 	for _, k := range w.kinds {
 		// If etcd turns out to be restored, the kind is listed consistently before the read continues.

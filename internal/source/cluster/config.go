@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -81,15 +82,8 @@ type Config struct {
 
 // withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.MaxBytes == 0 {
-		c.MaxBytes = DefaultMaxBytes
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Timeout, c.MaxBytes = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.MaxBytes, DefaultMaxBytes)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Metrics == nil {
 		c.Metrics = NewMetrics(nil)
 	}
@@ -148,10 +142,7 @@ func (c Config) Access() (*rest.Config, error) {
 		}
 		return rc, nil
 	}
-	rc := &rest.Config{Host: c.URL}
-	if rc.Host == "" {
-		rc.Host = DefaultURL
-	}
+	rc := &rest.Config{Host: cmp.Or(c.URL, DefaultURL)}
 	return rc, addFiles(rc, c.TokenFile, c.CAFile)
 }
 

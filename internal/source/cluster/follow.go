@@ -35,7 +35,10 @@ func (k *watched) follow(ctx context.Context) {
 			return
 		}
 		once, cancel := k.beginAttempt(ctx)
-		err := k.attempt(once)
+		err := k.load(once)
+		if err == nil {
+			err = k.watch(once) // nil if the server ended the watch as agreed
+		}
 		restarted := once.Err() != nil
 		cancel()
 		if restarted { // or ctx has ended
@@ -102,14 +105,6 @@ func (k *watched) beginAttempt(ctx context.Context) (context.Context, context.Ca
 		cancel() // the kind disappeared a moment ago
 	}
 	return once, cancel
-}
-
-// attempt lists the kind and watches it until the watch ends. It returns nil if the server ended the watch as agreed.
-func (k *watched) attempt(ctx context.Context) error {
-	if err := k.load(ctx); err != nil {
-		return err
-	}
-	return k.watch(ctx)
 }
 
 // load lists the kind. After a failure, the server first has to answer a request for one object, so that a server that

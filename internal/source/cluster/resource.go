@@ -21,41 +21,30 @@ type resource struct {
 	selector  string // in the syntax of the API
 }
 
-// resources are all kinds in the order of the requests. Objects that refer to others are listed before them, so that
-// the others are not older. Discovery precedes RouteGroups.
-var resources = []struct {
-	kind   kube.Kind
-	group  string
-	plural string
-	wanted func(*Config) bool
-}{
-	{kube.KindIngress, "networking.k8s.io", "ingresses", always},
-	{kube.KindRouteGroup, "zalando.org", "routegroups", always},
-	{kube.KindService, "", "services", always},
-	{kube.KindEndpoints, "", "endpoints", func(c *Config) bool { return !c.EndpointSlices }},
-	{kube.KindEndpointSlice, "discovery.k8s.io", "endpointslices", func(c *Config) bool { return c.EndpointSlices }},
-	{kube.KindNamespace, "", "namespaces", func(c *Config) bool { return c.Namespaces && c.Namespace == "" }},
+// newResource returns a kind in the version v1 of its group.
+func newResource(kind kube.Kind, group, plural string) resource {
+	return resource{Type: decode.Type{Kind: kind, APIVersion: strings.TrimPrefix(group+"/v1", "/")}, group: group, plural: plural}
 }
 
-func always(*Config) bool { return true }
-
-// resources returns the resources that the configuration reads, in the order of the requests.
+// resources returns the resources that the configuration reads, in the order of the requests. Objects that refer to others are
+// listed before them, so that the others are not older. Discovery precedes RouteGroups.
 func (c *Config) resources() []resource {
-	var out []resource
-	for _, r := range resources {
-		if !r.wanted(c) {
-			continue
-		}
-		version := "v1"
-		if r.group != "" {
-			version = r.group + "/v1"
-		}
-		out = append(out, resource{
-			Type:  decode.Type{Kind: r.kind, APIVersion: version},
-			group: r.group, plural: r.plural, namespace: c.Namespace, selector: selectorText(c.Selectors[r.kind]),
-		})
+	all := []resource{
+		newResource(kube.KindIngress, "networking.k8s.io", "ingresses"),
+		newResource(kube.KindRouteGroup, "zalando.org", "routegroups"),
+		newResource(kube.KindService, "", "services"),
+		newResource(kube.KindEndpoints, "", "endpoints"),
 	}
-	return out
+	if c.EndpointSlices {
+		all[3] = newResource(kube.KindEndpointSlice, "discovery.k8s.io", "endpointslices")
+	}
+	if c.Namespaces && c.Namespace == "" {
+		all = append(all, newResource(kube.KindNamespace, "", "namespaces"))
+	}
+	for i := range all {
+		all[i].namespace, all[i].selector = c.Namespace, selectorText(c.Selectors[all[i].Kind])
+	}
+	return all
 }
 
 // selectorText returns the selector in the syntax of the API, sorted so that every replica makes the same request.
@@ -75,10 +64,7 @@ func (r *resource) custom() bool { return !decode.HasProtobuf(r.Kind) }
 
 // Name returns the resource as RBAC and kubectl spell it.
 func (r *resource) Name() string {
-	if r.group == "" {
-		return r.plural
-	}
-	return r.plural + "." + r.group
+	return strings.TrimSuffix(r.plural+"."+r.group, ".")
 }
 
 // path returns the path at which the resource is listed.

@@ -125,14 +125,13 @@ func withoutPath(err error) error {
 
 // finder collects files.
 type finder struct {
-	limit int
 	seen  map[string]bool // paths without symbolic links
 	files []file
 }
 
 // find lists the files that the configured paths lead to.
 func (s *Source) find() ([]file, error) {
-	f := finder{limit: s.cfg.MaxFiles, seen: make(map[string]bool)}
+	f := finder{seen: make(map[string]bool)}
 	for _, p := range s.cfg.Paths {
 		var err error
 		if p == stdin {
@@ -204,8 +203,8 @@ func (f *finder) add(file file, real string) error {
 		return nil
 	}
 	f.seen[real] = true
-	if len(f.files) == f.limit {
-		return readError(file.name, fmt.Errorf("more than %d files", f.limit))
+	if len(f.files) == maxFiles {
+		return readError(file.name, fmt.Errorf("more than %d files", maxFiles))
 	}
 	f.files = append(f.files, file)
 	return nil

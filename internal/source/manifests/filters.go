@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,10 +63,7 @@ const (
 // NewFilterFolder returns a FilterFolder for the folder on top of a source. It does no I/O. The logger records which entries are
 // ignored; nil means no log.
 func NewFilterFolder(dir string, source Reader, logger *slog.Logger) *FilterFolder {
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	return &FilterFolder{dir: dir, source: source, log: logger.With("component", "default-filters")}
+	return &FilterFolder{dir: dir, source: source, log: cmp.Or(logger, slog.New(slog.DiscardHandler)).With("component", "default-filters")}
 }
 
 // Read reads the source and then the folder. If nothing in the folder changed, the snapshot has the same

@@ -38,11 +38,11 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Defaults of [Config].
-const (
-	DefaultMaxFileBytes = 256 << 20
-	DefaultMaxFiles     = 10000
-)
+// DefaultMaxFileBytes is the default of Config.MaxFileBytes.
+const DefaultMaxFileBytes = 256 << 20
+
+// maxFiles limits the number of files, so that a folder given by mistake, such as /, is not read to its end.
+const maxFiles = 10_000
 
 // Config says what to read.
 type Config struct {
@@ -60,10 +60,6 @@ type Config struct {
 
 	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
 	MaxFileBytes int64
-
-	// MaxFiles limits the number of files, default DefaultMaxFiles, so that a folder given by mistake, such as /, is
-	// not read to its end.
-	MaxFiles int
 
 	// Logger receives what an operator should see; nil discards it.
 	Logger *slog.Logger
@@ -89,8 +85,6 @@ func New(cfg Config) (*Source, error) {
 		return nil, errors.New("no path of manifests")
 	case cfg.MaxFileBytes < 0:
 		return nil, fmt.Errorf("limit of %d bytes: want a positive number", cfg.MaxFileBytes)
-	case cfg.MaxFiles < 0:
-		return nil, fmt.Errorf("limit of %d files: want a positive number", cfg.MaxFiles)
 	}
 	for _, p := range cfg.Paths {
 		switch {
@@ -100,16 +94,8 @@ func New(cfg Config) (*Source, error) {
 			return nil, errors.New(`path "-" without standard input`)
 		}
 	}
-	if cfg.MaxFileBytes == 0 {
-		cfg.MaxFileBytes = DefaultMaxFileBytes
-	}
-	if cfg.MaxFiles == 0 {
-		cfg.MaxFiles = DefaultMaxFiles
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	cfg.Logger = cfg.Logger.With("component", "source.manifests")
+	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "source.manifests")
 	return &Source{cfg: cfg, busy: make(chan struct{}, 1), once: make(map[string]content)}, nil
 }
 

@@ -304,7 +304,6 @@ func TestFilesThatAreNotThereFailTheRead(t *testing.T) {
 		want string
 	}{
 		{manifests.Config{Paths: []string{filepath.Join(dir, "none.yaml")}}, "read DIR/none.yaml: no such file or directory"},
-		{manifests.Config{Paths: []string{dir}, MaxFiles: 1}, "read DIR/b.yaml: more than 1 files"},
 		{manifests.Config{Paths: []string{"-"}, Stdin: iotest.ErrReader(io.ErrUnexpectedEOF)}, "read -: unexpected EOF"},
 	} {
 		source := newSource(t, tt.cfg)
@@ -385,10 +384,23 @@ func TestFilesThatChangeWhileTheyAreReadAreReadAgain(t *testing.T) {
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	for _, cfg := range []manifests.Config{
-		{}, {Paths: []string{""}}, {Paths: []string{"-"}}, {Paths: []string{"x"}, MaxFiles: -1}, {Paths: []string{"x"}, MaxFileBytes: -1},
+		{}, {Paths: []string{""}}, {Paths: []string{"-"}}, {Paths: []string{"x"}, MaxFileBytes: -1},
 	} {
 		if _, err := manifests.New(cfg); err == nil {
 			t.Errorf("%+v is accepted", cfg)
 		}
+	}
+}
+
+// A folder given by mistake, such as /, is not read to its end.
+func TestTooManyFilesFailTheRead(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 10_001 {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.yaml", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := readError(t, newSource(t, manifests.Config{Paths: []string{dir}}), dir), "read DIR/10000.yaml: more than 10000 files"; got != want {
+		t.Errorf("error %q, want %q", got, want)
 	}
 }

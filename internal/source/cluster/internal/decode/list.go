@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/routesrv/routesrv/kube"
 )
@@ -100,9 +99,6 @@ func (w *Walker) walk(media string, body io.Reader, t Type, item func([]byte)) (
 // revision returns the resourceVersion as a number, or 0 if it is missing or opaque. Opaque versions have no order,
 // so every list has to be consistent.
 func (h *head) revision() kube.Revision {
-	n, err := strconv.ParseUint(h.resourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return kube.Revision(n)
+	n, _ := Revision(h.resourceVersion)
+	return n
 }
