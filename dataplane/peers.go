@@ -68,7 +68,7 @@ type PeersConfig struct {
 type PeerTable struct {
 	Table *table.Table
 	From  string          // address of the peer
-	Kept  []*publish.Kept // objects that the peer keeps; nil if it keeps none
+	Kept  []*publish.Kept // what the peer keeps, and what is frozen; nil if nothing is
 }
 
 // AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or says why the peers
@@ -257,9 +257,6 @@ func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, peers int64, foun
 		return errStale
 	}
 	found.Table = c.Current()
-	if status.Applied.ServerState == "" {
-		return nil
-	}
 	if found.Kept, err = kept(ctx, u, transport); err != nil {
 		return fmt.Errorf("which objects it keeps: %w", err)
 	}
@@ -288,6 +285,46 @@ func kept(ctx context.Context, u *url.URL, transport http.RoundTripper) ([]*publ
 	}
 	return publish.DecodeKept(text)
 }
+
+// AskHistory passes the history of the first peer that has one to a function. The error is that of the function, or says why no peer has a history.
+func AskHistory(ctx context.Context, cfg PeersConfig, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+	defer cancel()
+	peers, err := cfg.find(ctx)
+	if err != nil {
+		return err
+	}
+	failed := []error{errors.New("no other replica has a history")}
+	for _, p := range peers {
+		err := func() error {
+			from := net.JoinHostPort(p.address.String(), p.url.Port())
+			transport, err := cfg.Transport(from)
+			if err != nil {
+				return err
+			}
+			if t, ok := transport.(interface{ CloseIdleConnections() }); ok {
+				defer t.CloseIdleConnections()
+			}
+			resp, err := askPeer(ctx, p.url.JoinPath(api.PathKeptHistory), transport)
+			if err != nil {
+				return fmt.Errorf("%s: %w", from, err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("%s: status %d", from, resp.StatusCode)
+			}
+			return read(resp.Body)
+		}()
+		if err == nil {
+			return nil
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// historyTimeout limits AskHistory: a server that starts waits for it.
+const historyTimeout = 10 * time.Second
 
 // askPeer sends a request to another replica.
 func askPeer(ctx context.Context, u *url.URL, transport http.RoundTripper) (*http.Response, error) {

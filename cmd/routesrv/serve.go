@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -35,10 +36,6 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (con
 	if err != nil {
 		return nil, err
 	}
-	askPeers, err := newPeers(cfg, log, registry)
-	if err != nil {
-		return nil, err
-	}
 	writeEvents, err := newEvents(cfg, log, registry)
 	if err != nil {
 		return nil, fmt.Errorf("--events: %w", err)
@@ -47,13 +44,17 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (con
 	if err != nil {
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	return server.New(server.Config{
+	c := server.Config{
 		Events: writeEvents, Tracing: traces, Review: cfg.Review, History: cfg.History,
-		Source: source, Upstream: upstream, Peers: askPeers, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
+		Source: source, Upstream: upstream, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
 		Poll: cfg.Poll, Listen: cfg.Listen, Shards: cfg.Shards, TLS: cfg.TLS, RequestFilters: cfg.RequestFilters, Selection: cfg.Source.Selection,
 		StateDir: cfg.StateDir, Origin: origin, Version: config.VersionName(version),
 		Logger: log, Registry: registry,
-	})
+	}
+	if err := setPeers(&c, cfg, log, registry); err != nil {
+		return nil, err
+	}
+	return server.New(c)
 }
 
 // newSource returns the source of objects, or, for a relay, the client of another route server.
@@ -94,13 +95,13 @@ func newTracer(cfg config.Tracing, log *slog.Logger, reg prometheus.Registerer) 
 	})
 }
 
-// newPeers returns the function that fetches a table from the other replicas, or nil if no peers are set or this is a relay.
-func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context) (dataplane.PeerTable, error), error) {
+// setPeers sets the functions that ask the other replicas, unless no peers are set or this is a relay.
+func setPeers(to *server.Config, cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) error {
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
-		return nil, nil
+		return nil
 	}
 	if _, err := config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil { // report bad files at startup
-		return nil, fmt.Errorf("--upstream-tls: %w", err)
+		return fmt.Errorf("--upstream-tls: %w", err)
 	}
 	asked := dataplane.PeersConfig{
 		URLs: cfg.Peers, MaxBytes: cfg.Upstream.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
@@ -108,7 +109,11 @@ func newPeers(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Register
 			return config.NewTransport(address, cfg.UpstreamTLS, log, nil)
 		},
 	}
-	return func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }, nil
+	to.Peers = func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }
+	to.PeerHistory = func(ctx context.Context, read func(io.Reader) error) error {
+		return dataplane.AskHistory(ctx, asked, read)
+	}
+	return nil
 }
 
 // newPeerClients returns the function that asks the other replicas for their clients, on the port of our own support listener. It

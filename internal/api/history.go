@@ -7,8 +7,12 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// PathHistory is where a server tells what it has served.
-const PathHistory = "/history"
+const (
+	// PathHistory is where a server tells what it has served.
+	PathHistory = "/history"
+	// PathKeptHistory is where it passes its history on to a replica that starts, in the form of the files.
+	PathKeptHistory = "/kept/history"
+)
 
 // HistoryEntry is a change of what is served: of Ingresses, RouteGroups and default filters, or a decision about them. Changes of endpoints
 // alone make none.

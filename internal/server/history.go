@@ -169,6 +169,18 @@ func (s *Server) historyEndpoints() []httpserve.Endpoint {
 	}
 }
 
+// serveKeptHistory passes the history on to a replica that starts.
+func (s *Server) serveKeptHistory(w http.ResponseWriter, _ *http.Request) {
+	if s.history == nil || s.history.Empty() {
+		http.Error(w, "no history", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if err := s.history.Export(w); err != nil {
+		s.log.Warn(history.LogFailed, "error", err) // or the replica is gone
+	}
+}
+
 // moment parses a time: RFC 3339, the time of a day that was last such as 12:03, or how long ago such as 90m.
 func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {

@@ -46,6 +46,8 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 			Does: "takes the [report](fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 413 if it is larger, 503 if the limit of clients is reached"},
 		{Path: api.PathKept, Methods: get, Handler: http.HandlerFunc(s.serveKept),
 			Does: "for replicas that start: the objects that are kept at an earlier version than the newest, with what is served of them; 404 on a relay"},
+		{Path: api.PathKeptHistory, Methods: get, Handler: http.HandlerFunc(s.serveKeptHistory),
+			Does: "for replicas that start: the [history](steering.md) of objects, at most 64 MiB; 404 if there is none"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
 	if s.reviews != nil {

@@ -77,4 +77,9 @@ func (s *Server) findPeer(ctx context.Context) {
 	}
 	s.publisher.CompareWith(t)
 	s.publisher.TakeOver(found.Kept)
+	if s.cfg.PeerHistory != nil && s.history.Empty() {
+		if err := s.cfg.PeerHistory(ctx, s.history.Import); err != nil {
+			s.log.Warn("the history begins now", "reason", err)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"slices"
@@ -74,6 +75,9 @@ type Config struct {
 	// Peers returns the table that another replica serves, and the objects that it keeps. The server compares its first table with it,
 	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
 	Peers func(context.Context) (dataplane.PeerTable, error)
+
+	// PeerHistory passes the history of another replica to a function, for a server that has none. nil means no other replicas.
+	PeerHistory func(ctx context.Context, read func(io.Reader) error) error
 
 	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds.
 	// nil means no peers.

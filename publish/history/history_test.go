@@ -353,3 +353,53 @@ func FuzzSegment(f *testing.F) {
 		}
 	})
 }
+
+// TestAnotherReplicaTakesItOver: all entries and versions, also while it is written, and whatever is cut off.
+func TestAnotherReplicaTakesItOver(t *testing.T) {
+	for name, folder := range map[string]string{"in memory": "", "in a folder": t.TempDir()} {
+		t.Run(name, func(t *testing.T) {
+			const limit = 32 << 10
+			w := &world{h: open(t, folder, limit, nil), objects: map[string]*kube.Ingress{}}
+			for i := range 300 { // several segments
+				w.set(fmt.Sprintf("shop/app-%d", i%40), strings.Repeat(fmt.Sprint(i), 20))
+				w.record()
+			}
+			var passed bytes.Buffer
+			if err := w.h.Export(&passed); err != nil {
+				t.Fatal(err)
+			}
+			all := w.h.Entries(time.Time{}, 1000, func(*api.HistoryEntry) bool { return true })
+			other := open(t, t.TempDir(), 0, nil)
+			if !other.Empty() {
+				t.Error("it is not empty")
+			}
+			if err := other.Import(bytes.NewReader(passed.Bytes())); err != nil {
+				t.Fatal(err)
+			}
+			if got := other.Entries(time.Time{}, 1000, func(*api.HistoryEntry) bool { return true }); !reflect.DeepEqual(got, all) || len(all) < 20 {
+				t.Fatalf("%d entries, want %d", len(got), len(all))
+			}
+			for _, e := range all {
+				if got, want := versions(t, other, e.N), versions(t, w.h, e.N); got != want {
+					t.Fatalf("entry %d: %s, want %s", e.N, got, want)
+				}
+			}
+			last := &world{h: other, objects: w.objects, times: 1000}
+			last.record() // nothing new
+			last.set("shop/app-1", "next")
+			last.record()
+			if got := other.Entries(time.Time{}, 1, func(*api.HistoryEntry) bool { return true }); got[0].N != all[0].N+1 || got[0].Count != 1 {
+				t.Errorf("the next entry is %+v", got)
+			}
+			for _, cut := range []int{0, 3, 500, passed.Len() / 2, passed.Len() - 1} {
+				torn := open(t, "", 0, nil)
+				if err := torn.Import(bytes.NewReader(passed.Bytes()[:cut])); err == nil {
+					t.Errorf("cut at %d: no error", cut)
+				}
+				for _, e := range torn.Entries(time.Time{}, 1000, func(*api.HistoryEntry) bool { return true }) {
+					versions(t, torn, e.N)
+				}
+			}
+		})
+	}
+}

@@ -124,7 +124,13 @@ func TestSteering(t *testing.T) {
 		pods[[]string{"routesrv-a", "routesrv-b"}[i]] = startRoutesrvOn(t, proxy, "127.0.0.2", "--state-dir="+dirs[i]) // not an address that a replica considers its own
 	}
 	a, b = pods["routesrv-a"], pods["routesrv-b"]
-	a.serves(t, "a restart without the API", "cart-good", "pay-1-2")
+	for _, p := range []*process{a, b} {
+		p.serves(t, "a restart without the API", "cart-good", "pay-1-2")
+		programs.Eventually(t, "the support listener", func() bool {
+			_, err := programs.Fetch(t.Context(), p.Support+api.PathStatus, "")
+			return err == nil
+		})
+	}
 	if said := command(1, "status"); !strings.Contains(said, "freeze of namespace shop") || !strings.Contains(said, "pin of Ingress shop/cart") {
 		t.Errorf("status says\n%s", said)
 	}
@@ -148,6 +154,10 @@ func TestSteering(t *testing.T) {
 	joined := startRoutesrv(t, proxy, "--state-dir="+t.TempDir(), "--peers="+strings.TrimPrefix(a.Main, "http://"))
 	joined.Ready(t)
 	still("a replica that joins", joined)
+	var taken []api.HistoryEntry
+	if joined.supportJSON(t, api.PathHistory+"?object=Ingress/shop/cart", &taken); len(taken) == 0 {
+		t.Error("a replica that joins has not taken over the history")
+	}
 	command(0, "unfreeze", "--all", "--yes")
 	a.serves(t, "all is new", "cart-bad-2", "pay-frozen", "!cart-good")
 	b.serves(t, "all is new", "cart-bad-2", "pay-frozen", "!cart-good")

@@ -1,0 +1,78 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxExport limits what a replica takes from another one, in bytes.
+const maxExport = 64 << 20
+
+// Export writes the newest segments, as they are in files. Segments that are appended to meanwhile are cut behind a frame.
+func (h *History) Export(w io.Writer) error {
+	h.mu.Lock()
+	from, total := len(h.segments), int64(0)
+	sizes := make([]int64, len(h.segments))
+	for i := len(h.segments) - 1; i >= 0; i-- {
+		if sizes[i] = h.segments[i].size; total+sizes[i] > maxExport {
+			break
+		}
+		total, from = total+sizes[i], i
+	}
+	segments := h.segments
+	h.mu.Unlock()
+	for i := from; i < len(segments); i++ {
+		r, err := segments[i].reader(0)
+		if err != nil {
+			return fmt.Errorf("history: read %s: %w", segments[i].name(), err)
+		}
+		_, err = io.CopyN(w, r, sizes[i])
+		r.Close()
+		if err != nil {
+			return fmt.Errorf("history: pass on %s: %w", segments[i].name(), err)
+		}
+	}
+	return nil
+}
+
+// Empty reports whether the history has no entry.
+func (h *History) Empty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.entries) == 0
+}
+
+// Import takes over what another replica has exported. It must come before the first Record, and does nothing if the history has entries. What follows a
+// frame that is not valid is left out; the error says so.
+func (h *History) Import(r io.Reader) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.entries) > 0 {
+		return nil
+	}
+	r = io.LimitReader(r, maxExport)
+	var s *segment
+	for {
+		f, _, err := readFrame(r)
+		if err == nil && s == nil {
+			h.next = f.N + 1
+			s, _ = h.segment()
+		}
+		if err == nil {
+			err = h.append(s, f)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if s != nil {
+				return s.sync()
+			}
+			return errors.New("it has no history")
+		case err != nil:
+			return fmt.Errorf("history of another replica: %w", err)
+		}
+		if f.Base && f.Entry == nil && s.base == 0 {
+			s.base = s.size
+		}
+	}
+}
