@@ -29,8 +29,8 @@ const (
 	// stepInterval is how often the controller reads the mode file, and checks conditions that depend only on time.
 	stepInterval = time.Second
 	// bootWait is how long to wait for a first table before serving the last-known-good one without an answer of a route server,
-	// and how long requests wait for any table. A proxy gives up its first request after three seconds.
-	bootWait = 2 * time.Second
+	// and how long requests wait for any table: two steps. A proxy gives up its first request after three seconds.
+	bootWait = 2 * stepInterval
 	// lagPolls is how many polls to wait before switching to a table with a lower revision than the served one.
 	lagPolls = 3
 )
@@ -153,8 +153,6 @@ func (c *controller) run(ctx context.Context) {
 	c.producers.Go(func() { c.shadow.run(ctx) })
 	ticker := time.NewTicker(stepInterval)
 	defer ticker.Stop()
-	boot := time.NewTimer(bootWait)
-	defer boot.Stop()
 	for c.step(time.Now()); ctx.Err() == nil; c.step(time.Now()) {
 		select {
 		case <-ctx.Done():
@@ -164,7 +162,6 @@ func (c *controller) run(ctx context.Context) {
 			c.readMode()
 		case <-c.reload:
 			c.readMode()
-		case <-boot.C:
 		}
 	}
 	close(c.ended)

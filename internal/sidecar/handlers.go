@@ -14,13 +14,17 @@ import (
 )
 
 // Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
-func (s *Sidecar) Handler() http.Handler { return s.main }
+func (s *Sidecar) Handler() http.Handler { return httpserve.Mux(httpserve.MainListener, s.endpoints) }
 
 // SupportHandler returns the handler for operators: /livez, /readyz, /health, /fresh, /status, /problems, /shadow, /guard/held and /metrics.
-func (s *Sidecar) SupportHandler() http.Handler { return s.support }
+func (s *Sidecar) SupportHandler() http.Handler {
+	return httpserve.Mux(httpserve.SupportListener, s.endpoints)
+}
 
 // ControlHandler returns the handler of the control socket: what operators in the pod may ask.
-func (s *Sidecar) ControlHandler() http.Handler { return httpserve.Control(s.endpoints, s.support) }
+func (s *Sidecar) ControlHandler() http.Handler {
+	return httpserve.Control(s.endpoints, s.SupportHandler())
+}
 
 // Endpoints returns what the listeners answer, in the order of the documentation.
 func (s *Sidecar) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }

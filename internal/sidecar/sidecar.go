@@ -58,7 +58,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -186,8 +185,6 @@ type Sidecar struct {
 	figures    *proxymetrics.Reader // nil if the proxy's metrics are not read
 	member     rollout.Member
 	endpoints  []httpserve.Endpoint // of both listeners
-	main       http.Handler
-	support    http.Handler
 	listeners  *httpserve.Listeners
 	started    atomic.Int64 // unix nanoseconds
 }
@@ -228,8 +225,6 @@ func New(cfg Config) (*Sidecar, error) {
 		return nil, err
 	}
 	s.endpoints = s.newEndpoints()
-	s.main = httpserve.Mux(httpserve.MainListener, s.endpoints)
-	s.support = httpserve.Mux(httpserve.SupportListener, s.endpoints)
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Listen, Flags: "--",
 		Endpoints: s.endpoints, SupportTLS: cfg.SupportTLS.config(), Routes: s.cache, MaxConnections: maxConnections,
