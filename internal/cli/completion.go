@@ -128,7 +128,7 @@ func (p Program) candidates(words []string) ([]candidate, string) {
 		}
 		return all, directive
 	}
-	if f := flags[words[len(words)-2]]; f != nil && f.Type() != "bool" {
+	if f := flags[words[len(words)-2]]; f != nil && f.Type != "bool" {
 		all, directive := valuesOf(f, places)
 		return fitting(all, last), directive
 	}
@@ -166,9 +166,9 @@ func (p Program) commandWords() []candidate {
 // valuesOf returns the possible values of a flag.
 func valuesOf(f *config.Flag, places Places) ([]candidate, string) {
 	switch {
-	case f.Words() != nil:
-		return plain(f.Words()...), completeNoFiles
-	case f.Type() == "FILE" || f.Type() == "PATH":
+	case f.Words != nil:
+		return plain(f.Words...), completeNoFiles
+	case f.Type == "FILE" || f.Type == "PATH":
 		return nil, completeFiles
 	}
 	return plain(possible(f.Name, places)...), completeNoFiles

@@ -117,8 +117,8 @@ func TestDocumentedDefaults(t *testing.T) {
 	}
 	got := make(map[string]string)
 	for _, f := range config.Flags() {
-		if f.Default() != "" && f.Default() != "false" {
-			got[f.Name] = f.Default()
+		if f.Default != "" && f.Default != "false" {
+			got[f.Name] = f.Default
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -345,7 +345,7 @@ func serveSamples() map[string]sample {
 func TestEveryFlagInEveryForm(t *testing.T) {
 	all := samples()
 	for _, f := range config.Flags() {
-		if f.Group() == "General" {
+		if f.Group == "General" {
 			continue
 		}
 		s, ok := all[f.Name]
@@ -360,7 +360,7 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 			"environment":  nil,
 			"file":         {"-config-file=f"},
 		}
-		if f.Type() != "bool" {
+		if f.Type != "bool" {
 			forms["-name value"] = []string{"-" + f.Name, s.value}
 			forms["--name value"] = []string{"--" + f.Name, s.value}
 		} else if s.value == "true" {
@@ -373,7 +373,7 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 				args = nil
 			}
 			env := config.Env{ReadFile: files(map[string]string{"f": f.Name + ": '" + s.value + "'\n"})}
-			if f.Type() == "bool" || f.Type() == "int" {
+			if f.Type == "bool" || f.Type == "int" {
 				env.ReadFile = files(map[string]string{"f": f.Name + ": " + s.value + "\n"})
 			}
 			if form == "environment" {
@@ -453,7 +453,7 @@ func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 	var own, others []string
 	for _, f := range config.Flags() {
 		own = append(own, f.Name)
-		if want := slices.Contains(strings.Fields(names), f.Name); want == f.Own && f.Group() != "General" {
+		if want := slices.Contains(strings.Fields(names), f.Name); want == f.Own && f.Group != "General" {
 			t.Errorf("-%s: Own is %v", f.Name, f.Own)
 		}
 	}

@@ -63,23 +63,16 @@ type Flag struct {
 	Own   bool   // not one of Skipper's
 	Ask   bool   // of an asking command
 
+	Group   string   // the name of its group
+	Type    string   // bool, string, int, duration, list and so on
+	Default string   // as it would be typed; empty if that is empty
+	Words   []string // the only possible values; nil means any value
+
 	group *group
 	place int    // in the table
 	env   string // the variable that sets it
 	value *Value
 }
-
-// Group returns the name of its group.
-func (f *Flag) Group() string { return f.group.Name }
-
-// Type returns bool, string, int, duration, list and so on.
-func (f *Flag) Type() string { return f.value.kind }
-
-// Default returns the default as it would be typed; empty if that is empty.
-func (f *Flag) Default() string { return f.value.def }
-
-// Words returns the only possible values; nil means any value.
-func (f *Flag) Words() []string { return f.value.words }
 
 // Option returns the flag as it is typed.
 func (f *Flag) Option() string { return dashes(f.Name, f.Own) + f.Name }
@@ -100,6 +93,7 @@ func newFlag(name string, v *Value, of ...string) *Flag {
 			for _, r := range g.Flags {
 				if place++; r.Name == name && r.Of == program {
 					f := &Flag{Name: name, Short: r.Short, Usage: r.Text, Set: r.Set, Own: !r.Skipper, group: g, place: place, value: v}
+					f.Group, f.Type, f.Default, f.Words = g.Name, v.kind, v.def, v.words
 					if f.Set == "" {
 						f.Set = g.Set
 					}
