@@ -47,12 +47,10 @@ const (
 	LogSteerLost = "frozen object changed while this process did not run, its newest version is served"
 )
 
-// Scope says which objects a command is about: one, those of a namespace, or, as its zero value, all. Its JSON form is that of a
-// reference without what is empty.
+// Scope says which objects a command is about: one, those of a namespace, or, as its zero value, all.
 type Scope struct {
-	Kind      kube.Kind `json:"kind,omitempty"`
-	Namespace string    `json:"namespace,omitempty"`
-	Name      string    `json:"name,omitempty"`
+	Kind            kube.Kind
+	Namespace, Name string
 }
 
 // Has reports whether an object is in the scope.
@@ -122,7 +120,7 @@ var ErrNotSteered = errors.New("nothing is frozen or pinned there")
 
 var errNothingRead = errors.New("nothing was read yet, so nobody knows what would change")
 
-// Digest tells lists of freezes and pins apart, for replicas that must agree: scopes, objects, versions and ends.
+// orderDigest tells lists of freezes and pins apart, for replicas that must agree: scopes, objects, versions and ends.
 func (l keptList) orderDigest() table.Digest {
 	freezes, pins := l.orders()
 	if len(freezes)+len(pins) == 0 {
@@ -192,7 +190,7 @@ func (l keptList) withOrders(of keptList) keptList {
 	return l.and(freezes).and(pins.without(l))
 }
 
-// inForce returns the list without the freezes and pins that have ended, and says so. It warns of those that end soon, once. The caller holds mu.
+// inForce takes the freezes and pins that have ended from the list, and says so. It warns of those that end soon, once. The caller holds mu.
 func (p *Publisher) inForce(now time.Time) {
 	var next, over, soon keptList
 	for _, k := range p.keeper.list {
