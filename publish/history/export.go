@@ -23,6 +23,9 @@ func (h *History) Export(w io.Writer) error {
 	segments := h.segments
 	h.mu.Unlock()
 	for i := from; i < len(segments); i++ {
+		if sizes[i] == 0 {
+			continue
+		}
 		r, err := segments[i].reader(0)
 		if err != nil {
 			return fmt.Errorf("history: read %s: %w", segments[i].name(), err)
@@ -56,8 +59,7 @@ func (h *History) Import(r io.Reader) error {
 	for {
 		f, _, err := readFrame(r)
 		if err == nil && s == nil {
-			h.next = f.N + 1
-			s, _ = h.segment()
+			s, err = h.segment(f.N)
 		}
 		if err == nil {
 			err = h.append(s, f)

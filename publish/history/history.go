@@ -117,11 +117,10 @@ type History struct {
 	cfg Config
 	log *slog.Logger
 
-	// last is what was recorded last, by the pointers of this process. Owned by Record.
-	last map[kube.Ref]any
-
-	mu       sync.Mutex // guards the fields below
-	segments []*segment // the oldest first
+	mu       sync.Mutex       // guards the fields below
+	last     map[kube.Ref]any // what was recorded last, by the pointers of this process
+	memory   bool             // the next segment is in memory, because the last one could not be written
+	segments []*segment       // the oldest first
 	entries  []api.HistoryEntry
 	versions map[kube.Ref][]place // in the order of their entries
 	next     uint64               // number of the next entry
@@ -147,7 +146,8 @@ func (h *History) load() {
 	for _, s := range openSegments(h.cfg.Folder, h.log) {
 		err := s.scan(func(offset int64, f *frame) { h.index(s, offset, f) })
 		if err != nil {
-			h.failed(s, err) // what comes next goes to another one
+			h.log.Error(LogFailed, "path", s.path, "error", err)
+			_ = s.close() // what comes next goes to another one
 		}
 		h.segments = append(h.segments, s)
 	}
@@ -175,69 +175,72 @@ func (h *History) index(s *segment, offset int64, f *frame) {
 }
 
 // Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in what it knows of the
-// entry: time, revision, digest, routes, takeovers and decisions. If nothing is to be told, there is none.
+// entry: time, revision, digest, routes, takeovers and decisions. If nothing is to be told, there is none. An entry that cannot be written is logged, and what it
+// would have told of objects comes with the next one, which is in memory.
 func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
-	changed := h.changes(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(changed)+len(e.Decisions)+len(e.Takeovers) == 0 {
-		return
-	}
+	r := recording{h: h, entry: &e, first: len(h.entries) == 0}
 	e.N = h.next
-	e.Count = len(changed)
-	for i := range changed[:min(len(changed), api.MaxChanges)] {
-		e.Changes = append(e.Changes, h.change(&changed[i]))
-	}
-	if len(h.entries) == 0 {
-		e.Changes = nil // all of them are new to the history alone
-	}
-	h.next++
-	s, fresh := h.segment()
-	if err := h.store(s, fresh, &e, changed); err != nil {
-		h.failed(s, err)
-		s = &segment{first: e.N} // in memory, until the next one
-		h.segments = append(h.segments, s)
-		if err := h.store(s, true, &e, changed); err != nil {
-			h.failed(s, err)
-		}
+	h.changes(now, r.add)
+	r.end()
+	if r.err != nil {
+		h.log.Error(LogFailed, "path", r.segment.name(), "error", r.err)
+		_ = r.segment.close() // it has failed already
+		h.last, h.memory = nil, true
 	}
 	h.shrink()
 }
 
-func (h *History) failed(s *segment, err error) {
-	h.log.Error(LogFailed, "path", s.name(), "error", err)
-	_ = s.close() // it has failed already
+// recording is an entry that is being written, a few objects at a time: there may be many.
+type recording struct {
+	h       *History
+	entry   *api.HistoryEntry
+	first   bool // nothing is known yet
+	segment *segment
+	part    []Version
+	err     error
 }
 
-// store writes an entry with its versions. The caller holds mu.
-func (h *History) store(s *segment, fresh bool, e *api.HistoryEntry, changed []Version) error {
-	if fresh {
-		if err := h.base(s, e.N); err != nil {
-			return err
-		}
+// add writes a version that differs from the last one.
+func (r *recording) add(v Version) {
+	if r.entry.Count++; len(r.entry.Changes) < api.MaxChanges && !r.first {
+		r.entry.Changes = append(r.entry.Changes, r.h.change(&v))
 	}
-	for { // the entry comes with the last part
-		f := &frame{N: e.N, Objects: changed[:min(len(changed), objectsPerFrame)]}
-		if changed = changed[len(f.Objects):]; len(changed) == 0 {
-			f.Entry = e
-		}
-		if err := h.append(s, f); err != nil {
-			return err
-		}
-		if f.Entry != nil {
-			return s.sync()
-		}
+	if r.part = append(r.part, v); len(r.part) == objectsPerFrame {
+		r.write(&frame{N: r.entry.N, Objects: r.part})
+		r.part = r.part[:0]
 	}
 }
 
-// change says what became of an object. The caller holds mu.
+// end writes what is left, and the entry.
+func (r *recording) end() {
+	e := r.entry
+	if e.Count+len(e.Decisions)+len(e.Takeovers) == 0 || r.err != nil {
+		return
+	}
+	slices.SortFunc(e.Changes, func(a, b api.HistoryChange) int { return a.Ref.Compare(b.Ref) })
+	if r.write(&frame{N: e.N, Objects: r.part, Entry: e}); r.err == nil {
+		r.err = r.segment.sync()
+	}
+}
+
+func (r *recording) write(f *frame) {
+	if r.segment == nil {
+		r.segment, r.err = r.h.segment(f.N)
+	}
+	if r.err == nil {
+		r.err = r.h.append(r.segment, f)
+	}
+}
+
+// change says what becomes of an object. The caller holds mu.
 func (h *History) change(v *Version) api.HistoryChange {
 	c := api.HistoryChange{Ref: v.Ref, What: api.ObjectChanged}
-	known := h.versions[v.Ref]
 	switch {
 	case !v.exists():
 		c.What = api.ObjectDeleted
-	case len(known) == 0 || known[len(known)-1].id == identity{}:
+	case h.lastOf(v.Ref).id == identity{}:
 		c.What = api.ObjectCreated
 	}
 	switch {
@@ -249,10 +252,10 @@ func (h *History) change(v *Version) api.HistoryChange {
 	return c
 }
 
-// changes returns the versions of an intent that differ from what was recorded last, sorted, and remembers them as recorded.
-func (h *History) changes(now *kube.Intent) (changed []Version) {
+// changes passes on the versions of an intent that differ from what was recorded last, and remembers them as recorded. The caller holds mu.
+func (h *History) changes(now *kube.Intent, add func(Version)) {
 	was := h.last
-	h.last = make(map[kube.Ref]any, len(was))
+	h.last = make(map[kube.Ref]any, len(now.Ingresses)+len(now.RouteGroups)+1)
 	look := func(ref kube.Ref, pointer any, version func() Version) {
 		h.last[ref] = pointer
 		if before, recorded := was[ref]; recorded && before == pointer {
@@ -260,7 +263,7 @@ func (h *History) changes(now *kube.Intent) (changed []Version) {
 		}
 		v := version()
 		if v.id = identityOf(&v); v.id != h.lastOf(ref).id {
-			changed = append(changed, v)
+			add(v)
 		}
 	}
 	for _, o := range now.Ingresses {
@@ -270,21 +273,15 @@ func (h *History) changes(now *kube.Intent) (changed []Version) {
 		look(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), RouteGroup: h.cfg.Bare(o).(*kube.RouteGroup)} })
 	}
 	look(filtersRef, now.DefaultFilters, func() Version { return Version{Ref: filtersRef, DefaultFilters: now.DefaultFilters} })
-	h.mu.Lock()
-	for ref, known := range h.versions {
-		if _, exists := h.last[ref]; !exists && known[len(known)-1].id != (identity{}) {
-			changed = append(changed, Version{Ref: ref})
+	for ref := range h.versions {
+		if _, exists := h.last[ref]; !exists && h.lastOf(ref).id != (identity{}) {
+			add(Version{Ref: ref})
 		}
 	}
-	h.mu.Unlock()
-	slices.SortFunc(changed, func(a, b Version) int { return a.Ref.Compare(b.Ref) })
-	return changed
 }
 
-// lastOf returns the place of the last version of an object; the zero value if none is known.
+// lastOf returns the place of the last version of an object; the zero value if none is known. The caller holds mu.
 func (h *History) lastOf(ref kube.Ref) place {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if known := h.versions[ref]; len(known) > 0 {
 		return known[len(known)-1]
 	}

@@ -9,23 +9,28 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// segment returns the segment for the next entry: in memory, if the folder takes none. fresh means that it has no objects yet. The caller holds mu.
-func (h *History) segment() (s *segment, fresh bool) {
+// segment returns the segment for entry n, with all objects at its beginning: in memory, if the folder takes none. The caller holds mu.
+func (h *History) segment(n uint64) (*segment, error) {
 	if k := len(h.segments); k > 0 {
-		if s = h.segments[k-1]; !s.closed && s.size < max(h.cfg.Limit/segments, 4*s.base) {
-			return s, false
+		last := h.segments[k-1]
+		if !last.closed && last.size < max(h.cfg.Limit/segments, 4*last.base) {
+			return last, nil
 		}
-		h.close(s)
+		h.close(last)
 	}
-	s, err := newSegment(h.cfg.Folder, h.next-1)
-	if err != nil {
-		if !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
-			h.log.Error(LogFailed, "path", s.name(), "error", err)
+	s := &segment{first: n}
+	if h.cfg.Folder != "" && !h.memory {
+		on, err := newSegment(h.cfg.Folder, n)
+		switch {
+		case err == nil:
+			s = on
+		case !errors.Is(err, syscall.ENOTDIR): // the last-known-good file reports the folder
+			h.log.Error(LogFailed, "path", on.path, "error", err)
 		}
-		s = &segment{first: h.next - 1}
 	}
+	h.memory = false
 	h.segments = append(h.segments, s)
-	return s, true
+	return s, h.base(s, n)
 }
 
 func (h *History) close(s *segment) {

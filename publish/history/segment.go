@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -42,9 +43,10 @@ type frame struct {
 type segment struct {
 	path   string
 	file   *os.File // open for appending; nil for one that is only read
-	memory []byte
-	first  uint64 // entry of which it has all objects
-	base   int64  // bytes of all objects at its beginning
+	memory [][]byte // frames by their order
+	starts []int64  // and where each begins
+	first  uint64   // entry of which it has all objects
+	base   int64    // bytes of all objects at its beginning
 	size   int64
 	closed bool // takes no more frames
 }
@@ -99,9 +101,6 @@ func openSegments(folder string, log *slog.Logger) (all []*segment) {
 
 // newSegment begins a segment that starts with an entry.
 func newSegment(folder string, n uint64) (*segment, error) {
-	if folder == "" {
-		return &segment{first: n}, nil
-	}
 	s := &segment{first: n, path: filepath.Join(folder, fmt.Sprintf("%012d%s", n, suffix))}
 	err := os.MkdirAll(folder, 0o700)
 	if err == nil {
@@ -127,7 +126,7 @@ func (s *segment) write(f *frame) (offset int64, err error) {
 	binary.BigEndian.PutUint32(data[4:], crc32.Checksum(body, castagnoli))
 	offset = s.size
 	if s.path == "" {
-		s.memory = append(s.memory, data...)
+		s.memory, s.starts = append(s.memory, bytes.Clone(data)), append(s.starts, offset)
 	} else if _, err := s.file.Write(data); err != nil {
 		return 0, err
 	}
@@ -153,7 +152,11 @@ func (s *segment) close() error {
 // reader returns the content from an offset on.
 func (s *segment) reader(offset int64) (io.ReadCloser, error) {
 	if s.path == "" {
-		return io.NopCloser(bytes.NewReader(s.memory[offset:])), nil
+		i, found := slices.BinarySearch(s.starts, offset)
+		if !found {
+			return nil, fmt.Errorf("no frame begins at %d", offset)
+		}
+		return io.NopCloser(&frames{rest: s.memory[i:]}), nil
 	}
 	f, err := os.OpenFile(s.path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -164,6 +167,24 @@ func (s *segment) reader(offset int64) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// frames reads frames in memory, one after the other.
+type frames struct {
+	rest [][]byte
+	at   int // in the first
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	for len(f.rest) > 0 && f.at == len(f.rest[0]) {
+		f.rest, f.at = f.rest[1:], 0
+	}
+	if len(f.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, f.rest[0][f.at:])
+	f.at += n
+	return n, nil
 }
 
 // read reads a frame.

@@ -114,7 +114,9 @@ func (h *History) Changed(newest *kube.Snapshot) map[kube.Ref]kube.Object {
 			places[v.Ref] = last
 		}
 	}
-	if len(h.Entries(zeroTime, 1, all)) == 0 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.entries) == 0 {
 		return changed
 	}
 	for _, o := range newest.Ingresses {
@@ -123,8 +125,6 @@ func (h *History) Changed(newest *kube.Snapshot) map[kube.Ref]kube.Object {
 	for _, o := range newest.RouteGroups {
 		look(Version{Ref: o.Ref(), RouteGroup: h.cfg.Bare(o).(*kube.RouteGroup)})
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for ref, known := range h.versions {
 		if last := known[len(known)-1]; !seen[ref] && ref != filtersRef && last.id != (identity{}) {
 			places[ref] = last
