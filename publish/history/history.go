@@ -18,6 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
@@ -117,7 +119,8 @@ type History struct {
 	cfg Config
 	log *slog.Logger
 
-	mu       sync.Mutex       // guards the fields below
+	encoder  *zstd.Encoder // guarded by mu, as everything below
+	mu       sync.Mutex
 	last     map[kube.Ref]any // what was recorded last, by the pointers of this process
 	memory   bool             // the next segment is in memory, because the last one could not be written
 	segments []*segment       // the oldest first
@@ -136,7 +139,7 @@ func Open(cfg Config) *History {
 	if cfg.Bare == nil {
 		cfg.Bare = func(o kube.Object) kube.Object { return o }
 	}
-	h := &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1}
+	h := &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1, encoder: newEncoder()}
 	h.load()
 	return h
 }

@@ -41,7 +41,7 @@ func (h *History) close(s *segment) {
 
 // append writes a frame and remembers where it is. The caller holds mu.
 func (h *History) append(s *segment, f *frame) error {
-	offset, err := s.write(f)
+	offset, err := s.write(h.encoder, f)
 	if err == nil {
 		h.index(s, offset, f)
 	}

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/klauspost/compress/zstd"
@@ -58,18 +57,24 @@ func (s *segment) name() string {
 	return s.path
 }
 
-// codec is shared: making one takes longer than using it. Both are safe for concurrent use.
-var codec = sync.OnceValues(func() (*zstd.Encoder, *zstd.Decoder) {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+// newEncoder returns what compresses frames. Its options keep it small, because a server has it all the time.
+func newEncoder() *zstd.Encoder {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic(err) // the options are constants
 	}
+	return w
+}
+
+// decompress returns the text of a frame.
+func decompress(body []byte) ([]byte, error) {
 	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxFrame))
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
-	return w, r
-})
+	defer r.Close()
+	return r.DecodeAll(body, nil)
+}
 
 // openSegments returns the segments in a folder, the oldest first. All but the last are closed.
 func openSegments(folder string, log *slog.Logger) (all []*segment) {
@@ -111,12 +116,11 @@ func newSegment(folder string, n uint64) (*segment, error) {
 }
 
 // write appends a frame, and returns where it is.
-func (s *segment) write(f *frame) (offset int64, err error) {
+func (s *segment) write(encoder *zstd.Encoder, f *frame) (offset int64, err error) {
 	text, err := json.Marshal(f)
 	if err != nil {
 		return 0, err
 	}
-	encoder, _ := codec()
 	data := encoder.EncodeAll(text, make([]byte, headerSize))
 	body := data[headerSize:]
 	if len(text) > maxFrame {
@@ -243,8 +247,7 @@ func readFrame(r io.Reader) (*frame, int64, error) {
 	if crc32.Checksum(body, castagnoli) != binary.BigEndian.Uint32(header[4:]) {
 		return nil, 0, errors.New("wrong checksum")
 	}
-	_, decoder := codec()
-	text, err := decoder.DecodeAll(body, nil)
+	text, err := decompress(body)
 	if err != nil {
 		return nil, 0, err
 	}
