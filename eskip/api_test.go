@@ -134,7 +134,7 @@ var exported = []string{
 	"RouteInfo", "RoutePredicate", "ShuntBackend", "String", "Template", "Template.Apply", "Template.ApplyContext", "TemplateContext",
 	"TemplateGetter", "fwdBackend.Do",
 
-	"AppendExpr", "AppendRoute", "Clone.DoWithErrors", "Editor.DoWithErrors", "Equivalent", "ValidID",
+	"AppendExpr", "AppendRoute", "Clone.DoWithErrors", "Editor.DoWithErrors", "Equivalent", "Reader", "Reader.Parse", "ValidID",
 }
 
 func TestNothingElseIsExportedAndAllOfItIsDocumented(t *testing.T) {

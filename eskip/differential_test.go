@@ -3,6 +3,7 @@ package eskip
 import (
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -123,6 +124,15 @@ func FuzzParse(f *testing.F) {
 		routes, err := Parse(text)
 		want, wantErr := oracleParse(text)
 		compareResults(t, "Parse", text, routes, want, err, wantErr)
+		var reader Reader
+		for _, before := range []string{"", text, `a: Path("/b") && Header("c", "d") -> e("f") -> <roundRobin, "http://a", "http://b">; c: *`} {
+			_, _ = reader.Parse(before) // earlier documents must not affect later ones
+			routes, err = reader.Parse(text)
+			compareResults(t, "Reader.Parse", text, []*Route{}, []*Route{}, err, wantErr)
+			if !slices.EqualFunc(routes, want, eq) || String(routes...) != String(want...) {
+				t.Errorf("Reader.Parse(%q):\n got %v\nwant %v", text, routes, want)
+			}
+		}
 	})
 }
 

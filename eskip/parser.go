@@ -18,11 +18,48 @@ import (
 // schemes; Path, Method, or Header of one name, twice in a route; predicates that require string arguments and have others.
 func Parse(code string) ([]*Route, error) {
 	p := newParser(code)
-	routes := []*Route{}
-	if !p.document(&routes) {
-		return nil, p.err
+	return p.parse([]*Route{})
+}
+
+// Reader parses many documents one after the other, and reuses its memory. The zero value is ready to use. A Reader is not safe for
+// concurrent use.
+type Reader struct {
+	memory
+	routes []*Route
+}
+
+// Parse works like the function [Parse], with the same results and errors, except that lists without elements need not be nil. But the
+// Reader owns the routes and everything that they point to, and its next call overwrites them. Their strings may be substrings of code.
+func (r *Reader) Parse(code string) (routes []*Route, err error) {
+	r.memory.routes.lent, r.calls.lent, r.endpoints.lent = 0, 0, 0
+	p := parser{lexer: lexer{src: code}, args: r.args[:0], memory: &r.memory}
+	if routes, err = p.parse(r.routes[:0]); err == nil {
+		r.routes = routes
 	}
-	return routes, nil
+	r.args = p.args
+	return routes, err
+}
+
+// memory is what the results of a Reader are made of.
+type memory struct {
+	routes    pool[Route]
+	calls     pool[Predicate] // and filters, which have the same fields
+	endpoints pool[LBEndpoint]
+	args      []token
+}
+
+// pool lends values, which are lent again when lent is zero. They have their last content.
+type pool[T any] struct {
+	all  []*T
+	lent int
+}
+
+func (p *pool[T]) next() *T {
+	if p.lent == len(p.all) {
+		p.all = append(p.all, new(T))
+	}
+	p.lent++
+	return p.all[p.lent-1]
 }
 
 // ParsePredicates parses predicates joined by &&, such as `Path("/x") && Method("GET")`. It drops "*", keeps Any(), and does not
@@ -78,7 +115,8 @@ type parser struct {
 	passedOver error // an incomplete number, which is the error unless there is one behind it
 	meaning    error // the first error that is not a syntax error
 
-	args []token // of the current predicate or filter
+	args   []token // of the current predicate or filter
+	memory *memory // nil: the caller keeps the results
 }
 
 // largeInput is the size in bytes from which a route must not keep its whole document in memory.
@@ -139,6 +177,38 @@ func (p *parser) accept(k kind) bool {
 	return true
 }
 
+// parse parses the whole input, and appends its routes to a list.
+func (p *parser) parse(routes []*Route) ([]*Route, error) {
+	if !p.document(&routes) {
+		return nil, p.err
+	}
+	return routes, nil
+}
+
+// newRoute returns an empty route.
+func (p *parser) newRoute() *Route {
+	if p.memory == nil {
+		return &Route{}
+	}
+	r := p.memory.routes.next()
+	clear(r.Headers)
+	*r = Route{
+		HostRegexps: r.HostRegexps[:0], PathRegexps: r.PathRegexps[:0], Headers: r.Headers,
+		Predicates: r.Predicates[:0], Filters: r.Filters[:0], LBEndpoints: r.LBEndpoints[:0],
+	}
+	return r
+}
+
+// call returns the predicate with the arguments p.args.
+func (p *parser) call(name token) *Predicate {
+	c := &Predicate{}
+	if p.memory != nil {
+		c = p.memory.calls.next()
+	}
+	c.Name, c.Args = p.text(name), p.arguments(c.Args[:0])
+	return c
+}
+
 // document parses the whole input.
 func (p *parser) document(routes *[]*Route) bool {
 	p.next()
@@ -147,7 +217,7 @@ func (p *parser) document(routes *[]*Route) bool {
 			p.next()
 			continue
 		}
-		r := &Route{}
+		r := p.newRoute()
 		if !p.definition(r, first) {
 			return false
 		}
@@ -249,7 +319,7 @@ func (p *parser) predicate(to *[]*Predicate) bool {
 		return false
 	}
 	if name.kind != tokEnd {
-		*to = append(*to, &Predicate{Name: p.text(name), Args: p.arguments()})
+		*to = append(*to, p.call(name))
 	}
 	return true
 }
@@ -277,7 +347,7 @@ func (p *parser) filter(to *[]*Filter) bool {
 	if !p.accept(tokSymbol) || !p.argumentList() {
 		return false
 	}
-	*to = append(*to, &Filter{Name: p.text(name), Args: p.arguments()})
+	*to = append(*to, (*Filter)(p.call(name)))
 	return true
 }
 

@@ -3,6 +3,7 @@ package eskip
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,7 +47,7 @@ func (p *parser) addField(r *Route, called token, m *meaning) error {
 	case "Header", "HeaderRegexp":
 		args = 2
 	default:
-		r.Predicates = append(r.Predicates, &Predicate{Name: p.text(called), Args: p.arguments()})
+		r.Predicates = append(r.Predicates, p.call(called))
 		return nil
 	}
 	switch {
@@ -116,24 +117,26 @@ func (p *parser) addEndpoint(r *Route, t token, m *meaning) {
 	if m.endpointErr == nil {
 		m.endpointErr = err
 	}
-	r.LBEndpoints = append(r.LBEndpoints, newLBEndpoint(text))
+	ep := &LBEndpoint{}
+	if p.memory != nil {
+		ep = p.memory.endpoints.next()
+	}
+	ep.Address, ep.Zone = splitZone(text)
+	r.LBEndpoints = append(r.LBEndpoints, ep)
 }
 
-// arguments returns the values of p.args, nil if there are none.
-func (p *parser) arguments() []interface{} {
-	if len(p.args) == 0 {
-		return nil
-	}
-	out := make([]interface{}, len(p.args))
-	for i, t := range p.args {
+// arguments appends the values of p.args.
+func (p *parser) arguments(to []interface{}) []interface{} {
+	to = slices.Grow(to, len(p.args))
+	for _, t := range p.args {
 		if t.kind == tokNumber {
-			// The only possible error is out of range, for which the value is an infinity.
-			out[i], _ = strconv.ParseFloat(p.raw(t), 64)
+			n, _ := strconv.ParseFloat(p.raw(t), 64) // the only possible error is out of range, for which the value is an infinity
+			to = append(to, n)
 		} else {
-			out[i] = p.text(t)
+			to = append(to, p.text(t))
 		}
 	}
-	return out
+	return to
 }
 
 // text returns the text of a symbol, or the value of a string or regexp literal.

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/routesrv/routesrv/eskip"
 )
 
 // ErrTooLarge means that a document, a delta or a file exceeds the reader's limit.
@@ -31,12 +33,13 @@ type Decoder struct {
 	limit int64
 	base  *Table // may be nil
 
-	read  int64    // bytes of text
-	part  []byte   // the lines of the current route that have arrived, and the beginning of a line
-	line  int      // where that line begins in part
-	batch []*Route // behind list
-	size  int      // of a batch
-	list  List
+	read   int64  // bytes of text
+	part   []byte // the lines of the current route that have arrived, and the beginning of a line
+	line   int    // where that line begins in part
+	reader eskip.Reader
+	batch  []*Route // behind list
+	size   int      // of a batch
+	list   List
 
 	lenient   bool // leave out parts with errors
 	leftOut   int
@@ -144,7 +147,7 @@ func (d *Decoder) parse(part []byte) ([]*Route, error) {
 	if len(part) > MaxRoute {
 		return nil, fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, MaxRoute)
 	}
-	return parsePart(string(part))
+	return parsePart(&d.reader, string(part))
 }
 
 // leadingID returns the id of the route that a line begins with, or "".

@@ -8,6 +8,8 @@ import (
 	"io"
 	"time"
 	"unicode/utf8"
+
+	"github.com/routesrv/routesrv/eskip"
 )
 
 // MaxDelta limits the wire form of a delta, which is in memory as a whole while it is read, several times over. Beyond it, the full
@@ -80,8 +82,9 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 		return nil, fmt.Errorf("delta is for another table: for %s, have %s", d.Base, have)
 	}
 	upserts := make([]*Route, 0, len(d.Upserts))
+	var reader eskip.Reader
 	for _, line := range d.Upserts {
-		routes, err := parsePart(line)
+		routes, err := parsePart(&reader, line)
 		if err != nil {
 			return nil, fmt.Errorf("delta: %w", err)
 		}

@@ -152,8 +152,8 @@ func literal(args string) string {
 
 // parsePart parses a part of a document: a line, or several. A route keeps the text if that is a line of a canonical text; otherwise it
 // is printed again.
-func parsePart(part string) ([]*Route, error) {
-	parsed, err := eskip.Parse(part)
+func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
+	parsed, err := reader.Parse(part)
 	if err != nil {
 		return nil, err
 	}

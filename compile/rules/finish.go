@@ -106,7 +106,12 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 		return nil, p.unreadable(r, f, err)
 	}
 	f.route(len(printed.Text) + 1)
-	back, err := parseBack(r, printed.Text)
+	reader, ok := p.set.readers.Get().(*eskip.Reader)
+	if !ok {
+		reader = new(eskip.Reader)
+	}
+	defer p.set.readers.Put(reader)
+	back, err := parseBack(reader, r, printed.Text)
 	if err != nil {
 		return nil, p.unreadable(r, f, err)
 	}
@@ -155,9 +160,9 @@ func (p finisher) printClones(routes []*eskip.Route, u *Unit) []int32 {
 }
 
 // parseBack ensures that one object cannot break the table for all: the text of a route, parsed on its own, must mean the same as
-// the route.
-func parseBack(r *eskip.Route, text string) (*eskip.Route, error) {
-	back, err := eskip.Parse(text)
+// the route. The result belongs to the reader.
+func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route, error) {
+	back, err := reader.Parse(text)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/catalogue"
@@ -180,6 +181,7 @@ type Set struct {
 	routeGroupClass *regexp.Regexp
 	proxies         *catalogue.Catalogue // what the proxies know
 	ownFilters      []string             // names of the filters that the options add to routes
+	readers         sync.Pool            // of *eskip.Reader, for routes that are read back
 }
 
 // New checks the options and applies their defaults.
