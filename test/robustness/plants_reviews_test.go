@@ -9,7 +9,7 @@ func ofReviews() []Plant {
 			Name: "taker-served", Validator: validate.NameReviewed, Scenario: "takeover",
 			What: "takeovers are found, and the policy refuses none",
 			Edits: []Edit{{
-				File: "explain/takeover/policy.go",
+				File: "explain/takeover/takeover.go",
 				Old:  "\t\tif s.lost < p.Routes {\n",
 				New:  "\t\tif s.lost < p.Routes || planted.On(\"taker-served\") {\n",
 			}},
