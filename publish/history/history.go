@@ -291,11 +291,6 @@ func (h *History) lastOf(ref kube.Ref) place {
 	return place{}
 }
 
-// zeroTime and all choose every entry.
-var zeroTime time.Time
-
-func all(*api.HistoryEntry) bool { return true }
-
 // Entries returns the entries from some time on that a function wants, at most n of them, the newest first.
 func (h *History) Entries(since time.Time, n int, wanted func(*api.HistoryEntry) bool) []api.HistoryEntry {
 	h.mu.Lock()
@@ -311,7 +306,7 @@ func (h *History) Entries(since time.Time, n int, wanted func(*api.HistoryEntry)
 
 // At returns the entry that was current at some time: what was served then. ok is false if the history is younger.
 func (h *History) At(t time.Time) (e api.HistoryEntry, ok bool) {
-	for _, e := range h.Entries(zeroTime, 1, func(e *api.HistoryEntry) bool { return !e.At.After(t) }) {
+	for _, e := range h.Entries(time.Time{}, 1, func(e *api.HistoryEntry) bool { return !e.At.After(t) }) {
 		return e, true
 	}
 	return e, false
