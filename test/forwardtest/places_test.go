@@ -223,19 +223,20 @@ func TestPluginAcceptsInThePods(t *testing.T) {
 		c.pods[i].Spec.Containers = append([]corev1.Container{{Name: "mesh"}}, c.pods[i].Spec.Containers...)
 	}
 	c.exec = func(_ context.Context, pod, container string, command []string, stdout, stderr io.Writer) int {
-		want := []string{"routesrv", "accept", digest, "--yes", "--by", "ada@example.org", "--why", "it's; $(moved)", "-o", "json"}
+		form := url.Values{"digest": {digest}, "by": {"ada@example.org"}, "why": {"it's; $(moved)"}}
+		want := []string{"routesrv", "post", "/guard/accept", form.Encode()}
 		if container != "server" || !slices.Equal(command, want) {
 			t.Errorf("in container %s: %q, want %q", container, command, want)
 		}
 		if pod == "b" {
-			fmt.Fprintln(stderr, "routesrv accept: no process listens on the control socket")
+			fmt.Fprintln(stderr, "routesrv post: no process listens on the control socket")
 			return 2
 		}
-		fmt.Fprintf(stdout, `{"clusters": [{"replicas": [{"name": "a", "answer": {"digest": %q, "routes": 7}}]}]}`, digest)
+		fmt.Fprintf(stdout, `{"digest": %q, "routes": 7}`, digest)
 		return 0
 	}
 	status, out := run(t, "accept", digest, "--yes", "--by", "somebody else", "--why", "it's; $(moved)", "--kubeconfig", kubeconfig(t, "here", c.serve(t)))
-	for _, want := range []string{"--by has no effect here", "here/a: serves abababababab, 7 routes", "here/b: routesrv accept: no process listens on the control socket"} {
+	for _, want := range []string{"--by has no effect here", "here/a: serves abababababab, 7 routes", "here/b: routesrv post: no process listens on the control socket"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
