@@ -57,7 +57,6 @@ func TestSteering(t *testing.T) {
 			_ = c.typed.CoreV1().Pods(pluginNamespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 		}
 		_ = c.typed.CoreV1().Nodes().Delete(ctx, "steering-node", metav1.DeleteOptions{})
-		_ = c.typed.CoreV1().Namespaces().Delete(ctx, pluginNamespace, metav1.DeleteOptions{})
 	})
 	pluginNode(t, c.typed, "steering-node", pods)
 	for name, p := range pods {
