@@ -45,6 +45,7 @@ type Client struct {
 	// The table that it holds.
 	etag, digest, text string
 	plain              bool            // the last delta was invalid: request a table
+	whole              bool            // a stream advises to request one, for which the client names its own: another server may have an older one
 	pending            *history.Answer // the table of an event, before its state is known
 }
 
@@ -144,7 +145,7 @@ func (c *Client) exchange(ctx context.Context, u Upstream, a *history.Answer) er
 	if c.etag != "" && !c.plain {
 		r.Header.Set("If-None-Match", c.etag)
 	}
-	if c.cfg.Member.Kind == history.Delta && !c.plain {
+	if c.cfg.Member.Kind == history.Delta && !c.plain && !c.whole {
 		r.Header.Set("A-IM", "eskip-delta")
 	}
 	if c.cfg.Member.Light {

@@ -150,8 +150,9 @@ func (c *Client) take(ctx context.Context, u Upstream, e event) bool {
 		c.pending = &a
 		return true
 	case "fetch":
-		c.plain = true
+		c.whole = true
 		c.poll(ctx, u)
+		c.whole = false
 		return false // the stream counts it as sent; a new one names the client's table again
 	case "current":
 		a.Outcome = history.Unchanged

@@ -332,13 +332,21 @@ func TestUnknownFaultsAreErrors(t *testing.T) {
 func TestOnBodyIsToldBeforeTheRest(t *testing.T) {
 	var mu sync.Mutex
 	var seen []int64
+	told := make(chan struct{}) // of the whole body, which nothing follows: the client need not wait for that
 	p, client := start(t, faultproxy.Config{OnBody: func(r *http.Request, n int64) {
 		mu.Lock()
 		defer mu.Unlock()
-		seen = append(seen, n)
+		if seen = append(seen, n); n == int64(len(whole)) {
+			close(told)
+		}
 	}})
 	if r := get(client, p.URL()+"/a"); r.body != whole {
 		t.Fatal(r.err)
+	}
+	select {
+	case <-told:
+	case <-t.Context().Done():
+		t.Fatal("not told of the whole body")
 	}
 	mu.Lock()
 	defer mu.Unlock()
