@@ -11,7 +11,7 @@ const maxExport = 64 << 20
 
 // Export writes the newest segments, as they are in files. Segments that are appended to meanwhile are cut behind a frame.
 func (h *History) Export(w io.Writer) error {
-	h.mu.Lock()
+	unlock := h.lock()
 	from, total := len(h.segments), int64(0)
 	sizes := make([]int64, len(h.segments))
 	for i := len(h.segments) - 1; i >= 0; i-- {
@@ -21,7 +21,7 @@ func (h *History) Export(w io.Writer) error {
 		total, from = total+sizes[i], i
 	}
 	segments := h.segments
-	h.mu.Unlock()
+	unlock()
 	for i := from; i < len(segments); i++ {
 		if sizes[i] == 0 {
 			continue
@@ -41,16 +41,14 @@ func (h *History) Export(w io.Writer) error {
 
 // Empty reports whether the history has no entry.
 func (h *History) Empty() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.lock()()
 	return len(h.entries) == 0
 }
 
 // Import takes over what another replica has exported. It must come before the first Record, and does nothing if the history has entries. What follows a
 // frame that is not valid is left out; the error says so.
 func (h *History) Import(r io.Reader) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.lock()()
 	if len(h.entries) > 0 {
 		return nil
 	}

@@ -122,6 +122,7 @@ type History struct {
 	encoder  *zstd.Encoder // guarded by mu, as everything below
 	mu       sync.Mutex
 	last     map[kube.Ref]any // what was recorded last, by the pointers of this process
+	loaded   bool             // from the folder
 	memory   bool             // the next segment is in memory, because the last one could not be written
 	segments []*segment       // the oldest first
 	entries  []api.HistoryEntry
@@ -129,7 +130,8 @@ type History struct {
 	next     uint64               // number of the next entry
 }
 
-// Open reads the history in a folder. It never fails: what cannot be read is logged.
+// Open returns the history in a folder. The first use reads it, because a server has more urgent work when it starts. Nothing fails: what cannot be
+// read is logged.
 func Open(cfg Config) *History {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Limit = cmp.Or(cfg.Limit, DefaultLimit)
@@ -140,11 +142,20 @@ func Open(cfg Config) *History {
 		cfg.Bare = func(o kube.Object) kube.Object { return o }
 	}
 	h := &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1, encoder: newEncoder()}
-	h.load()
 	return h
 }
 
-// load reads the segments.
+// lock reads the history unless that was done, and locks it. The caller must call the returned function.
+func (h *History) lock() (unlock func()) {
+	h.mu.Lock()
+	if !h.loaded {
+		h.loaded = true
+		h.load()
+	}
+	return h.mu.Unlock
+}
+
+// load reads the segments. The caller holds mu.
 func (h *History) load() {
 	for _, s := range openSegments(h.cfg.Folder, h.log) {
 		err := s.scan(func(offset int64, f *frame) { h.index(s, offset, f) })
@@ -157,7 +168,7 @@ func (h *History) load() {
 	h.shrink()
 }
 
-// index remembers where the versions of a frame are. The caller holds mu, or nobody else knows h.
+// index remembers where the versions of a frame are. The caller holds mu.
 func (h *History) index(s *segment, offset int64, f *frame) {
 	if f.Entry != nil {
 		if e := *f.Entry; len(h.entries) == 0 || e.N > h.entries[len(h.entries)-1].N {
@@ -181,8 +192,7 @@ func (h *History) index(s *segment, offset int64, f *frame) {
 // entry: time, revision, digest, routes, takeovers and decisions. If nothing is to be told, there is none. An entry that cannot be written is logged, and what it
 // would have told of objects comes with the next one, which is in memory.
 func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.lock()()
 	r := recording{h: h, entry: &e, first: len(h.entries) == 0}
 	e.N = h.next
 	h.changes(now, r.add)
@@ -293,8 +303,7 @@ func (h *History) lastOf(ref kube.Ref) place {
 
 // Entries returns the entries from some time on that a function wants, at most n of them, the newest first.
 func (h *History) Entries(since time.Time, n int, wanted func(*api.HistoryEntry) bool) []api.HistoryEntry {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.lock()()
 	all := []api.HistoryEntry{}
 	for i := len(h.entries) - 1; i >= 0 && len(all) < n; i-- {
 		if e := &h.entries[i]; !e.At.Before(since) && wanted(e) {

@@ -90,7 +90,7 @@ func (h *History) base(s *segment, n uint64) error {
 	return err
 }
 
-// shrink removes the oldest segments while all together have more than the limit. The caller holds mu, or nobody else knows h.
+// shrink removes the oldest segments while all together have more than the limit. The caller holds mu.
 func (h *History) shrink() {
 	total := int64(0)
 	for _, s := range h.segments {
@@ -109,7 +109,7 @@ func (h *History) shrink() {
 	}
 }
 
-// forget forgets the versions in a segment that was removed, and the entries before the next one. The caller holds mu, or nobody else knows h.
+// forget forgets the versions in a segment that was removed, and the entries before the next one. The caller holds mu.
 func (h *History) forget(old *segment) {
 	for ref, known := range h.versions {
 		known = slices.DeleteFunc(known, func(p place) bool { return p.segment == old })

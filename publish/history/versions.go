@@ -16,8 +16,7 @@ var ErrNoEntry = errors.New("no such entry in the history")
 
 // Entry returns the entry with a number. The error is [ErrNoEntry].
 func (h *History) Entry(n uint64) (api.HistoryEntry, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.lock()()
 	i, found := slices.BinarySearchFunc(h.entries, n, func(e api.HistoryEntry, n uint64) int { return int(int64(e.N) - int64(n)) })
 	if !found {
 		return api.HistoryEntry{}, fmt.Errorf("entry %d: %w", n, ErrNoEntry)
@@ -31,8 +30,7 @@ func (h *History) Versions(n uint64, wanted func(kube.Ref) bool) (map[kube.Ref]*
 	if _, err := h.Entry(n); err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.lock()()
 	found := make(map[kube.Ref]*Version)
 	places := make(map[kube.Ref]place)
 	for ref, known := range h.versions {
@@ -114,8 +112,7 @@ func (h *History) Changed(newest *kube.Snapshot) map[kube.Ref]kube.Object {
 			places[v.Ref] = last
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.lock()()
 	if len(h.entries) == 0 {
 		return changed
 	}
@@ -185,8 +182,7 @@ func (h *History) Find(name string) (*Version, error) {
 	if raw, err := hex.DecodeString(text); err != nil || copy(id[:], raw) != len(id) || len(raw) != len(id) {
 		return nil, fmt.Errorf("version %q: want KIND/NAMESPACE/NAME@IDENTITY", name)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	defer h.lock()()
 	for _, p := range slices.Backward(h.versions[v.Ref]) {
 		if p.id == id {
 			versions := map[kube.Ref]*Version{}
