@@ -276,55 +276,51 @@ func kept(ctx context.Context, u *url.URL, transport http.RoundTripper) ([]*publ
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, publish.MaxKept+1))
-	if err != nil {
-		return nil, fmt.Errorf("read its answer: %w", err)
-	}
-	if len(text) > publish.MaxKept {
-		return nil, fmt.Errorf("its answer has more than %d bytes", publish.MaxKept)
-	}
-	return publish.DecodeKept(text)
+	return publish.ReadKept(resp.Body)
 }
 
-// AskHistory passes the history of the first peer that has one to a function. The error is that of the function, or says why no peer has a history.
-func AskHistory(ctx context.Context, cfg PeersConfig, read func(io.Reader) error) error {
-	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
+// FromPeer reads a document of the first peer that has it, at a path of the main listener. The error is the one of read, or says why no peer has the
+// document. It takes at most ten seconds.
+func FromPeer(ctx context.Context, cfg PeersConfig, path string, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, documentTimeout)
 	defer cancel()
 	peers, err := cfg.find(ctx)
 	if err != nil {
 		return err
 	}
-	failed := []error{errors.New("no other replica has a history")}
+	failed := []error{fmt.Errorf("no other replica has %s", path)}
 	for _, p := range peers {
-		err := func() error {
-			from := net.JoinHostPort(p.address.String(), p.url.Port())
-			transport, err := cfg.Transport(from)
-			if err != nil {
-				return err
-			}
-			if t, ok := transport.(interface{ CloseIdleConnections() }); ok {
-				defer t.CloseIdleConnections()
-			}
-			resp, err := askPeer(ctx, p.url.JoinPath(api.PathKeptHistory), transport)
-			if err != nil {
-				return fmt.Errorf("%s: %w", from, err)
-			}
-			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s: status %d", from, resp.StatusCode)
-			}
-			return read(resp.Body)
-		}()
-		if err == nil {
+		from := net.JoinHostPort(p.address.String(), p.url.Port())
+		if err = cfg.document(ctx, p.url.JoinPath(path), from, read); err == nil {
 			return nil
 		}
-		failed = append(failed, err)
+		failed = append(failed, fmt.Errorf("%s: %w", from, err))
 	}
 	return errors.Join(failed...)
 }
 
-// historyTimeout limits AskHistory: a server that starts waits for it.
-const historyTimeout = 10 * time.Second
+// documentTimeout limits FromPeer: a server that starts waits for it.
+const documentTimeout = 10 * time.Second
+
+// document reads a document of the peer at an address.
+func (cfg *PeersConfig) document(ctx context.Context, u *url.URL, address string, read func(io.Reader) error) error {
+	transport, err := cfg.Transport(address)
+	if err != nil {
+		return err
+	}
+	if t, ok := transport.(interface{ CloseIdleConnections() }); ok {
+		defer t.CloseIdleConnections()
+	}
+	resp, err := askPeer(ctx, u, transport)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return read(resp.Body)
+}
 
 // askPeer sends a request to another replica.
 func askPeer(ctx context.Context, u *url.URL, transport http.RoundTripper) (*http.Response, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -160,6 +161,18 @@ func DecodeKept(text []byte) ([]*Kept, error) {
 		}
 	}
 	return list.sorted(), nil
+}
+
+// ReadKept reads the list that another replica answers with. The error says that it is too long, or as of [DecodeKept].
+func ReadKept(r io.Reader) ([]*Kept, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxKept+1))
+	if err != nil {
+		return nil, fmt.Errorf("read kept objects: %w", err)
+	}
+	if len(text) > MaxKept {
+		return nil, fmt.Errorf("read kept objects: more than %d bytes", MaxKept)
+	}
+	return DecodeKept(text)
 }
 
 // keptList are kept objects, sorted. It is immutable.

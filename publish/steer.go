@@ -350,16 +350,15 @@ func (p *Publisher) Steer(o Order) error {
 	if err != nil {
 		return err
 	}
-	changed := slices.Concat(k.list.without(list), list.where(func(k *Kept) bool { return k.Since.Equal(k.From) && steered(k.Reason) })).sorted()
 	p.log.Warn(LogSteered, "release", o.Release, "freeze", o.Freeze, "pins", len(o.Pins), "scope", o.Scope.String(), "until", releaseAt(o.Until),
 		"by", o.By, "why", o.Why)
 	k.list = list
 	p.saveKept(list) // on disk before the table
-	if t := p.Table(); t != nil && len(changed) > 0 {
-		d := decisionOf(api.DecidedSteered, t, changed)
-		d.By, d.Why, d.Objects = o.By, o.Why, o.words()
-		p.cfg.Decided(d)
+	d := api.Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: api.DecidedSteered, Objects: o.words(), By: o.By, Why: o.Why}
+	if t := p.Table(); t != nil {
+		d.Digest = t.Digest()
 	}
+	p.cfg.Decided(d)
 	p.showSteering()
 	if p.made.newest.Snapshot == nil { // the next read has it
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/publish"
 )
 
-// model says what each object has: its pin, else what it was when it was frozen, else its newest version. A version is the path in its filter; empty is
+// model is what each object should have: its pin, else its version when it was frozen, else its newest one. A version is the path in its filter; empty means
 // no object.
 type model struct {
 	newest  map[string]string // by NAMESPACE/NAME

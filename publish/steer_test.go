@@ -244,7 +244,7 @@ func TestSteeringSurvivesARestart(t *testing.T) {
 	c.read()
 	c.serves("another read", `setPath("/old")`, `setPath("/one")`, "!/meanwhile", "!fresh")
 
-	// Another replica without a file takes it over, and so does one with an old file, instead of its own.
+	// A replica without a file takes the list over. One with an old file drops its own list.
 	list := c.publisher.List()
 	c.publisher.Flush()
 	c.start(publish.Config{})

@@ -110,8 +110,8 @@ func setPeers(to *server.Config, cfg *config.RouteServer, log *slog.Logger, reg 
 		},
 	}
 	to.Peers = func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }
-	to.PeerHistory = func(ctx context.Context, read func(io.Reader) error) error {
-		return dataplane.AskHistory(ctx, asked, read)
+	to.FromPeer = func(ctx context.Context, path string, read func(io.Reader) error) error {
+		return dataplane.FromPeer(ctx, asked, path, read)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -261,4 +262,14 @@ func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 // hints are parts of canonical text, one of which is in each route that breaks a rule. They must not be changed.
 var hints = [][]byte{
 	[]byte("admissionControl("), []byte("compress(-"), []byte("atelimit("), []byte("hunks("), []byte("teeLoopback("),
+}
+
+// authenticating are what the names of filters begin with that refuse requests by who sends them.
+var authenticating = []string{
+	"basicAuth", "grantClaimsQuery", "jwtValidation", "mtlsAuthn", "oauth", "oidcClaimsQuery", "opaAuthorizeRequest", "secureOauth", "webhook",
+}
+
+// Authenticates reports whether a filter with a name refuses requests by who sends them.
+func Authenticates(filter string) bool {
+	return slices.ContainsFunc(authenticating, func(prefix string) bool { return strings.HasPrefix(filter, prefix) })
 }

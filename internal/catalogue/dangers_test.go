@@ -148,3 +148,16 @@ func TestArgumentsThatProgramsMake(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoAuthenticates: each of the prefixes is that of a filter, and others are left out.
+func TestWhoAuthenticates(t *testing.T) {
+	for name, want := range map[string]bool{
+		"basicAuth": true, "grantClaimsQuery": true, "jwtValidationKeys": true, "mtlsAuthn": true, "oauthTokeninfoAnyScope": true, "oauthGrant": true,
+		"oidcClaimsQuery": true, "opaAuthorizeRequestWithBody": true, "secureOauthTokenintrospectionAllKV": true, "webhook": true,
+		"forwardToken": false, "jwtMetrics": false, "grantLogout": false, "setPath": false, "": false,
+	} {
+		if got := catalogue.Authenticates(name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

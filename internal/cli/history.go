@@ -57,7 +57,7 @@ func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
 // oneCluster returns the only cluster of a session.
 func (s *session) oneCluster() (Cluster, error) {
 	if len(s.clusters) != 1 {
-		return Cluster{}, usagef("one cluster at a time: each has a history of its own")
+		return Cluster{}, usagef("choose one cluster: each has its own history")
 	}
 	return s.clusters[0], nil
 }
@@ -186,7 +186,7 @@ func (showJob) run(ctx context.Context, s *session) (int, error) {
 	return s.showEntry(ctx, s.args[0], slices.Concat(s.args[1:], []string{""})[0])
 }
 
-// showEntry prints an entry, or how it differs from another one. The exit status is that of diff.
+// showEntry prints an entry, or how it differs from another one.
 func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	c, err := s.oneCluster()
 	if err != nil {

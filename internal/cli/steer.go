@@ -111,7 +111,7 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 			return Unhealthy, err
 		}
 	}
-	replies := ask(ctx, s, []Cluster{c}, func(ctx context.Context, r Replica) (*api.Steered, error) { return j.order1(ctx, r, form, planned) })
+	replies := ask(ctx, s, []Cluster{c}, func(ctx context.Context, r Replica) (*api.Steered, error) { return j.carryOut(ctx, r, form, planned) })
 	return j.report(s, replies[0])
 }
 
@@ -142,8 +142,8 @@ func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.
 	return post(ctx, r, dry)
 }
 
-// order1 gives one replica the command. Of a roll back it names the versions, because replicas number their entries differently.
-func (j *steerJob) order1(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (answer *api.Steered, err error) {
+// carryOut gives one replica the command. Of a roll back it names the versions, because replicas number their entries differently.
+func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (answer *api.Steered, err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post(ctx, r, form)
 	}

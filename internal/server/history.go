@@ -177,7 +177,7 @@ func (s *Server) serveKeptHistory(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := s.history.Export(w); err != nil {
-		s.log.Warn(history.LogFailed, "error", err) // or the replica is gone
+		s.log.Warn(history.LogFailed, "error", err) // the replica may have closed the connection
 	}
 }
 

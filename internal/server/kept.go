@@ -53,13 +53,9 @@ func (s *Server) bare(k *publish.Kept) *publish.Kept {
 	less := *k
 	switch {
 	case k.Ingress != nil:
-		ing := *k.Ingress
-		ing.Meta = s.bareMeta(ing.Meta)
-		less.Ingress = &ing
+		less.Ingress = s.bareObject(k.Ingress).(*kube.Ingress)
 	case k.RouteGroup != nil:
-		rg := *k.RouteGroup
-		rg.Meta = s.bareMeta(rg.Meta)
-		less.RouteGroup = &rg
+		less.RouteGroup = s.bareObject(k.RouteGroup).(*kube.RouteGroup)
 	}
 	return &less
 }

@@ -3,8 +3,12 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/publish"
 )
 
 // Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
@@ -23,10 +27,10 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, tablesErr)
 }
 
-// runTables produces tables until ctx ends. It asks other replicas first: see findPeer.
+// runTables produces tables until ctx ends. It asks other replicas first: see askPeers.
 func (s *Server) runTables(ctx context.Context) error {
 	if s.relay == nil {
-		s.findPeer(ctx)
+		s.askPeers(ctx)
 	}
 	var beside sync.WaitGroup
 	if s.cfg.Events != nil && s.compiler != nil {
@@ -50,36 +54,44 @@ func (s *Server) runTables(ctx context.Context) error {
 	return err
 }
 
-// findPeer asks another replica for the table to compare the first table with, unless there is a last-known-good file, and for what operators
-// have frozen and pinned meanwhile. It logs what it finds.
+// askPeers asks the other replicas for what a server without a last-known-good file lacks: the table to compare its first table with, and what is kept;
+// for what operators have frozen and pinned while this process did not run; and for the history if there is none. It logs what it finds.
+func (s *Server) askPeers(ctx context.Context) {
+	if s.publisher.Served() == nil {
+		s.findPeer(ctx)
+	} else if s.cfg.FromPeer != nil {
+		if err := s.cfg.FromPeer(ctx, api.PathKept, func(r io.Reader) error {
+			kept, err := publish.ReadKept(r)
+			if err == nil {
+				s.publisher.TakeOver(kept)
+			}
+			return err
+		}); err != nil {
+			s.log.Info("no other replica says what is frozen and pinned, the state folder does", "reason", err)
+		}
+	}
+	if s.cfg.FromPeer != nil && s.history.Empty() {
+		if err := s.cfg.FromPeer(ctx, api.PathKeptHistory, s.history.Import); err != nil {
+			s.log.Info("the history begins now", "reason", err)
+		}
+	}
+}
+
+// findPeer finds the table to compare the first table with, and logs where it comes from.
 func (s *Server) findPeer(ctx context.Context) {
 	const nothing = "the first table is compared with nothing: no last-known-good file and no other replica has a table"
-	boots := s.publisher.Served() == nil
 	if s.cfg.Peers == nil {
-		if boots {
-			s.log.Info(nothing, "reason", "no --peers")
-		}
+		s.log.Info(nothing, "reason", "no --peers")
 		return
 	}
 	found, err := s.cfg.Peers(ctx)
-	switch {
-	case err != nil && boots:
+	if err != nil {
 		s.log.Warn(nothing, "reason", err)
-		return
-	case err != nil:
-		s.log.Info("no other replica says what is frozen and pinned, the state folder does", "reason", err)
 		return
 	}
 	t := found.Table
-	if boots {
-		s.log.Info("the first table is compared with the table of another replica", "peer", found.From, "count", t.Len(), "hash", t.Digest().String(),
-			"revision", t.Revision(), "kept", len(found.Kept))
-	}
+	s.log.Info("the first table is compared with the table of another replica", "peer", found.From, "count", t.Len(), "hash", t.Digest().String(),
+		"revision", t.Revision(), "kept", len(found.Kept))
 	s.publisher.CompareWith(t)
 	s.publisher.TakeOver(found.Kept)
-	if s.cfg.PeerHistory != nil && s.history.Empty() {
-		if err := s.cfg.PeerHistory(ctx, s.history.Import); err != nil {
-			s.log.Warn("the history begins now", "reason", err)
-		}
-	}
 }

@@ -76,8 +76,8 @@ type Config struct {
 	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
 	Peers func(context.Context) (dataplane.PeerTable, error)
 
-	// PeerHistory passes the history of another replica to a function, for a server that has none. nil means no other replicas.
-	PeerHistory func(ctx context.Context, read func(io.Reader) error) error
+	// FromPeer reads a document of another replica: see dataplane.FromPeer. nil means no other replicas.
+	FromPeer func(ctx context.Context, path string, read func(io.Reader) error) error
 
 	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds.
 	// nil means no peers.

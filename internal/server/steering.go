@@ -12,6 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
@@ -216,7 +217,7 @@ func (s *Server) differing(c *command) ([]*history.Version, error) {
 	if served == nil || served.Snapshot == nil {
 		return nil, errors.New("nothing was read yet, so nobody knows what would change")
 	}
-	now := history.VersionsOf(&served.Snapshot.Intent, s.bareObject)
+	now := s.history.VersionsOf(&served.Snapshot.Intent)
 	var versions []*history.Version
 	for ref, was := range then {
 		if c.Scope.Name != "" || !was.Same(now[ref]) { // one object stays as it was also if it is like that now
@@ -278,11 +279,8 @@ func authenticates(r *table.Route) (names []string) {
 	}
 	for _, route := range parsed {
 		for _, f := range route.Filters {
-			name := strings.ToLower(f.Name)
-			for _, prefix := range []string{"oauth", "oidc", "jwt", "basicauth", "webhook", "forwardtoken", "grant", "opaauthorize", "opaserve", "hmac", "clientauth", "blockcontent"} {
-				if strings.HasPrefix(name, prefix) {
-					names = append(names, f.Name)
-				}
+			if catalogue.Authenticates(f.Name) {
+				names = append(names, f.Name)
 			}
 		}
 	}

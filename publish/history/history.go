@@ -78,7 +78,7 @@ func (v *Version) exists() bool { return v.Object() != nil || v.DefaultFilters !
 // filtersRef names the default filters.
 var filtersRef = publish.PinFilters(nil, "").Ref
 
-// identity tells versions of an object apart, without when and by whom they were written. The zero value is that of no object.
+// identity is a hash of an object, without the time and the author of its last change. Zero means that there is no object.
 type identity [16]byte
 
 func identityOf(v *Version) (id identity) {
@@ -269,28 +269,32 @@ func (h *History) change(v *Version) api.HistoryChange {
 func (h *History) changes(now *kube.Intent, add func(Version)) {
 	was := h.last
 	h.last = make(map[kube.Ref]any, len(now.Ingresses)+len(now.RouteGroups)+1)
-	look := func(ref kube.Ref, pointer any, version func() Version) {
-		h.last[ref] = pointer
-		if before, recorded := was[ref]; recorded && before == pointer {
+	h.each(now, func(ref kube.Ref, object any, version func() Version) {
+		h.last[ref] = object
+		if before, recorded := was[ref]; recorded && before == object {
 			return
 		}
 		v := version()
 		if v.id = identityOf(&v); v.id != h.lastOf(ref).id {
 			add(v)
 		}
-	}
-	for _, o := range now.Ingresses {
-		look(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), Ingress: h.cfg.Bare(o).(*kube.Ingress)} })
-	}
-	for _, o := range now.RouteGroups {
-		look(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), RouteGroup: h.cfg.Bare(o).(*kube.RouteGroup)} })
-	}
-	look(filtersRef, now.DefaultFilters, func() Version { return Version{Ref: filtersRef, DefaultFilters: now.DefaultFilters} })
+	})
 	for ref := range h.versions {
 		if _, exists := h.last[ref]; !exists && h.lastOf(ref).id != (identity{}) {
 			add(Version{Ref: ref})
 		}
 	}
+}
+
+// each calls yield for each object of an intent, and for its default filters, with a function that returns what would be stored.
+func (h *History) each(i *kube.Intent, yield func(ref kube.Ref, object any, version func() Version)) {
+	for _, o := range i.Ingresses {
+		yield(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), Ingress: h.cfg.Bare(o).(*kube.Ingress)} })
+	}
+	for _, o := range i.RouteGroups {
+		yield(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), RouteGroup: h.cfg.Bare(o).(*kube.RouteGroup)} })
+	}
+	yield(filtersRef, i.DefaultFilters, func() Version { return Version{Ref: filtersRef, DefaultFilters: i.DefaultFilters} })
 }
 
 // lastOf returns the place of the last version of an object; the zero value if none is known. The caller holds mu.

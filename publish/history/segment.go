@@ -237,7 +237,7 @@ func readFrame(r io.Reader) (*frame, int64, error) {
 	if n > maxFrame {
 		return nil, 0, fmt.Errorf("a frame of %d bytes, the limit is %d", n, maxFrame)
 	}
-	body, err := io.ReadAll(io.LimitReader(r, int64(n))) // grows with what is there, not with what the header says
+	body, err := io.ReadAll(io.LimitReader(r, int64(n))) // a wrong length in the header allocates nothing
 	if err == nil && len(body) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}

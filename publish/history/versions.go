@@ -101,29 +101,23 @@ func (h *History) Changed(newest *kube.Snapshot) map[kube.Ref]kube.Object {
 	changed := make(map[kube.Ref]kube.Object)
 	places := make(map[kube.Ref]place)
 	seen := make(map[kube.Ref]bool)
-	look := func(v Version) {
-		seen[v.Ref] = true
-		last := h.lastOf(v.Ref)
-		switch {
-		case last.id == identityOf(&v):
-		case last.id == identity{}:
-			changed[v.Ref] = nil
-		default:
-			places[v.Ref] = last
-		}
-	}
 	defer h.lock()()
 	if len(h.entries) == 0 {
 		return changed
 	}
-	for _, o := range newest.Ingresses {
-		look(Version{Ref: o.Ref(), Ingress: h.cfg.Bare(o).(*kube.Ingress)})
-	}
-	for _, o := range newest.RouteGroups {
-		look(Version{Ref: o.Ref(), RouteGroup: h.cfg.Bare(o).(*kube.RouteGroup)})
-	}
+	h.each(&newest.Intent, func(ref kube.Ref, _ any, version func() Version) {
+		seen[ref] = true
+		v := version()
+		switch last := h.lastOf(ref); {
+		case ref == filtersRef, last.id == identityOf(&v):
+		case last.id == identity{}:
+			changed[ref] = nil
+		default:
+			places[ref] = last
+		}
+	})
 	for ref, known := range h.versions {
-		if last := known[len(known)-1]; !seen[ref] && ref != filtersRef && last.id != (identity{}) {
+		if last := known[len(known)-1]; !seen[ref] && last.id != (identity{}) {
 			places[ref] = last
 		}
 	}
@@ -146,15 +140,12 @@ func (v *Version) Same(other *Version) bool {
 }
 
 // VersionsOf returns the objects of an intent as they would be stored.
-func VersionsOf(i *kube.Intent, bare func(kube.Object) kube.Object) map[kube.Ref]*Version {
-	found := make(map[kube.Ref]*Version, len(i.Ingresses)+len(i.RouteGroups))
-	for _, o := range i.Ingresses {
-		found[o.Ref()] = &Version{Ref: o.Ref(), Ingress: bare(o).(*kube.Ingress)}
-	}
-	for _, o := range i.RouteGroups {
-		found[o.Ref()] = &Version{Ref: o.Ref(), RouteGroup: bare(o).(*kube.RouteGroup)}
-	}
-	found[filtersRef] = &Version{Ref: filtersRef, DefaultFilters: i.DefaultFilters}
+func (h *History) VersionsOf(i *kube.Intent) map[kube.Ref]*Version {
+	found := make(map[kube.Ref]*Version, len(i.Ingresses)+len(i.RouteGroups)+1)
+	h.each(i, func(ref kube.Ref, _ any, version func() Version) {
+		v := version()
+		found[ref] = &v
+	})
 	return found
 }
 

@@ -71,7 +71,7 @@ var allowed = map[string][]string{
 	},
 
 	"internal/server": {
-		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "guard", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
+		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "guard", "internal/catalogue", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
 		"internal/source/manifests", "internal/tracing", "shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},

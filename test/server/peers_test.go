@@ -3,12 +3,15 @@ package server_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/table"
 )
@@ -70,5 +73,59 @@ func TestFirstTableWithoutAPeerIsServed(t *testing.T) {
 				t.Errorf("log %q", lines)
 			}
 		})
+	}
+}
+
+// TestAReplicaThatReturnsAsksForOrders: one with a last-known-good file takes the freezes of another replica instead of its own, keeps its own if
+// nobody answers, and fetches no table.
+func TestAReplicaThatReturnsAsksForOrders(t *testing.T) {
+	const freeze = `[{"Kind": "Freeze", "Namespace": "shop", "Name": "all", "reason": "freeze", "detail": "namespace shop", "by": "ann", "since": "2026-11-25T12:00:00Z", "from": "2026-11-25T12:00:00Z"}]`
+	for _, c := range []struct {
+		name, answer string // empty: nobody answers
+		frozen       bool
+	}{
+		{"another one has a freeze", freeze, true},
+		{"nobody answers", "", true},
+		{"another one has none", "[]", false},
+	} {
+		dir := t.TempDir()
+		var asked []string
+		answer := freeze
+		again := func(cfg *server.Config) {
+			cfg.StateDir = dir
+			cfg.Peers = func(context.Context) (dataplane.PeerTable, error) {
+				return dataplane.PeerTable{}, errors.Join(dataplane.ErrNoPeer)
+			}
+			cfg.FromPeer = func(_ context.Context, path string, read func(io.Reader) error) error {
+				asked = append(asked, path)
+				if answer == "" || path != api.PathKept {
+					return dataplane.ErrNoPeer
+				}
+				return read(strings.NewReader(answer))
+			}
+		}
+		frozen := func(f *fixture) bool { return strings.Contains(f.status(), `"scope":"namespace shop"`) }
+		f := start(t, service+ingress("a"), again)
+		f.ready() // without a file it asks for a table, which nobody has
+		if err := f.stop(); err != nil {
+			t.Fatal(err)
+		}
+		f = start(t, service+ingress("a"), again)
+		f.polled()
+		if !frozen(f) {
+			t.Errorf("%s: the freeze of another replica is not in force", c.name)
+		}
+		if err := f.stop(); err != nil {
+			t.Fatal(err)
+		}
+		asked, answer = nil, c.answer
+		f = start(t, service+ingress("a"), again)
+		f.polled()
+		if got := frozen(f); got != c.frozen || !slices.Equal(asked, []string{api.PathKept}) {
+			t.Errorf("%s: frozen is %v, want %v; asked for %q", c.name, got, c.frozen, asked)
+		}
+		if err := f.stop(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
