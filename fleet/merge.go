@@ -255,7 +255,7 @@ func (v *View) finish(q Query) {
 	v.Counts, v.Clients, v.Relays = Counts{}, orEmpty(v.Clients), orEmpty(v.Relays)
 	zones, versions := make(map[string]*Counts), make(map[string]*Counts)
 	behindRelay := v.Replicas[0].Relay
-	died := make(suspects)
+	var died suspects
 	chosen := v.Clients[:0]
 	for _, c := range v.Clients {
 		if c.Relay == "" || behindRelay && c.Relay == v.Replicas[0].Name { // a relay reports for its clients

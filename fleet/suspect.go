@@ -36,7 +36,8 @@ type SuspectTable struct {
 	Evidence string    `json:"evidence"`
 	First    time.Time `json:"first"` // the first of the last deaths
 	Last     time.Time `json:"last"`
-	// Confirmed means that enough clients report it to act for all: [SuspectClients], or [SuspectShare] of the clients if that is more.
+	// Confirmed means that enough clients report it, or another table at most [SuspectWindow] earlier or later, to act for all:
+	// [SuspectClients], or [SuspectShare] of the clients if that is more.
 	Confirmed bool `json:"confirmed"`
 }
 
@@ -44,6 +45,8 @@ type SuspectTable struct {
 const (
 	SuspectClients = 2
 	SuspectShare   = 1 // percent of the clients that are not silent
+	// SuspectWindow is how far apart proxies may have died of the same flaw. Where each read gives another table, they rarely have the same one.
+	SuspectWindow = 2 * time.Minute
 )
 
 // Limits of a list of suspect tables.
@@ -83,7 +86,7 @@ func (r *Registry) Suspects() []SuspectTable {
 
 // suspects is Suspects. The caller holds mu.
 func (r *Registry) suspects(now int64) []SuspectTable {
-	s := make(suspects)
+	var s suspects
 	live := 0
 	for _, c := range r.clients {
 		if c.silent(now) || !c.counts() {
@@ -113,16 +116,30 @@ func (r *Registry) SuspectReport() []Suspect {
 	return all
 }
 
-// suspects collects suspect tables.
-type suspects map[table.Digest]*SuspectTable
+// suspects collects suspect tables. The zero value is empty.
+type suspects struct {
+	tables  map[table.Digest]*SuspectTable
+	reports []suspicion
+}
+
+// suspicion is a report of one client, or of several ones from a relay.
+type suspicion struct {
+	client  string
+	clients int
+	digest  table.Digest
+	died    time.Time
+}
 
 // add adds the suspects that a client reported at a time.
-func (all suspects) add(client string, list []Suspect, at time.Time) {
+func (all *suspects) add(client string, list []Suspect, at time.Time) {
 	for _, s := range list {
-		t := all[s.Digest]
+		if all.tables == nil {
+			all.tables = make(map[table.Digest]*SuspectTable)
+		}
+		t := all.tables[s.Digest]
 		if t == nil {
 			t = &SuspectTable{Digest: s.Digest, Example: client, Evidence: s.Evidence}
-			all[s.Digest] = t
+			all.tables[s.Digest] = t
 		}
 		if client < t.Example { // the same example on every replica
 			t.Example, t.Evidence = client, s.Evidence
@@ -139,19 +156,37 @@ func (all suspects) add(client string, list []Suspect, at time.Time) {
 		}
 		t.Clients += max(1, s.Clients)
 		t.Deaths += s.Deaths
+		all.reports = append(all.reports, suspicion{client, max(1, s.Clients), s.Digest, died})
 	}
 }
 
 // list returns the tables of most clients, given how many clients are live.
-func (all suspects) list(live int) []SuspectTable {
+func (all *suspects) list(live int) []SuspectTable {
 	var list []SuspectTable
-	for _, t := range all {
-		t.Confirmed = t.Clients >= max(SuspectClients, needed(live, SuspectShare))
+	for _, t := range all.tables {
 		slices.SortFunc(t.Proven, func(a, b table.Digest) int { return slices.Compare(a[:], b[:]) })
 		list = append(list, *t)
 	}
 	slices.SortFunc(list, func(a, b SuspectTable) int {
 		return cmp.Or(cmp.Compare(b.Clients, a.Clients), b.Last.Compare(a.Last), slices.Compare(a.Digest[:], b.Digest[:]))
 	})
-	return list[:min(len(list), maxSuspectTables)]
+	list = list[:min(len(list), maxSuspectTables)]
+	for i := range list {
+		list[i].Confirmed = all.around(&list[i]) >= max(SuspectClients, needed(live, SuspectShare))
+	}
+	return list
+}
+
+// around returns how many clients suspect a table, or another one at about the same time.
+func (all *suspects) around(t *SuspectTable) (n int) {
+	clients := make(map[string]int)
+	for _, r := range all.reports {
+		if r.digest == t.Digest || r.died.After(t.First.Add(-SuspectWindow)) && r.died.Before(t.Last.Add(SuspectWindow)) {
+			clients[r.client] = max(clients[r.client], r.clients)
+		}
+	}
+	for _, c := range clients {
+		n += c
+	}
+	return n
 }

@@ -74,6 +74,25 @@ routesrv_suspect_tables{confirmed="true"} 1
 	}
 }
 
+// TestSuspectsOfOneTime: where each read gives another table, proxies die of one flaw in different tables.
+func TestSuspectsOfOneTime(t *testing.T) {
+	w := newWorld(fleet.Config{})
+	confirmed := func(want bool) {
+		t.Helper()
+		for _, s := range w.Suspects() {
+			if s.Confirmed != want || s.Clients != 1 {
+				t.Errorf("%+v", s)
+			}
+		}
+	}
+	w.report("p1", fleet.Report{Holds: name(4), Suspects: []fleet.Suspect{{Digest: name(2).Digest, Deaths: 2}, {Digest: name(3).Digest, Deaths: 2, Ago: 100}}})
+	confirmed(false) // it is one client
+	w.report("p2", fleet.Report{Holds: name(4), Suspects: []fleet.Suspect{{Digest: name(5).Digest, Deaths: 2, Ago: 1000}}})
+	confirmed(false) // long ago
+	w.report("p2", fleet.Report{Holds: name(4), Suspects: []fleet.Suspect{{Digest: name(4).Digest, Deaths: 2, Ago: 90}}})
+	confirmed(true)
+}
+
 // TestSuspectsOverReplicasAndRelays: each client counts once, and a relay reports for its clients.
 func TestSuspectsOverReplicasAndRelays(t *testing.T) {
 	a, b, relay := newWorld(fleet.Config{}), newWorld(fleet.Config{}), newWorld(fleet.Config{Relay: true})

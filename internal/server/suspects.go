@@ -46,7 +46,7 @@ func (p *suspects) published() {
 	if served == nil {
 		return
 	}
-	one := &publish.Served{Candidate: publish.Candidate{Table: served.Table}}
+	one := &publish.Served{Candidate: publish.Candidate{Table: served.Table}, Committed: served.Committed}
 	if served.Snapshot != nil {
 		one.Snapshot = &kube.Snapshot{Intent: served.Snapshot.Intent}
 	}
@@ -79,38 +79,64 @@ func (p *suspects) run(ctx context.Context) {
 
 // actOn acts on the tables that enough clients suspect, and returns how many clients suspect others.
 func (p *suspects) actOn(all []fleet.SuspectTable) (clients int) {
+	var confirmed []fleet.SuspectTable
 	for _, one := range all {
 		switch {
 		case p.acted[one.Digest]:
 		case one.Confirmed:
-			p.act(one)
+			confirmed = append(confirmed, one)
 		default:
 			clients += one.Clients
 		}
 	}
+	if len(confirmed) > 0 {
+		p.act(confirmed)
+	}
 	return clients
 }
 
-// act blames what is new in a suspected table.
-func (p *suspects) act(one fleet.SuspectTable) {
+// act blames what is new in suspected tables: in all of them if they have something new in common, since proxies that read at different moments
+// die of the same flaw in different tables.
+func (p *suspects) act(all []fleet.SuspectTable) {
 	if len(p.acted) >= maxRecent {
 		clear(p.acted)
 	}
-	p.acted[one.Digest] = true
-	log := p.s.log.With("hash", one.Digest.String(), "clients", one.Clients, "deaths", one.Deaths, "example", one.Example, "evidence", one.Evidence)
-	earlier, bad := p.find(one)
-	if earlier == nil {
-		log.Error(LogSuspectUnknown, "reason", "this replica does not remember the table, or none before it")
+	var lists [][]trial.Call
+	var earliest *publish.Served
+	clients := 0
+	for _, one := range all {
+		p.acted[one.Digest] = true
+		clients += one.Clients
+		log := p.s.log.With("hash", one.Digest.String(), "clients", one.Clients, "deaths", one.Deaths, "example", one.Example, "evidence", one.Evidence)
+		earlier, bad := p.find(one)
+		if earlier == nil {
+			log.Error(LogSuspectUnknown, "reason", "this replica does not remember the table, or none before it")
+			continue
+		}
+		calls := trial.NewCalls(earlier.Table, bad.Table)
+		switch {
+		case len(calls) == 0:
+			log.Error(LogSuspectUnknown, "reason", "no filter or predicate is new in it")
+			continue
+		case p.s.reviews.trial.Blamed(calls):
+			log.Error(LogSuspectUnknown, "reason", "it has a filter or predicate whose objects are kept already")
+			continue
+		}
+		log.Error(LogSuspect, "texts", len(calls), "first", calls[0].Text)
+		lists = append(lists, calls)
+		if earliest == nil || earlier.Committed.Before(earliest.Committed) {
+			earliest = earlier
+		}
+	}
+	if len(lists) == 0 {
 		return
 	}
-	calls := trial.NewCalls(earlier.Table, bad.Table)
-	if len(calls) == 0 {
-		log.Error(LogSuspectUnknown, "reason", "no filter or predicate is new in it")
-		return
+	calls := trial.Common(lists...)
+	if len(calls) == 0 { // several flaws
+		calls = slices.Concat(lists...)
 	}
-	log.Error(LogSuspect, "texts", len(calls), "first", calls[0].Text)
-	p.s.reviews.trial.Blame(calls, fmt.Sprintf("proxies of %d clients died of the table that brought it: %s", one.Clients, one.Evidence))
-	p.s.publisher.Reconsider(earlier)
+	p.s.reviews.trial.Blame(calls, fmt.Sprintf("proxies of %d clients died of the table that brought it: %s", clients, all[0].Evidence))
+	p.s.publisher.Reconsider(earliest)
 	p.s.tables.Recheck()
 }
 

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -28,10 +31,10 @@ func TestReplicasAreAskedForSuspectsNowAndThen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report := func(pod string, bad byte) {
+		report := func(pod string, bad byte, ago time.Duration) {
 			t.Helper()
 			identity := fleet.Identity{Kind: fleet.Sidecar, ID: "team/" + pod, Pod: true, Interval: 3 * time.Second}.String()
-			suspect := fleet.Suspect{Digest: table.Digest{bad}, Proven: table.Digest{9}, Deaths: 2, Evidence: "it died"}
+			suspect := fleet.Suspect{Digest: table.Digest{bad}, Proven: table.Digest{9}, Deaths: 2, Evidence: "it died", Ago: ago.Seconds()}
 			if !s.clients.Reported(identity, netip.MustParseAddr("10.0.0.1"), &fleet.Report{Rejected: "suspect", Suspects: []fleet.Suspect{suspect}}) {
 				t.Fatal("the report was not taken")
 			}
@@ -44,17 +47,57 @@ func TestReplicasAreAskedForSuspectsNowAndThen(t *testing.T) {
 			t.Errorf("asked %d times although nobody suspects a table", n)
 		}
 		for range 20 {
-			report("p1", 1)
+			report("p1", 1, 0)
 			time.Sleep(3 * time.Second)
 		}
 		before := asked.Load()
 		if before < 5 || before > 7 {
 			t.Errorf("asked %d times in a minute, want about 6", before)
 		}
-		report("p2", 2)
+		report("p2", 2, time.Hour) // not of the same flaw
 		time.Sleep(lookAtSuspects)
 		if n := asked.Load() - before; n != 1 {
 			t.Errorf("asked %d times after another client has reported, want 1", n)
 		}
 	})
+}
+
+func tableOf(t *testing.T, text string) *table.Table {
+	t.Helper()
+	routes, err := table.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := table.New(routes, 1, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// TestOnlyWhatSuspectTablesHaveInCommonIsKept: two proxies died of different tables. What one of these has alone is innocent, and so is what a later
+// suspect brings beside a text that is kept already.
+func TestOnlyWhatSuspectTablesHaveInCommonIsKept(t *testing.T) {
+	s, err := New(Config{Source: emptyCluster{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := s.reviews.suspects
+	suspect := func(proven, bad *table.Table) fleet.SuspectTable {
+		return fleet.SuspectTable{Digest: bad.Digest(), Proven: []table.Digest{proven.Digest()}, Clients: 1, Confirmed: true}
+	}
+	good := tableOf(t, `a: Path("/a") -> <shunt>`)
+	first := tableOf(t, `a: Path("/a") -> <shunt>; b: Path("/b") -> setPath("/fatal") -> <shunt>`)
+	second := tableOf(t, `a: Path("/a") -> <shunt>; b: Path("/b") -> setPath("/fatal") -> <shunt>; c: Path("/c") -> setPath("/c") -> <shunt>`)
+	third := tableOf(t, `b: Path("/b") -> setPath("/fatal") -> <shunt>; d: Path("/d") -> setPath("/d") -> <shunt>`)
+	for i, one := range []*table.Table{good, first, second, third} {
+		p.recent = append(p.recent, &publish.Served{Candidate: publish.Candidate{Table: one}, Committed: time.Unix(int64(i), 0)})
+	}
+	p.actOn([]fleet.SuspectTable{suspect(good, second), suspect(good, first)})
+	p.actOn([]fleet.SuspectTable{suspect(good, third)})
+	all := tableOf(t, `a: Path("/x") -> <shunt>; b: Path("/b") -> setPath("/fatal") -> <shunt>; c: Path("/c") -> setPath("/c") -> <shunt>; d: Path("/d") -> setPath("/d") -> <shunt>`)
+	kept := slices.Sorted(maps.Keys(s.reviews.trial.Review(good, all)))
+	if !slices.Equal(kept, []string{"b"}) {
+		t.Errorf("objections to %q, want b alone", kept)
+	}
 }

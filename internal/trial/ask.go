@@ -55,6 +55,16 @@ func (t *Trial) Blame(calls []Call, words string) {
 	notify(t.wake)
 }
 
+// Blamed reports whether any of the calls has failed: then a table that has it needs no other explanation.
+func (t *Trial) Blamed(calls []Call) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(calls, func(c Call) bool {
+		v, known := t.known[c]
+		return known && v.Kind != Accepted
+	})
+}
+
 // notify wakes whoever waits for a channel of one place.
 func notify(c chan<- struct{}) {
 	select {

@@ -62,10 +62,22 @@ func newCalls(was, is *table.Route) []Call {
 
 // without returns sorted calls that are not among others.
 func without(calls, others []Call) []Call {
-	return slices.DeleteFunc(calls, func(c Call) bool {
-		_, found := slices.BinarySearchFunc(others, c, compareCalls)
-		return found
-	})
+	return slices.DeleteFunc(calls, func(c Call) bool { return contains(others, c) })
+}
+
+// Common returns the calls that all of some sorted lists have.
+func Common(lists ...[]Call) []Call {
+	common := slices.Clone(lists[0])
+	for _, l := range lists[1:] {
+		common = slices.DeleteFunc(common, func(c Call) bool { return !contains(l, c) })
+	}
+	return common
+}
+
+// contains reports whether a sorted list has a call.
+func contains(list []Call, c Call) bool {
+	_, found := slices.BinarySearchFunc(list, c, compareCalls)
+	return found
 }
 
 // CallsOf returns the distinct calls of routes of a table, sorted. These were parsed before they came into it.

@@ -2,7 +2,7 @@ package robustness
 
 import "github.com/routesrv/routesrv/test/robustness/validate"
 
-// ofReviews are mistakes with what a review refuses: Reviewed.
+// ofReviews are mistakes with what a review refuses, and with what a proxy has lived with: Reviewed, Proven.
 func ofReviews() []Plant {
 	return []Plant{
 		{
@@ -39,6 +39,24 @@ func ofReviews() []Plant {
 				File: "internal/trial/run.go",
 				Old:  "\t\tif text, refused := words[idOf(i)]; refused {\n",
 				New:  "\t\tif text, refused := words[idOf(i)]; refused && !planted.On(\"refusal-ignored\") {\n",
+			}},
+		},
+		{
+			Name: "suspect-served", Validator: validate.NameProven, Scenario: "proven",
+			What: "a proxy gets the table again that it keeps dying of",
+			Edits: []Edit{{
+				File: "internal/sidecar/proof.go",
+				Old:  "ok && d != proven && p.rules.Suspect(d) != nil {\n",
+				New:  "ok && d != proven && p.rules.Suspect(d) != nil && !planted.On(\"suspect-served\") {\n",
+			}},
+		},
+		{
+			Name: "unproven-written", Validator: validate.NameProven, Scenario: "proven",
+			What: "the last-known-good file has a table with which no proxy has lived",
+			Edits: []Edit{{
+				File: "internal/sidecar/proof.go",
+				Old:  "return ok && d != p.rules.Proven()\n",
+				New:  "return ok && d != p.rules.Proven() && !planted.On(\"unproven-written\")\n",
 			}},
 		},
 	}

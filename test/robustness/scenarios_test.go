@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +54,11 @@ func Scenarios() []Scenario {
 		{Name: "reused", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: reused},
 		{Name: "takeover", Members: fleet(1, 3, 1, 0), KeepTakeovers: true, Play: takenOver},
 		{Name: "trial", Members: fleet(1, 3, 1, 0), Trial: true, Play: tried},
+		{Name: "proven", Members: []history.Member{
+			{Name: "s1", Kind: history.Server, Transport: "poll"},
+			{Name: "d1", Kind: history.Sidecar, Upstreams: []string{"s1"}, Transport: "poll", Mode: "Exec"},
+			{Name: "m1", Kind: history.Poller, Upstreams: []string{"d1"}, Mortal: true},
+		}, Play: provenFirst},
 		{Name: "watch", Members: watching(fleet(1, 3, 1, 1)), Play: func(s *Stage) error {
 			err := s.Churn(2 * time.Second)
 			s.Wait(4 * time.Second)
@@ -310,17 +317,43 @@ func takenOver(s *Stage) error {
 	return nil
 }
 
+// filtered is the Ingress of an application in a namespace, with a filter.
+func filtered(namespace, value, class string) traffic.Write {
+	app := App(namespace, "filters", "10.9.0.1")
+	front := app[len(app)-1]
+	front.Object = strings.Replace(front.Object, `"metadata":{`, `"metadata":{"annotations":{"zalando.org/skipper-filter":"setResponseHeader(\"X-Tried\", \"`+value+`\")"},`, 1)
+	front.Class = class
+	return front
+}
+
+// provenFirst ends the proxy of a data plane again and again once a table is proven, then restarts the data plane without its server, and repairs
+// the object.
+func provenFirst(s *Stage) error {
+	proven := func() bool {
+		text, err := os.ReadFile(filepath.Join(s.Process("d1").Folder, "state", "proof.json"))
+		return err == nil && strings.Contains(string(text), `"proven"`)
+	}
+	if err := s.Await("a proven table", proven); err != nil {
+		return err
+	}
+	if err := s.Apply(append(App("deadly", "filters", "10.9.0.1"), filtered("deadly", history.Fatal, traffic.Valid))...); err != nil {
+		return err
+	}
+	if err := s.Await("two deaths", func() bool { return s.rec.Died("m1") >= 2 }); err != nil {
+		return err
+	}
+	s.Wait(2 * time.Second) // time for a third one
+	err := s.During(plan.Fault{Name: faultproxy.Refuse, Link: "d1>s1", For: 10 * time.Second}, func() error {
+		err := s.Strike(plan.Fault{Name: plan.Kill, Link: "d1", For: 500 * time.Millisecond})
+		return errors.Join(err, s.world.AwaitReady(s.ctx, "d1", starting))
+	})
+	return errors.Join(err, s.Apply(filtered("deadly", "fine", traffic.Valid)))
+}
+
 // tried applies a filter that the trial proxy refuses, and then one that it accepts. A new object and a change follow each.
 func tried(s *Stage) error {
-	filtered := func(value, class string) traffic.Write {
-		app := App("tried", "filters", "10.9.0.1")
-		front := app[len(app)-1]
-		front.Object = strings.Replace(front.Object, `"metadata":{`, `"metadata":{"annotations":{"zalando.org/skipper-filter":"setResponseHeader(\"X-Tried\", \"`+value+`\")"},`, 1)
-		front.Class = class
-		return front
-	}
 	for i, writes := range [][]traffic.Write{
-		App("tried", "filters", "10.9.0.1"), {filtered(refusedText, traffic.Refused)}, App("newcomers", "new", "10.9.0.2"), {filtered("fine", traffic.Valid)},
+		App("tried", "filters", "10.9.0.1"), {filtered("tried", refusedText, traffic.Refused)}, App("newcomers", "new", "10.9.0.2"), {filtered("tried", "fine", traffic.Valid)},
 	} {
 		if err := s.Apply(writes...); err != nil {
 			return fmt.Errorf("step %d: %w", i, err)

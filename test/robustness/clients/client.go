@@ -101,6 +101,9 @@ func (c *Client) request(ctx context.Context, url string) (*http.Request, error)
 		return nil, err
 	}
 	r.Header.Set("User-Agent", c.cfg.Member.Name)
+	if c.cfg.Member.Mortal {
+		r.Header.Set("User-Agent", "Go-http-client/1.1") // by which a data plane knows its proxy
+	}
 	return r, nil
 }
 
@@ -130,6 +133,10 @@ func (c *Client) poll(ctx context.Context, u Upstream) {
 	}
 	a.Digest = c.digest
 	c.rec.Answer(a)
+	if c.cfg.Member.Mortal && a.Outcome == history.Applied && strings.Contains(c.rec.Text(c.digest), history.Fatal) {
+		c.rec.Event(history.Event{At: a.End, Member: a.Client, Name: "died", Args: c.digest})
+		c.etag, c.digest = "", ""
+	}
 }
 
 // refusal is why an answer cannot be used.

@@ -81,7 +81,12 @@ type Member struct {
 	// Light means that the client keeps no texts: it takes the digest of a table from its ETag, and checks only base and target
 	// of deltas. Runs with tables of many megabytes have hundreds of such clients.
 	Light bool `json:"light,omitempty"`
+	// Mortal means that the client behaves like a proxy that dies of a table with [Fatal]: its next request names no table.
+	Mortal bool `json:"mortal,omitempty"`
 }
+
+// Fatal is the text in a table that ends a mortal client.
+const Fatal = "no-proxy-survives-this"
 
 // Change is one write to the API. Changes have strictly rising revisions, except after a reset, which Reset marks.
 type Change struct {
@@ -126,9 +131,9 @@ type Event struct {
 	At     time.Duration `json:"at"`
 	Member string        `json:"member"`
 	// Name is one of started, ready, killed, stopped, continued, ended, accept, mode, held, kept, resumed, released. held is about a whole
-	// table, kept about objects; resumed means that the objects which the previous process kept stay kept.
+	// table, kept about objects; resumed means that the objects which the previous process kept stay kept. A mortal client died.
 	Name string `json:"name"`
-	Args string `json:"args,omitempty"` // accept: the digest; mode: the new one; held and kept: the guard's code
+	Args string `json:"args,omitempty"` // accept and died: the digest; mode: the new one; held and kept: the guard's code
 }
 
 // Publication is a table that a process published, according to its log. Clients need not have seen it.

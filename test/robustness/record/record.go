@@ -140,6 +140,18 @@ func (r *Recorder) Held(client string) (history.Answer, bool) {
 	return a, ok
 }
 
+// Died returns how often a client died.
+func (r *Recorder) Died(client string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.h.Events {
+		if e.Member == client && e.Name == "died" {
+			n++
+		}
+	}
+	return n
+}
+
 // Text returns the text of a table; empty if it was not kept.
 func (r *Recorder) Text(digest string) string {
 	r.mu.Lock()

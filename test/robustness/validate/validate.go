@@ -60,6 +60,7 @@ const (
 	NameBounded       = "Bounded"
 	NameLive          = "Live"
 	NameReviewed      = "Reviewed"
+	NameProven        = "Proven"
 )
 
 // Validator checks one of the guarantees.
@@ -86,6 +87,7 @@ func Validators() []Validator {
 		{Name: NameBounded, Check: Bounded, check: (*Index).bounded},
 		{Name: NameLive, Check: Live, check: (*Index).live},
 		{Name: NameReviewed, Check: Reviewed, check: (*Index).reviewed},
+		{Name: NameProven, Check: Proven, check: (*Index).proven},
 	}
 	return all
 }
