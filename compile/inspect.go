@@ -27,6 +27,8 @@ type InspectedRoute struct {
 	ID string
 	// Route is nil if it was left out.
 	Route *table.Route
+	// Clones are what the clone rules of the options make of Route. They are in the table if Wins is true.
+	Clones []*table.Route
 	// Main is false for a companion of another route, such as a redirect.
 	Main bool
 	// Keeper is the object that has the id instead. It is the zero Ref if this object has it, or if the other route belongs only
@@ -73,6 +75,9 @@ func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
 	found := InspectedRoute{ID: texts.ID(u, r), Route: texts.Route(u, r), Main: r.Match != 0, Wins: c.has(r)}
 	if !found.Wins {
 		found.Keeper = c.rivals[found.ID][0].section.owner()
+	}
+	if found.Route != nil {
+		found.Clones = slices.Collect(texts.Rows(u, r))[1:]
 	}
 	return found
 }

@@ -345,7 +345,7 @@ type Tried struct {
 
 // Try returns what objects would take from others if they were in the snapshot of the result that they were tried with, in place of those with
 // their names. owner returns the objects of the routes of the result, as in [Side]. A host that they bring gets its catch-all; what they change of
-// the catch-alls of other hosts, and clones of routes, are left out. It costs as much as the objects, and then as [Find].
+// the catch-alls of other hosts is left out. It costs as much as the objects, and then as [Find].
 func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, options Options) (*Report, error) {
 	owners := map[string]shadowdiff.Owner{}
 	upserts := map[string]*table.Route{}
@@ -353,8 +353,8 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 	for _, o := range objects {
 		before, _ := result.Inspect(o.Ref)
 		for _, r := range before.Routes {
-			if r.Wins && r.Route != nil {
-				deletes[r.ID] = true
+			for _, row := range rows(r) {
+				deletes[row.ID] = true
 			}
 		}
 		add := func(r *table.Route) {
@@ -362,8 +362,8 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 			owners[r.ID] = shadowdiff.Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
 		}
 		for _, r := range o.Routes {
-			if r.Wins && r.Route != nil {
-				add(r.Route)
+			for _, row := range rows(r) {
+				add(row)
 			}
 		}
 		for _, r := range o.CatchAlls {
@@ -390,4 +390,12 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 		return owner.Of(id)
 	}
 	return Find(Side{Routes: result.Routes, Owner: owner}, Side{Routes: list, Owner: after}, options), nil
+}
+
+// rows returns what the table has of a route that an object requests.
+func rows(r compile.InspectedRoute) []*table.Route {
+	if !r.Wins || r.Route == nil {
+		return nil
+	}
+	return append([]*table.Route{r.Route}, r.Clones...)
 }

@@ -2,12 +2,14 @@ package takeover_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/kube"
@@ -115,5 +117,35 @@ func TestTheCatchAllOfAHostTakesFromOthers(t *testing.T) {
 	own, _ := next.Inspect(object.Ref())
 	if !slices.ContainsFunc(own.Routes, func(r compile.InspectedRoute) bool { return refused[r.ID] != "" }) {
 		t.Errorf("refused are %v, which is no route of the object", refused)
+	}
+}
+
+// TestClonesTakeFromOthers: a clone rule makes a route of an object that matches other requests than the object asks for.
+func TestClonesTakeFromOthers(t *testing.T) {
+	of := func(namespace, name, path, method string) *kube.Ingress {
+		o := ingress(t, namespace, name, path)
+		o.Annotations = kube.PairsOf(map[string]string{"zalando.org/skipper-predicate": "Method(\"" + method + "\")", "zalando.org/skipper-ingress-path-mode": "path-prefix"})
+		return o
+	}
+	compiler, err := compile.New(rules.Options{CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`^Method[(]"GET"[)]$`), `Method("POST")`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := &kube.Snapshot{
+		Intent:   kube.Intent{Ingresses: []*kube.Ingress{of("shop-team", "all", "/", "POST")}},
+		Backends: kube.Backends{Services: []*kube.Service{service("shop-team"), service("evil")}},
+	}
+	result := compiler.Compile(before)
+	object := of("evil", "one", "/one", "GET")
+	trial, err := result.Try(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := takeover.Try(result, []takeover.Tried{{Ref: object.Ref(), Trial: trial}}, explain.OwnerFunc(result.Inspect, before), takeover.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Takeovers) != 1 || !strings.HasPrefix(r.Takeovers[0].String(), "POST https://shop.example.org/one: Ingress shop-team/all -> Ingress evil/one") {
+		t.Errorf("takeovers are %v", r.Takeovers)
 	}
 }
