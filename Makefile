@@ -105,14 +105,14 @@ docs: ## write the generated references and pictures
 	go run ./tools/docs
 
 .PHONY: screenshots
-screenshots: build ## make the pictures of docs/console.md again (two minutes; needs chromium and pngquant)
+screenshots: build ## make the pictures of docs/debug/console.md again (two minutes; needs chromium and pngquant)
 	go test ./test/screenshots -run TestScreenshots -v -args -out $(CURDIR)/docs/images
 	pngquant --force --ext .png 64 docs/images/*.png
 
 ##@ Measure
 
 .PHONY: bench
-bench: ## run the benchmarks of docs/performance.md
+bench: ## run the benchmarks of docs/internals/performance.md
 	go test -run '^$$' -bench 'Parse|Print' -benchmem -cpu 1 ./eskip
 	go test -run '^$$' -bench Read -benchmem ./test/source
 	go test -run '^$$' -bench . -benchmem ./etagcache ./dataplane ./test/bench/compute
@@ -126,7 +126,7 @@ bench-compare: ## compare the main figures with those of the commit BASE, in tur
 	tools/bench-compare.sh "$(BASE)" '$(BENCH)' "go run $(BENCHSTAT)"
 
 .PHONY: scale
-scale: ## measure what docs/scale.md shows, at all sizes (most of an hour on a quiet machine)
+scale: ## measure what docs/internals/scale.md shows, at all sizes (most of an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \
 		echo "factor $$factor"; \
 		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
@@ -169,7 +169,7 @@ MUTATE ?= ./guard
 mutate: ## change the code and see whether the tests of a package notice (MUTATE=./guard)
 	go run $(GREMLINS) unleash --timeout-coefficient 10 $(MUTATE)
 
-##@ Release (docs/release.md)
+##@ Release (docs/operate/upgrade.md)
 
 .PHONY: release
 release: ## make the files of a release in dist, and publish nothing (needs goreleaser and syft)

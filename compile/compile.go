@@ -5,7 +5,7 @@
 // logs. Where the reference has a random order, this package has a fixed one: hosts are in sorted order.
 //
 // The reference is Skipper's route server, and comments in all packages use the word in this sense. For the same objects and
-// options this package compiles the same routes as the reference; docs/differences.md lists the exceptions.
+// options this package compiles the same routes as the reference; docs/reference/differences.md lists the exceptions.
 //
 // # Rules and build
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// TestPromisedMessages checks what docs/differences.md promises about the beginning of messages that differ from the reference.
+// TestPromisedMessages checks what docs/reference/differences.md promises about the beginning of messages that differ from the reference.
 // The conformance cases check the messages that are identical.
 func TestPromisedMessages(t *testing.T) {
 	const host = "a.example.org"

@@ -18,7 +18,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// origin is a route server with deltas and streams, written from docs/protocol.md alone. It does not implement the order of
+// origin is a route server with deltas and streams, written from docs/reference/protocol.md alone. It does not implement the order of
 // tables.
 type origin struct {
 	retry int // of streams, in milliseconds; 0 omits it

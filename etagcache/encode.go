@@ -18,7 +18,7 @@ import (
 // member, whose deflate blocks begin at byte boundaries without back-references, and a sequence of zstd frames, which is a valid
 // zstd body (RFC 8878 §3.1). The blocks depend only on the routes, so equal tables have equal bodies on every replica.
 //
-// The levels trade bytes, which are sent to every data plane, against the time until a change is served; docs/performance.md has
+// The levels trade bytes, which are sent to every data plane, against the time until a change is served; docs/internals/performance.md has
 // the figures.
 const (
 	gzipLevel = 6

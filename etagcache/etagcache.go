@@ -2,7 +2,7 @@
 // streams of its changes under /routes/watch.
 //
 // [Cache.Begin] tells a [Cache] about each read of the source and the table that it showed. [Cache.Handler] answers with 200,
-// 206, 226, 304, 404, 405, 412, 416 or 429 as defined in RFC 9110, RFC 3229 and docs/protocol.md.
+// 206, 226, 304, 404, 405, 412, 416 or 429 as defined in RFC 9110, RFC 3229 and docs/reference/protocol.md.
 //
 // # What it guarantees
 //
@@ -79,7 +79,7 @@
 //
 // A stream works like a polling client: whenever there is a new table, it gets the same answer as a request with its last table
 // in If-None-Match. So it needs no queue, the rules about the order of tables apply to it, and a slow reader does not affect
-// others. The number of streams is limited. docs/protocol.md describes the events.
+// others. The number of streams is limited. docs/reference/protocol.md describes the events.
 //
 // # What it does not do
 //

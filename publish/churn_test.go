@@ -12,7 +12,7 @@ import (
 )
 
 // TestChurn measures, over ten minutes with one added or removed endpoint a second, how many tables a proxy that polls every three seconds
-// has to load, and how long a removed endpoint stays in its table. docs/operations.md has the figures.
+// has to load, and how long a removed endpoint stays in its table. docs/operate/sizing.md has the figures.
 func TestChurn(t *testing.T) {
 	const pods = 40
 	patterns := []struct {

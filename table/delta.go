@@ -16,7 +16,7 @@ import (
 // table is the better choice: it is read piece by piece.
 const MaxDelta = 4 << 20
 
-// Delta leads from one table to another. Its wire form, which docs/protocol.md specifies, is JSON:
+// Delta leads from one table to another. Its wire form, which docs/reference/protocol.md specifies, is JSON:
 //
 //	{"base":"<digest>","target":"<digest>","revision":7,"count":2,"deletes":["id"],"upserts":["id: * -> <shunt>;"]}
 type Delta struct {

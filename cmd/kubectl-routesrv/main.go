@@ -4,7 +4,7 @@
 //
 //	kubectl routesrv COMMAND [flags] [arguments]
 //
-// docs/cli.md is the guide. The exit status is 0 if all is well, 1 if something is wrong, and 2 if a server did not answer.
+// docs/debug/commands.md is the guide. The exit status is 0 if all is well, 1 if something is wrong, and 2 if a server did not answer.
 package main
 
 import (

@@ -8,7 +8,7 @@ import (
 
 // TestSettingsInTheMigrationGuideAreCheckedAsItShows runs the commands of the guide that use --check-config.
 func TestSettingsInTheMigrationGuideAreCheckedAsItShows(t *testing.T) {
-	const guide = "../../docs/migrate-from-skipper-routesrv.md"
+	const guide = "../../docs/start/migrate.md"
 	text, err := os.ReadFile(guide)
 	if err != nil {
 		t.Fatal(err)

@@ -132,11 +132,11 @@ func TestReadmeCommandServes(t *testing.T) {
 		t.Errorf("served:\n%s\ncompiled:\n%s", body, want)
 	}
 	etag = strings.Replace(etag, "+gzip", "", 1) // the Go client requests gzip, curl does not
-	endpoints, err := os.ReadFile("../../docs/endpoints.md")
+	endpoints, err := os.ReadFile("../../docs/reference/endpoints.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string][]byte{"README.md": readme, "docs/endpoints.md": endpoints} {
+	for name, text := range map[string][]byte{"README.md": readme, "docs/reference/endpoints.md": endpoints} {
 		if !strings.Contains(string(text), etag) {
 			t.Errorf("%s shows another ETag than %s", name, etag)
 		}

@@ -1,4 +1,4 @@
-# Varnish as a cache between route servers and proxies (docs/relay.md). Route servers run with --cache-max-age=3s.
+# Varnish as a cache between route servers and proxies (docs/grow/relays.md). Route servers run with --cache-max-age=3s.
 vcl 4.1;
 
 import directors;

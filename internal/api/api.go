@@ -1,4 +1,4 @@
-// Package api defines the vocabulary of docs/protocol.md: the names of headers and events, the states of a table, the form of an
+// Package api defines the vocabulary of docs/reference/protocol.md: the names of headers and events, the states of a table, the form of an
 // ETag and the small JSON forms of a stream. Servers and clients use only this package to write and read them, so that both sides
 // agree.
 //

@@ -17,7 +17,7 @@ type Problem struct {
 	ID       string    `json:"id"`
 	Owner    kube.Ref  `json:"owner"`
 	Route    string    `json:"route,omitempty"` // id of the route, if the problem is about one
-	Reason   string    `json:"reason"`          // one of the reasons in docs/problems.md
+	Reason   string    `json:"reason"`          // one of the reasons in docs/reference/problems.md
 	Severity string    `json:"severity"`        // error, warning or info
 	Message  string    `json:"message"`
 	Cause    string    `json:"cause,omitempty"`

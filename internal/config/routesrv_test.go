@@ -62,7 +62,7 @@ var compare = cmp.Options{
 	cmp.AllowUnexported(eskip.Editor{}, eskip.Clone{}),
 }
 
-// TestDefaults compares the defaults with those of the reference, and those of our own flags with docs/flags.md.
+// TestDefaults compares the defaults with those of the reference, and those of our own flags with docs/reference/flags.md.
 func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, config.Env{})
 	want := &config.RouteServer{

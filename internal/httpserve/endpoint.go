@@ -13,7 +13,7 @@ const (
 	ControlListener = "control" // the socket in the state folder: see [ListenControl]
 )
 
-// Endpoint is one path that a listener answers. A listener is built from a list of endpoints, and its part of docs/endpoints.md
+// Endpoint is one path that a listener answers. A listener is built from a list of endpoints, and its part of docs/reference/endpoints.md
 // from the same list, so the document always matches.
 type Endpoint struct {
 	// Listener is [MainListener], [SupportListener] or [ControlListener].

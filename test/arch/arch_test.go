@@ -357,7 +357,7 @@ func TestPlantedImportsAreFound(t *testing.T) {
 	}
 }
 
-// TestListenersAreMadeOfEndpoints: whatever a listener answers is in the list from which docs/endpoints.md is generated. A
+// TestListenersAreMadeOfEndpoints: whatever a listener answers is in the list from which docs/reference/endpoints.md is generated. A
 // separate mux would answer paths that are not documented.
 func TestListenersAreMadeOfEndpoints(t *testing.T) {
 	seen := 0

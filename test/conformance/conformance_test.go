@@ -53,7 +53,7 @@ var deviations = []struct {
 }
 
 // saner are the cases in which the table is deliberately another one: what replaces a text of the expected table, and why.
-// docs/differences.md has a line for each.
+// docs/reference/differences.md has a line for each.
 var saner = []struct{ cases, reference, ours, reason string }{{
 	cases: "east-west-default", reference: `default[.]r[.]1[.]skipper`, ours: `default[.]r-1[.]skipper`,
 	reason: "the reference sends requests for the last of several default backends with one id to the first",

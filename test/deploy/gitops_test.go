@@ -312,7 +312,7 @@ func TestValuesNeverReachTheCluster(t *testing.T) {
 
 // TestEveryValueIsExplained: in the guide, and the example sets each value.
 func TestEveryValueIsExplained(t *testing.T) {
-	guide, err := os.ReadFile("../docs/gitops.md")
+	guide, err := os.ReadFile("../docs/start/gitops.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -176,7 +176,7 @@ var (
 
 // TestAlertsAskForSeriesThatAreThere: an alert on a renamed series would never fire.
 func TestAlertsAskForSeriesThatAreThere(t *testing.T) {
-	metrics, err := os.ReadFile("../docs/metrics.md")
+	metrics, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +187,14 @@ func TestAlertsAskForSeriesThatAreThere(t *testing.T) {
 		}
 		for _, name := range names {
 			if !strings.Contains(string(metrics), "`"+name+"`") {
-				t.Errorf("%s asks for %s, which docs/metrics.md does not have", r.Alert, name)
+				t.Errorf("%s asks for %s, which docs/reference/metrics.md does not have", r.Alert, name)
 			}
 		}
 	}
 }
 
 // runbookURL is where the alerts link to, unless an overlay changes it.
-const runbookURL = "https://github.com/routesrv/routesrv/blob/main/docs/runbook.md"
+const runbookURL = "https://github.com/routesrv/routesrv/blob/main/docs/operate/runbook.md"
 
 // grouping matches the labels that an aggregation or a match keeps.
 var grouping = regexp.MustCompile(`\b(by|on|without|ignoring|absent|absent_over_time)\s*\(([^)]*)\)`)

@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/test/programs"
 )
 
-// httpCache is an HTTP cache between route servers and clients, configured as in docs/relay.md.
+// httpCache is an HTTP cache between route servers and clients, configured as in docs/grow/relays.md.
 type httpCache struct {
 	name            string
 	program, debian string

@@ -39,7 +39,7 @@ const pluginNamespace = "fleet" // not the base's namespace, so -n must name it
 // pluginLabels are the labels of the base.
 var pluginLabels = map[string]string{"app.kubernetes.io/name": "routesrv"}
 
-// pluginUser creates a user with exactly the permissions that docs/cli.md requires for the plugin.
+// pluginUser creates a user with exactly the permissions that docs/debug/commands.md requires for the plugin.
 func pluginUser(t *testing.T, c kubernetes.Interface) (token string) {
 	t.Helper()
 	ctx := t.Context()

@@ -39,7 +39,7 @@ const (
 	dataplanePort   = "dataplane"
 )
 
-// TestWalkThroughTheOverlays moves a data plane from False over Pre to Exec and back to False as docs/rollout.md says, with the
+// TestWalkThroughTheOverlays moves a data plane from False over Pre to Exec and back to False as docs/start/cutover.md says, with the
 // manifests of deploy/kustomize. The rendered manifests go to a real API server. The Deployments that it returns, with its
 // defaults, define how the binaries of the image run: arguments, variables, user, volumes, probes, and the token of their
 // ServiceAccount, which is their only access to the cluster. Nothing of that is changed.

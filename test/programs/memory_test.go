@@ -18,7 +18,7 @@ import (
 )
 
 // What the program may use beyond what it uses with a small table, and what a decoder may need whatever the input
-// (docs/operations.md).
+// (docs/operate/sizing.md).
 const (
 	tableLimit  = 64 << 20
 	memoryBound = tableLimit * 3 / 2

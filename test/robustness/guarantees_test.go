@@ -9,10 +9,10 @@ import (
 	"github.com/routesrv/routesrv/test/robustness/validate"
 )
 
-// TestThePageOfGuaranteesIsTrue: docs/guarantees.md has a section for each validator, in order, with the promise, the limits, and
+// TestThePageOfGuaranteesIsTrue: docs/internals/guarantees.md has a section for each validator, in order, with the promise, the limits, and
 // the existing plants.
 func TestThePageOfGuaranteesIsTrue(t *testing.T) {
-	text, err := os.ReadFile("../../docs/guarantees.md")
+	text, err := os.ReadFile("../../docs/internals/guarantees.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -282,7 +282,7 @@ func TestMetricsHaveTheSeriesOfTheReference(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("series (-want +got):\n%s", diff)
 	}
-	guide, err := os.ReadFile("../../docs/migrate-from-skipper-routesrv.md")
+	guide, err := os.ReadFile("../../docs/start/migrate.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func TestRunbookThatDoesNotFitTheAlertsIsFound(t *testing.T) {
 	}{
 		"an alert without a section":  {[]alert{a, {"RoutesrvB", runbookURL + "#routesrvb"}}, testRunbook, "has no section RoutesrvB"},
 		"a section without an alert":  {nil, testRunbook, "section RoutesrvA, and there is no such alert"},
-		"an alert that leads astray":  {[]alert{{"RoutesrvA", "docs/runbook.md#a"}}, testRunbook, `leads to "docs/runbook.md#a"`},
+		"an alert that leads astray":  {[]alert{{"RoutesrvA", "docs/operate/runbook.md#a"}}, testRunbook, `leads to "docs/operate/runbook.md#a"`},
 		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**", "**", 1), "section Something is slow: want"},
 		"a section with a part twice": {[]alert{a}, testRunbook + "**Why.** e\n", "section Something is slow: want"},
 		"parts in another order":      {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**What you see.** c", "**What you see.** c\n**How to check.** b", 1), "section Something is slow: want"},

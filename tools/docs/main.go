@@ -1,5 +1,5 @@
-// Command docs writes the references that are generated from the code: docs/flags.md, docs/flags-dataplane-client.md,
-// docs/metrics.md, and marked parts of other documents. With -check it writes nothing and fails if a file does not match the
+// Command docs writes the references that are generated from the code: docs/reference/flags.md, docs/reference/flags-dataplane-client.md,
+// docs/reference/metrics.md, and marked parts of other documents. With -check it writes nothing and fails if a file does not match the
 // code.
 package main
 
@@ -45,9 +45,9 @@ func run(check bool) error {
 	if err != nil {
 		return err
 	}
-	documents["docs/flags.md"] = writeFlags
-	documents["docs/metrics.md"] = writeMetrics
-	documents["docs/flags-dataplane-client.md"] = writeSidecarHelp
+	documents["docs/reference/flags.md"] = writeFlags
+	documents["docs/reference/metrics.md"] = writeMetrics
+	documents["docs/reference/flags-dataplane-client.md"] = writeSidecarHelp
 	var errs []error
 	for name, write := range documents {
 		var want bytes.Buffer

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	runbookFile = "docs/runbook.md"
+	runbookFile = "docs/operate/runbook.md"
 	runbookURL  = "https://github.com/routesrv/routesrv/blob/main/" + runbookFile
 	rulesFile   = "deploy/kustomize/components/metrics/rules.yaml"
 )

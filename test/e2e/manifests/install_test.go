@@ -26,7 +26,7 @@ import (
 	"github.com/routesrv/routesrv/test/programs"
 )
 
-const installGuide = "../../../docs/install.md"
+const installGuide = "../../../docs/start/install.md"
 
 // guideBlock is a block of commands of the guide with their output. The comment before it says what the test does with it:
 //
@@ -109,7 +109,7 @@ func TestOutputsOfTheGuideAreCompared(t *testing.T) {
 	}
 }
 
-// TestInstallGuide follows docs/install.md, from an empty cluster to an empty cluster.
+// TestInstallGuide follows docs/start/install.md, from an empty cluster to an empty cluster.
 func TestInstallGuide(t *testing.T) {
 	t.Parallel() // it has its own API server
 	blocks := readGuide(t)

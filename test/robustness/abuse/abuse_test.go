@@ -128,7 +128,7 @@ func (v *victim) rss(t *testing.T) int {
 	return n << 10
 }
 
-// bound returns the memory limit from docs/operations.md, with its reserve, plus the memory that the attackers may cost.
+// bound returns the memory limit from docs/operate/sizing.md, with its reserve, plus the memory that the attackers may cost.
 func (v *victim) bound(a Attack, n int) int {
 	return 2*(35<<20+v.routes*2300) + n*a.Memory
 }

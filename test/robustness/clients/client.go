@@ -1,5 +1,5 @@
 // Package clients implements the clients of a fleet: an unmodified Skipper, a client with deltas, and one with streams. It
-// follows docs/protocol.md and shares no code with the product, so that it does not share mistakes either. It records every
+// follows docs/reference/protocol.md and shares no code with the product, so that it does not share mistakes either. It records every
 // answer.
 package clients
 

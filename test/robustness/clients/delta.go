@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// delta is the JSON document described in docs/protocol.md.
+// delta is the JSON document described in docs/reference/protocol.md.
 type delta struct {
 	Base    string   `json:"base"`
 	Target  string   `json:"target"`
@@ -19,7 +19,7 @@ type delta struct {
 	Upserts []string `json:"upserts"`
 }
 
-// apply applies a delta to the client's text, step by step as described in docs/protocol.md.
+// apply applies a delta to the client's text, step by step as described in docs/reference/protocol.md.
 func apply(text, digest string, document []byte, target string) (string, error) {
 	var d delta
 	if err := json.Unmarshal(document, &d); err != nil {

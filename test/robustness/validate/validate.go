@@ -1,5 +1,5 @@
 // Package validate checks the record of a robustness run against the guarantees. There is one validator for each guarantee, a
-// pure function of the history. docs/guarantees.md describes the guarantees and their tests.
+// pure function of the history. docs/internals/guarantees.md describes the guarantees and their tests.
 //
 // # The oracle
 //
