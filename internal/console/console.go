@@ -126,7 +126,7 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
 		{Path: "/{$}", Methods: get, Handler: c.page("overview", c.overview),
-			Does: "the [console](console.md): table, source, guard, problems, fleet and publishes on one page, which stays up to date; " +
+			Does: "the [console](../debug/console.md): table, source, guard, problems, fleet and publishes on one page, which stays up to date; " +
 				"`namespace=`, `kind=`, `severity=`, `reason=` and `q=` choose problems"},
 		{Path: "/fleet", Methods: get, Handler: c.page("fleet", c.fleetPage),
 			Does: "page: the clients and how they fare; `state=`, `zone=`, `version=` and `q=` choose"},

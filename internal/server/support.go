@@ -28,7 +28,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: api.PathStatus, Methods: get, Handler: http.HandlerFunc(s.serveStatus),
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, last-known-good file"},
 		{Path: api.PathClients, Methods: get, Handler: http.HandlerFunc(s.serveClients),
-			Does: "JSON: the [fleet](fleet.md), over all replicas: counts by state, replicas, relays, the last publishes, and each client with the table that it holds, the worst first; `?state=`, `kind=`, `id=`, `zone=`, `version=`, `node=` and `replica=` choose, `limit=` (1000) cuts, `local` asks this replica alone"},
+			Does: "JSON: the [fleet](../debug/fleet.md), over all replicas: counts by state, replicas, relays, the last publishes, and each client with the table that it holds, the worst first; `?state=`, `kind=`, `id=`, `zone=`, `version=`, `node=` and `replica=` choose, `limit=` (1000) cuts, `local` asks this replica alone"},
 		{Path: api.PathProblems, Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and " +
 				"start time; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` filter"},
@@ -38,7 +38,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 	if s.reviews != nil && s.cfg.Review.TrialProxy != nil {
 		all = append(all,
 			httpserve.Endpoint{Path: api.PathTrialRoutes, Methods: get, Handler: s.reviews.trial, Condition: "with `--trial-proxy`",
-				Does: "the table of the trial proxy: see [before-a-change.md](before-a-change.md)"},
+				Does: "the table of the trial proxy: see [before-a-change.md](../operate/before-a-change.md)"},
 			httpserve.Endpoint{Path: api.PathTrialAlive, Methods: get, Handler: http.HandlerFunc(s.reviews.trial.ServeAlive), Condition: "with `--trial-proxy`",
 				Does: "for the liveness probe of the trial proxy: 503 while its process has to be replaced"})
 	}
