@@ -83,7 +83,7 @@ func TestASidecarSaysWhoItIs(t *testing.T) {
 	}
 }
 
-// TestDefaults: the defaults are those of docs/reference/flags-dataplane-client.md, on which operators rely.
+// TestDefaults: the defaults are those of docs/reference/flags.md, on which operators rely.
 func TestDefaults(t *testing.T) {
 	if sidecar.DefaultShutdownTimeout != 10*time.Second || sidecar.DefaultFreshLimit != 5*time.Minute {
 		t.Errorf("shutdown %v, fresh %v", sidecar.DefaultShutdownTimeout, sidecar.DefaultFreshLimit)

@@ -47,6 +47,7 @@ type Client struct {
 	plain              bool            // the last delta was invalid: request a table
 	whole              bool            // a stream advises to request one, for which the client names its own: another server may have an older one
 	pending            *history.Answer // the table of an event, before its state is known
+	dying              bool            // a mortal client that has named a fatal table
 }
 
 // New returns a client.
@@ -133,10 +134,19 @@ func (c *Client) poll(ctx context.Context, u Upstream) {
 	}
 	a.Digest = c.digest
 	c.rec.Answer(a)
-	if c.cfg.Member.Mortal && a.Outcome == history.Applied && strings.Contains(c.rec.Text(c.digest), history.Fatal) {
-		c.rec.Event(history.Event{At: a.End, Member: a.Client, Name: "died", Args: c.digest})
-		c.etag, c.digest = "", ""
+	if c.cfg.Member.Mortal {
+		c.mayDie(a.End)
 	}
+}
+
+// mayDie ends a proxy that has a fatal table. As a Skipper does, it names a table in one request before it applies it.
+func (c *Client) mayDie(now time.Duration) {
+	fatal := strings.Contains(c.rec.Text(c.digest), history.Fatal)
+	if fatal && c.dying {
+		c.rec.Event(history.Event{At: now, Member: c.cfg.Member.Name, Name: "died", Args: c.digest})
+		c.etag, c.digest, fatal = "", "", false
+	}
+	c.dying = fatal
 }
 
 // refusal is why an answer cannot be used.

@@ -31,6 +31,9 @@ func (x *Index) monotonic() []Violation {
 		if !has(a) || !ok || digest != a.Digest || revision == 0 {
 			continue
 		}
+		if m := x.members[a.Client]; m != nil && m.Mortal && a.Base == "" {
+			delete(now, a.Client) // another process
+		}
 		was, known := now[a.Client]
 		if named, of, ok := base(a); ok && (!known || named == was.digest) {
 			was.digest, was.revision, known = named, of, true
