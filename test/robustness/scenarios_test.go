@@ -326,8 +326,8 @@ func filtered(namespace, value, class string) traffic.Write {
 	return front
 }
 
-// provenFirst ends the proxy of a data plane again and again once a table is proven, then restarts the data plane without its server, and repairs
-// the object.
+// provenFirst gives the proxy of a data plane a table of which it dies, once a table is proven, then repairs the object, and restarts the data plane
+// without its server.
 func provenFirst(s *Stage) error {
 	proven := func() bool {
 		text, err := os.ReadFile(filepath.Join(s.Process("d1").Folder, "state", "proof.json"))
@@ -343,11 +343,23 @@ func provenFirst(s *Stage) error {
 		return err
 	}
 	s.Wait(2 * time.Second) // time for a third one
-	err := s.During(plan.Fault{Name: faultproxy.Refuse, Link: "d1>s1", For: 10 * time.Second}, func() error {
+	if err := s.Apply(filtered("deadly", "fine", traffic.Valid)); err != nil {
+		return err
+	}
+	fine := func() bool {
+		text := s.Text(s.Held("m1").Digest)
+		return strings.Contains(text, "fine") && !strings.Contains(text, history.Fatal)
+	}
+	if err := s.Await("the repaired object", fine); err != nil {
+		return err
+	}
+	s.Wait(7 * time.Second) // until what is wrongly written is on disk
+	return s.During(plan.Fault{Name: faultproxy.Refuse, Link: "d1>s1", For: 10 * time.Second}, func() error {
 		err := s.Strike(plan.Fault{Name: plan.Kill, Link: "d1", For: 500 * time.Millisecond})
-		return errors.Join(err, s.world.AwaitReady(s.ctx, "d1", starting))
+		err = errors.Join(err, s.world.AwaitReady(s.ctx, "d1", starting))
+		s.Newcomer("n1", "d1", time.Second)
+		return err
 	})
-	return errors.Join(err, s.Apply(filtered("deadly", "fine", traffic.Valid)))
 }
 
 // tried applies a filter that the trial proxy refuses, and then one that it accepts. A new object and a change follow each.
