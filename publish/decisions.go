@@ -35,7 +35,7 @@ const (
 )
 
 // LogDecisionsFailed says that the record of decisions could not be read or written. Nothing else depends on it.
-const LogDecisionsFailed = "file of decisions"
+const LogDecisionsFailed = "decisions.jsonl cannot be read or written"
 
 // Decisions is the record of the last decisions. A file has one JSON object a line, in the order of the decisions; [Decisions.Append]
 // never waits for it and never fails: the whole file, which is small, is replaced in the background. The words of an operator are limited

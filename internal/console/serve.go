@@ -136,7 +136,7 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 			w.Header().Set("Retry-After", "5")
 			c.fail(w, http.StatusServiceUnavailable, "Too many questions at a time", "Try again in a few seconds.")
 		case err != nil:
-			c.fail(w, http.StatusInternalServerError, "This page could not be made", err.Error())
+			c.fail(w, http.StatusInternalServerError, "cannot render this page", err.Error())
 		default:
 			c.send(w, name, a)
 		}
@@ -151,8 +151,8 @@ func (c *Console) send(w http.ResponseWriter, name string, a answer) {
 	}
 	var body bytes.Buffer
 	if err := templates[name].ExecuteTemplate(&body, "layout", f); err != nil {
-		c.log.Error("page of the console", "page", name, "error", err)
-		http.Error(w, "this page could not be made", http.StatusInternalServerError)
+		c.log.Error("cannot render console page", "page", name, "error", err)
+		http.Error(w, "cannot render this page", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

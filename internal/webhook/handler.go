@@ -69,7 +69,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	review, status, err := readReview(w, r)
 	if err != nil {
 		h.metrics.reviews.WithLabelValues("", "", resultFailed).Inc()
-		h.log.Warn("request is no review", "error", err, "remote", r.RemoteAddr)
+		h.log.Warn("invalid AdmissionReview", "error", err, "remote", r.RemoteAddr)
 		http.Error(w, err.Error(), status)
 		return
 	}

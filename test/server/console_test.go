@@ -62,7 +62,7 @@ func TestConsoleShowsAHoldAndItsAcceptance(t *testing.T) {
 	f := start(t, service+ingresses(shops(10)...), nil)
 	f.ready()
 	p, ctx := f.page("/")
-	f.may(p.Until(ctx, "document.querySelector('#guard').innerText.includes('Nothing is held')"))
+	f.may(p.Until(ctx, "document.querySelector('#guard').innerText.includes('No table held')"))
 	f.delete(shops(10)[:9]...)
 	f.may(p.Until(ctx, "document.querySelector('#guard .counts')?.innerText.includes('routes go')"))
 	if shown, err := p.Text(ctx, "#guard"); err != nil || !strings.Contains(shown, "Ingress shop/shop3") {

@@ -32,7 +32,7 @@ func documentsWithParts() (map[string]func(io.Writer) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := filepath.Glob("docs/reference/*.md")
+	names, err := filepath.Glob("docs/*/*.md")
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 			a := &x.h.Answers[before[k]]
 			allowed[a.Digest] = true
 			since = a.End
-			if a.End < stop.from-writing && !disk {
+			if a.End < stop.from-writing && !disk && !x.proves(name) {
 				break
 			}
 		}
@@ -125,6 +125,11 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 		}
 	}
 	return all
+}
+
+// proves reports whether a member has a proxy that must live with a table first: it may then serve an older one. Proven is about that.
+func (x *Index) proves(name string) bool {
+	return slices.ContainsFunc(x.h.Run.Members, func(m history.Member) bool { return m.Mortal && slices.Contains(m.Upstreams, name) })
 }
 
 // allows reports whether a table may be served after a restart: it was served before, for this zone or another.
