@@ -121,3 +121,9 @@ func TestFlagsAreFoundWhereTheyAreQuoted(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestWordsAreThoseOutsideOfCode(t *testing.T) {
+	if n := words("# One two\n\n| three | --- |\n\n```\nnot these\n```\n\nFour `five`: 6.\n"); n != 6 {
+		t.Errorf("%d words, want 6", n)
+	}
+}

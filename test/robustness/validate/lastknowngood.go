@@ -48,7 +48,7 @@ func (x *Index) goesOn(name string, answers []int) []Violation {
 			continue
 		case since < 0 || a.Begin < since || a.Status == 429 || a.Outcome == history.Refused:
 			continue // 429 is about the number of streams; other validators judge what a client refuses
-		case a.Status == 0 && (a.Form == "event" || !strings.Contains(a.Why, "refused")) || a.Status == 200:
+		case a.Status == 0 && (a.Form == "event" || !strings.Contains(a.Why, "refused")) || a.Status == 200 || a.Status == 226:
 			continue // slow or cut; a stream may end at any time
 		case x.lostFiles(name, a.Begin):
 			continue
