@@ -127,3 +127,17 @@ func TestWordsAreThoseOutsideOfCode(t *testing.T) {
 		t.Errorf("%d words, want 6", n)
 	}
 }
+
+func TestTermsAreThoseOfTheCode(t *testing.T) {
+	code := "const LogX = \"table held\"\nname: routesrv-peers\n    - name: max-age\nLogY = \"texts pass without a trial\""
+	labels := map[string]string{"routesrv_clients": "kind,state"}
+	for quote, want := range map[string]string{
+		"texts pass without a trial": "", "texts pass without one": "the message", "routesrv-peers": "", "routesrv-friends": "the name",
+		"ROUTESRV_MAX_AGE": "", "ROUTESRV_MIN_AGE": "the variable", "routesrv_clients{state}": "", "routesrv_clients{zone}": "the label",
+		"kubectl routesrv get it all": "", "GET /routes": "", "--guard=hold": "",
+	} {
+		if got := unknownTerm(quote, code, labels); got != want {
+			t.Errorf("%q: %q, want %q", quote, got, want)
+		}
+	}
+}
