@@ -2,9 +2,9 @@
 // last-known-good one in memory and on disk.
 //
 // A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, with deltas where possible
-// (docs/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it; a [DataClient] provides it to a
-// proxy that loads routes like Skipper. [Client.Boot] loads the table that an earlier process applied. A [Relay] passes the table on to
-// clients of its own, and [AskPeers] fetches what other replicas of a route server serve.
+// (docs/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it. [Client.Boot] loads the table that an
+// earlier process applied. A [Relay] passes the table on to clients of its own, and [AskPeers] fetches what other replicas of a route
+// server serve.
 //
 // # What it guarantees
 //
