@@ -26,7 +26,7 @@ func (r *Registry) Run(ctx context.Context) {
 
 // Tick is one iteration of Run.
 func (r *Registry) Tick() {
-	now := r.cfg.Now().UnixNano()
+	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.look()
@@ -35,7 +35,7 @@ func (r *Registry) Tick() {
 	live := make([]*client, 0, len(r.clients))
 	var behind []time.Duration
 	for _, c := range r.clients {
-		if now-c.heard > int64(Forget) || !c.counts() && now-c.heard > int64(unknownFor) {
+		if silence := now.Sub(c.heard); silence > Forget || !c.counts() && silence > unknownFor {
 			r.remove(c)
 			continue
 		}
@@ -47,7 +47,7 @@ func (r *Registry) Tick() {
 		if state != Silent && c.inferred() {
 			proxies++
 		}
-		if state != Silent && c.report != nil && c.report.figures != nil && c.report.figures.refusedNew > 0 {
+		if state != Silent && c.report != nil && c.report.Figures != nil && c.report.Figures.RefusedNew > 0 {
 			refusing++
 		}
 		if state == Silent || c.holds == nil {
@@ -84,7 +84,7 @@ func (r *Registry) time(live []*client) {
 	for i := len(all) - 1; i >= 0 && !all[i].done; i-- {
 		v := &all[i]
 		if newest >= 0 {
-			r.finish(v, all[newest].at+int64(all[newest].took[len(shares)-1]))
+			r.finish(v, all[newest].at.Add(all[newest].took[len(shares)-1]))
 			continue
 		}
 		if i < len(all)-maxPending {
@@ -99,15 +99,15 @@ func (r *Registry) time(live []*client) {
 
 // timeOne checks one table, and reports whether all clients have it.
 func (r *Registry) timeOne(v *version, live []*client) bool {
-	total, holders, latest := 0, 0, v.at
+	total, holders, longest := 0, 0, time.Duration(0)
 	for _, c := range live {
-		if c.first > v.at {
+		if c.first.After(v.at) {
 			continue
 		}
 		total++
 		if c.reached(v.order) {
 			holders++
-			latest = max(latest, c.since)
+			longest = max(longest, c.since.Sub(v.at))
 		}
 	}
 	if total == 0 {
@@ -115,7 +115,7 @@ func (r *Registry) timeOne(v *version, live []*client) bool {
 	}
 	for i, share := range shares {
 		if v.took[i] == notYet && holders >= needed(total, share) {
-			v.took[i] = time.Duration(latest - v.at)
+			v.took[i] = longest
 			r.cfg.Metrics.took(i, v.took[i])
 		}
 	}
@@ -124,10 +124,10 @@ func (r *Registry) timeOne(v *version, live []*client) bool {
 }
 
 // finish ends the measurement of a table that all have passed at that moment by reaching a later one.
-func (r *Registry) finish(v *version, at int64) {
+func (r *Registry) finish(v *version, at time.Time) {
 	for i := range shares {
 		if v.took[i] == notYet {
-			v.took[i] = time.Duration(max(at-v.at, 0))
+			v.took[i] = max(at.Sub(v.at), 0)
 			r.cfg.Metrics.took(i, v.took[i])
 		}
 	}
