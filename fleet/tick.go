@@ -134,33 +134,23 @@ func (r *Registry) finish(v *version, at time.Time) {
 	v.done = true
 }
 
-func (c *Counts) add(s State) {
+// of returns the number of a state; it is written to.
+func (c *Counts) of(s State) *int {
 	switch s {
-	case Current:
-		c.Current++
 	case Behind:
-		c.Behind++
+		return &c.Behind
 	case Rejected:
-		c.Rejected++
+		return &c.Rejected
 	case Silent:
-		c.Silent++
+		return &c.Silent
 	}
+	return &c.Current
 }
+
+func (c *Counts) add(s State) { *c.of(s)++ }
 
 // Total returns the sum of all states.
 func (c Counts) Total() int { return c.Current + c.Behind + c.Rejected + c.Silent }
 
 // Of returns the number of clients in a state.
-func (c Counts) Of(s State) int {
-	switch s {
-	case Current:
-		return c.Current
-	case Behind:
-		return c.Behind
-	case Rejected:
-		return c.Rejected
-	case Silent:
-		return c.Silent
-	}
-	return 0
-}
+func (c Counts) Of(s State) int { return *c.of(s) }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"sort"
 	"time"
 )
@@ -34,10 +35,7 @@ var shares = [...]int{50, 99, 100}
 type versions struct{ list []version }
 
 func (v *versions) add(one version) {
-	if len(v.list) == maxVersions {
-		copy(v.list, v.list[1:])
-		v.list = v.list[:maxVersions-1]
-	}
+	v.list = slices.Delete(v.list, 0, max(0, len(v.list)+1-maxVersions))
 	for i := range one.took {
 		one.took[i] = notYet
 	}
