@@ -80,25 +80,14 @@ func needed(clients, percent int) int { return (clients*percent + 99) / 100 }
 // publication do not count.
 func (r *Registry) time(live []*client) {
 	all := r.versions.list
-	newest := -1 // index of a version that all have reached, and with it the earlier ones
 	for i := len(all) - 1; i >= 0 && !all[i].done; i-- {
-		v := &all[i]
-		if newest >= 0 {
-			r.finish(v, all[newest].at.Add(all[newest].took[len(shares)-1]))
-			continue
-		}
-		if i < len(all)-maxPending {
-			v.done = true
-			continue
-		}
-		if r.timeOne(v, live) {
-			newest = i
-		}
+		r.timeOne(&all[i], live)
+		all[i].done = all[i].done || i < len(all)-maxPending
 	}
 }
 
-// timeOne checks one table, and reports whether all clients have it.
-func (r *Registry) timeOne(v *version, live []*client) bool {
+// timeOne checks one table.
+func (r *Registry) timeOne(v *version, live []*client) {
 	total, holders, longest := 0, 0, time.Duration(0)
 	for _, c := range live {
 		if c.first.After(v.at) {
@@ -110,28 +99,13 @@ func (r *Registry) timeOne(v *version, live []*client) bool {
 			longest = max(longest, c.since.Sub(v.at))
 		}
 	}
-	if total == 0 {
-		return false
-	}
 	for i, share := range shares {
-		if v.took[i] == notYet && holders >= needed(total, share) {
+		if v.took[i] == notYet && total > 0 && holders >= needed(total, share) {
 			v.took[i] = longest
 			r.cfg.Metrics.took(i, v.took[i])
 		}
 	}
-	v.done = holders == total
-	return v.done
-}
-
-// finish ends the measurement of a table that all have passed at that moment by reaching a later one.
-func (r *Registry) finish(v *version, at time.Time) {
-	for i := range shares {
-		if v.took[i] == notYet {
-			v.took[i] = max(at.Sub(v.at), 0)
-			r.cfg.Metrics.took(i, v.took[i])
-		}
-	}
-	v.done = true
+	v.done = total > 0 && holders == total
 }
 
 // of returns the number of a state; it is written to.
