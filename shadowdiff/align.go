@@ -1,7 +1,6 @@
 package shadowdiff
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -32,18 +31,21 @@ func alignSets(out []Part, element, replaced Element, a, b []call) []Part {
 		name string
 		Part
 	}
-	var all []named
+	var same, others []named
 	for i, f := range a {
-		all = append(all, named{f.name, c.part(element, i, c.partnerA[i])})
+		if p := (named{f.name, c.part(element, i, c.partnerA[i])}); p.Op == Same {
+			same = append(same, p)
+		} else {
+			others = append(others, p)
+		}
 	}
 	for j, f := range b {
 		if c.partnerB[j] < 0 {
-			all = append(all, named{f.name, c.part(element, -1, j)})
+			others = append(others, named{f.name, c.part(element, -1, j)})
 		}
 	}
-	slices.SortStableFunc(all, func(x, y named) int {
-		return cmp.Or(strings.Compare(x.name, y.name), cmp.Compare(min(x.Op, Removed), min(y.Op, Removed))) // the same ones first
-	})
+	all := append(same, others...)
+	slices.SortStableFunc(all, func(x, y named) int { return strings.Compare(x.name, y.name) })
 	for _, p := range all {
 		if p.Op == Replaced {
 			p.Element = replaced

@@ -73,47 +73,31 @@ func oneSided(r *eskip.Route, op Op) []Part {
 	return out
 }
 
-// Element is a kind of route part.
-type Element uint8
+// Element is a kind of route part, as named in text and JSON.
+type Element string
 
 // The elements.
 const (
-	Predicate Element = iota
-	Filter
-	Backend   // the type of the backend; the texts are the whole backend
-	Address   // of a network backend
-	Algorithm // of load balancing; empty if the proxy chooses
-	Endpoint  // of a load balanced backend
-	Zone      // of an endpoint with the same address
+	Predicate Element = "predicate"
+	Filter    Element = "filter"
+	Backend   Element = "backend"   // the type of the backend; the texts are the whole backend
+	Address   Element = "address"   // of a network backend
+	Algorithm Element = "algorithm" // of load balancing; empty if the proxy chooses
+	Endpoint  Element = "endpoint"  // of a load balanced backend
+	Zone      Element = "zone"      // of an endpoint with the same address
 )
 
-var elements = []string{"predicate", "filter", "backend", "address", "algorithm", "endpoint", "zone"}
-
-// String returns the name in text and JSON.
-func (e Element) String() string { return elements[e] }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (e Element) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
-
-// Op says how a part changed from A to B.
-type Op uint8
+// Op says how a part changed from A to B, as named in text and JSON.
+type Op string
 
 // The ops.
 const (
-	Same Op = iota // only in [Difference.Aligned]
-	Removed
-	Added
-	Replaced
-	Moved // the same filter in another position
+	Same     Op = "same" // only in [Difference.Aligned]
+	Removed  Op = "removed"
+	Added    Op = "added"
+	Replaced Op = "replaced"
+	Moved    Op = "moved" // the same filter in another position
 )
-
-var ops = []string{"same", "removed", "added", "replaced", "moved"}
-
-// String returns the name in text and JSON.
-func (o Op) String() string { return ops[o] }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // Part is a part of a route on both sides.
 type Part struct {
