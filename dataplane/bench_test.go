@@ -89,30 +89,6 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate is the cost, for a proxy that embeds the client, of a change of one route in a thousand.
-func BenchmarkUpdate(b *testing.B) {
-	transport := &prepared{}
-	transport.add(largeTable(b, 124_000, 0))
-	transport.add(largeTable(b, 124_000, 1))
-	c, err := dataplane.New(dataplane.Config{URLs: []string{"http://a"}, Transport: transport})
-	if err != nil {
-		b.Fatal(err)
-	}
-	d := dataplane.NewDataClient(c, 0)
-	mustPoll(b, c)
-	if _, err := d.LoadAll(); err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		b.StopTimer()
-		mustPoll(b, c)
-		b.StartTimer()
-		if _, _, err := d.LoadUpdate(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // BenchmarkDelta is a poll that returns a delta of one route: decode, apply, verify, guard, commit, without the file.
 func BenchmarkDelta(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 124_000} {

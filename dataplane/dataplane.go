@@ -2,9 +2,9 @@
 // last-known-good one in memory and on disk.
 //
 // A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, with deltas where possible
-// (docs/reference/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it; a [DataClient] provides it to a
-// proxy that loads routes like Skipper. [Client.Boot] loads the table that an earlier process applied. A [Relay] passes the table on to
-// clients of its own, and [AskPeers] fetches what other replicas of a route server serve.
+// (docs/reference/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it. [Client.Boot] loads the table that an
+// earlier process applied. A [Relay] passes the table on to clients of its own, and [AskPeers] fetches what other replicas of a route
+// server serve.
 //
 // # What it guarantees
 //
@@ -97,6 +97,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -125,7 +126,7 @@ type Config struct {
 	// Set at most one of the two.
 	Zone, ZoneFile string
 
-	// UpdateMode says how to get new tables: over a stream, by polling, or whichever works. The zero value is Auto.
+	// UpdateMode says how to get new tables: over a stream, by polling, or whichever works. Default Auto.
 	UpdateMode UpdateMode
 	// FullEvery is how often to fetch a full table even without a failure; jitter shortens it by up to half. Default
 	// DefaultFullEvery.
@@ -251,8 +252,8 @@ func (cfg *Config) check() error {
 		return fmt.Errorf("interval %v: want at least 1ms", cfg.Interval)
 	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.FullEvery < 0:
 		return errors.New("timeout, max backoff and full every: want no negative time")
-	case cfg.UpdateMode > Poll:
-		return fmt.Errorf("update mode %v: want auto, stream or poll", cfg.UpdateMode)
+	case !slices.Contains([]UpdateMode{"", Auto, Stream, Poll}, cfg.UpdateMode):
+		return fmt.Errorf("update mode %.50q: want auto, stream or poll", cfg.UpdateMode)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
 		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
 	}
@@ -260,6 +261,7 @@ func (cfg *Config) check() error {
 }
 
 func (cfg *Config) fill() {
+	cfg.UpdateMode = cmp.Or(cfg.UpdateMode, Auto)
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.FullEvery = cmp.Or(cfg.FullEvery, DefaultFullEvery)

@@ -1,7 +1,6 @@
 package dataplane
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -48,9 +47,6 @@ var (
 		ReasonPanic,
 	}
 )
-
-// ErrNoTable means that there is no table yet.
-var ErrNoTable = errors.New("no table yet")
 
 // Error says why an exchange with a server failed. A failure changes nothing except the health of the server.
 type Error struct {

@@ -5,17 +5,15 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/table"
 )
 
-// A proxy that embeds the client: the routes come from a route server, and from the file while no server is available.
-func ExampleDataClient() {
+// A program that embeds the client: the table comes from a route server, and from the file while no server is available.
+func ExampleClient() {
 	// The route server, with a table.
 	cache, err := etagcache.New(etagcache.Config{})
 	if err != nil {
@@ -45,37 +43,20 @@ func ExampleDataClient() {
 	ended := make(chan error)
 	go func() { ended <- client.Run(ctx) }()
 
-	// The proxy: first all routes, then what has changed.
-	routes := dataplane.NewDataClient(client, time.Minute)
-	all, err := routes.LoadAll()
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(eskip.String(all...))
-
-	cache.Publish(exampleTable(2, `shop: Host("^(shop[.]example[.]org)$") -> "http://10.2.0.3:8080";`))
-	for {
-		upserts, deleted, err := routes.LoadUpdate()
-		if err != nil {
-			panic(err)
+	for client.Current() == nil || client.Current().Revision() < 2 {
+		if client.Current() != nil {
+			cache.Publish(exampleTable(2, `shop: Host("^(shop[.]example[.]org)$") -> "http://10.2.0.3:8080";`))
 		}
-		if len(upserts)+len(deleted) > 0 {
-			fmt.Println("upserts:", strings.TrimSpace(eskip.String(upserts...)))
-			fmt.Println("deleted:", deleted)
-			break
-		}
-		time.Sleep(10 * time.Millisecond) // the interval of the proxy
+		time.Sleep(10 * time.Millisecond)
 	}
+	fmt.Println(string(client.Current().Text()))
 	stop()
 	if err := <-ended; err != nil {
 		panic(err)
 	}
 
 	// Output:
-	// blog: Host(/^(blog[.]example[.]org)$/) -> "http://10.2.0.2:8080";
-	// shop: Host(/^(shop[.]example[.]org)$/) -> "http://10.2.0.1:8080";
-	// upserts: shop: Host(/^(shop[.]example[.]org)$/) -> "http://10.2.0.3:8080";
-	// deleted: [blog]
+	// shop: Host("^(shop[.]example[.]org)$") -> "http://10.2.0.3:8080";
 }
 
 func exampleTable(revision uint64, document string) *table.Table {

@@ -90,7 +90,7 @@ func TestServersDoNotSetThePace(t *testing.T) {
 		"no table, for ever":        refused(http.StatusNotFound, "65535"),
 	} {
 		for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Stream} {
-			t.Run(name+"/"+follow.String(), func(t *testing.T) {
+			t.Run(name+"/"+string(follow), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := &pace{tab: newTable(t, 10, "a"), watch: watch}
 					net := &localNetwork{}

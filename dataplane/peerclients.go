@@ -66,16 +66,12 @@ func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer 
 func askClients(ctx context.Context, transport http.RoundTripper, address string, budget *atomic.Int64) (*fleet.View, error) {
 	u := url.URL{Scheme: "http", Host: address, Path: api.PathClients, RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
 	v := &fleet.View{}
-	resp, err := askPeer(ctx, &u, transport)
-	if err == nil {
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("status %d", resp.StatusCode)
+	err := readPeer(ctx, &u, transport, func(r io.Reader) error {
+		if err := json.NewDecoder(&budgeted{r, budget}).Decode(v); err != nil {
+			return fmt.Errorf("read its answer: %w", err)
 		}
-		if err = json.NewDecoder(&budgeted{resp.Body, budget}).Decode(v); err != nil {
-			err = fmt.Errorf("read its answer: %w", err)
-		}
-	}
+		return nil
+	})
 	switch {
 	case err == nil:
 		return v, nil

@@ -233,9 +233,7 @@ func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, peers int64, foun
 	if err != nil {
 		return err
 	}
-	if t, ok := transport.(interface{ CloseIdleConnections() }); ok {
-		defer t.CloseIdleConnections()
-	}
+	defer closeIdle(transport)
 	c, err := New(Config{
 		URLs: []string{u.String()}, UpdateMode: Poll, Timeout: cfg.Timeout, Transport: asPeer{transport},
 		MaxBytes: cfg.MaxBytes, Memory: cfg.Memory / peers,
@@ -257,26 +255,14 @@ func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, peers int64, foun
 		return errStale
 	}
 	found.Table = c.Current()
-	if found.Kept, err = kept(ctx, u, transport); err != nil {
+	err = readPeer(ctx, u.JoinPath(api.PathKept), transport, func(r io.Reader) (err error) {
+		found.Kept, err = publish.ReadKept(r)
+		return err
+	})
+	if err != nil && !errors.Is(err, statusError(http.StatusNotFound)) { // a peer that knows only tables keeps none
 		return fmt.Errorf("which objects it keeps: %w", err)
 	}
 	return nil
-}
-
-// kept asks a peer which objects it keeps. A peer that knows only tables keeps none.
-func kept(ctx context.Context, u *url.URL, transport http.RoundTripper) ([]*publish.Kept, error) {
-	resp, err := askPeer(ctx, u.JoinPath(api.PathKept), transport)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode == http.StatusNotFound:
-		return nil, nil
-	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("status %d", resp.StatusCode)
-	}
-	return publish.ReadKept(resp.Body)
 }
 
 // FromPeer reads a document of the first peer that has it, at a path of the main listener. The error is the one of read, or says why no peer has the
@@ -308,27 +294,34 @@ func (cfg *PeersConfig) document(ctx context.Context, u *url.URL, address string
 	if err != nil {
 		return err
 	}
-	if t, ok := transport.(interface{ CloseIdleConnections() }); ok {
-		defer t.CloseIdleConnections()
+	defer closeIdle(transport)
+	return readPeer(ctx, u, transport, read)
+}
+
+func closeIdle(transport http.RoundTripper) {
+	(&http.Client{Transport: transport}).CloseIdleConnections()
+}
+
+// statusError is the status of an answer that has no document.
+type statusError int
+
+func (s statusError) Error() string { return fmt.Sprintf("status %d", int(s)) }
+
+// readPeer reads a document of another replica.
+func readPeer(ctx context.Context, u *url.URL, transport http.RoundTripper, read func(io.Reader) error) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return err
 	}
-	resp, err := askPeer(ctx, u, transport)
+	resp, err := asPeer{transport}.RoundTrip(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("status %d", resp.StatusCode)
+		return statusError(resp.StatusCode)
 	}
 	return read(resp.Body)
-}
-
-// askPeer sends a request to another replica.
-func askPeer(ctx context.Context, u *url.URL, transport http.RoundTripper) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	return asPeer{transport}.RoundTrip(req)
 }
 
 // asPeer names the sender of requests: otherwise the other replica would take it for a client, which falls silent.

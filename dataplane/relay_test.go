@@ -197,7 +197,7 @@ func playTree(t *testing.T, follow dataplane.UpdateMode, f func(t *testing.T, tr
 // of the read.
 func TestEveryLevelHasTheSameNames(t *testing.T) {
 	for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Poll} {
-		t.Run(follow.String(), func(t *testing.T) {
+		t.Run(string(follow), func(t *testing.T) {
 			playTree(t, follow, func(t *testing.T, tr *tree, root *node) {
 				for i := range uint64(3) {
 					root.reads(relayTable(t, 11+i, 300), true)
@@ -338,7 +338,7 @@ func TestRestartServesTheFile(t *testing.T) {
 // longer.
 func TestUnknownTableIsAskedAbout(t *testing.T) {
 	for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Poll} {
-		t.Run(follow.String(), func(t *testing.T) {
+		t.Run(string(follow), func(t *testing.T) {
 			playTree(t, follow, func(t *testing.T, tr *tree, root *node) {
 				leaf := tr.nodes["leaf"]
 				asks := func(revision uint64) string {

@@ -3,7 +3,6 @@ package dataplane
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -55,18 +54,6 @@ func (c *Client) Recheck() {
 	case c.recheck <- struct{}{}:
 	default:
 	}
-}
-
-// Wait returns the applied table as soon as there is one. The error wraps ErrNoTable if ctx ends before.
-func (c *Client) Wait(ctx context.Context) (*table.Table, error) {
-	select {
-	case <-c.publisher.Ready():
-	case <-ctx.Done():
-	}
-	if t := c.Current(); t != nil {
-		return t, nil
-	}
-	return nil, fmt.Errorf("%w: %w", ErrNoTable, ctx.Err())
 }
 
 // Poll is one round of Run: it asks the server in use, and if that fails the others, and applies a table that passes. It returns

@@ -1,7 +1,6 @@
 package dataplane_test
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"testing"
@@ -279,24 +278,6 @@ func TestGoingBackDoesNotDelayPolls(t *testing.T) {
 		}
 		if longest > 5*time.Second {
 			t.Errorf("%v between two polls", longest)
-		}
-	})
-}
-
-func TestWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
-		c := w.client()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err := c.Wait(ctx); err == nil || time.Until(time.Now()) > 0 {
-			t.Fatalf("error %v", err)
-		}
-		tab := newTable(t, 1, "a")
-		time.AfterFunc(time.Minute, func() { w.servers[0].set(tab); _ = c.Poll(context.Background()) })
-		got, err := c.Wait(t.Context())
-		if err != nil || got.Digest() != tab.Digest() {
-			t.Fatalf("table %v, error %v", got, err)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package dataplane
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -51,7 +50,7 @@ type transport struct {
 // Run follows the route servers until ctx ends, then returns nil. It asks at once. At the end it updates the last-known-good
 // file if its table was confirmed later. Call it once.
 func (c *Client) Run(ctx context.Context) error {
-	c.log.Info(LogStarted, "urls", len(c.servers), "transport", c.cfg.UpdateMode.String(), "interval", c.cfg.Interval,
+	c.log.Info(LogStarted, "urls", len(c.servers), "transport", string(c.cfg.UpdateMode), "interval", c.cfg.Interval,
 		"timeout", c.cfg.Timeout)
 	defer c.log.Info(LogStopped)
 	defer c.publisher.Flush()
@@ -323,29 +322,12 @@ func (c *Client) afterBroken(st *subscription) time.Duration {
 	return d + c.chance(d/2)
 }
 
-// UpdateMode selects how to get new tables. The zero value is Auto.
-type UpdateMode uint8
+// UpdateMode selects how to get new tables. It is a value of --update-mode.
+type UpdateMode string
 
+// The modes.
 const (
-	Auto   UpdateMode = iota // over a stream, and by polling while there is none
-	Stream                   // over a stream only
-	Poll                     // by polling only
+	Auto   UpdateMode = "auto"   // over a stream, and by polling while there is none; the default
+	Stream UpdateMode = "stream" // over a stream only
+	Poll   UpdateMode = "poll"   // by polling only
 )
-
-var updateModeTexts = [...]string{Auto: "auto", Stream: "stream", Poll: "poll"}
-
-// String returns the text form.
-func (f UpdateMode) String() string {
-	if int(f) < len(updateModeTexts) {
-		return updateModeTexts[f]
-	}
-	return fmt.Sprintf("UpdateMode(%d)", uint8(f))
-}
-
-// ParseUpdateMode is the inverse of String.
-func ParseUpdateMode(text string) (UpdateMode, error) {
-	if i := slices.Index(updateModeTexts[:], text); i >= 0 {
-		return UpdateMode(i), nil
-	}
-	return 0, fmt.Errorf("%.50q: want auto, stream or poll", text)
-}

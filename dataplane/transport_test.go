@@ -231,7 +231,7 @@ func TestStreamsThatFailTwiceArePolledAround(t *testing.T) {
 func TestAdviceToWaitWithAStreamIsTaken(t *testing.T) {
 	for _, status := range []int{http.StatusTooManyRequests, http.StatusNotFound} {
 		for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Stream} {
-			t.Run(http.StatusText(status)+" "+follow.String(), func(t *testing.T) {
+			t.Run(http.StatusText(status)+" "+string(follow), func(t *testing.T) {
 				prepare := func(s *stage) {
 					tablesAt1(t)(s)
 					s.cfg.UpdateMode = follow
@@ -294,7 +294,7 @@ func TestStreamFailsOver(t *testing.T) {
 // TestUnreachableServersAreLeftAlone: streams do not increase the load on them.
 func TestUnreachableServersAreLeftAlone(t *testing.T) {
 	for _, follow := range []dataplane.UpdateMode{dataplane.Auto, dataplane.Stream} {
-		t.Run(follow.String(), func(t *testing.T) {
+		t.Run(string(follow), func(t *testing.T) {
 			prepare := func(s *stage) {
 				tablesAt1(t)(s)
 				s.cfg.UpdateMode = follow
@@ -508,17 +508,9 @@ func TestEndOfTheLoopEndsTheStream(t *testing.T) {
 	})
 }
 
-func TestFollowHasOneTextForm(t *testing.T) {
-	for f, text := range map[dataplane.UpdateMode]string{dataplane.Auto: "auto", dataplane.Stream: "stream", dataplane.Poll: "poll"} {
-		if got, err := dataplane.ParseUpdateMode(text); err != nil || got != f || f.String() != text {
-			t.Errorf("%q is %v (%v), and %v is %q", text, got, err, f, f)
-		}
-	}
-	if _, err := dataplane.ParseUpdateMode("push"); err == nil {
-		t.Error("push is taken")
-	}
+func TestUpdateModeIsChecked(t *testing.T) {
 	for _, cfg := range []dataplane.Config{
-		{URLs: []string{"http://a"}, UpdateMode: 7}, {URLs: []string{"http://a"}, FullEvery: -1},
+		{URLs: []string{"http://a"}, UpdateMode: "push"}, {URLs: []string{"http://a"}, FullEvery: -1},
 	} {
 		if _, err := dataplane.New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)

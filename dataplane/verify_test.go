@@ -335,7 +335,7 @@ func TestNewRefuses(t *testing.T) {
 		"negative backoff":    func(c *dataplane.Config) { c.MaxBackoff = -1 },
 		"negative full every": func(c *dataplane.Config) { c.FullEvery = -1 },
 		"negative memory":     func(c *dataplane.Config) { c.Memory = -1 },
-		"unknown update mode": func(c *dataplane.Config) { c.UpdateMode = dataplane.Poll + 1 },
+		"unknown update mode": func(c *dataplane.Config) { c.UpdateMode = "push" },
 		"negative size":       func(c *dataplane.Config) { c.MaxBytes = -1 },
 		"guard":               func(c *dataplane.Config) { c.Guard.MaxLoss = 2 },
 		"password in message": func(c *dataplane.Config) { c.URLs = []string{"http://user:secret@a?x"} },

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/flate"
@@ -35,68 +36,56 @@ type encodedBlock struct {
 }
 
 // encoded returns a block in an encoding, which the first call makes. It is kept as long as the block.
-func (c *Cache) encoded(b *table.Block, e encoding) *encodedBlock {
+func encoded(b *table.Block, e encoding) *encodedBlock {
 	return b.Memo(e, func() any {
-		enc := c.encoders.Get().(*encoder)
-		defer c.encoders.Put(enc)
-		enc.text = b.AppendText(enc.text[:0])
-		return &encodedBlock{enc.encode(enc.text, e), crc32.ChecksumIEEE(enc.text)}
+		text := b.AppendText(nil)
+		return &encodedBlock{compress(text, e), crc32.ChecksumIEEE(text)}
 	}).(*encodedBlock)
 }
 
-// encoder holds two compressors, whose memory is reused from block to block. Each is created on first use.
-type encoder struct {
-	text  []byte
-	out   bytes.Buffer
-	flate *flate.Writer
-	zstd  *zstd.Encoder
-}
-
-// encode compresses text in an encoding other than identity.
-func (e *encoder) encode(text []byte, as encoding) []byte {
-	if as == zstandard {
-		return e.frame(text)
-	}
-	return e.deflate(text)
-}
-
-// frame compresses text into one zstd frame. The encoder runs in the goroutine of its caller: with concurrency, block boundaries
-// would depend on timing, and equal tables would not have equal bodies on every replica.
-func (e *encoder) frame(text []byte) []byte {
-	if e.zstd == nil {
-		var err error
-		if e.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel), zstd.WithZeroFrames(true),
-			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true)); err != nil {
+// The compressors, whose memory is reused from block to block, until the garbage collector frees it.
+var (
+	// frames makes zstd frames. Without concurrency, because then the boundaries in a frame would depend on timing, and equal tables would
+	// not have equal bodies on every replica.
+	frames = sync.Pool{New: func() any {
+		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel), zstd.WithZeroFrames(true),
+			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true))
+		if err != nil {
 			panic(err) // the options are constants
 		}
-	}
-	return e.zstd.EncodeAll(text, nil)
-}
-
-// deflate compresses text to deflate blocks, flushed to a byte boundary. The caller owns the result.
-func (e *encoder) deflate(text []byte) []byte {
-	e.out.Reset()
-	if e.flate == nil {
-		var err error
-		if e.flate, err = flate.NewWriter(&e.out, gzipLevel); err != nil {
+		return enc
+	}}
+	deflaters = sync.Pool{New: func() any {
+		w, err := flate.NewWriter(nil, gzipLevel)
+		if err != nil {
 			panic(err) // the level is a constant
 		}
-	} else {
-		e.flate.Reset(&e.out)
+		return w
+	}}
+)
+
+// compress returns a text as one zstd frame, or as deflate blocks that end at a byte boundary.
+func compress(text []byte, as encoding) []byte {
+	if as == zstandard {
+		enc := frames.Get().(*zstd.Encoder)
+		defer frames.Put(enc)
+		return enc.EncodeAll(text, nil)
 	}
-	_, _ = e.flate.Write(text) // a buffer does not fail
-	_ = e.flate.Flush()
-	return bytes.Clone(e.out.Bytes())
+	w := deflaters.Get().(*flate.Writer)
+	defer deflaters.Put(w)
+	var out bytes.Buffer
+	w.Reset(&out)
+	_, _ = w.Write(text) // a buffer does not fail
+	_ = w.Flush()
+	return bytes.Clone(out.Bytes())
 }
 
 // encodeOnce returns a text in an encoding, in one piece.
-func (c *Cache) encodeOnce(text []byte, e encoding) []byte {
+func encodeOnce(text []byte, e encoding) []byte {
 	if e == identity {
 		return text
 	}
-	enc := c.encoders.Get().(*encoder)
-	defer c.encoders.Put(enc)
-	data := enc.encode(text, e)
+	data := compress(text, e)
 	if e == zstandard {
 		return data
 	}
@@ -128,7 +117,7 @@ func (va *variant) encode(e encoding) *body {
 			out.add(io.NewSectionReader(b, 0, int64(b.Bytes())))
 			continue
 		}
-		one := va.cache.encoded(b, e)
+		one := encoded(b, e)
 		if out.addBytes(one.data); e == gzipped {
 			sum.add(one.crc, b.Bytes())
 		}
@@ -137,7 +126,7 @@ func (va *variant) encode(e encoding) *body {
 	case e == gzipped:
 		out.addBytes(sum.appendTrailer(nil))
 	case e == zstandard && out.size == 0:
-		out.addBytes(va.cache.encodeOnce(nil, zstandard)) // a frame without content
+		out.addBytes(encodeOnce(nil, zstandard)) // a frame without content
 	}
 	if e != identity {
 		metrics.EncodeDuration.Observe(time.Since(start).Seconds())

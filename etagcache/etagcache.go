@@ -137,8 +137,6 @@ type Cache struct {
 	streams streams
 	broken  brokenBodies
 
-	encoders sync.Pool // of *encoder
-
 	mu       sync.Mutex // guards the fields below; held while state changes
 	ended    uint64     // sequence number of the last poll that ended
 	versions uint64     // number of versions so far
@@ -163,7 +161,6 @@ func New(cfg Config) (*Cache, error) {
 		cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
 		streams: streams{max: cfg.MaxStreams, metrics: cfg.Metrics, draining: make(chan struct{})},
 	}
-	c.encoders.New = func() any { return &encoder{} }
 	c.state.Store(&state{superseded: make(chan struct{})})
 	return c, nil
 }

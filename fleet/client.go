@@ -2,53 +2,26 @@ package fleet
 
 import (
 	"net/netip"
-	"slices"
 	"time"
-	"unique"
 
 	"github.com/routesrv/routesrv/table"
 )
 
-// client is a client in a Registry: about 160 bytes, in addition to its name and its report. Times are Unix nanoseconds, which
-// take a third of a time.Time.
+// client is a client in a Registry.
 type client struct {
 	key      string     // see keyOf
+	identity Identity   // of its last request; without one only Kind, Zone and a learned Interval
 	address  netip.Addr // of the last request; the client counts for this address
-	node     string
-	zone     unique.Handle[string]
-	version  unique.Handle[string]
-	mode     unique.Handle[string]
-	holds    *held // nil if it never named a table
+	holds    *held      // nil if it never named a table
 	revision uint64
-	since    int64  // time since when it holds that table
-	aheadOf  uint32 // this replica's version when the client named a table that may be newer; 0 for none
-	first    int64
-	heard    int64
+	since    time.Time // since when it holds that table
+	aheadOf  uint64    // this replica's version when the client named a table that may be newer; 0 for none
+	first    time.Time
+	heard    time.Time
 	report   *reported // nil before the first report
-	interval milliseconds
-	streams  int32 // open ones
-	kind     kind
-	pod      bool
-	once     bool        // it does not identify itself, and has not asked twice within [unknownFor]
-	applied  appliedCode // from the report
+	streams  int       // open ones
+	once     bool      // it does not identify itself, and has not asked twice within [unknownFor]
 }
-
-// milliseconds is a duration in four bytes.
-type milliseconds int32
-
-func (m milliseconds) duration() time.Duration { return time.Duration(m) * time.Millisecond }
-
-// appliedCode is an Applied in one byte.
-type appliedCode uint8
-
-var applieds = [...]Applied{AppliedUnknown, AppliedFetched, AppliedDone}
-
-// kind is a Kind in one byte.
-type kind uint8
-
-var kinds = [...]Kind{Proxy, Sidecar, RelayKind}
-
-func kindOf(k Kind) kind { return kind(max(slices.Index(kinds[:], k), 0)) }
 
 // keyOf returns the key of a client in the Registry: its id, or without one, a zero byte, its address and its user agent.
 func keyOf(id string, address netip.Addr, agent string) string {
@@ -72,29 +45,13 @@ type held struct {
 	holders int    // clients that hold it
 }
 
-// reported is the content of a client's last report.
+// reported is a client's last report, with times of our clock.
 type reported struct {
-	at      int64
-	fetched *held // nil if its proxy has fetched nothing
-	proven  *held // nil if its proxy has lived with nothing
-	took    int64 // time when its proxy fetched
-	figures *figures
-	trouble *trouble // nil for most clients
-}
-
-// trouble is what a client reports that has some.
-type trouble struct {
-	rejected string // why it does not accept the table
-	unread   string // why the metrics of its proxy cannot be read
-	suspects []Suspect
-}
-
-// said returns the trouble, empty if there is none.
-func (r *reported) said() trouble {
-	if r.trouble == nil {
-		return trouble{}
-	}
-	return *r.trouble
+	*Report
+	at      time.Time
+	took    time.Time // when its proxy fetched
+	fetched *held     // nil if its proxy has fetched nothing
+	proven  *held     // nil if its proxy has lived with nothing
 }
 
 // pace returns the longest normal time without a sign of life. A client with a stream sends no requests, so only reports and
@@ -104,9 +61,9 @@ func (c *client) pace() time.Duration {
 	case c.inferred() && c.streams > 0:
 		return streamInterval
 	case c.streams == 0 && c.report == nil:
-		return c.interval.duration()
+		return c.identity.Interval
 	default: // it reports, and may poll or stream elsewhere
-		return max(c.interval.duration(), ReportEvery)
+		return max(c.identity.Interval, ReportEvery)
 	}
 }
 
@@ -115,17 +72,17 @@ func (c *client) pace() time.Duration {
 func (c *client) counts() bool { return !c.once || c.streams > 0 }
 
 // silent reports whether nothing was heard for three intervals.
-func (c *client) silent(now int64) bool { return now-c.heard > 3*int64(c.pace()) }
+func (c *client) silent(now time.Time) bool { return now.Sub(c.heard) > 3*c.pace() }
 
 // reporting reports whether the client's last report is recent enough.
-func (c *client) reporting(now int64) bool {
-	return c.report != nil && now-c.report.at <= 3*int64(max(c.interval.duration(), ReportEvery))
+func (c *client) reporting(now time.Time) bool {
+	return c.report != nil && now.Sub(c.report.at) <= 3*max(c.identity.Interval, ReportEvery)
 }
 
 // learn estimates the interval of a client that does not name one, from the time since it was heard before. A longer time counts
 // half, so that one pause does not hide the next one; a shorter one counts an eighth.
-func (c *client) learn(now int64) {
-	gap, before := time.Duration(now-c.heard), c.interval.duration()
+func (c *client) learn(now time.Time) {
+	gap, before := now.Sub(c.heard), c.identity.Interval
 	switch {
 	case gap > time.Minute:
 		return
@@ -134,5 +91,5 @@ func (c *client) learn(now int64) {
 	default:
 		before = max((7*before+gap)/8, time.Second)
 	}
-	c.interval = milliseconds(before.Milliseconds())
+	c.identity.Interval = before.Truncate(time.Millisecond)
 }

@@ -306,19 +306,14 @@ func groups(all map[string]*Counts) []Group {
 		})
 		rest := Group{Name: "other"}
 		for _, g := range list[MaxGroups-1:] {
-			rest.Counts.plus(g.Counts)
+			for _, s := range States() {
+				*rest.Counts.of(s) += g.Counts.Of(s)
+			}
 		}
 		list = append(list[:MaxGroups-1], rest)
 	}
 	slices.SortFunc(list, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) })
 	return list
-}
-
-func (c *Counts) plus(n Counts) {
-	c.Current += n.Current
-	c.Behind += n.Behind
-	c.Rejected += n.Rejected
-	c.Silent += n.Silent
 }
 
 func orEmpty[T any](list []T) []T {

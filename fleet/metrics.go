@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics are the series of a Registry. No label value comes from clients.
@@ -23,30 +24,28 @@ var shareNames = [len(shares)]string{"0.5", "0.99", "1"}
 
 // NewMetrics creates the series and registers them; nil registers nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	made := promauto.With(reg)
+	gauge := func(name, help string) prometheus.Gauge {
+		return made.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
 	m := &Metrics{
-		clients: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		clients: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_clients", Help: "Clients that this replica has heard of, by state: current, behind, rejected or silent.",
 		}, []string{"state"}),
-		proxies: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_live_proxies", Help: "Clients without dataplane-client, such as unmodified Skippers, that were heard within three of their intervals.",
-		}),
-		refusing: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_clients_refusing_routes", Help: "Live clients whose proxy has refused routes of the table that it fetched last.",
-		}),
-		suspect: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		proxies:  gauge("routesrv_live_proxies", "Clients without dataplane-client, such as unmodified Skippers, that were heard within three of their intervals."),
+		refusing: gauge("routesrv_clients_refusing_routes", "Live clients whose proxy has refused routes of the table that it fetched last."),
+		suspect: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_suspect_tables", Help: "Tables of which proxies of this replica's live clients probably died, confirmed by several clients or not.",
 		}, []string{"confirmed"}),
-		lag: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_fleet_behind_seconds", Help: "For how long 99 percent of the live clients have not held the newest table, at most; 0 if they hold it.",
-		}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		lag: gauge("routesrv_fleet_behind_seconds", "For how long 99 percent of the live clients have not held the newest table, at most; 0 if they hold it."),
+		duration: made.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "routesrv_fleet_publish_seconds", Help: "Time from publishing a table until a share of the live clients held it: 0.5, 0.99 or 1.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600},
 		}, []string{"share"}),
-		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reports: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_client_reports_total", Help: "Reports of clients, by result: taken or refused.",
 		}, []string{"result"}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{
+		refused: made.NewCounter(prometheus.CounterOpts{
 			Name: "routesrv_clients_refused_total", Help: "Requests of clients that were not taken into the fleet, because it is full or too many come from one address. They are served all the same.",
 		}),
 	}
@@ -59,9 +58,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	for _, result := range []string{"taken", "refused"} {
 		m.reports.WithLabelValues(result)
-	}
-	if reg != nil {
-		reg.MustRegister(m.clients, m.proxies, m.refusing, m.suspect, m.lag, m.duration, m.reports, m.refused)
 	}
 	return m
 }

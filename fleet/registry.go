@@ -3,11 +3,9 @@ package fleet
 import (
 	"cmp"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
-	"unique"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -60,8 +58,8 @@ type Registry struct {
 	tables   map[table.Digest]*held
 	relays   map[string]Counts // the reported clients of relays
 	versions versions
-	madeRoom int64 // when silent clients were last removed
-	full     bool  // a client was refused since then
+	madeRoom time.Time // when silent clients were last removed
+	full     bool      // a client was refused since then
 }
 
 // source counts the clients last heard from an address.
@@ -85,6 +83,9 @@ func New(cfg Config) *Registry {
 		relays: make(map[string]Counts),
 	}
 }
+
+// now returns the time as answers show it.
+func (r *Registry) now() time.Time { return r.cfg.Now().UTC() }
 
 // Sighting is a request of a client, or an event of one of its streams.
 type Sighting struct {
@@ -112,7 +113,7 @@ const (
 
 // Saw records a request or a stream event.
 func (r *Registry) Saw(s Sighting) {
-	now := r.cfg.Now().UnixNano()
+	now := r.now()
 	identity, named := ParseIdentity(s.Identity)
 	if !named {
 		identity.ID = ""
@@ -130,22 +131,22 @@ func (r *Registry) Saw(s Sighting) {
 		}
 		c.once = !named
 	} else if !named && (s.Stream == NoStream || s.Stream == Opened) {
-		c.once = c.once && now-c.heard > int64(unknownFor)
+		c.once = c.once && now.Sub(c.heard) > unknownFor
 		if s.Stream == NoStream {
 			c.learn(now)
 		}
 	}
 	if named {
-		c.is(identity)
+		c.identity = identity
 	} else {
-		c.infer(s)
+		c.identity.Kind, c.identity.Zone = Proxy, printable(s.Zone, maxWord)
 	}
 	r.move(c, s.Address)
 	r.heard(c, s, now)
 }
 
 // heard records a sign of life of c.
-func (r *Registry) heard(c *client, s Sighting, now int64) {
+func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	reporting := c.reporting(now)
 	switch s.Stream {
 	case Opened:
@@ -154,7 +155,7 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 		c.streams--
 		c.heard = now
 		if !c.counts() {
-			r.hold(c, Name{}, 0)
+			r.hold(c, Name{}, now)
 		}
 		return
 	case Written:
@@ -169,36 +170,12 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 	r.hold(c, s.Holds, now)
 	c.aheadOf = 0
 	if s.Ahead {
-		c.aheadOf = uint32(r.versions.last().order)
-	}
-}
-
-// is records the identity of a client.
-func (c *client) is(i Identity) {
-	c.kind, c.pod, c.interval = kindOf(i.Kind), i.Pod, milliseconds(i.Interval.Milliseconds())
-	if c.node != i.Node {
-		c.node = strings.Clone(i.Node)
-	}
-	intern(&c.zone, i.Zone)
-	intern(&c.version, i.Version)
-	intern(&c.mode, i.Mode)
-}
-
-// infer fills in the data of a client without an identity.
-func (c *client) infer(s Sighting) {
-	c.kind = kindOf(Proxy)
-	intern(&c.zone, printable(s.Zone, maxWord))
-}
-
-// intern sets h to the handle of a text. Usually the text has not changed.
-func intern(h *unique.Handle[string], text string) {
-	if *h == (unique.Handle[string]{}) || h.Value() != text {
-		*h = unique.Make(text) // unique.Make copies it
+		c.aheadOf = r.versions.last().order
 	}
 }
 
 // add adds a client, unless a limit is reached.
-func (r *Registry) add(k string, address netip.Addr, now int64) *client {
+func (r *Registry) add(k string, address netip.Addr, now time.Time) *client {
 	if !r.hasRoom(k, address) && !r.makeRoom(now, k, address) {
 		r.full = r.full || len(r.clients) >= r.cfg.Max
 		r.cfg.Metrics.refused.Inc()
@@ -206,7 +183,7 @@ func (r *Registry) add(k string, address netip.Addr, now int64) *client {
 	}
 	c := &client{
 		key:     strings.Clone(k), // does not pin the whole header
-		address: address, first: now, heard: now, interval: milliseconds(defaultInterval.Milliseconds()),
+		address: address, first: now, heard: now, identity: Identity{Interval: defaultInterval},
 	}
 	r.count(c, 1)
 	r.clients[c.key] = c
@@ -223,8 +200,8 @@ func (r *Registry) hasRoom(k string, address netip.Addr) bool {
 }
 
 // makeRoom removes all silent clients, unless it did so just before, and reports whether there is room now.
-func (r *Registry) makeRoom(now int64, k string, address netip.Addr) bool {
-	if now-r.madeRoom < int64(makeRoomEvery) {
+func (r *Registry) makeRoom(now time.Time, k string, address netip.Addr) bool {
+	if now.Sub(r.madeRoom) < makeRoomEvery {
 		return false
 	}
 	r.madeRoom, r.full = now, false
@@ -238,7 +215,7 @@ func (r *Registry) makeRoom(now int64, k string, address netip.Addr) bool {
 
 // remove forgets a client.
 func (r *Registry) remove(c *client) {
-	r.hold(c, Name{}, 0)
+	r.hold(c, Name{}, time.Time{})
 	if c.report != nil {
 		r.release(c.report.fetched)
 		r.release(c.report.proven)
@@ -272,7 +249,7 @@ func (r *Registry) move(c *client, address netip.Addr) {
 }
 
 // hold records which table a client has; the zero Name means none.
-func (r *Registry) hold(c *client, n Name, now int64) {
+func (r *Registry) hold(c *client, n Name, now time.Time) {
 	c.revision = n.Revision
 	if c.holds != nil && c.holds.digest == n.Digest {
 		return
@@ -319,8 +296,7 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 		r.cfg.Metrics.reports.WithLabelValues("refused").Inc()
 		return false
 	}
-	at := r.cfg.Now()
-	now := at.UnixNano()
+	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.clients[i.ID]
@@ -331,37 +307,30 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 		}
 	}
 	r.cfg.Metrics.reports.WithLabelValues("taken").Inc()
-	c.is(i)
+	c.identity = i
 	r.move(c, address)
 	c.heard = now
-	r.keep(c, report, at)
+	r.keep(c, report, now)
 	if !report.Holds.IsZero() {
-		r.hold(c, report.Holds, at.Add(-seconds(report.HoldsAgo)).UnixNano())
+		r.hold(c, report.Holds, now.Add(-seconds(report.HoldsAgo)))
 	}
 	return true
 }
 
-// keep stores a report, with times of our clock.
+// keep stores a report, which the caller must not use any more.
 func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	before := c.report
-	kept := &reported{
-		at:   at.UnixNano(),
-		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
-	}
-	if report.Rejected != "" || report.FiguresError != "" || len(report.Suspects) > 0 {
-		kept.trouble = &trouble{report.Rejected, report.FiguresError, report.Suspects}
-	}
+	c.report = &reported{Report: report, at: at, took: at.Add(-seconds(report.FetchedAgo))}
 	if !report.Fetched.IsZero() {
-		kept.fetched = r.refer(report.Fetched.Digest)
+		c.report.fetched = r.refer(report.Fetched.Digest)
 	}
 	if !report.Proven.IsZero() {
-		kept.proven = r.refer(report.Proven.Digest)
+		c.report.proven = r.refer(report.Proven.Digest)
 	}
 	if report.Figures != nil {
-		kept.figures = keepFigures(report.Figures, at.Add(-seconds(report.FiguresAgo)))
+		report.Figures.Time = at.Add(-seconds(report.FiguresAgo))
 	}
-	c.report, c.applied = kept, appliedCode(slices.Index(applieds[:], report.Applied))
-	if report.Clients != nil && kinds[c.kind] == RelayKind {
+	if report.Clients != nil && c.identity.Kind == RelayKind {
 		r.relays[c.key] = *report.Clients
 	}
 	if before != nil {

@@ -26,7 +26,7 @@ func (r *Registry) Run(ctx context.Context) {
 
 // Tick is one iteration of Run.
 func (r *Registry) Tick() {
-	now := r.cfg.Now().UnixNano()
+	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.look()
@@ -35,7 +35,7 @@ func (r *Registry) Tick() {
 	live := make([]*client, 0, len(r.clients))
 	var behind []time.Duration
 	for _, c := range r.clients {
-		if now-c.heard > int64(Forget) || !c.counts() && now-c.heard > int64(unknownFor) {
+		if silence := now.Sub(c.heard); silence > Forget || !c.counts() && silence > unknownFor {
 			r.remove(c)
 			continue
 		}
@@ -47,7 +47,7 @@ func (r *Registry) Tick() {
 		if state != Silent && c.inferred() {
 			proxies++
 		}
-		if state != Silent && c.report != nil && c.report.figures != nil && c.report.figures.refusedNew > 0 {
+		if state != Silent && c.report != nil && c.report.Figures != nil && c.report.Figures.RefusedNew > 0 {
 			refusing++
 		}
 		if state == Silent || c.holds == nil {
@@ -80,87 +80,51 @@ func needed(clients, percent int) int { return (clients*percent + 99) / 100 }
 // publication do not count.
 func (r *Registry) time(live []*client) {
 	all := r.versions.list
-	newest := -1 // index of a version that all have reached, and with it the earlier ones
 	for i := len(all) - 1; i >= 0 && !all[i].done; i-- {
-		v := &all[i]
-		if newest >= 0 {
-			r.finish(v, all[newest].at+int64(all[newest].took[len(shares)-1]))
-			continue
-		}
-		if i < len(all)-maxPending {
-			v.done = true
-			continue
-		}
-		if r.timeOne(v, live) {
-			newest = i
-		}
+		r.timeOne(&all[i], live)
+		all[i].done = all[i].done || i < len(all)-maxPending
 	}
 }
 
-// timeOne checks one table, and reports whether all clients have it.
-func (r *Registry) timeOne(v *version, live []*client) bool {
-	total, holders, latest := 0, 0, v.at
+// timeOne checks one table.
+func (r *Registry) timeOne(v *version, live []*client) {
+	total, holders, longest := 0, 0, time.Duration(0)
 	for _, c := range live {
-		if c.first > v.at {
+		if c.first.After(v.at) {
 			continue
 		}
 		total++
 		if c.reached(v.order) {
 			holders++
-			latest = max(latest, c.since)
+			longest = max(longest, c.since.Sub(v.at))
 		}
-	}
-	if total == 0 {
-		return false
 	}
 	for i, share := range shares {
-		if v.took[i] == notYet && holders >= needed(total, share) {
-			v.took[i] = time.Duration(latest - v.at)
+		if v.took[i] == notYet && total > 0 && holders >= needed(total, share) {
+			v.took[i] = longest
 			r.cfg.Metrics.took(i, v.took[i])
 		}
 	}
-	v.done = holders == total
-	return v.done
+	v.done = total > 0 && holders == total
 }
 
-// finish ends the measurement of a table that all have passed at that moment by reaching a later one.
-func (r *Registry) finish(v *version, at int64) {
-	for i := range shares {
-		if v.took[i] == notYet {
-			v.took[i] = time.Duration(max(at-v.at, 0))
-			r.cfg.Metrics.took(i, v.took[i])
-		}
-	}
-	v.done = true
-}
-
-func (c *Counts) add(s State) {
+// of returns the number of a state; it is written to.
+func (c *Counts) of(s State) *int {
 	switch s {
-	case Current:
-		c.Current++
 	case Behind:
-		c.Behind++
+		return &c.Behind
 	case Rejected:
-		c.Rejected++
+		return &c.Rejected
 	case Silent:
-		c.Silent++
+		return &c.Silent
 	}
+	return &c.Current
 }
+
+func (c *Counts) add(s State) { *c.of(s)++ }
 
 // Total returns the sum of all states.
 func (c Counts) Total() int { return c.Current + c.Behind + c.Rejected + c.Silent }
 
 // Of returns the number of clients in a state.
-func (c Counts) Of(s State) int {
-	switch s {
-	case Current:
-		return c.Current
-	case Behind:
-		return c.Behind
-	case Rejected:
-		return c.Rejected
-	case Silent:
-		return c.Silent
-	}
-	return 0
-}
+func (c Counts) Of(s State) int { return *c.of(s) }

@@ -11,25 +11,15 @@ const (
 	DefaultMinComparisons = 100
 )
 
-// CutoverPolicy says what the cutover check does.
-type CutoverPolicy uint8
+// CutoverPolicy says what the cutover check does. It is a value of --cutover-check.
+type CutoverPolicy string
 
 // The policies.
 const (
-	CutoverReport  CutoverPolicy = iota // says whether a cutover is advisable, and refuses nothing
-	CutoverEnforce                      // refuses a switch to Exec while it is not
-	CutoverOff                          // says nothing and refuses nothing
+	CutoverReport  CutoverPolicy = "report"  // says whether a cutover is advisable, and refuses nothing
+	CutoverEnforce CutoverPolicy = "enforce" // refuses a switch to Exec while it is not
+	CutoverOff     CutoverPolicy = "off"     // says nothing and refuses nothing
 )
-
-var cutoverNames = [...]string{CutoverReport: "report", CutoverEnforce: "enforce", CutoverOff: "off"}
-
-// String returns the spelling of help.
-func (p CutoverPolicy) String() string { return cutoverNames[p] }
-
-// ParseCutoverPolicy parses off, report or enforce in upper or lower case.
-func ParseCutoverPolicy(s string) (CutoverPolicy, error) {
-	return parseName[CutoverPolicy](cutoverNames[:], s, "cutover check", "off, report or enforce")
-}
 
 // CutoverConfig sets when a cutover from Pre to Exec is advisable.
 type CutoverConfig struct {

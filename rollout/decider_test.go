@@ -123,22 +123,3 @@ func TestModeThatIsNotConfiguredIsRefused(t *testing.T) {
 		t.Errorf("Exec without a route server: got %+v, want a refusal with --upstream", got)
 	}
 }
-
-func TestPoliciesAreReadAsTheyArePrinted(t *testing.T) {
-	for _, p := range []rollout.CutoverPolicy{rollout.CutoverReport, rollout.CutoverEnforce, rollout.CutoverOff} {
-		if got, err := rollout.ParseCutoverPolicy(strings.ToUpper(p.String())); err != nil || got != p {
-			t.Errorf("check %v: got %v, %v", p, got, err)
-		}
-	}
-	for _, p := range []rollout.FallbackPolicy{rollout.FallbackBoot, rollout.FallbackNever, rollout.FallbackAlways} {
-		if got, err := rollout.ParseFallbackPolicy(strings.ToUpper(p.String())); err != nil || got != p {
-			t.Errorf("fallback %v: got %v, %v", p, got, err)
-		}
-	}
-	if _, err := rollout.ParseCutoverPolicy("on"); err == nil {
-		t.Error(`check "on" is taken`)
-	}
-	if _, err := rollout.ParseFallbackPolicy(""); err == nil {
-		t.Error(`fallback "" is taken`)
-	}
-}

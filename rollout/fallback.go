@@ -17,27 +17,17 @@ const (
 // Slowdown is the factor by which a fallback's polls are slower than usual.
 const Slowdown = 10
 
-// FallbackPolicy says when a data plane in Exec may read the cluster itself.
-type FallbackPolicy uint8
+// FallbackPolicy says when a data plane in Exec may read the cluster itself. It is a value of --fallback.
+type FallbackPolicy string
 
 // The policies.
 const (
-	FallbackBoot   FallbackPolicy = iota // when it has no table at all
-	FallbackNever                        // under no circumstances
-	FallbackAlways                       // also when its table is too old
+	FallbackBoot   FallbackPolicy = "boot"   // when it has no table at all; the default
+	FallbackNever  FallbackPolicy = "never"  // under no circumstances
+	FallbackAlways FallbackPolicy = "always" // also when its table is too old
 )
 
-var fallbackNames = [...]string{FallbackBoot: "boot", FallbackNever: "never", FallbackAlways: "always"}
-
-// String returns the spelling of help.
-func (p FallbackPolicy) String() string { return fallbackNames[p] }
-
-// ParseFallbackPolicy parses never, boot or always in upper or lower case.
-func ParseFallbackPolicy(s string) (FallbackPolicy, error) {
-	return parseName[FallbackPolicy](fallbackNames[:], s, "fallback", "never, boot or always")
-}
-
-// FallbackConfig says when a data plane falls back. A zero duration means its default.
+// FallbackConfig says when a data plane falls back. A zero value means its default.
 type FallbackConfig struct {
 	Policy FallbackPolicy
 	// Pod is the name that determines the slot: the pod's name even where shares go by nodes, so that two pods of one node do not
@@ -69,6 +59,7 @@ type Fallback struct {
 
 // NewFallback returns the fallback for a data plane that enters Exec now.
 func NewFallback(cfg FallbackConfig, now time.Time) *Fallback {
+	cfg.Policy = cmp.Or(cfg.Policy, FallbackBoot)
 	cfg.After = cmp.Or(cfg.After, DefaultFallbackAfter)
 	cfg.MaxAge = cmp.Or(cfg.MaxAge, DefaultFallbackMaxAge)
 	cfg.Window = cmp.Or(cfg.Window, DefaultFallbackWindow)

@@ -35,17 +35,12 @@ func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // ParseMode parses False, Pre or Exec in upper or lower case, with surrounding space.
 func ParseMode(s string) (Mode, error) {
-	return parseName[Mode](modeNames[:], strings.TrimSpace(s), "mode", "False, Pre or Exec")
-}
-
-// parseName returns the number of a name in upper or lower case. The error says what was parsed and what it wants.
-func parseName[T ~uint8](names []string, s, what, want string) (T, error) {
-	for i, n := range names {
-		if strings.EqualFold(n, s) {
-			return T(i), nil
+	for _, m := range Modes() {
+		if strings.EqualFold(m.String(), strings.TrimSpace(s)) {
+			return m, nil
 		}
 	}
-	return 0, fmt.Errorf("%s %s: want %s", what, clip(s), want)
+	return False, fmt.Errorf("mode %s: want False, Pre or Exec", clip(s))
 }
 
 // Setting is the mode that an operator requests for the fleet. The zero value is False.

@@ -21,7 +21,7 @@ func outline(r shadowdiff.Report) []string {
 		}
 		out = append(out, line)
 		for _, p := range d.Parts {
-			out = append(out, strings.TrimSpace("  "+p.Label()+" "+p.Op.String()+" ["+p.Old+"] ["+p.New+"]"))
+			out = append(out, strings.TrimSpace("  "+p.Label()+" "+string(p.Op)+" ["+p.Old+"] ["+p.New+"]"))
 		}
 	}
 	return out
@@ -171,7 +171,7 @@ func TestAlignedHasEveryPart(t *testing.T) {
 	var got []string
 	for _, d := range r.Differences {
 		for _, p := range d.Aligned() {
-			got = append(got, p.Label()+" "+p.Op.String()+" ["+p.Old+"] ["+p.New+"]")
+			got = append(got, p.Label()+" "+string(p.Op)+" ["+p.Old+"] ["+p.New+"]")
 		}
 	}
 	want := []string{

@@ -2,7 +2,6 @@ package shadowdiff
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -74,47 +73,31 @@ func oneSided(r *eskip.Route, op Op) []Part {
 	return out
 }
 
-// Element is a kind of route part.
-type Element uint8
+// Element is a kind of route part, as named in text and JSON.
+type Element string
 
 // The elements.
 const (
-	Predicate Element = iota
-	Filter
-	Backend   // the type of the backend; the texts are the whole backend
-	Address   // of a network backend
-	Algorithm // of load balancing; empty if the proxy chooses
-	Endpoint  // of a load balanced backend
-	Zone      // of an endpoint with the same address
+	Predicate Element = "predicate"
+	Filter    Element = "filter"
+	Backend   Element = "backend"   // the type of the backend; the texts are the whole backend
+	Address   Element = "address"   // of a network backend
+	Algorithm Element = "algorithm" // of load balancing; empty if the proxy chooses
+	Endpoint  Element = "endpoint"  // of a load balanced backend
+	Zone      Element = "zone"      // of an endpoint with the same address
 )
 
-var elements = []string{"predicate", "filter", "backend", "address", "algorithm", "endpoint", "zone"}
-
-// String returns the name in text and JSON.
-func (e Element) String() string { return elements[e] }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (e Element) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
-
-// Op says how a part changed from A to B.
-type Op uint8
+// Op says how a part changed from A to B, as named in text and JSON.
+type Op string
 
 // The ops.
 const (
-	Same Op = iota // only in [Difference.Aligned]
-	Removed
-	Added
-	Replaced
-	Moved // the same filter in another position
+	Same     Op = "same" // only in [Difference.Aligned]
+	Removed  Op = "removed"
+	Added    Op = "added"
+	Replaced Op = "replaced"
+	Moved    Op = "moved" // the same filter in another position
 )
-
-var ops = []string{"same", "removed", "added", "replaced", "moved"}
-
-// String returns the name in text and JSON.
-func (o Op) String() string { return ops[o] }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (o Op) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // Part is a part of a route on both sides.
 type Part struct {
@@ -145,12 +128,12 @@ func parts(a, b *eskip.Route) []Part {
 // align pairs the parts of the canonical forms of two routes.
 func align(a, b *eskip.Route) []Part {
 	a, b = eskip.Canonical(a), eskip.Canonical(b)
-	out := alignPredicates(nil, predicateTexts(a), predicateTexts(b))
+	out := alignSets(nil, Predicate, Predicate, predicateTexts(a), predicateTexts(b))
 	out = alignFilters(out, filterTexts(a), filterTexts(b))
 	return alignBackends(out, a, b)
 }
 
-// call is a predicate or filter.
+// call is a predicate or filter, or an endpoint with its address as the name.
 type call struct{ name, text string }
 
 // predicateTexts returns the predicates in canonical order, without those that are not printed because they match everything.
@@ -172,77 +155,10 @@ func filterTexts(r *eskip.Route) []call {
 	return out
 }
 
-// alignPredicates aligns two lists that are sorted by name.
-func alignPredicates(out []Part, a, b []call) []Part {
-	return eachKey(out, a, b, func(c call) string { return c.name }, alignOneName)
-}
-
-// eachKey aligns what has the same key in two lists that are sorted by it.
-func eachKey[T any](out []Part, a, b []T, key func(T) string, align func(out []Part, a, b []T) []Part) []Part {
-	for len(a) > 0 || len(b) > 0 {
-		var first string
-		switch {
-		case len(a) == 0:
-			first = key(b[0])
-		case len(b) == 0:
-			first = key(a[0])
-		default:
-			first = min(key(a[0]), key(b[0]))
-		}
-		same := func(list []T) int { // at the beginning
-			n := slices.IndexFunc(list, func(x T) bool { return key(x) != first })
-			if n < 0 {
-				return len(list)
-			}
-			return n
-		}
-		i, j := same(a), same(b)
-		out = align(out, a[:i], b[:j])
-		a, b = a[i:], b[j:]
-	}
-	return out
-}
-
-// alignOneName pairs predicates with the same name: first the identical ones, wherever they are, then the others in order.
-func alignOneName(out []Part, a, b []call) []Part {
-	onlyA, onlyB := onlyIn(a, b), onlyIn(b, a)
-	other := onlyA
-	for _, c := range a {
-		if len(other) > 0 && other[0] == c {
-			other = other[1:]
-			continue
-		}
-		out = append(out, Part{Element: Predicate, Op: Same, Old: c.text, New: c.text})
-	}
-	for i := range max(len(onlyA), len(onlyB)) {
-		out = append(out, between(Predicate, textAt(onlyA, i), textAt(onlyB, i)))
-	}
-	return out
-}
-
-// textAt returns the text of a call, or "" if there is none.
-func textAt(calls []call, i int) string {
-	if i >= len(calls) {
-		return ""
-	}
-	return calls[i].text
-}
-
-// onlyIn returns the calls of a that remain, in order, after removing each call of b once. Of calls with the same text the last
-// ones remain.
-func onlyIn(a, b []call) []call {
-	if len(a) == 1 && len(b) == 1 && a[0] == b[0] {
-		return nil
-	}
-	count := make(map[string]int, len(b))
-	for _, c := range b {
-		count[c.text]++
-	}
-	var out []call
-	for _, c := range a {
-		if count[c.text]--; count[c.text] < 0 {
-			out = append(out, c)
-		}
+func endpointTexts(r *eskip.Route) []call {
+	out := make([]call, 0, len(r.LBEndpoints))
+	for _, ep := range r.LBEndpoints {
+		out = append(out, call{ep.Address, ep.StringWithZone()})
 	}
 	return out
 }
@@ -276,7 +192,7 @@ func alignBackends(out []Part, a, b *eskip.Route) []Part {
 			p := between(Algorithm, a.LBAlgorithm, b.LBAlgorithm)
 			out = append(out, p)
 		}
-		return alignEndpoints(out, a.LBEndpoints, b.LBEndpoints)
+		return alignSets(out, Endpoint, Zone, endpointTexts(a), endpointTexts(b))
 	default:
 		return append(out, between(Backend, backendText(a), backendText(b)))
 	}
@@ -300,42 +216,4 @@ func Expression(r *eskip.Route) (predicates, filters, backend string) {
 func backendText(r *eskip.Route) string {
 	_, _, backend := Expression(r)
 	return backend
-}
-
-// alignEndpoints aligns lists that are sorted by address and zone.
-func alignEndpoints(out []Part, a, b []*eskip.LBEndpoint) []Part {
-	return eachKey(out, a, b, func(ep *eskip.LBEndpoint) string { return ep.Address }, alignZones)
-}
-
-// alignZones pairs endpoints with the same address: first those in the same zone, then the others in order.
-func alignZones(out []Part, a, b []*eskip.LBEndpoint) []Part {
-	var onlyA, onlyB []*eskip.LBEndpoint
-	for len(a) > 0 && len(b) > 0 {
-		switch {
-		case a[0].Zone == b[0].Zone:
-			text := a[0].StringWithZone()
-			out = append(out, Part{Element: Endpoint, Op: Same, Old: text, New: text})
-			a, b = a[1:], b[1:]
-		case a[0].Zone < b[0].Zone:
-			onlyA = append(onlyA, a[0])
-			a = a[1:]
-		default:
-			onlyB = append(onlyB, b[0])
-			b = b[1:]
-		}
-	}
-	onlyA, onlyB = append(onlyA, a...), append(onlyB, b...)
-	for i := range max(len(onlyA), len(onlyB)) {
-		switch {
-		case i >= len(onlyA):
-			out = append(out, Part{Element: Endpoint, Op: Added, New: onlyB[i].StringWithZone()})
-		case i >= len(onlyB):
-			out = append(out, Part{Element: Endpoint, Op: Removed, Old: onlyA[i].StringWithZone()})
-		default:
-			out = append(out, Part{
-				Element: Zone, Op: Replaced, Old: onlyA[i].StringWithZone(), New: onlyB[i].StringWithZone(),
-			})
-		}
-	}
-	return out
 }

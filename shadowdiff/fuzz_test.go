@@ -157,7 +157,7 @@ func sortedParts(parts []shadowdiff.Part) []shadowdiff.Part {
 	parts = slices.Clone(parts)
 	slices.SortFunc(parts, func(x, y shadowdiff.Part) int {
 		key := func(p shadowdiff.Part) string {
-			return strings.Join([]string{p.Label(), p.Op.String(), p.Old, p.New}, "\x00")
+			return strings.Join([]string{p.Label(), string(p.Op), p.Old, p.New}, "\x00")
 		}
 		return strings.Compare(key(x), key(y))
 	})

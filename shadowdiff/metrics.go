@@ -1,6 +1,9 @@
 package shadowdiff
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // The results of a comparison.
 const (
@@ -19,17 +22,18 @@ type Metrics struct {
 
 // NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	made := promauto.With(reg)
 	m := &Metrics{
-		Routes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Routes: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dataplane_shadow_routes",
 			Help: "Routes that differ between the two tables for longer than skew explains, by kind: missing, extra, changed or renamed.",
 		}, []string{"kind"}),
-		Comparisons: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Comparisons: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "dataplane_shadow_comparisons_total",
 			Help: "Comparisons by result: same, pending (the difference may be skew), different or error (a table was not " +
 				"available).",
 		}, []string{"result"}),
-		Clean: prometheus.NewGauge(prometheus.GaugeOpts{
+		Clean: made.NewGauge(prometheus.GaugeOpts{
 			Name: "dataplane_shadow_clean_seconds",
 			Help: "Time without a difference that counts, up to the last comparison.",
 		}),
@@ -39,9 +43,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	for _, r := range []string{resultSame, resultPending, resultDifferent, resultError} {
 		m.Comparisons.WithLabelValues(r)
-	}
-	if reg != nil {
-		reg.MustRegister(m.Routes, m.Comparisons, m.Clean)
 	}
 	return m
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -246,13 +247,11 @@ func PrintableJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)
-		switch {
-		case r == 0x7f || r >= utf8.RuneSelf && r != utf8.RuneError && r <= 0xffff && Printable(string(r)) != string(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		case r > 0xffff && Printable(string(r)) != string(r):
-			r -= 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		default:
+		if r == 0x7f || r >= utf8.RuneSelf && r != utf8.RuneError && hidden(r) {
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
+		} else {
 			b.Write(text[:n])
 		}
 		text = text[n:]

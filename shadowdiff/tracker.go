@@ -2,7 +2,7 @@ package shadowdiff
 
 import (
 	"cmp"
-	"hash/maphash"
+	"maps"
 	"slices"
 	"time"
 )
@@ -53,7 +53,6 @@ type Meta struct {
 // difference lasts; a differing filter does.
 type Tracker struct {
 	cfg   TrackerConfig
-	seed  maphash.Seed
 	known map[Key]*sighting
 	// rest holds the differences beyond MaxTracked, by kind.
 	rest [kindCount]*sighting
@@ -66,7 +65,7 @@ type Tracker struct {
 // sighting is the history of a difference that the last comparison showed.
 type sighting struct {
 	trace
-	parts     map[uint64]*trace // for changed routes, by hash
+	parts     map[Part]*trace // for changed routes; without positions: another filter before one makes no new difference
 	confirmed bool
 	seen      uint64 // number of the last comparison that showed it
 }
@@ -112,7 +111,7 @@ func NewTracker(cfg TrackerConfig) *Tracker {
 	if cfg.MaxTracked <= 0 {
 		cfg.MaxTracked = DefaultMaxTracked
 	}
-	return &Tracker{cfg: cfg, seed: maphash.MakeSeed(), known: make(map[Key]*sighting)}
+	return &Tracker{cfg: cfg, known: make(map[Key]*sighting)}
 }
 
 // Observe processes the next comparison. It does not keep the report.
@@ -198,14 +197,14 @@ func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 // seeParts is see for the parts of a changed route.
 func (t *Tracker) seeParts(s *sighting, parts []Part, m Meta) (lasting, proved bool) {
 	if s.parts == nil {
-		s.parts = make(map[uint64]*trace, 1)
+		s.parts = make(map[Part]*trace, 1)
 	}
 	for _, p := range parts[:min(len(parts), maxParts)] {
-		h := t.hash(p)
-		tr := s.parts[h]
+		p.OldPosition, p.NewPosition = 0, 0
+		tr := s.parts[p]
 		if tr == nil {
 			tr = &trace{}
-			s.parts[h] = tr
+			s.parts[p] = tr
 		}
 		if tr.seen == t.comparisons {
 			continue // the same part twice in a route
@@ -213,11 +212,7 @@ func (t *Tracker) seeParts(s *sighting, parts []Part, m Meta) (lasting, proved b
 		l, pr := t.follow(tr, m)
 		lasting, proved = lasting || l, proved || pr
 	}
-	for h, tr := range s.parts {
-		if tr.seen != t.comparisons {
-			delete(s.parts, h)
-		}
-	}
+	maps.DeleteFunc(s.parts, func(_ Part, tr *trace) bool { return tr.seen != t.comparisons })
 	return lasting, proved
 }
 
@@ -247,19 +242,6 @@ func (t *Tracker) readOn(first *time.Time, last time.Time) bool {
 		*first = last
 	}
 	return last.Sub(*first) >= settledIntervals*t.cfg.Interval
-}
-
-// hash identifies a part by its content. It omits the positions of filters: another filter before it does not make a new
-// difference.
-func (t *Tracker) hash(p Part) uint64 {
-	var h maphash.Hash
-	h.SetSeed(t.seed)
-	h.WriteByte(byte(p.Element))
-	h.WriteByte(byte(p.Op))
-	h.WriteString(p.Old)
-	h.WriteByte(0)
-	h.WriteString(p.New)
-	return h.Sum64()
 }
 
 // forget drops what the last comparison did not show, and returns the confirmed ones among them.

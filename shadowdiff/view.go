@@ -147,7 +147,7 @@ func Plural(n int, noun string) string {
 
 // Label names the part for a reader: "filter 2", or "filter 2 → 5" if its position differs in B.
 func (p Part) Label() string {
-	s := p.Element.String()
+	s := string(p.Element)
 	if p.Element != Filter {
 		return s
 	}

@@ -82,7 +82,7 @@ func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
 			"memory, and is lost if this process restarts while no route server answers"})
 	}
 	if c.Fallback.Policy != rollout.FallbackNever && len(c.Fetch.URLs) > 0 && !f.source.Kubernetes && len(f.source.Manifests) == 0 {
-		warnings = append(warnings, config.Warning{Flag: "--fallback", Text: c.Fallback.Policy.String() + " has no effect without -kubernetes"})
+		warnings = append(warnings, config.Warning{Flag: "--fallback", Text: string(c.Fallback.Policy) + " has no effect without -kubernetes"})
 	}
 	return warnings, nil
 }
@@ -92,6 +92,7 @@ const most = 30 * 24 * time.Hour
 
 func (f *flags) modeFlags(p *config.Parser) {
 	c, cutover, fallback := &f.sidecar, &f.sidecar.Cutover, &f.sidecar.Fallback
+	cutover.Policy, fallback.Policy = rollout.CutoverReport, rollout.FallbackBoot
 	p.Flag("mode", config.Parsed("MODE", &c.Setting, rollout.Setting{}.String(), rollout.ParseSetting))
 	p.Flag("mode-file", config.Text("PATH", &c.ModeFile, ""))
 	p.Flag("pod-name", config.Text("NAME", &c.Pod, ""))
@@ -102,21 +103,22 @@ func (f *flags) modeFlags(p *config.Parser) {
 		{Name: "clean-for", Value: config.Duration(&cutover.CleanFor, rollout.DefaultCleanFor, 0, most)},
 		{Name: "comparisons", Value: config.Number(&cutover.MinComparisons, rollout.DefaultMinComparisons, 0, math.MaxInt32)},
 	}
-	p.Flag("cutover-check", config.Settings(config.Parsed("POLICY", &cutover.Policy, "report", rollout.ParseCutoverPolicy), nil, settings...))
+	p.Flag("cutover-check", config.Settings(config.Choice((*string)(&cutover.Policy), "report", "enforce", "off"), nil, settings...))
 	settings = []config.Setting{
 		{Name: "after", Value: config.Duration(&fallback.After, rollout.DefaultFallbackAfter, time.Second, most)},
 		{Name: "max-age", Value: config.Duration(&fallback.MaxAge, rollout.DefaultFallbackMaxAge, time.Second, most)},
 		{Name: "window", Value: config.Duration(&fallback.Window, rollout.DefaultFallbackWindow, time.Second, most)},
 	}
-	p.Flag("fallback", config.Settings(config.Parsed("POLICY", &fallback.Policy, "boot", rollout.ParseFallbackPolicy), nil, settings...))
+	p.Flag("fallback", config.Settings(config.Choice((*string)(&fallback.Policy), "boot", "never", "always"), nil, settings...))
 }
 
 func (f *flags) fetchFlags(p *config.Parser) {
 	c := &f.sidecar.Fetch
+	c.UpdateMode = dataplane.Auto
 	p.Flag("upstream", config.URLs(&c.URLs))
 	p.Flag("zone", config.Text("ZONE", &c.Zone, ""))
 	p.Flag("zone-file", config.Text("PATH", &c.ZoneFile, ""))
-	p.Flag("update-mode", config.Parsed("MODE", &c.UpdateMode, dataplane.Auto.String(), dataplane.ParseUpdateMode))
+	p.Flag("update-mode", config.Choice((*string)(&c.UpdateMode), "auto", "stream", "poll"))
 	p.Flag("fetch-interval", config.Duration(&c.Interval, dataplane.DefaultInterval, time.Millisecond, most))
 	p.Flag("max-table-bytes", config.Size(&c.MaxBytes, "0"))
 	p.Flag("proxy-metrics-url", config.Text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL))

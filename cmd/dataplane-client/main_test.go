@@ -57,10 +57,10 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "help", args: []string{"--help"}, out: `(?s)Mode .*--mode MODE.*Exec:25%.*--cutover-check.*--fallback.*Upstream .*Listeners and shutdown `},
 		{name: "nothing to do", status: 2, stderr: `--upstream.*-kubernetes`},
 		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": want False, Pre, Exec`},
-		{name: "no such cutover check", args: []string{"--cutover-check", "on"}, status: 2, stderr: `off, report or enforce`},
-		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `never, boot or always`},
+		{name: "no such cutover check", args: []string{"--cutover-check", "on"}, status: 2, stderr: `report, enforce, off`},
+		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `boot, never, always`},
 		{name: "too short", args: []string{"--fallback=after=1ms"}, status: 2, stderr: `from 1s to 720h`},
-		{name: "no such transport", args: []string{"--update-mode", "push"}, status: 2, stderr: `--update-mode: "push": want auto, stream or poll`},
+		{name: "no such transport", args: []string{"--update-mode", "push"}, status: 2, stderr: `--update-mode: "push": want auto, stream, poll`},
 		{name: "full tables all the time", args: []string{"--timing=full-fetch=1s"}, status: 2, stderr: `from 1m to 720h`},
 		{name: "no port", args: []string{"--address", "localhost"}, status: 2, stderr: `want HOST:PORT`},
 		{

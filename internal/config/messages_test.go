@@ -46,7 +46,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"-kubernetes=false", "--upstream=http://a", "--manifests=x"}, "--upstream: cannot be combined with --manifests: the table is compiled here " +
 			"or comes from another route server, not both"},
 		{[]string{"--upstream= , "}, "--upstream: want the URL of a route server"},
-		{[]string{"--update-mode=push"}, `--update-mode: "push": want auto, stream or poll`},
+		{[]string{"--update-mode=push"}, `--update-mode: "push": want auto, stream, poll`},
 		{[]string{"--upstream-tls=cert=c"}, "--upstream-tls: client certificate: want both cert and key, or neither"},
 		{[]string{"--manifests=x"}, "--manifests: cannot be combined with -kubernetes: read the objects from files or from an API, not from both"},
 		{[]string{"--manifests="}, "--manifests: want the path of a file or folder"},

@@ -86,7 +86,7 @@ func TestDefaults(t *testing.T) {
 
 		Tracing: config.Tracing{Sample: 0.01},
 
-		Upstream: dataplane.Config{FullEvery: time.Hour, Timeout: 10 * time.Second},
+		Upstream: dataplane.Config{UpdateMode: dataplane.Auto, FullEvery: time.Hour, Timeout: 10 * time.Second},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)

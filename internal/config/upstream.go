@@ -14,7 +14,8 @@ import (
 func (p *Parser) Upstream(c *RouteServer) {
 	u := &c.Upstream
 	p.Flag("upstream", URLs(&u.URLs))
-	p.Flag("update-mode", Parsed("MODE", &u.UpdateMode, dataplane.Auto.String(), dataplane.ParseUpdateMode))
+	u.UpdateMode = dataplane.Auto
+	p.Flag("update-mode", Choice((*string)(&u.UpdateMode), "auto", "stream", "poll"))
 	p.Flag("max-table-bytes", Size(&u.MaxBytes, "0"))
 	p.UpstreamTLS(&c.UpstreamTLS)
 	p.check(func() { p.checkUpstream(c) })

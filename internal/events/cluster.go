@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,21 +89,9 @@ func NewCluster(cfg Config) (*Cluster, error) {
 
 // Run competes for the Lease and writes Events while it holds it, until ctx ends. Then it releases the Lease.
 func (c *Cluster) Run(ctx context.Context, problems func() []poller.Problem) error {
-	// A term is the context of a period as leader. The elector starts a goroutine for each term and does not wait for it, so that
-	// goroutine only hands over the context.
-	terms := make(chan context.Context)
-	var writing sync.WaitGroup
-	defer writing.Wait()
-	writing.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case term := <-terms:
-				c.write(term, problems)
-			}
-		}
-	})
+	// A term is the context of a period as leader. The elector starts a goroutine for each term and does not wait for it.
+	turn := make(chan struct{}, 1)
+	defer func() { turn <- struct{}{} }()
 	log := c.cfg.Logger.With("component", "events")
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -113,7 +100,9 @@ func (c *Cluster) Run(ctx context.Context, problems func() []poller.Problem) err
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(term context.Context) {
 					select {
-					case terms <- term:
+					case turn <- struct{}{}:
+						c.write(term, problems)
+						<-turn
 					case <-term.Done():
 					}
 				},

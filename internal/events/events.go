@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -228,22 +229,20 @@ type Metrics struct {
 
 // NewMetrics creates the series and registers them with reg, unless it is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	made := promauto.With(reg)
 	m := &Metrics{
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+		events: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_events_total", Help: "Kubernetes Events about problems by result: written or failed.",
 		}, []string{"result"}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+		waiting: made.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_events_waiting", Help: "Events that wait because of the limit on writes.",
 		}),
-		leading: prometheus.NewGauge(prometheus.GaugeOpts{
+		leading: made.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_events_leader", Help: "1 while this replica is the leader that writes Events.",
 		}),
 	}
 	for _, result := range []string{"written", "failed"} {
 		m.events.WithLabelValues(result)
-	}
-	if reg != nil {
-		reg.MustRegister(m.events, m.waiting, m.leading)
 	}
 	return m
 }

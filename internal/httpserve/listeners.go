@@ -15,12 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Routes serves tables on the main listener. It has streams that do not end by themselves.
-type Routes interface {
-	// DrainStreams asks the streams to end within the window. It returns when they have ended.
-	DrainStreams(window time.Duration)
-}
-
 // ListenersConfig configures [Listeners]. All fields are required unless stated otherwise.
 type ListenersConfig struct {
 	// Address and SupportAddress are host:port to listen on. An empty SupportAddress means no support listener.
@@ -34,7 +28,9 @@ type ListenersConfig struct {
 	// main listener; nil means exactly these, too.
 	Endpoints []Endpoint
 	Main      http.Handler
-	Routes    Routes
+	// DrainStreams asks the streams of the main listener, which do not end by themselves, to end within the window. It returns when they have
+	// ended. nil means that there are none.
+	DrainStreams func(window time.Duration)
 	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener], there
 	// is none.
 	StateDir string
@@ -76,6 +72,9 @@ func NewListeners(cfg ListenersConfig) (*Listeners, error) {
 	errors := NewErrorLog(cfg.Logger, cfg.Registry)
 	if cfg.Listen == nil {
 		cfg.Listen = net.Listen
+	}
+	if cfg.DrainStreams == nil {
+		cfg.DrainStreams = func(time.Duration) {}
 	}
 	if cfg.Main == nil {
 		cfg.Main = Mux(MainListener, cfg.Endpoints)
@@ -209,7 +208,7 @@ func (l *Listeners) drain(ended <-chan struct{}) {
 	var draining sync.WaitGroup
 	defer draining.Wait()
 	// Streams do not end by themselves. By the end of the window, load balancers send new connections elsewhere.
-	draining.Go(func() { l.cfg.Routes.DrainStreams(l.cfg.Drain) })
+	draining.Go(func() { l.cfg.DrainStreams(l.cfg.Drain) })
 	timer := time.NewTimer(l.cfg.Drain)
 	defer timer.Stop()
 	select {
@@ -222,7 +221,7 @@ func (l *Listeners) drain(ended <-chan struct{}) {
 func (l *Listeners) shutdown() {
 	var draining sync.WaitGroup
 	defer draining.Wait()
-	draining.Go(func() { l.cfg.Routes.DrainStreams(0) }) // the remaining streams
+	draining.Go(func() { l.cfg.DrainStreams(0) }) // the remaining streams
 	ctx, cancel := context.WithTimeout(context.Background(), l.cfg.ShutdownTimeout)
 	defer cancel()
 	shutdown(ctx, l.main, MainListener, l.cfg.Logger)

@@ -65,7 +65,7 @@ func newListeners(d *diary, change func(*httpserve.ListenersConfig)) (l *httpser
 			addresses <- inner.Addr().String()
 			return notedListener{inner, sync.OnceFunc(func() { d.note(name) })}, nil
 		},
-		Routes: d, MaxConnections: 10,
+		DrainStreams: d.DrainStreams, MaxConnections: 10,
 		Drain: time.Millisecond, Draining: func() { d.note("drain begins") }, ShutdownTimeout: 10 * time.Second,
 		Logger: log, Registry: registry,
 	}

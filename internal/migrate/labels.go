@@ -9,11 +9,11 @@ import (
 
 // labelling decides which labels the new pods have.
 type labelling struct {
-	// changed have another value than on the old pods: neither the old Deployment nor its Services select the new pods. The new
+	// Changed have another value than on the old pods: neither the old Deployment nor its Services select the new pods. The new
 	// Deployment selects by them.
-	changed map[string]string
-	// kept are the labels of the old pods.
-	kept map[string]string
+	Changed map[string]string
+	// Kept are the labels of the old pods.
+	Kept map[string]string
 }
 
 // nameLabel is the label that the base selects by.
@@ -41,28 +41,28 @@ func (m *migration) label() error {
 	if selector == nil || len(selector.MatchLabels) == 0 {
 		return errors.New("the old Deployment selects its pods by no label (spec.selector.matchLabels): its pods cannot be told from new ones")
 	}
-	m.labels = labelling{changed: map[string]string{}, kept: map[string]string{}}
+	m.labels = labelling{Changed: map[string]string{}, Kept: map[string]string{}}
 	selectors := []map[string]string{selector.MatchLabels}
 	for _, s := range m.in.Services {
 		selectors = append(selectors, s.Spec.Selector)
 	}
 	for _, s := range selectors {
-		if slices.ContainsFunc(sorted(s), func(key string) bool { _, ok := m.labels.changed[key]; return ok }) {
+		if slices.ContainsFunc(sorted(s), func(key string) bool { _, ok := m.labels.Changed[key]; return ok }) {
 			continue
 		}
 		best := slices.MinFunc(sorted(s), func(a, b string) int { return rank(a) - rank(b) })
-		m.labels.changed[best] = next(s[best])
+		m.labels.Changed[best] = next(s[best])
 	}
 	for key, value := range old {
-		_, changed := m.labels.changed[key]
+		_, changed := m.labels.Changed[key]
 		switch {
 		case changed:
 		case ofTool(key):
 			m.note("it belongs to the old image, or to a tool that would treat the new objects as its own", "label `%s: %s`", key, value)
 		case key == nameLabel: // the base selects by it
-			m.labels.changed[key] = value
+			m.labels.Changed[key] = value
 		default:
-			m.labels.kept[key] = value
+			m.labels.Kept[key] = value
 		}
 	}
 	return nil
@@ -86,17 +86,9 @@ func next(value string) string {
 
 // pod returns all labels of the new pods, as far as the old pods had them.
 func (l labelling) pod() map[string]string {
-	all := maps.Clone(l.kept)
-	maps.Copy(all, l.changed)
+	all := maps.Clone(l.Kept)
+	maps.Copy(all, l.Changed)
 	return all
-}
-
-// entries returns the labels of the overlay, with those of selectors last, because they win.
-func (l labelling) entries() (all []object) {
-	if len(l.kept) > 0 {
-		all = append(all, object{"pairs": l.kept, "includeTemplates": true})
-	}
-	return append(all, object{"pairs": l.changed, "includeSelectors": true})
 }
 
 // selecting makes selectors of old pods select the new ones, too, wherever they are in a value. It uses expressions, because kustomize
@@ -118,7 +110,7 @@ func (m *migration) selecting(value any) {
 		expressions, _ := value["matchExpressions"].([]any)
 		for _, key := range sorted(match) {
 			values := []any{match[key]}
-			if changed, ok := m.labels.changed[key]; ok && m.in.Deployment.Spec.Template.Labels[key] == match[key] && changed != match[key] {
+			if changed, ok := m.labels.Changed[key]; ok && m.in.Deployment.Spec.Template.Labels[key] == match[key] && changed != match[key] {
 				values = append(values, changed)
 			}
 			expressions = append(expressions, map[string]any{"key": key, "operator": "In", "values": values})

@@ -26,7 +26,6 @@ import (
 const (
 	baseName  = "routesrv" // of the Deployment, the container, the Service and the rights
 	peersName = "routesrv-peers"
-	flagsName = "routesrv-flags"
 	stateDir  = "/var/lib/routesrv"
 )
 

@@ -12,22 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// operation is one of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-// patch is a JSON patch.
-type patch []operation
-
-func (p *patch) op(op, path string, value any) { *p = append(*p, operation{op, path, value}) }
-
-const (
-	podPath       = "/spec/template/spec"
-	containerPath = podPath + "/containers/0"
-)
+// object is a mapping in a file of the overlay.
+type object map[string]any
 
 // fields are fields of an object that the new Deployment has as the base has them, with the reason where that is worth a note.
 type fields map[string]string
@@ -63,8 +49,8 @@ func (m *migration) carried(of any, without fields) (values map[string]any, err 
 	return values, err
 }
 
-// deployment returns two patches of the Deployment of the base: what it must not have, and what the old Deployment has.
-func (m *migration) deployment() (without patch, with object, err error) {
+// deployment returns the patch with what the old Deployment has.
+func (m *migration) deployment() (object, error) {
 	old, own := m.in.Deployment, map[string]string{}
 	if r := old.Spec.Replicas; r != nil && *r < 2 {
 		m.note("set two or more where proxies depend on it: while the only one moves to another node nobody answers", "%d replica, as before", *r)
@@ -86,7 +72,7 @@ func (m *migration) deployment() (without patch, with object, err error) {
 	pod, err2 := m.carried(m.changedPod(), ofBasePod)
 	container, err3 := m.carried(m.changedContainer(), ofBaseContainer)
 	if err := cmp.Or(err1, err2, err3); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	container["livenessProbe"] = object{"httpGet": object{"port": m.arguments.support}}
 	pod["securityContext"] = m.user()
@@ -94,31 +80,7 @@ func (m *migration) deployment() (without patch, with object, err error) {
 	pod["containers"] = []any{container}
 	spec["template"] = object{"metadata": object{"annotations": annotations}, "spec": pod}
 	metadata := object{"name": baseName, "labels": own}
-	return m.without(), object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}, nil
-}
-
-// without returns the patch that removes from the base what must not be merged with what the old Deployment has. The base mounts its flags first,
-// which are in the arguments here, and then its state.
-func (m *migration) without() (p patch) {
-	old, r := m.in.Deployment.Spec, m.container.Resources
-	for _, one := range []struct {
-		path string
-		is   bool
-	}{
-		{containerPath + "/volumeMounts/0", true},
-		{podPath + "/volumes/0", true},
-		{containerPath + "/ports", true},
-		{containerPath + "/resources", len(r.Requests)+len(r.Limits) > 0},
-		{containerPath + "/env", len(r.Requests)+len(r.Limits) > 0}, // the limit of the heap follows from that of the memory
-		{containerPath + "/readinessProbe", asks(m.container.ReadinessProbe)},
-		{podPath + "/topologySpreadConstraints", len(m.pod.TopologySpreadConstraints) > 0},
-		{"/spec/strategy", old.Strategy.Type != "" || old.Strategy.RollingUpdate != nil},
-	} {
-		if one.is {
-			p.op("remove", one.path, nil)
-		}
-	}
-	return p
+	return object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}, nil
 }
 
 // changedPod returns the old pod without what routesrv does not need. Only the volumes that the container mounts stay, under names that the base

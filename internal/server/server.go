@@ -288,7 +288,7 @@ func (s *Server) newListeners() error {
 	}
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: s.cfg.Address, SupportAddress: s.cfg.SupportAddress, Listen: s.cfg.Open, Flags: "-",
-		Endpoints: s.endpoints, Main: handler, Routes: s.cache, TLS: s.cfg.TLS, StateDir: s.cfg.StateDir,
+		Endpoints: s.endpoints, Main: handler, DrainStreams: s.cache.DrainStreams, TLS: s.cfg.TLS, StateDir: s.cfg.StateDir,
 		MaxConnections: s.cfg.MaxConnections, Drain: s.cfg.WaitForHealthcheckInterval, ShutdownTimeout: s.cfg.ShutdownTimeout,
 		Draining: func() { s.log.Info(fmt.Sprintf("shutting down the server in %s...", s.cfg.WaitForHealthcheckInterval)) },
 		Logger:   s.log, Registry: s.registry,

@@ -7,20 +7,18 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
 // newMetrics creates the counter and registers it.
 func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
-	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
+	spans := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_trace_spans_total", Help: "Spans by result: sent, or failed (the collector did not accept them).",
 	}, []string{"result"})
 	for _, r := range []string{"sent", "failed"} {
 		spans.WithLabelValues(r)
-	}
-	if reg != nil {
-		reg.MustRegister(spans)
 	}
 	return spans
 }

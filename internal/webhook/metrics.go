@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Results of reviews.
@@ -25,29 +26,27 @@ type Metrics struct {
 
 // NewMetrics creates the series and registers them with reg, unless it is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	made := promauto.With(reg)
 	m := &Metrics{
-		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reviews: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_webhook_reviews_total",
 			Help: "Reviews by kind, operation and result: allowed, warned, refused, skipped (not an object of this route server) or failed.",
 		}, []string{"kind", "operation", "result"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		duration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "routesrv_webhook_review_duration_seconds",
 			Help:    "Time from the start of a review to its answer.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5},
 		}),
-		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		reads: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_webhook_reads_total", Help: "Reads of the cluster by result: ok or error.",
 		}, []string{"result"}),
-		lastRead: prometheus.NewGauge(prometheus.GaugeOpts{
+		lastRead: made.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_webhook_last_read_timestamp_seconds",
 			Help: "Unix time of the last successful read of the cluster; 0 before the first.",
 		}),
 	}
 	for _, result := range []string{"ok", "error"} {
 		m.reads.WithLabelValues(result)
-	}
-	if reg != nil {
-		reg.MustRegister(m.reviews, m.duration, m.reads, m.lastRead)
 	}
 	return m
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -73,7 +72,7 @@ func New(cfg Config) (*Server, error) {
 	endpoints := Endpoints(judge, cfg.Registry, log, s.metrics)
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Open, Flags: "-",
-		Endpoints: endpoints, Routes: noRoutes{}, TLS: cfg.TLS, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
+		Endpoints: endpoints, TLS: cfg.TLS, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
 		Drain: cfg.WaitForHealthcheckInterval, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, config.DefaultShutdownTimeout),
 		Logger: log, Registry: cfg.Registry,
 	})
@@ -131,8 +130,3 @@ func (s *Server) Reload() {
 	default:
 	}
 }
-
-// noRoutes implements [httpserve.Routes] for a listener without tables.
-type noRoutes struct{}
-
-func (noRoutes) DrainStreams(time.Duration) {}

@@ -145,9 +145,9 @@ func chips(parts []shadowdiff.Part) []string {
 	for _, e := range order {
 		switch n := count[e]; {
 		case n == 1:
-			out = append(out, e.String())
+			out = append(out, string(e))
 		default:
-			out = append(out, strconv.Itoa(n)+" "+e.String()+"s")
+			out = append(out, strconv.Itoa(n)+" "+string(e)+"s")
 		}
 	}
 	return out
@@ -219,7 +219,7 @@ func newRows(e shadowdiff.Tracked) []row {
 }
 
 func newRow(p shadowdiff.Part) row {
-	r := row{Label: p.Label(), Op: p.Op.String()}
+	r := row{Label: p.Label(), Op: string(p.Op)}
 	old, new := shadowdiff.Printable(p.Old), shadowdiff.Printable(p.New)
 	switch {
 	case p.Op == shadowdiff.Removed:

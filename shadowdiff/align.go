@@ -9,7 +9,7 @@ import (
 // which are unrealistic, only the common beginning is.
 const maxAlign = 1 << 20
 
-// chains are two lists of filters being aligned.
+// chains are two lists of filters, predicates or endpoints being aligned.
 type chains struct {
 	a, b []call
 	// partnerA and partnerB are the positions of the filters' partners on the other side, or -1.
@@ -17,10 +17,48 @@ type chains struct {
 	ops                []Op // for the filters of a with a partner
 }
 
+func newChains(a, b []call) *chains {
+	return &chains{a: a, b: b, partnerA: unpaired(len(a)), partnerB: unpaired(len(b)), ops: make([]Op, len(a))}
+}
+
+// alignSets aligns two lists whose order does not matter. Elements with the same text are the same. Of the others, those with the same name
+// replace each other, in order; such a part has its own element. The parts are sorted by name.
+func alignSets(out []Part, element, replaced Element, a, b []call) []Part {
+	c := newChains(a, b)
+	c.join(Same, func(f call) string { return f.text })
+	c.join(Replaced, func(f call) string { return f.name })
+	type named struct {
+		name string
+		Part
+	}
+	var same, others []named
+	for i, f := range a {
+		if p := (named{f.name, c.part(element, i, c.partnerA[i])}); p.Op == Same {
+			same = append(same, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	for j, f := range b {
+		if c.partnerB[j] < 0 {
+			others = append(others, named{f.name, c.part(element, -1, j)})
+		}
+	}
+	all := append(same, others...)
+	slices.SortStableFunc(all, func(x, y named) int { return strings.Compare(x.name, y.name) })
+	for _, p := range all {
+		if p.Op == Replaced {
+			p.Element = replaced
+		}
+		out = append(out, p.Part)
+	}
+	return out
+}
+
 // alignFilters pairs the filters of two chains. Filters in the same order are the same. Of the others, filters with the same text
 // have moved, and filters with the same name replace each other.
 func alignFilters(out []Part, a, b []call) []Part {
-	c := chains{a: a, b: b, partnerA: unpaired(len(a)), partnerB: unpaired(len(b)), ops: make([]Op, len(a))}
+	c := newChains(a, b)
 	c.common()
 	c.join(Moved, func(f call) string { return f.text })
 	c.join(Replaced, func(f call) string { return f.name })
@@ -29,7 +67,7 @@ func alignFilters(out []Part, a, b []call) []Part {
 	added := func(end int) {
 		for ; next < end; next++ {
 			if c.partnerB[next] < 0 {
-				out = append(out, c.part(-1, next))
+				out = append(out, c.filter(-1, next))
 			}
 		}
 	}
@@ -38,24 +76,31 @@ func alignFilters(out []Part, a, b []call) []Part {
 			added(j)
 			next = j + 1
 		}
-		out = append(out, c.part(i, j))
+		out = append(out, c.filter(i, j))
 	}
 	added(len(b))
 	return out
 }
 
-// part returns the part for a filter of a, of b, or of both.
-func (c *chains) part(i, j int) Part {
-	p := Part{Element: Filter, Op: Added}
+// part returns the part for an element of a, of b, or of both.
+func (c *chains) part(element Element, i, j int) Part {
+	p := Part{Element: element, Op: Added}
 	if i >= 0 {
-		p.Op, p.Old, p.OldPosition = Removed, c.a[i].text, i+1
+		p.Op, p.Old = Removed, c.a[i].text
 	}
 	if j >= 0 {
-		p.New, p.NewPosition = c.b[j].text, j+1
+		p.New = c.b[j].text
 	}
 	if i >= 0 && j >= 0 {
 		p.Op = c.ops[i]
 	}
+	return p
+}
+
+// filter is part with positions.
+func (c *chains) filter(i, j int) Part {
+	p := c.part(Filter, i, j)
+	p.OldPosition, p.NewPosition = i+1, j+1
 	return p
 }
 
