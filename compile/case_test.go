@@ -127,19 +127,6 @@ func addObject(s *kube.Snapshot, text []byte) error {
 		s.Bad = append(s.Bad, kube.BadObject{Ref: kube.SalvageRef(head.Kind, text), Err: err})
 		return nil
 	}
-	switch o := o.(type) {
-	case *kube.Ingress:
-		s.Ingresses = append(s.Ingresses, o)
-	case *kube.RouteGroup:
-		s.RouteGroups = append(s.RouteGroups, o)
-	case *kube.Service:
-		s.Services = append(s.Services, o)
-	case *kube.Endpoints:
-		s.Endpoints = append(s.Endpoints, o)
-	case *kube.EndpointSlice:
-		s.EndpointSlices = append(s.EndpointSlices, o)
-	case *kube.Secret:
-		s.Secrets = append(s.Secrets, o)
-	}
+	s.Add(o)
 	return nil
 }

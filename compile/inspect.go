@@ -11,8 +11,7 @@ import (
 
 // Inspection describes one object of a snapshot. The data it points to is shared and immutable.
 type Inspection struct {
-	Object kube.Object
-	Meta   *kube.Meta
+	Object kube.Routed
 	// Compiled is false for an object without routes because of its class, or because validation refused it.
 	Compiled bool
 	// Problems are in the order of detection.
@@ -57,7 +56,7 @@ func (r *Result) Inspect(ref kube.Ref) (Inspection, bool) {
 		return Inspection{}, false
 	}
 	o := &a.objects[i]
-	in := Inspection{Object: o.Object, Meta: o.meta(), Compiled: !o.unit.Refused, Problems: r.ProblemsOf(o.Ref()), Services: o.unit.Services()}
+	in := Inspection{Object: o.Routed, Compiled: !o.unit.Refused, Problems: r.ProblemsOf(o.Ref()), Services: o.unit.Services()}
 	var texts rules.Texts
 	for i := range a.sections {
 		if s := &a.sections[i]; s.asker() == o {
@@ -86,14 +85,7 @@ func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
 func (r *Result) Claims(host string) []kube.Ref {
 	var owners []kube.Ref
 	for _, o := range r.all.objects {
-		has := false
-		switch of := o.Object.(type) {
-		case *kube.Ingress:
-			has = of.Spec != nil && slices.ContainsFunc(of.Spec.Rules, func(r kube.IngressRule) bool { return r.Host == host })
-		case *kube.RouteGroup:
-			has = of.Spec != nil && slices.Contains(of.Spec.Hosts, host)
-		}
-		if has && !o.unit.Refused {
+		if !o.unit.Refused && slices.Contains(o.Hosts(), host) {
 			owners = append(owners, o.Ref())
 		}
 	}
@@ -119,10 +111,11 @@ type Trial struct {
 // costs as much as the object.
 func (r *Result) Try(o kube.Object) (Trial, error) {
 	a := r.all
-	tried := &object{Object: o}
-	if tried.meta() == nil {
+	routed, ok := o.(kube.Routed)
+	if !ok {
 		return Trial{}, fmt.Errorf("%s has no routes", o.Ref())
 	}
+	tried := &object{Routed: routed}
 	var old *object
 	if i, found := a.objects.search(o.Ref()); found {
 		old = &a.objects[i]

@@ -11,19 +11,8 @@ import (
 
 // object is an Ingress or a RouteGroup of a build with its unit.
 type object struct {
-	kube.Object
+	kube.Routed
 	unit *rules.Unit
-}
-
-// meta returns the metadata of an Ingress or a RouteGroup; nil for another object.
-func (o *object) meta() *kube.Meta {
-	switch of := o.Object.(type) {
-	case *kube.Ingress:
-		return &of.Meta
-	case *kube.RouteGroup:
-		return &of.Meta
-	}
-	return nil
 }
 
 // objects are those of a build, by kind, namespace and name.
@@ -34,19 +23,16 @@ func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
 // gather returns the objects of a snapshot, each once, without their units.
 func gather(s *kube.Snapshot) objects {
 	all := make(objects, 0, len(s.Ingresses)+len(s.RouteGroups))
-	for _, o := range s.Ingresses {
-		all = append(all, object{Object: o})
-	}
-	for _, o := range s.RouteGroups {
-		all = append(all, object{Object: o})
+	for o := range s.Objects() {
+		all = append(all, object{Routed: o})
 	}
 	if !slices.IsSortedFunc(all, compareObjects) {
 		slices.SortStableFunc(all, compareObjects)
 	}
 	seen := make(map[kube.Object]bool, len(all))
 	return slices.DeleteFunc(all, func(o object) bool {
-		twice := seen[o.Object]
-		seen[o.Object] = true
+		twice := seen[o.Routed]
+		seen[o.Routed] = true
 		return twice
 	})
 }
@@ -63,13 +49,13 @@ type memo map[kube.Object]*rules.Unit
 func (k objects) compile(set *rules.Set, v *rules.View, recent []memo) {
 	for i := range k { // in order, because of what objects resolve for others
 		for _, known := range recent {
-			if u := known[k[i].Object]; u != nil && u.Holds(v) {
+			if u := known[k[i].Routed]; u != nil && u.Holds(v) {
 				k[i].unit = u
 				break
 			}
 		}
 		if k[i].unit == nil {
-			k[i].unit = set.Compile(k[i].Object, v)
+			k[i].unit = set.Compile(k[i].Routed, v)
 		}
 	}
 }
@@ -77,7 +63,7 @@ func (k objects) compile(set *rules.Set, v *rules.View, recent []memo) {
 func (k objects) memo() memo {
 	units := make(memo, len(k))
 	for i := range k {
-		units[k[i].Object] = k[i].unit
+		units[k[i].Routed] = k[i].unit
 	}
 	return units
 }
@@ -122,7 +108,7 @@ func (o *object) sections(all []section) []section {
 			all = append(all, section{rank: r, host: host, unit: u, routes: routes, object: o})
 		}
 	}
-	if _, ok := o.Object.(*kube.RouteGroup); ok {
+	if _, ok := o.Routed.(*kube.RouteGroup); ok {
 		add(fromRouteGroup, "", u.Global)
 		return all
 	}
@@ -153,7 +139,7 @@ func (s *section) owner() kube.Ref {
 // created returns when the asker was created, or 0 if unknown.
 func (s *section) created() int64 {
 	if o := s.asker(); o != nil {
-		return o.meta().Created
+		return o.Metadata().Created
 	}
 	return 0
 }

@@ -35,7 +35,7 @@ func (x *explainer) missing(ref kube.Ref) {
 	for _, meant := range spelt(ref, x.snapshot) {
 		like = append(like, meant.String())
 	}
-	for o := range objects(x.snapshot) {
+	for o := range x.snapshot.Objects() {
 		r := o.Ref()
 		switch {
 		case r.Kind != ref.Kind && r.Namespace == ref.Namespace && r.Name == ref.Name,
@@ -62,10 +62,10 @@ func near(a, b string) bool {
 
 // host explains all objects that have a host.
 func (x *explainer) host(host string) {
-	var found []kube.Object
+	var found []kube.Routed
 	var like []string
-	for o := range objects(x.snapshot) {
-		for _, h := range hostsOf(o) {
+	for o := range x.snapshot.Objects() {
+		for _, h := range o.Hosts() {
 			switch {
 			case strings.EqualFold(h, host):
 				found = append(found, o)

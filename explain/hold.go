@@ -63,7 +63,7 @@ func (x *explainer) servedOf(q Query) []kube.Ref {
 		return NewOwners(nil, s).Candidates(q.Route)
 	case q.Host == "":
 		ref := q.ref()
-		for o := range objects(s) {
+		for o := range s.Objects() {
 			known := o.Ref()
 			if known.Kind == ref.Kind && known.Name == ref.Name && kube.NamespaceOrDefault(known.Namespace) == ref.Namespace {
 				return []kube.Ref{known}
@@ -72,8 +72,8 @@ func (x *explainer) servedOf(q Query) []kube.Ref {
 		return spelt(ref, s)
 	}
 	var found []kube.Ref
-	for o := range objects(s) {
-		if slices.ContainsFunc(hostsOf(o), func(h string) bool { return strings.EqualFold(h, q.Host) }) {
+	for o := range s.Objects() {
+		if slices.ContainsFunc(o.Hosts(), func(h string) bool { return strings.EqualFold(h, q.Host) }) {
 			found = append(found, o.Ref())
 		}
 	}
@@ -85,17 +85,17 @@ func (x *explainer) servedOf(q Query) []kube.Ref {
 func neighbours(s *kube.Snapshot, refs []kube.Ref) *kube.Snapshot {
 	hosts := make(map[string]bool)
 	asked := func(r kube.Ref) bool { return slices.Contains(refs, r) }
-	for o := range objects(s) {
+	for o := range s.Objects() {
 		if asked(o.Ref()) {
-			for _, h := range hostsOf(o) {
+			for _, h := range o.Hosts() {
 				hosts[h] = true
 			}
 		}
 	}
 	namespaces := make(map[string]bool)
 	part := *s
-	near := func(o kube.Object, r kube.Ref) bool {
-		if !asked(r) && !slices.ContainsFunc(hostsOf(o), func(h string) bool { return hosts[h] }) {
+	near := func(o kube.Routed, r kube.Ref) bool {
+		if !asked(r) && !slices.ContainsFunc(o.Hosts(), func(h string) bool { return hosts[h] }) {
 			return false
 		}
 		namespaces[kube.NamespaceOrDefault(r.Namespace)] = true

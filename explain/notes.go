@@ -21,7 +21,7 @@ const maxNotes = 8
 
 // notes adds the notes of an object, and findings for what is probably a mistake.
 func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
-	x.checkAnnotations(o.Owner, in.Meta.Annotations)
+	x.checkAnnotations(o.Owner, in.Object.Metadata().Annotations)
 	for _, route := range main {
 		if len(o.Notes) >= maxNotes {
 			break
@@ -47,8 +47,8 @@ func (o *Object) note(format string, args ...any) {
 	}
 }
 
-func hostsOr(object kube.Object) []string {
-	if hosts := hostsOf(object); len(hosts) > 0 {
+func hostsOr(object kube.Routed) []string {
+	if hosts := object.Hosts(); len(hosts) > 0 {
 		return hosts
 	}
 	return []string{anyHost}

@@ -43,11 +43,11 @@ func (x *explainer) object(ref kube.Ref) {
 // add explains one object and records its findings.
 func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	o := Object{
-		Owner: ref, Selected: in.Compiled, Changed: in.Meta.Changed,
+		Owner: ref, Selected: in.Compiled, Changed: in.Object.Metadata().Changed,
 		Problems: []Problem{}, Routes: []Route{}, Services: []Service{}, Hosts: []Host{}, Requests: []Request{},
 	}
-	if in.Meta.Created != 0 {
-		t := time.Unix(in.Meta.Created, 0).UTC()
+	if created := in.Object.Metadata().Created; created != 0 {
+		t := time.Unix(created, 0).UTC()
 		o.Created = &t
 	}
 	o.Selection = x.selection(in)
@@ -62,7 +62,7 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	for i := range in.Services {
 		o.Services = append(o.Services, serviceOf(&in.Services[i]))
 	}
-	hosts := hostsOf(in.Object)
+	hosts := in.Object.Hosts()
 	for _, h := range hosts[:min(maxHosts, len(hosts))] {
 		others := slices.DeleteFunc(slices.Clone(x.claimsOf(h)), func(r kube.Ref) bool { return r == ref })
 		o.Hosts = append(o.Hosts, Host{Host: h, Others: append([]kube.Ref{}, others...)})
@@ -232,29 +232,4 @@ func serviceOf(s *rules.Service) Service {
 		out.Ports = append(out.Ports, text)
 	}
 	return out
-}
-
-// hostsOf returns the distinct hosts of an object in their order.
-func hostsOf(o kube.Object) []string {
-	var hosts []string
-	add := func(h string) {
-		if h != "" && !slices.Contains(hosts, h) {
-			hosts = append(hosts, h)
-		}
-	}
-	switch o := o.(type) {
-	case *kube.Ingress:
-		if o.Spec != nil {
-			for _, r := range o.Spec.Rules {
-				add(r.Host)
-			}
-		}
-	case *kube.RouteGroup:
-		if o.Spec != nil {
-			for _, h := range o.Spec.Hosts {
-				add(h)
-			}
-		}
-	}
-	return hosts
 }

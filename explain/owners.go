@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +27,7 @@ func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*
 		if s == nil || i > 0 && s == snapshots[0] {
 			continue
 		}
-		for of := range objects(s) {
+		for of := range s.Objects() {
 			ref := of.Ref()
 			prefix := prefixOf(ref)
 			if known := o.byPrefix[prefix]; !slices.Contains(known, ref) {
@@ -43,22 +42,6 @@ func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*
 func OwnerFunc(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) shadowdiff.OwnerFunc {
 	owners := sync.OnceValue(func() *Owners { return NewOwners(inspect, snapshots...) })
 	return func(id string) shadowdiff.Owner { return owners().Of(id) }
-}
-
-// objects yields the Ingresses and RouteGroups of a snapshot.
-func objects(s *kube.Snapshot) iter.Seq[kube.Object] {
-	return func(yield func(kube.Object) bool) {
-		for _, o := range s.Ingresses {
-			if !yield(o) {
-				return
-			}
-		}
-		for _, o := range s.RouteGroups {
-			if !yield(o) {
-				return
-			}
-		}
-	}
 }
 
 // Candidates returns the objects that may have made the route with an id, without duplicates. It costs a few dozen lookups.
@@ -97,7 +80,7 @@ func spelt(ref kube.Ref, s *kube.Snapshot) (found []kube.Ref) {
 		return nil
 	}
 	prefix := prefixOf(ref)
-	for o := range objects(s) {
+	for o := range s.Objects() {
 		known := o.Ref()
 		if known.Kind == ref.Kind && len(known.Name) == len(ref.Name) && prefixOf(known) == prefix {
 			found = append(found, known)

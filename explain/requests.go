@@ -31,13 +31,12 @@ func (x *explainer) routesFor(host string) *routesOf {
 	if known := x.hosts[host]; known != nil {
 		return known
 	}
-	narrow := match.NewNarrow(host)
 	var routes []*eskip.Route
 	list := x.result.Routes
 	if x.fromServed && x.HasServed {
 		list = x.Served
 	}
-	for r := range list.OfHosts(narrow.May) {
+	for r := range list.OfHosts(match.ForHosts(host)) {
 		if parsed, err := r.Parse(); err == nil {
 			routes = append(routes, parsed)
 		}

@@ -185,6 +185,26 @@ type Snapshot struct {
 	Bad []BadObject
 }
 
+// Add appends an object to the list of its kind, for a source that builds a snapshot.
+func (s *Snapshot) Add(o Object) {
+	switch o := o.(type) {
+	case *Ingress:
+		s.Ingresses = append(s.Ingresses, o)
+	case *RouteGroup:
+		s.RouteGroups = append(s.RouteGroups, o)
+	case *Service:
+		s.Services = append(s.Services, o)
+	case *Namespace:
+		s.Namespaces = append(s.Namespaces, o)
+	case *Endpoints:
+		s.Endpoints = append(s.Endpoints, o)
+	case *EndpointSlice:
+		s.EndpointSlices = append(s.EndpointSlices, o)
+	case *Secret:
+		s.Secrets = append(s.Secrets, o)
+	}
+}
+
 // DefaultFilters is the content of a folder of default filter files. Err says why the folder could not be read; then there are no
 // texts.
 type DefaultFilters struct {

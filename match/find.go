@@ -15,7 +15,8 @@ func (t *Table) Find(in Request) Result {
 		return Result{Answer: answer}
 	}
 	s := search{r: r, key: hostKey(r.host)}
-	t.routes.visit(r.segments, s.key, s.take)
+	n := cmp.Or(t.options.Candidates, DefaultCandidates)
+	t.routes.visit(r.segments, s.key, n > 0, s.take)
 	s.close()
 	res := Result{Host: r.host, Path: r.path, Outcomes: outcomes(s.groups, r.segments)}
 	for i := range res.Outcomes {
@@ -23,7 +24,7 @@ func (t *Table) Find(in Request) Result {
 			o.Notes = t.catalogue.Notes(o.Route)
 		}
 	}
-	if n := cmp.Or(t.options.Candidates, DefaultCandidates); n > 0 {
+	if n > 0 {
 		var sameHost []*entry
 		if last := res.Outcomes[len(res.Outcomes)-1]; last.Route == nil {
 			sameHost = t.routes.hosts[s.key] // then the path of the request may be wrong
@@ -181,7 +182,7 @@ func (s *search) candidate(l loser) Candidate {
 func (s *search) warnings(refused *index) []Warning {
 	var all []Warning
 	seen := map[*entry]bool{}
-	refused.visit(s.r.segments, s.key, func(rank string, e *entry) bool {
+	refused.visit(s.r.segments, s.key, false, func(rank string, e *entry) bool {
 		if _, lost := e.ask(s.r); lost == nil && !seen[e] {
 			seen[e] = true
 			all = append(all, Warning{*e.refusal, s.ahead(rank, e.weight), e.partly})

@@ -81,9 +81,8 @@ type Refusal struct {
 type Table struct {
 	options   Options
 	catalogue *catalogue.Catalogue
-	routes    *index   // routes that can win
-	refused   *index   // routes that would match if they were not refused
-	entries   []*entry // those of routes
+	routes    *index // routes that can win
+	refused   *index // routes that would match if they were not refused
 
 	once  sync.Once
 	known *facts // guarded by once
@@ -108,13 +107,10 @@ func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 		}
 		if e.refusal != nil {
 			refusals = append(refusals, *e.refusal)
-			t.refused.add(e, o.IgnoreTrailingSlash)
+			t.refused.add(e)
 			continue
 		}
-		t.entries = append(t.entries, e)
-		t.routes.add(e, o.IgnoreTrailingSlash)
+		t.routes.add(e)
 	}
-	t.routes.finish()
-	t.refused.finish()
 	return t, refusals
 }

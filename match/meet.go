@@ -47,7 +47,7 @@ func (t *Table) matches(route *eskip.Route, in Request) bool {
 	r, answer := prepare(in, t.options)
 	found := false
 	if answer == nil {
-		t.routes.visit(r.segments, hostKey(r.host), func(_ string, e *entry) bool {
+		t.routes.visit(r.segments, hostKey(r.host), false, func(_ string, e *entry) bool {
 			if e.route == route {
 				_, lost := e.ask(r)
 				found = lost == nil
@@ -379,7 +379,7 @@ type facts struct {
 func (t *Table) facts() *facts {
 	t.once.Do(func() {
 		f := &facts{methods: map[string]bool{}, segments: map[string]bool{}}
-		for _, e := range t.entries {
+		for _, e := range t.routes.all {
 			for _, p := range e.patterns {
 				f.depth = max(f.depth, len(p.segments))
 				for _, s := range p.segments {

@@ -18,7 +18,7 @@ func trimSlash(p string) string {
 // segments splits a clean path. A trailing slash is an empty last segment; the root is that segment alone.
 func segments(clean string) []string { return strings.Split(clean[1:], "/") }
 
-// Kinds of segments, in the order of the search.
+// Kinds of segments, in the order of the search: see [pattern.rank].
 const (
 	literal byte = iota
 	single       // :name
@@ -66,6 +66,31 @@ func parsePattern(text string, subtree, ignoreSlash bool) pattern {
 		}
 	}
 	return p
+}
+
+// rank returns how specific the pattern is for a path, one byte for each segment, and whether it matches. In the order of ranks, a literal
+// segment comes before a wildcard for one, and that before the rest of the path.
+func (p *pattern) rank(path []string) (rank string, ok bool) {
+	shape := shapeOf(p)
+	if len(path) < len(shape.segments) {
+		return "", false
+	}
+	kinds := make([]byte, 0, 16)
+	for i, s := range shape.segments {
+		kind := kindOf(s)
+		if kind == literal && s != path[i] || kind == single && path[i] == "" {
+			return "", false
+		}
+		kinds = append(kinds, kind)
+	}
+	switch rest := path[len(shape.segments):]; {
+	case len(rest) == 0:
+		return string(kinds), shape.tail != tailFree
+	case rest[0] != "":
+		return string(append(kinds, free)), shape.tail != tailNone
+	default: // the slash at the end of the path
+		return string(append(kinds, literal)), shape.tail == tailAny
+	}
 }
 
 // params returns the values of the wildcards for a path that the pattern matches. Of wildcards with the same name the first one

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -234,7 +233,7 @@ func (p *Publisher) missing(c Candidate, base *table.Table, now time.Time) (loss
 // present returns which objects of a list are in a snapshot.
 func present(list keptList, s *kube.Snapshot) map[kube.Ref]bool {
 	exist := make(map[kube.Ref]bool)
-	for o := range objects(s) {
+	for o := range s.Objects() {
 		if ref := o.Ref(); list.has(ref) {
 			exist[ref] = true
 		}
@@ -271,28 +270,28 @@ func (p *Publisher) isBack(o *Kept, exists bool, loss *guard.Loss, same bool, lo
 	switch {
 	case o.Service != nil:
 		return !lost()[kube.ServiceKey{Namespace: o.Namespace, Name: o.Name}]
-	case o.object() == nil, o.Reason.Kind() == guard.TooManyRoutes:
+	case o.Object() == nil, o.Reason.Kind() == guard.TooManyRoutes:
 		return !exists || !loss.Grows
 	case o.Deleted && exists:
 		return true
 	case same:
 		return false
 	}
-	routes := p.cfg.Builder.RoutesOf(o.object())
+	routes := p.cfg.Builder.RoutesOf(o.Object())
 	return routes != nil && !slices.ContainsFunc(routes, func(r *table.Route) bool { return loss.Of(r) })
 }
 
 // withServices adds the services that kept objects need and that have lost their endpoints meanwhile.
 func (p *Publisher) withServices(list keptList, lost func() map[kube.ServiceKey]bool, now time.Time) keptList {
 	served := p.snapshot()
-	isObject := func(o *Kept) bool { return o.object() != nil }
+	isObject := func(o *Kept) bool { return o.Object() != nil }
 	if served == nil || !slices.ContainsFunc(list, isObject) || len(lost()) == 0 {
 		return list
 	}
 	needed := make(map[kube.ServiceKey]*Kept)
 	for _, o := range list {
 		if isObject(o) {
-			for _, key := range p.cfg.Builder.ServicesOf(o.object()) {
+			for _, key := range p.cfg.Builder.ServicesOf(o.Object()) {
 				if lost()[key] && !list.has(serviceRef(key)) {
 					needed[key] = o
 				}
@@ -321,7 +320,7 @@ func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
 		return nil
 	}
 	before := make(map[kube.Ref]kube.Object)
-	for o := range objects(served) {
+	for o := range served.Objects() {
 		before[o.Ref()] = o
 	}
 	concerns := func(was, is kube.Object) bool {
@@ -329,7 +328,7 @@ func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
 		return grown || loss.Reason.Loses() && was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r *table.Route) bool { return loss.Of(r) })
 	}
 	var found keptList
-	for is := range objects(next.snapshot) {
+	for is := range next.snapshot.Objects() {
 		was := before[is.Ref()]
 		if delete(before, is.Ref()); was != is && concerns(was, is) {
 			found = append(found, keptObject(is.Ref(), was, false))
@@ -341,22 +340,6 @@ func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
 		}
 	}
 	return found
-}
-
-// objects calls yield for each Ingress and RouteGroup of a snapshot.
-func objects(s *kube.Snapshot) iter.Seq[kube.Object] {
-	return func(yield func(kube.Object) bool) {
-		for _, o := range s.Ingresses {
-			if !yield(o) {
-				return
-			}
-		}
-		for _, o := range s.RouteGroups {
-			if !yield(o) {
-				return
-			}
-		}
-	}
 }
 
 // lostServices returns the services that have lost their endpoints, as they were.

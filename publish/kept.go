@@ -39,9 +39,8 @@ type Kept struct {
 	Deleted bool `json:"deleted,omitempty"`
 
 	// What is served. All are nil for an object that is not served yet.
-	Ingress    *kube.Ingress        `json:"ingress,omitempty"`
-	RouteGroup *kube.RouteGroup     `json:"routegroup,omitempty"`
-	Service    *compile.KeptService `json:"service,omitempty"`
+	kube.Version
+	Service *compile.KeptService `json:"service,omitempty"`
 	// DefaultFilters are the served ones, for the entry of the folder with default filters.
 	DefaultFilters *kube.DefaultFilters `json:"default_filters,omitempty"`
 
@@ -64,25 +63,7 @@ var filtersRef = kube.Ref{Kind: "DefaultFilters", Name: "all"}
 
 // keptObject returns an Ingress or RouteGroup that is kept as it was; nil if it did not exist.
 func keptObject(ref kube.Ref, was kube.Object, deleted bool) *Kept {
-	k := &Kept{Ref: ref, Deleted: deleted}
-	switch was := was.(type) {
-	case *kube.Ingress:
-		k.Ingress = was
-	case *kube.RouteGroup:
-		k.RouteGroup = was
-	}
-	return k
-}
-
-// object returns the Ingress or RouteGroup that is served; nil for a service, and for an object that is not served.
-func (k *Kept) object() kube.Object {
-	switch {
-	case k.Ingress != nil:
-		return k.Ingress
-	case k.RouteGroup != nil:
-		return k.RouteGroup
-	}
-	return nil
+	return &Kept{Ref: ref, Deleted: deleted, Version: kube.VersionOf(was)}
 }
 
 // Served says what is served of the object, in words.
@@ -92,14 +73,12 @@ func (k *Kept) Served() string {
 		return "its last endpoints"
 	case k.Ref == filtersRef:
 		return "as they were"
-	case k.Ingress == nil && k.RouteGroup == nil && k.Reason == ReasonPin:
+	case k.Object() == nil && k.Reason == ReasonPin:
 		return "not at all"
-	case k.Ingress == nil && k.RouteGroup == nil:
+	case k.Object() == nil:
 		return "nothing yet"
-	case k.Ingress != nil && k.Ingress.Changed != "":
-		return "as of " + k.Ingress.Changed
-	case k.RouteGroup != nil && k.RouteGroup.Changed != "":
-		return "as of " + k.RouteGroup.Changed
+	case k.Object().Metadata().Changed != "":
+		return "as of " + k.Object().Metadata().Changed
 	}
 	return "as it was"
 }

@@ -94,19 +94,19 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 	}
 	served := make(map[kube.Ref]kube.Object)
 	if from != nil {
-		for o := range objects(from) {
+		for o := range from.Objects() {
 			served[o.Ref()] = o
 		}
 	}
 	look := func(changed bool) {
-		for o := range objects(c.Snapshot) {
+		for o := range c.Snapshot.Objects() {
 			was := served[o.Ref()]
 			if len(objections) == 0 || (was != o) != changed {
 				continue
 			}
 			if found, ok := p.objectionTo(o, objections); ok && changed {
 				if kept := p.keeper.list.find(o.Ref()); was == nil && kept != nil {
-					was = kept.object() // this process has not read it
+					was = kept.Object() // this process has not read it
 				}
 				refused = p.refuse(refused, keptObject(o.Ref(), was, false), found, now)
 			}

@@ -129,13 +129,10 @@ func (l keptList) orderDigest() table.Digest {
 	h := sha256.New()
 	for _, k := range slices.Concat(freezes, pins) {
 		changed := ""
-		switch {
-		case k.Ingress != nil:
-			changed = k.Ingress.Changed
-		case k.RouteGroup != nil:
-			changed = k.RouteGroup.Changed
+		if o := k.Object(); o != nil {
+			changed = o.Metadata().Changed
 		}
-		fmt.Fprintf(h, "%s\x00%v\x00%s\x00%d\x00", k.Ref, k.object() != nil, changed, k.Until.Unix())
+		fmt.Fprintf(h, "%s\x00%v\x00%s\x00%d\x00", k.Ref, k.Object() != nil, changed, k.Until.Unix())
 	}
 	return table.Digest(h.Sum(nil))
 }
@@ -230,12 +227,12 @@ func (p *Publisher) steer(c Candidate, list keptList, now time.Time) (Candidate,
 		return c, nil
 	}
 	newest := make(map[kube.Ref]kube.Object)
-	for o := range objects(c.Snapshot) {
+	for o := range c.Snapshot.Objects() {
 		newest[o.Ref()] = o
 	}
 	var entries keptList
 	for _, k := range pins {
-		if deleted := k.object() != nil && newest[k.Ref] == nil; deleted != k.Deleted {
+		if deleted := k.Object() != nil && newest[k.Ref] == nil; deleted != k.Deleted {
 			next := *k
 			next.Deleted = deleted
 			k = &next
@@ -300,12 +297,12 @@ func (p *Publisher) lastServed(newest *kube.Snapshot, list keptList) map[kube.Re
 	if from == nil {
 		from = newest
 	}
-	for o := range objects(from) {
+	for o := range from.Objects() {
 		was[o.Ref()] = o
 	}
 	if p.snapshot() != nil { // with what is kept
 		for _, k := range list.objects() {
-			if k.Reason == ReasonFreeze && k.object() == nil {
+			if k.Reason == ReasonFreeze && k.Object() == nil {
 				was[k.Ref] = nil
 			}
 		}
@@ -318,7 +315,7 @@ func (p *Publisher) lastServed(newest *kube.Snapshot, list keptList) map[kube.Re
 	}
 	for _, k := range list.objects() {
 		if k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup {
-			was[k.Ref] = k.object()
+			was[k.Ref] = k.Object()
 		}
 	}
 	return was
@@ -333,7 +330,7 @@ func sameVersion(a, b kube.Object) bool {
 func (p *Publisher) newPins(entries keptList) keptList {
 	return entries.where(func(k *Kept) bool {
 		was := p.made.list.find(k.Ref)
-		return k.Reason == ReasonPin && (was == nil || was.Reason != ReasonPin || !sameVersion(was.object(), k.object()))
+		return k.Reason == ReasonPin && (was == nil || was.Reason != ReasonPin || !sameVersion(was.Object(), k.Object()))
 	})
 }
 

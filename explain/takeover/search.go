@@ -180,10 +180,9 @@ func (s *search) allHosts() []string {
 
 // chunk compares changed routes with all others that share some hosts.
 func (s *search) chunk(hosts []string, changed []*eskip.Route) {
-	near := match.NewNarrow(hosts...)
 	var old, now, others []*eskip.Route
 	seen := map[string]bool{}
-	for r := range s.before.Routes.OfHosts(near.May) {
+	for r := range s.before.Routes.OfHosts(match.ForHosts(hosts...)) {
 		route, err := r.Parse()
 		if err != nil {
 			continue

@@ -78,14 +78,9 @@ func newestChange(s *kube.Snapshot) *console.Change {
 	}
 	var newest string // as in kube.Meta: the time in UTC, which sorts as text, and the field manager
 	var object kube.Ref
-	for _, o := range s.Ingresses {
-		if o.Changed > newest {
-			newest, object = o.Changed, o.Ref()
-		}
-	}
-	for _, o := range s.RouteGroups {
-		if o.Changed > newest {
-			newest, object = o.Changed, o.Ref()
+	for o := range s.Objects() {
+		if at := o.Metadata().Changed; at > newest {
+			newest, object = at, o.Ref()
 		}
 	}
 	text, by, _ := strings.Cut(newest, " ")

@@ -47,26 +47,11 @@ type recorder struct {
 }
 
 func newRecorder(s *Server) *recorder {
-	cfg := history.Config{Limit: s.cfg.History, Bare: s.bareObject, Log: s.log}
+	cfg := history.Config{Limit: s.cfg.History, Bare: s.bareMeta, Log: s.log}
 	if s.cfg.StateDir != "" {
 		cfg.Folder = filepath.Join(s.cfg.StateDir, historyFolder)
 	}
 	return &recorder{s: s, wake: make(chan struct{}, 1), History: history.Open(cfg)}
-}
-
-// bareObject returns an object without what the compiler does not read.
-func (s *Server) bareObject(o kube.Object) kube.Object {
-	switch o := o.(type) {
-	case *kube.Ingress:
-		bare := *o
-		bare.Meta = s.bareMeta(o.Meta)
-		return &bare
-	case *kube.RouteGroup:
-		bare := *o
-		bare.Meta = s.bareMeta(o.Meta)
-		return &bare
-	}
-	return o
 }
 
 // published notes that another table is served. It does not wait.

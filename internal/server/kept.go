@@ -51,15 +51,13 @@ func (s *Server) serveKept(w http.ResponseWriter, _ *http.Request) {
 // bare returns a kept object without what the compiler does not read.
 func (s *Server) bare(k *publish.Kept) *publish.Kept {
 	less := *k
-	switch {
-	case k.Ingress != nil:
-		less.Ingress = s.bareObject(k.Ingress).(*kube.Ingress)
-	case k.RouteGroup != nil:
-		less.RouteGroup = s.bareObject(k.RouteGroup).(*kube.RouteGroup)
+	if o := k.Object(); o != nil {
+		less.Version = kube.VersionOf(o.WithMeta(s.bareMeta(*o.Metadata())))
 	}
 	return &less
 }
 
+// bareMeta returns metadata without what the compiler does not read.
 func (s *Server) bareMeta(m kube.Meta) kube.Meta {
 	m.Annotations = slices.DeleteFunc(slices.Clone(m.Annotations), func(p kube.Pair) bool { return !s.cfg.Compile.Reads(p.Key) })
 	m.Labels = slices.DeleteFunc(slices.Clone(m.Labels), func(p kube.Pair) bool { return p.Key != s.cfg.Compile.ApplicationLabel })

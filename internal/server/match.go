@@ -64,9 +64,8 @@ func (s *Server) match(q url.Values) (*report.View, error) {
 // routesOf parses the routes that requests for a host can reach. It skips routes that do not parse: the compiler parsed every
 // route back, so a table has none.
 func routesOf(list table.List, host string) []*eskip.Route {
-	narrow := match.NewNarrow(host)
 	var routes []*eskip.Route
-	for r := range list.OfHosts(narrow.May) {
+	for r := range list.OfHosts(match.ForHosts(host)) {
 		if parsed, err := eskip.Parse(r.Text); err == nil {
 			routes = append(routes, parsed...)
 		}

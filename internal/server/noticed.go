@@ -139,7 +139,7 @@ func (n *takeovers) allowed(t *takeover.Takeover) bool {
 	if !ok {
 		return false
 	}
-	list, _ := in.Meta.Annotations.Lookup(allowTakeover)
+	list, _ := in.Object.Metadata().Annotations.Lookup(allowTakeover)
 	if newest := n.s.compiler.Latest(); newest != nil {
 		for _, ns := range newest.Snapshot.Namespaces {
 			if ns.Name == t.From.Namespace {

@@ -77,10 +77,7 @@ func objectsOf(r *http.Request) ([]kube.Object, error) {
 		return nil, fmt.Errorf("%s: %w", bad.Ref, bad.Err)
 	}
 	var objects []kube.Object
-	for _, o := range snapshot.Ingresses {
-		objects = append(objects, o)
-	}
-	for _, o := range snapshot.RouteGroups {
+	for o := range snapshot.Objects() {
 		objects = append(objects, o)
 	}
 	switch {

@@ -227,11 +227,8 @@ func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried
 // takes reports whether the route server reads the object.
 func (j *Judge) takes(kind kube.Kind, o kube.Object) bool {
 	var m kube.Meta
-	switch of := o.(type) {
-	case *kube.Ingress:
-		m = of.Meta
-	case *kube.RouteGroup:
-		m = of.Meta
+	if routed, ok := o.(kube.Routed); ok {
+		m = *routed.Metadata()
 	}
 	return j.scope.Takes(kind, m.Namespace, m.Labels.Lookup)
 }

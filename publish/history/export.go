@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // maxExport limits what a replica takes from another one, in bytes.
@@ -12,29 +13,27 @@ const maxExport = 64 << 20
 // Export writes the newest segments, as they are in files. Segments that are appended to meanwhile are cut behind a frame.
 func (h *History) Export(w io.Writer) error {
 	unlock := h.lock()
-	from, total := len(h.segments), int64(0)
-	sizes := make([]int64, len(h.segments))
-	for i := len(h.segments) - 1; i >= 0; i-- {
-		if sizes[i] = h.segments[i].size; total+sizes[i] > maxExport {
+	var newest []*segment
+	left := int64(maxExport)
+	for _, s := range slices.Backward(h.segments) {
+		if left -= s.size; left < 0 {
 			break
 		}
-		total, from = total+sizes[i], i
+		newest = slices.Insert(newest, 0, s)
 	}
-	segments := h.segments
+	var parts []io.Reader
+	for _, s := range newest {
+		r, err := s.reader(0)
+		if err != nil {
+			unlock()
+			return fmt.Errorf("history: read %s: %w", s.name(), err)
+		}
+		defer r.Close()
+		parts = append(parts, io.LimitReader(r, s.size))
+	}
 	unlock()
-	for i := from; i < len(segments); i++ {
-		if sizes[i] == 0 {
-			continue
-		}
-		r, err := segments[i].reader(0)
-		if err != nil {
-			return fmt.Errorf("history: read %s: %w", segments[i].name(), err)
-		}
-		_, err = io.CopyN(w, r, sizes[i])
-		r.Close()
-		if err != nil {
-			return fmt.Errorf("history: pass on %s: %w", segments[i].name(), err)
-		}
+	if _, err := io.Copy(w, io.MultiReader(parts...)); err != nil {
+		return fmt.Errorf("history: pass on: %w", err)
 	}
 	return nil
 }

@@ -46,31 +46,18 @@ type Config struct {
 	Folder string
 	// Limit is how many bytes all segments may have. Default DefaultLimit.
 	Limit int64
-	// Bare returns an object without what the compiler does not read. nil keeps all.
-	Bare func(kube.Object) kube.Object
+	// Bare returns metadata without what the compiler does not read. nil keeps all.
+	Bare func(kube.Meta) kube.Meta
 	Log  *slog.Logger // nil means no log
 }
 
 // Version is an object at one time.
 type Version struct {
 	kube.Ref
-	// One of these is set, or none for an object that did not exist.
-	Ingress        *kube.Ingress        `json:"ingress,omitempty"`
-	RouteGroup     *kube.RouteGroup     `json:"routegroup,omitempty"`
+	kube.Version
 	DefaultFilters *kube.DefaultFilters `json:"default_filters,omitempty"`
 
 	id identity // zero if not computed yet, or for no object
-}
-
-// Object returns the Ingress or RouteGroup; nil if it did not exist.
-func (v *Version) Object() kube.Object {
-	switch {
-	case v.Ingress != nil:
-		return v.Ingress
-	case v.RouteGroup != nil:
-		return v.RouteGroup
-	}
-	return nil
 }
 
 func (v *Version) exists() bool { return v.Object() != nil || v.DefaultFilters != nil }
@@ -86,15 +73,10 @@ func identityOf(v *Version) (id identity) {
 		return v.id
 	}
 	less := *v
-	switch {
-	case v.Ingress != nil:
-		o := *v.Ingress
-		o.Changed = ""
-		less.Ingress = &o
-	case v.RouteGroup != nil:
-		o := *v.RouteGroup
-		o.Changed = ""
-		less.RouteGroup = &o
+	if o := v.Object(); o != nil {
+		meta := *o.Metadata()
+		meta.Changed = ""
+		less.Version = kube.VersionOf(o.WithMeta(meta))
 	}
 	text, err := json.Marshal(less)
 	if err != nil {
@@ -139,7 +121,7 @@ func Open(cfg Config) *History {
 		cfg.Limit = min(cfg.Limit, memoryLimit)
 	}
 	if cfg.Bare == nil {
-		cfg.Bare = func(o kube.Object) kube.Object { return o }
+		cfg.Bare = func(m kube.Meta) kube.Meta { return m }
 	}
 	h := &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1, encoder: newEncoder()}
 	return h
@@ -256,11 +238,8 @@ func (h *History) change(v *Version) api.HistoryChange {
 	case h.lastOf(v.Ref).id == identity{}:
 		c.What = api.ObjectCreated
 	}
-	switch {
-	case v.Ingress != nil:
-		c.By = v.Ingress.Changed
-	case v.RouteGroup != nil:
-		c.By = v.RouteGroup.Changed
+	if o := v.Object(); o != nil {
+		c.By = o.Metadata().Changed
 	}
 	return c
 }
@@ -288,11 +267,10 @@ func (h *History) changes(now *kube.Intent, add func(Version)) {
 
 // each calls yield for each object of an intent, and for its default filters, with a function that returns what would be stored.
 func (h *History) each(i *kube.Intent, yield func(ref kube.Ref, object any, version func() Version)) {
-	for _, o := range i.Ingresses {
-		yield(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), Ingress: h.cfg.Bare(o).(*kube.Ingress)} })
-	}
-	for _, o := range i.RouteGroups {
-		yield(o.Ref(), o, func() Version { return Version{Ref: o.Ref(), RouteGroup: h.cfg.Bare(o).(*kube.RouteGroup)} })
+	for o := range i.Objects() {
+		yield(o.Ref(), o, func() Version {
+			return Version{Ref: o.Ref(), Version: kube.VersionOf(o.WithMeta(h.cfg.Bare(*o.Metadata())))}
+		})
 	}
 	yield(filtersRef, i.DefaultFilters, func() Version { return Version{Ref: filtersRef, DefaultFilters: i.DefaultFilters} })
 }

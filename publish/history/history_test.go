@@ -300,10 +300,9 @@ func TestATornFileCostsItsEnd(t *testing.T) {
 // TestOnlyWhatTheCompilerReadsIsStored: other annotations are nobody's business.
 func TestOnlyWhatTheCompilerReadsIsStored(t *testing.T) {
 	folder := t.TempDir()
-	h := history.Open(history.Config{Folder: folder, Bare: func(o kube.Object) kube.Object {
-		bare := *o.(*kube.Ingress)
-		bare.Annotations = nil
-		return &bare
+	h := history.Open(history.Config{Folder: folder, Bare: func(m kube.Meta) kube.Meta {
+		m.Annotations = nil
+		return m
 	}})
 	h.Record(api.HistoryEntry{At: start}, &kube.Intent{Ingresses: []*kube.Ingress{ingress("shop", "cart", "hunter2")}})
 	found, err := h.Versions(1, everything)

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -42,8 +41,7 @@ type frame struct {
 type segment struct {
 	path   string
 	file   *os.File // open for appending; nil for one that is only read
-	memory [][]byte // frames by their order
-	starts []int64  // and where each begins
+	memory []byte   // its content without a path; what was appended never changes
 	first  uint64   // entry of which it has all objects
 	base   int64    // bytes of all objects at its beginning
 	size   int64
@@ -130,7 +128,7 @@ func (s *segment) write(encoder *zstd.Encoder, f *frame) (offset int64, err erro
 	binary.BigEndian.PutUint32(data[4:], crc32.Checksum(body, castagnoli))
 	offset = s.size
 	if s.path == "" {
-		s.memory, s.starts = append(s.memory, bytes.Clone(data)), append(s.starts, offset)
+		s.memory = append(s.memory, data...)
 	} else if _, err := s.file.Write(data); err != nil {
 		return 0, err
 	}
@@ -156,11 +154,7 @@ func (s *segment) close() error {
 // reader returns the content from an offset on.
 func (s *segment) reader(offset int64) (io.ReadCloser, error) {
 	if s.path == "" {
-		i, found := slices.BinarySearch(s.starts, offset)
-		if !found {
-			return nil, fmt.Errorf("no frame begins at %d", offset)
-		}
-		return io.NopCloser(&frames{rest: s.memory[i:]}), nil
+		return io.NopCloser(bytes.NewReader(s.memory[offset:])), nil
 	}
 	f, err := os.OpenFile(s.path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -171,24 +165,6 @@ func (s *segment) reader(offset int64) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// frames reads frames in memory, one after the other.
-type frames struct {
-	rest [][]byte
-	at   int // in the first
-}
-
-func (f *frames) Read(p []byte) (int, error) {
-	for len(f.rest) > 0 && f.at == len(f.rest[0]) {
-		f.rest, f.at = f.rest[1:], 0
-	}
-	if len(f.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, f.rest[0][f.at:])
-	f.at += n
-	return n, nil
 }
 
 // read reads a frame.

@@ -85,7 +85,7 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 			continue
 		}
 		if !found && !k.list.absent {
-			k.list.setAbsent(true)
+			k.list.absent = true
 			poke(w.dirty)
 		}
 		k.want(found)

@@ -74,7 +74,7 @@ func (k *watched) want(wanted bool) {
 	k.wanted, k.reported = wanted, false
 	k.reset()
 	if !wanted {
-		k.list.setAbsent(true)
+		k.list.absent = true
 		k.restart()
 		poke(k.w.dirty)
 	}
@@ -117,7 +117,7 @@ func (k *watched) accepted() {
 		poke(k.w.dirty) // reads failed, and succeed again
 	}
 	k.stream, k.synced = outage{}, true
-	k.list.setAbsent(false)
+	k.list.absent = false
 	k.w.wake()
 }
 

@@ -188,24 +188,7 @@ func (s *Source) commit(files []*parsed) {
 			}
 			first[e.ref] = where
 			s.byRef[e.ref] = e.decoded
-			add(s.last, e.object)
+			s.last.Add(e.object)
 		}
-	}
-}
-
-func add(s *kube.Snapshot, o kube.Object) {
-	switch o := o.(type) {
-	case *kube.Ingress:
-		s.Ingresses = append(s.Ingresses, o)
-	case *kube.RouteGroup:
-		s.RouteGroups = append(s.RouteGroups, o)
-	case *kube.Namespace:
-		s.Namespaces = append(s.Namespaces, o)
-	case *kube.Service:
-		s.Services = append(s.Services, o)
-	case *kube.Endpoints:
-		s.Endpoints = append(s.Endpoints, o)
-	case *kube.EndpointSlice:
-		s.EndpointSlices = append(s.EndpointSlices, o)
 	}
 }

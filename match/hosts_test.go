@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-func TestNarrowKeepsWhatMayMatch(t *testing.T) {
+func TestForHostsKeepsWhatMayMatch(t *testing.T) {
 	for _, c := range []struct {
 		hosts string
 		want  bool
@@ -25,15 +25,15 @@ func TestNarrowKeepsWhatMayMatch(t *testing.T) {
 		{"^(.*[.]example[.]org)$", true},
 		{"^(*[.]example[.]org[.]?(:[0-9]+)?)$", true}, // no proxy compiles it, and a warning may be due
 	} {
-		if got := match.NewNarrow("Shop.example.org:8080").May(c.hosts); got != c.want {
+		if got := match.ForHosts("Shop.example.org:8080")(c.hosts); got != c.want {
 			t.Errorf("%q: %t, want %t", c.hosts, got, c.want)
 		}
 	}
 }
 
-// FuzzNarrowChangesNothing: the routes of the host give the same answer as the whole table, apart from near misses of other
+// FuzzForHostsChangesNothing: the routes of the host give the same answer as the whole table, apart from near misses of other
 // hosts.
-func FuzzNarrowChangesNothing(f *testing.F) {
+func FuzzForHostsChangesNothing(f *testing.F) {
 	for seed := range uint64(80) {
 		f.Add(seed, uint16(5+seed%150))
 	}
@@ -44,8 +44,8 @@ func FuzzNarrowChangesNothing(f *testing.F) {
 		whole, _ := match.New(routes, o)
 		for range 20 {
 			in := randomRequest(rnd)
-			narrow := match.NewNarrow(in.Host)
-			few := slices.DeleteFunc(slices.Clone(routes), func(r *eskip.Route) bool { return !narrow.May(table.NewRoute(r).Hosts) })
+			may := match.ForHosts(in.Host)
+			few := slices.DeleteFunc(slices.Clone(routes), func(r *eskip.Route) bool { return !may(table.NewRoute(r).Hosts) })
 			part, _ := match.New(few, o)
 			want, got := whole.Find(in), part.Find(in)
 			if outcomesOf(got) != outcomesOf(want) {
