@@ -100,7 +100,7 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	all := []httpserve.Endpoint{{
 		Path: api.PathMatch, Methods: get, Handler: s.questions.limited(api.PathMatch, s.serveMatch),
-		Does: "which route a request reaches: `url=`, and as for [routesrv match](../debug/match.md) `method=`, `header=` (may be " +
+		Does: "which route a request reaches: `url=`, and as for [routesrv match](../debug/explain.md) `method=`, `header=` (may be " +
 			"repeated), `from=`, `at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`. Text, or JSON by " +
 			"`Accept` or `?format=json`; 404 if no route matches. Two questions run at a time; further ones wait, and get 503 " +
 			"after 5 s. A query of more than 8 KiB gets 414",

@@ -9,7 +9,7 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// Schema names the JSON form, which docs/debug/match.md describes. Within one version fields are only added.
+// Schema names the JSON form, which docs/debug/explain.md describes. Within one version fields are only added.
 const Schema = "routesrv.match/v1"
 
 type jsonMatch struct {
