@@ -3,6 +3,7 @@ package dataplane
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -56,14 +57,17 @@ func (s *server) tableURL(zone string) *url.URL {
 	return s.url.JoinPath(url.PathEscape(zone))
 }
 
-// request sends a request that names tables.
-func (c *Client) request(ctx context.Context, method string, u *url.URL, header http.Header, names []string) (*http.Response, *Error) {
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+// request sends a request that names tables, with the client's identity. The body may be nil.
+func (c *Client) request(ctx context.Context, method string, u *url.URL, header http.Header, names []string, body io.Reader) (*http.Response, *Error) {
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, failf(ReasonConnect, "%w", err)
 	}
 	req.Header = header
-	c.introduce(req)
+	req.Header.Set("User-Agent", userAgent)
+	if identity := c.cfg.Identity(); identity != "" {
+		req.Header[api.HeaderClient] = []string{identity}
+	}
 	if len(names) > 0 {
 		req.Header.Set(api.HeaderIfNoneMatch, strings.Join(names, ", "))
 	}
@@ -103,7 +107,7 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 		names = seen.names()
 	}
 	sent := time.Now()
-	resp, f := c.request(ctx, http.MethodGet, s.tableURL(zone), header, names)
+	resp, f := c.request(ctx, http.MethodGet, s.tableURL(zone), header, names, nil)
 	if f != nil {
 		return nil, f
 	}

@@ -14,29 +14,16 @@ import (
 // reportTimeout limits the time for a report.
 const reportTimeout = 3 * time.Second
 
-// introduce adds the client's identity to a request.
-func (c *Client) introduce(req *http.Request) {
-	req.Header.Set("User-Agent", userAgent)
-	if identity := c.cfg.Identity(); identity != "" {
-		req.Header[api.HeaderClient] = []string{identity}
-	}
-}
-
 // Report sends a report of this client, JSON, to the server in use. Nothing depends on it: an error changes no state. A server of
 // another kind accepts no reports.
 func (c *Client) Report(ctx context.Context, body []byte) error {
 	s := c.inUse()
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, reportTimeout))
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url.JoinPath("..", api.ReportPath).String(), bytes.NewReader(body))
-	if err != nil {
-		return fmt.Errorf("report to %s: %w", s.name, err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	c.introduce(req)
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("report to %s: %w", s.name, transportError(err))
+	header := http.Header{"Content-Type": {"application/json"}}
+	resp, f := c.request(ctx, http.MethodPost, s.url.JoinPath("..", api.ReportPath), header, nil, bytes.NewReader(body))
+	if f != nil {
+		return fmt.Errorf("report to %s: %w", s.name, f.Err)
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be reused

@@ -242,7 +242,7 @@ func (c *Client) goBack(ctx, parent context.Context, zone string) {
 func (c *Client) head(ctx context.Context, u *url.URL, encoding string, names []string) (*http.Response, *Error) {
 	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
 	defer cancel()
-	resp, f := c.request(ctx, http.MethodHead, u, http.Header{"Accept-Encoding": {encoding}}, names)
+	resp, f := c.request(ctx, http.MethodHead, u, http.Header{"Accept-Encoding": {encoding}}, names, nil)
 	if f != nil {
 		return nil, f
 	}

@@ -81,7 +81,7 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (resp *htt
 	}
 	header := http.Header{"Accept": {api.StreamType}, "Accept-Encoding": {"gzip"}}
 	at, names := c.resumption(header)
-	if resp, f = c.request(ctx, http.MethodGet, u, header, names); f != nil {
+	if resp, f = c.request(ctx, http.MethodGet, u, header, names, nil); f != nil {
 		return nil, at, f
 	}
 	if f = checkStream(resp); f != nil {

@@ -36,43 +36,47 @@ type encodedBlock struct {
 }
 
 // encoded returns a block in an encoding, which the first call makes. It is kept as long as the block.
-func encoded(b *table.Block, e encoding) *encodedBlock {
+func (c *compressors) encoded(b *table.Block, e encoding) *encodedBlock {
 	return b.Memo(e, func() any {
 		text := b.AppendText(nil)
-		return &encodedBlock{compress(text, e), crc32.ChecksumIEEE(text)}
+		return &encodedBlock{c.compress(text, e), crc32.ChecksumIEEE(text)}
 	}).(*encodedBlock)
 }
 
-// The compressors, whose memory is reused from block to block, until the garbage collector frees it.
-var (
-	// frames makes zstd frames. Without concurrency, because then the boundaries in a frame would depend on timing, and equal tables would
-	// not have equal bodies on every replica.
-	frames = sync.Pool{New: func() any {
+// compressors are those of a cache. Their memory is reused from block to block, until the garbage collector frees it.
+type compressors struct{ frames, deflaters sync.Pool }
+
+func newCompressors() *compressors {
+	c := &compressors{}
+	c.frames.New = func() any {
+		// Without concurrency: with it, the boundaries in a frame would depend on timing, and equal tables would not have equal bodies on
+		// every replica.
 		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel), zstd.WithZeroFrames(true),
 			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true))
 		if err != nil {
 			panic(err) // the options are constants
 		}
 		return enc
-	}}
-	deflaters = sync.Pool{New: func() any {
+	}
+	c.deflaters.New = func() any {
 		w, err := flate.NewWriter(nil, gzipLevel)
 		if err != nil {
 			panic(err) // the level is a constant
 		}
 		return w
-	}}
-)
+	}
+	return c
+}
 
 // compress returns a text as one zstd frame, or as deflate blocks that end at a byte boundary.
-func compress(text []byte, as encoding) []byte {
+func (c *compressors) compress(text []byte, as encoding) []byte {
 	if as == zstandard {
-		enc := frames.Get().(*zstd.Encoder)
-		defer frames.Put(enc)
+		enc := c.frames.Get().(*zstd.Encoder)
+		defer c.frames.Put(enc)
 		return enc.EncodeAll(text, nil)
 	}
-	w := deflaters.Get().(*flate.Writer)
-	defer deflaters.Put(w)
+	w := c.deflaters.Get().(*flate.Writer)
+	defer c.deflaters.Put(w)
 	var out bytes.Buffer
 	w.Reset(&out)
 	_, _ = w.Write(text) // a buffer does not fail
@@ -81,11 +85,11 @@ func compress(text []byte, as encoding) []byte {
 }
 
 // encodeOnce returns a text in an encoding, in one piece.
-func encodeOnce(text []byte, e encoding) []byte {
+func (c *compressors) encodeOnce(text []byte, e encoding) []byte {
 	if e == identity {
 		return text
 	}
-	data := compress(text, e)
+	data := c.compress(text, e)
 	if e == zstandard {
 		return data
 	}
@@ -117,7 +121,7 @@ func (va *variant) encode(e encoding) *body {
 			out.add(io.NewSectionReader(b, 0, int64(b.Bytes())))
 			continue
 		}
-		one := encoded(b, e)
+		one := va.cache.encoded(b, e)
 		if out.addBytes(one.data); e == gzipped {
 			sum.add(one.crc, b.Bytes())
 		}
@@ -126,7 +130,7 @@ func (va *variant) encode(e encoding) *body {
 	case e == gzipped:
 		out.addBytes(sum.appendTrailer(nil))
 	case e == zstandard && out.size == 0:
-		out.addBytes(encodeOnce(nil, zstandard)) // a frame without content
+		out.addBytes(va.cache.encodeOnce(nil, zstandard)) // a frame without content
 	}
 	if e != identity {
 		metrics.EncodeDuration.Observe(time.Since(start).Seconds())

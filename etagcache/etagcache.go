@@ -127,6 +127,7 @@ type Config struct {
 
 // Cache serves the current table. All methods are safe for concurrent use.
 type Cache struct {
+	*compressors
 	cfg     Config // set by New, read only
 	control string // the Cache-Control header of answers with a table
 
@@ -158,7 +159,7 @@ func New(cfg Config) (*Cache, error) {
 		cfg.Recheck = func() {}
 	}
 	c := &Cache{
-		cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
+		compressors: newCompressors(), cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
 		streams: streams{max: cfg.MaxStreams, metrics: cfg.Metrics, draining: make(chan struct{})},
 	}
 	c.state.Store(&state{superseded: make(chan struct{})})

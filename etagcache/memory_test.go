@@ -27,7 +27,7 @@ func heap() float64 {
 // the last one is the ids of changed routes and the compressed pieces of the version before: at most a third of the text of a table. Deltas
 // from the first one still work.
 func TestHistoryIsNearlyFree(t *testing.T) {
-	c, err := etagcache.New(etagcache.Config{})
+	c, err := etagcache.New(etagcache.Config{}) // with its own encoders, which the garbage collector frees
 	if err != nil {
 		t.Fatal(err)
 	}

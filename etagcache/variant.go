@@ -79,7 +79,7 @@ func (va *variant) deltaOf(base table.Digest, ids []string) *delta {
 	}
 	d := &delta{size: len(json)}
 	for e := range encodings {
-		d.bodies[e] = sync.OnceValue(func() []byte { return encodeOnce(json, e) })
+		d.bodies[e] = sync.OnceValue(func() []byte { return va.cache.encodeOnce(json, e) })
 	}
 	return d
 }

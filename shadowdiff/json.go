@@ -34,17 +34,11 @@ type (
 		Revision uint64 `json:"revision,omitempty"`
 	}
 	jsonWatch struct {
-		Comparisons  uint64    `json:"comparisons"`
-		Confirmed    jsonKinds `json:"confirmed"`
-		Pending      jsonKinds `json:"pending"`
-		Untracked    int       `json:"untracked,omitempty"` // differences that are counted but not listed
-		CleanSeconds float64   `json:"clean_seconds"`
-	}
-	jsonKinds struct {
-		Missing int `json:"missing"`
-		Extra   int `json:"extra"`
-		Changed int `json:"changed"`
-		Renamed int `json:"renamed"`
+		Comparisons  uint64  `json:"comparisons"`
+		Confirmed    Kinds   `json:"confirmed"`
+		Pending      Kinds   `json:"pending"`
+		Untracked    int     `json:"untracked,omitempty"` // differences that are counted but not listed
+		CleanSeconds float64 `json:"clean_seconds"`
 	}
 	jsonDifference struct {
 		Kind      Kind      `json:"kind"`
@@ -59,8 +53,6 @@ type (
 		B         string    `json:"b,omitempty"`
 	}
 )
-
-func kindsOf(c Counts) jsonKinds { return jsonKinds{c.Missing, c.Extra, c.Changed, c.Renamed} }
 
 // WriteJSON writes a view as one JSON object, indented, with a line end:
 //
@@ -87,7 +79,7 @@ func WriteJSON(w io.Writer, v *View) error {
 		Differences: []jsonDifference{},
 	}
 	if o := v.Watch; o != nil {
-		out.Watch = &jsonWatch{o.Comparisons, kindsOf(o.Confirmed), kindsOf(o.Pending), o.Beyond, o.Clean.Seconds()}
+		out.Watch = &jsonWatch{o.Comparisons, o.Confirmed, o.Pending, o.Beyond, o.Clean.Seconds()}
 	}
 	for _, e := range v.entries() {
 		out.Differences = append(out.Differences, newJSONDifference(e, v.Owner))

@@ -44,17 +44,21 @@ type Report struct {
 	Equal   int // routes that both have
 	Ignored int // differences that Without has removed
 
-	// Beyond counts differences that were not examined in detail; they are not among Differences. Its numbers of equal and
-	// ignored routes are zero, and [Diff] leaves it empty.
-	Beyond Counts
+	// Beyond counts differences that were not examined in detail; they are not among Differences. [Diff] leaves it empty.
+	Beyond Kinds
 }
 
-// Counts holds the numbers of a report.
-type Counts struct {
+// Kinds counts differences by kind.
+type Kinds struct {
 	Missing int `json:"missing"`
 	Extra   int `json:"extra"`
 	Changed int `json:"changed"`
 	Renamed int `json:"renamed"`
+}
+
+// Counts holds the numbers of a report.
+type Counts struct {
+	Kinds
 	Equal   int `json:"equal"`
 	Ignored int `json:"ignored"`
 }
@@ -64,20 +68,19 @@ func (r *Report) Empty() bool { return len(r.Differences)+r.Beyond.Differences()
 
 // Counts returns the numbers of the report, including Beyond.
 func (r *Report) Counts() Counts {
-	c := r.Beyond
-	c.Equal, c.Ignored = r.Equal, r.Ignored
+	c := Counts{r.Beyond, r.Equal, r.Ignored}
 	for i := range r.Differences {
 		c.add(r.Differences[i].Kind, 1)
 	}
 	return c
 }
 
-func (c *Counts) add(k Kind, n int) {
+func (c *Kinds) add(k Kind, n int) {
 	*[kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k] += n
 }
 
 // Differences returns the number of differences.
-func (c Counts) Differences() int { return c.Missing + c.Extra + c.Changed + c.Renamed }
+func (c Kinds) Differences() int { return c.Missing + c.Extra + c.Changed + c.Renamed }
 
 // Diff reports what would change for a data plane that moved from table a to table b. It skips nil routes.
 func Diff(a, b []*eskip.Route) Report {
@@ -183,7 +186,7 @@ func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 		before = a.Routes()
 	}
 	var onlyA, onlyB []*eskip.Route
-	var beyond Counts
+	var beyond Kinds
 	n, same := 0, before.Len()
 	for was, is := range table.Changes(before, b.Routes()) {
 		if n%checkEvery == 0 && ctx.Err() != nil {

@@ -95,7 +95,7 @@ type Observation struct {
 	Differences []Tracked
 	Beyond      int
 	// Confirmed and Pending are the numbers of differences by kind, including those beyond.
-	Confirmed, Pending Counts
+	Confirmed, Pending Kinds
 	// New are the differences that this comparison has confirmed. Gone are the confirmed ones that it no longer shows: their
 	// routes are nil.
 	New, Gone []Tracked

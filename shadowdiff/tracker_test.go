@@ -238,8 +238,8 @@ func TestWhatIsBeyondTheLimitIsJudgedAsOne(t *testing.T) {
 		if len(o.Differences) != 10 || o.Beyond != 990 {
 			t.Fatalf("%d tracked, %d beyond", len(o.Differences), o.Beyond)
 		}
-		want := shadowdiff.Counts{Missing: 1000}
-		if got := o.Confirmed; i >= 2 && got != want || i < 2 && got != (shadowdiff.Counts{}) {
+		want := shadowdiff.Kinds{Missing: 1000}
+		if got := o.Confirmed; i >= 2 && got != want || i < 2 && got != (shadowdiff.Kinds{}) {
 			t.Errorf("comparison %d: confirmed %+v", i+1, got)
 		}
 	}

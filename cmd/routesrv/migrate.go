@@ -75,7 +75,7 @@ func (o *migrateOptions) run(place string, std config.Stdio) error {
 	if err := o.localBase(); err != nil {
 		return err
 	}
-	in, err := o.read(place, std)
+	in, err := migrate.Parse(place, std.In, o.deployment)
 	if err != nil {
 		return err
 	}
@@ -92,19 +92,6 @@ func (o *migrateOptions) run(place string, std config.Stdio) error {
 	fmt.Fprintf(std.Out, "%s: %d files; %d settings are dropped or changed: NOTES.md lists them and the next steps\n",
 		o.dir, len(overlay.Files), len(overlay.NotCarried))
 	return nil
-}
-
-// read reads the old Deployment and the objects that belong to it.
-func (o *migrateOptions) read(place string, std config.Stdio) (*migrate.Input, error) {
-	if place == "-" {
-		return migrate.Parse(std.In, o.deployment)
-	}
-	f, err := os.Open(place)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return migrate.Parse(f, o.deployment)
 }
 
 // localBase makes a local base path relative to the overlay, as kustomize requires.

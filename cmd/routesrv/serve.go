@@ -2,18 +2,22 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/tracing"
@@ -100,20 +104,28 @@ func setPeers(to *server.Config, cfg *config.RouteServer, log *slog.Logger, reg 
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil
 	}
-	if _, err := config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil { // report bad files at startup
-		return fmt.Errorf("--upstream-tls: %w", err)
-	}
-	asked := dataplane.PeersConfig{
-		URLs: cfg.Peers, MaxBytes: cfg.Upstream.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
-		Transport: func(address string) (http.RoundTripper, error) {
-			return config.NewTransport(address, cfg.UpstreamTLS, log, nil)
-		},
+	asked, err := peersOf(cfg, log, reg)
+	if err != nil {
+		return err
 	}
 	to.Peers = func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }
 	to.FromPeer = func(ctx context.Context, path string, read func(io.Reader) error) error {
 		return dataplane.FromPeer(ctx, asked, path, read)
 	}
 	return nil
+}
+
+// peersOf returns how to ask the route servers of --peers. It reads the certificates once, so that bad files end the start.
+func peersOf(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (dataplane.PeersConfig, error) {
+	if _, err := config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
+		return dataplane.PeersConfig{}, fmt.Errorf("--upstream-tls: %w", err)
+	}
+	return dataplane.PeersConfig{
+		URLs: cfg.Peers, MaxBytes: cfg.Upstream.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
+		Transport: func(address string) (http.RoundTripper, error) {
+			return config.NewTransport(address, cfg.UpstreamTLS, log, nil)
+		},
+	}, nil
 }
 
 // newPeerClients returns the function that asks the other replicas for their clients, on the port of our own support listener. It
@@ -169,9 +181,23 @@ func newTrialFailures(cfg *config.RouteServer, log *slog.Logger, reg prometheus.
 	if len(cfg.Peers) == 0 {
 		return nil, nil
 	}
-	transport, err := config.NewTransport("", cfg.UpstreamTLS, log, reg)
+	asked, err := peersOf(cfg, log, reg)
 	if err != nil {
-		return nil, fmt.Errorf("--upstream-tls: %w", err)
+		return nil, err
 	}
-	return webhook.FailuresOf(cfg.Peers, transport), nil
+	asked.Own = []netip.Addr{} // the webhook is no replica: a route server may have an address of this machine
+	return func(ctx context.Context) (list []api.TrialFailure, err error) {
+		ctx, cancel := context.WithTimeout(ctx, failuresTimeout)
+		defer cancel()
+		err = dataplane.FromPeer(ctx, asked, api.PathTrialFailures, func(r io.Reader) error {
+			return json.NewDecoder(io.LimitReader(r, maxFailures)).Decode(&list)
+		})
+		return list, err
+	}, nil
 }
+
+// Limits of a question about trials.
+const (
+	failuresTimeout = 2 * time.Second
+	maxFailures     = 8 << 20 // bytes of an answer
+)

@@ -36,10 +36,10 @@ type Input struct {
 // Namespace returns the namespace of the old Deployment.
 func (in *Input) Namespace() string { return in.Deployment.Namespace }
 
-// Parse reads manifests: YAML or JSON documents, including lists. If there are several Deployments, name selects one; an empty
+// Parse reads manifests from a file, or from stdin if the place is "-": YAML or JSON documents, including lists. If there are several Deployments, name selects one; an empty
 // name selects the only one that is a route server. Objects without a namespace are in "default".
-func Parse(r io.Reader, name string) (*Input, error) {
-	source, err := manifests.New(manifests.Config{Paths: []string{"-"}, Stdin: r, MaxFileBytes: maxInput})
+func Parse(place string, stdin io.Reader, name string) (*Input, error) {
+	source, err := manifests.New(manifests.Config{Paths: []string{place}, Stdin: stdin, MaxFileBytes: maxInput})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func manifests(t *testing.T, replace ...string) string {
 
 func platform(t *testing.T, replace ...string) *migrate.Input {
 	t.Helper()
-	in, err := migrate.Parse(strings.NewReader(manifests(t, replace...)), "")
+	in, err := migrate.Parse("-", strings.NewReader(manifests(t, replace...)), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -203,7 +203,7 @@ spec:
   - from: [{podSelector: {matchLabels: {component: ingress}}}]
     ports: [{port: ingress-port}]
 `
-	in, err := migrate.Parse(strings.NewReader(manifests(t)+policy), "")
+	in, err := migrate.Parse("-", strings.NewReader(manifests(t)+policy), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestWhatCannotBeMigratedIsSaid(t *testing.T) {
 		{"metadata: {name: a}", "", "without a kind"},
 		{strings.Repeat("#", 16<<20+1), "", "larger than"},
 	} {
-		if _, err := migrate.Parse(strings.NewReader(tt.text), tt.name); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := migrate.Parse("-", strings.NewReader(tt.text), tt.name); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%.60q: %v, want %s", tt.text, err, tt.want)
 		}
 	}

@@ -18,13 +18,12 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,8 +54,6 @@ type Config struct {
 	Transport http.RoundTripper
 	Logger    *slog.Logger          // nil means no log
 	Registry  prometheus.Registerer // nil means no metrics
-	// Random returns a number in [0, 1) and is called concurrently; nil means math/rand.
-	Random func() float64
 }
 
 // Tracer creates spans and sends them. Its methods are safe for concurrent use. A nil Tracer does nothing.
@@ -89,23 +86,9 @@ const (
 	FlushTimeout = 3 * time.Second
 )
 
-// New checks the configuration. The SDK starts one goroutine, which [Tracer.Close] ends.
+// New returns a Tracer; package config has checked its settings. The SDK starts one goroutine, which [Tracer.Close] ends.
 func New(ctx context.Context, cfg Config) (*Tracer, error) {
-	if cfg.Sample < 0 || cfg.Sample > 1 {
-		return nil, fmt.Errorf("share of samples %v: want 0 to 1", cfg.Sample)
-	}
-	if cfg.Service == "" {
-		return nil, errors.New("want the name of the service")
-	}
-	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" {
-		return nil, errors.New("want the URL of a collector")
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Random == nil {
-		cfg.Random = rand.Float64
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Transport == nil {
 		cfg.Transport = &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: sendTimeout, ForceAttemptHTTP2: true}
 	}
@@ -139,7 +122,7 @@ func (t *Tracer) Close() {
 }
 
 // sampled decides randomly.
-func (t *Tracer) sampled() bool { return t.cfg.Sample > 0 && t.cfg.Random() < t.cfg.Sample }
+func (t *Tracer) sampled() bool { return rand.Float64() < t.cfg.Sample }
 
 // remember lets answers link to the span that published a table.
 func (t *Tracer) remember(d table.Digest, s trace.SpanContext) {

@@ -1,11 +1,7 @@
 package webhook_test
 
 import (
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/routesrv/routesrv/compile/rules"
@@ -78,24 +74,5 @@ func TestFailedTrialsAreTold(t *testing.T) {
 	j.TakeFailures(nil)
 	if v, err := j.Review(kube.KindRouteGroup, object, nil); err != nil || len(v.Trials) > 0 {
 		t.Errorf("nothing failed: %+v, %v", v, err)
-	}
-}
-
-// TestTheFirstRouteServerThatAnswersSaysWhatFailed: others are asked if one is away or is no route server.
-func TestTheFirstRouteServerThatAnswersSaysWhatFailed(t *testing.T) {
-	away := httptest.NewServer(http.NotFoundHandler())
-	defer away.Close()
-	here := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != api.PathTrialFailures {
-			t.Errorf("path %s", r.URL.Path)
-		}
-		io.WriteString(w, `[{"text":"bad()","verdict":"refused","words":"no","at":"2026-11-25T00:00:00Z"}]`)
-	}))
-	defer here.Close()
-	if list, err := webhook.FailuresOf([]string{away.URL, here.URL}, nil)(t.Context()); err != nil || len(list) != 1 || list[0].Text != "bad()" {
-		t.Errorf("%v, %v", list, err)
-	}
-	if _, err := webhook.FailuresOf([]string{away.URL}, nil)(t.Context()); err == nil || !strings.Contains(err.Error(), "404") {
-		t.Errorf("error %v", err)
 	}
 }

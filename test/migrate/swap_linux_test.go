@@ -93,7 +93,7 @@ func TestSetImageIsTheWholeSwap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer manifests.Close()
-	in, err := migrate.Parse(manifests, "")
+	in, err := migrate.Parse("-", manifests, "")
 	if err != nil {
 		t.Fatal(err)
 	}
