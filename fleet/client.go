@@ -80,6 +80,7 @@ type reported struct {
 	took    int64 // time when its proxy fetched
 	figures *figures
 	trouble *trouble // nil for most clients
+	pre     *Pre     // nil except in mode Pre
 }
 
 // trouble is what a client reports that has some.

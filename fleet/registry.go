@@ -347,6 +347,7 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	kept := &reported{
 		at:   at.UnixNano(),
 		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
+		pre:  report.Pre,
 	}
 	if report.Rejected != "" || report.FiguresError != "" || len(report.Suspects) > 0 {
 		kept.trouble = &trouble{report.Rejected, report.FiguresError, report.Suspects}

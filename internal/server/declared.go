@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,11 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -115,8 +115,12 @@ func entryForm(text string) (url.Values, error) {
 	if len(text) > httpserve.MaxForm {
 		return nil, fmt.Errorf("%d bytes, limit %d", len(text), httpserve.MaxForm)
 	}
-	var entry map[string]string
-	if err := yaml.UnmarshalStrict([]byte(text), &entry); err != nil {
+	var entry map[string]any
+	asJSON, err := manifests.ToJSONStrict(manifests.Doc{Line: 1, Text: []byte(text)})
+	if err == nil {
+		err = json.Unmarshal(asJSON, &entry)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("want YAML with a text for each name: %w", err)
 	}
 	form := make(url.Values)
@@ -124,7 +128,12 @@ func entryForm(text string) (url.Values, error) {
 		if !slices.Contains([]string{"order", "namespace", "object", "all", "pin", "until", "why"}, name) {
 			return nil, fmt.Errorf("%q: want order, namespace, object, all, pin, until and why", name)
 		}
-		form.Set(name, value)
+		switch value.(type) {
+		case string, bool:
+			form.Set(name, fmt.Sprint(value))
+		default:
+			return nil, fmt.Errorf("%s: want YAML with a text for each name", name)
+		}
 	}
 	scopes := 0
 	for _, name := range []string{"namespace", "object", "all", "pin"} {
