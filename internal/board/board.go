@@ -122,9 +122,11 @@ func New(cfg Config) (*Board, error) {
 			return nil, errors.New("two clusters, or one without a name, are called \"" + c.Name + "\"")
 		}
 		names[c.Name] = true
-		b.clusters = append(b.clusters, &cluster{
-			Cluster: c, doc: api.BoardCluster{Name: c.Name}, due: make([]time.Time, len(questions)),
-		})
+		one := &cluster{Cluster: c, doc: api.BoardCluster{Name: c.Name}}
+		for q := range questions {
+			one.due = append(one.due, time.Unix(0, int64(q))) // at the start, every cluster is asked the first one before any the second
+		}
+		b.clusters = append(b.clusters, one)
 	}
 	slices.SortFunc(b.clusters, func(x, y *cluster) int { return strings.Compare(x.Name, y.Name) })
 	return b, nil
@@ -189,8 +191,8 @@ func (b *Board) work(ctx context.Context, slow bool) {
 		if c == nil {
 			return
 		}
-		asked, cancel := context.WithTimeout(ctx, limit)
 		began := time.Now()
+		asked, cancel := context.WithTimeout(ctx, limit)
 		err := b.ask(asked, c, q)
 		cancel()
 		if ctx.Err() != nil {

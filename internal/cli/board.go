@@ -27,6 +27,7 @@ type boardJob struct {
 	urls     string
 	port     int
 	cleanFor time.Duration
+	close    func() // ends the connections to the clusters of a file
 }
 
 func (j *boardJob) define(flags *config.Parser) {
@@ -52,6 +53,8 @@ func parseDays(text string) (time.Duration, error) {
 }
 
 func (j *boardJob) run(ctx context.Context, s *session) (int, error) {
+	j.close = func() {}
+	defer func() { j.close() }()
 	clusters, err := j.clusters(s)
 	if err != nil {
 		return Trouble, usageError{err}
@@ -130,7 +133,8 @@ func (j *boardJob) listed(s *session) (all []board.Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = 2, 0
+	j.close = transport.CloseIdleConnections
+	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = 1, 0 // one question at a time
 	lines := bufio.NewScanner(io.LimitReader(in, most))
 	for n := 1; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
