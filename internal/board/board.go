@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -109,7 +110,7 @@ func New(cfg Config) (*Board, error) {
 	case len(cfg.Clusters) == 0:
 		return nil, errors.New("no clusters")
 	case len(cfg.Clusters) > MaxClusters:
-		return nil, errors.New("more than 1000 clusters")
+		return nil, fmt.Errorf("%d clusters, limit %d", len(cfg.Clusters), MaxClusters)
 	}
 	cfg.Every, cfg.SlowAfter, cfg.SlowLimit = cmp.Or(cfg.Every, 5*time.Second), cmp.Or(cfg.SlowAfter, 2*time.Second), cmp.Or(cfg.SlowLimit, 15*time.Second)
 	b := &Board{cfg: cfg, passing: httpserve.NewTurns(8), watching: httpserve.NewTurns(8), changed: make(chan struct{})}
@@ -119,7 +120,7 @@ func New(cfg Config) (*Board, error) {
 	names := make(map[string]bool)
 	for _, c := range cfg.Clusters {
 		if c.Name == "" || names[c.Name] {
-			return nil, errors.New("two clusters, or one without a name, are called \"" + c.Name + "\"")
+			return nil, fmt.Errorf("%q: want a different name for each cluster", c.Name)
 		}
 		names[c.Name] = true
 		one := &cluster{Cluster: c, doc: api.BoardCluster{Name: c.Name}}
