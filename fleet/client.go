@@ -80,14 +80,14 @@ type reported struct {
 	took    int64 // time when its proxy fetched
 	figures *figures
 	trouble *trouble // nil for most clients
-	pre     *Pre     // nil except in mode Pre
 }
 
-// trouble is what a client reports that has some.
+// trouble is what a client reports that has some, or that is in mode Pre.
 type trouble struct {
 	rejected string // why it does not accept the table
 	unread   string // why the metrics of its proxy cannot be read
 	suspects []Suspect
+	pre      *Pre
 }
 
 // said returns the trouble, empty if there is none.

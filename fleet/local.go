@@ -119,7 +119,7 @@ func (r *Registry) show(c *client, now int64) Client {
 		if p.figures != nil {
 			one.Figures = p.figures.show()
 		}
-		one.FiguresError, one.Suspects, one.Pre = p.said().unread, p.said().suspects, p.pre
+		one.FiguresError, one.Suspects, one.Pre = p.said().unread, p.said().suspects, p.said().pre
 		if one.State == Rejected || one.Otherwise == Rejected {
 			one.Reason = p.said().rejected
 		}

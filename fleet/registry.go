@@ -347,10 +347,9 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	kept := &reported{
 		at:   at.UnixNano(),
 		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
-		pre:  report.Pre,
 	}
-	if report.Rejected != "" || report.FiguresError != "" || len(report.Suspects) > 0 {
-		kept.trouble = &trouble{report.Rejected, report.FiguresError, report.Suspects}
+	if report.Rejected != "" || report.FiguresError != "" || len(report.Suspects) > 0 || report.Pre != nil {
+		kept.trouble = &trouble{report.Rejected, report.FiguresError, report.Suspects, report.Pre}
 	}
 	if !report.Fetched.IsZero() {
 		kept.fetched = r.refer(report.Fetched.Digest)

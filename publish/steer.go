@@ -160,7 +160,7 @@ func (l keptList) edit(o Order, now time.Time) (keptList, error) {
 			return k.Reason != ReasonPin || !o.Scope.Has(k.Ref)
 		})
 		if len(rest) == len(l) && declared != nil {
-			return nil, fmt.Errorf("%w by a command: remove the entry %s", ErrNotSteered, declared.Declared)
+			return nil, fmt.Errorf("%w by a command: remove the entry %s of its ConfigMap", ErrNotSteered, declared.Declared)
 		}
 		if len(rest) == len(l) {
 			return nil, ErrNotSteered

@@ -267,7 +267,7 @@ data:
 	if a, err := programs.Fetch(t.Context(), w.server.Support+api.PathProblems+"?kind=ConfigMap", ""); err != nil || !strings.Contains(a.Body, `entry \"typo\": order \"freze\"`) {
 		t.Errorf("problems: %v\n%s", err, a.Body)
 	}
-	if said := w.inPod(1, "unfreeze", "--of-namespace", "shop", "--yes"); !strings.Contains(said, "routesrv/steering/sale") {
+	if said := w.inPod(2, "unfreeze", "--of-namespace", "shop", "--yes"); !strings.Contains(said, "routesrv/steering/sale") {
 		t.Errorf("unfreeze says\n%s", said)
 	}
 	w.write("routesrv", "steering", "")
