@@ -101,8 +101,10 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 		if err := httpserve.CheckWords("of", c.of); err != nil {
 			return c, err
 		}
-		if c.entry, err = strconv.ParseUint(form.Get("entry"), 10, 64); err != nil && len(c.names) == 0 {
-			return c, fmt.Errorf("entry %q: want the number of an entry of the history", form.Get("entry"))
+		if len(c.names) == 0 {
+			if c.entry, err = strconv.ParseUint(form.Get("entry"), 10, 64); err != nil {
+				return c, fmt.Errorf("entry %q: want the number of an entry of the history", form.Get("entry"))
+			}
 		}
 		c.Freeze = c.Scope.Name == "" // also what did not change since then stays as it is
 	case api.SteerRelease:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -272,4 +273,14 @@ data:
 	}
 	w.write("routesrv", "steering", "")
 	w.serves("the ConfigMap is gone", "/new")
+
+	// A version by its content, which a dry run of rollback names.
+	said := w.inPod(0, "rollback", fmt.Sprint(w.entryBefore("shop/cart")), "--object", "Ingress/shop/cart", "--why=x", "--dry-run", "-o", "json")
+	pin := regexp.MustCompile(`Ingress/shop/cart@[0-9a-f]+`).FindString(said)
+	entry := "\ndata: {cart: '{order: rollback, pin: " + pin + ", until: release, why: checkout}'}\n"
+	before, _, _ := strings.Cut(steering, "\ndata:")
+	w.write("routesrv", "steering", before+entry)
+	w.serves("the pin", "/old", "!/new")
+	w.write("routesrv", "steering", "")
+	w.serves("without the pin", "/new")
 }

@@ -1,6 +1,7 @@
 package source_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/routesrv/routesrv/internal/source/cluster"
@@ -66,9 +67,18 @@ metadata: {namespace: shop, name: steering, labels: {routesrv.dev/steering: "tru
 	selection := kube.Selection{
 		Namespace: "shop", Orders: "routesrv", Selectors: map[kube.Kind]map[string]string{kube.KindConfigMap: {"routesrv.dev/steering": "true"}},
 	}
-	source := newSource(t, cluster.Config{URL: url, Selection: selection})
-	if got := read(t, source).Orders; len(got) != 1 || got[0].Namespace != "routesrv" || got[0].Name != "steering" || got[0].Data["sale"] != "order: freeze" {
-		t.Errorf("orders %+v", got)
+	cfg := cluster.Config{URL: url, Selection: selection}
+	source := newSource(t, cfg)
+	for name, s := range map[string]interface {
+		Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error)
+	}{"polls": source, "watches": newWatching(t, cfg)} {
+		snapshot, err := s.Read(t.Context(), kube.ReadOptions{})
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if got := snapshot.Orders; len(got) != 1 || got[0].Namespace != "routesrv" || got[0].Name != "steering" || got[0].Data["sale"] != "order: freeze" {
+			t.Errorf("%s: orders %+v", name, got)
+		}
 	}
 	if got := read(t, newSource(t, cluster.Config{URL: url})).Orders; len(got) != 0 {
 		t.Errorf("orders that nobody wants: %+v", got)
