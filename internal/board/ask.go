@@ -82,7 +82,7 @@ func cause(ctx context.Context, err error) error {
 }
 
 // find returns the replica to ask.
-func (b *Board) find(ctx context.Context, c *cluster) (*target, error) {
+func (b *Board) find(ctx context.Context, c *cluster) (*Replica, error) {
 	b.mu.Lock()
 	at, tries := c.target, c.tries
 	b.mu.Unlock()

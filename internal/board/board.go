@@ -93,16 +93,13 @@ type cluster struct {
 	slow      bool
 	due       []time.Time // by question
 	failures  int
-	tries     int     // counts choices of a replica
-	target    *target // nil before it was found, and after a failure
+	tries     int      // counts choices of a replica
+	target    *Replica // that is asked; nil before it was found, and after a failure
 	following bool
 	followAt  time.Time // when its stream may be opened again
 	lastEvent string    // id of the last event of its stream
 	ended     int       // streams that failed in a row
 }
-
-// target is the replica that is asked.
-type target = Replica
 
 // New checks the configuration. It connects to nobody and starts no goroutine.
 func New(cfg Config) (*Board, error) {

@@ -98,14 +98,7 @@ func (j *boardJob) clusters(s *session) ([]board.Cluster, error) {
 			replicas, err := bounded(ctx, c.Find)
 			var all []board.Replica
 			for _, r := range replicas {
-				one := board.Replica{Name: r.Name, Fault: r.Fault}
-				if r.Support != nil {
-					one.Support = &board.Listener{URL: r.Support.URL, Transport: r.Support.Transport}
-				}
-				if r.Main != nil {
-					one.Main = &board.Listener{URL: r.Main.URL, Transport: r.Main.Transport}
-				}
-				all = append(all, one)
+				all = append(all, board.Replica{Name: r.Name, Fault: r.Fault, Support: (*board.Listener)(r.Support), Main: (*board.Listener)(r.Main)})
 			}
 			return all, err
 		}})
