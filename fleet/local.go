@@ -115,7 +115,7 @@ func (r *Registry) show(c *client, now time.Time) Client {
 	one.BehindSeconds = behind.Seconds()
 	if p := c.report; p != nil {
 		one.Applied, one.Reported = p.Applied, p.at
-		one.Figures, one.FiguresError, one.Suspects = p.Figures, p.FiguresError, p.Suspects
+		one.Figures, one.FiguresError, one.Suspects, one.Pre = p.Figures, p.FiguresError, p.Suspects, p.Pre
 		if one.State == Rejected || one.Otherwise == Rejected {
 			one.Reason = p.Rejected
 		}

@@ -239,11 +239,19 @@ func TestReportOfAProxy(t *testing.T) {
 	w.report("p", fleet.Report{
 		Holds: name(1), Fetched: name(1), FetchedAgo: 2, Applied: fleet.AppliedDone, FiguresAgo: 1,
 		Figures: &fleet.Figures{Requests: &n, Refused: map[string]uint64{"unknown_filter": 1}},
+		Pre:     &fleet.Pre{Seconds: 60, CleanSeconds: 50, Ready: true},
 	})
 	c := w.wantState(t, "ingress/p", fleet.Current, 0)
 	if c.Fetched.Digest != name(1).Digest || !c.Fetched.Since.Equal(at.Add(-2*time.Second)) || c.Applied != fleet.AppliedDone || *c.Figures.Requests != 7 ||
 		!c.Figures.Time.Equal(at.Add(-time.Second)) || !c.Reported.Equal(at) {
 		t.Errorf("%+v", c)
+	}
+	if c.Pre == nil || *c.Pre != (fleet.Pre{Seconds: 60, CleanSeconds: 50, Ready: true}) {
+		t.Errorf("in mode Pre: %+v", c.Pre)
+	}
+	w.report("p", fleet.Report{Holds: name(1)}) // as in mode Exec
+	if c := w.wantState(t, "ingress/p", fleet.Current, 0); c.Pre != nil {
+		t.Errorf("in mode Exec: %+v", c.Pre)
 	}
 	if w.Reported("", address(1), &fleet.Report{}) || w.Reported("kind=sidecar;id=", address(1), &fleet.Report{}) {
 		t.Error("a report of nobody is taken")
@@ -421,6 +429,7 @@ func TestIdentities(t *testing.T) {
 func TestReports(t *testing.T) {
 	for _, bad := range []string{
 		``, `[]`, `{"holds":{"digest":"x"}}`, `{"applied":"maybe"}`, `{"fetched_ago_seconds":-1}`, `{"fetched_ago_seconds":1e300}`,
+		`{"pre":{"clean_seconds":-1}}`, `{"pre":{"seconds":1e300}}`, `{"pre":{"differences":-1}}`,
 		`{"clients":{"current":-1}}`, `{"clients":{"silent":100000000}}`, `{"figures":{"refused":{"a b":1}}}`, `{"figures":{"requests":-1}}`,
 		`{"rejected":"` + strings.Repeat("x", fleet.MaxReport) + `"}`,
 		`{"figures":{"refused":{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1,"k":1,"l":1,"m":1}}}`,

@@ -40,8 +40,20 @@ type Report struct {
 	Proven Name `json:"proven,omitzero"`
 	// Suspects are tables of which the client's proxy probably died, the newest first.
 	Suspects []Suspect `json:"suspects,omitempty"`
+	// Pre is how the two tables of a client in mode Pre compare; nil in other modes, and before the first comparison.
+	Pre *Pre `json:"pre,omitempty"`
 	// Clients is a relay's summary of its clients.
 	Clients *Counts `json:"clients,omitempty"`
+}
+
+// Pre is how the computed table of a client in mode Pre compares with the fetched one.
+type Pre struct {
+	// Seconds is the time since its first comparison. A restart, or a change of the mode, begins a new period.
+	Seconds float64 `json:"seconds"`
+	// CleanSeconds is for how long all comparisons have been clean; 0 if the last one was not, or while none is possible.
+	CleanSeconds float64 `json:"clean_seconds"`
+	Differences  int     `json:"differences,omitempty"` // that count now
+	Ready        bool    `json:"ready,omitempty"`       // its own cutover check has passed
 }
 
 // Name identifies a table.
@@ -82,6 +94,8 @@ func (r *Report) check() error {
 		return errors.New(`applied: want "fetched", "applied" or nothing`)
 	case !isAge(r.HoldsAgo) || !isAge(r.FetchedAgo) || !isAge(r.FiguresAgo):
 		return errors.New("an age: want seconds, from 0 to a year")
+	case r.Pre != nil && (!isAge(r.Pre.Seconds) || !isAge(r.Pre.CleanSeconds) || r.Pre.Differences < 0):
+		return errors.New("pre: want seconds, from 0 to a year, and no negative number")
 	case r.Clients != nil && min(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) < 0:
 		return errors.New("clients: want no negative number")
 	case r.Clients != nil && max(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) > 1e6:

@@ -179,6 +179,8 @@ type Client struct {
 	Figures *Figures `json:"figures,omitempty"`
 	// FiguresError is why they could not be read; empty if they could, or if nobody tried.
 	FiguresError string `json:"figures_error,omitempty"`
+	// Pre is how its two tables compared in its last report, in mode Pre; nil if unknown.
+	Pre *Pre `json:"pre,omitempty"`
 	// Suspects are the tables of which its proxy probably died, as of its last report.
 	Suspects []Suspect `json:"suspects,omitempty"`
 }

@@ -32,6 +32,8 @@ func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
 		o, err = decode[jsonService](data)
 	case KindNamespace:
 		o, err = decode[jsonNamespace](data)
+	case KindConfigMap:
+		o, err = decode[jsonConfigMap](data)
 	case KindEndpoints:
 		o, err = decode[jsonEndpoints](data)
 	case KindEndpointSlice:

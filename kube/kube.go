@@ -36,6 +36,7 @@ const (
 	KindEndpoints     Kind = "Endpoints"
 	KindEndpointSlice Kind = "EndpointSlice"
 	KindSecret        Kind = "Secret"
+	KindConfigMap     Kind = "ConfigMap"
 )
 
 // Ref identifies an object: the owner of a route, or the object with a problem. The zero Ref owns what no object requested, such
@@ -181,6 +182,9 @@ type Snapshot struct {
 	// Namespaces are the namespaces, if somebody wants to know their annotations.
 	Namespaces []*Namespace
 
+	// Orders are the ConfigMaps with orders of operators: see Selection.Orders.
+	Orders []*ConfigMap
+
 	// Bad are the objects that could not be decoded, in the order of reading.
 	Bad []BadObject
 }
@@ -196,6 +200,8 @@ func (s *Snapshot) Add(o Object) {
 		s.Services = append(s.Services, o)
 	case *Namespace:
 		s.Namespaces = append(s.Namespaces, o)
+	case *ConfigMap:
+		s.Orders = append(s.Orders, o)
 	case *Endpoints:
 		s.Endpoints = append(s.Endpoints, o)
 	case *EndpointSlice:
@@ -247,7 +253,8 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 	if s == nil || o == nil {
 		return false
 	}
-	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && slices.Equal(s.Namespaces, o.Namespaces) && sameBad(s.Bad, o.Bad)
+	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && slices.Equal(s.Namespaces, o.Namespaces) &&
+		slices.Equal(s.Orders, o.Orders) && sameBad(s.Bad, o.Bad)
 }
 
 func sameBad(a, b []BadObject) bool {
@@ -261,11 +268,17 @@ type Selection struct {
 	// Selectors are label selectors by kind: equality, or existence if the value is empty. An object must match all selectors of its
 	// kind. A kind without a selector is not in the map.
 	Selectors map[Kind]map[string]string
+	// Orders is the namespace whose ConfigMaps are read, wherever other objects are; empty means no ConfigMaps.
+	Orders string
 }
 
 // Takes reports whether an object is read. label returns one of its labels.
 func (s *Selection) Takes(kind Kind, namespace string, label func(string) (string, bool)) bool {
-	if s.Namespace != "" && NamespaceOrDefault(namespace) != s.Namespace {
+	if kind == KindConfigMap {
+		if s.Orders == "" || NamespaceOrDefault(namespace) != s.Orders {
+			return false
+		}
+	} else if s.Namespace != "" && NamespaceOrDefault(namespace) != s.Namespace {
 		return false
 	}
 	for key, want := range s.Selectors[kind] {

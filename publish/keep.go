@@ -59,6 +59,7 @@ func (p *Publisher) keep(newest Candidate, now time.Time) made {
 	p.inForce(now)
 	m, loss := made{newest: newest, snapshot: newest.Snapshot, table: newest.Table}, (*guard.Loss)(nil)
 	if p.cfg.Builder != nil && newest.Snapshot != nil {
+		p.declare(newest, now)
 		if m, loss = p.keepObjects(m, base, now); loss != nil && loss.Reason == "" && p.snapshot() != nil {
 			return m // what the whole table waited for is kept now, or back
 		}

@@ -35,6 +35,8 @@ type Kept struct {
 	Until time.Time `json:"until,omitzero"`
 	// Warned means that the log has told that a freeze or pin ends soon.
 	Warned bool `json:"warned,omitempty"`
+	// Declared names the entry of the ConfigMap that orders it; empty for the command of an operator.
+	Declared string `json:"declared,omitempty"`
 	// Deleted means that the newest snapshot has no object with the name.
 	Deleted bool `json:"deleted,omitempty"`
 

@@ -100,6 +100,9 @@ type Config struct {
 	// Changed returns the versions of objects that an earlier process served last, of those that differ from a snapshot; nil for one that was
 	// not served. It is asked if objects are frozen, and may be nil.
 	Changed func(newest *kube.Snapshot) map[kube.Ref]kube.Object
+	// Declared returns the orders that the objects of a read declare and that are in force now. They last as long as reads show them. It may
+	// be nil.
+	Declared func(s *kube.Snapshot, now time.Time) []Order
 	// File is the last-known-good file, which Boot loads.
 	File FileConfig
 	// Decided is told about each hold and its release. It must not block. It may be nil.

@@ -84,7 +84,8 @@ func FreezeOf(k *Kept) (s Scope, isFreeze bool) {
 		return Scope{}, false
 	}
 	s = Scope{Namespace: k.Namespace}
-	if kind, name, one := strings.Cut(k.Name, "."); one {
+	scope, _, _ := strings.Cut(k.Name, declaredBy)
+	if kind, name, one := strings.Cut(scope, "."); one {
 		s.Kind, s.Name = kube.Kind(kind), name
 	}
 	return s, true
@@ -101,6 +102,8 @@ type Order struct {
 	Until time.Time
 	// By and Why say who decided and for what reason. They are only stored.
 	By, Why string
+	// Declared names the entry of a ConfigMap that orders it; empty for a command.
+	Declared string
 }
 
 // Pin returns the entry of an object that is to be kept at a version; nil means that it is not to be served at all. detail says which version that is.
@@ -140,12 +143,22 @@ func (l keptList) orderDigest() table.Digest {
 // edit returns the list after an order.
 func (l keptList) edit(o Order, now time.Time) (keptList, error) {
 	if o.Release {
+		var declared *Kept
 		rest := l.where(func(k *Kept) bool {
+			if s, isFreeze := FreezeOf(k); k.Declared != "" && (isFreeze && o.Scope.contains(s) || o.Scope.Has(k.Ref)) {
+				declared = k
+			}
+			if k.Declared != "" {
+				return true // until a read no longer shows it
+			}
 			if s, isFreeze := FreezeOf(k); isFreeze {
 				return !o.Scope.contains(s)
 			}
 			return k.Reason != ReasonPin || !o.Scope.Has(k.Ref)
 		})
+		if len(rest) == len(l) && declared != nil {
+			return nil, fmt.Errorf("%w by a command: remove the entry %s of its ConfigMap", ErrNotSteered, declared.Declared)
+		}
 		if len(rest) == len(l) {
 			return nil, ErrNotSteered
 		}
@@ -153,7 +166,11 @@ func (l keptList) edit(o Order, now time.Time) (keptList, error) {
 	}
 	entries := slices.Clone(o.Pins)
 	if o.Freeze {
-		entries = append(entries, &Kept{Ref: o.Scope.freezeRef(), Reason: ReasonFreeze, Detail: o.Scope.String()})
+		ref := o.Scope.freezeRef()
+		if o.Declared != "" {
+			ref.Name += declaredBy + o.Declared // beside the command of an operator about the same objects
+		}
+		entries = append(entries, &Kept{Ref: ref, Reason: ReasonFreeze, Detail: o.Scope.String()})
 	}
 	if len(entries) == 0 {
 		return nil, ErrNotSteered
@@ -161,6 +178,7 @@ func (l keptList) edit(o Order, now time.Time) (keptList, error) {
 	added := make(keptList, len(entries))
 	for i, e := range entries {
 		k := *e
+		k.Declared = o.Declared
 		k.By, k.Since, k.From, k.Until = cmp.Or(o.By, "operator"), now.UTC(), now.UTC(), o.Until
 		if o.Why != "" {
 			k.Detail += ": " + o.Why
@@ -347,15 +365,9 @@ func (p *Publisher) Steer(o Order) error {
 	if err != nil {
 		return err
 	}
-	p.log.Warn(LogSteered, "release", o.Release, "freeze", o.Freeze, "pins", len(o.Pins), "scope", o.Scope.String(), "until", releaseAt(o.Until),
-		"by", o.By, "why", o.Why)
 	k.list = list
 	p.saveKept(list) // on disk before the table
-	d := api.Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: api.DecidedSteered, Objects: o.words(), By: o.By, Why: o.Why}
-	if t := p.Table(); t != nil {
-		d.Digest = t.Digest()
-	}
-	p.cfg.Decided(d)
+	p.decide(o)
 	p.showSteering()
 	if p.made.newest.Snapshot == nil { // the next read has it
 		return nil
@@ -371,6 +383,17 @@ func (p *Publisher) Steer(o Order) error {
 	p.keeps(m)
 	p.made = m
 	return nil
+}
+
+// decide logs and records an order.
+func (p *Publisher) decide(o Order) {
+	p.log.Warn(LogSteered, "release", o.Release, "freeze", o.Freeze, "pins", len(o.Pins), "scope", o.Scope.String(), "until", releaseAt(o.Until),
+		"by", o.By, "why", o.Why)
+	d := api.Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: api.DecidedSteered, Objects: o.words(), By: o.By, Why: o.Why}
+	if t := p.Table(); t != nil {
+		d.Digest = t.Digest()
+	}
+	p.cfg.Decided(d)
 }
 
 // words says what an order is about.

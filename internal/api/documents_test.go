@@ -61,6 +61,18 @@ func documents() map[string]any {
 			ID: "0123456789ab", Owner: ref, Reason: "service_not_found", Severity: "error", Message: "Failed to get service s, 80",
 			Text: "there is no Service \"s\" in the namespace \"shop\"", Since: at,
 		}}},
+		"board": &api.Board{Schema: api.BoardSchema, Time: at, CleanForSeconds: 259200, Clusters: []api.BoardCluster{
+			{
+				Name: "prod-eu", State: api.BoardNotice, Why: []string{"keeps 1 objects"}, Asked: at, Replica: "routesrv-0", Version: "v1.2.3",
+				Table: &api.BoardTable{Digest: digest, Revision: 100, Routes: 3, LastRead: at}, Kept: 1, Orders: 1,
+				Problems: map[string]int{"error": 1}, Reasons: []api.BoardCount{{Name: "service_not_found", Count: 1}},
+				Clients: map[string]int{"current": 2, "behind": 1}, Modes: map[string]int{"Pre": 2, "Exec": 1}, Versions: []api.BoardCount{{Name: "v1.2.3", Count: 3}},
+				Laggards: []api.BoardLaggard{{ID: "ingress/proxy-1", State: "behind", BehindSeconds: 30}},
+				Pre:      &api.BoardPre{Planes: 2, Reported: 2, Ready: 1, Differ: 1, Reason: "1 of 2 data planes in Pre show a difference"},
+				Changes:  1, History: []api.BoardEntry{{At: at, What: "Ingress shop/cart changed"}},
+			},
+			{Name: "prod-us", State: api.BoardAway, AwaySince: at, Error: "connection refused"},
+		}},
 		"held":     &api.HeldTable{Hold: &hold, Accept: "routesrv accept DIGEST --why REASON", Difference: json.RawMessage("{}")},
 		"accepted": &api.Accepted{Digest: digest, Routes: 3, By: "ann", Why: "moved", At: at},
 		"error":    &api.Error{Error: "another table is held: …", Held: other.String(), Reason: string(guard.RoutesLost)},
@@ -72,6 +84,7 @@ func documents() map[string]any {
 			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Fetched: fleet.Name{Digest: digest}, FetchedAgo: 1, Applied: fleet.AppliedDone,
 			Figures: &fleet.Figures{Time: at, Requests: &requests, LastApply: at, Refused: map[string]uint64{"unknown_filter": 1}, RefusedNew: 1}, FiguresAgo: 2,
 			Proven:   fleet.Name{Digest: digest, Revision: 100},
+			Pre:      &fleet.Pre{Seconds: 86400, CleanSeconds: 3600, Ready: true},
 			Suspects: []fleet.Suspect{{Digest: other, Proven: digest, Deaths: 2, Evidence: "the proxy died 2 times: it asked for its first table again", Ago: 4.5}},
 		},
 		"clients": &fleet.View{

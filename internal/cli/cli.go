@@ -228,7 +228,7 @@ func (p Program) run(ctx context.Context, c command, args []string, std config.S
 	if err != nil {
 		return Trouble, usageError{err}
 	}
-	if c.local && !p.Remote {
+	if c.local && !p.Remote || c.listed {
 		s.args = words
 	} else if s.clusters, s.args, err = places.Clusters(words); err != nil {
 		return Trouble, usageError{err}

@@ -36,6 +36,7 @@ type command struct {
 	tables     int      // how many of them there are
 	beside     bool     // dataplane-client has it, too
 	hidden     bool     // for other programs
+	listed     bool     // a file may list the places, so the job finds them
 	job        func() job
 	help
 }
@@ -69,17 +70,18 @@ func helpOf(name string) (h help) {
 func (p Program) commands() []command {
 	all := []command{
 		{name: "get", args: "PATH", min: 1, max: 1, beside: true, job: func() job { return getJob{} }},
+		{name: "board", listed: true, outputs: []string{"page", "text", "json"}, job: func() job { return &boardJob{} }},
 		{name: "status", job: func() job { return &statusJob{maxAge: time.Minute, wait: settleWait} }},
 		{name: "clients", job: func() job { return &clientsJob{maxBehind: 30 * time.Second} }},
 		{name: "problems", job: func() job { return &problemsJob{} }},
 		{name: "explain", args: "WHAT...", min: 1, max: 2, tables: 1, table: "PLACE", local: true, job: func() job { return explainJob{} }},
 		{name: "match", args: "URL", min: 1, max: 1, tables: 1, table: "TABLE", local: true, job: newMatchJob},
-		{name: "diff", tables: 2, table: "A B", local: true, outputs: []string{"text", "json", "html"}, job: newDiffJob},
+		{name: "diff", max: 1, tables: 2, table: "A B", local: true, outputs: []string{"text", "json", "html"}, job: newDiffJob},
 		{name: "replay", args: "LOG...", min: 1, max: 1000, local: true, job: newReplayJob},
 		{name: "trial", tables: 1, table: "TABLE", local: true, job: func() job { return &trialJob{} }},
 		{name: "held", beside: true, job: func() job { return heldJob{} }},
 		{name: "log", job: func() job { return &logJob{} }},
-		{name: "show", args: "ENTRY [TO]", min: 1, max: 2, outputs: []string{"text", "json", "html"}, job: func() job { return showJob{} }},
+		{name: "show", args: "ENTRY", min: 1, max: 1, outputs: []string{"text", "json", "html"}, job: func() job { return showJob{} }},
 		{name: "freeze", inPod: true, job: func() job { return &steerJob{order: api.SteerFreeze} }},
 		{name: "unfreeze", inPod: true, job: func() job { return &steerJob{order: api.SteerRelease} }},
 		{name: "rollback", args: "ENTRY", min: 1, max: 1, inPod: true, job: func() job { return &steerJob{order: api.SteerRollback} }},
@@ -112,6 +114,9 @@ func (c command) limits(p Program) (least, most int) {
 // arguments returns the arguments of a command for help.
 func (p Program) arguments(c command, places Places) string {
 	words := []string{places.Args(), c.args}
+	if c.listed {
+		words = nil
+	}
 	if c.local {
 		words = []string{c.args, c.table}
 	}
@@ -131,7 +136,7 @@ func (p Program) parser(c command, j job, s *session) *config.Parser {
 		parser = config.NewRouteServer(about, &s.server)
 	}
 	j.define(parser)
-	s.output, s.timeout, s.parallel = "text", defaultTimeout, defaultParallel
+	s.output, s.timeout, s.parallel = c.outputs[0], defaultTimeout, defaultParallel
 	if c.local {
 		s.timeout = tableTimeout
 	}

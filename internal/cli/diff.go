@@ -64,6 +64,12 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 	if j.watch && s.output == "html" {
 		return Trouble, usagef("--output: --watch prints text or json, not html")
 	}
+	if areEntries(s.args) {
+		return j.entries(ctx, s)
+	}
+	if len(s.args) > 2 {
+		return Trouble, usagef("unexpected argument %q", s.args[2])
+	}
 	var err error
 	if j.reader, j.compiler, err = s.tables(); err != nil {
 		return Trouble, err
@@ -89,6 +95,24 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		return Trouble, err
 	}
 	return status, nil
+}
+
+// entries compares two entries of the history, which the last two arguments name.
+func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
+	places, from, to := s.args[:len(s.args)-2], s.args[len(s.args)-2], s.args[len(s.args)-1]
+	if j.watch {
+		return Trouble, usagef("--watch compares tables: entries of the history do not change")
+	}
+	if !s.program.Remote {
+		var err error
+		if s.clusters, places, err = s.places.Clusters(places); err != nil {
+			return Trouble, usageError{err}
+		}
+	}
+	if len(places) > 0 {
+		return Trouble, usagef("unexpected argument %q", places[0])
+	}
+	return s.showEntry(ctx, from, to)
 }
 
 func statusOfViews(views []*shadowdiff.View) int {

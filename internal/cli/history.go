@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -183,40 +184,70 @@ type showJob struct{}
 func (showJob) define(*config.Parser) {}
 
 func (showJob) run(ctx context.Context, s *session) (int, error) {
-	return s.showEntry(ctx, s.args[0], slices.Concat(s.args[1:], []string{""})[0])
+	if !isEntry(s.args[0]) {
+		return Trouble, usagef("%q: want the number of an entry, as %s log shows it", s.args[0], s.program.Name)
+	}
+	return s.showEntry(ctx, s.args[0], "")
 }
 
-// showEntry prints an entry, or how it differs from another one.
+// isEntry reports whether an argument is the number of an entry.
+func isEntry(arg string) bool {
+	_, err := strconv.ParseUint(arg, 10, 64)
+	return err == nil
+}
+
+// areEntries reports whether the last two arguments are entries of the history: numbers, or a number and now.
+func areEntries(args []string) bool {
+	n := len(args)
+	return n >= 2 && isEntry(args[n-2]) && (isEntry(args[n-1]) || args[n-1] == "now")
+}
+
+// showEntry prints an entry, or how it differs from another one. Then the status is that of a comparison.
 func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	c, err := s.oneCluster()
 	if err != nil {
 		return Trouble, err
 	}
-	if _, err := strconv.ParseUint(from, 10, 64); err != nil {
-		return Trouble, usagef("%q: want the number of an entry, as %s log shows it", from, s.program.Name)
-	}
 	replica, err := storyteller(ctx, s, c)
 	if err != nil {
 		return Trouble, err
 	}
-	q := url.Values{}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	q, status := url.Values{}, Healthy
 	if to != "" {
 		q.Set("to", to)
 	}
-	media := map[string]string{"json": "application/json", "html": "text/html"}[s.output]
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	p, err := replica.Support.getAs(ctx, api.PathHistory+"/"+from, q, cmp.Or(media, "text/plain"), http.StatusNotFound)
+	read := func(media string) (*page, error) {
+		return replica.Support.getAs(ctx, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
+	}
+	const inJSON = "application/json"
+	p, err := read(inJSON)
 	switch {
 	case err != nil:
 		return Trouble, err
 	case p.status == http.StatusNotFound:
 		writeLines(s.std.Err, []string{replica.Name + ": " + p.line()})
+		if to != "" {
+			return Trouble, nil
+		}
 		return Unhealthy, nil
 	}
+	var answer struct{ Difference struct{ Result string } }
+	if err := json.Unmarshal(p.body, &answer); err != nil {
+		return Trouble, fmt.Errorf("the answer is not what a route server says: %w", err)
+	}
+	if to != "" && answer.Difference.Result != "same" {
+		status = Unhealthy
+	}
+	if media := map[string]string{"text": "text/plain", "html": "text/html"}[s.output]; media != "" {
+		if p, err = read(media); err != nil {
+			return Trouble, err
+		}
+	}
 	if s.output == "text" {
-		return Healthy, writeText(s.std.Out, p.body)
+		return status, writeText(s.std.Out, p.body)
 	}
 	_, err = s.std.Out.Write(p.body)
-	return Healthy, err
+	return status, err
 }

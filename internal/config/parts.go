@@ -14,6 +14,7 @@ import (
 	"github.com/routesrv/routesrv/internal/events"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/manifests"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
 
@@ -36,6 +37,9 @@ func NewLogger(cfg Log, w io.Writer) *slog.Logger {
 // NewSource returns the source for the configuration, and one word for the origin of its objects. It reads standard input if a
 // manifest path is "-". The error names the flag or the file that cannot be used.
 func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
+	if cfg.Selectors[kube.KindConfigMap] != nil {
+		cfg.Orders = ownNamespace()
+	}
 	if len(cfg.Manifests) > 0 {
 		origin = "manifests"
 		source, err = manifests.New(manifests.Config{

@@ -68,7 +68,7 @@ func (s *Server) bareMeta(m kube.Meta) kube.Meta {
 // Events.
 func (s *Server) eventProblems() []poller.Problem {
 	all := append(s.compiler.Problems(), s.keptProblems(func(k *publish.Kept) bool { return !k.Deleted })...)
-	return append(all, s.reviews.takeovers.problems()...)
+	return slices.Concat(all, s.reviews.takeovers.problems(), s.declared.problems())
 }
 
 // keptProblems returns the kept objects of some kind as problems.

@@ -117,6 +117,7 @@ type Server struct {
 	decisions *publish.Decisions // in memory only without a state folder
 	reviews   *reviews           // nil in a relay
 	history   *recorder          // nil in a relay
+	declared  *declared          // nil in a relay
 	questions *questions
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
@@ -215,14 +216,14 @@ func (s *Server) newPoller() error {
 	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
 	s.registry.MustRegister(metrics.Steering()...)
-	s.reviews, s.history = newReviews(s), newRecorder(s)
+	s.reviews, s.history, s.declared = newReviews(s), newRecorder(s), &declared{s: s}
 	decided := func(d api.Decision) {
 		s.decisions.Append(d)
 		s.history.decided(d)
 	}
 	if s.publisher, err = publish.New(publish.Config{
 		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
-		Changed: s.history.Changed, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
+		Changed: s.history.Changed, Declared: s.declared.orders, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +49,11 @@ func (s *Server) serveSteering(w http.ResponseWriter, r *http.Request) {
 		httpserve.WriteJSON(w, http.StatusForbidden, api.Error{Error: "only over the control socket"})
 		return
 	}
-	c, err := readCommand(w, r, time.Now())
+	var c command
+	form, err := httpserve.ReadForm(w, r)
+	if err == nil {
+		c, err = readCommand(form, time.Now())
+	}
 	if err == nil && c.By == "" {
 		c.By = peer.String()
 	}
@@ -70,11 +75,7 @@ func (s *Server) serveSteering(w http.ResponseWriter, r *http.Request) {
 }
 
 // readCommand reads the parameters of a command. The error says which is wrong.
-func readCommand(w http.ResponseWriter, r *http.Request, now time.Time) (c command, err error) {
-	form, err := httpserve.ReadForm(w, r)
-	if err != nil {
-		return c, err
-	}
+func readCommand(form url.Values, now time.Time) (c command, err error) {
 	c.order, c.dry = form.Get("order"), form.Get("dry") == "true"
 	if c.By, c.Why, err = httpserve.WordsOf(form); err != nil {
 		return c, err
@@ -100,8 +101,10 @@ func readCommand(w http.ResponseWriter, r *http.Request, now time.Time) (c comma
 		if err := httpserve.CheckWords("of", c.of); err != nil {
 			return c, err
 		}
-		if c.entry, err = strconv.ParseUint(form.Get("entry"), 10, 64); err != nil && len(c.names) == 0 {
-			return c, fmt.Errorf("entry %q: want the number of an entry of the history", form.Get("entry"))
+		if len(c.names) == 0 {
+			if c.entry, err = strconv.ParseUint(form.Get("entry"), 10, 64); err != nil {
+				return c, fmt.Errorf("entry %q: want the number of an entry of the history", form.Get("entry"))
+			}
 		}
 		c.Freeze = c.Scope.Name == "" // also what did not change since then stays as it is
 	case api.SteerRelease:

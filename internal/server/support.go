@@ -86,7 +86,7 @@ func (s *Server) problems() []poller.Problem {
 	if s.compiler == nil {
 		return nil
 	}
-	return append(s.compiler.Problems(), s.keptProblems(func(*publish.Kept) bool { return true })...)
+	return slices.Concat(s.compiler.Problems(), s.keptProblems(func(*publish.Kept) bool { return true }), s.declared.problems())
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {

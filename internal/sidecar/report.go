@@ -60,6 +60,7 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	if proven, ok := s.controller.proof.proven(); ok {
 		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
 	}
+	r.Pre = s.controller.view.Load().pre
 	var at time.Time
 	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
 		r.FetchedAgo = max(0, now.Sub(at).Seconds())

@@ -29,6 +29,7 @@ type shadow struct {
 
 	// owned by the goroutine of the controller
 	generation int       // numbers the series of comparisons that belong together
+	first      time.Time // of the first comparison of the series; zero if there was none
 	last       time.Time // of the last comparison; zero if there was none
 	clean      int       // consecutive comparisons without a difference that counts
 	observed   shadowdiff.Observation
@@ -56,7 +57,7 @@ func newShadow(c *controller) *shadow {
 // reset forgets the comparisons: they count only within one period of mode Pre.
 func (s *shadow) reset() {
 	s.generation++
-	s.last, s.clean, s.observed = time.Time{}, 0, shadowdiff.Observation{}
+	s.first, s.last, s.clean, s.observed = time.Time{}, time.Time{}, 0, shadowdiff.Observation{}
 	s.view.Store(nil)
 	select {
 	case <-s.pairs: // drop it, or it would keep its tables alive
@@ -144,7 +145,9 @@ func (s *shadow) observe(ctx context.Context, p pair) {
 		}
 		s.metrics.Observe(&o)
 		s.view.Store(v)
-		s.observed, s.last = o, p.at
+		if s.observed, s.last = o, p.at; s.first.IsZero() {
+			s.first = p.at
+		}
 		if o.Clean == 0 {
 			s.clean = 0 // the clean period begins now, or has not begun
 		}

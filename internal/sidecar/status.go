@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -18,6 +19,7 @@ type view struct {
 	Refused       string                    `json:"refused,omitempty"` // why Asked is not in force, and what to do
 	ModeFileError string                    `json:"mode_file_error,omitempty"`
 	Origin        origin                    `json:"origin"`
+	pre           *fleet.Pre                // for the report, likewise
 	CutoverReady  *bool                     `json:"cutover_ready,omitempty"` // as the metric of this name; only in mode Pre
 	Cutover       *cutoverReport            `json:"cutover,omitempty"`       // in mode Pre
 	Switch        *switchReport             `json:"switch,omitempty"`        // a switch to another producer, in progress
@@ -52,6 +54,12 @@ func (c *controller) report(now time.Time) {
 		r := c.cfg.Cutover.Judge(e)
 		v.CutoverReady = &r.Ready
 		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
+		if first := c.shadow.first; !first.IsZero() {
+			v.pre = &fleet.Pre{Seconds: max(0, now.Sub(first).Seconds()), Differences: e.Differences, Ready: r.Ready}
+			if e.Trouble == "" {
+				v.pre.CleanSeconds = e.CleanFor.Seconds()
+			}
+		}
 	}
 	if x := c.served.Pending(); c.origin() != c.target || x != nil {
 		v.Switch = &switchReport{To: c.target, Waiting: "it has not shown a table yet"}

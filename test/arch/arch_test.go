@@ -84,7 +84,8 @@ var allowed = map[string][]string{
 	"internal/config": {"explain/takeover", "internal/trial", "compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/manifests", "kube", "poller"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
-	"internal/cli":     {"compile", "compile/rules", "eskip", "explain", "explain/takeover", "fleet", "internal/config", "internal/source/manifests", "internal/source/tables", "internal/trial", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/board":   {"internal/api", "fleet", "internal/httpserve", "table"},
+	"internal/cli":     {"internal/board", "compile", "compile/rules", "eskip", "explain", "explain/takeover", "fleet", "internal/config", "internal/source/manifests", "internal/source/tables", "internal/trial", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
 	"internal/trial":   {"eskip", "internal/api", "internal/durable", "publish", "table"},
 	"internal/forward": {"internal/cli", "internal/config"},
 
@@ -114,7 +115,7 @@ var rows = []struct {
 		"internal/source/cluster", "internal/source/manifests", "internal/source/tables", "poller", "dataplane",
 	}},
 	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "internal/trial", "match/report", "publish/history"}},
-	{"pages", []string{"internal/console", "internal/config"}},
+	{"pages", []string{"internal/console", "internal/board", "internal/config"}},
 	{"commands", []string{"internal/cli"}},
 	{"assembly", []string{"internal/webhook", "internal/server", "internal/sidecar", "internal/forward", "internal/migrate"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -102,8 +103,8 @@ func TestSteering(t *testing.T) {
 		entry = all[len(all)-1].N - 1
 		return all[len(all)-1].Changes[0].By != ""
 	})
-	if said := command(0, "show", fmt.Sprint(entry), "now"); !strings.Contains(said, "cart-good") {
-		t.Errorf("show says\n%s", said)
+	if said := command(1, "diff", fmt.Sprint(entry), "now"); !strings.Contains(said, "cart-good") {
+		t.Errorf("diff says\n%s", said)
 	}
 	if said := command(0, "rollback", fmt.Sprint(entry), "--object=Ingress/shop/cart", "--why=checkout is broken", "--yes"); strings.Count(said, "done, serves") != 2 {
 		t.Errorf("rollback says\n%s", said)
@@ -162,4 +163,55 @@ func TestSteering(t *testing.T) {
 	b.serves(t, "all is new", "cart-bad-2", "pay-frozen", "!cart-good")
 	plane2 := startFetching(t, "auto", a.Main, b.Main)
 	plane2.serves(t, "a data plane", "cart-bad-2", "pay-frozen")
+}
+
+const steeringFile = "../../deploy/kustomize/components/steering/rbac.yaml"
+
+// TestConfigMapsSteer: with the rights of the component, a ConfigMap freezes objects until it is deleted.
+func TestConfigMapsSteer(t *testing.T) {
+	c := ownCluster(t)
+	ctx := t.Context()
+	const declared = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: steering, namespace: routesrv, labels: {routesrv.dev/steering: "true"}}
+data:
+  sale: |
+    order: freeze
+    object: Ingress/shop/cart
+    until: release
+    why: black friday
+`
+	withShop(t, c)
+	withObjects(t, c, steered("cart", "old")+"---"+steered("pay", "old"))
+	if err := c.applyFile(ctx, steeringFile); err != nil {
+		t.Fatal(err)
+	}
+	rights, err := os.ReadFile(steeringFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.remove(cleanupContext(t), string(rights)); err != nil {
+			t.Error(err)
+		}
+	})
+	p := startRoutesrv(t, newFaultProxy(t, c), "--kubernetes-label-selector=configmaps:routesrv.dev/steering=true")
+	p.serves(t, "the first table", "cart-old", "pay-old")
+	if err := c.apply(ctx, declared); err != nil {
+		t.Fatal(err)
+	}
+	programs.Eventually(t, "the freeze", func() bool {
+		var s api.Status
+		p.supportJSON(t, api.PathStatus, &s)
+		return s.Steering != nil && s.Steering.Orders[0].By == "ConfigMap routesrv/steering"
+	})
+	if err := c.apply(ctx, steered("cart", "new")+"---"+steered("pay", "new")); err != nil {
+		t.Fatal(err)
+	}
+	p.serves(t, "all else", "cart-old", "pay-new")
+	if err := c.remove(ctx, declared); err != nil {
+		t.Fatal(err)
+	}
+	p.serves(t, "without the ConfigMap", "cart-new")
 }

@@ -31,6 +31,7 @@ var kinds = map[string]kube.Kind{
 	"endpointslices": kube.KindEndpointSlice,
 	"secrets":        kube.KindSecret,
 	"namespaces":     kube.KindNamespace,
+	"configmaps":     kube.KindConfigMap,
 }
 
 func served(k kube.Kind) bool {
@@ -43,7 +44,7 @@ func served(k kube.Kind) bool {
 }
 
 var resourcePath = regexp.MustCompile(
-	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|secrets|namespaces)(?:/([^/]+))?$`)
+	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|secrets|namespaces|configmaps)(?:/([^/]+))?$`)
 
 // answer is a response before it is encoded for the wire.
 type answer struct {

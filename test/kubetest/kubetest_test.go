@@ -26,7 +26,7 @@ items:
 - kind: Ingress
   metadata: {name: i, annotations: {num: 301, yes: "on"}}
 ---
-kind: ConfigMap
+kind: LimitRange
 metadata: {name: never served}
 ---
 ---
@@ -86,7 +86,7 @@ func TestServesWhatTheConformanceCasesExpect(t *testing.T) {
 		{"/apis/zalando.org/v1/routegroups", 200, list("RouteGroup", "zalando.org/v1", "1", "")},
 		{"/api/v1/secrets", 500, "*"},
 		{"/api/v1/endpoints", 404, "*"},
-		{"/api/v1/configmaps", 404, "*"},
+		{"/api/v1/limitranges", 404, "*"},
 	} {
 		status, body := get(t, url+tt.path)
 		if status != tt.status || tt.body != "*" && body != tt.body {

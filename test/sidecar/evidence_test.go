@@ -1,13 +1,16 @@
 package sidecar_test
 
 import (
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -66,6 +69,45 @@ func TestLimitsOfTheGuardCountForFetchedTables(t *testing.T) {
 		}
 		if got := strings.Count(p.get("/routes").Body.String(), "->"); got < 10 || !strings.Contains(p.get("/routes").Body.String(), "a_example") {
 			t.Errorf("the proxy is given:\n%s", p.get("/routes").Body)
+		}
+	})
+}
+
+// A data plane in mode Pre reports to the route server how its two tables compare, and for how long they have been the same.
+func TestAReportSaysHowTablesCompare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ingress("a"), ingress("b"))
+		var last atomic.Pointer[fleet.Report]
+		start := func(o rules.Options) {
+			w.runServer(o)
+			w.network.Set("routesrv", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodPost {
+					w.server.Handler().ServeHTTP(rw, r)
+				} else if report, err := fleet.ReadReport(r.Body); err != nil {
+					t.Error(err)
+				} else {
+					last.Store(report)
+				}
+			}))
+		}
+		start(w.options)
+		cfg := w.config("Pre")
+		cfg.ModeFile = tempFile(t, "mode", "Pre")
+		p := w.run(cfg)
+		time.Sleep(2 * time.Minute)
+		if r := last.Load(); r == nil || r.Pre == nil || r.Pre.Differences != 0 || r.Pre.CleanSeconds < 90 || r.Pre.Seconds < r.Pre.CleanSeconds {
+			t.Fatalf("after two clean minutes: %+v", r)
+		}
+		w.network.Cut("routesrv")
+		start(rules.Options{DefaultFilters: &eskip.DefaultFilters{Prepend: eskip.MustParseFilters("planted()")}})
+		time.Sleep(time.Minute)
+		if r := last.Load(); r.Pre == nil || r.Pre.Differences != 2 || r.Pre.CleanSeconds != 0 || r.Pre.Seconds < 170 {
+			t.Errorf("with two differences: %+v", r.Pre)
+		}
+		p.setMode("Exec")
+		time.Sleep(time.Minute)
+		if r := last.Load(); r.Pre != nil {
+			t.Errorf("in mode Exec: %+v", r.Pre)
 		}
 	})
 }

@@ -72,6 +72,7 @@ func (r *lister) snapshot() *kube.Snapshot {
 	share(&next.RouteGroups, r.last.RouteGroups)
 	share(&next.Services, r.last.Services)
 	share(&next.Namespaces, r.last.Namespaces)
+	share(&next.Orders, r.last.Orders)
 	share(&next.Endpoints, r.last.Endpoints)
 	share(&next.EndpointSlices, r.last.EndpointSlices)
 	next.Revision, next.Newest = r.revisions()

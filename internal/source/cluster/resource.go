@@ -41,8 +41,14 @@ func (c *Config) resources() []resource {
 	if c.Namespaces && c.Namespace == "" {
 		all = append(all, newResource(kube.KindNamespace, "", "namespaces"))
 	}
+	if c.Orders != "" {
+		all = append(all, newResource(kube.KindConfigMap, "", "configmaps"))
+	}
 	for i := range all {
 		all[i].namespace, all[i].selector = c.Namespace, selectorText(c.Selectors[all[i].Kind])
+		if all[i].Kind == kube.KindConfigMap {
+			all[i].namespace = c.Orders
+		}
 	}
 	return all
 }

@@ -14,7 +14,7 @@
 // # What is read
 //
 // Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1),
-// EndpointSlice (discovery.k8s.io/v1), and lists of them. An object without apiVersion is read by its kind alone.
+// EndpointSlice (discovery.k8s.io/v1), ConfigMap with orders of operators (v1), and lists of them. An object without apiVersion is read by its kind alone.
 // Other kinds are ignored. A read returns both Endpoints and EndpointSlices; the compiler uses the ones it is
 // configured for.
 //

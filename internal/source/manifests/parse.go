@@ -184,7 +184,7 @@ func kindOf(apiVersion, kind string) (kube.Kind, bool) {
 		want = "zalando.org/v1"
 	case kube.KindEndpointSlice:
 		want = "discovery.k8s.io/v1"
-	case kube.KindService, kube.KindEndpoints, kube.KindNamespace:
+	case kube.KindService, kube.KindEndpoints, kube.KindNamespace, kube.KindConfigMap:
 		want = "v1"
 	default:
 		return "", false
@@ -221,6 +221,8 @@ func intoDefault(o kube.Object) {
 	case *kube.Service:
 		namespace = &o.Namespace
 	case *kube.Endpoints:
+		namespace = &o.Namespace
+	case *kube.ConfigMap:
 		namespace = &o.Namespace
 	case *kube.EndpointSlice:
 		namespace = &o.Namespace

@@ -68,6 +68,10 @@ func slimNamespace(in *corev1.Namespace) kube.Object {
 	return &kube.Namespace{Name: m.Name, Annotations: m.Annotations}
 }
 
+func slimConfigMap(in *corev1.ConfigMap) kube.Object {
+	return &kube.ConfigMap{Namespace: in.Namespace, Name: in.Name, Data: in.Data}
+}
+
 func slimService(in *corev1.Service) kube.Object {
 	o := &kube.Service{Namespace: in.Namespace, Name: in.Name, Type: string(in.Spec.Type), ExternalName: in.Spec.ExternalName}
 	o.Ports = sized[kube.ServicePort](len(in.Spec.Ports))

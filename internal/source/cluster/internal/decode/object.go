@@ -40,6 +40,7 @@ var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
 	kube.KindIngress:   decoder[networkingv1.Ingress](slimIngress),
 	kube.KindService:   decoder[corev1.Service](slimService),
 	kube.KindNamespace: decoder[corev1.Namespace](slimNamespace),
+	kube.KindConfigMap: decoder[corev1.ConfigMap](slimConfigMap),
 	//lint:ignore SA1019 deprecated and still served
 	kube.KindEndpoints:     decoder[corev1.Endpoints](slimEndpoints),
 	kube.KindEndpointSlice: decoder[discoveryv1.EndpointSlice](slimEndpointSlice),
