@@ -28,7 +28,7 @@ func (p *Publisher) declare(newest Candidate, now time.Time) {
 			continue // it names nothing
 		}
 		for i, k := range entries {
-			if old := was.find(k.Ref); old != nil && old.Declared == k.Declared && old.Detail == k.Detail && old.Until.Equal(k.Until) && sameVersion(old.object(), k.object()) {
+			if old := was.find(k.Ref); old != nil && old.Declared == k.Declared && old.Detail == k.Detail && old.Until.Equal(k.Until) && sameVersion(old.Object(), k.Object()) {
 				entries[i] = old
 			}
 		}
