@@ -36,27 +36,27 @@ func claimsOf(sections []section) iter.Seq[claim] {
 type claims struct {
 	all iter.Seq[claim]
 
-	// losers do not get their id; rivals are the routes that want an id, the winner first, by id.
-	losers map[*rules.Route]struct{}
-	rivals map[string][]claim
+	// losers do not get their id; contenders are the routes that want an id, the winner first, by id.
+	losers     map[*rules.Route]struct{}
+	contenders map[string][]claim
 }
 
 // newClaims gives each id to one route.
 func newClaims(all iter.Seq[claim]) *claims {
-	c := &claims{all: all, losers: make(map[*rules.Route]struct{}), rivals: make(map[string][]claim)}
+	c := &claims{all: all, losers: make(map[*rules.Route]struct{}), contenders: make(map[string][]claim)}
 	var texts rules.Texts
 	for _, several := range repeated(all, func(r *rules.Route) uint64 { return r.ID }) {
 		for _, claim := range several {
 			id := texts.ID(claim.section.unit, claim.route())
-			c.rivals[id] = append(c.rivals[id], claim)
+			c.contenders[id] = append(c.contenders[id], claim)
 		}
 	}
-	for id, all := range c.rivals {
+	for id, all := range c.contenders {
 		for _, loser := range oldest(all)[1:] {
 			c.losers[loser.route()] = struct{}{}
 		}
 		if len(all) == 1 {
-			delete(c.rivals, id) // two ids with the same hash
+			delete(c.contenders, id) // two ids with the same hash
 		}
 	}
 	return c
@@ -117,8 +117,8 @@ func everyone(claim) bool { return true }
 func (c *claims) duplicates(of func(claim) bool) []rules.Problem {
 	var problems []rules.Problem
 	var texts rules.Texts
-	for _, id := range slices.Sorted(maps.Keys(c.rivals)) {
-		all := c.rivals[id]
+	for _, id := range slices.Sorted(maps.Keys(c.contenders)) {
+		all := c.contenders[id]
 		for _, loser := range all[1:] {
 			if of(loser) && !texts.Same(loser.section.unit, loser.route(), all[0].section.unit, all[0].route()) {
 				problems = append(problems, duplicate(id, loser, all[0], &texts))

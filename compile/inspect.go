@@ -73,7 +73,7 @@ func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
 	u, r := of.section.unit, of.route()
 	found := InspectedRoute{ID: texts.ID(u, r), Route: texts.Route(u, r), Main: r.Match != 0, Wins: c.has(r)}
 	if !found.Wins {
-		found.Keeper = c.rivals[found.ID][0].section.owner()
+		found.Keeper = c.contenders[found.ID][0].section.owner()
 	}
 	if found.Route != nil {
 		found.Clones = slices.Collect(texts.Rows(u, r))[1:]

@@ -12,12 +12,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // proxy simulates a Skipper: it polls a table, and counts what it would apply.
 type proxy struct {
 	url    string
 	client *http.Client
+	name   string      // header with which it says who it is; empty for none
 	stuck  atomic.Bool // it names the same old table for ever
 	mute   atomic.Bool // it stops asking
 
@@ -62,6 +66,9 @@ func (p *proxy) poll(ctx context.Context) {
 	tag := p.tag
 	p.mu.Unlock()
 	r.Header.Set("If-None-Match", tag)
+	if p.name != "" {
+		r.Header.Set(api.HeaderClient, p.name)
+	}
 	resp, err := p.client.Do(r)
 	if err != nil {
 		return
@@ -96,10 +103,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, "skipper_route_invalid{reason=\"unknown_filter\",route_id=\"r\"} 1\n")
 }
 
-// bare runs proxies without a sidecar. Of the last two, one keeps an old table, and one falls silent: see lag.
+// bare runs proxies that only poll, in pods with names of a Deployment. Of the last two, one keeps an old table, and one falls silent: see lag.
 func (s *stage) bare(ctx context.Context, n int) {
 	for i := range n {
 		p := newProxy("http://"+s.main+"/routes", fmt.Sprintf("127.0.1.%d", 10+i))
+		p.name = fleet.Identity{
+			Kind: fleet.Sidecar, ID: fmt.Sprintf("kube-system/skipper-ingress-7d9c8b6f5d-%05s", strconv.FormatInt(int64(9_000_017+i*1_234_567), 36)), Pod: true,
+			Node: fmt.Sprintf("ip-10-1-%d-%d", i%3, 20+i), Zone: zones[i%len(zones)], Version: "v0.1.0", Mode: "Exec", Interval: 2 * time.Second,
+		}.String()
 		s.proxies = append(s.proxies, p)
 		s.running.Go(func() { p.run(ctx, 2*time.Second) })
 	}
