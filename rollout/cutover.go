@@ -54,9 +54,9 @@ func (g CutoverConfig) Judge(e Evidence) Readiness {
 	case e.Comparisons == 0:
 		return Readiness{Reason: "no comparison was made yet: they are made in mode Pre"}
 	case e.Comparisons < g.MinComparisons:
-		return Readiness{Reason: fmt.Sprintf("%d clean comparisons in a row, %d are wanted", e.Comparisons, g.MinComparisons)}
+		return Readiness{Reason: fmt.Sprintf("%d of %d clean comparisons", e.Comparisons, g.MinComparisons)}
 	case e.CleanFor < g.CleanFor:
-		return Readiness{Reason: fmt.Sprintf("clean for %s, %s is wanted", e.CleanFor.Truncate(time.Second), g.CleanFor)}
+		return Readiness{Reason: fmt.Sprintf("clean for %s of %s", e.CleanFor.Truncate(time.Second), g.CleanFor)}
 	}
 	return Readiness{Ready: true}
 }

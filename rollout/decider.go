@@ -84,6 +84,6 @@ func (d *Decider) refuse(asked Mode, e Evidence) string {
 	}
 	override := d.setting
 	override.Override = true
-	return fmt.Sprintf("switch from %s to Exec refused by the cutover check: %s; it is made when the cutover check is ready, or at once with mode %q",
+	return fmt.Sprintf("switch from %s to Exec refused by the cutover check: %s; switches automatically when it is, or at once with mode %q",
 		d.mode, r.Reason, override)
 }

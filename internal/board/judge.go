@@ -107,7 +107,7 @@ func (p *pre) result(modes map[string]int) *api.BoardPre {
 	case d.Differ > 0:
 		d.Reason = fmt.Sprintf("%d of %d data planes in Pre show a difference", d.Differ, d.Planes)
 	case d.CleanSeconds+settling.Seconds() < wanted.Seconds():
-		d.Reason = fmt.Sprintf("clean for %v, %v is wanted", time.Duration(d.CleanSeconds*float64(time.Second)).Truncate(time.Minute), wanted)
+		d.Reason = fmt.Sprintf("clean for %v of %v", time.Duration(d.CleanSeconds*float64(time.Second)).Truncate(time.Minute), wanted)
 	default:
 		d.Clean = true
 	}

@@ -222,7 +222,7 @@ func TestCleanComparisonsMakeReady(t *testing.T) {
 		cfg.Cutover = rollout.CutoverConfig{CleanFor: time.Minute, MinComparisons: 5}
 		p := w.run(cfg)
 		time.Sleep(30 * time.Second)
-		if s := p.status(); s.Cutover.Ready || !strings.Contains(s.Cutover.Reason, "1m0s is wanted") {
+		if s := p.status(); s.Cutover.Ready || !strings.Contains(s.Cutover.Reason, "of 1m0s") {
 			t.Errorf("after half the time: %+v", s.Cutover)
 		}
 		w.apply(ingress("b")) // honest skew is no difference
