@@ -35,13 +35,13 @@ func decider(t *testing.T, check rollout.CutoverConfig, able rollout.Able, start
 	return d
 }
 
-func TestGateWantsTimeAndComparisons(t *testing.T) {
+func TestCutoverCheckWantsTimeAndComparisons(t *testing.T) {
 	for name, c := range map[string]struct {
 		evidence rollout.Evidence
 		reason   string // a part of it; empty means ready
 	}{
 		"nothing compared":   {rollout.Evidence{}, "no comparison"},
-		"too few":            {rollout.Evidence{Comparisons: 99, CleanFor: time.Hour}, "99 clean comparisons"},
+		"too few":            {rollout.Evidence{Comparisons: 99, CleanFor: time.Hour}, "99 of 100 clean comparisons"},
 		"too short":          {rollout.Evidence{Comparisons: 1000, CleanFor: 15*time.Minute - 1}, "14m59s"},
 		"differences":        {rollout.Evidence{Comparisons: 1000, CleanFor: time.Hour, Differences: 3}, "3 routes"},
 		"one difference":     {rollout.Evidence{Comparisons: 1000, CleanFor: time.Hour, Differences: 1}, "1 routes"},
@@ -56,14 +56,14 @@ func TestGateWantsTimeAndComparisons(t *testing.T) {
 	}
 }
 
-func TestSwitchToExecIsRefusedUntilTheGateIsReady(t *testing.T) {
+func TestSwitchToExecIsRefusedUntilTheCutoverCheckIsReady(t *testing.T) {
 	d := decider(t, enforced(), both, "Pre")
 	d.Set(setting(t, "Exec"))
 	got := d.Decide(rollout.Evidence{Comparisons: 3, CleanFor: time.Hour})
 	if got.Mode != rollout.Pre || got.Asked != rollout.Exec {
 		t.Errorf("got %+v, want Pre in force and Exec asked for", got)
 	}
-	for _, part := range []string{"3 clean comparisons", `"Exec!"`} {
+	for _, part := range []string{"3 of 100 clean comparisons", `"Exec!"`} {
 		if !strings.Contains(got.Refused, part) {
 			t.Errorf("refusal %q, want %q in it", got.Refused, part)
 		}
