@@ -126,7 +126,7 @@ bench-compare: ## compare the main figures with those of the commit BASE, in tur
 	tools/bench-compare.sh "$(BASE)" '$(BENCH)' "go run $(BENCHSTAT)"
 
 .PHONY: scale
-scale: ## measure what docs/internals/scale.md shows, at all sizes (most of an hour on a quiet machine)
+scale: ## measure the figures of docs/operate/sizing.md at all sizes (most of an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \
 		echo "factor $$factor"; \
 		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
