@@ -64,9 +64,9 @@ func ofTheGuard() []Plant {
 			What: "the last one of the objects that would be lost is not kept",
 			Edits: []Edit{{
 				File: "publish/keep.go",
-				Old:  "\treturn found\n}\n\n// objects calls yield",
+				Old:  "\treturn found\n}\n\n// lostServices returns",
 				New: "\tif planted.On(\"kept-too-few\") && len(found) > 0 {\n\t\tfound = found[:len(found)-1]\n\t}\n" +
-					"\treturn found\n}\n\n// objects calls yield",
+					"\treturn found\n}\n\n// lostServices returns",
 			}},
 		},
 		{
