@@ -63,14 +63,14 @@ func besiege(t testing.TB, address string, connections int, text string) {
 // slow clients without knowing better.
 func probes(t testing.TB, url string, status int) {
 	t.Helper()
-	const pause = 300 * time.Millisecond
+	const pause = 3 * time.Second
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
 	for i := range 10 {
 		var resp *http.Response
 		var err error
 		for try := range 3 {
 			if try > 0 {
-				<-time.After(pause) // a kubelet waits for seconds
+				<-time.After(pause) // a kubelet waits for as long or longer
 			}
 			if resp, err = client.Get(url); err == nil {
 				break

@@ -44,7 +44,7 @@ func ofBodies() []Plant {
 					New: "\tif planted.On(\"list-order\") {\n\t\ta.items = append([]item(nil), a.items...)\n\t\tfor i := range a.items {\n" +
 						"\t\t\tif e, ok := a.items[i].Object.(*kube.EndpointSlice); ok && len(e.Endpoints) > 1 {\n\t\t\t\tturned := *e\n" +
 						"\t\t\t\tturned.Endpoints = append(e.Endpoints[1:len(e.Endpoints):len(e.Endpoints)], e.Endpoints[0])\n\t\t\t\ta.items[i].Object = &turned\n" +
-						"\t\t\t}\n\t\t}\n\t\tl.changed = true\n\t}\n\tchanged = !sameItems",
+						"\t\t\t}\n\t\t}\n\t}\n\tchanged = !sameItems",
 				},
 				{
 					File: "compile/rules/endpoints.go",
