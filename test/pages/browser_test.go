@@ -28,7 +28,7 @@ const artifacts = "../../artifacts"
 func start(t *testing.T) (*browser.Browser, context.Context) {
 	t.Helper()
 	programs.Tool(t, "chromium", browser.Names()...)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	b, err := browser.Start(ctx)
 	if err != nil {
 		t.Fatal(err)
