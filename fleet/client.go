@@ -2,26 +2,53 @@ package fleet
 
 import (
 	"net/netip"
+	"slices"
 	"time"
+	"unique"
 
 	"github.com/routesrv/routesrv/table"
 )
 
-// client is a client in a Registry.
+// client is a client in a Registry: about 160 bytes, in addition to its name and its report. Times are Unix nanoseconds, which
+// take a third of a time.Time.
 type client struct {
 	key      string     // see keyOf
-	identity Identity   // of its last request; without one only Kind, Zone and a learned Interval
 	address  netip.Addr // of the last request; the client counts for this address
-	holds    *held      // nil if it never named a table
+	node     string
+	zone     unique.Handle[string]
+	version  unique.Handle[string]
+	mode     unique.Handle[string]
+	holds    *held // nil if it never named a table
 	revision uint64
-	since    time.Time // since when it holds that table
-	aheadOf  uint64    // this replica's version when the client named a table that may be newer; 0 for none
-	first    time.Time
-	heard    time.Time
+	since    int64  // time since when it holds that table
+	aheadOf  uint32 // this replica's version when the client named a table that may be newer; 0 for none
+	first    int64
+	heard    int64
 	report   *reported // nil before the first report
-	streams  int       // open ones
-	once     bool      // it does not identify itself, and has not asked twice within [unknownFor]
+	interval milliseconds
+	streams  int32 // open ones
+	kind     kind
+	pod      bool
+	once     bool        // it does not identify itself, and has not asked twice within [unknownFor]
+	applied  appliedCode // from the report
 }
+
+// milliseconds is a duration in four bytes.
+type milliseconds int32
+
+func (m milliseconds) duration() time.Duration { return time.Duration(m) * time.Millisecond }
+
+// appliedCode is an Applied in one byte.
+type appliedCode uint8
+
+var applieds = [...]Applied{AppliedUnknown, AppliedFetched, AppliedDone}
+
+// kind is a Kind in one byte.
+type kind uint8
+
+var kinds = [...]Kind{Proxy, Sidecar, RelayKind}
+
+func kindOf(k Kind) kind { return kind(max(slices.Index(kinds[:], k), 0)) }
 
 // keyOf returns the key of a client in the Registry: its id, or without one, a zero byte, its address and its user agent.
 func keyOf(id string, address netip.Addr, agent string) string {
@@ -45,13 +72,30 @@ type held struct {
 	holders int    // clients that hold it
 }
 
-// reported is a client's last report, with times of our clock.
+// reported is the content of a client's last report.
 type reported struct {
-	*Report
-	at      time.Time
-	took    time.Time // when its proxy fetched
-	fetched *held     // nil if its proxy has fetched nothing
-	proven  *held     // nil if its proxy has lived with nothing
+	at      int64
+	fetched *held // nil if its proxy has fetched nothing
+	proven  *held // nil if its proxy has lived with nothing
+	took    int64 // time when its proxy fetched
+	figures *figures
+	trouble *trouble // nil for most clients
+}
+
+// trouble is what a client reports that has some, or that is in mode Pre.
+type trouble struct {
+	rejected string // why it does not accept the table
+	unread   string // why the metrics of its proxy cannot be read
+	suspects []Suspect
+	pre      *Pre
+}
+
+// said returns the trouble, empty if there is none.
+func (r *reported) said() trouble {
+	if r.trouble == nil {
+		return trouble{}
+	}
+	return *r.trouble
 }
 
 // pace returns the longest normal time without a sign of life. A client with a stream sends no requests, so only reports and
@@ -61,9 +105,9 @@ func (c *client) pace() time.Duration {
 	case c.inferred() && c.streams > 0:
 		return streamInterval
 	case c.streams == 0 && c.report == nil:
-		return c.identity.Interval
+		return c.interval.duration()
 	default: // it reports, and may poll or stream elsewhere
-		return max(c.identity.Interval, ReportEvery)
+		return max(c.interval.duration(), ReportEvery)
 	}
 }
 
@@ -72,17 +116,17 @@ func (c *client) pace() time.Duration {
 func (c *client) counts() bool { return !c.once || c.streams > 0 }
 
 // silent reports whether nothing was heard for three intervals.
-func (c *client) silent(now time.Time) bool { return now.Sub(c.heard) > 3*c.pace() }
+func (c *client) silent(now int64) bool { return now-c.heard > 3*int64(c.pace()) }
 
 // reporting reports whether the client's last report is recent enough.
-func (c *client) reporting(now time.Time) bool {
-	return c.report != nil && now.Sub(c.report.at) <= 3*max(c.identity.Interval, ReportEvery)
+func (c *client) reporting(now int64) bool {
+	return c.report != nil && now-c.report.at <= 3*int64(max(c.interval.duration(), ReportEvery))
 }
 
 // learn estimates the interval of a client that does not name one, from the time since it was heard before. A longer time counts
 // half, so that one pause does not hide the next one; a shorter one counts an eighth.
-func (c *client) learn(now time.Time) {
-	gap, before := now.Sub(c.heard), c.identity.Interval
+func (c *client) learn(now int64) {
+	gap, before := time.Duration(now-c.heard), c.interval.duration()
 	switch {
 	case gap > time.Minute:
 		return
@@ -91,5 +135,5 @@ func (c *client) learn(now time.Time) {
 	default:
 		before = max((7*before+gap)/8, time.Second)
 	}
-	c.identity.Interval = before.Truncate(time.Millisecond)
+	c.interval = milliseconds(before.Milliseconds())
 }

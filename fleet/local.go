@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unique"
 )
 
 // newInstance returns a random name for a Registry, so that it recognises itself among its peers.
@@ -13,10 +14,11 @@ func newInstance() string { return rand.Text() }
 
 // View returns all clients of this replica only, sorted by id.
 func (r *Registry) View() *View {
-	now := r.now()
+	at := r.cfg.Now()
+	now := at.UnixNano()
 	r.mu.Lock()
 	r.look()
-	v := &View{Time: now, Table: r.served(), Publishes: r.publishes(), Clients: make([]Client, 0, len(r.clients))}
+	v := &View{Time: at, Table: r.served(), Publishes: r.publishes(), Clients: make([]Client, 0, len(r.clients))}
 	keys := make([]string, 0, len(r.clients))
 	for k, c := range r.clients {
 		if c.counts() {
@@ -39,7 +41,7 @@ func (r *Registry) View() *View {
 const showAtOnce = 256
 
 // showSome adds some clients to a view, except those removed meanwhile.
-func (r *Registry) showSome(v *View, keys []string, now time.Time) {
+func (r *Registry) showSome(v *View, keys []string, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range keys {
@@ -50,7 +52,7 @@ func (r *Registry) showSome(v *View, keys []string, now time.Time) {
 		one := r.show(c, now)
 		v.Clients = append(v.Clients, one)
 		if n, reports := r.relays[k]; reports {
-			v.Relays = append(v.Relays, Relay{ID: one.ID, Counts: n, Total: n.Total(), Heard: c.report.at, State: one.State})
+			v.Relays = append(v.Relays, Relay{ID: one.ID, Counts: n, Total: n.Total(), Heard: timeOf(c.report.at), State: one.State})
 		}
 	}
 }
@@ -61,7 +63,7 @@ func (r *Registry) served() *Table {
 	if last.order == 0 {
 		return nil
 	}
-	return &Table{Digest: last.Digest, Revision: last.Revision, Since: last.at}
+	return &Table{Digest: last.Digest, Revision: last.Revision, Since: timeOf(last.at)}
 }
 
 // publishes returns the last tables, newest first.
@@ -70,7 +72,7 @@ func (r *Registry) publishes() []Publish {
 	shown := make([]Publish, 0, min(len(list), shownPublishes))
 	for i := len(list) - 1; i >= max(0, len(list)-shownPublishes); i-- {
 		v := &list[i]
-		p := Publish{Digest: v.Digest, Revision: v.Revision, Time: v.at, Routes: v.Routes, Bytes: v.Bytes}
+		p := Publish{Digest: v.Digest, Revision: v.Revision, Time: timeOf(v.at), Routes: v.Routes, Bytes: v.Bytes}
 		if v.Took >= 0 {
 			took := v.Took.Seconds()
 			p.Took = &took
@@ -90,14 +92,13 @@ func (r *Registry) publishes() []Publish {
 }
 
 // show returns the public form of a client.
-func (r *Registry) show(c *client, now time.Time) Client {
-	i := &c.identity
+func (r *Registry) show(c *client, now int64) Client {
 	one := Client{
-		ID: c.key, Kind: i.Kind, Node: i.Node, Zone: i.Zone, Version: i.Version, Mode: i.Mode,
+		ID: c.key, Kind: kinds[c.kind], Node: c.node, Zone: text(c.zone), Version: text(c.version), Mode: text(c.mode),
 		Address: c.address.String(), Replica: r.cfg.Name, Stream: c.streams > 0,
-		FirstHeard: c.first, LastHeard: c.heard, IntervalSeconds: c.pace().Seconds(),
+		FirstHeard: timeOf(c.first), LastHeard: timeOf(c.heard), IntervalSeconds: c.pace().Seconds(),
 	}
-	if i.Pod {
+	if c.pod {
 		one.Pod = c.key
 	}
 	if c.inferred() {
@@ -105,7 +106,7 @@ func (r *Registry) show(c *client, now time.Time) Client {
 		one.ID, one.Version, one.Inferred = strings.TrimSpace(one.Address+" "+agent), agent, true
 	}
 	if c.holds != nil {
-		one.Holds = &Table{Digest: c.holds.digest, Revision: c.revision, Since: c.since}
+		one.Holds = &Table{Digest: c.holds.digest, Revision: c.revision, Since: timeOf(c.since)}
 	}
 	var behind time.Duration
 	one.State, one.BehindVersions, behind = r.judge(c, now)
@@ -114,24 +115,36 @@ func (r *Registry) show(c *client, now time.Time) Client {
 	}
 	one.BehindSeconds = behind.Seconds()
 	if p := c.report; p != nil {
-		one.Applied, one.Reported = p.Applied, p.at
-		one.Figures, one.FiguresError, one.Suspects, one.Pre = p.Figures, p.FiguresError, p.Suspects, p.Pre
+		one.Applied, one.Reported = applieds[c.applied], timeOf(p.at)
+		if p.figures != nil {
+			one.Figures = p.figures.show()
+		}
+		one.FiguresError, one.Suspects, one.Pre = p.said().unread, p.said().suspects, p.said().pre
 		if one.State == Rejected || one.Otherwise == Rejected {
-			one.Reason = p.Rejected
+			one.Reason = p.said().rejected
 		}
 		if p.proven != nil {
 			one.Proven = &Table{Digest: p.proven.digest}
 		}
 		if p.fetched != nil {
-			one.Fetched = &Table{Digest: p.fetched.digest, Since: p.took}
+			one.Fetched = &Table{Digest: p.fetched.digest, Since: timeOf(p.took)}
 		}
 	}
 	return one
 }
 
+func text(h unique.Handle[string]) string {
+	if h == (unique.Handle[string]{}) {
+		return ""
+	}
+	return h.Value()
+}
+
+func timeOf(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
+
 // Counts returns how many clients are in each state: the summary that a relay reports.
 func (r *Registry) Counts() Counts {
-	now := r.now()
+	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.look()
@@ -148,7 +161,7 @@ func (r *Registry) Counts() Counts {
 // Share returns how many of the live clients that have named a table hold the version with the number or a later one, and how
 // many such clients there are.
 func (r *Registry) Share(order uint64) (holders, live int) {
-	now := r.now()
+	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.look()

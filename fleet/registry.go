@@ -3,9 +3,11 @@ package fleet
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -58,8 +60,8 @@ type Registry struct {
 	tables   map[table.Digest]*held
 	relays   map[string]Counts // the reported clients of relays
 	versions versions
-	madeRoom time.Time // when silent clients were last removed
-	full     bool      // a client was refused since then
+	madeRoom int64 // when silent clients were last removed
+	full     bool  // a client was refused since then
 }
 
 // source counts the clients last heard from an address.
@@ -83,9 +85,6 @@ func New(cfg Config) *Registry {
 		relays: make(map[string]Counts),
 	}
 }
-
-// now returns the time as answers show it.
-func (r *Registry) now() time.Time { return r.cfg.Now().UTC() }
 
 // Sighting is a request of a client, or an event of one of its streams.
 type Sighting struct {
@@ -113,7 +112,7 @@ const (
 
 // Saw records a request or a stream event.
 func (r *Registry) Saw(s Sighting) {
-	now := r.now()
+	now := r.cfg.Now().UnixNano()
 	identity, named := ParseIdentity(s.Identity)
 	if !named {
 		identity.ID = ""
@@ -131,22 +130,22 @@ func (r *Registry) Saw(s Sighting) {
 		}
 		c.once = !named
 	} else if !named && (s.Stream == NoStream || s.Stream == Opened) {
-		c.once = c.once && now.Sub(c.heard) > unknownFor
+		c.once = c.once && now-c.heard > int64(unknownFor)
 		if s.Stream == NoStream {
 			c.learn(now)
 		}
 	}
 	if named {
-		c.identity = identity
+		c.is(identity)
 	} else {
-		c.identity.Kind, c.identity.Zone = Proxy, printable(s.Zone, maxWord)
+		c.infer(s)
 	}
 	r.move(c, s.Address)
 	r.heard(c, s, now)
 }
 
 // heard records a sign of life of c.
-func (r *Registry) heard(c *client, s Sighting, now time.Time) {
+func (r *Registry) heard(c *client, s Sighting, now int64) {
 	reporting := c.reporting(now)
 	switch s.Stream {
 	case Opened:
@@ -155,7 +154,7 @@ func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 		c.streams--
 		c.heard = now
 		if !c.counts() {
-			r.hold(c, Name{}, now)
+			r.hold(c, Name{}, 0)
 		}
 		return
 	case Written:
@@ -170,12 +169,36 @@ func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	r.hold(c, s.Holds, now)
 	c.aheadOf = 0
 	if s.Ahead {
-		c.aheadOf = r.versions.last().order
+		c.aheadOf = uint32(r.versions.last().order)
+	}
+}
+
+// is records the identity of a client.
+func (c *client) is(i Identity) {
+	c.kind, c.pod, c.interval = kindOf(i.Kind), i.Pod, milliseconds(i.Interval.Milliseconds())
+	if c.node != i.Node {
+		c.node = strings.Clone(i.Node)
+	}
+	intern(&c.zone, i.Zone)
+	intern(&c.version, i.Version)
+	intern(&c.mode, i.Mode)
+}
+
+// infer fills in the data of a client without an identity.
+func (c *client) infer(s Sighting) {
+	c.kind = kindOf(Proxy)
+	intern(&c.zone, printable(s.Zone, maxWord))
+}
+
+// intern sets h to the handle of a text. Usually the text has not changed.
+func intern(h *unique.Handle[string], text string) {
+	if *h == (unique.Handle[string]{}) || h.Value() != text {
+		*h = unique.Make(text) // unique.Make copies it
 	}
 }
 
 // add adds a client, unless a limit is reached.
-func (r *Registry) add(k string, address netip.Addr, now time.Time) *client {
+func (r *Registry) add(k string, address netip.Addr, now int64) *client {
 	if !r.hasRoom(k, address) && !r.makeRoom(now, k, address) {
 		r.full = r.full || len(r.clients) >= r.cfg.Max
 		r.cfg.Metrics.refused.Inc()
@@ -183,7 +206,7 @@ func (r *Registry) add(k string, address netip.Addr, now time.Time) *client {
 	}
 	c := &client{
 		key:     strings.Clone(k), // does not pin the whole header
-		address: address, first: now, heard: now, identity: Identity{Interval: defaultInterval},
+		address: address, first: now, heard: now, interval: milliseconds(defaultInterval.Milliseconds()),
 	}
 	r.count(c, 1)
 	r.clients[c.key] = c
@@ -200,8 +223,8 @@ func (r *Registry) hasRoom(k string, address netip.Addr) bool {
 }
 
 // makeRoom removes all silent clients, unless it did so just before, and reports whether there is room now.
-func (r *Registry) makeRoom(now time.Time, k string, address netip.Addr) bool {
-	if now.Sub(r.madeRoom) < makeRoomEvery {
+func (r *Registry) makeRoom(now int64, k string, address netip.Addr) bool {
+	if now-r.madeRoom < int64(makeRoomEvery) {
 		return false
 	}
 	r.madeRoom, r.full = now, false
@@ -215,7 +238,7 @@ func (r *Registry) makeRoom(now time.Time, k string, address netip.Addr) bool {
 
 // remove forgets a client.
 func (r *Registry) remove(c *client) {
-	r.hold(c, Name{}, time.Time{})
+	r.hold(c, Name{}, 0)
 	if c.report != nil {
 		r.release(c.report.fetched)
 		r.release(c.report.proven)
@@ -249,7 +272,7 @@ func (r *Registry) move(c *client, address netip.Addr) {
 }
 
 // hold records which table a client has; the zero Name means none.
-func (r *Registry) hold(c *client, n Name, now time.Time) {
+func (r *Registry) hold(c *client, n Name, now int64) {
 	c.revision = n.Revision
 	if c.holds != nil && c.holds.digest == n.Digest {
 		return
@@ -296,7 +319,8 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 		r.cfg.Metrics.reports.WithLabelValues("refused").Inc()
 		return false
 	}
-	now := r.now()
+	at := r.cfg.Now()
+	now := at.UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.clients[i.ID]
@@ -307,30 +331,37 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 		}
 	}
 	r.cfg.Metrics.reports.WithLabelValues("taken").Inc()
-	c.identity = i
+	c.is(i)
 	r.move(c, address)
 	c.heard = now
-	r.keep(c, report, now)
+	r.keep(c, report, at)
 	if !report.Holds.IsZero() {
-		r.hold(c, report.Holds, now.Add(-seconds(report.HoldsAgo)))
+		r.hold(c, report.Holds, at.Add(-seconds(report.HoldsAgo)).UnixNano())
 	}
 	return true
 }
 
-// keep stores a report, which the caller must not use any more.
+// keep stores a report, with times of our clock.
 func (r *Registry) keep(c *client, report *Report, at time.Time) {
 	before := c.report
-	c.report = &reported{Report: report, at: at, took: at.Add(-seconds(report.FetchedAgo))}
+	kept := &reported{
+		at:   at.UnixNano(),
+		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
+	}
+	if report.Rejected != "" || report.FiguresError != "" || len(report.Suspects) > 0 || report.Pre != nil {
+		kept.trouble = &trouble{report.Rejected, report.FiguresError, report.Suspects, report.Pre}
+	}
 	if !report.Fetched.IsZero() {
-		c.report.fetched = r.refer(report.Fetched.Digest)
+		kept.fetched = r.refer(report.Fetched.Digest)
 	}
 	if !report.Proven.IsZero() {
-		c.report.proven = r.refer(report.Proven.Digest)
+		kept.proven = r.refer(report.Proven.Digest)
 	}
 	if report.Figures != nil {
-		report.Figures.Time = at.Add(-seconds(report.FiguresAgo))
+		kept.figures = keepFigures(report.Figures, at.Add(-seconds(report.FiguresAgo)))
 	}
-	if report.Clients != nil && c.identity.Kind == RelayKind {
+	c.report, c.applied = kept, appliedCode(slices.Index(applieds[:], report.Applied))
+	if report.Clients != nil && kinds[c.kind] == RelayKind {
 		r.relays[c.key] = *report.Clients
 	}
 	if before != nil {

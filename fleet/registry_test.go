@@ -444,9 +444,9 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most 32 MB.
+// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most 10 MB.
 func TestSize(t *testing.T) {
-	const most = 32_000_000
+	const most = 10_000_000
 	w := newWorld(fleet.Config{})
 	w.publish(1)
 	w.publish(2)

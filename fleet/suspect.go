@@ -78,14 +78,14 @@ func sameSuspects(a, b []Suspect) bool {
 // Suspects returns the tables of which proxies of this replica's clients probably died, those of most clients first. It is empty while all is
 // well, and costs little. Other replicas know other clients: see View.Suspects.
 func (r *Registry) Suspects() []SuspectTable {
-	now := r.now()
+	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.suspects(now)
 }
 
 // suspects is Suspects. The caller holds mu.
-func (r *Registry) suspects(now time.Time) []SuspectTable {
+func (r *Registry) suspects(now int64) []SuspectTable {
 	var s suspects
 	live := 0
 	for _, c := range r.clients {
@@ -94,7 +94,7 @@ func (r *Registry) suspects(now time.Time) []SuspectTable {
 		}
 		live++
 		if c.report != nil {
-			s.add(c.key, c.report.Suspects, c.report.at)
+			s.add(c.key, c.report.said().suspects, timeOf(c.report.at))
 		}
 	}
 	return s.list(live)
@@ -102,7 +102,7 @@ func (r *Registry) suspects(now time.Time) []SuspectTable {
 
 // SuspectReport returns what a relay reports about its clients: the suspect tables of most of them.
 func (r *Registry) SuspectReport() []Suspect {
-	now := r.now()
+	now := r.cfg.Now()
 	var all []Suspect
 	for _, t := range r.Suspects() {
 		s := Suspect{Digest: t.Digest, Deaths: t.Deaths, Evidence: t.Evidence, Ago: max(0, now.Sub(t.Last).Seconds()), Clients: t.Clients}

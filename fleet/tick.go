@@ -26,7 +26,7 @@ func (r *Registry) Run(ctx context.Context) {
 
 // Tick is one iteration of Run.
 func (r *Registry) Tick() {
-	now := r.now()
+	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.look()
@@ -35,7 +35,7 @@ func (r *Registry) Tick() {
 	live := make([]*client, 0, len(r.clients))
 	var behind []time.Duration
 	for _, c := range r.clients {
-		if silence := now.Sub(c.heard); silence > Forget || !c.counts() && silence > unknownFor {
+		if now-c.heard > int64(Forget) || !c.counts() && now-c.heard > int64(unknownFor) {
 			r.remove(c)
 			continue
 		}
@@ -47,7 +47,7 @@ func (r *Registry) Tick() {
 		if state != Silent && c.inferred() {
 			proxies++
 		}
-		if state != Silent && c.report != nil && c.report.Figures != nil && c.report.Figures.RefusedNew > 0 {
+		if state != Silent && c.report != nil && c.report.figures != nil && c.report.figures.refusedNew > 0 {
 			refusing++
 		}
 		if state == Silent || c.holds == nil {
@@ -80,37 +80,65 @@ func needed(clients, percent int) int { return (clients*percent + 99) / 100 }
 // publication do not count.
 func (r *Registry) time(live []*client) {
 	all := r.versions.list
+	newest := -1 // index of a version that all have reached, and with it the earlier ones
 	for i := len(all) - 1; i >= 0 && !all[i].done; i-- {
-		r.timeOne(&all[i], live)
-		all[i].done = all[i].done || i < len(all)-maxPending
+		v := &all[i]
+		if newest >= 0 {
+			r.finish(v, all[newest].at+int64(all[newest].took[len(shares)-1]))
+			continue
+		}
+		if i < len(all)-maxPending {
+			v.done = true
+			continue
+		}
+		if r.timeOne(v, live) {
+			newest = i
+		}
 	}
 }
 
-// timeOne checks one table.
-func (r *Registry) timeOne(v *version, live []*client) {
-	total, holders, longest := 0, 0, time.Duration(0)
+// timeOne checks one table, and reports whether all clients have it.
+func (r *Registry) timeOne(v *version, live []*client) bool {
+	total, holders, latest := 0, 0, v.at
 	for _, c := range live {
-		if c.first.After(v.at) {
+		if c.first > v.at {
 			continue
 		}
 		total++
 		if c.reached(v.order) {
 			holders++
-			longest = max(longest, c.since.Sub(v.at))
+			latest = max(latest, c.since)
 		}
 	}
+	if total == 0 {
+		return false
+	}
 	for i, share := range shares {
-		if v.took[i] == notYet && total > 0 && holders >= needed(total, share) {
-			v.took[i] = longest
+		if v.took[i] == notYet && holders >= needed(total, share) {
+			v.took[i] = time.Duration(latest - v.at)
 			r.cfg.Metrics.took(i, v.took[i])
 		}
 	}
-	v.done = total > 0 && holders == total
+	v.done = holders == total
+	return v.done
 }
 
-// of returns the number of a state; it is written to.
+// finish ends the measurement of a table that all have passed at that moment by reaching a later one.
+func (r *Registry) finish(v *version, at int64) {
+	for i := range shares {
+		if v.took[i] == notYet {
+			v.took[i] = time.Duration(max(at-v.at, 0))
+			r.cfg.Metrics.took(i, v.took[i])
+		}
+	}
+	v.done = true
+}
+
+// of returns where the number of a state is; for one that only later versions know, a place that nobody reads.
 func (c *Counts) of(s State) *int {
 	switch s {
+	case Current:
+		return &c.Current
 	case Behind:
 		return &c.Behind
 	case Rejected:
@@ -118,7 +146,7 @@ func (c *Counts) of(s State) *int {
 	case Silent:
 		return &c.Silent
 	}
-	return &c.Current
+	return new(int)
 }
 
 func (c *Counts) add(s State) { *c.of(s)++ }

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"slices"
 	"sort"
 	"time"
 )
@@ -19,7 +18,7 @@ const (
 type version struct {
 	Publication
 	order uint64
-	at    time.Time
+	at    int64
 	// The time until each share held it; notYet before that.
 	took [len(shares)]time.Duration
 	done bool // measurement has ended
@@ -35,7 +34,10 @@ var shares = [...]int{50, 99, 100}
 type versions struct{ list []version }
 
 func (v *versions) add(one version) {
-	v.list = slices.Delete(v.list, 0, max(0, len(v.list)+1-maxVersions))
+	if len(v.list) == maxVersions {
+		copy(v.list, v.list[1:])
+		v.list = v.list[:maxVersions-1]
+	}
 	for i := range one.took {
 		one.took[i] = notYet
 	}
@@ -52,10 +54,10 @@ func (v *versions) last() version {
 
 // after returns how many versions came after the one with the number, and the time of the first of them. n is -1 if that is no
 // longer known.
-func (v *versions) after(order uint64) (n int, at time.Time) {
+func (v *versions) after(order uint64) (n int, at int64) {
 	i := sort.Search(len(v.list), func(i int) bool { return v.list[i].order > order })
 	if i == len(v.list) {
-		return 0, time.Time{}
+		return 0, 0
 	}
 	if order == 0 || i == 0 && v.list[0].order > order+1 {
 		return -1, v.list[i].at
@@ -63,14 +65,14 @@ func (v *versions) after(order uint64) (n int, at time.Time) {
 	return len(v.list) - i, v.list[i].at
 }
 
-// newerThan returns when the first version with a higher revision was published; zero if there is none.
-func (v *versions) newerThan(revision uint64) time.Time {
+// newerThan returns when the first version with a higher revision was published, or 0 if there is none.
+func (v *versions) newerThan(revision uint64) int64 {
 	for i := range v.list {
 		if v.list[i].Revision > revision {
 			return v.list[i].at
 		}
 	}
-	return time.Time{}
+	return 0
 }
 
 // Publication is a table that is served from now on.
@@ -86,12 +88,12 @@ type Publication struct {
 func (r *Registry) Published(order uint64, p Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.versions.add(version{Publication: p, order: order, at: r.now()})
+	r.versions.add(version{Publication: p, order: order, at: r.cfg.Now().UnixNano()})
 }
 
 // judge returns the state of a client. If its table is unknown, versions is -1 and the duration counts from when the client was
 // first known to be behind.
-func (r *Registry) judge(c *client, now time.Time) (s State, versions int, behind time.Duration) {
+func (r *Registry) judge(c *client, now int64) (s State, versions int, behind time.Duration) {
 	versions, behind = r.lag(c, now)
 	if s = r.standing(c, versions); c.silent(now) {
 		s = Silent
@@ -114,34 +116,34 @@ func (r *Registry) standing(c *client, versions int) State {
 // rejects reports whether the client has reported that it does not accept the table, and has not been seen with another one
 // since.
 func (c *client) rejects() bool {
-	return c.report != nil && c.report.Rejected != "" && (c.holds == nil || !c.since.After(c.report.at))
+	return c.report != nil && c.report.said().rejected != "" && (c.holds == nil || c.since <= c.report.at)
 }
 
 // lag returns by how much a client is behind, or 0.
-func (r *Registry) lag(c *client, now time.Time) (versions int, behind time.Duration) {
+func (r *Registry) lag(c *client, now int64) (versions int, behind time.Duration) {
 	last := r.versions.last()
 	switch {
 	case last.order == 0:
 		return 0, 0 // no table has been published
 	case c.holds == nil:
-		return -1, min(now.Sub(c.first), now.Sub(r.versions.list[0].at))
-	case c.holds.order >= last.order || c.aheadOf == last.order:
+		return -1, time.Duration(now - max(c.first, r.versions.list[0].at))
+	case c.holds.order >= last.order || uint64(c.aheadOf) == last.order:
 		return 0, 0
 	}
-	if order := max(c.holds.order, c.aheadOf); order > 0 {
+	if order := max(c.holds.order, uint64(c.aheadOf)); order > 0 {
 		n, at := r.versions.after(order)
-		return n, now.Sub(at)
+		return n, time.Duration(now - at)
 	}
 	since := c.since
-	if at := r.versions.newerThan(c.revision); c.revision > 0 && !at.IsZero() {
+	if at := r.versions.newerThan(c.revision); c.revision > 0 && at > 0 {
 		since = at
 	}
-	return -1, now.Sub(since)
+	return -1, time.Duration(now - since)
 }
 
 // reached reports whether the client holds the version with the number or a later one.
 func (c *client) reached(order uint64) bool {
-	return c.holds != nil && max(c.holds.order, c.aheadOf) >= order
+	return c.holds != nil && max(c.holds.order, uint64(c.aheadOf)) >= order
 }
 
 // look updates the numbers of all tables that clients hold: a zone's table may also be part of a later version than the one for

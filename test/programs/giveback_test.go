@@ -40,7 +40,7 @@ func TestMemoryOfAModeThatWasLeftIsGivenBack(t *testing.T) {
 	}
 	p.until("table in Exec", func() bool { return p.status().Origin == "routeserver" })
 	begin := time.Now()
-	p.until("a quarter of the memory back", func() bool { return p.resident() < before*3/4 }) // the objects and the compiler need a third
+	p.until("two fifths of the memory back", func() bool { return p.resident() < before*3/5 })
 	t.Logf("%.0f MiB in False, %.0f MiB in Exec after %v", mib(before), mib(p.resident()), time.Since(begin).Truncate(time.Millisecond))
 	if d := time.Since(begin); d > time.Minute { // the runtime forces a collection only after two
 		t.Errorf("it took %v", d)

@@ -130,8 +130,8 @@ func (p *process) until(what string, ok func() bool) {
 // peak returns the peak memory of the process in bytes.
 func (p *process) peak() int64 { return p.memory("VmHWM") }
 
-// resident returns the current memory of the process in bytes.
-func (p *process) resident() int64 { return p.memory("VmRSS") }
+// resident returns the current memory of the process in bytes, without the pages of the program, which the kernel drops as it likes.
+func (p *process) resident() int64 { return p.memory("RssAnon") }
 
 // memory returns a field of the kernel's status of the process, in bytes.
 func (p *process) memory(field string) int64 {

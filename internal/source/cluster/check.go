@@ -85,7 +85,7 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 			continue
 		}
 		if !found && !k.list.absent {
-			k.list.absent = true
+			k.list.setAbsent(true)
 			poke(w.dirty)
 		}
 		k.want(found)

@@ -113,7 +113,7 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 			if err != nil {
 				return err
 			}
-			l.absent = !found
+			l.setAbsent(!found)
 			if !found {
 				continue
 			}

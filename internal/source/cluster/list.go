@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
@@ -12,16 +11,25 @@ import (
 type list struct {
 	resource
 
-	state       // from the last complete answer
-	absent bool // discovery does not find the kind; items are kept in case it returns
+	state        // from the last complete answer
+	absent  bool // discovery does not find the kind; items are kept in case it returns
+	changed bool // items or absent changed since the last snapshot
 }
 
 // forget makes the next request consistent and accepts its answer, however old it is. The objects stay known.
 func (l *list) forget() { l.seen, l.wire = 0, wireDigest{} }
 
+// setAbsent sets whether the kind is absent from the cluster.
+func (l *list) setAbsent(absent bool) {
+	if l.absent != absent {
+		l.absent, l.changed = absent, true
+	}
+}
+
 // adopt makes the answer the known state. It reports whether any object changed.
 func (l *list) adopt(a listing) (changed bool) {
 	changed = !sameItems(l.items, a.items)
+	l.changed = l.changed || changed
 	l.state = a.state
 	return changed
 }
@@ -53,40 +61,70 @@ func (l *list) decodeItem(raw []byte, media string, sum digest) item {
 	return item{sum: sum, Bad: bad}
 }
 
-// snapshot combines the contents of the lists. It reuses the slices of the previous snapshot in which no object changed, and that snapshot if
-// no revision changed either.
-func (r *lister) snapshot() *kube.Snapshot {
-	next := new(kube.Snapshot)
-	for _, l := range r.lists {
-		for i := range l.items {
-			switch it := &l.items[i]; {
-			case l.absent:
-			case it.Bad != nil:
-				next.Bad = append(next.Bad, *it.Bad)
-			default:
-				next.Add(it.Object)
-			}
+// collect returns the objects of the list in a new slice.
+func collect[T kube.Object](l *list) []T {
+	if l.absent || len(l.items) == 0 {
+		return nil
+	}
+	out := make([]T, 0, len(l.items))
+	for i := range l.items {
+		if o, ok := l.items[i].Object.(T); ok {
+			out = append(out, o)
 		}
 	}
-	share(&next.Ingresses, r.last.Ingresses)
-	share(&next.RouteGroups, r.last.RouteGroups)
-	share(&next.Services, r.last.Services)
-	share(&next.Namespaces, r.last.Namespaces)
-	share(&next.Orders, r.last.Orders)
-	share(&next.Endpoints, r.last.Endpoints)
-	share(&next.EndpointSlices, r.last.EndpointSlices)
-	next.Revision, next.Newest = r.revisions()
-	if !next.SameObjects(r.last) || next.Revision != r.last.Revision || next.Newest != r.last.Newest {
-		r.last = next
-	}
-	return r.last
+	return out
 }
 
-// share replaces a slice by one with the same elements.
-func share[T comparable](now *[]T, before []T) {
-	if slices.Equal(*now, before) {
-		*now = before
+func (l *list) appendBad(bad []kube.BadObject) []kube.BadObject {
+	if l.absent {
+		return bad
 	}
+	for i := range l.items {
+		if b := l.items[i].Bad; b != nil {
+			bad = append(bad, *b)
+		}
+	}
+	return bad
+}
+
+// snapshot combines the contents of the lists and reuses the slices of the previous snapshot where nothing changed.
+func (r *lister) snapshot() *kube.Snapshot {
+	snap := *r.last
+	snap.Revision, snap.Newest = r.revisions()
+	changed := false
+	for _, l := range r.lists {
+		if !l.changed {
+			continue
+		}
+		changed, l.changed = true, false
+		switch l.Kind {
+		case kube.KindIngress:
+			snap.Ingresses = collect[*kube.Ingress](l)
+		case kube.KindRouteGroup:
+			snap.RouteGroups = collect[*kube.RouteGroup](l)
+		case kube.KindService:
+			snap.Services = collect[*kube.Service](l)
+		case kube.KindNamespace:
+			snap.Namespaces = collect[*kube.Namespace](l)
+		case kube.KindConfigMap:
+			snap.Orders = collect[*kube.ConfigMap](l)
+		case kube.KindEndpoints:
+			snap.Endpoints = collect[*kube.Endpoints](l)
+		case kube.KindEndpointSlice:
+			snap.EndpointSlices = collect[*kube.EndpointSlice](l)
+		}
+	}
+	if !changed && snap.Revision == r.last.Revision && snap.Newest == r.last.Newest {
+		return r.last
+	}
+	if changed {
+		snap.Bad = nil
+		for _, l := range r.lists {
+			snap.Bad = l.appendBad(snap.Bad)
+		}
+	}
+	r.last = &snap
+	return r.last
 }
 
 // revisions returns the lowest and the highest revision of the lists that were read. Both are 0 if a list has no

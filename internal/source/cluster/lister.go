@@ -66,7 +66,7 @@ func (r *lister) acquire(ctx context.Context) (release func(), err error) {
 // has the turn.
 func (r *lister) drop() {
 	for _, l := range r.lists {
-		l.items, l.wire = nil, wireDigest{}
+		l.items, l.wire, l.changed = nil, wireDigest{}, true
 	}
 	r.last = &kube.Snapshot{}
 }

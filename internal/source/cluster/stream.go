@@ -112,6 +112,7 @@ func (k *watched) receive(ctx context.Context, e *decode.Event, item item) {
 		return
 	}
 	if e.Type != decode.Bookmark && e.Revision > k.list.seen && k.apply(e, item) {
+		k.list.changed = true
 		poke(k.w.dirty)
 	}
 	k.reached(e.Revision)

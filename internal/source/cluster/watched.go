@@ -74,7 +74,7 @@ func (k *watched) want(wanted bool) {
 	k.wanted, k.reported = wanted, false
 	k.reset()
 	if !wanted {
-		k.list.absent = true
+		k.list.setAbsent(true)
 		k.restart()
 		poke(k.w.dirty)
 	}
@@ -117,7 +117,7 @@ func (k *watched) accepted() {
 		poke(k.w.dirty) // reads failed, and succeed again
 	}
 	k.stream, k.synced = outage{}, true
-	k.list.absent = false
+	k.list.setAbsent(false)
 	k.w.wake()
 }
 
