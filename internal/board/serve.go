@@ -16,17 +16,17 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 //go:embed assets
 var assets embed.FS
 
-// Policies of content: that of the board, and that of the consoles, whose pages work without scripts. A script of one cluster could read the
-// pages of another one, because all have the origin of the board.
+// The policies for the pages of the board and for those of the consoles. The consoles work without scripts. A script of one cluster could read
+// the pages of another one, because the board is the origin of all.
 const (
 	policy        = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	consolePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -89,8 +89,7 @@ func (b *Board) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// Handler returns the pages of the board. It answers only requests for a name of the loopback interface: a page on the internet can point its own
-// name here.
+// Handler returns the pages of the board.
 func (b *Board) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", b.servePage)
@@ -98,18 +97,9 @@ func (b *Board) Handler() http.Handler {
 	mux.HandleFunc("GET /assets/{file}", serveAsset)
 	mux.HandleFunc("GET /c/{name}/{path...}", b.serveConsole)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		if ip := net.ParseIP(strings.Trim(host, "[]")); !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
+		httpserve.SecurePage(w.Header(), policy)
+		w.Header().Set("Cache-Control", "no-store")
+		if !httpserve.NamedRight(r) {
 			http.Error(w, "this address is for a person on this machine: use http://127.0.0.1", http.StatusMisdirectedRequest)
 			return
 		}

@@ -202,7 +202,7 @@ func areEntries(args []string) bool {
 	return n >= 2 && isEntry(args[n-2]) && (isEntry(args[n-1]) || args[n-1] == "now")
 }
 
-// showEntry prints an entry, or how it differs from another one. Then the status is that of a comparison.
+// showEntry prints an entry, or how it differs from another one. A comparison sets the exit status as diff(1) does.
 func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	c, err := s.oneCluster()
 	if err != nil {

@@ -9,15 +9,14 @@ import (
 	"fmt"
 	"html/template"
 	"mime"
-	"net"
 	"net/http"
 	"path"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/httpserve"
 )
 
 //go:embed assets
@@ -28,16 +27,6 @@ var assets embed.FS
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
-// secure sets the security headers of every answer.
-func secure(w http.ResponseWriter) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-}
-
 // serveAsset serves the style and the script.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
@@ -46,7 +35,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	secure(w)
+	httpserve.SecurePage(w.Header(), policy)
 	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
 	w.Header().Set("Cache-Control", "no-cache") // another version of the program has other files
 	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
@@ -108,9 +97,9 @@ type answer struct {
 // page returns the handler of a page. body runs with a time limit, for at most maxPages pages concurrently.
 func (c *Console) page(name string, body func(context.Context, *http.Request) (answer, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		secure(w)
+		httpserve.SecurePage(w.Header(), policy)
 		w.Header().Set("Cache-Control", "no-store")
-		if !namedRight(r) {
+		if !httpserve.NamedRight(r) {
 			c.fail(w, http.StatusMisdirectedRequest, "This address is for the operator of this machine only",
 				"The request came from this machine under the name “"+cut(r.Host, 200)+"”. Use localhost or an IP address: a page on the "+
 					"internet can point its own name here.")
@@ -171,19 +160,4 @@ type failure struct {
 
 func (c *Console) fail(w http.ResponseWriter, status int, what, why string) {
 	c.send(w, "failed", answer{Status: status, Title: what, Body: failure{status, what, text(why)}})
-}
-
-// namedRight reports whether the Host header fits the client. A page on the internet whose name resolves to the operator's
-// loopback address (DNS rebinding) sends requests with that name. An IP address cannot be redirected in this way. For clients at
-// other addresses any name is accepted, since a server does not know its own names.
-func namedRight(r *http.Request) bool {
-	peer, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil || !net.ParseIP(peer).IsLoopback() {
-		return true
-	}
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = strings.Trim(r.Host, "[]") // no port
-	}
-	return net.ParseIP(host) != nil || strings.EqualFold(host, "localhost")
 }

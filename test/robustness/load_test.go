@@ -1,15 +1,38 @@
 package robustness
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // load is the processor time used so far: by all processes of the machine, and by this process with its children. The unit is a
 // tick of USER_HZ, of which there are 100 per second everywhere.
 type load struct{ busy, all, ours float64 }
+
+const (
+	// loadWindow is the interval over which the load is measured: the machine may be busy for a part of a run only.
+	loadWindow = 10 * time.Second
+	// aloneShare is the share of the processors from which on a run has the machine to itself.
+	aloneShare = 0.75
+)
+
+// stretch measures until ctx ends by which factor everything takes longer because others use the machine, in its busiest time. pids returns the
+// processes of the run.
+func stretch(ctx context.Context, pids func() []int) float64 {
+	left, before := 1.0, loadNow(pids())
+	for sleepUntil(ctx, time.Now().Add(loadWindow)) {
+		now := loadNow(pids())
+		left, before = min(left, now.left(before)), now
+	}
+	if left >= aloneShare {
+		return 1
+	}
+	return 2 / left // more than the inverse of the share, because a task waits for several others before its turn
+}
 
 // loadNow reads the load. running are the children that have not been waited for yet.
 func loadNow(running []int) load {

@@ -24,9 +24,6 @@ import (
 	"github.com/routesrv/routesrv/test/robustness/traffic"
 )
 
-// aloneShare is the share of the processors from which on a run has the machine to itself.
-const aloneShare = 0.75
-
 // memoryLimit is the documented limit for a process with the tables of these runs, built with the race detector, which takes five
 // to ten times the memory.
 const memoryLimit = 1 << 30
@@ -104,9 +101,9 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 
 	begin := r.rec.Now()
 	r.cfg.Log.Info("storm", "for", r.plan.Storm, "faults", len(r.plan.Faults), "members", len(r.plan.Members))
-	before := loadNow(r.world.PIDs())
+	stretched := 1.0
+	others.Go(func() { stretched = stretch(beside, r.world.PIDs) })
 	changes, answers := r.storm(ctx)
-	left := loadNow(r.world.PIDs()).left(before)
 	calm := r.rec.Now()
 	r.cfg.Log.Info("calm", "after", (calm - begin).Round(time.Millisecond), "changes", changes, "answers", answers)
 	settled := r.settle(ctx)
@@ -120,20 +117,11 @@ func (r *run) run(ctx context.Context) (*history.History, error) {
 	r.failed(r.world.End(patience))
 	h := r.rec.End(history.Run{
 		Seed: r.plan.Seed, Started: r.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: r.plan.Interval,
-		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Stretch: stretch(left),
+		Hold: r.plan.Hold, Window: r.plan.Window, MaxLoss: r.plan.MaxLoss, MemoryLimit: memoryLimit, Members: r.plan.Members, Stretch: stretched,
 		Patience: max(5*time.Second, r.plan.Timeout),
 		Options:  history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, // see world.process
 	})
 	return h, errors.Join(append(r.errs, ctx.Err())...)
-}
-
-// stretch returns by which factor things take longer with a share of the processors. It is more than the inverse of the share,
-// because a task waits for several others before its turn.
-func stretch(left float64) float64 {
-	if left >= aloneShare {
-		return 1
-	}
-	return 2 / left
 }
 
 // storm runs everything in the plan, and returns how many changes and answers there were.

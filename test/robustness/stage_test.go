@@ -49,6 +49,7 @@ type Stage struct {
 	traffic *traffic.Traffic
 	// settling is how long the clients have until all hold the last table.
 	settling time.Duration
+	planted  bool // a plant is active, which must be found however busy the machine is
 
 	guests []history.Member // that came later
 	faults sync.WaitGroup
@@ -83,7 +84,7 @@ func (s Scenario) Run(ctx context.Context, binaries Binaries, folder, plant stri
 	defer w.Close()
 	stage := &Stage{ctx: ctx, plan: p, rec: rec, world: w, traffic: changes, settling: starting}
 	if plant != "" {
-		stage.settling = settling
+		stage.settling, stage.planted = settling, true
 	}
 	h, err := stage.run(s.Play)
 	if h != nil {
@@ -107,6 +108,10 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 	var others sync.WaitGroup
 	others.Go(func() { s.world.Clients(beside) })
 	others.Go(func() { s.world.Sample(beside, 250*time.Millisecond) })
+	stretched := 1.0
+	if !s.planted {
+		others.Go(func() { stretched = stretch(beside, s.world.PIDs) })
+	}
 
 	err := play(s)
 	err = errors.Join(err, s.write(s.traffic.End()))
@@ -122,7 +127,7 @@ func (s *Stage) run(play func(*Stage) error) (*history.History, error) {
 	err = errors.Join(err, s.world.End(starting))
 	return s.rec.End(history.Run{
 		Seed: s.plan.Seed, Started: s.rec.Started(), Duration: settled, Calm: calm, Settled: settled, Interval: s.plan.Interval,
-		Hold: s.plan.Hold, Window: s.plan.Window, MaxLoss: s.plan.MaxLoss, MemoryLimit: plainMemory, Patience: servedIn,
+		Hold: s.plan.Hold, Window: s.plan.Window, MaxLoss: s.plan.MaxLoss, MemoryLimit: plainMemory, Patience: servedIn, Stretch: stretched,
 		Options: history.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true}, Members: append(slices.Clip(s.plan.Members), s.guests...),
 	}), err
 }

@@ -49,3 +49,29 @@ func TestADataPlaneThatComputesReadsTheAPI(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoMayHaveNoTableAfterARestart: one whose first table was not on disk yet, and a data plane that computes its tables. Any other one keeps
+// serving a table.
+func TestWhoMayHaveNoTableAfterARestart(t *testing.T) {
+	for _, c := range []struct {
+		mode   string
+		killed time.Duration
+		want   int
+	}{{"Exec", 60 * time.Second, 1}, {"Pre", 60 * time.Second, 1}, {"False", 60 * time.Second, 0}, {"Exec", 5 * time.Second, 0}} {
+		h := &history.History{Run: history.Run{Members: []history.Member{
+			{Name: "s1", Kind: history.Server}, {Name: "d1", Kind: history.Sidecar, Upstreams: []string{"s1"}, Mode: c.mode}, {Name: "p1", Kind: history.Poller},
+		}}}
+		started := c.killed + time.Second
+		h.Events = []history.Event{{At: c.killed, Member: "d1", Name: "killed"}, {At: started, Member: "d1", Name: "started"}}
+		answer := func(at time.Duration, a history.Answer) {
+			a.Begin, a.End, a.Client, a.Server = at, at+time.Millisecond, "p1", "d1"
+			h.Answers = append(h.Answers, a)
+		}
+		answer(time.Second, history.Answer{Status: 200, Digest: "one", Outcome: history.Applied})
+		answer(started+20*time.Second, history.Answer{Status: 404, Outcome: history.Failed})
+		answer(started+30*time.Second, history.Answer{Status: 200, Digest: "two", Outcome: history.Applied})
+		if got := NewIndex(h).lastKnownGood(); len(got) != c.want {
+			t.Errorf("in %s, killed after %v: %v, want %d", c.mode, c.killed, got, c.want)
+		}
+	}
+}

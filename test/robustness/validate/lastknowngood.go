@@ -37,9 +37,14 @@ func (x *Index) lastKnownGood() []Violation {
 func (x *Index) goesOn(name string, answers []int) []Violation {
 	var all []Violation
 	down := x.down(name)
-	since := time.Duration(-1)
+	since, next := time.Duration(-1), 0
 	for _, i := range answers {
 		a := &x.h.Answers[i]
+		for ; next < len(down) && down[next].to <= a.Begin; next++ {
+			if since >= 0 && since <= down[next].from && x.keepsNothing(name, since, down[next]) {
+				since = -1 // it has to read one first
+			}
+		}
 		switch {
 		case has(a):
 			if since < 0 {
@@ -61,6 +66,21 @@ func (x *Index) goesOn(name string, answers []int) []Violation {
 			"%s has served tables since %v, and answers %d: %s", name, since.Round(time.Millisecond), a.Status, a.Why)})
 	}
 	return all
+}
+
+// keepsNothing reports whether a member that has served tables since a time may have none after a restart: the first one was not on disk
+// yet, or the member computes its tables and reads no route server, which is what writes the file.
+func (x *Index) keepsNothing(name string, since time.Duration, restart span) bool {
+	if since > restart.from-writing {
+		return true
+	}
+	mode := x.members[name].Mode
+	for _, e := range x.h.Events {
+		if e.Member == name && e.Name == "mode" && e.At <= restart.to+starting {
+			mode = e.Args
+		}
+	}
+	return strings.HasPrefix(mode, "False")
 }
 
 // lostFiles reports whether a member was restarted after a failure of its disk or descriptors: then it may have no table.
