@@ -6,8 +6,8 @@
 //
 // # Budget
 //
-// A fixed number of workers asks all clusters. A cluster has at most one question at a time. One that exceeds the short time limit once is
-// asked by other workers from then on, with a longer limit and longer intervals, so slow clusters delay only each other. Where the main
+// A fixed number of workers asks all clusters. A cluster has at most one question at a time. One that exceeds the short time limit counts as slow
+// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Where the main
 // listener is known, one goroutine for each cluster follows its stream of tables with a buffer of a few KiB: it discards deltas, and an event
 // only makes the next questions due, so a burst costs no more than one round of questions. The stream is resumed with the last id. Browsers
 // get the newest state of each cluster that changed, never a queue.
@@ -63,8 +63,8 @@ type Config struct {
 // Limits of a board.
 const (
 	MaxClusters = 1000
-	fastWorkers = 10
-	slowWorkers = 6
+	workers     = 24
+	slowWorkers = 18 // at most so many of them ask slow clusters
 	maxBackoff  = time.Minute
 	maxAnswer   = 32 << 20 // bytes, of which only a part is in memory at a time
 	shown       = 5        // elements of each list
@@ -74,12 +74,13 @@ const (
 type Board struct {
 	cfg      Config
 	clusters []*cluster
-	wake     [2]chan struct{} // of capacity 1: a question is due, for the fast and the slow workers
+	wake     chan struct{} // of capacity 1: a question is due
 	passing  httpserve.Turns
 	watching httpserve.Turns
 	running  sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below, and those of clusters
+	asking  int        // workers that ask slow clusters
 	version uint64     // of the last change of a cluster
 	changed chan struct{}
 }
@@ -90,7 +91,7 @@ type cluster struct {
 	doc       api.BoardCluster
 	version   uint64 // of the board at its last change
 	busy      bool   // a worker asks it
-	slow      bool
+	slow      bool // it answers, but not within Config.SlowAfter
 	due       []time.Time // by question
 	failures  int
 	tries     int      // counts choices of a replica
@@ -110,10 +111,7 @@ func New(cfg Config) (*Board, error) {
 		return nil, fmt.Errorf("%d clusters, limit %d", len(cfg.Clusters), MaxClusters)
 	}
 	cfg.Every, cfg.SlowAfter, cfg.SlowLimit = cmp.Or(cfg.Every, 5*time.Second), cmp.Or(cfg.SlowAfter, 2*time.Second), cmp.Or(cfg.SlowLimit, 15*time.Second)
-	b := &Board{cfg: cfg, passing: httpserve.NewTurns(8), watching: httpserve.NewTurns(8), changed: make(chan struct{})}
-	for i := range b.wake {
-		b.wake[i] = make(chan struct{}, 1)
-	}
+	b := &Board{cfg: cfg, passing: httpserve.NewTurns(8), watching: httpserve.NewTurns(8), wake: make(chan struct{}, 1), changed: make(chan struct{})}
 	names := make(map[string]bool)
 	for _, c := range cfg.Clusters {
 		if c.Name == "" || names[c.Name] {
@@ -132,18 +130,15 @@ func New(cfg Config) (*Board, error) {
 
 // Run asks all clusters until ctx ends, and returns when everything that it started has ended.
 func (b *Board) Run(ctx context.Context) {
-	for range fastWorkers {
-		b.running.Go(func() { b.work(ctx, false) })
-	}
-	for range slowWorkers {
-		b.running.Go(func() { b.work(ctx, true) })
+	for range workers {
+		b.running.Go(func() { b.work(ctx) })
 	}
 	b.running.Wait()
 }
 
 // Ask asks each cluster all questions once, and returns the answers.
 func (b *Board) Ask(ctx context.Context) *api.Board {
-	turns := httpserve.NewTurns(fastWorkers + slowWorkers)
+	turns := httpserve.NewTurns(workers)
 	var all sync.WaitGroup
 	for _, c := range b.clusters {
 		done, ok := turns.Wait(ctx, 0)
@@ -178,16 +173,16 @@ func (b *Board) Ask(ctx context.Context) *api.Board {
 	return doc
 }
 
-// work asks questions that are due, of the fast or of the slow clusters.
-func (b *Board) work(ctx context.Context, slow bool) {
-	limit := b.cfg.SlowAfter
-	if slow {
-		limit = b.cfg.SlowLimit
-	}
+// work asks questions that are due.
+func (b *Board) work(ctx context.Context) {
 	for {
-		c, q := b.next(ctx, slow)
+		c, q := b.next(ctx)
 		if c == nil {
 			return
+		}
+		limit := b.cfg.SlowAfter
+		if c.slow { // nobody changes it while the cluster is busy
+			limit = b.cfg.SlowLimit
 		}
 		began := time.Now()
 		asked, cancel := context.WithTimeout(ctx, limit)
@@ -201,9 +196,9 @@ func (b *Board) work(ctx context.Context, slow bool) {
 }
 
 // next waits for a question that is due and takes it. It returns nil when ctx ends.
-func (b *Board) next(ctx context.Context, slow bool) (*cluster, int) {
+func (b *Board) next(ctx context.Context) (*cluster, int) {
 	for {
-		c, q, wait := b.take(slow)
+		c, q, wait := b.take()
 		if c != nil {
 			return c, q
 		}
@@ -212,28 +207,21 @@ func (b *Board) next(ctx context.Context, slow bool) (*cluster, int) {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil, 0
-		case <-b.wake[lane(slow)]:
+		case <-b.wake:
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
 }
 
-func lane(slow bool) int {
-	if slow {
-		return 1
-	}
-	return 0
-}
-
 // take takes the question that has been due for the longest time; without one it returns how long to wait.
-func (b *Board) take(slow bool) (found *cluster, q int, wait time.Duration) {
+func (b *Board) take() (found *cluster, q int, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, more := time.Now(), false
 	first := now.Add(time.Minute)
 	for _, c := range b.clusters {
-		if c.busy || c.slow != slow {
+		if c.busy || c.slow && b.asking >= slowWorkers {
 			continue
 		}
 		for i, due := range c.due {
@@ -245,16 +233,19 @@ func (b *Board) take(slow bool) (found *cluster, q int, wait time.Duration) {
 	if found == nil || first.After(now) {
 		return nil, 0, first.Sub(now)
 	}
-	if found.busy = true; more {
-		b.signal(slow)
+	if found.busy = true; found.slow {
+		b.asking++
+	}
+	if more {
+		b.signal()
 	}
 	return found, q, 0
 }
 
 // signal wakes a worker.
-func (b *Board) signal(slow bool) {
+func (b *Board) signal() {
 	select {
-	case b.wake[lane(slow)] <- struct{}{}:
+	case b.wake <- struct{}{}:
 	default:
 	}
 }
@@ -264,15 +255,17 @@ func (b *Board) settle(ctx context.Context, c *cluster, q int, err error, took t
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	c.busy = false
+	if c.busy = false; c.slow {
+		b.asking--
+	}
 	switch {
 	case err == nil:
 		c.failures, c.doc.AwaySince, c.doc.Error = 0, time.Time{}, ""
 		c.due[q] = now.Add(max(time.Duration(questions[q].rounds)*b.cfg.Every, 4*took))
-		c.slow = c.slow && took > b.cfg.SlowAfter/2
+		c.slow = c.slow && took > b.cfg.SlowAfter
 		b.follow(ctx, c, now)
 	case !c.slow && took >= b.cfg.SlowAfter && errors.Is(err, context.DeadlineExceeded):
-		c.slow = true // others ask it from now on, and wait longer
+		c.slow = true // it is asked again at once, with more time
 	default:
 		c.away(err, now)
 		again := now.Add(api.Backoff(c.failures, b.cfg.Every, max(maxBackoff, b.cfg.Every), 0.5))
@@ -281,7 +274,7 @@ func (b *Board) settle(ctx context.Context, c *cluster, q int, err error, took t
 		}
 	}
 	b.touch(c)
-	b.signal(c.slow)
+	b.signal()
 }
 
 // away records that a question failed. The next one finds the replicas again, and asks another one.

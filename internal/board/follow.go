@@ -133,5 +133,5 @@ func (b *Board) heard(c *cluster, name, id, data string) {
 			c.due[q] = soon
 		}
 	}
-	b.signal(c.slow)
+	b.signal()
 }
