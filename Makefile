@@ -72,11 +72,12 @@ docs-check: ## fail if a generated reference is not what the code says, a docume
 # See tools/test.sh.
 SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./test/robustness/validate \
 	./internal/source/cluster/internal/decode
+RUNNERS = ./test/e2e ./test/robustness ./test/e2e/manifests ./test/programs ./test/deploy ./test/migrate ./test/proxy ./test/robustness/abuse
 
 # Where CI is true no test may be skipped.
 .PHONY: test
 test: assets ## run all tests: unit, conformance, and end to end on a real kube-apiserver (builds it when absent)
-	@events=$$(mktemp) && trap 'rm -f "$$events"' EXIT && export PACKAGES="$(PACKAGES)" SEQUENTIAL="$(SEQUENTIAL)" KUBEBUILDER_ASSETS=$(ENVTEST_DIR) && \
+	@events=$$(mktemp) && trap 'rm -f "$$events"' EXIT && export PACKAGES="$(PACKAGES)" SEQUENTIAL="$(SEQUENTIAL)" RUNNERS="$(RUNNERS)" KUBEBUILDER_ASSETS=$(ENVTEST_DIR) && \
 	go run $(GOTESTSUM) --format pkgname --jsonfile "$$events" --raw-command -- tools/test.sh && \
 	go run $(GOTESTSUM) tool slowest --jsonfile "$$events" --threshold 20s && \
 	if [ "$$CI" = true ] && grep '"Action":"skip"' "$$events" | grep '"Test":'; then echo "where CI is true no test may be skipped" >&2; exit 1; fi

@@ -1,3 +1,5 @@
+//go:build !race
+
 package dataplane_test
 
 import (

@@ -5,7 +5,11 @@
 #
 #	PACKAGES     patterns of all packages
 #	SEQUENTIAL   packages that start no goroutine, neither in their code nor in their tests, and are tested without the race detector,
-#	             which makes them six times as slow and has nothing to find there. Package test/arch holds the list.
+#	             which makes them six times as slow and has nothing to find there
+#	RUNNERS      packages whose tests run the programs, which the race detector watches where speed is not the question; what runs them, and
+#	             asks them all the time, is faster without it
+#
+# Package test/arch holds the lists.
 set -uo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -13,24 +17,27 @@ trap 'rm -rf "$dir"' EXIT
 export ROUTESRV_PROGRAMS=$dir
 go build -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$dir/race/" ./cmd/... || exit 1
 
-plain() {
-	local failed=0
-	# Programs with planted faults; the other tests of the package run programs without them, with the race detector.
+one_by_one() {
+	local failed=0 others
+	# Programs with planted faults; the other tests of the package run programs without them.
 	go test -vet=off -timeout 30m -json -run TestPlanted ./test/robustness || failed=1
 	go test -vet=off -shuffle=on -timeout 30m -p 1 -json $SEQUENTIAL || failed=1
-	# Simulations of whole fleets exhaust the race detector.
+	# Simulations of whole fleets exhaust the race detector, or need no more than the time that it takes.
 	go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./test/sidecar || failed=1
 	go test -vet=off -timeout 30m -json -run TestTreeNeverGoesBack ./dataplane || failed=1
+	go test -vet=off -timeout 30m -json -run TestServersDoNotSetThePace ./dataplane || failed=1
+	go test -vet=off -timeout 30m -json -run TestTableThatGrowsAtOnceIsTakenByANewProcess ./dataplane || failed=1
+	go test -vet=off -timeout 30m -json -run TestBoardOf200Clusters ./test/pages || failed=1
+	others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL $RUNNERS)")
+	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 2 -json ./dataplane ./test/source ./test/server ./test/model ./etagcache $others || failed=1
 	return $failed
 }
 
-plain > "$dir/plain.json" &
+one_by_one > "$dir/beside.json" &
 beside=$!
-others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL)")
-CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 3 -skip '^TestPlanted$' -json ./test/e2e ./test/robustness ./test/e2e/manifests ./dataplane \
-	./test/source ./test/programs ./test/server ./test/deploy ./test/model ./etagcache ./test/migrate $others
-raced=$?
+go test -vet=off -shuffle=on -timeout 30m -p 3 -skip '^TestPlanted$' -json $RUNNERS
+runners=$?
 wait $beside
-sequential=$?
-cat "$dir/plain.json"
-exit $((raced | sequential))
+failed=$?
+cat "$dir/beside.json"
+exit $((runners | failed))

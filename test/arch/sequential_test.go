@@ -14,17 +14,7 @@ import (
 // TestSequentialPackagesStartNoGoroutine: the Makefile tests them without the race detector.
 func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
 	root := filepath.Join("..", "..")
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, ok := strings.Cut(strings.ReplaceAll(string(makefile), "\\\n", ""), "\nSEQUENTIAL = ")
-	list, _, _ = strings.Cut(list, "\n")
-	packages := strings.Fields(list)
-	if !ok || len(packages) < 5 {
-		t.Fatalf("the Makefile lists %q", packages)
-	}
-	for _, p := range packages {
+	for _, p := range makefileList(t, "SEQUENTIAL") {
 		files, err := filepath.Glob(filepath.Join(root, p, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, error %v", p, len(files), err)
@@ -40,6 +30,43 @@ func TestSequentialPackagesStartNoGoroutine(t *testing.T) {
 					t.Errorf("%s: a goroutine begins here: test the package with the race detector", fset.Position(node.Pos()))
 				}
 			}
+		}
+	}
+}
+
+// makefileList returns the packages of a list in the Makefile.
+func makefileList(t *testing.T, name string) []string {
+	t.Helper()
+	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, ok := strings.Cut(strings.ReplaceAll(string(makefile), "\\\n", ""), "\n"+name+" = ")
+	list, _, _ = strings.Cut(list, "\n")
+	packages := strings.Fields(list)
+	if !ok || len(packages) < 5 {
+		t.Fatalf("the Makefile lists %q", packages)
+	}
+	return packages
+}
+
+// TestRunnersRunPrograms: the Makefile tests them without the race detector, which watches the programs instead.
+func TestRunnersRunPrograms(t *testing.T) {
+	for _, p := range makefileList(t, "RUNNERS") {
+		files, err := filepath.Glob(filepath.Join("..", "..", p, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := false
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = runs || strings.Contains(string(text), "programs.Build(") || strings.Contains(string(text), "programs.Main(")
+		}
+		if !runs {
+			t.Errorf("%s runs no program: test the package with the race detector", p)
 		}
 	}
 }

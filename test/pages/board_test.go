@@ -1,3 +1,5 @@
+//go:build !race
+
 package pages_test
 
 import (
@@ -13,8 +15,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -231,12 +231,8 @@ func TestBoardOf200Clusters(t *testing.T) {
 		t.Error(problem)
 	}
 
-	limit := maxMemory
-	if raceDetector() {
-		limit *= 5 // which is what it takes in addition
-	}
-	if got := peak(t, board.Process.Pid); got > limit {
-		t.Errorf("the board took %d MiB, limit %d MiB", got>>20, limit>>20)
+	if got := peak(t, board.Process.Pid); got > maxMemory {
+		t.Errorf("the board took %d MiB, limit %d MiB", got>>20, maxMemory>>20)
 	} else {
 		t.Logf("the board took %d MiB", got>>20)
 	}
@@ -272,12 +268,6 @@ func startBoard(t *testing.T, ctx context.Context, urls string) (*exec.Cmd, stri
 	}
 	t.Fatal("the board did not start")
 	return nil, "", nil
-}
-
-// raceDetector reports whether this program was built with it.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // peak returns the most memory that a process has had, in bytes.

@@ -101,7 +101,7 @@ func TestAReportSaysHowTablesCompare(t *testing.T) {
 		w.network.Cut("routesrv")
 		start(rules.Options{DefaultFilters: &eskip.DefaultFilters{Prepend: eskip.MustParseFilters("planted()")}})
 		time.Sleep(time.Minute)
-		if r := last.Load(); r.Pre == nil || r.Pre.Differences != 2 || r.Pre.CleanSeconds != 0 || r.Pre.Seconds < 170 {
+		if r := last.Load(); r.Pre == nil || r.Pre.Differences != 2 || r.Pre.CleanSeconds != 0 || r.Pre.Seconds < 160 { // the last report may be 15 s old
 			t.Errorf("with two differences: %+v", r.Pre)
 		}
 		p.setMode("Exec")
