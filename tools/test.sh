@@ -17,10 +17,12 @@ trap 'rm -rf "$dir"' EXIT
 export ROUTESRV_PROGRAMS=$dir
 go build -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$dir/race/" ./cmd/... || exit 1
 
-one_by_one() {
+# Programs with planted faults; the other tests of the package run programs without them. They mostly wait.
+go test -vet=off -timeout 30m -json -run TestPlanted ./test/robustness > "$dir/planted.json" &
+planted=$!
+
+others() {
 	local failed=0 others
-	# Programs with planted faults; the other tests of the package run programs without them.
-	go test -vet=off -timeout 30m -json -run TestPlanted ./test/robustness || failed=1
 	go test -vet=off -shuffle=on -timeout 30m -p 1 -json $SEQUENTIAL || failed=1
 	# Simulations of whole fleets exhaust the race detector, or need no more than the time that it takes.
 	go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./test/sidecar || failed=1
@@ -32,12 +34,12 @@ one_by_one() {
 	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 2 -json ./dataplane ./test/source ./test/server ./test/model ./etagcache $others || failed=1
 	return $failed
 }
-
-one_by_one > "$dir/beside.json" &
+others > "$dir/others.json" &
 beside=$!
+
 go test -vet=off -shuffle=on -timeout 30m -p 3 -skip '^TestPlanted$' -json $RUNNERS
-runners=$?
-wait $beside
 failed=$?
-cat "$dir/beside.json"
-exit $((runners | failed))
+wait $planted || failed=1
+wait $beside || failed=1
+cat "$dir/planted.json" "$dir/others.json"
+exit $failed
