@@ -89,9 +89,9 @@ type Board struct {
 type cluster struct {
 	Cluster
 	doc       api.BoardCluster
-	version   uint64 // of the board at its last change
-	busy      bool   // a worker asks it
-	slow      bool // it answers, but not within Config.SlowAfter
+	version   uint64      // of the board at its last change
+	busy      bool        // a worker asks it
+	slow      bool        // it answers, but not within Config.SlowAfter
 	due       []time.Time // by question
 	failures  int
 	tries     int      // counts choices of a replica
