@@ -18,18 +18,16 @@ export ROUTESRV_PROGRAMS=$dir
 go build -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$dir/race/" ./cmd/... || exit 1
 
 # Programs with planted faults; the other tests of the package run programs without them. They mostly wait.
-go test -vet=off -timeout 30m -json -run TestPlanted ./test/robustness > "$dir/planted.json" &
+go test -vet=off -timeout 30m -json -run 'TestPlanted' ./test/robustness > "$dir/planted.json" &
 planted=$!
 
 others() {
 	local failed=0 others
 	go test -vet=off -shuffle=on -timeout 30m -p 1 -json $SEQUENTIAL || failed=1
 	# Simulations of whole fleets exhaust the race detector, or need no more than the time that it takes.
-	go test -vet=off -timeout 30m -json -run TestDeadRouteServerDoesNotBringBackTheStampede ./test/sidecar || failed=1
-	go test -vet=off -timeout 30m -json -run TestTreeNeverGoesBack ./dataplane || failed=1
-	go test -vet=off -timeout 30m -json -run TestServersDoNotSetThePace ./dataplane || failed=1
-	go test -vet=off -timeout 30m -json -run TestTableThatGrowsAtOnceIsTakenByANewProcess ./dataplane || failed=1
-	go test -vet=off -timeout 30m -json -run TestBoardOf200Clusters ./test/pages || failed=1
+	go test -vet=off -timeout 30m -json -run 'TestDeadRouteServerDoesNotBringBackTheStampede' ./test/sidecar || failed=1
+	go test -vet=off -timeout 30m -json -run 'TestTreeNeverGoesBack|TestServersDoNotSetThePace|TestTableThatGrowsAtOnceIsTakenByANewProcess' ./dataplane || failed=1
+	go test -vet=off -timeout 30m -json -run 'TestBoardOf200Clusters' ./test/pages || failed=1
 	others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL $RUNNERS)")
 	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 2 -json ./dataplane ./test/source ./test/server ./test/model ./etagcache $others || failed=1
 	return $failed
