@@ -33,12 +33,15 @@ func endpointTable(endpoints []httpserve.Endpoint, listener string) string {
 	var b strings.Builder
 	b.WriteString("| path | methods | answer |\n|---|---|---|\n")
 	for _, e := range endpoints {
-		if e.Listener != listener {
-			continue
+		if e.Listener != listener || strings.HasPrefix(e.Path, "/debug/pprof/") && e.Path != "/debug/pprof/" {
+			continue // the list of profiles has the others
 		}
 		methods := "any"
 		if e.Methods != nil {
 			methods = cmp.Or(strings.Join(e.Methods, ", "), "none")
+		}
+		if methods == "GET, HEAD" {
+			methods = ""
 		}
 		does := e.Does
 		if e.Condition != "" {

@@ -70,6 +70,9 @@ func writeFlags(w io.Writer) error {
 			all[i].programs = ""
 			continue
 		}
+		if i := slices.IndexFunc(all, func(other *helpFlag) bool { return other.name == f.name }); i >= 0 {
+			f.text, f.set = differs(all[i].text, f.text), strings.TrimPrefix(f.set, all[i].set)
+		}
 		last := len(all) - 1
 		for ; last >= 0 && all[last].group != f.group; last-- {
 		}
@@ -103,23 +106,47 @@ func writeFlags(w io.Writer) error {
 	return err
 }
 
+// differs returns the sentences of a text that another one does not have, if the two have most in common, else the text.
+func differs(other, text string) string {
+	known := strings.SplitAfter(other, ". ")
+	own := slices.DeleteFunc(strings.SplitAfter(text, ". "), func(s string) bool { return slices.Contains(known, s) })
+	if new := strings.Join(own, ""); len(new) < len(text)/2 {
+		return "As for route servers, but: " + new
+	}
+	return text
+}
+
 // writeUnsupported lists the flags of Skipper that a route server does not have, by reason.
 func writeUnsupported(b *strings.Builder) {
-	b.WriteString("\n## Other flags of Skipper\n\nFlags without effect give a warning with the reason; refused ones are an error. `--check-config` shows both.\n\n| why | flags |\n|---|---|\n")
+	b.WriteString("\n## Other flags of Skipper\n\nFlags without effect give a warning with the reason; refused ones are an error. `--check-config` shows both.\n")
 	flags := make(map[string][]string)
 	var reasons []string
 	for _, f := range config.UnsupportedFlags() {
-		reason := "no effect: " + f.Reason
+		reason := "No effect: " + f.Reason
 		if f.Refused {
-			reason = "**refused**: " + f.Reason
+			reason = "Refused: " + f.Reason
 		}
 		if flags[reason] == nil {
 			reasons = append(reasons, reason)
 		}
-		flags[reason] = append(flags[reason], "`-"+f.Name+"`")
+		flags[reason] = append(flags[reason], "-"+f.Name)
 	}
 	slices.SortStableFunc(reasons, func(a, b string) int { return len(flags[b]) - len(flags[a]) })
-	for _, reason := range reasons {
-		fmt.Fprintf(b, "| %s | %s |\n", cell(reason), strings.Join(flags[reason], ", "))
+	few := slices.IndexFunc(reasons, func(reason string) bool { return len(flags[reason]) < 4 })
+	for _, reason := range reasons[:few] {
+		fmt.Fprintf(b, "\n%s:\n\n```\n", reason)
+		line := ""
+		for _, name := range flags[reason] {
+			if len(line)+len(name) > 140 {
+				b.WriteString(line + "\n")
+				line = ""
+			}
+			line = strings.TrimPrefix(line+" "+name, " ")
+		}
+		b.WriteString(line + "\n```\n")
+	}
+	b.WriteString("\n| flag | |\n|---|---|\n")
+	for _, reason := range reasons[few:] {
+		fmt.Fprintf(b, "| `%s` | %s |\n", strings.Join(flags[reason], "`, `"), cell(reason))
 	}
 }
