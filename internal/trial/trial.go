@@ -41,7 +41,7 @@ const (
 	LogLapsed   = "texts pass without a trial, because the trial proxy does not answer"
 	LogUnused   = "trial proxy takes no requests, so texts are loaded and not used"
 	LogBuild    = "verdicts are about another version of the proxy, everything is tried again"
-	LogFile     = "file of trial verdicts"
+	LogFile     = "verdicts of trials cannot be read or written, a restart tries every text again"
 )
 
 // Kind is the result of a trial.
