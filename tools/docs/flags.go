@@ -87,19 +87,16 @@ func writeFlags(w io.Writer) error {
 	for _, f := range all {
 		if f.group != group {
 			group = f.group
-			fmt.Fprintf(&b, "\n## %s\n\n| flag | default | |\n|---|---|---|\n", group)
+			fmt.Fprintf(&b, "\n## %s\n\n| flag | default | | set by |\n|---|---|---|---|\n", group)
 		}
-		name, def, text := "`"+f.name+"`", "", f.text
+		name, def := "`"+f.name+"`", ""
 		if f.programs != "" {
 			name += " *" + f.programs + "*"
 		}
 		if f.def != "" {
 			def = "`" + f.def + "`"
 		}
-		if f.set != "" {
-			text += " *Set by " + strings.TrimSuffix(f.set, ".") + ".*"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, cell(def), cell(text))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(def), cell(f.text), cell(strings.TrimSuffix(f.set, ".")))
 	}
 	writeUnsupported(&b)
 	_, err = io.WriteString(w, b.String())
