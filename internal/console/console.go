@@ -132,9 +132,9 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 			Does: "page: the clients and how they fare; `state=`, `zone=`, `version=` and `q=` choose"},
 		{Path: "/client", Methods: get, Handler: c.page("client", c.client), Does: "page: one client, by `id=`"},
 		{Path: "/object", Methods: get, Handler: c.page("object", c.object),
-			Does: "page: what became of an object, as `/explain` says it, with the same parameters"},
+			Does: "page of `/explain`, with its parameters"},
 		{Path: "/request", Methods: get, Handler: c.page("request", c.request),
-			Does: "page: which route a request reaches, as `/match` says it, with the same parameters"},
+			Does: "page of `/match`, with its parameters"},
 		{Path: "/assets/{file}", Methods: get, Handler: http.HandlerFunc(serveAsset), Does: "style and script of the pages"},
 	}
 }

@@ -101,9 +101,8 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	all := []httpserve.Endpoint{{
 		Path: api.PathMatch, Methods: get, Handler: s.questions.limited(api.PathMatch, s.serveMatch),
 		Does: "which route a request reaches: `url=`, and as for [routesrv match](../debug/explain.md) `method=`, `header=` (may be " +
-			"repeated), `from=`, `at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`. Text, or JSON by " +
-			"`Accept` or `?format=json`; 404 if no route matches. Two questions run at a time; further ones wait, and get 503 " +
-			"after 5 s. A query of more than 8 KiB gets 414",
+			"repeated), `from=`, `at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`; text or JSON; " +
+			"404 if no route matches. Two questions run at a time; further ones wait, and get 503 after 5 s. A query of more than 8 KiB gets 414",
 	}}
 	if s.compiler == nil {
 		return all
@@ -111,7 +110,6 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	return append(all, httpserve.Endpoint{
 		Path: api.PathExplain, Methods: get, Handler: s.questions.limited(api.PathExplain, s.serveExplain),
 		Does: "what happened to an object, the fault first: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`: see " +
-			"[explain.md](../debug/explain.md). Text, or JSON by `Accept` or `?format=json`; 404 if it does not exist, and on a relay, " +
-			"which knows no objects. The limits are those of `/match`",
+			"[explain.md](../debug/explain.md); text or JSON; 404 if it does not exist, and on a relay, which knows no objects. Limits as for `/match`",
 	}, s.takeoverEndpoint())
 }

@@ -33,7 +33,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 			Does: "JSON: every [problem](problems.md) with id, owner, route, reason, severity, message, text for the team, and " +
 				"start time; `?namespace=`, `kind=`, `name=`, `reason=` and `severity=` filter"},
 		{Path: api.PathHeld, Methods: get, Handler: held,
-			Does: "how the held table differs from the served one, by owner: text, JSON or a page by `Accept`, or by `?format=text`, `json` or `html`; 404 while nothing is held"},
+			Does: "how the held table differs from the served one, by owner: text, JSON or a page; 404 while nothing is held"},
 	}...)
 	if s.reviews != nil && s.cfg.Review.TrialProxy != nil {
 		all = append(all,
