@@ -69,7 +69,7 @@ func LastKnownGood(stateDir string) FileConfig {
 	return FileConfig{Name: LastKnownGoodName, Path: filepath.Join(stateDir, LastKnownGoodFile)}
 }
 
-// content is what a file, and the state beside it, say or should say.
+// content is what a file and the state beside it hold, or should hold.
 type content struct {
 	table  *table.Table // nil before the first
 	origin string

@@ -259,7 +259,7 @@ func (l keptList) names() string {
 }
 
 // apply returns the newest snapshot with the kept objects at their versions. Kept services lose the addresses that by now belong to
-// others: the returned list has them without.
+// others: the returned list has the services without these addresses.
 func (l keptList) apply(newest *kube.Snapshot) (*kube.Snapshot, keptList) {
 	if len(l) == 0 {
 		return newest, nil

@@ -30,7 +30,7 @@ func (m Mode) String() string {
 	return "Mode(" + strconv.Itoa(int(m)) + ")"
 }
 
-// MarshalText returns the spelling of help.
+// MarshalText returns the mode as --help spells it.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // ParseMode parses False, Pre or Exec in upper or lower case, with surrounding space.
