@@ -46,7 +46,12 @@ func (m *made) candidate() Candidate {
 	c := m.newest
 	c.Table, c.Snapshot = m.table, m.snapshot
 	if len(m.list.objects()) > 0 { // also if all of them only wait for their review: the newest table is another one
+		// Another replica may serve what operators want, when somebody accepts it there, but not what they have frozen and pinned: a client
+		// that still has that must get it taken back.
 		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, m.newest.Table
+		if m.wanted.Table != nil {
+			c.Read.Candidate = m.wanted.Table
+		}
 		c.Read.Backends = !slices.ContainsFunc(m.list, func(k *Kept) bool { return k.Service == nil })
 	}
 	return c

@@ -2,6 +2,8 @@ package publish_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,4 +296,51 @@ func TestATableCannotBeSteered(t *testing.T) {
 	if before, after, err := p.Preview(publish.Order{Freeze: true}); err == nil || before != none || after != none {
 		t.Error("a preview of nothing")
 	}
+}
+
+// lastRead is a sink that knows the last read.
+type lastRead struct {
+	publish.Sink
+	read table.Read
+}
+
+func (l *lastRead) Begin() func(*table.Table, table.Read) {
+	end := l.Sink.Begin()
+	return func(t *table.Table, r table.Read) {
+		l.read = r
+		end(t, r)
+	}
+}
+
+// TestWhatIsPinnedOrFrozenIsTakenBack: clients keep the candidate of a read if they have it, because another replica may have published it. That must
+// not be what operators have taken back: a client that had not asked since would keep it for good.
+func TestWhatIsPinnedOrFrozenIsTakenBack(t *testing.T) {
+	sink := &lastRead{Sink: publish.Each(func(*table.Table) {})}
+	c := newCluster(t, publish.Config{Sink: sink})
+	c.filter("shop/app-00", `setPath("/old")`)
+	c.read()
+	old := c.ingresses["shop/app-00"]
+	c.filter("shop/app-00", `setPath("/bad")`)
+	c.read()
+	c.steer(publish.Order{Pins: []*publish.Kept{publish.Pin(ingressRef("app-00"), old, "as of entry 1")}, Until: time.Now().Add(time.Hour), Scope: scopeOf(ingressRef("app-00"))})
+	c.steer(publish.Order{Freeze: true, Scope: publish.Scope{Namespace: "team"}, Until: time.Now().Add(time.Hour)})
+	c.filter("team/app-00", `setPath("/frozen")`)
+	c.read()
+	wanted := sink.read.Candidate
+	if wanted == nil || !wanted.Equal(c.publisher.Table()) {
+		t.Errorf("clients keep a table that operators do not want:\n%v", wanted)
+	}
+	c.remove("shop", 1, 20)
+	c.read()
+	c.keeps("an accident", append([]string{"Ingress shop/app-00", "Ingress team/app-00"}, names("Ingress shop/app-%02d", 1, 20)...)...)
+	if text := string(sink.read.Candidate.Text()); strings.Contains(text, "/bad") || strings.Contains(text, "/frozen") || strings.Contains(text, "app_05_shop") {
+		t.Errorf("the candidate is not the newest read as operators want it:\n%s", text)
+	}
+}
+
+func names(format string, from, to int) (all []string) {
+	for i := from; i < to; i++ {
+		all = append(all, fmt.Sprintf(format, i))
+	}
+	return all
 }

@@ -15,7 +15,7 @@ type load struct{ busy, all, ours float64 }
 
 const (
 	// loadWindow is the interval over which the load is measured: the machine may be busy for a part of a run only.
-	loadWindow = 10 * time.Second
+	loadWindow = 5 * time.Second
 	// aloneShare is the share of the processors from which on a run has the machine to itself.
 	aloneShare = 0.75
 )
@@ -23,10 +23,12 @@ const (
 // stretch measures until ctx ends by which factor everything takes longer because others use the machine, in its busiest time. pids returns the
 // processes of the run.
 func stretch(ctx context.Context, pids func() []int) float64 {
-	left, before := 1.0, loadNow(pids())
-	for sleepUntil(ctx, time.Now().Add(loadWindow)) {
-		now := loadNow(pids())
-		left, before = min(left, now.left(before)), now
+	left, before, more := 1.0, loadNow(pids()), true
+	for more {
+		more = sleepUntil(ctx, time.Now().Add(loadWindow))
+		if now := loadNow(pids()); more || now.all-before.all > 100 { // the last window may be shorter, but not a moment
+			left, before = min(left, now.left(before)), now
+		}
 	}
 	if left >= aloneShare {
 		return 1
