@@ -80,14 +80,19 @@ func writeFlags(w io.Writer) error {
 	}
 	var b strings.Builder
 	b.WriteString(flagsIntro)
-	group := ""
+	group, alone := "", false // alone: all flags of the group are of one program
 	for _, f := range all {
 		if f.group != group {
 			group = f.group
-			fmt.Fprintf(&b, "\n## %s\n\n| flag | default | |\n|---|---|---|\n", group)
+			alone = !slices.ContainsFunc(all, func(o *helpFlag) bool { return o.group == group && o.programs != f.programs })
+			fmt.Fprintf(&b, "\n## %s\n", group)
+			if alone && f.programs != "" {
+				fmt.Fprintf(&b, "\nOnly *%s*.\n", f.programs)
+			}
+			fmt.Fprint(&b, "\n| flag | default | |\n|---|---|---|\n")
 		}
 		name, def, text := "`"+f.name+"`", "", f.text
-		if f.programs != "" {
+		if f.programs != "" && !alone {
 			name += " *" + f.programs + "*"
 		}
 		if f.def != "" {

@@ -30,13 +30,14 @@ func reasonParts() map[string]string {
 // dangerTable lists the arguments of filters that proxies accept and do not survive.
 func dangerTable() string {
 	var b strings.Builder
-	b.WriteString("| filter | rule | otherwise | evidence |\n|---|---|---|---|\n")
+	b.WriteString("| filter | rule | otherwise |\n|---|---|---|\n")
 	for _, d := range catalogue.Dangers() {
-		evidence := "follows from the argument"
-		if d.Seen {
-			evidence = "seen on a running proxy"
+		effect := d.Effect
+		if !d.Seen {
+			effect += " \\*"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.Join(d.Filters, "`, `"), cell(d.Rule), cell(d.Effect), evidence)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.Join(d.Filters, "`, `"), cell(d.Rule), cell(effect))
 	}
+	b.WriteString("\n\\* not seen on a running proxy, but follows from what the proxy does with the argument.\n")
 	return b.String()
 }
