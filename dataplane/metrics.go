@@ -83,7 +83,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"transport"}),
 		connected:  gauge("dataplane_stream_connected", "1 while a stream is open."),
 		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended or could not be opened.", "reason", texts(endReasons)...),
-		events: vec("dataplane_stream_events_total", "Stream events by type; other is a type unknown to this version.", "event", eventNames...),
+		events: vec("dataplane_stream_events_total", "Stream events; other is an unknown type.", "event", eventNames...),
 		received: counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
 		duration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dataplane_fetch_duration_seconds",
@@ -98,7 +98,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"file", "result"}),
 		routes: gauge("dataplane_table_routes", "Routes of the applied table."),
 		leftOut: gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out: no reader can parse them, or no proxy "+
-			"survives them. The log names them."),
+			"survives them."),
 		bytes:    gauge("dataplane_table_bytes", "Size of the text of the applied table."),
 		revision: gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
 		stale:    gauge("dataplane_table_stale", "1 while the table comes from the last-known-good file and no server has confirmed it."),

@@ -46,7 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "routesrv_client_reports_total", Help: "Reports of clients, by result: taken or refused.",
 		}, []string{"result"}),
 		refused: made.NewCounter(prometheus.CounterOpts{
-			Name: "routesrv_clients_refused_total", Help: "Requests of clients outside of the fleet, because it is full or too many come from one address. They are served all the same.",
+			Name: "routesrv_clients_refused_total", Help: "Requests of clients outside of the fleet, because it is full or too many come from one address.",
 		}),
 	}
 	for _, s := range States() {

@@ -28,7 +28,7 @@ type questions struct {
 
 func newQuestions(reg prometheus.Registerer) *questions {
 	q := &questions{turns: httpserve.NewTurns(maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain, /match and /takeovers, also for the console.",
+		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain, /match and /takeovers.",
 		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"path"})}
 	reg.MustRegister(q.duration)

@@ -8,20 +8,16 @@ import (
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// reasonParts returns the tables of all reasons of problems, and of the arguments that proxies do not survive.
+// reasonParts returns the tables of all reasons of problems, without what to do, which each problem says, and of the arguments that proxies do not survive.
 func reasonParts() map[string]string {
 	var b strings.Builder
-	b.WriteString("| reason | severity | what is wrong | what the team does |\n|---|---|---|---|\n")
+	b.WriteString("| reason | severity | what is wrong |\n|---|---|---|\n")
 	for _, r := range rules.Reasons() {
-		do := r.Do
-		if do == "" {
-			do = "nothing"
-		}
 		severity := r.Severity.String()
 		if r.Elsewhere {
 			severity += " *"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Reason, severity, cell(r.Means), cell(strings.TrimSuffix(do, ".")))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Reason, severity, cell(r.Means))
 	}
 	b.WriteString("\n\\* other objects, or pods, can cause or solve this problem without a change of the object.\n")
 	return map[string]string{"reasons": b.String(), "dangers": dangerTable()}

@@ -37,7 +37,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"kind", "reason"}),
 		Restores: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routesrv_source_restores_total",
-			Help: "How often the cluster went back to an older revision, as after a restore of etcd.",
+			Help: "How often the cluster went back to an older revision.",
 		}),
 		WatchRestarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_watch_restarts_total",
@@ -45,7 +45,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"kind", "reason"}),
 		WatchConfirmed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_watch_confirmed_timestamp_seconds",
-			Help: "When a watched kind was last known to be up to date: by an event, a bookmark, a revision or a list.",
+			Help: "When a watched kind was last known to be up to date.",
 		}, kind),
 	}
 	if reg != nil {
