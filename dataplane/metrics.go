@@ -83,8 +83,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"transport"}),
 		connected:  gauge("dataplane_stream_connected", "1 while a stream is open."),
 		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended or could not be opened.", "reason", texts(endReasons)...),
-		events: vec("dataplane_stream_events_total", "Stream events; other is an unknown type.", "event", eventNames...),
-		received: counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
+		events:     vec("dataplane_stream_events_total", "Stream events; other is an unknown type.", "event", eventNames...),
+		received:   counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
 		duration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dataplane_fetch_duration_seconds",
 			Help:    "Duration of exchanges, with verification.",

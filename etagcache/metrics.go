@@ -54,9 +54,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time to encode the new parts of a table, full or of a zone.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
-		Streams: gauge("routesrv_streams", "Open streams."),
-		StreamsRefused: counter("routesrv_streams_refused_total", "Streams refused at the limit or during shutdown."),
-		StreamsDropped: counter("routesrv_streams_dropped_total", "Streams whose reader read nothing or broke the connection."),
+		Streams:         gauge("routesrv_streams", "Open streams."),
+		StreamsRefused:  counter("routesrv_streams_refused_total", "Streams refused at the limit or during shutdown."),
+		StreamsDropped:  counter("routesrv_streams_dropped_total", "Streams whose reader read nothing or broke the connection."),
 		StreamSentBytes: counter("routesrv_stream_sent_bytes_total", "Bytes sent on streams, as encoded."),
 		StreamEvents: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_stream_events_total", Help: "Events sent on streams.",
