@@ -69,24 +69,22 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return v
 	}
 	m := &Metrics{
-		fetches: vec("dataplane_fetches_total", "Exchanges with a route server, and stream events about the table, by result: "+
+		fetches: vec("dataplane_fetches_total", "Exchanges with a route server, and stream events about the table: "+
 			"changed, unchanged, held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result", results...),
-		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error, by reason.", "reason", texts(fetchReasons)...),
-		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected, by reason.", "reason",
+		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error.", "reason", texts(fetchReasons)...),
+		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected.", "reason",
 			texts(verifyReasons)...),
-		deltas: vec("dataplane_deltas_total", "Deltas from answers and streams by result: applied, or failed (did not verify).", "result", deltaApplied, deltaRejected),
-		fullTables: vec("dataplane_full_tables_total", "Verified full tables by the reason why they were not deltas: first "+
-			"(the client had no table), due (--timing=full-fetch), delta (a delta did not verify), stream (a stream event "+
-			"did not verify), fetch (a stream asked for it), plain (the client asked for no delta), or answer (the "+
-			"server preferred it).", "reason", texts(fullReasons)...),
+		deltas: vec("dataplane_deltas_total", "Deltas: applied, or failed (did not verify).", "result", deltaApplied, deltaRejected),
+		fullTables: vec("dataplane_full_tables_total", "Verified full tables, by why they were no deltas: first "+
+			"(the client had no table), due (--timing=full-fetch), delta or stream (one did not verify), "+
+			"fetch (a stream asked for it), plain (the client asked for no delta) or answer (the server preferred it).", "reason", texts(fullReasons)...),
 		transport: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dataplane_transport", Help: "1 for the transport in use, stream or poll, else 0.",
+			Name: "dataplane_transport", Help: "1 for the transport in use: stream or poll.",
 		}, []string{"transport"}),
-		connected:  gauge("dataplane_stream_connected", "1 while a stream is open, else 0."),
-		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended or could not be opened, by reason.", "reason", texts(endReasons)...),
-		events: vec("dataplane_stream_events_total", "Stream events by type; other means a type that this version does not "+
-			"know.", "event", eventNames...),
-		received: counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
+		connected:  gauge("dataplane_stream_connected", "1 while a stream is open."),
+		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended or could not be opened.", "reason", texts(endReasons)...),
+		events:     vec("dataplane_stream_events_total", "Stream events; other is an unknown type.", "event", eventNames...),
+		received:   counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
 		duration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "dataplane_fetch_duration_seconds",
 			Help:    "Duration of exchanges, with verification.",
@@ -96,19 +94,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		older: counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower, "+
 			"because the server insisted."),
 		writes: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "dataplane_file_writes_total", Help: "Writes of files by file (last_known_good or routes) and result (ok or error).",
+			Name: "dataplane_file_writes_total", Help: "Writes of last_known_good or routes: ok or error.",
 		}, []string{"file", "result"}),
 		routes: gauge("dataplane_table_routes", "Routes of the applied table."),
-		leftOut: gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out, because no reader can parse them "+
-			"or no proxy survives them; the log names them."),
+		leftOut: gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out: no reader can parse them, or no proxy "+
+			"survives them."),
 		bytes:    gauge("dataplane_table_bytes", "Size of the text of the applied table."),
 		revision: gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
-		stale:    gauge("dataplane_table_stale", "1 while the table comes from the last-known-good file and no server has confirmed it, else 0."),
+		stale:    gauge("dataplane_table_stale", "1 while the table comes from the last-known-good file and no server has confirmed it."),
 		applied:  gauge("dataplane_table_applied_timestamp_seconds", "When a table was last applied."),
 		confirmed: gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last confirmed that the applied table "+
 			"is current."),
-		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, "+
-			"as far as known; now minus this is its age."),
+		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as known."),
 	}
 	m.publisher = publish.NewMetrics(reg, "dataplane").CountWrites(func(file, result string) {
 		m.writes.WithLabelValues(file, result).Inc()

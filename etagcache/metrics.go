@@ -43,32 +43,30 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Responses: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_table_responses_total",
-			Help: "Responses of /routes and /routes/{zone} by status code and negotiated encoding.",
+			Help: "Responses of /routes and /routes/{zone}.",
 		}, []string{"code", "encoding"}),
 		SentBytes: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_table_sent_bytes_total",
-			Help: "Bytes of response bodies of /routes and /routes/{zone}, as encoded.",
+			Help: "Bytes of the bodies of /routes and /routes/{zone}, as encoded.",
 		}, []string{"encoding"}),
 		EncodeDuration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "routesrv_table_encode_duration_seconds",
-			Help:    "Time to encode the new parts of one table, full or of a zone.",
+			Help:    "Time to encode the new parts of a table, full or of a zone.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
-		Streams: gauge("routesrv_streams", "Open streams."),
-		StreamsRefused: counter("routesrv_streams_refused_total", "Streams refused because the limit was reached or the "+
-			"server was shutting down."),
-		StreamsDropped: counter("routesrv_streams_dropped_total", "Streams that ended because their reader read nothing or "+
-			"broke the connection."),
+		Streams:         gauge("routesrv_streams", "Open streams."),
+		StreamsRefused:  counter("routesrv_streams_refused_total", "Streams refused at the limit or during shutdown."),
+		StreamsDropped:  counter("routesrv_streams_dropped_total", "Streams whose reader read nothing or broke the connection."),
 		StreamSentBytes: counter("routesrv_stream_sent_bytes_total", "Bytes sent on streams, as encoded."),
 		StreamEvents: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_stream_events_total", Help: "Events sent on streams, by kind.",
+			Name: "routesrv_stream_events_total", Help: "Events sent on streams.",
 		}, []string{"event"}),
 		TableBytes: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_table_bytes",
-			Help: "Size of the last full table that was made in an encoding; 0 for one that nobody has asked for.",
+			Help: "Size of the last full table; 0 for an encoding that nobody requested.",
 		}, []string{"encoding"}),
 		TableRoutes: gauge("routesrv_table_routes", "Routes in the served table."),
-		TableStale:  gauge("routesrv_table_stale", "1 while the table comes from a last-known-good file and no read has confirmed it, else 0."),
+		TableStale:  gauge("routesrv_table_stale", "1 while the table comes from a last-known-good file and no read has confirmed it."),
 		ReadRevision: gauge("routesrv_table_read_revision", "Highest list revision of the last read that showed the served "+
 			"table."),
 		Complete: gauge("routesrv_table_complete_revision", "Lowest revision of these lists: the table is complete up to "+

@@ -30,23 +30,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	m := &Metrics{
 		clients: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_clients", Help: "Clients that this replica has heard of, by state: current, behind, rejected or silent.",
+			Name: "routesrv_clients", Help: "Clients of this replica: current, behind, rejected or silent.",
 		}, []string{"state"}),
-		proxies:  gauge("routesrv_live_proxies", "Clients without dataplane-client, such as unmodified Skippers, that were heard within three of their intervals."),
-		refusing: gauge("routesrv_clients_refusing_routes", "Live clients whose proxy has refused routes of the table that it fetched last."),
+		proxies:  gauge("routesrv_live_proxies", "Clients without dataplane-client, such as Skippers, that asked within three of their intervals."),
+		refusing: gauge("routesrv_clients_refusing_routes", "Live clients whose proxy refused routes of its last table."),
 		suspect: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_suspect_tables", Help: "Tables of which proxies of this replica's live clients probably died, confirmed by several clients or not.",
+			Name: "routesrv_suspect_tables", Help: "Tables of which proxies of live clients probably died, confirmed by several clients or not.",
 		}, []string{"confirmed"}),
-		lag: gauge("routesrv_fleet_behind_seconds", "For how long 99 percent of the live clients have not held the newest table, at most; 0 if they hold it."),
+		lag: gauge("routesrv_fleet_behind_seconds", "How long 99 percent of the live clients have been without the newest table, at most; 0 if they hold it."),
 		duration: made.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "routesrv_fleet_publish_seconds", Help: "Time from publishing a table until a share of the live clients held it: 0.5, 0.99 or 1.",
+			Name: "routesrv_fleet_publish_seconds", Help: "Time until a share of the live clients held a new table: 0.5, 0.99 or 1.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600},
 		}, []string{"share"}),
 		reports: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_client_reports_total", Help: "Reports of clients, by result: taken or refused.",
 		}, []string{"result"}),
 		refused: made.NewCounter(prometheus.CounterOpts{
-			Name: "routesrv_clients_refused_total", Help: "Requests of clients that were not taken into the fleet, because it is full or too many come from one address. They are served all the same.",
+			Name: "routesrv_clients_refused_total", Help: "Requests of clients outside of the fleet, because it is full or too many come from one address.",
 		}),
 	}
 	for _, s := range States() {

@@ -319,7 +319,7 @@ func TestTimesOfAPublish(t *testing.T) {
 		t.Errorf("%d series", n)
 	}
 	w.expose(t, `
-# HELP routesrv_clients Clients that this replica has heard of, by state: current, behind, rejected or silent.
+# HELP routesrv_clients Clients of this replica: current, behind, rejected or silent.
 # TYPE routesrv_clients gauge
 routesrv_clients{state="behind"} 0
 routesrv_clients{state="current"} 101
@@ -350,7 +350,7 @@ func TestLagIsThatOfMost(t *testing.T) {
 		t.Helper()
 		w.Tick()
 		w.expose(t, `
-# HELP routesrv_fleet_behind_seconds For how long 99 percent of the live clients have not held the newest table, at most; 0 if they hold it.
+# HELP routesrv_fleet_behind_seconds How long 99 percent of the live clients have been without the newest table, at most; 0 if they hold it.
 # TYPE routesrv_fleet_behind_seconds gauge
 routesrv_fleet_behind_seconds `+want+"\n", "routesrv_fleet_behind_seconds")
 	}
@@ -510,9 +510,9 @@ func TestMetricsTellOfProxiesThatStopAsking(t *testing.T) {
 	want := func(proxies, refusing int) {
 		t.Helper()
 		w.Tick()
-		text := fmt.Sprintf("# HELP routesrv_live_proxies Clients without dataplane-client, such as unmodified Skippers, that were heard within three of their intervals.\n"+
+		text := fmt.Sprintf("# HELP routesrv_live_proxies Clients without dataplane-client, such as Skippers, that asked within three of their intervals.\n"+
 			"# TYPE routesrv_live_proxies gauge\nroutesrv_live_proxies %d\n"+
-			"# HELP routesrv_clients_refusing_routes Live clients whose proxy has refused routes of the table that it fetched last.\n"+
+			"# HELP routesrv_clients_refusing_routes Live clients whose proxy refused routes of its last table.\n"+
 			"# TYPE routesrv_clients_refusing_routes gauge\nroutesrv_clients_refusing_routes %d\n", proxies, refusing)
 		if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(text), "routesrv_live_proxies", "routesrv_clients_refusing_routes"); err != nil {
 			t.Error(err)

@@ -47,7 +47,7 @@ func TestSuspectsAreCountedOverTheFleet(t *testing.T) {
 	}
 	w.Tick()
 	if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(`
-# HELP routesrv_suspect_tables Tables of which proxies of this replica's live clients probably died, confirmed by several clients or not.
+# HELP routesrv_suspect_tables Tables of which proxies of live clients probably died, confirmed by several clients or not.
 # TYPE routesrv_suspect_tables gauge
 routesrv_suspect_tables{confirmed="false"} 0
 routesrv_suspect_tables{confirmed="true"} 1

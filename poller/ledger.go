@@ -130,7 +130,7 @@ func level(p rules.Problem) slog.Level {
 	return slog.LevelInfo
 }
 
-var countOfProblems = prometheus.NewDesc("routesrv_problems", "Problems of objects in the last read, by kind of object and reason.",
+var countOfProblems = prometheus.NewDesc("routesrv_problems", "Problems of objects in the last read.",
 	[]string{"kind", "reason"}, nil)
 
 // Describe implements [prometheus.Collector].

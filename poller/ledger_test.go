@@ -115,7 +115,7 @@ func TestProblemsAreCountedByKindAndReason(t *testing.T) {
 		defer f.run()()
 		compare := func(series string) {
 			t.Helper()
-			want := "# HELP routesrv_problems Problems of objects in the last read, by kind of object and reason.\n" +
+			want := "# HELP routesrv_problems Problems of objects in the last read.\n" +
 				"# TYPE routesrv_problems gauge\n" + series
 			if err := testutil.GatherAndCompare(f.registry, strings.NewReader(want), "routesrv_problems"); err != nil {
 				t.Error(err)

@@ -42,22 +42,22 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		polls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_polls_total",
-			Help: "Reads of the source by result: changed, unchanged, held (by the guard) or error.",
+			Help: "Reads of the source: changed, unchanged, held (by the guard) or error.",
 		}, []string{"result"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_poll_failures_total",
-			Help: "Polls with the result error by reason: read (the source failed) or panic.",
+			Help: "Polls with the result error: read (the source failed) or panic.",
 		}, []string{"reason"}),
 		empty: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routesrv_empty_tables_total", Help: "Reads that gave no routes.",
 		}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "routesrv_poll_phase_duration_seconds",
-			Help:    "Duration of the phases of a poll: read, compile, publish.",
+			Help:    "Duration of the phases: read, compile, publish.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"phase"}),
 		started:     gauge("routesrv_polling_started_timestamp_seconds", "When polling started."),
-		initialized: gauge("routesrv_table_initialized_timestamp_seconds", "When the first table of this process was confirmed or published."),
+		initialized: gauge("routesrv_table_initialized_timestamp_seconds", "When the first table was confirmed or published."),
 		updated:     gauge("routesrv_table_updated_timestamp_seconds", "When the table last changed."),
 	}
 	for _, r := range []string{resultChanged, resultUnchanged, resultHeld, resultError} {

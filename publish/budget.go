@@ -38,14 +38,14 @@ type Budget struct {
 func NewBudget(sink Sink, limit time.Duration, reg prometheus.Registerer) *Budget {
 	b := &Budget{sink: sink, limit: limit, changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_endpoint_debounce_changes_total",
-		Help: "Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --endpoint-debounce.",
+		Help: "Changed tables: urgent ones are served at once, lazy ones only add endpoints and may wait (--endpoint-debounce).",
 	}, []string{"kind"})}
 	b.changes.WithLabelValues("urgent")
 	b.changes.WithLabelValues("lazy")
 	if reg != nil {
 		reg.MustRegister(b.changes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "routesrv_endpoint_debounce_waiting",
-			Help: "1 while a table waits because it only adds endpoints, else 0.",
+			Help: "1 while a table waits for --endpoint-debounce.",
 		}, b.waits))
 	}
 	return b

@@ -266,11 +266,11 @@ func TestSeriesOfABudget(t *testing.T) {
 		b.Begin()(routes(t, lines), table.Read{})
 	}
 	const want = `
-# HELP routesrv_endpoint_debounce_changes_total Changed tables, by kind: urgent ones were served at once, lazy ones only add endpoints and wait for up to --endpoint-debounce.
+# HELP routesrv_endpoint_debounce_changes_total Changed tables: urgent ones are served at once, lazy ones only add endpoints and may wait (--endpoint-debounce).
 # TYPE routesrv_endpoint_debounce_changes_total counter
 routesrv_endpoint_debounce_changes_total{kind="lazy"} 2
 routesrv_endpoint_debounce_changes_total{kind="urgent"} 1
-# HELP routesrv_endpoint_debounce_waiting 1 while a table waits because it only adds endpoints, else 0.
+# HELP routesrv_endpoint_debounce_waiting 1 while a table waits for --endpoint-debounce.
 # TYPE routesrv_endpoint_debounce_waiting gauge
 routesrv_endpoint_debounce_waiting 0
 `

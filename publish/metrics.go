@@ -26,21 +26,21 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	m := &Metrics{
 		write: func(string, string) {},
 		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "_guard_holds_total", Help: "How often the guard began to hold back a table, or to keep objects, by reason.",
+			Name: prefix + "_guard_holds_total", Help: "How often the guard began to hold a table or keep objects.",
 		}, []string{"reason"}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: prefix + "_guard_held", Help: "1 while the guard holds back a table or keeps objects, else 0.",
+			Name: prefix + "_guard_held", Help: "1 while the guard holds a table or keeps objects.",
 		}),
 		kept: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: prefix + "_kept_objects", Help: "Objects that are kept at an earlier version than the newest, by kind.",
+			Name: prefix + "_kept_objects", Help: "Objects kept at an earlier version.",
 		}, []string{"kind"}),
 	}
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "_steering_" + name, Help: help})
 	}
-	m.steeredSince = gauge("since_timestamp_seconds", "When the oldest freeze or pin in force began; 0 if there is none.")
-	m.steeredUntil = gauge("until_timestamp_seconds", "When the first of the freezes and pins in force ends; 0 if none ends by itself.")
-	m.steeredHash = gauge("hash", "A number that replicas with the same freezes and pins have in common; 0 if there are none.")
+	m.steeredSince = gauge("since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any.")
+	m.steeredUntil = gauge("until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself.")
+	m.steeredHash = gauge("hash", "A number equal on replicas with the same freezes and pins; 0 without any.")
 	for _, c := range Reasons() {
 		m.holds.WithLabelValues(string(c))
 	}

@@ -26,11 +26,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		Routes: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dataplane_shadow_routes",
-			Help: "Routes that differ between the two tables for longer than skew explains, by kind: missing, extra, changed or renamed.",
+			Help: "Routes that differ for longer than skew explains: missing, extra, changed or renamed.",
 		}, []string{"kind"}),
 		Comparisons: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "dataplane_shadow_comparisons_total",
-			Help: "Comparisons by result: same, pending (the difference may be skew), different or error (a table was not " +
+			Help: "Comparisons: same, pending (the difference may be skew), different or error (a table was not " +
 				"available).",
 		}, []string{"result"}),
 		Clean: made.NewGauge(prometheus.GaugeOpts{

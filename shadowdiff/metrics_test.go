@@ -37,13 +37,13 @@ const exposition = `
 # HELP dataplane_shadow_clean_seconds Time without a difference that counts, up to the last comparison.
 # TYPE dataplane_shadow_clean_seconds gauge
 dataplane_shadow_clean_seconds 0
-# HELP dataplane_shadow_comparisons_total Comparisons by result: same, pending (the difference may be skew), different or error (a table was not available).
+# HELP dataplane_shadow_comparisons_total Comparisons: same, pending (the difference may be skew), different or error (a table was not available).
 # TYPE dataplane_shadow_comparisons_total counter
 dataplane_shadow_comparisons_total{result="different"} 1
 dataplane_shadow_comparisons_total{result="error"} 1
 dataplane_shadow_comparisons_total{result="pending"} 2
 dataplane_shadow_comparisons_total{result="same"} 2
-# HELP dataplane_shadow_routes Routes that differ between the two tables for longer than skew explains, by kind: missing, extra, changed or renamed.
+# HELP dataplane_shadow_routes Routes that differ for longer than skew explains: missing, extra, changed or renamed.
 # TYPE dataplane_shadow_routes gauge
 dataplane_shadow_routes{kind="changed"} 0
 dataplane_shadow_routes{kind="extra"} 0

@@ -158,7 +158,7 @@ func TestErrorsNameFlagAndText(t *testing.T) {
 // TestRefusedFlagsSayWhatToDoInstead: flags that cannot be ignored, because that would mean another cluster or less protection.
 func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
-		{"-kubernetes-status-from-service=ns/svc", "let a dedicated writer"},
+		{"-kubernetes-status-from-service=ns/svc", "let another controller"},
 		{`-route-server-filters=oauthTokeninfoAllScope("uid")`, "NetworkPolicy"},
 		{`-route-server-filters=status(200) -> oauthTokenintrospectionAnyClaims("u", "c")`, "-enable-mtls"},
 		{`-route-server-filters=secureOauthTokenintrospectionAnyClaims("u", "c")`, "-enable-mtls"},
@@ -175,20 +175,20 @@ func TestRefusedFlagsSayWhatToDoInstead(t *testing.T) {
 
 // TestWarnings checks the exact text of each, for arguments after -kubernetes.
 func TestWarnings(t *testing.T) {
-	const noTraces = " has no effect on a route server: its traces are OpenTelemetry and go where --otlp-endpoint says"
+	const noTraces = " has no effect on a route server: traces are OpenTelemetry and go to --otlp-endpoint"
 	for _, c := range []struct {
 		args []string
 		want []string
 	}{
-		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there"}},
+		{[]string{"-enable-ratelimits"}, []string{"-enable-ratelimits: has no effect on a route server: set it on the proxies"}},
 		{[]string{"-swarm-redis-password", "hunter2", "-enable-swarm=false"}, []string{
-			"-swarm-redis-password: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
-			"-enable-swarm: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
+			"-swarm-redis-password: has no effect on a route server: a route server is no member of the swarm; it only lists the addresses of services (-kubernetes-redis-service-name, -kubernetes-valkey-service-name)",
+			"-enable-swarm: has no effect on a route server: a route server is no member of the swarm; it only lists the addresses of services (-kubernetes-redis-service-name, -kubernetes-valkey-service-name)",
 		}},
-		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there"}},
+		{[]string{"-ratelimits=a", "-ratelimits=b"}, []string{"-ratelimits: has no effect on a route server: set it on the proxies"}},
 		{[]string{"-opentracing=noop"}, nil},
 		{[]string{"-opentracing=lightstep token=secret"}, []string{"-opentracing:" + noTraces}},
-		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: has no effect on a route server: it would only serve filters of -route-server-filters that ask a token service, which are refused"}},
+		{[]string{"-oauth2-tokeninfo-url=https://t"}, []string{"-oauth2-tokeninfo-url: has no effect on a route server: it would only serve filters that ask a token service, and -route-server-filters refuses those"}},
 		{[]string{"-address=:1", "-address=:1"}, nil},
 		{[]string{"-address=:1", "-address=:2"}, []string{"-address: given more than once: the last value counts"}},
 		{[]string{"-kubernetes-topology-zone=z"}, []string{`-kubernetes-topology-zone: every proxy gets the endpoints of zone "z", wherever it runs: remove the flag and let the proxies of a zone fetch /routes/ZONE`}},

@@ -76,9 +76,9 @@ enable-ratelimits: true
 	}
 	want := []string{
 		"f.yaml:15: -forward-backend-url: has no value: the key is ignored",
-		"f.yaml:16: -swarm-redis-password: has no effect on a route server: it is no member of the swarm; it only lists the addresses of the services that -kubernetes-redis-service-name and -kubernetes-valkey-service-name name",
-		"f.yaml:17: -open-telemetry: has no effect on a route server: its traces are OpenTelemetry and go where --otlp-endpoint says",
-		"f.yaml:18: -enable-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there",
+		"f.yaml:16: -swarm-redis-password: has no effect on a route server: a route server is no member of the swarm; it only lists the addresses of services (-kubernetes-redis-service-name, -kubernetes-valkey-service-name)",
+		"f.yaml:17: -open-telemetry: has no effect on a route server: traces are OpenTelemetry and go to --otlp-endpoint",
+		"f.yaml:18: -enable-ratelimits: has no effect on a route server: set it on the proxies",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -151,7 +151,7 @@ func TestEnvironment(t *testing.T) {
 		"ROUTESRV_FLAG_A_PORT_80_TCP_ADDR=10.0.0.1", "ROUTESRV_FLAG_ENABLE_RATELIMITS=true", "KUBECONFIG=/home/x",
 	}})
 	want := []string{
-		"ROUTESRV_FLAG_ENABLE_RATELIMITS: -enable-ratelimits: has no effect on a route server: it is for proxies, which handle the requests; set it there",
+		"ROUTESRV_FLAG_ENABLE_RATELIMITS: -enable-ratelimits: has no effect on a route server: set it on the proxies",
 		"KUBECONFIG is set but not read: the API is expected at http://localhost:8001; for a kubeconfig use --kubeconfig",
 	}
 	if diff := cmp.Diff(want, warnings); diff != "" {

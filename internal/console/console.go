@@ -126,15 +126,14 @@ func (c *Console) Endpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
 		{Path: "/{$}", Methods: get, Handler: c.page("overview", c.overview),
-			Does: "the [console](../debug/console.md): table, source, guard, problems, fleet and publishes on one page, which stays up to date; " +
-				"`namespace=`, `kind=`, `severity=`, `reason=` and `q=` choose problems"},
+			Does: "page: the [console](../debug/console.md); `namespace=`, `kind=`, `severity=`, `reason=` and `q=` choose problems"},
 		{Path: "/fleet", Methods: get, Handler: c.page("fleet", c.fleetPage),
-			Does: "page: the clients and how they fare; `state=`, `zone=`, `version=` and `q=` choose"},
+			Does: "page: the clients; `state=`, `zone=`, `version=` and `q=` choose"},
 		{Path: "/client", Methods: get, Handler: c.page("client", c.client), Does: "page: one client, by `id=`"},
 		{Path: "/object", Methods: get, Handler: c.page("object", c.object),
-			Does: "page of `/explain`, with its parameters"},
+			Does: "page: `/explain`, with the same parameters"},
 		{Path: "/request", Methods: get, Handler: c.page("request", c.request),
-			Does: "page of `/match`, with its parameters"},
+			Does: "page: `/match`, with the same parameters"},
 		{Path: "/assets/{file}", Methods: get, Handler: http.HandlerFunc(serveAsset), Does: "style and script of the pages"},
 	}
 }

@@ -232,13 +232,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	made := promauto.With(reg)
 	m := &Metrics{
 		events: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_events_total", Help: "Kubernetes Events about problems by result: written or failed.",
+			Name: "routesrv_events_total", Help: "Kubernetes Events: written or failed.",
 		}, []string{"result"}),
 		waiting: made.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_events_waiting", Help: "Events that wait because of the limit on writes.",
+			Name: "routesrv_events_waiting", Help: "Events that wait for the limit on writes.",
 		}),
 		leading: made.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_events_leader", Help: "1 while this replica is the leader that writes Events.",
+			Name: "routesrv_events_leader", Help: "1 while this replica writes Events.",
 		}),
 	}
 	for _, result := range []string{"written", "failed"} {

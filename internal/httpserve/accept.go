@@ -65,7 +65,7 @@ func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Log
 func AcceptEndpoints(accept func(publish.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
 	return []Endpoint{
 		{Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, MaxBody: MaxForm, Handler: Accept(accept, log),
-			Does: "publishes the table that is held back, or releases kept objects: `digest=` names what you looked at, `namespace=` and `object=KIND/NAMESPACE/NAME` choose some objects, `by=` and `why=` are kept with the decision"},
+			Does: "publishes the held table, or releases kept objects: `digest=` names what you looked at; `namespace=` and `object=` choose some objects"},
 		acceptElsewhere(command),
 	}
 }

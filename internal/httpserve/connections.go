@@ -76,12 +76,12 @@ func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
 	labels, made := []string{"listener"}, promauto.With(reg)
 	return &ConnectionMetrics{
 		open: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_connections", Help: "Open connections by listener: main, support, control."}, labels),
+			Name: "routesrv_connections", Help: "Open connections: main, support or control."}, labels),
 		limit: made.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_connections_limit", Help: "Maximum number of connections of a listener."}, labels),
 		evicted: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_connections_evicted_total",
-			Help: "Connections that a full listener closed to make room for another client: idle ones, and on support listeners any."}, labels),
+			Help: "Connections that a full listener closed to make room: idle ones, and on support listeners any."}, labels),
 	}
 }
 

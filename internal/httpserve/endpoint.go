@@ -66,8 +66,8 @@ func Probes(ready http.Handler) []Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []Endpoint{
 		{Path: "/livez", Methods: get, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }),
-			Does: "204 as long as the process answers, with or without a table: for liveness probes"},
-		{Path: "/readyz", Methods: get, Handler: ready, Does: "as `/health`: for readiness probes"},
+			Does: "liveness probe: 204, with or without a table"},
+		{Path: "/readyz", Methods: get, Handler: ready, Does: "readiness probe: as `/health`"},
 	}
 }
 
@@ -78,7 +78,7 @@ func Profiles() []Endpoint {
 		name, does string
 		handler    http.HandlerFunc
 	}{
-		{"", "the list of profiles, and each by its name", pprof.Index},
+		{"", "the list of profiles; `cmdline`, `profile` (CPU, for `seconds=`), `symbol`, `trace` (for `seconds=`) and others below it", pprof.Index},
 		{"cmdline", "the command line, with NUL bytes between the arguments", pprof.Cmdline},
 		{"profile", "a CPU profile, for `seconds=` (30)", pprof.Profile},
 		{"symbol", "function names by address", pprof.Symbol},

@@ -34,7 +34,7 @@ var errorKinds = []struct {
 func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
 	e := &ErrorLog{log: log, kinds: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "routesrv_http_server_errors_total",
-		Help: "Errors that net/http reports, by kind: panic (of a handler), accept, handshake (of TLS), other.",
+		Help: "Errors of net/http: panic (of a handler), accept, handshake (TLS) or other.",
 	}, []string{"kind"})}
 	for _, k := range errorKinds {
 		e.kinds.WithLabelValues(k.kind)

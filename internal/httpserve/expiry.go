@@ -57,7 +57,7 @@ func RegisterCertificateEnds(reg prometheus.Registerer, side string, ends func()
 		return
 	}
 	reg.MustRegister(&collector{ends, prometheus.NewDesc("routesrv_certificate_expiry_timestamp_seconds",
-		"When certificates in use end, by side (server or client: what the process is) and use: certificate (it is shown; the first to end) or authority (the other side is judged by it; the last to end).",
+		"When certificates expire, by side (server or client: the role of the process) and use: certificate (presented; the first) or authority (verifies the other side; the last).",
 		[]string{"use"}, prometheus.Labels{"side": side})})
 }
 

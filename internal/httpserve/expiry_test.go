@@ -64,7 +64,7 @@ func TestSeriesFollowsWhatIsInUse(t *testing.T) {
 	ends[httpserve.UsePresented] = day(1)
 	want := fmt.Sprintf(`routesrv_certificate_expiry_timestamp_seconds{side="server",use="certificate"} %g`, float64(day(1).Unix()))
 	err := testutil.GatherAndCompare(registry, strings.NewReader(
-		"# HELP routesrv_certificate_expiry_timestamp_seconds When certificates in use end, by side (server or client: what the process is) and use: certificate (it is shown; the first to end) or authority (the other side is judged by it; the last to end).\n"+
+		"# HELP routesrv_certificate_expiry_timestamp_seconds When certificates expire, by side (server or client: the role of the process) and use: certificate (presented; the first) or authority (verifies the other side; the last).\n"+
 			"# TYPE routesrv_certificate_expiry_timestamp_seconds gauge\n"+want+"\n"))
 	if err != nil {
 		t.Error(err)

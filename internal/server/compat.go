@@ -25,7 +25,7 @@ func newCompat(s *Server) *compat {
 	c := &compat{
 		server: s,
 		responses: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_custom_total", Help: "Counters of the reference, by key: responses by status, failed and empty loads.",
+			Name: "routesrv_custom_total", Help: "Responses by status, failed and empty loads.",
 		}, []string{"key"}),
 		combined: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "routesrv_backend_combined_duration_seconds", Help: "Serving time of /routes.",
@@ -33,9 +33,9 @@ func newCompat(s *Server) *compat {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "routesrv_backend_duration_seconds", Help: "Serving time of /routes.",
 		}, []string{"route", "host", "zone"}),
-		gauges: prometheus.NewDesc("routesrv_custom_gauges", "Gauges of the reference, by key.", []string{"key"}, nil),
+		gauges: prometheus.NewDesc("routesrv_custom_gauges", "Gauges of the reference.", []string{"key"}, nil),
 		totals: prometheus.NewDesc("routesrv_custom_total",
-			"Counters of the reference, by key: responses by status, failed and empty loads.", []string{"key"}, nil),
+			"Responses by status, failed and empty loads.", []string{"key"}, nil),
 	}
 	return c
 }

@@ -148,9 +148,9 @@ func (s *Server) historyEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []httpserve.Endpoint{
 		{Path: api.PathHistory, Methods: get, Handler: http.HandlerFunc(s.serveHistory),
-			Does: "JSON: the [history](../operate/steering.md) of what is served, the newest entry first; `?since=` and `at=` (a time, or how long ago), `object=KIND/NAMESPACE/NAME`, `namespace=` and `limit=` (100) choose"},
+			Does: "JSON: the [history](../operate/steering.md), newest first; `?since=` and `at=` (a time, or how long ago), `object=KIND/NAMESPACE/NAME`, `namespace=` and `limit=` (100) choose"},
 		{Path: api.PathHistory + "/{entry}", Methods: get, Handler: s.questions.limited(api.PathHistory, s.serveEntry),
-			Does: "an entry of the history and the routes that it changed, or with `?to=` (an entry, or `now`) the difference between what two entries served, both with the endpoints of today: text, JSON or a page"},
+			Does: "an entry and the routes that it changed, or with `?to=` (an entry, or `now`) how two entries differ, both with the endpoints of today. Text, JSON or a page"},
 	}
 }
 

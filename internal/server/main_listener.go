@@ -43,16 +43,16 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 			Does: "the table for proxies of one zone: a route with at least three endpoints there has only those; an unknown " +
 				"zone gets the full table"},
 		{Path: api.PathClients, Methods: []string{http.MethodPost}, MaxBody: fleet.MaxReport, Handler: http.HandlerFunc(s.serveReport),
-			Does: "takes the [report](../debug/fleet.md#reports) of a client, JSON of at most 4 KiB: 204; 400 if it is not valid, 413 if it is larger, 503 if the limit of clients is reached"},
+			Does: "takes the [report](../debug/fleet.md#reports) of a client, at most 4 KiB: 204; 400 if it is not valid, 503 at the limit of clients"},
 		{Path: api.PathKept, Methods: get, Handler: http.HandlerFunc(s.serveKept),
-			Does: "for replicas that start: the objects that are kept at an earlier version than the newest, with what is served of them; 404 on a relay"},
+			Does: "for starting replicas: the kept objects, with what is served of them; 404 on a relay"},
 		{Path: api.PathKeptHistory, Methods: get, Handler: http.HandlerFunc(s.serveKeptHistory),
-			Does: "for replicas that start: the [history](../operate/steering.md) of objects, at most 64 MiB; 404 if there is none"},
+			Does: "for starting replicas: the [history](../operate/steering.md), at most 64 MiB; 404 if there is none"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
 	if s.reviews != nil {
 		all = append(all, httpserve.Endpoint{Path: api.PathTrialFailures, Methods: get, Handler: http.HandlerFunc(s.serveTrialFailures),
-			Does: "for webhooks: the filters and predicates that failed a [trial](../operate/before-a-change.md), with the words of the proxy, JSON"})
+			Does: "for webhooks: JSON of what failed a [trial](../operate/before-a-change.md), with the words of the proxy"})
 	}
 	if s.cfg.MaxStreams > 0 {
 		all = append(all, httpserve.Endpoint{

@@ -59,7 +59,7 @@ type checked struct {
 
 func newTakeovers(s *Server) *takeovers {
 	n := &takeovers{s: s, look: make(chan struct{}, 1), noticed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "routesrv_takeovers_total", Help: "Pairs of objects of which one took requests of the other with a change that was published.",
+		Name: "routesrv_takeovers_total", Help: "Pairs of objects: a published change of one took requests of the other.",
 	})}
 	s.registry.MustRegister(n.noticed)
 	return n

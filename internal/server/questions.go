@@ -28,7 +28,7 @@ type questions struct {
 
 func newQuestions(reg prometheus.Registerer) *questions {
 	q := &questions{turns: httpserve.NewTurns(maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain, /match and /takeovers, by path, including questions of the console.",
+		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain, /match and /takeovers.",
 		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"path"})}
 	reg.MustRegister(q.duration)
@@ -101,15 +101,15 @@ func (s *Server) questionEndpoints() []httpserve.Endpoint {
 	all := []httpserve.Endpoint{{
 		Path: api.PathMatch, Methods: get, Handler: s.questions.limited(api.PathMatch, s.serveMatch),
 		Does: "which route a request reaches: `url=`, and as for [routesrv match](../debug/explain.md) `method=`, `header=` (may be " +
-			"repeated), `from=`, `at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`; text or JSON; " +
-			"404 if no route matches. Two questions run at a time; further ones wait, and get 503 after 5 s. A query of more than 8 KiB gets 414",
+			"repeated), `from=`, `at=`, `normalize-host=`, `ignore-trailing-slash=`, `rfc-patch-path=`. Text or JSON; " +
+			"404 if no route matches",
 	}}
 	if s.compiler == nil {
 		return all
 	}
 	return append(all, httpserve.Endpoint{
 		Path: api.PathExplain, Methods: get, Handler: s.questions.limited(api.PathExplain, s.serveExplain),
-		Does: "what happened to an object, the fault first: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`: see " +
-			"[explain.md](../debug/explain.md); text or JSON; 404 if it does not exist, and on a relay, which knows no objects. Limits as for `/match`",
+		Does: "what happened to an object: `kind=`, `namespace=` and `name=`, or `route=`, or `host=`, as for [routesrv explain](../debug/explain.md). " +
+			"Text or JSON; 404 if it does not exist, and on a relay",
 	}, s.takeoverEndpoint())
 }

@@ -247,7 +247,7 @@ func (s *Server) lastKnownGood(metrics *publish.Metrics) publish.FileConfig {
 		return publish.FileConfig{}
 	}
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_file_writes_total", Help: "Writes of files by file (last_known_good) and result (ok or error).",
+		Name: "routesrv_file_writes_total", Help: "Writes of last_known_good: ok or error.",
 	}, []string{"file", "result"})
 	writes.WithLabelValues(publish.LastKnownGoodName, "ok")
 	writes.WithLabelValues(publish.LastKnownGoodName, "error")

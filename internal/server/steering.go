@@ -28,7 +28,7 @@ const maxWarned = 20
 func (s *Server) steeringEndpoint() httpserve.Endpoint {
 	return httpserve.Endpoint{
 		Listener: httpserve.ControlListener, Path: api.PathSteering, Methods: []string{http.MethodPost}, MaxBody: httpserve.MaxForm, Handler: http.HandlerFunc(s.serveSteering),
-		Does: "freezes objects, rolls them back, or releases them: `order=` is `freeze`, `rollback` (with `entry=`) or `release`, `namespace=` or `object=KIND/NAMESPACE/NAME` says which objects (all without), `until=` is a time, or `release`; `dry=true` changes nothing, and `by=` and `why=` are kept with the decision. See [steering.md](../operate/steering.md)",
+		Does: "[steers](../operate/steering.md) objects: `order=` is `freeze`, `rollback` (with `entry=`) or `release`; `namespace=` or `object=` choose objects, else all; `until=` is a time, or `release`; `dry=true` changes nothing",
 	}
 }
 

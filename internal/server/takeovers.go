@@ -22,9 +22,8 @@ const (
 func (s *Server) takeoverEndpoint() httpserve.Endpoint {
 	return httpserve.Endpoint{
 		Path: "/takeovers", Methods: []string{http.MethodPost}, MaxBody: maxTakeoverBytes, Handler: s.questions.limited("/takeovers", s.serveTakeovers),
-		Does: "which requests of other owners Ingresses and RouteGroups would take: the body has them as manifests, YAML or JSON, " +
-			"at most 4 MiB and 500 objects. See [before-a-change.md](../operate/before-a-change.md). Text, `?format=json` or `?format=markdown`. Nothing is " +
-			"stored. Limits as for `/match`",
+		Does: "which requests of other owners the manifests in the body would [take](../operate/before-a-change.md): YAML or JSON, at most 4 MiB and " +
+			"500 objects. Text, `?format=json` or `?format=markdown`",
 	}
 }
 

@@ -56,9 +56,9 @@ func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
 			Does: "JSON: problems of the self-computed table"},
 		{Path: "/shadow", Methods: get, Handler: page.Handler(s.controller.shadowView),
-			Does: "the comparison of mode Pre: text, JSON or a page"},
+			Does: "the comparison of mode Pre. Text, JSON or a page"},
 		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(s.controller.held, acceptCommand),
-			Does: "how the held table differs from the served one, by owner: text, JSON or a page; 404 while nothing is held"},
+			Does: "how the held table differs from the one that it was compared with: as above"},
 	}
 	if s.cfg.EnableProfile {
 		forOperators = append(forOperators, httpserve.Profiles()...)

@@ -15,7 +15,7 @@ import (
 // newMetrics creates the counter and registers it.
 func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
 	spans := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_trace_spans_total", Help: "Spans by result: sent, or failed (the collector did not accept them).",
+		Name: "routesrv_trace_spans_total", Help: "Spans: sent, or failed (not accepted by the collector).",
 	}, []string{"result"})
 	for _, r := range []string{"sent", "failed"} {
 		spans.WithLabelValues(r)

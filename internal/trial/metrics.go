@@ -6,9 +6,9 @@ import (
 
 // The series of a trial.
 var (
-	upDesc = prometheus.NewDesc("routesrv_trial_proxy_up", "1 while the trial proxy answers, else 0: then new filters and predicates pass without a trial.", nil, nil)
+	upDesc = prometheus.NewDesc("routesrv_trial_proxy_up", "1 while the trial proxy answers; at 0 new filters and predicates pass without a trial.", nil, nil)
 
-	textsDesc = prometheus.NewDesc("routesrv_trial_texts", "Distinct filters and predicates by verdict: accepted, refused, died, hung, grew, blamed, or waiting.",
+	textsDesc = prometheus.NewDesc("routesrv_trial_texts", "Filters and predicates by verdict: accepted, refused, died, hung, grew, blamed or waiting.",
 		[]string{"verdict"}, nil)
 )
 

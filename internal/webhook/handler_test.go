@@ -94,7 +94,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	want := `
-# HELP routesrv_webhook_reviews_total Reviews by kind, operation and result: allowed, warned, refused, skipped (not an object of this route server) or failed.
+# HELP routesrv_webhook_reviews_total Reviews: allowed, warned, refused, skipped (not an object of this route server) or failed.
 # TYPE routesrv_webhook_reviews_total counter
 routesrv_webhook_reviews_total{kind="",operation="CREATE",result="skipped"} 1
 routesrv_webhook_reviews_total{kind="Ingress",operation="CREATE",result="allowed"} 1

@@ -30,19 +30,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		reviews: made.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_webhook_reviews_total",
-			Help: "Reviews by kind, operation and result: allowed, warned, refused, skipped (not an object of this route server) or failed.",
+			Help: "Reviews: allowed, warned, refused, skipped (not an object of this route server) or failed.",
 		}, []string{"kind", "operation", "result"}),
 		duration: made.NewHistogram(prometheus.HistogramOpts{
 			Name:    "routesrv_webhook_review_duration_seconds",
-			Help:    "Time from the start of a review to its answer.",
+			Help:    "Time to answer a review.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5},
 		}),
 		reads: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_webhook_reads_total", Help: "Reads of the cluster by result: ok or error.",
+			Name: "routesrv_webhook_reads_total", Help: "Reads of the cluster: ok or error.",
 		}, []string{"result"}),
 		lastRead: made.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_webhook_last_read_timestamp_seconds",
-			Help: "Unix time of the last successful read of the cluster; 0 before the first.",
+			Help: "Time of the last successful read of the cluster; 0 before the first.",
 		}),
 	}
 	for _, result := range []string{"ok", "error"} {

@@ -22,30 +22,21 @@ func endpointParts() (map[string]string, error) {
 		return nil, err
 	}
 	parts := make(map[string]string)
-	for binary, endpoints := range map[string][]httpserve.Endpoint{"routesrv": srv.Endpoints(), "dataplane-client": side.Endpoints()} {
-		for _, listener := range []string{httpserve.MainListener, httpserve.SupportListener, httpserve.ControlListener} {
-			var known []httpserve.Endpoint
-			if binary == "dataplane-client" {
-				known = srv.Endpoints()
-			}
-			parts["endpoints "+binary+" "+listener] = endpointTable(endpoints, known, listener)
-		}
+	for _, listener := range []string{httpserve.MainListener, httpserve.SupportListener, httpserve.ControlListener} {
+		parts["endpoints routesrv "+listener] = endpointTable(srv.Endpoints(), nil, listener)
+		parts["endpoints dataplane-client "+listener] = endpointTable(side.Endpoints(), srv.Endpoints(), listener)
 	}
 	return parts, nil
 }
 
-// endpointTable lists the endpoints of a listener, without the text of those that are the same as known ones of this listener.
-func endpointTable(endpoints, known []httpserve.Endpoint, listener string) string {
+// endpointTable lists the endpoints of a listener. Where one answers as one of those above, with the same path, the table says so.
+func endpointTable(endpoints, above []httpserve.Endpoint, listener string) string {
 	var b strings.Builder
 	var same []string
 	b.WriteString("| path | methods | answer |\n|---|---|---|\n")
 	for _, e := range endpoints {
-		if e.Listener != listener || strings.HasPrefix(e.Path, "/debug/pprof/") && e.Path != "/debug/pprof/" {
-			continue // the list of profiles has the others
-		}
-		if slices.ContainsFunc(known, func(k httpserve.Endpoint) bool { return k.Listener == listener && k.Path == e.Path && k.Does == e.Does }) {
-			same = append(same, "`"+e.Path+"`")
-			continue
+		if e.Listener != listener || e.Path != "/debug/pprof/" && strings.HasPrefix(e.Path, "/debug/pprof/") {
+			continue // the list of profiles says how to get each
 		}
 		methods := "any"
 		if e.Methods != nil {
@@ -55,6 +46,9 @@ func endpointTable(endpoints, known []httpserve.Endpoint, listener string) strin
 			methods = ""
 		}
 		does := e.Does
+		if slices.ContainsFunc(above, func(o httpserve.Endpoint) bool { return o.Listener == listener && o.Path == e.Path && o.Does == does }) {
+			does = "as above"
+		}
 		if e.Condition != "" {
 			does += " (" + e.Condition + ")"
 		}

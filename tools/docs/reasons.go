@@ -8,20 +8,16 @@ import (
 	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
-// reasonParts returns the tables of all reasons of problems, and of the arguments that proxies do not survive.
+// reasonParts returns the tables of all reasons of problems, without what to do, which each problem says, and of the arguments that proxies do not survive.
 func reasonParts() map[string]string {
 	var b strings.Builder
-	b.WriteString("| reason | severity | what is wrong | what the team does |\n|---|---|---|---|\n")
+	b.WriteString("| reason | severity | what is wrong |\n|---|---|---|\n")
 	for _, r := range rules.Reasons() {
-		do := r.Do
-		if do == "" {
-			do = "nothing"
-		}
 		severity := r.Severity.String()
 		if r.Elsewhere {
 			severity += " *"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Reason, severity, cell(r.Means), cell(strings.TrimSuffix(do, ".")))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Reason, severity, cell(r.Means))
 	}
 	b.WriteString("\n\\* other objects, or pods, can cause or solve this problem without a change of the object.\n")
 	return map[string]string{"reasons": b.String(), "dangers": dangerTable()}
@@ -30,13 +26,14 @@ func reasonParts() map[string]string {
 // dangerTable lists the arguments of filters that proxies accept and do not survive.
 func dangerTable() string {
 	var b strings.Builder
-	b.WriteString("| filter | rule | otherwise | evidence |\n|---|---|---|---|\n")
+	b.WriteString("| filter | rule | otherwise |\n|---|---|---|\n")
 	for _, d := range catalogue.Dangers() {
-		evidence := "follows from the argument"
-		if d.Seen {
-			evidence = "seen on a running proxy"
+		effect := d.Effect
+		if !d.Seen {
+			effect += " \\*"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.Join(d.Filters, "`, `"), cell(d.Rule), cell(d.Effect), evidence)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.Join(d.Filters, "`, `"), cell(d.Rule), cell(effect))
 	}
+	b.WriteString("\n\\* not seen on a running proxy, but follows from what the proxy does with the argument.\n")
 	return b.String()
 }

@@ -20,32 +20,32 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		ListDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "routesrv_source_list_duration_seconds",
-			Help:    "Time from the request of a list to its last object, decoded.",
+			Help:    "Time from the request of a list to its last decoded object.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13), // 5 ms to 20 s
 		}, kind),
 		ListObjects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_source_list_objects",
-			Help: "Objects in the last complete list, including those that could not be decoded.",
+			Help: "Objects in the last complete list, also undecodable ones.",
 		}, kind),
 		DecodedObjects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_source_decoded_objects_total",
-			Help: "Objects decoded because they were new or had changed since the previous read.",
+			Help: "Objects decoded because they were new or changed.",
 		}, kind),
 		ReadErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_source_read_errors_total",
-			Help: "Requests that made a read fail, by reason.",
+			Help: "Requests that made a read fail.",
 		}, []string{"kind", "reason"}),
 		Restores: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "routesrv_source_restores_total",
-			Help: "How often the cluster went back to an older revision, for example after a restore of etcd.",
+			Help: "How often the cluster went back to an older revision.",
 		}),
 		WatchRestarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "routesrv_watch_restarts_total",
-			Help: "Watches that ended, by reason: ended (by the server, as agreed), error, or silent (it did not show a change). A list follows.",
+			Help: "Watches that ended, and a list followed: ended (as agreed), error, or silent (it missed a change).",
 		}, []string{"kind", "reason"}),
 		WatchConfirmed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "routesrv_watch_confirmed_timestamp_seconds",
-			Help: "When the objects of a watched kind were last known to be up to date: by an event, a bookmark, a revision or a list.",
+			Help: "When a watched kind was last known to be up to date.",
 		}, kind),
 	}
 	if reg != nil {
