@@ -32,7 +32,6 @@ func endpointParts() (map[string]string, error) {
 // endpointTable lists the endpoints of a listener. Where one answers as one of those above, with the same path, the table says so.
 func endpointTable(endpoints, above []httpserve.Endpoint, listener string) string {
 	var b strings.Builder
-	var same []string
 	b.WriteString("| path | methods | answer |\n|---|---|---|\n")
 	for _, e := range endpoints {
 		if e.Listener != listener || e.Path != "/debug/pprof/" && strings.HasPrefix(e.Path, "/debug/pprof/") {
@@ -41,9 +40,6 @@ func endpointTable(endpoints, above []httpserve.Endpoint, listener string) strin
 		methods := "any"
 		if e.Methods != nil {
 			methods = cmp.Or(strings.Join(e.Methods, ", "), "none")
-		}
-		if methods == "GET, HEAD" {
-			methods = ""
 		}
 		does := e.Does
 		if slices.ContainsFunc(above, func(o httpserve.Endpoint) bool { return o.Listener == listener && o.Path == e.Path && o.Does == does }) {
@@ -54,12 +50,5 @@ func endpointTable(endpoints, above []httpserve.Endpoint, listener string) strin
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.TrimSuffix(e.Path, "{$}"), methods, strings.ReplaceAll(does, "|", "\\|"))
 	}
-	text := b.String()
-	if len(same) > 0 {
-		if strings.Count(text, "\n") == 2 {
-			text = "" // no rows
-		}
-		text = strings.TrimPrefix(text+"\nAs for `routesrv`: "+strings.Join(same, ", ")+".\n", "\n")
-	}
-	return text
+	return b.String()
 }

@@ -70,9 +70,6 @@ func writeFlags(w io.Writer) error {
 				continue
 			}
 		}
-		if i := slices.IndexFunc(all, func(other *helpFlag) bool { return other.name == f.name }); i >= 0 {
-			f.text, f.set = differs(all[i].text, f.text), strings.TrimPrefix(f.set, all[i].set)
-		}
 		last := len(all) - 1
 		for ; last >= 0 && all[last].group != f.group; last-- {
 		}
@@ -149,7 +146,7 @@ func writeUnsupported(b *strings.Builder) {
 	for _, f := range config.UnsupportedFlags() {
 		reason := f.Reason
 		if f.Refused {
-			reason = "Refused: " + f.Reason
+			reason = "**refused**: " + f.Reason
 		}
 		if flags[reason] == nil {
 			reasons = append(reasons, reason)
