@@ -72,7 +72,7 @@ docs-check: ## fail if a generated reference is not what the code says, a docume
 # See tools/test.sh.
 SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./test/robustness/validate \
 	./internal/source/cluster/internal/decode
-RUNNERS = ./test/e2e ./test/robustness ./test/e2e/manifests ./test/programs ./test/deploy ./test/migrate ./test/proxy ./test/robustness/abuse
+RUNNERS = ./test/e2e ./test/e2e/manifests ./test/robustness ./test/programs ./test/proxy ./test/deploy ./test/migrate ./test/robustness/abuse
 
 # Where CI is true no test may be skipped.
 .PHONY: test

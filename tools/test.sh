@@ -35,7 +35,7 @@ others() {
 others > "$dir/others.json" &
 beside=$!
 
-go test -vet=off -shuffle=on -timeout 30m -p 3 -skip '^TestPlanted$' -json $RUNNERS
+go test -vet=off -shuffle=on -timeout 30m -p 2 -skip '^TestPlanted$' -json $RUNNERS
 failed=$?
 wait $planted || failed=1
 wait $beside || failed=1

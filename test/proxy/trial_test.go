@@ -110,6 +110,9 @@ func TestTrialOfKillers(t *testing.T) {
 	if n := strings.Count(problems.Body, "the trial proxy "); err != nil || n < len(allOf(killers)) {
 		t.Errorf("%d problems have the proxy's words, error %v", n, err)
 	}
+	text += r.object("late", `setRequestHeader("X-New", "2")`) // tried by a process that outlived the last killer
+	r.write(t, text)
+	programs.Within(t, patience, "a new text after the killers", func() bool { return strings.Contains(r.table(t), `"X-New", "2"`) })
 	deaths := len(p.Deaths())
 	r.write(t, text+r.object("known", `setPath("/b")`))
 	programs.Eventually(t, "another change", func() bool {
