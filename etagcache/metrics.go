@@ -69,8 +69,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		TableStale:  gauge("routesrv_table_stale", "1 while the table comes from a last-known-good file and no read has confirmed it."),
 		ReadRevision: gauge("routesrv_table_read_revision", "Highest list revision of the last read that showed the served "+
 			"table."),
-		Complete: gauge("routesrv_table_complete_revision", "Lowest revision of these lists: the table is complete up to "+
-			"it."),
+		Complete: gauge("routesrv_table_complete_revision", "The table is complete up to this revision."),
 		LastRead: gauge("routesrv_source_last_read_timestamp_seconds", "Time of the last successful read of the source."),
 		Claims: counter("routesrv_unknown_etags_total", "Tables named by clients that may be newer than this "+
 			"replica's; each got 304 and caused a read."),

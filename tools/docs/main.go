@@ -126,7 +126,7 @@ func (noSource) Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error) 
 type series struct{ name, help, labels string }
 
 // descPattern parses the text of a description, which is all that the library provides.
-var descPattern = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{[^}]*\}, variableLabels: \{([^}]*)\}\}$`)
+var descPattern = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "((?:[^"\\]|\\.)*)",(?: unit: "[^"]*",)? constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
 // documentedServer returns a route server with all optional features, on the registry.
 func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
@@ -212,7 +212,13 @@ func described(registry *prometheus.Registry) ([]series, error) {
 			return nil, fmt.Errorf("description not understood: %s", d)
 		}
 		if !strings.HasPrefix(m[1], "go_") && !strings.HasPrefix(m[1], "process_") {
-			all = append(all, series{m[1], strings.ReplaceAll(m[2], `\"`, `"`), m[3]})
+			labels := strings.FieldsFunc(m[4], func(r rune) bool { return r == ',' })
+			for pair := range strings.SplitSeq(m[3], ",") {
+				if name, _, found := strings.Cut(pair, "="); found {
+					labels = append(labels, name)
+				}
+			}
+			all = append(all, series{m[1], strings.ReplaceAll(m[2], `\"`, `"`), strings.Join(labels, ", ")})
 		}
 	}
 	slices.SortFunc(all, func(a, b series) int { return strings.Compare(a.name, b.name) })
