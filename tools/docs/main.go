@@ -212,7 +212,7 @@ func described(registry *prometheus.Registry) ([]series, error) {
 			return nil, fmt.Errorf("description not understood: %s", d)
 		}
 		if !strings.HasPrefix(m[1], "go_") && !strings.HasPrefix(m[1], "process_") {
-			labels := strings.FieldsFunc(m[4], func(r rune) bool { return r == ',' })
+			labels := strings.FieldsFunc(m[4], func(r rune) bool { return r == ',' || r == ' ' })
 			for pair := range strings.SplitSeq(m[3], ",") {
 				if name, _, found := strings.Cut(pair, "="); found {
 					labels = append(labels, name)
