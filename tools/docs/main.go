@@ -212,13 +212,13 @@ func described(registry *prometheus.Registry) ([]series, error) {
 			return nil, fmt.Errorf("description not understood: %s", d)
 		}
 		if !strings.HasPrefix(m[1], "go_") && !strings.HasPrefix(m[1], "process_") {
-			labels := strings.FieldsFunc(m[4], func(r rune) bool { return r == ',' || r == ' ' })
+			labels := strings.FieldsFunc(m[4], func(r rune) bool { return r == ',' })
 			for pair := range strings.SplitSeq(m[3], ",") {
 				if name, _, found := strings.Cut(pair, "="); found {
 					labels = append(labels, name)
 				}
 			}
-			all = append(all, series{m[1], strings.ReplaceAll(m[2], `\"`, `"`), strings.Join(labels, ", ")})
+			all = append(all, series{m[1], strings.ReplaceAll(m[2], `\"`, `"`), strings.Join(labels, ",")})
 		}
 	}
 	slices.SortFunc(all, func(a, b series) int { return strings.Compare(a.name, b.name) })
