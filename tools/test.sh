@@ -29,7 +29,7 @@ others() {
 	go test -vet=off -timeout 30m -json -run 'TestTreeNeverGoesBack|TestServersDoNotSetThePace|TestTableThatGrowsAtOnceIsTakenByANewProcess' ./dataplane || failed=1
 	go test -vet=off -timeout 30m -json -run 'TestBoardOf200Clusters' ./test/pages || failed=1
 	others=$(go list $PACKAGES | grep -vxF -e "$(go list $SEQUENTIAL $RUNNERS)")
-	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 2 -json ./dataplane ./test/source ./test/server ./test/model ./etagcache $others || failed=1
+	CGO_ENABLED=1 go test -race -vet=off -shuffle=on -timeout 30m -p 2 -json ./dataplane ./test/sidecar ./test/source ./test/server ./test/model ./etagcache $others || failed=1
 	return $failed
 }
 others > "$dir/others.json" &
