@@ -55,20 +55,13 @@ func (r *RouteGroup) Hosts() []string {
 
 // distinct removes repeated and empty texts from a list, in place.
 func distinct(list []string) []string {
-	const short = 16 // the search in a longer list would be quadratic
-	var seen map[string]bool
-	if len(list) > short {
-		seen = make(map[string]bool, len(list))
-	}
+	seen := map[string]bool{"": true}
 	kept := list[:0]
 	for _, s := range list {
-		if s == "" || seen[s] || seen == nil && slices.Contains(kept, s) {
-			continue
-		}
-		if seen != nil {
+		if !seen[s] {
 			seen[s] = true
+			kept = append(kept, s)
 		}
-		kept = append(kept, s)
 	}
 	return kept
 }

@@ -46,12 +46,9 @@ func (m *made) candidate() Candidate {
 	c := m.newest
 	c.Table, c.Snapshot = m.table, m.snapshot
 	if len(m.list.objects()) > 0 { // also if all of them only wait for their review: the newest table is another one
-		// Another replica may serve what operators want, when somebody accepts it there, but not what they have frozen and pinned: a client
-		// that still has that must get it taken back.
-		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, m.newest.Table
-		if m.wanted.Table != nil {
-			c.Read.Candidate = m.wanted.Table
-		}
+		// Another replica may serve what operators want, once somebody accepts it there. What they froze or pinned must be taken back from a
+		// client that still has it.
+		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, m.wanted.Table
 		c.Read.Backends = !slices.ContainsFunc(m.list, func(k *Kept) bool { return k.Service == nil })
 	}
 	return c
@@ -62,7 +59,7 @@ func (m *made) candidate() Candidate {
 func (p *Publisher) keep(newest Candidate, now time.Time) made {
 	k, base := &p.keeper, p.beside()
 	p.inForce(now)
-	m, loss := made{newest: newest, snapshot: newest.Snapshot, table: newest.Table}, (*guard.Loss)(nil)
+	m, loss := made{newest: newest, wanted: newest, snapshot: newest.Snapshot, table: newest.Table}, (*guard.Loss)(nil)
 	if p.cfg.Builder != nil && newest.Snapshot != nil {
 		p.declare(newest, now)
 		if m, loss = p.keepObjects(m, base, now); loss != nil && loss.Reason == "" && p.snapshot() != nil {

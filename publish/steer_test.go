@@ -31,6 +31,17 @@ func (c *cluster) steer(o publish.Order) {
 	}
 }
 
+// rollBack pins an Ingress at the version before its last change.
+func (c *cluster) rollBack() {
+	c.t.Helper()
+	c.filter("shop/app-00", `setPath("/old")`)
+	c.read()
+	old := c.ingresses["shop/app-00"]
+	c.filter("shop/app-00", `setPath("/bad")`)
+	c.read()
+	c.steer(publish.Order{Pins: []*publish.Kept{publish.Pin(ingressRef("app-00"), old, "as of entry 1")}, Until: time.Now().Add(time.Hour), Scope: scopeOf(ingressRef("app-00"))})
+}
+
 // reason returns why an object is kept; empty if it is not.
 func (c *cluster) reason(ref kube.Ref) guard.Code {
 	for _, k := range c.publisher.Kept() {
@@ -101,12 +112,7 @@ func TestAFreezeOfOneObjectAndOfAll(t *testing.T) {
 
 func TestAPinnedObject(t *testing.T) {
 	c := newCluster(t, publish.Config{})
-	c.filter("shop/app-00", `setPath("/old")`)
-	c.read()
-	old := c.ingresses["shop/app-00"]
-	c.filter("shop/app-00", `setPath("/bad")`)
-	c.read()
-	c.steer(publish.Order{Pins: []*publish.Kept{publish.Pin(ingressRef("app-00"), old, "as of entry 1")}, Until: time.Now().Add(time.Hour), Scope: scopeOf(ingressRef("app-00"))})
+	c.rollBack()
 	c.serves("pinned at once", `setPath("/old")`, "!/bad")
 	for range 3 { // somebody applies it again and again, and pods come and go
 		c.filter("shop/app-00", `setPath("/bad")`)
@@ -317,12 +323,7 @@ func (l *lastRead) Begin() func(*table.Table, table.Read) {
 func TestWhatIsPinnedOrFrozenIsTakenBack(t *testing.T) {
 	sink := &lastRead{Sink: publish.Each(func(*table.Table) {})}
 	c := newCluster(t, publish.Config{Sink: sink})
-	c.filter("shop/app-00", `setPath("/old")`)
-	c.read()
-	old := c.ingresses["shop/app-00"]
-	c.filter("shop/app-00", `setPath("/bad")`)
-	c.read()
-	c.steer(publish.Order{Pins: []*publish.Kept{publish.Pin(ingressRef("app-00"), old, "as of entry 1")}, Until: time.Now().Add(time.Hour), Scope: scopeOf(ingressRef("app-00"))})
+	c.rollBack()
 	c.steer(publish.Order{Freeze: true, Scope: publish.Scope{Namespace: "team"}, Until: time.Now().Add(time.Hour)})
 	c.filter("team/app-00", `setPath("/frozen")`)
 	c.read()

@@ -93,7 +93,7 @@ func TestGuaranteesHold(t *testing.T) {
 // size returns the size of a run: one to three servers, with and without a relay.
 func size(storm time.Duration, seed uint64) plan.Size {
 	return plan.Size{
-		Storm: storm, Servers: 1 + int(seed%3), Relays: 1, Sidecars: 3, Pollers: 16, Deltas: 6, Streams: 6, Every: 250 * time.Millisecond,
+		Storm: storm, Servers: 1 + int(seed%3), Relays: 1, Sidecars: 3, Pollers: 32, Deltas: 6, Streams: 6, Every: 250 * time.Millisecond,
 	}
 }
 
