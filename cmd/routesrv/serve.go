@@ -77,7 +77,7 @@ func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg 
 }
 
 // newEvents returns the function that writes problems as Events, or nil if events are off.
-func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context, func() []poller.Problem) error, error) {
+func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context, func() []poller.Problem), error) {
 	if !cfg.Events {
 		return nil, nil
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
@@ -74,8 +73,7 @@ func access(cfg Source) cluster.Config {
 	}
 }
 
-// NewEvents returns the writer of problems to the API of the configuration. The name of a replica consists of its host name, which
-// is the name of its pod, and a random part: two processes on one host must not mistake each other for themselves.
+// NewEvents returns the writer of problems to the API of the configuration. Its name is that of the host, which is the pod's.
 func NewEvents(cfg Source, log *slog.Logger, reg prometheus.Registerer) (*events.Cluster, error) {
 	rest, err := access(cfg).Access()
 	if err != nil {
@@ -85,15 +83,10 @@ func NewEvents(cfg Source, log *slog.Logger, reg prometheus.Registerer) (*events
 	if err != nil {
 		return nil, fmt.Errorf("name of this replica: %w", err)
 	}
-	var own [4]byte
-	if _, err := rand.Read(own[:]); err != nil {
-		return nil, fmt.Errorf("name of this replica: %w", err)
-	}
-	identity := fmt.Sprintf("%s_%x", host, own)
-	return events.NewCluster(events.Config{REST: rest, Namespace: ownNamespace(), Identity: identity, Logger: log, Registry: reg})
+	return events.NewCluster(events.Config{REST: rest, Instance: host, Logger: log, Registry: reg})
 }
 
-// ownNamespace returns the namespace of this pod, where its replicas compete for a Lease; elsewhere, that of the base.
+// ownNamespace returns the namespace of this pod; elsewhere, that of the base.
 func ownNamespace() string {
 	name, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil || len(name) == 0 {

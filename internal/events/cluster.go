@@ -13,12 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
@@ -27,15 +24,8 @@ import (
 // component is the source component of the Events.
 const component = "routesrv"
 
-// leaseName is the Lease that the replicas compete for.
-const leaseName = "routesrv-events"
-
-// Timing of the Lease: another replica replaces a dead leader after leaseDuration.
-const (
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
-)
+// requestTimeout limits each request to the API server.
+const requestTimeout = 5 * time.Second
 
 // resources maps each kind to its API resource.
 var resources = map[kube.Kind]schema.GroupVersionResource{
@@ -47,26 +37,23 @@ var resources = map[kube.Kind]schema.GroupVersionResource{
 
 // Config configures a Cluster. All fields except Registry are required.
 type Config struct {
-	REST *rest.Config // of an API server
-	// Namespace is the namespace of the Lease, and Identity the name of this replica in it.
-	Namespace, Identity string
-	Logger              *slog.Logger
-	Registry            prometheus.Registerer // nil means no metrics
+	REST     *rest.Config // of an API server
+	Instance string       // the name of this replica
+	Logger   *slog.Logger
+	Registry prometheus.Registerer // nil means no metrics
 }
 
-// Cluster writes Events to an API server while this replica is the leader.
+// Cluster writes Events to an API server.
 type Cluster struct {
-	cfg     Config
-	events  typedcorev1.EventsGetter
-	meta    metadata.Interface
-	lock    resourcelock.Interface
-	metrics *Metrics
+	cfg    Config
+	events typedcorev1.EventsGetter
+	meta   metadata.Interface
 }
 
 // NewCluster creates the clients. It sends no request.
 func NewCluster(cfg Config) (*Cluster, error) {
 	rc := rest.CopyConfig(cfg.REST)
-	rc.UserAgent, rc.Timeout = component, renewDeadline/2
+	rc.UserAgent, rc.Timeout = component, requestTimeout
 	core, err := typedcorev1.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("client for Events: %w", err)
@@ -75,60 +62,12 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for the objects of Events: %w", err)
 	}
-	leases, err := coordinationv1.NewForConfig(rc)
-	if err != nil {
-		return nil, fmt.Errorf("client for the Lease: %w", err)
-	}
-	return &Cluster{
-		cfg: cfg, events: core, meta: meta, metrics: NewMetrics(cfg.Registry),
-		lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: cfg.Namespace, Name: leaseName}, Client: leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
-		},
-	}, nil
+	return &Cluster{cfg: cfg, events: core, meta: meta}, nil
 }
 
-// Run competes for the Lease and writes Events while it holds it, until ctx ends. Then it releases the Lease.
-func (c *Cluster) Run(ctx context.Context, problems func() []poller.Problem) error {
-	// A term is the context of a period as leader. The elector starts a goroutine for each term and does not wait for it.
-	turn := make(chan struct{}, 1)
-	defer func() { turn <- struct{}{} }()
-	log := c.cfg.Logger.With("component", "events")
-	for ctx.Err() == nil {
-		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock: c.lock, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
-			ReleaseOnCancel: true, Name: leaseName,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(term context.Context) {
-					select {
-					case turn <- struct{}{}:
-						c.write(term, problems)
-						<-turn
-					case <-term.Done():
-					}
-				},
-				OnStoppedLeading: func() {},
-				OnNewLeader: func(identity string) {
-					if identity != c.cfg.Identity {
-						log.Info(LogFollower, "leader", identity)
-					}
-				},
-			},
-		})
-		if err != nil {
-			return fmt.Errorf("compete for the Lease %s/%s: %w", c.cfg.Namespace, leaseName, err)
-		}
-		elector.Run(ctx)
-	}
-	return nil
-}
-
-// write writes Events during one term as leader.
-func (c *Cluster) write(term context.Context, problems func() []poller.Problem) {
-	c.cfg.Logger.Info(LogLeading, "component", "events")
-	c.metrics.leading.Set(1)
-	defer c.metrics.leading.Set(0)
-	NewWriter(c, problems, c.cfg.Logger, c.metrics).Run(term)
+// Run writes Events until ctx ends.
+func (c *Cluster) Run(ctx context.Context, problems func() []poller.Problem) {
+	NewWriter(c, problems, c.cfg.Logger, NewMetrics(c.cfg.Registry)).Run(ctx)
 }
 
 // Record implements [Recorder].
@@ -154,7 +93,7 @@ func (c *Cluster) Record(ctx context.Context, e Event) (exists bool, err error) 
 			Namespace: e.Object.Namespace, Name: e.Object.Name, UID: object.UID,
 		},
 		Type: e.Type, Reason: e.Reason, Message: e.Message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
-		Source: corev1.EventSource{Component: component}, ReportingController: component, ReportingInstance: c.cfg.Identity,
+		Source: corev1.EventSource{Component: component}, ReportingController: component, ReportingInstance: c.cfg.Instance,
 	}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):

@@ -3,12 +3,12 @@
 //
 // A [Writer] checks the problems at an interval. It writes one Event for each problem of severity warning or error that has
 // lasted for a while. It renews the Event before the API server forgets it, as long as the problem lasts, and reports the end of
-// the problem with a last Event. Of several replicas only the leader writes: see [Cluster].
+// the problem with a last Event.
 //
 // # Never too many
 //
-// The name of an Event consists of the object and the id of the problem, so each problem has one Event, whichever replica writes
-// it and however often it restarts. Writes are limited to a few per second in total and to some for each object; the others wait
+// The name of an Event consists of the object and the id of the problem, so each problem has one Event, however many replicas write
+// it and however often they restart: who finds it written lately leaves it as it is. Writes are limited to a few per second in total and to some for each object; the others wait
 // for the next check. Nothing else waits for Events: if an API server refuses them, they are only logged and counted.
 package events
 
@@ -48,10 +48,8 @@ const (
 
 // Messages of the log.
 const (
-	LogLeading  = "writing Events: this replica is the leader"
-	LogFollower = "not writing Events: another replica is the leader"
-	LogFailed   = "Events cannot be written"
-	LogRecover  = "Events are written again"
+	LogFailed  = "Events cannot be written"
+	LogRecover = "Events are written again"
 )
 
 // Recorder writes Events on objects.
@@ -224,7 +222,6 @@ func cut(message string) string {
 type Metrics struct {
 	events  *prometheus.CounterVec
 	waiting prometheus.Gauge
-	leading prometheus.Gauge
 }
 
 // NewMetrics creates the series and registers them with reg, unless it is nil.
@@ -236,9 +233,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"result"}),
 		waiting: made.NewGauge(prometheus.GaugeOpts{
 			Name: "routesrv_events_waiting", Help: "Events that wait for the limit on writes.",
-		}),
-		leading: made.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_events_leader", Help: "1 while this replica writes Events.",
 		}),
 	}
 	for _, result := range []string{"written", "failed"} {

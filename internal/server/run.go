@@ -34,11 +34,7 @@ func (s *Server) runTables(ctx context.Context) error {
 	}
 	var beside sync.WaitGroup
 	if s.cfg.Events != nil && s.compiler != nil {
-		beside.Go(func() {
-			if err := s.cfg.Events(ctx, s.eventProblems); err != nil {
-				s.log.Error("no Events are written (--events)", "error", err)
-			}
-		})
+		beside.Go(func() { s.cfg.Events(ctx, s.eventProblems) })
 	}
 	beside.Go(func() { s.clients.Run(ctx) })
 	if s.reviews != nil {

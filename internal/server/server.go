@@ -86,7 +86,7 @@ type Config struct {
 	Name string
 
 	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
-	Events func(ctx context.Context, problems func() []poller.Problem) error
+	Events func(ctx context.Context, problems func() []poller.Problem)
 
 	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
 	StateDir string

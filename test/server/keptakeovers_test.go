@@ -222,10 +222,9 @@ func TestKeptTakerStaysKeptAfterARestart(t *testing.T) {
 func TestTakeoversOfTheLastHourAreTold(t *testing.T) {
 	told := make(chan func() []poller.Problem, 1)
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses("cart", "search"), true, func(cfg *server.Config) {
-		cfg.Events = func(ctx context.Context, problems func() []poller.Problem) error {
+		cfg.Events = func(ctx context.Context, problems func() []poller.Problem) {
 			told <- problems
 			<-ctx.Done()
-			return nil
 		}
 	})
 	events := <-told
