@@ -14,7 +14,7 @@ COPY . .
 RUN ["go", "run", "tools/licenses/main.go", "-out", "/out/THIRD_PARTY_LICENSES"]
 ARG TARGETARCH
 ARG VERSION=devel
-ENV CGO_ENABLED=0 GOOS=linux GOARCH=${TARGETARCH} GOFLAGS="-trimpath -ldflags=-X=main.version=${VERSION}"
+ENV CGO_ENABLED=0 GOOS=linux GOARCH=${TARGETARCH} GOFLAGS="-trimpath -gcflags=all=-dwarf=false '-ldflags=-s -X=main.version=${VERSION}'"
 RUN ["go", "build", "-o", "/out/", "./cmd/routesrv", "./cmd/dataplane-client"]
 
 FROM scratch

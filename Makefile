@@ -15,6 +15,10 @@ GREMLINS    = github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME   ?= 30s
 
+# How everything is compiled, releases too: without paths of this machine, and without what only a debugger reads. Stack traces and profiles
+# need nothing of it, and programs are a third smaller and compiled faster.
+LEAN = -trimpath -gcflags=all=-dwarf=false
+
 # The three modules: what users import and run, what tests it from outside, and what makes documents and releases (go.work).
 PACKAGES = ./... ./test/... ./tools/...
 
@@ -28,7 +32,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build the binaries into bin/
-	GOWORK=off CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
+	GOWORK=off CGO_ENABLED=0 go build $(LEAN) -ldflags "-s -X main.version=$(VERSION)" -o bin/ ./cmd/...
 
 .PHONY: site
 site: ## build the documents as a site with search in dist/site (needs mkdocs and mkdocs-material)
@@ -45,7 +49,7 @@ image: ## build the container image IMAGE:VERSION for amd64 and arm64 (needs bui
 
 # Without the race detector everything is compiled as for a release: once for vet, lint and the tests.
 vet lint docs-check test: export CGO_ENABLED = 0
-vet lint docs-check test: export GOFLAGS := $(shell go env GOFLAGS) -trimpath
+vet lint docs-check test: export GOFLAGS := $(shell go env GOFLAGS) $(LEAN)
 
 .PHONY: check
 check: format vet lint docs-check test ## what CI runs
@@ -72,7 +76,7 @@ docs-check: ## fail if a generated reference is not what the code says, a docume
 # See tools/test.sh.
 SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./test/robustness/validate \
 	./internal/source/cluster/internal/decode
-RUNNERS = ./test/e2e ./test/e2e/manifests ./test/robustness ./test/programs ./test/proxy ./test/deploy ./test/migrate ./test/robustness/abuse
+RUNNERS = ./test/e2e ./test/e2e/manifests ./test/robustness ./test/programs ./test/proxy ./test/deploy ./test/migrate ./test/robustness/abuse ./test/kubelet ./test/bench
 
 # Where CI is true no test may be skipped.
 .PHONY: test

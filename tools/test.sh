@@ -15,7 +15,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 # The programs are built once for all packages that run them (test/programs).
 export ROUTESRV_PROGRAMS=$dir
-go build -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -o "$dir/race/" ./cmd/... || exit 1
+go build -ldflags=-s -o "$dir/plain/" ./cmd/... && CGO_ENABLED=1 go build -race -ldflags=-s -o "$dir/race/" ./cmd/... || exit 1
 
 # Programs with planted faults; the other tests of the package run programs without them. They mostly wait.
 go test -vet=off -timeout 30m -json -run 'TestPlanted' ./test/robustness > "$dir/planted.json" &

@@ -88,7 +88,7 @@ func TestGoreleaserHasEveryProgram(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(b.Ldflags, []string{"-X main.version=v{{ .Version }}"}) || !strings.Contains(string(source), "var version") {
+		if !slices.Equal(b.Ldflags, []string{"-s -X main.version=v{{ .Version }}"}) || !strings.Contains(string(source), "var version") {
 			t.Errorf("%s: ldflags %q have to set a variable of %s/main.go", b.ID, b.Ldflags, b.Main)
 		}
 	}

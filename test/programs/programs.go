@@ -54,7 +54,7 @@ func Build(root string, kind Kind, names ...string) (dir string, remove func(), 
 	}
 	remove = func() { os.RemoveAll(dir) }
 	// Without the race detector everything is compiled as for a release, whose packages the cache of the compiler may have.
-	args, cgo := []string{"build", "-trimpath"}, "CGO_ENABLED=0"
+	args, cgo := []string{"build", "-trimpath", "-gcflags=all=-dwarf=false"}, "CGO_ENABLED=0"
 	if kind == Race {
 		args, cgo = []string{"build", "-race"}, "CGO_ENABLED=1"
 	}

@@ -87,7 +87,7 @@ func BuildPlanted(ctx context.Context, root, folder string) (routesrv, dataplane
 	if err != nil {
 		return "", "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-overlay", overlay, "-o", folder, "./cmd/routesrv", "./cmd/dataplane-client")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags=-s", "-overlay", overlay, "-o", folder, "./cmd/routesrv", "./cmd/dataplane-client")
 	// As for a release: what has no plants in it may have been compiled before.
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
