@@ -388,11 +388,6 @@ func runModel(t *testing.T, script []byte) {
 	})
 }
 
-// TestNeverHoldsATableThatNoServerPublished runs the model with random scripts.
-func TestNeverHoldsATableThatNoServerPublished(t *testing.T) {
-	randomScripts(t, 40, 160, 1, runModel)
-}
-
 // FuzzModel runs the model with any script.
 func FuzzModel(f *testing.F) {
 	f.Add([]byte{0, 0x7f, 3, 0, 5, 0x82, 3, 0, 6, 1, 3, 0})

@@ -303,11 +303,6 @@ func runStreamModel(t *testing.T, script []byte) {
 	})
 }
 
-// TestStreamsNeverGiveATableThatNoServerPublished runs the model with random scripts.
-func TestStreamsNeverGiveATableThatNoServerPublished(t *testing.T) {
-	randomScripts(t, 25, 160, 2, runStreamModel)
-}
-
 // FuzzStreamModel runs the model with any script.
 func FuzzStreamModel(f *testing.F) {
 	f.Add([]byte{0, 0, 0x7e, 6, 0, 0, 0x3e, 4, 3, 5, 0, 4, 60})

@@ -73,24 +73,6 @@ func compareResults(t *testing.T, what, text string, got, want any, gotErr, want
 	}
 }
 
-func TestAgreesWithOracleOnRandomText(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(3, 4))
-	parsed := 0
-	for range 15_000 {
-		text := randomText(rnd)
-		if _, err := Parse(text); err == nil {
-			parsed++
-		}
-		checkAgainstOracle(t, text)
-		if t.Failed() {
-			return
-		}
-	}
-	if parsed < 150 {
-		t.Errorf("only %d of the random documents parse: the test says little", parsed)
-	}
-}
-
 // Inputs of some kilobytes use blocks and the table of repeated texts.
 func TestAgreesWithOracleOnLargeText(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))

@@ -170,48 +170,6 @@ func (s *server) breakOff(t testing.TB, share float64, leave func(*rawClient), e
 	return res
 }
 
-func TestBrokenBodyIsNeverConfirmed(t *testing.T) {
-	reset := func(c *rawClient) { c.cut() }
-	closed := func(c *rawClient) { _ = c.conn.Close() } // with unread data
-	for _, test := range []struct {
-		name    string
-		read    float64 // share of the body that the client reads before it leaves
-		leave   func(*rawClient)
-		tls     bool
-		headers []string
-	}{
-		{name: "reset at once", leave: reset},
-		{name: "reset in the middle", read: 0.01, leave: reset},
-		{name: "closed in the middle", read: 0.01, leave: closed},
-		{name: "closed in the middle over TLS", read: 0.01, leave: closed, tls: true},
-		{name: "last body of its connection, reset", leave: reset, headers: []string{"Connection: close"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := newServer(t, test.tls)
-			poll(s.cache, incompressible(t, more, 7), 7, start)
-			etag := s.breakOff(t, test.read, test.leave, "", test.headers...).Header.Get("Etag")
-
-			status, again := s.fetch(t, etag)
-			if status != http.StatusOK {
-				t.Fatalf("got %d for the ETag of a body that broke off, want 200", status)
-			}
-			if again == etag {
-				t.Fatalf("the body came again under the ETag %s that is known to be broken", etag)
-			}
-			if status, confirmed := s.fetch(t, again); status != http.StatusNotModified || confirmed != again {
-				t.Errorf("got %d, %s for the whole body %s; want 304 and its ETag", status, confirmed, again)
-			}
-			// Another client behind the same address, with the first ETag: once more, not twice.
-			if status, other := s.fetch(t, etag); status != http.StatusOK || other != again {
-				t.Errorf("got %d, %s for the first ETag; want 200 and %s", status, other, again)
-			}
-			if got := testutil.ToFloat64(s.metrics.BrokenBodies); got != 1 {
-				t.Errorf("%v broken bodies counted, want 1", got)
-			}
-		})
-	}
-}
-
 func TestWholeBodiesAreConfirmed(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -3,7 +3,6 @@ package etagcache_test
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -55,71 +54,6 @@ func applied(t testing.TB, held *table.Table, w *httptest.ResponseRecorder) stri
 // zoned is a route with three endpoints in zone a, so the zone has a different text.
 func zoned(id string, version int) string {
 	return fmt.Sprintf(`%s: Path("/%d") -> <"http://10.0.0.1?zone=a", "http://10.0.0.2?zone=a", "http://10.0.0.3?zone=a", "http://10.0.0.4?zone=b">;`, id, version)
-}
-
-// TestEveryAnswerLeadsToTheTable simulates clients that come back after any number of versions, with any encoding and zone.
-func TestEveryAnswerLeadsToTheTable(t *testing.T) {
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 9))
-		c := newCache(t, etagcache.Config{})
-		handler := c.Handler()
-		type client struct {
-			zone string
-			etag string
-			held *table.Table
-		}
-		clients := make([]client, 12)
-		for i := range clients {
-			clients[i].zone = []string{"", "", "a", "b", "nowhere"}[i%5]
-		}
-		version := map[int]int{}
-		deltas := 0
-		for step := range 150 {
-			for range 1 + rng.IntN(3) {
-				if i := rng.IntN(40); rng.IntN(4) == 0 {
-					delete(version, i)
-				} else {
-					version[i] = step
-				}
-			}
-			version[0] = step
-			var doc strings.Builder
-			for i := range 40 {
-				if v, ok := version[i]; ok {
-					if i%3 == 0 {
-						fmt.Fprintf(&doc, "r%02d: Path(\"/%d\") -> <shunt>;", i, v)
-					} else {
-						doc.WriteString(zoned(fmt.Sprintf("r%02d", i), v))
-					}
-				}
-			}
-			tab := parseTable(t, doc.String(), uint64(step+1), start)
-			poll(c, tab, uint64(step+1), start)
-			for n := range clients {
-				cl := &clients[n]
-				if rng.IntN(1+n) > 0 { // later ones come back less often
-					continue
-				}
-				path := strings.TrimSuffix("/routes/"+cl.zone, "/")
-				encoding := []string{"", "gzip", "zstd", "zstd, gzip"}[rng.IntN(4)]
-				w := askDelta(handler, path, encoding, cl.etag)
-				got, want := applied(t, cl.held, w), tab.Zone(cl.zone)
-				if got != string(want.Text()) {
-					t.Fatalf("seed %d, step %d, zone %q, status %d: client has\n%s\nwant\n%s", seed, step, cl.zone, w.Code, got, want.Text())
-				}
-				if w.Code == http.StatusIMUsed {
-					deltas++
-				}
-				cl.held, cl.etag = want, w.Header().Get("Etag")
-				if again := askDelta(handler, path, "", cl.etag); again.Code != http.StatusNotModified {
-					t.Fatalf("seed %d, step %d: status %d for the current table in another encoding, want 304", seed, step, again.Code)
-				}
-			}
-		}
-		if deltas < 50 {
-			t.Errorf("seed %d: %d answers were deltas, want most of them", seed, deltas)
-		}
-	}
 }
 
 // many is the number of routes of a table that is worth a delta.

@@ -13,7 +13,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -411,43 +410,4 @@ func randomRequest(rnd *rand.Rand) match.Request {
 		r.Time = time.Unix(int64(998+rnd.IntN(4)), 0)
 	}
 	return r
-}
-
-// FuzzFindEqualsScan: on random tables and requests, Find returns the outcomes of the slow evaluator.
-func FuzzFindEqualsScan(f *testing.F) {
-	for seed := range uint64(300) {
-		f.Add(seed, uint16(5+seed%150))
-	}
-	f.Fuzz(func(t *testing.T, seed uint64, size uint16) {
-		rnd := rand.New(rand.NewPCG(seed, uint64(size)))
-		text := randomTable(rnd, int(size%300))
-		routes := eskip.MustParse(text)
-		o := match.Options{IgnoreTrailingSlash: seed%2 == 0, NormalizeHost: seed%3 == 0}
-		table, refusals := match.New(routes, o)
-		if len(refusals) > 0 {
-			t.Fatalf("refused: %v %s", refusals[0].Route, refusals[0].Text)
-		}
-		for range 20 {
-			in := randomRequest(rnd)
-			want := slowFind(routes, o, in)
-			res := table.Find(in)
-			got := []string{}
-			total := 0.0
-			for _, out := range res.Outcomes {
-				id := ""
-				if out.Route != nil {
-					id = out.Route.Id
-				}
-				got = append(got, id)
-				total += out.Share
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				t.Fatalf("%+v, %+v: outcomes %q, want %q\n%s", o, in, got, want, text)
-			}
-			if known := res.Outcomes[0].Share >= 0; known && math.Abs(total-1) > 1e-9 {
-				t.Fatalf("%+v: shares add up to %v: %+v", in, total, res.Outcomes)
-			}
-		}
-	})
 }

@@ -157,15 +157,6 @@ func checkChanges(t testing.TB, where string, before, after table.List, was, is 
 	}
 }
 
-func TestChangedListIsTheListMadeAnew(t *testing.T) {
-	for seed := range uint64(20) {
-		walkLists(t, seed, 3000, 20)
-	}
-	for seed := range uint64(50) {
-		walkLists(t, seed, 5, 30)
-	}
-}
-
 func FuzzChangedListIsTheListMadeAnew(f *testing.F) {
 	f.Add(uint64(1), uint16(10))
 	f.Add(uint64(2), uint16(4000))

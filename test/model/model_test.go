@@ -4,7 +4,6 @@ package model_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -268,22 +267,6 @@ func play(t *testing.T, script []byte, planted mistake) (wrong *violation) {
 		wrong = m.wrong
 	})
 	return wrong
-}
-
-// TestGuaranteesOfPublishingHold runs the model with random scripts.
-func TestGuaranteesOfPublishingHold(t *testing.T) {
-	for seed := range uint64(10) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			chance := rand.New(rand.NewPCG(seed, 12))
-			script := make([]byte, 81)
-			for i := range script {
-				script[i] = byte(chance.UintN(256))
-			}
-			if v := play(t, script, mistake{}); v != nil {
-				t.Errorf("%s: %s", v.guarantee, v.text)
-			}
-		})
-	}
 }
 
 // FuzzPublish runs the model with any script.

@@ -109,7 +109,7 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 func Within(t testing.TB, limit time.Duration, what string, ok func() bool) time.Duration {
 	t.Helper()
 	begin := time.Now()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		if time.Since(begin) > limit {

@@ -224,21 +224,3 @@ func checkServed(t testing.TB, text string, want []string) {
 
 // always is the same text for every field.
 func always(text string) func(int) string { return func(int) string { return text } }
-
-// FuzzHostileTexts puts any text into every field of every kind of object, which are then read and compiled, and whose table is read. [TestHostileTextsCostOnlyTheirObject]
-// does the same with a running server.
-func FuzzHostileTexts(f *testing.F) {
-	for i, text := range hostileTexts {
-		if i%4 == 0 { // the test of the server has all of them
-			f.Add(text, i%8 == 0)
-		}
-	}
-	want := map[bool][]string{true: goodRoutes(f, hostileOptions(true)), false: goodRoutes(f, hostileOptions(false))}
-	f.Fuzz(func(t *testing.T, text string, slices bool) {
-		if strings.Contains(text, "good") || strings.Contains(text, "NS") || len(text) > 10_000 {
-			return
-		}
-		result := compiledHostile(t, hostileOptions(slices), hostileCluster(t, always(text)))
-		checkServed(t, string(table.Of(result.Routes, 1, time.Unix(1, 0)).Text()), want[slices])
-	})
-}

@@ -8,32 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/table"
 )
-
-// TestHostileTextsCostOnlyTheirObject: hostile texts in every field of every kind of object, read, compiled, published and served.
-func TestHostileTextsCostOnlyTheirObject(t *testing.T) {
-	options := hostileOptions(true)
-	want := goodRoutes(t, options)
-	f := start(t, string(hostileCluster(t, always("x"))), func(cfg *server.Config) { cfg.Compile = options })
-	f.ready()
-	for round := range 3 { // each field has another text in each round, and each round has all texts
-		f.apply(string(hostileCluster(t, func(n int) string { return hostileTexts[(n+round*31)%len(hostileTexts)] })))
-		f.polled()
-		if got := f.get("/routes"); got.status != http.StatusOK {
-			t.Fatalf("round %d: status %d", round, got.status)
-		} else {
-			checkServed(t, got.body, want)
-		}
-		if t.Failed() {
-			t.Fatalf("in round %d", round)
-		}
-	}
-	if log := f.log.String(); strings.Contains(log, "panic") {
-		t.Errorf("a panic:\n%s", log)
-	}
-}
 
 // TestRelayOfAServerWithABadLine: the relay serves all other lines, under a name of its own, and says what it left out.
 func TestRelayOfAServerWithABadLine(t *testing.T) {

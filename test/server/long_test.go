@@ -1,0 +1,55 @@
+//go:build !race
+
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"net/http"
+
+	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/table"
+)
+
+// FuzzHostileTexts puts any text into every field of every kind of object, which are then read and compiled, and whose table is read. [TestHostileTextsCostOnlyTheirObject]
+// does the same with a running server.
+func FuzzHostileTexts(f *testing.F) {
+	for i, text := range hostileTexts {
+		if i%4 == 0 { // the test of the server has all of them
+			f.Add(text, i%8 == 0)
+		}
+	}
+	want := map[bool][]string{true: goodRoutes(f, hostileOptions(true)), false: goodRoutes(f, hostileOptions(false))}
+	f.Fuzz(func(t *testing.T, text string, slices bool) {
+		if strings.Contains(text, "good") || strings.Contains(text, "NS") || len(text) > 10_000 {
+			return
+		}
+		result := compiledHostile(t, hostileOptions(slices), hostileCluster(t, always(text)))
+		checkServed(t, string(table.Of(result.Routes, 1, time.Unix(1, 0)).Text()), want[slices])
+	})
+}
+
+// TestHostileTextsCostOnlyTheirObject: hostile texts in every field of every kind of object, read, compiled, published and served.
+func TestHostileTextsCostOnlyTheirObject(t *testing.T) {
+	options := hostileOptions(true)
+	want := goodRoutes(t, options)
+	f := start(t, string(hostileCluster(t, always("x"))), func(cfg *server.Config) { cfg.Compile = options })
+	f.ready()
+	for round := range 3 { // each field has another text in each round, and each round has all texts
+		f.apply(string(hostileCluster(t, func(n int) string { return hostileTexts[(n+round*31)%len(hostileTexts)] })))
+		f.polled()
+		if got := f.get("/routes"); got.status != http.StatusOK {
+			t.Fatalf("round %d: status %d", round, got.status)
+		} else {
+			checkServed(t, got.body, want)
+		}
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	if log := f.log.String(); strings.Contains(log, "panic") {
+		t.Errorf("a panic:\n%s", log)
+	}
+}
