@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -139,4 +142,181 @@ func quoted(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// digestForm matches a digest.
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+type acceptJob struct {
+	choice Choice
+	yes    bool
+}
+
+func (j *acceptJob) define(flags *config.Parser) {
+	add := func(to *[]string) *config.Value {
+		return config.Repeated("NAME", func(one string) error {
+			*to = append(*to, one)
+			return nil
+		})
+	}
+	flags.Ask("of-namespace", add(&j.choice.Namespaces))
+	flags.Ask("object", add(&j.choice.Objects))
+	flags.Ask("by", config.Text("NAME", &j.choice.By, ""))
+	flags.Ask("why", config.Text("REASON", &j.choice.Why, ""))
+	flags.Ask("yes", config.Bool(&j.yes, false))
+}
+
+func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
+	digest := strings.ToLower(s.args[0])
+	switch {
+	case !digestForm.MatchString(digest):
+		return Trouble, usagef("%q is not a digest: want the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
+	case strings.TrimSpace(j.choice.Why) == "":
+		return Trouble, usagef("want --why: for what reason do you publish this?")
+	case len(s.clusters) != 1:
+		return Trouble, usagef("one cluster at a time: each holds a table of its own")
+	case !j.yes && !s.std.InTerminal:
+		return Trouble, usagef("the standard input is not a terminal: nobody can be asked, so say --yes")
+	}
+	if s.program.Remote && j.choice.By != "" {
+		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
+	}
+	r := ask(ctx, s, s.clusters, askHeld)[0]
+	status, chosen := Healthy, map[string]string{} // the digest that each replica is to publish
+	for _, a := range r.answered() {
+		switch {
+		case !a.value.Held:
+		case a.value.Digest.String() == digest:
+			chosen[a.replica] = digest
+		default:
+			writeLines(s.std.Err, []string{label(r.cluster, a.replica) + "holds something else, " + a.value.Digest.String() + ": look at it with the command held"})
+			status = max(status, Unhealthy)
+		}
+	}
+	writeLines(s.std.Err, r.missing())
+	if len(r.missing()) > 0 {
+		status = Trouble
+	}
+	if len(chosen) == 0 {
+		writeLines(s.std.Err, []string{"nothing is held with this digest"})
+		return max(status, Unhealthy), nil
+	}
+	j.show(s, r, chosen)
+	if !j.yes {
+		sure, err := confirm(s, number(len(chosen), "replica"), "Publish this on")
+		if err != nil || !sure {
+			fmt.Fprintln(s.std.Err, "nothing was changed")
+			return max(status, Unhealthy), err
+		}
+	}
+	// Do not ask replicas that hold nothing. found is keyed by name, since pods may have come and gone meanwhile.
+	replies := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*acceptance, error) {
+		if chosen[replica.Name] == "" {
+			return nil, nil
+		}
+		return j.accept(ctx, replica, digest)
+	})
+	return j.report(s, replies[0], chosen, status)
+}
+
+// show prints what is about to be published: the differences once, and which replicas hold the table.
+func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string) {
+	if s.output == "json" {
+		return
+	}
+	var names []string
+	for _, a := range r.answered() {
+		if chosen[a.replica] == "" {
+			continue
+		}
+		if names = append(names, a.replica); len(names) == 1 {
+			_ = writeText(s.std.Out, a.value.text)
+		}
+	}
+	writeLines(s.std.Out, []string{"", "Held by " + label(r.cluster, "") + strings.Join(names, ", ")})
+}
+
+// confirm asks on the terminal.
+func confirm(s *session, where, what string) (bool, error) {
+	fmt.Fprintf(s.std.Err, "%s %s? Type yes: ", what, where)
+	line, err := bufio.NewReader(s.std.In).ReadString('\n')
+	if err != nil && line == "" {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	return strings.TrimSpace(line) == "yes", nil
+}
+
+// Choice is what an operator decides beside the digest.
+type Choice struct {
+	// By is the name to record if the replica cannot know it better; Why is the reason.
+	By, Why string
+	// Namespaces and Objects (KIND/NAMESPACE/NAME) choose some of the kept objects. Both empty mean all.
+	Namespaces, Objects []string
+}
+
+// form returns the parameters of /guard/accept.
+func (c Choice) form(digest string) url.Values {
+	return url.Values{"digest": {digest}, "by": {c.By}, "why": {c.Why}, "namespace": c.Namespaces, "object": c.Objects}
+}
+
+// acceptance is the answer to an acceptance.
+type acceptance struct {
+	api.Accepted
+	raw json.RawMessage
+}
+
+func (a *acceptance) json() json.RawMessage {
+	if a == nil {
+		return nil // it was not asked
+	}
+	return a.raw
+}
+
+func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acceptance, error) {
+	if r.Post == nil {
+		return nil, errors.New("held tables are accepted in the pod only: kubectl routesrv accept, or kubectl exec POD -- routesrv accept")
+	}
+	body, err := r.Post(ctx, api.PathAccept, j.choice.form(digest))
+	if err != nil {
+		return nil, err
+	}
+	a := &acceptance{raw: body}
+	if err := json.Unmarshal(body, &a.Accepted); err != nil {
+		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
+	}
+	return a, nil
+}
+
+// report prints the result for every replica.
+func (j *acceptJob) report(s *session, r reply[*acceptance], chosen map[string]string, status int) (int, error) {
+	var lines, failed []string
+	left := len(chosen)
+	for _, a := range r.answers {
+		switch {
+		case chosen[a.replica] == "":
+			continue
+		case a.err != nil:
+			failed = append(failed, label(r.cluster, a.replica)+a.err.Error())
+		default:
+			left--
+			lines = append(lines, fmt.Sprintf("%sserves %s, %s", label(r.cluster, a.replica), shortDigest(a.value.Digest.String()), number(a.value.Routes, "route")))
+		}
+	}
+	if r.err != nil {
+		failed = append(failed, r.missing()...)
+	}
+	if left > 0 {
+		status = Trouble
+	}
+	if left > 0 && len(failed) == 0 {
+		failed = append(failed, "a replica that held it is gone")
+	}
+	if s.output == "json" {
+		d := outline(r, status)
+		d.Result = result(status)
+		return status, writeDocument(s.std.Out, document{Command: "accept", Result: d.Result, Clusters: []documentCluster{d}})
+	}
+	writeLines(s.std.Out, lines)
+	writeLines(s.std.Err, failed)
+	return status, nil
 }
