@@ -109,27 +109,20 @@ func (m *migration) expand(s string) (text string, complete bool) {
 		if r == "$$" {
 			return "$"
 		}
-		name := r[2 : len(r)-1]
-		value, known := m.variable(name)
-		if known {
-			return value
-		}
-		if len(m.container.EnvFrom) > 0 || slices.ContainsFunc(m.container.Env, func(e corev1.EnvVar) bool { return e.Name == name }) {
+		for _, e := range slices.Backward(m.container.Env) {
+			if e.Name != r[2:len(r)-1] {
+				continue
+			}
+			if e.ValueFrom == nil && !strings.Contains(e.Value, "$(") {
+				return e.Value
+			}
 			complete = false
+			return r
 		}
+		complete = complete && len(m.container.EnvFrom) == 0
 		return r
 	})
 	return text, complete
-}
-
-// variable returns the value of a variable, if the manifest has it.
-func (m *migration) variable(name string) (string, bool) {
-	for _, e := range slices.Backward(m.container.Env) {
-		if e.Name == name {
-			return e.Value, e.ValueFrom == nil && !strings.Contains(e.Value, "$(")
-		}
-	}
-	return "", false
 }
 
 // readFile reads a file of a ConfigMap that the old container mounts.

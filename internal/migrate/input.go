@@ -43,59 +43,43 @@ func Parse(place string, stdin io.Reader, name string) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	var c collector
-	if err := source.Objects(context.Background(), c.add); err != nil {
+	var objects []metav1.Object
+	count := 0
+	err = source.Objects(context.Background(), func(kind string, text []byte) error {
+		o := map[string]metav1.Object{ // of other kinds the base has what it needs
+			"Deployment": &appsv1.Deployment{}, "Service": &corev1.Service{},
+			"ConfigMap": &corev1.ConfigMap{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
+		}[kind]
+		switch count++; {
+		case count > maxObjects:
+			return fmt.Errorf("more than %d objects", maxObjects)
+		case kind == "":
+			return errors.New("an object without a kind")
+		case o == nil:
+			return nil
+		}
+		if err := json.Unmarshal(text, o); err != nil {
+			return fmt.Errorf("object %s: %w", o.GetName(), err)
+		}
+		o.SetNamespace(cmp.Or(o.GetNamespace(), "default"))
+		objects = append(objects, o)
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	return c.input(name)
+	return newInput(objects, name)
 }
 
-// collector keeps objects until it is known which Deployment they belong to.
-type collector struct {
-	count       int
-	deployments []*appsv1.Deployment
-	services    []*corev1.Service
-	configMaps  []*corev1.ConfigMap
-	policies    []*networkingv1.NetworkPolicy
-}
-
-// add adds an object. Other kinds are not read: the base has what it needs.
-func (c *collector) add(kind string, object []byte) error {
-	if c.count++; c.count > maxObjects {
-		return fmt.Errorf("more than %d objects", maxObjects)
+// newInput collects what belongs to one Deployment.
+func newInput(objects []metav1.Object, name string) (*Input, error) {
+	var deployments []*appsv1.Deployment
+	for _, o := range objects {
+		if d, ok := o.(*appsv1.Deployment); ok {
+			deployments = append(deployments, d)
+		}
 	}
-	switch kind {
-	case "":
-		return errors.New("an object without a kind")
-	case "Deployment":
-		return decode(object, &c.deployments)
-	case "Service":
-		return decode(object, &c.services)
-	case "ConfigMap":
-		return decode(object, &c.configMaps)
-	case "NetworkPolicy":
-		return decode(object, &c.policies)
-	}
-	return nil
-}
-
-// decode appends an object.
-func decode[T any, P interface {
-	*T
-	metav1.Object
-}](text []byte, to *[]P) error {
-	o := P(new(T))
-	if err := json.Unmarshal(text, o); err != nil {
-		return fmt.Errorf("object %s: %w", o.GetName(), err)
-	}
-	o.SetNamespace(cmp.Or(o.GetNamespace(), "default"))
-	*to = append(*to, o)
-	return nil
-}
-
-// input collects what belongs to one Deployment.
-func (c *collector) input(name string) (*Input, error) {
-	d, err := pick("Deployment", name, c.deployments, (*appsv1.Deployment).GetName, func(d *appsv1.Deployment) bool {
+	d, err := pick("Deployment", name, deployments, (*appsv1.Deployment).GetName, func(d *appsv1.Deployment) bool {
 		return slices.ContainsFunc(d.Spec.Template.Spec.Containers, isRouteServer)
 	})
 	if err == nil && len(d.Spec.Template.Spec.Containers) == 0 {
@@ -106,23 +90,25 @@ func (c *collector) input(name string) (*Input, error) {
 	}
 	in := &Input{Deployment: d, ConfigMaps: map[string]*corev1.ConfigMap{}}
 	pod := labels.Set(d.Spec.Template.Labels)
-	for _, s := range c.services {
-		if s.Namespace == d.Namespace && len(s.Spec.Selector) > 0 && labels.SelectorFromSet(s.Spec.Selector).Matches(pod) {
-			in.Services = append(in.Services, s)
+	for _, o := range objects {
+		if o.GetNamespace() != d.Namespace {
+			continue
 		}
-	}
-	for _, p := range c.policies {
-		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
-		if err != nil {
-			return nil, fmt.Errorf("NetworkPolicy %s: %w", p.Name, err)
-		}
-		if p.Namespace == d.Namespace && selector.Matches(pod) {
-			in.Policies = append(in.Policies, p)
-		}
-	}
-	for _, m := range c.configMaps {
-		if m.Namespace == d.Namespace {
-			in.ConfigMaps[m.Name] = m
+		switch o := o.(type) {
+		case *corev1.ConfigMap:
+			in.ConfigMaps[o.Name] = o
+		case *corev1.Service:
+			if len(o.Spec.Selector) > 0 && labels.SelectorFromSet(o.Spec.Selector).Matches(pod) {
+				in.Services = append(in.Services, o)
+			}
+		case *networkingv1.NetworkPolicy:
+			selector, err := metav1.LabelSelectorAsSelector(&o.Spec.PodSelector)
+			if err != nil {
+				return nil, fmt.Errorf("NetworkPolicy %s: %w", o.Name, err)
+			}
+			if selector.Matches(pod) {
+				in.Policies = append(in.Policies, o)
+			}
 		}
 	}
 	return in, nil

@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -50,7 +49,10 @@ func (m *migration) label() error {
 		if slices.ContainsFunc(sorted(s), func(key string) bool { _, ok := m.labels.Changed[key]; return ok }) {
 			continue
 		}
-		best := slices.MinFunc(sorted(s), func(a, b string) int { return rank(a) - rank(b) })
+		best := sorted(s)[0]
+		if i := slices.IndexFunc(preferred, func(key string) bool { _, ok := s[key]; return ok }); i >= 0 {
+			best = preferred[i]
+		}
 		m.labels.Changed[best] = next(s[best])
 	}
 	for key, value := range old {
@@ -68,14 +70,6 @@ func (m *migration) label() error {
 	return nil
 }
 
-// rank returns the position of a label among the preferred ones.
-func rank(key string) int {
-	if i := slices.Index(preferred, key); i >= 0 {
-		return i
-	}
-	return len(preferred)
-}
-
 // next returns the new value of a changed label.
 func next(value string) string {
 	if len(value) == 0 || len(value) > 63-len("-next") {
@@ -84,11 +78,14 @@ func next(value string) string {
 	return value + "-next"
 }
 
-// pod returns all labels of the new pods, as far as the old pods had them.
-func (l labelling) pod() map[string]string {
-	all := maps.Clone(l.Kept)
-	maps.Copy(all, l.Changed)
-	return all
+// of returns the value of a label of the new pods, or nil if they lack it.
+func (l labelling) of(key string) any {
+	for _, labels := range []map[string]string{l.Changed, l.Kept} {
+		if value, ok := labels[key]; ok {
+			return value
+		}
+	}
+	return nil
 }
 
 // selecting makes selectors of old pods select the new ones, too, wherever they are in a value. It uses expressions, because kustomize
