@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -94,7 +95,7 @@ func wantsJSON(r *http.Request) bool {
 }
 
 // writeAnswer writes an answer as text or JSON.
-func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON func(*bytes.Buffer) error, asText func(*bytes.Buffer) error) {
+func writeAnswer(w http.ResponseWriter, r *http.Request, status int, asJSON, asText func(io.Writer) error) {
 	var body bytes.Buffer
 	write, media := asText, "text/plain; charset=utf-8"
 	if wantsJSON(r) {
@@ -149,7 +150,7 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 	if !v.Matched() && len(v.Result.Outcomes) <= 1 && v.Result.Answer == nil {
 		status = http.StatusNotFound
 	}
-	writeAnswer(w, r, status, func(b *bytes.Buffer) error { return v.WriteJSON(b) }, func(b *bytes.Buffer) error { return v.WriteText(b) })
+	writeAnswer(w, r, status, v.WriteJSON, v.WriteText)
 }
 
 // match answers one question. The error is [console.ErrNoTable], or says which parameter is wrong.
@@ -258,12 +259,12 @@ func (s *Server) serveExplain(w http.ResponseWriter, r *http.Request) {
 	if e.Result == explain.NotFound {
 		status = http.StatusNotFound
 	}
-	writeAnswer(w, r, status, func(b *bytes.Buffer) error {
-		encoder := json.NewEncoder(b)
+	writeAnswer(w, r, status, func(w io.Writer) error {
+		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(e)
-	}, func(b *bytes.Buffer) error { return e.WriteText(b) })
+	}, e.WriteText)
 }
 
 // explain answers a question.

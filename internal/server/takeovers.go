@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -69,11 +68,11 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	text := func(b *bytes.Buffer) error { return report.WriteText(b) }
+	text := report.WriteText
 	if r.URL.Query().Get("format") == "markdown" {
-		text = func(b *bytes.Buffer) error { return report.WriteMarkdown(b) }
+		text = report.WriteMarkdown
 	}
-	writeAnswer(w, r, http.StatusOK, func(b *bytes.Buffer) error { return report.WriteJSON(b) }, text)
+	writeAnswer(w, r, http.StatusOK, report.WriteJSON, text)
 }
 
 // objectsOf reads the Ingresses and RouteGroups of a body. The error names what is not one, or says that there is none.
