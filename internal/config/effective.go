@@ -43,7 +43,7 @@ func (p *Parser) printChecked(w io.Writer) error {
 	text := []byte("configuration is valid\n")
 	if p.checkOnly.settings {
 		var err error
-		if text, err = p.effective(); err != nil {
+		if text, err = p.settings(); err != nil {
 			return err
 		}
 	}
@@ -51,9 +51,9 @@ func (p *Parser) printChecked(w io.Writer) error {
 	return err
 }
 
-// effective returns the value of every flag in the form of the configuration file, with its origin, in the order of the help, and the
+// settings returns the value of every flag in the form of the configuration file, with its origin, in the order of the help, and the
 // flags of Skipper that were given without effect. Of those it leaves out the values, which may be passwords.
-func (p *Parser) effective() ([]byte, error) {
+func (p *Parser) settings() ([]byte, error) {
 	type setting struct {
 		Value any
 		From  string
@@ -74,8 +74,8 @@ func (p *Parser) effective() ([]byte, error) {
 		if o.value.repeat {
 			values = nil
 		}
-		if p.isSet(o.Name) {
-			values, from = p.values[o.Name], p.from(o.Name)
+		if p.Given(o.Name) {
+			values, from = p.effective[o.Name].values, p.from(o.Name)
 		}
 		if d, ok := p.derived[o.Name]; ok {
 			values, from = []string{d.value}, d.from
@@ -83,7 +83,7 @@ func (p *Parser) effective() ([]byte, error) {
 		errs = append(errs, add(&settings, o.Name, setting{shown(o, values), from}))
 	}
 	for _, name := range p.names() {
-		if f, unsupported := p.unsupported[name]; unsupported && p.isSet(name) {
+		if f, unsupported := p.unsupported[name]; unsupported && p.Given(name) {
 			errs = append(errs, add(&ignored, name, unused{p.from(name), f.Reason}))
 		}
 	}
@@ -99,10 +99,10 @@ func (p *Parser) effective() ([]byte, error) {
 
 // from returns the origin of a setting.
 func (p *Parser) from(name string) string {
-	switch where := p.where[name]; {
+	switch where := p.effective[name].where; {
 	case where == "":
 		return "command line"
-	case p.origins[name] == fromEnvironment:
+	case p.effective[name].origin == fromEnvironment:
 		return "environment " + where
 	default:
 		return where

@@ -20,21 +20,18 @@ func (p *Parser) file(settings []setting, read func(string) ([]byte, error)) []s
 	if !ok || s.value == "" {
 		return nil
 	}
-	p.where[s.name] = s.where
 	if read == nil {
-		p.failf(s.name, "files cannot be read here")
-		return nil
+		read = func(string) ([]byte, error) { return nil, errors.New("files cannot be read here") }
 	}
 	content, err := read(s.value)
-	switch {
-	case err != nil:
-		p.fail(s.name, err)
-	case len(content) > maxFileSize:
-		p.failf(s.name, "%s has %d bytes: want at most %d", printable(s.value), len(content), maxFileSize)
-	default:
-		return p.yaml(s.value, content)
+	if err == nil && len(content) > maxFileSize {
+		err = fmt.Errorf("%s has %d bytes: want at most %d", printable(s.value), len(content), maxFileSize)
 	}
-	return nil
+	if err != nil {
+		p.errs = append(p.errs, &Error{Flag: p.shown(s.name), Where: s.where, Err: err})
+		return nil
+	}
+	return p.yaml(s.value, content)
 }
 
 // configFile returns the setting that names the file: the last one from the highest place, as for every flag.
@@ -54,8 +51,7 @@ func (p *Parser) yaml(name string, content []byte) []setting {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		p.where["config-file"] = file
-		p.warn("config-file", "the file is empty")
+		p.warnings = append(p.warnings, Warning{Flag: p.shown("config-file"), Where: file, Text: "the file is empty"})
 		return nil
 	} else if err != nil {
 		p.errs = append(p.errs, syntax(file, err))

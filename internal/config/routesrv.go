@@ -114,7 +114,7 @@ func ParseWebhook(args []string, env Env) (*RouteServer, []Warning, error) {
 			c.TLS.Enable = true
 			p.Derive("enable-tls", "true", "routesrv webhook")
 		}
-		if !p.isSet("address") {
+		if !p.Given("address") {
 			c.Listen.Address = DefaultWebhookAddress
 			p.Derive("address", DefaultWebhookAddress, "routesrv webhook")
 		}

@@ -50,11 +50,11 @@ func (p *Parser) Listen(c *Listen, s *Source) {
 }
 
 func (p *Parser) checkListen(c *Listen, s *Source) {
-	if len(s.Manifests) > 0 && !p.isSet("address") {
+	if len(s.Manifests) > 0 && !p.Given("address") {
 		c.Address = LoopbackAddress
 		p.Derive("address", c.Address, "--manifests")
 	}
-	if len(s.Manifests) > 0 && !p.isSet("support-listener") {
+	if len(s.Manifests) > 0 && !p.Given("support-listener") {
 		c.SupportAddress = LoopbackSupportAddress
 		p.Derive("support-listener", c.SupportAddress, "--manifests")
 	}

@@ -184,7 +184,7 @@ func (p *Parser) UpstreamTLS(f *TLSFiles) {
 func (p *Parser) checkUpstream(c *RouteServer) {
 	u := &c.Upstream
 	if len(u.URLs) == 0 {
-		for _, o := range p.flags {
+		for _, o := range p.Flags() {
 			switch {
 			case o.group.Name != "Upstream" || o.Name == "peers" || !p.given(o.Name):
 			case o.Name != upstreamTLS:
@@ -209,7 +209,7 @@ func (p *Parser) checkUpstream(c *RouteServer) {
 	if !p.guardSet["hold"] {
 		c.Guard.Hold = guard.DefaultHold // of a whole table
 	}
-	for _, o := range p.flags {
+	for _, o := range p.Flags() {
 		if o.group.Objects && o.Name != "kubernetes" && o.Name != "manifests" && p.given(o.Name) {
 			p.warn(o.Name, "has no effect with --upstream, whose table is served unchanged")
 		}

@@ -123,7 +123,7 @@ func (f *Flag) describe(texts map[string]string) {
 
 // Flags returns the flags of the command, in the order of the table.
 func (p *Parser) Flags() []*Flag {
-	return slices.SortedFunc(slices.Values(p.flags), func(a, b *Flag) int { return a.place - b.place })
+	return slices.SortedFunc(maps.Values(p.byName), func(a, b *Flag) int { return a.place - b.place })
 }
 
 // Flags returns the flags of the route server, in the order of the help.
