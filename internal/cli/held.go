@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -210,11 +209,11 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 		}
 	}
 	// Do not ask replicas that hold nothing. found is keyed by name, since pods may have come and gone meanwhile.
-	replies := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*acceptance, error) {
+	replies := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*posted[api.Accepted], error) {
 		if chosen[replica.Name] == "" {
 			return nil, nil
 		}
-		return j.accept(ctx, replica, digest)
+		return post[api.Accepted](ctx, replica, api.PathAccept, j.choice.form(digest))
 	})
 	return j.report(s, replies[0], chosen, status)
 }
@@ -259,36 +258,8 @@ func (c Choice) form(digest string) url.Values {
 	return url.Values{"digest": {digest}, "by": {c.By}, "why": {c.Why}, "namespace": c.Namespaces, "object": c.Objects}
 }
 
-// acceptance is the answer to an acceptance.
-type acceptance struct {
-	api.Accepted
-	raw json.RawMessage
-}
-
-func (a *acceptance) json() json.RawMessage {
-	if a == nil {
-		return nil // it was not asked
-	}
-	return a.raw
-}
-
-func (j *acceptJob) accept(ctx context.Context, r Replica, digest string) (*acceptance, error) {
-	if r.Post == nil {
-		return nil, errors.New("held tables are accepted in the pod only: kubectl routesrv accept, or kubectl exec POD -- routesrv accept")
-	}
-	body, err := r.Post(ctx, api.PathAccept, j.choice.form(digest))
-	if err != nil {
-		return nil, err
-	}
-	a := &acceptance{raw: body}
-	if err := json.Unmarshal(body, &a.Accepted); err != nil {
-		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
-	}
-	return a, nil
-}
-
 // report prints the result for every replica.
-func (j *acceptJob) report(s *session, r reply[*acceptance], chosen map[string]string, status int) (int, error) {
+func (j *acceptJob) report(s *session, r reply[*posted[api.Accepted]], chosen map[string]string, status int) (int, error) {
 	var lines, failed []string
 	left := len(chosen)
 	for _, a := range r.answers {
@@ -299,7 +270,7 @@ func (j *acceptJob) report(s *session, r reply[*acceptance], chosen map[string]s
 			failed = append(failed, label(r.cluster, a.replica)+a.err.Error())
 		default:
 			left--
-			lines = append(lines, fmt.Sprintf("%sserves %s, %s", label(r.cluster, a.replica), shortDigest(a.value.Digest.String()), number(a.value.Routes, "route")))
+			lines = append(lines, fmt.Sprintf("%sserves %s, %s", label(r.cluster, a.replica), shortDigest(a.value.said.Digest.String()), number(a.value.said.Routes, "route")))
 		}
 	}
 	if r.err != nil {
