@@ -119,10 +119,11 @@ func (l *Listener) get(ctx context.Context, pathAndQuery, accept string) (*http.
 	}
 	r.Header.Set("Accept", accept)
 	r.Header.Set("User-Agent", api.AgentTool)
-	return l.do(r)
+	return l.Do(r)
 }
 
-func (l *Listener) do(r *http.Request) (*http.Response, error) {
+// Do sends a request to the listener. It follows no redirect.
+func (l *Listener) Do(r *http.Request) (*http.Response, error) {
 	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return client.Do(r)
 }

@@ -56,7 +56,7 @@ func (b *Board) stream(ctx context.Context, c *cluster, main *Listener, last str
 	if last != "" {
 		r.Header.Set("Last-Event-Id", last)
 	}
-	resp, err := main.do(r)
+	resp, err := main.Do(r)
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ type page struct {
 }
 
 // do sends one request, with a body unless it is nil. It does not follow redirects.
-func (l *Listener) do(ctx context.Context, method, path string, query url.Values, accept string, body io.Reader) (*page, error) {
+func do(ctx context.Context, l *Listener, method, path string, query url.Values, accept string, body io.Reader) (*page, error) {
 	u := l.URL + path
 	if len(query) > 0 {
 		u += "?" + query.Encode()
@@ -170,8 +170,7 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("User-Agent", api.AgentTool)
-	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
+	resp, err := l.Do(req)
 	if err != nil {
 		if e, ok := errors.AsType[*url.Error](err); ok {
 			err = e.Err // the caller names the replica
@@ -194,8 +193,8 @@ func (l *Listener) do(ctx context.Context, method, path string, query url.Values
 }
 
 // get requests JSON. Any status that is not listed is an error.
-func (l *Listener) get(ctx context.Context, path string, query url.Values, dst any, also ...int) (*page, error) {
-	p, err := l.getAs(ctx, path, query, "application/json", also...)
+func get(ctx context.Context, l *Listener, path string, query url.Values, dst any, also ...int) (*page, error) {
+	p, err := getAs(ctx, l, path, query, "application/json", also...)
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +208,8 @@ func (l *Listener) get(ctx context.Context, path string, query url.Values, dst a
 }
 
 // getAs requests a media type. Any status that is not listed is an error.
-func (l *Listener) getAs(ctx context.Context, path string, query url.Values, accept string, also ...int) (*page, error) {
-	p, err := l.do(ctx, http.MethodGet, path, query, accept, nil)
+func getAs(ctx context.Context, l *Listener, path string, query url.Values, accept string, also ...int) (*page, error) {
+	p, err := do(ctx, l, http.MethodGet, path, query, accept, nil)
 	if err == nil && p.status != http.StatusOK && !slices.Contains(also, p.status) {
 		return nil, p.refusal(path)
 	}

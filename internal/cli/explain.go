@@ -21,8 +21,8 @@ type explainJob struct{}
 
 func (explainJob) define(*config.Parser) {}
 
-// explain asks the support listener of a route server.
-func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.Explanation, []byte, error) {
+// askExplain asks the support listener of a route server.
+func askExplain(ctx context.Context, l *Listener, query explain.Query) (*explain.Explanation, []byte, error) {
 	q := url.Values{}
 	for name, val := range map[string]string{
 		"kind": string(query.Kind), "namespace": query.Namespace, "name": query.Name, "route": query.Route, "host": query.Host,
@@ -32,7 +32,7 @@ func (l *Listener) explain(ctx context.Context, query explain.Query) (*explain.E
 		}
 	}
 	e := &explain.Explanation{}
-	p, err := l.get(ctx, api.PathExplain, q, e, http.StatusNotFound)
+	p, err := get(ctx, l, api.PathExplain, q, e, http.StatusNotFound)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,7 +96,7 @@ func (explainJob) run(ctx context.Context, s *session) (int, error) {
 		return s.say(explained(e, raw))
 	}
 	return s.speak("explain", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
-		e, raw, err := r.Support.explain(ctx, query)
+		e, raw, err := askExplain(ctx, r.Support, query)
 		if err != nil {
 			return nil, err
 		}

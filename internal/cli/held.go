@@ -26,7 +26,7 @@ func (h *holding) json() json.RawMessage { return h.raw }
 // askHeld reads the held table and its differences, as text and as JSON.
 func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	var said api.HeldTable
-	p, err := r.Support.get(ctx, api.PathHeld, nil, &said, http.StatusNotFound)
+	p, err := get(ctx, r.Support, api.PathHeld, nil, &said, http.StatusNotFound)
 	switch {
 	case err != nil:
 		return nil, err
@@ -35,7 +35,7 @@ func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	case said.Hold == nil || said.Hold.Digest.IsZero():
 		return nil, fmt.Errorf("/guard/held: %s: is this the support listener of a route server?", p.text)
 	}
-	text, err := r.Support.getAs(ctx, api.PathHeld, nil, "text/plain", http.StatusNotFound)
+	text, err := getAs(ctx, r.Support, api.PathHeld, nil, "text/plain", http.StatusNotFound)
 	switch {
 	case err != nil:
 		return nil, err

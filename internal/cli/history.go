@@ -26,7 +26,7 @@ type entries []api.HistoryEntry
 // askHistory reads entries. A replica without any is no error.
 func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
 	var all entries
-	_, err := r.Support.get(ctx, api.PathHistory, q, &all)
+	_, err := get(ctx, r.Support, api.PathHistory, q, &all)
 	return all, err
 }
 
@@ -219,7 +219,7 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 		q.Set("to", to)
 	}
 	read := func(media string) (*page, error) {
-		return replica.Support.getAs(ctx, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
+		return getAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
 	}
 	const inJSON = "application/json"
 	p, err := read(inJSON)

@@ -204,8 +204,8 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
 	const path = "/takeovers"
-	listener := Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
-	answer, err := listener.do(ctx, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
+	listener := &Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
+	answer, err := do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return Trouble, err
 	}

@@ -148,7 +148,7 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 	}
 	return s.speak("match", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
 		m := &matched{}
-		p, err := r.Support.get(ctx, api.PathMatch, q, m, http.StatusNotFound)
+		p, err := get(ctx, r.Support, api.PathMatch, q, m, http.StatusNotFound)
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,7 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 		if s.output == "json" {
 			return a, nil
 		}
-		text, err := r.Support.getAs(ctx, api.PathMatch, q, "text/plain", http.StatusNotFound)
+		text, err := getAs(ctx, r.Support, api.PathMatch, q, "text/plain", http.StatusNotFound)
 		if err != nil {
 			return nil, err
 		}

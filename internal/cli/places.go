@@ -156,7 +156,7 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	s.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, s.folder) }}
 	l := &Listener{URL: "http://localhost", Transport: s.transport}
 	r := Replica{Name: name, Support: l, Post: func(ctx context.Context, path string, form url.Values) ([]byte, error) {
-		p, err := l.do(ctx, http.MethodPost, path, nil, "application/json", strings.NewReader(form.Encode()))
+		p, err := do(ctx, l, http.MethodPost, path, nil, "application/json", strings.NewReader(form.Encode()))
 		switch {
 		case err != nil:
 			return nil, err
@@ -213,7 +213,7 @@ func (getJob) run(ctx context.Context, s *session) (int, error) {
 		accept = "application/json"
 	}
 	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*page, error) {
-		return r.Support.do(ctx, http.MethodGet, strings.TrimSuffix(path+"?"+query, "?"), nil, accept, nil)
+		return do(ctx, r.Support, http.MethodGet, strings.TrimSuffix(path+"?"+query, "?"), nil, accept, nil)
 	})[0]
 	answers := r.answered()
 	if len(answers) == 0 {
