@@ -43,9 +43,9 @@ type RouteServer struct {
 	Upstream    dataplane.Config
 	UpstreamTLS TLSFiles      // for Upstream and Peers
 	Compile     rules.Options // complete; EndpointSlices and HealthcheckAccessLog are copied from the other parts
-	Poll        Poll
-	Guard       guard.Config // shares and times are above zero, except the MaxLoss of a relay if it was not set: see relay.Config
-	Listen      Listen
+	Poll
+	Guard guard.Config // shares and times are above zero, except the MaxLoss of a relay if it was not set: see relay.Config
+	Listen
 	// Review says what a change must pass before it is published.
 	Review Review
 	// History is how many bytes the history of objects may have.
@@ -58,9 +58,9 @@ type RouteServer struct {
 	// RequestFilters is the filter chain for requests to the main listener, in order; nil if there is none. The names of the
 	// filters are not checked here.
 	RequestFilters []*eskip.Filter
-	Shards         Shards
-	Log            Log
-	Tracing        Tracing
+	Shards
+	Log     Log
+	Tracing Tracing
 	// Peers are the URLs of the other replicas, http(s)://HOST:PORT, where each address of the host is one replica; empty if no
 	// replica is to be asked. Requests to them use UpstreamTLS.
 	Peers []string

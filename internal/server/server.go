@@ -22,17 +22,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/tracing"
-	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -40,38 +36,17 @@ import (
 
 // Config configures a Server. Set either Source or a URL in Upstream, not both.
 type Config struct {
-	// Upstream configures the client of a relay: see dataplane.RelayConfig. The server sets its StateDir, Guard, and takes its
-	// Interval and MaxBackoff from the fields below. On a relay, Guard has the meaning of dataplane.RelayConfig, and Compile, Redis,
-	// Valkey and Origin have no effect.
-	Upstream dataplane.Config
+	// RouteServer has what flags set. Its fields of the same names as those below have no effect here. The zero values of Address,
+	// ShutdownTimeout and MaxConnections mean the defaults; the limit of open files may allow fewer connections: see
+	// [httpserve.MainConnections].
+	//
+	// On a relay, Upstream configures the client, whose StateDir, Guard, Interval and MaxBackoff the server sets from the other fields. Guard
+	// has the meaning of dataplane.RelayConfig; Compile, EndpointDebounce and Shards have no effect.
+	config.RouteServer
 
-	// Settings of the poller and its publisher: see poller.Config, rules.Options and guard.Config.
-	Source  poller.Source
-	Compile rules.Options
-	Guard   guard.Config
-	config.Poll
-
-	// History is how many bytes the history of objects may have, by default history.DefaultLimit: see package history.
-	History int64
-
-	// Review says what a change must pass before it is published.
-	Review config.Review
-	// Selection says which objects the source reads, for explanations.
-	Selection kube.Selection
-
-	// Listen configures the listeners. An empty Address means [config.DefaultAddress], zero for ShutdownTimeout and MaxConnections their
-	// defaults. The limit of open files may allow fewer connections: see [httpserve.MainConnections]. A relay has no EndpointDebounce: it
-	// serves the tables of the server above.
-	config.Listen
+	Source poller.Source // see poller.Config
 	// Open opens the listeners; nil means net.Listen.
 	Open func(network, address string) (net.Listener, error)
-	// TLS configures the main listener; the support listener is always plain.
-	TLS httpserve.TLSConfig
-	// RequestFilters is the filter chain for every path of the main listener except /health.
-	RequestFilters []*eskip.Filter
-	// Shards are the services whose addresses the shard endpoints return. A service without a name has no endpoint.
-	config.Shards
-
 	// Peers returns the table that another replica serves, and the objects that it keeps. The server compares its first table with it,
 	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
 	Peers func(context.Context) (dataplane.PeerTable, error)
@@ -88,8 +63,6 @@ type Config struct {
 	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
 	Events func(ctx context.Context, problems func() []poller.Problem) error
 
-	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
-	StateDir string
 	// Origin is recorded in the last-known-good file as the origin of the table: "cluster" or "manifests".
 	Origin string
 	// Version is shown by /status.
