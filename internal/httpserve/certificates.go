@@ -21,13 +21,13 @@ import (
 
 // TLSConfig configures TLS for a listener. The zero value is plain HTTP.
 type TLSConfig struct {
-	// Enable serves TLS with the certificates from the files, in pairs.
+	// Enable serves TLS with the certificates from the files, in pairs, of which there must be one.
 	Enable              bool
 	CertFiles, KeyFiles []string
 	// MinVersion is a version constant of crypto/tls; 0 means TLS 1.2.
 	MinVersion uint16
-	// RequireClientCert requires a client certificate from one of the authorities in CAFiles. AppendSystemCAs adds the system's
-	// authorities.
+	// RequireClientCert requires a client certificate from one of the authorities in CAFiles, and with AppendSystemCAs from one of the
+	// system's.
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
@@ -57,14 +57,6 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 		return nil, nil
 	}
 	cfg.Flags.fill()
-	switch {
-	case len(cfg.CertFiles) == 0:
-		return nil, fmt.Errorf("TLS needs certificates: set %s and %s", cfg.Flags.Cert, cfg.Flags.Key)
-	case len(cfg.CertFiles) != len(cfg.KeyFiles):
-		return nil, fmt.Errorf("%s names %d files and %s %d: want pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
-	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
-		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
-	}
 	if cfg.MinVersion == 0 {
 		cfg.MinVersion = tls.VersionTLS12
 	}
