@@ -152,10 +152,13 @@ func (p Program) Run(ctx context.Context, args []string, std config.Stdio) int {
 	return Trouble
 }
 
-// unjoined returns the errors that were joined.
+// unjoined returns the errors that were joined; none if err is nil.
 func unjoined(err error) []error {
 	if usage, ok := err.(usageError); ok {
 		err = usage.error
+	}
+	if err == nil {
+		return nil
 	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		return j.Unwrap()

@@ -185,9 +185,7 @@ func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, fai
 		}
 	}
 	for _, err := range failed {
-		if err != nil {
-			writeLines(s.std.Err, []string{err.Error()})
-		}
+		writeLines(s.std.Err, []string{err.Error()})
 	}
 	return status, nil
 }
@@ -196,9 +194,7 @@ func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, fai
 func writeComparisons(s *session, status int, views []*shadowdiff.View, failed []error) error {
 	d := document{Command: "diff", Result: result(status), Comparisons: []json.RawMessage{}}
 	for _, err := range failed {
-		if err != nil {
-			d.Errors = append(d.Errors, err.Error())
-		}
+		d.Errors = append(d.Errors, err.Error())
 	}
 	for _, v := range views {
 		var b bytes.Buffer

@@ -8,14 +8,116 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/trial"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
+
+type replayJob struct {
+	old, new string // tables
+	headers  []string
+	ignore   shadowdiff.Ignore
+	proxy    match.Options
+}
+
+func newReplayJob() job {
+	return &replayJob{proxy: match.Options{ValidateQuery: true, Zone: time.LoadLocation}}
+}
+
+func (j *replayJob) define(flags *config.Parser) {
+	flags.Ask("old", config.Text("TABLE", &j.old, ""))
+	flags.Ask("new", config.Text("TABLE", &j.new, ""))
+	flags.Ask("header", config.Repeated("'NAME: VALUE'", func(s string) error {
+		j.headers = append(j.headers, s)
+		return report.AddHeader(&match.Request{}, s)
+	}))
+	flags.Ask("ignore", config.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
+	defineProxy(flags, &j.proxy)
+}
+
+func (j *replayJob) run(ctx context.Context, s *session) (int, error) {
+	if j.old == "" || j.new == "" {
+		return Trouble, usagef("want --old and --new, the tables before and after the change")
+	}
+	if len(j.ignore.IDs) > 0 {
+		return Trouble, usagef("--ignore: want endpoints; a request has no id")
+	}
+	loaded, _, err := s.load(ctx, j.old, j.new)
+	if err != nil {
+		return Trouble, err
+	}
+	o := s.server.Compile
+	j.proxy.ExtraFilters, j.proxy.ExtraPredicates, j.proxy.ForwardBackendURL = o.ExtraFilters, o.ExtraPredicates, o.ForwardBackendURL
+	replay := report.NewReplay(loaded[0].Routes, loaded[1].Routes, j.proxy, j.ignore)
+	for _, log := range s.args {
+		if err := j.read(ctx, s, replay, log); err != nil {
+			return Trouble, fmt.Errorf("%s: %w", log, err)
+		}
+	}
+	result := replay.Report()
+	if result.Requests == 0 {
+		return Trouble, fmt.Errorf("no line of the logs is a request: %s", result.FirstSkipped)
+	}
+	if err := j.write(s, &result); err != nil {
+		return Trouble, fmt.Errorf("print the result: %w", err)
+	}
+	if result.Different() > 0 {
+		return Unhealthy, nil
+	}
+	return Healthy, nil
+}
+
+func (j *replayJob) write(s *session, r *report.Replayed) error {
+	if s.output == "json" {
+		return r.WriteJSON(s.std.Out)
+	}
+	return r.WriteText(s.std.Out)
+}
+
+// read replays one log, and shows its progress on a terminal.
+func (j *replayJob) read(ctx context.Context, s *session, replay *report.Replay, path string) error {
+	log, size := s.std.In, int64(0)
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil {
+			size = info.Size()
+		}
+		log = f
+	}
+	shown := false
+	last := s.now()
+	progress := func(bytes int64) {
+		if now := s.now(); s.std.ErrTerminal && now.Sub(last) > time.Second {
+			last, shown = now, true
+			if size > 0 {
+				fmt.Fprintf(s.std.Err, "\r%s: %d %%", path, 100*bytes/size)
+			} else {
+				fmt.Fprintf(s.std.Err, "\r%s: %d MiB", path, bytes>>20)
+			}
+		}
+	}
+	each := func(r *match.Request) {
+		for _, h := range j.headers {
+			_ = report.AddHeader(r, h) // define has checked it
+		}
+	}
+	err := replay.Read(ctx, log, each, progress)
+	if shown {
+		_, _ = io.WriteString(s.std.Err, "\n")
+	}
+	return err
+}
 
 type trialJob struct {
 	proxy, traffic *url.URL
