@@ -65,13 +65,7 @@ func (j *replayJob) run(ctx context.Context, s *session) (int, error) {
 	if result.Requests == 0 {
 		return Trouble, fmt.Errorf("no line of the logs is a request: %s", result.FirstSkipped)
 	}
-	if err := j.write(s, &result); err != nil {
-		return Trouble, fmt.Errorf("print the result: %w", err)
-	}
-	if result.Different() > 0 {
-		return Unhealthy, nil
-	}
-	return Healthy, nil
+	return verdict(result.Different() == 0), printing(j.write(s, &result))
 }
 
 func (j *replayJob) write(s *session, r *report.Replayed) error {
@@ -145,13 +139,7 @@ func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
 	if err != nil {
 		return Trouble, err
 	}
-	if err := j.write(s, status); err != nil {
-		return Trouble, fmt.Errorf("print the result: %w", err)
-	}
-	if len(status.Failed) > 0 {
-		return Unhealthy, nil
-	}
-	return Healthy, nil
+	return verdict(len(status.Failed) == 0), printing(j.write(s, status))
 }
 
 // try serves the table of the trial until all calls have a verdict.

@@ -71,10 +71,7 @@ func (j *boardJob) run(ctx context.Context, s *session) (int, error) {
 		return Trouble, fmt.Errorf("--port: %w", err)
 	}
 	fmt.Fprintf(s.std.Out, "http://%s/ shows %s until Ctrl-C\n", l.Addr(), number(len(clusters), "cluster"))
-	if err := b.Serve(ctx, l); err != nil {
-		return Trouble, err
-	}
-	return Healthy, nil
+	return Healthy, b.Serve(ctx, l)
 }
 
 // clusters returns the clusters of the file, or those that the flags choose.
@@ -160,10 +157,7 @@ func writeBoard(s *session, doc *api.Board) (int, error) {
 		g.add(c.Name, c.State, strconv.Itoa(c.Modes["False"]), strconv.Itoa(c.Modes["Pre"]), strconv.Itoa(c.Modes["Exec"]), clean, why)
 	}
 	if s.output == "json" {
-		if err := shadowdiff.WriteJSONValue(s.std.Out, doc, "  "); err != nil {
-			return Trouble, fmt.Errorf("print the board: %w", err)
-		}
-		return status, nil
+		return status, printing(shadowdiff.WriteJSONValue(s.std.Out, doc, "  "))
 	}
 	return status, g.write(s.std.Out)
 }

@@ -33,6 +33,14 @@ const (
 	Trouble   = 2 // a server did not answer, or the arguments are wrong
 )
 
+// verdict returns the exit status for an answer.
+func verdict(good bool) int {
+	if good {
+		return Healthy
+	}
+	return Unhealthy
+}
+
 // What a command asks, as package board does.
 type (
 	Cluster  = board.Cluster

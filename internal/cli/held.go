@@ -60,9 +60,7 @@ func withoutCommand(text []byte) []byte {
 	return []byte(b.String())
 }
 
-type heldJob struct{}
-
-func (heldJob) define(*config.Parser) {}
+type heldJob struct{ noFlags }
 
 func (heldJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askHeld)

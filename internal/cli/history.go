@@ -94,13 +94,7 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 	if err != nil {
 		return Trouble, err
 	}
-	if err := j.write(s, replica.Name, all); err != nil {
-		return Trouble, err
-	}
-	if len(all) == 0 {
-		return Unhealthy, nil
-	}
-	return Healthy, nil
+	return verdict(len(all) > 0), j.write(s, replica.Name, all)
 }
 
 // write prints the entries, the newest last.
@@ -153,9 +147,7 @@ func whatOf(e *api.HistoryEntry) string {
 	return strings.Join(parts, "; ")
 }
 
-type showJob struct{}
-
-func (showJob) define(*config.Parser) {}
+type showJob struct{ noFlags }
 
 func (showJob) run(ctx context.Context, s *session) (int, error) {
 	if !isEntry(s.args[0]) {

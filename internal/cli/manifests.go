@@ -217,13 +217,7 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
 	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]
-	if err := write(std.Out); err != nil {
-		return Trouble, fmt.Errorf("print the result: %w", err)
-	}
-	if report.Found() {
-		return Unhealthy, nil
-	}
-	return Healthy, nil
+	return verdict(!report.Found()), printing(write(std.Out))
 }
 
 // routed returns the Ingresses and RouteGroups of manifests, each as a document in JSON.

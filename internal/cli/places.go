@@ -181,9 +181,7 @@ func PostCommand(program, path string, form url.Values) []string {
 }
 
 // postJob sends a command to the process in the same pod, for kubectl routesrv.
-type postJob struct{}
-
-func (postJob) define(*config.Parser) {}
+type postJob struct{ noFlags }
 
 func (postJob) run(ctx context.Context, s *session) (int, error) {
 	form, err := url.ParseQuery(s.args[1])
@@ -199,9 +197,7 @@ func (postJob) run(ctx context.Context, s *session) (int, error) {
 	return Healthy, err
 }
 
-type getJob struct{}
-
-func (getJob) define(*config.Parser) {}
+type getJob struct{ noFlags }
 
 func (getJob) run(ctx context.Context, s *session) (int, error) {
 	path, query, _ := strings.Cut(s.args[0], "?")

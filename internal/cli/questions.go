@@ -23,9 +23,7 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-type explainJob struct{}
-
-func (explainJob) define(*config.Parser) {}
+type explainJob struct{ noFlags }
 
 // askExplain asks the support listener of a route server.
 func askExplain(ctx context.Context, l *Listener, query explain.Query) (*explain.Explanation, []byte, error) {
@@ -69,11 +67,8 @@ func explained(e *explain.Explanation, raw []byte) (*spoken, error) {
 	if err := e.WriteText(&text); err != nil {
 		return nil, err
 	}
-	a := &spoken{key: e.Result + "\n" + e.Cause, text: text.Bytes(), raw: raw, status: Unhealthy}
-	if e.Result == "fine" || e.Result == rules.Info.String() {
-		a.status = Healthy
-	}
-	return a, nil
+	good := e.Result == "fine" || e.Result == rules.Info.String()
+	return &spoken{key: e.Result + "\n" + e.Cause, text: text.Bytes(), raw: raw, status: verdict(good)}, nil
 }
 
 func (explainJob) run(ctx context.Context, s *session) (int, error) {
@@ -124,10 +119,7 @@ func (s *session) say(a *spoken, err error) (int, error) {
 	} else {
 		_, err = s.std.Out.Write(a.text) // as our own code made it
 	}
-	if err != nil {
-		return Trouble, fmt.Errorf("print the result: %w", err)
-	}
-	return a.status, nil
+	return a.status, printing(err)
 }
 
 // speak prints text answers, each once for the replicas that agree, and returns the exit status.
@@ -276,11 +268,7 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 	if err := v.WriteJSON(&raw); err != nil {
 		return nil, err
 	}
-	a := &spoken{text: text.Bytes(), raw: raw.Bytes(), status: Unhealthy}
-	if v.Matched() {
-		a.status = Healthy
-	}
-	return a, nil
+	return &spoken{text: text.Bytes(), raw: raw.Bytes(), status: verdict(v.Matched())}, nil
 }
 
 // matched is the part of a match in JSON that this command uses.
@@ -329,10 +317,7 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 		if err != nil {
 			return nil, err
 		}
-		a := &spoken{key: string(key), raw: p.body, status: Unhealthy}
-		if m.Result == "match" {
-			a.status = Healthy
-		}
+		a := &spoken{key: string(key), raw: p.body, status: verdict(m.Result == "match")}
 		if s.output == "json" {
 			return a, nil
 		}
