@@ -165,18 +165,7 @@ const maxPods = 200
 
 // Pod is a pod as the API server listed it, with connections to its ports. It is safe for concurrent use.
 type Pod struct {
-	Namespace, Name string
-	// Phase is Pending, Running, Succeeded, Failed or Unknown.
-	Phase string
-	// Waiting says why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
-	Waiting string
-	// Ready is the pod's readiness.
-	Ready bool
-	// Ports maps the names of its containers' ports to numbers.
-	Ports map[string]int
-	// Containers are its containers, without those that only run at the start.
-	Containers []corev1.Container
-
+	*corev1.Pod
 	cluster *Cluster
 }
 
@@ -195,41 +184,47 @@ func (c *Cluster) Pods(ctx context.Context, namespace, selector string) ([]*Pod,
 	}
 	pods := make([]*Pod, len(list.Items))
 	for i := range list.Items {
-		pods[i] = c.pod(&list.Items[i])
+		pods[i] = &Pod{&list.Items[i], c}
 	}
 	slices.SortFunc(pods, func(a, b *Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods, nil
 }
 
-func (c *Cluster) pod(p *corev1.Pod) *Pod {
-	pod := &Pod{
-		cluster: c, Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase),
-		Ports: make(map[string]int),
-	}
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			pod.Ready = condition.Status == corev1.ConditionTrue
-		}
-	}
+// Ready reports whether the pod is ready.
+func (p *Pod) Ready() bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Waiting says why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
+func (p *Pod) Waiting() string {
 	for _, s := range p.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil && pod.Waiting == "" {
-			pod.Waiting = w.Reason
+		if w := s.State.Waiting; w != nil {
+			return w.Reason
 		}
 	}
-	for _, c := range p.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways { // it keeps running
-			pod.Containers = append(pod.Containers, c)
-		}
-	}
-	pod.Containers = append(pod.Containers, p.Spec.Containers...)
-	for _, c := range pod.Containers {
+	return ""
+}
+
+// Containers returns the containers that keep running: not those that only run at the start.
+func (p *Pod) Containers() []corev1.Container {
+	sidecars := slices.DeleteFunc(slices.Clone(p.Spec.InitContainers), func(c corev1.Container) bool {
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	})
+	return slices.Concat(sidecars, p.Spec.Containers)
+}
+
+// Port returns the number of a port that a container names; 0 if none does.
+func (p *Pod) Port(name string) (number int) {
+	for _, c := range p.Containers() {
 		for _, port := range c.Ports {
-			if port.Name != "" {
-				pod.Ports[port.Name] = int(port.ContainerPort)
+			if port.Name == name {
+				number = int(port.ContainerPort)
 			}
 		}
 	}
-	return pod
+	return number
 }
 
 // clip shortens a text from a server that becomes part of an error.
