@@ -171,13 +171,7 @@ func (p *Parser) Log(l *Log) {
 // History adds the flag of the history of objects.
 func (p *Parser) History(bytes *int64) {
 	*bytes = 256 << 20
-	p.Flag("history", Parsed("size", bytes, "256MiB", func(s string) (int64, error) {
-		n, err := size[int64](s)
-		if err == nil && n < 1<<20 {
-			err = fmt.Errorf("%s: want at least 1MiB", clip(s))
-		}
-		return n, err
-	}))
+	p.Flag("history", Parsed("size", bytes, "256MiB", sizeFrom1MiB[int64]))
 }
 
 // defaultSample is the default of Tracing.Sample: 300 proxies that ask every 3 seconds produce one span per second.

@@ -253,6 +253,15 @@ func size[T int | int64](s string) (T, error) {
 	return T(f * factor), nil
 }
 
+// sizeFrom1MiB parses a size of at least 1 MiB, which one route may have.
+func sizeFrom1MiB[T int | int64](s string) (T, error) {
+	n, err := size[T](s)
+	if err == nil && n < 1<<20 {
+		return 0, fmt.Errorf("%s: want at least 1MiB", clip(s))
+	}
+	return n, err
+}
+
 // Setting is one of the settings of a flag that has several, such as --guard=hold=2h,release=manual.
 type Setting struct {
 	Name  string
