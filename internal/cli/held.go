@@ -144,9 +144,11 @@ func quoted(word string) string {
 // digestForm matches a digest.
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+// acceptJob publishes what is held: all, or with namespaces and objects (KIND/NAMESPACE/NAME) some of the kept objects.
 type acceptJob struct {
-	choice Choice
-	yes    bool
+	by, why             string
+	namespaces, objects []string
+	yes                 bool
 }
 
 func (j *acceptJob) define(flags *config.Parser) {
@@ -156,10 +158,10 @@ func (j *acceptJob) define(flags *config.Parser) {
 			return nil
 		})
 	}
-	flags.Ask("of-namespace", add(&j.choice.Namespaces))
-	flags.Ask("object", add(&j.choice.Objects))
-	flags.Ask("by", config.Text("NAME", &j.choice.By, ""))
-	flags.Ask("why", config.Text("REASON", &j.choice.Why, ""))
+	flags.Ask("of-namespace", add(&j.namespaces))
+	flags.Ask("object", add(&j.objects))
+	flags.Ask("by", config.Text("NAME", &j.by, ""))
+	flags.Ask("why", config.Text("REASON", &j.why, ""))
 	flags.Ask("yes", config.Bool(&j.yes, false))
 }
 
@@ -168,14 +170,14 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	switch {
 	case !digestForm.MatchString(digest):
 		return Trouble, usagef("%q is not a digest: want the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
-	case strings.TrimSpace(j.choice.Why) == "":
+	case strings.TrimSpace(j.why) == "":
 		return Trouble, usagef("want --why: for what reason do you publish this?")
 	case len(s.clusters) != 1:
 		return Trouble, usagef("one cluster at a time: each holds a table of its own")
 	case !j.yes && !s.std.InTerminal:
 		return Trouble, usagef("the standard input is not a terminal: nobody can be asked, so say --yes")
 	}
-	if s.program.Remote && j.choice.By != "" {
+	if s.program.Remote && j.by != "" {
 		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
 	}
 	r := ask(ctx, s, s.clusters, askHeld)[0]
@@ -211,7 +213,8 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 		if chosen[replica.Name] == "" {
 			return nil, nil
 		}
-		return post[api.Accepted](ctx, replica, api.PathAccept, j.choice.form(digest))
+		form := url.Values{"digest": {digest}, "by": {j.by}, "why": {j.why}, "namespace": j.namespaces, "object": j.objects}
+		return post[api.Accepted](ctx, replica, api.PathAccept, form)
 	})
 	return j.report(s, replies[0], chosen, status)
 }
@@ -241,19 +244,6 @@ func confirm(s *session, where, what string) (bool, error) {
 		return false, fmt.Errorf("read the answer: %w", err)
 	}
 	return strings.TrimSpace(line) == "yes", nil
-}
-
-// Choice is what an operator decides beside the digest.
-type Choice struct {
-	// By is the name to record if the replica cannot know it better; Why is the reason.
-	By, Why string
-	// Namespaces and Objects (KIND/NAMESPACE/NAME) choose some of the kept objects. Both empty mean all.
-	Namespaces, Objects []string
-}
-
-// form returns the parameters of /guard/accept.
-func (c Choice) form(digest string) url.Values {
-	return url.Values{"digest": {digest}, "by": {c.By}, "why": {c.Why}, "namespace": c.Namespaces, "object": c.Objects}
 }
 
 // report prints the result for every replica.
