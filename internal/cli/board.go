@@ -91,7 +91,8 @@ func (j *boardJob) clusters(s *session) ([]Cluster, error) {
 	}
 	var all []Cluster
 	for _, c := range found {
-		all = append(all, Cluster{Name: cmp.Or(c.Name, "cluster"), Find: func(ctx context.Context) ([]Replica, error) { return bounded(ctx, c.Find) }})
+		find := func(ctx context.Context) ([]Replica, error) { return bounded(ctx, c.Find) }
+		all = append(all, Cluster{Name: cmp.Or(c.Name, "cluster"), Find: find})
 	}
 	return all, err
 }

@@ -65,12 +65,13 @@ func newRequestFilters(chain []*eskip.Filter) (requestFilters, error) {
 			for _, s := range supported {
 				names = append(names, s.name)
 			}
-			return nil, fmt.Errorf("failed to create filter chain: failed to get filter for routeserver %q: available are %s (-route-server-filters)",
-				f.Name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("failed to create filter chain: failed to get filter for routeserver %q: available are %s "+
+				"(-route-server-filters)", f.Name, strings.Join(names, ", "))
 		}
 		made, err := supported[i].from(f.Args)
 		if err != nil {
-			return nil, fmt.Errorf("failed to create filter chain: failed to create filter %q for routeserver: %w (-route-server-filters)", f.Name, err)
+			return nil, fmt.Errorf("failed to create filter chain: failed to create filter %q for routeserver: %w "+
+				"(-route-server-filters)", f.Name, err)
 		}
 		filters = append(filters, made)
 	}
