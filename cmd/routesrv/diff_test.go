@@ -297,7 +297,7 @@ func TestDiffReportsThatItCannotPrint(t *testing.T) {
 	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
 	for _, output := range []string{"text", "json", "html"} {
 		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, config.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
-		if status != 2 || !strings.Contains(errs.String(), "print the comparison: io: read/write on closed pipe") {
+		if status != 2 || !strings.Contains(errs.String(), "print the result: io: read/write on closed pipe") {
 			t.Errorf("%s: status %d: %s", output, status, errs.String())
 		}
 	}

@@ -36,7 +36,7 @@ func logOf(cfg *config.RouteServer) config.Log { return cfg.Log }
 func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (config.Service, error) {
 	setProfileRates(cfg.Listen)
 	registry := prometheus.NewRegistry()
-	source, upstream, origin, err := newSource(cfg, log, std, registry)
+	source, origin, err := newSource(cfg, log, std, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +49,8 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (con
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	c := server.Config{
-		Events: writeEvents, Tracing: traces, Review: cfg.Review, History: cfg.History,
-		Source: source, Upstream: upstream, PeerClients: newPeerClients(cfg), Compile: cfg.Compile, Guard: cfg.Guard,
-		Poll: cfg.Poll, Listen: cfg.Listen, Shards: cfg.Shards, TLS: cfg.TLS, RequestFilters: cfg.RequestFilters, Selection: cfg.Source.Selection,
-		StateDir: cfg.StateDir, Origin: origin, Version: config.VersionName(version),
-		Logger: log, Registry: registry,
+		RouteServer: *cfg, Source: source, Origin: origin, Version: config.VersionName(version),
+		Events: writeEvents, Tracing: traces, PeerClients: newPeerClients(cfg), Logger: log, Registry: registry,
 	}
 	if err := setPeers(&c, cfg, log, registry); err != nil {
 		return nil, err
@@ -61,19 +58,16 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (con
 	return server.New(c)
 }
 
-// newSource returns the source of objects, or, for a relay, the client of another route server.
-func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg prometheus.Registerer) (poller.Source, dataplane.Config, string, error) {
-	u := cfg.Upstream
-	if len(u.URLs) == 0 {
-		source, origin, err := config.NewSource(cfg.Source, std.In, log, reg)
-		return source, u, origin, err
+// newSource returns the source of objects, or nil for a relay, and completes the client of its other route server.
+func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
+	if len(cfg.Upstream.URLs) == 0 {
+		return config.NewSource(cfg.Source, std.In, log, reg)
 	}
-	var err error
-	if u.Transport, err = config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
-		return nil, u, "", fmt.Errorf("--upstream-tls: %w", err)
+	if cfg.Upstream.Transport, err = config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
+		return nil, "", fmt.Errorf("--upstream-tls: %w", err)
 	}
-	u.Memory = config.MemoryLimit()
-	return nil, u, "", nil
+	cfg.Upstream.Memory = config.MemoryLimit()
+	return nil, "", nil
 }
 
 // newEvents returns the function that writes problems as Events, or nil if events are off.

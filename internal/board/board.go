@@ -6,10 +6,8 @@
 //
 // # Budget
 //
-// A fixed number of workers asks all clusters. A cluster has at most one question at a time. One that exceeds the short time limit counts as slow
-// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Where the main
-// listener is known, one goroutine for each cluster follows its stream of tables with a buffer of a few KiB: it discards deltas, and an event
-// only makes the next questions due, so a burst costs no more than one round of questions. The stream is resumed with the last id. Browsers
+// A fixed number of clusters is asked at a time, each one question. One that exceeds the short time limit counts as slow
+// until it answers in time again: its limit and its intervals are longer, and slow ones wait only for each other. Browsers
 // get the newest state of each cluster that changed, never a queue.
 package board
 
@@ -19,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -30,21 +29,27 @@ import (
 
 // Cluster is a route server with all its replicas.
 type Cluster struct {
+	// Name is the name of the context; a command that asks the only cluster may leave it empty.
 	Name string
 	// Find returns the replicas. It is called again after a replica failed, never concurrently.
 	Find func(ctx context.Context) ([]Replica, error)
 }
 
-// Replica is one process of a route server. Main is nil if only the support listener is known.
+// Replica is one process of a route server.
 type Replica struct {
-	Name          string
-	Fault         string // why it cannot be asked; empty if it can
+	Name string
+	// Fault says why this replica cannot be asked, such as a pending pod; empty if it can.
+	Fault string
+	// Support and Main are its listeners. Main is nil if only the support listener is known. A board asks only Support.
 	Support, Main *Listener
+	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
+	// It is nil where only listeners are known. A board sends none.
+	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
 }
 
 // Listener is the address of one listener.
 type Listener struct {
-	URL       string // without path
+	URL       string // without path, such as http://localhost:9911
 	Transport http.RoundTripper
 }
 
@@ -63,8 +68,8 @@ type Config struct {
 // Limits of a board.
 const (
 	MaxClusters = 1000
-	workers     = 24
-	slowWorkers = 18 // at most so many of them ask slow clusters
+	maxAsked    = 14 // clusters that are asked at a time
+	maxSlow     = 10 // slow ones beside them
 	maxBackoff  = time.Minute
 	maxAnswer   = 32 << 20 // bytes, of which only a part is in memory at a time
 	shown       = 5        // elements of each list
@@ -74,13 +79,12 @@ const (
 type Board struct {
 	cfg      Config
 	clusters []*cluster
-	wake     chan struct{} // of capacity 1: a question is due
+	asking   httpserve.Turns
+	slow     httpserve.Turns // instead of asking, for clusters that are slow
 	passing  httpserve.Turns
 	watching httpserve.Turns
-	running  sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below, and those of clusters
-	asking  int        // workers that ask slow clusters
 	version uint64     // of the last change of a cluster
 	changed chan struct{}
 }
@@ -88,18 +92,12 @@ type Board struct {
 // cluster is a cluster with what is known of it. The mutex of the board guards it.
 type cluster struct {
 	Cluster
-	doc       api.BoardCluster
-	version   uint64      // of the board at its last change
-	busy      bool        // a worker asks it
-	slow      bool        // it answers, but not within Config.SlowAfter
-	due       []time.Time // by question
-	failures  int
-	tries     int      // counts choices of a replica
-	target    *Replica // that is asked; nil before it was found, and after a failure
-	following bool
-	followAt  time.Time // when its stream may be opened again
-	lastEvent string    // id of the last event of its stream
-	ended     int       // streams that failed in a row
+	doc      api.BoardCluster
+	version  uint64 // of the board at its last change
+	slow     bool   // it answers, but not within Config.SlowAfter
+	failures int
+	tries    int      // counts choices of a replica
+	target   *Replica // that is asked; nil before it was found, and after a failure
 }
 
 // New checks the configuration. It connects to nobody and starts no goroutine.
@@ -111,18 +109,17 @@ func New(cfg Config) (*Board, error) {
 		return nil, fmt.Errorf("%d clusters, limit %d", len(cfg.Clusters), MaxClusters)
 	}
 	cfg.Every, cfg.SlowAfter, cfg.SlowLimit = cmp.Or(cfg.Every, 5*time.Second), cmp.Or(cfg.SlowAfter, 2*time.Second), cmp.Or(cfg.SlowLimit, 15*time.Second)
-	b := &Board{cfg: cfg, passing: httpserve.NewTurns(8), watching: httpserve.NewTurns(8), wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	b := &Board{
+		cfg: cfg, asking: httpserve.NewTurns(maxAsked), slow: httpserve.NewTurns(maxSlow), passing: httpserve.NewTurns(8), watching: httpserve.NewTurns(8),
+		changed: make(chan struct{}),
+	}
 	names := make(map[string]bool)
 	for _, c := range cfg.Clusters {
 		if c.Name == "" || names[c.Name] {
 			return nil, fmt.Errorf("%q: want a different name for each cluster", c.Name)
 		}
 		names[c.Name] = true
-		one := &cluster{Cluster: c, doc: api.BoardCluster{Name: c.Name}}
-		for q := range questions {
-			one.due = append(one.due, time.Unix(0, int64(q))) // at the start, every cluster is asked the first one before any the second
-		}
-		b.clusters = append(b.clusters, one)
+		b.clusters = append(b.clusters, &cluster{Cluster: c, doc: api.BoardCluster{Name: c.Name}})
 	}
 	slices.SortFunc(b.clusters, func(x, y *cluster) int { return strings.Compare(x.Name, y.Name) })
 	return b, nil
@@ -130,15 +127,21 @@ func New(cfg Config) (*Board, error) {
 
 // Run asks all clusters until ctx ends, and returns when everything that it started has ended.
 func (b *Board) Run(ctx context.Context) {
-	for range workers {
-		b.running.Go(func() { b.work(ctx) })
+	var running sync.WaitGroup
+	for _, c := range b.clusters {
+		running.Go(func() {
+			due := make([]time.Time, len(questions)) // now, in their order
+			for ctx.Err() == nil {
+				b.askNext(ctx, c, due)
+			}
+		})
 	}
-	b.running.Wait()
+	running.Wait()
 }
 
 // Ask asks each cluster all questions once, and returns the answers.
 func (b *Board) Ask(ctx context.Context) *api.Board {
-	turns := httpserve.NewTurns(workers)
+	turns := httpserve.NewTurns(maxAsked + maxSlow)
 	var all sync.WaitGroup
 	for _, c := range b.clusters {
 		done, ok := turns.Wait(ctx, 0)
@@ -173,108 +176,57 @@ func (b *Board) Ask(ctx context.Context) *api.Board {
 	return doc
 }
 
-// work asks questions that are due.
-func (b *Board) work(ctx context.Context) {
-	for {
-		c, q := b.next(ctx)
-		if c == nil {
-			return
-		}
-		limit := b.cfg.SlowAfter
-		if c.slow { // nobody changes it while the cluster is busy
-			limit = b.cfg.SlowLimit
-		}
-		began := time.Now()
-		asked, cancel := context.WithTimeout(ctx, limit)
-		err := b.ask(asked, c, q)
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-		b.settle(ctx, c, q, err, time.Since(began))
-	}
-}
-
-// next waits for a question that is due and takes it. It returns nil when ctx ends.
-func (b *Board) next(ctx context.Context) (*cluster, int) {
-	for {
-		c, q, wait := b.take()
-		if c != nil {
-			return c, q
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, 0
-		case <-b.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
-}
-
-// take takes the question that has been due for the longest time; without one it returns how long to wait.
-func (b *Board) take() (found *cluster, q int, wait time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now, more := time.Now(), false
-	first := now.Add(time.Minute)
-	for _, c := range b.clusters {
-		if c.busy || c.slow && b.asking >= slowWorkers {
-			continue
-		}
-		for i, due := range c.due {
-			if due.Before(first) {
-				more, found, q, first = found != nil && !first.After(now), c, i, due
-			}
+// askNext asks a cluster the question that is due first, when it is due and the cluster has its turn. Turns come in the order in which clusters wait,
+// so at the start every cluster is asked the first question before any the second.
+func (b *Board) askNext(ctx context.Context, c *cluster, due []time.Time) {
+	q := 0
+	for i := range due {
+		if due[i].Before(due[q]) {
+			q = i
 		}
 	}
-	if found == nil || first.After(now) {
-		return nil, 0, first.Sub(now)
-	}
-	if found.busy = true; found.slow {
-		b.asking++
-	}
-	if more {
-		b.signal()
-	}
-	return found, q, 0
-}
-
-// signal wakes a worker.
-func (b *Board) signal() {
 	select {
-	case b.wake <- struct{}{}:
-	default:
+	case <-ctx.Done():
+		return
+	case <-time.After(time.Until(due[q])):
+	}
+	limit, turns := b.cfg.SlowAfter, b.asking
+	if c.slow { // only this goroutine changes it
+		limit, turns = b.cfg.SlowLimit, b.slow
+	}
+	done, ok := turns.Wait(ctx, 0)
+	if !ok {
+		return
+	}
+	defer done()
+	began := time.Now()
+	asked, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := b.ask(asked, c, q); ctx.Err() == nil {
+		b.settle(c, due, q, err, time.Since(began))
 	}
 }
 
 // settle records the result of a question and when to ask again.
-func (b *Board) settle(ctx context.Context, c *cluster, q int, err error, took time.Duration) {
+func (b *Board) settle(c *cluster, due []time.Time, q int, err error, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if c.busy = false; c.slow {
-		b.asking--
-	}
 	switch {
 	case err == nil:
 		c.failures, c.doc.AwaySince, c.doc.Error = 0, time.Time{}, ""
-		c.due[q] = now.Add(max(time.Duration(questions[q].rounds)*b.cfg.Every, 4*took))
+		due[q] = now.Add(max(time.Duration(questions[q].rounds)*b.cfg.Every, 4*took))
 		c.slow = c.slow && took > b.cfg.SlowAfter
-		b.follow(ctx, c, now)
 	case !c.slow && took >= b.cfg.SlowAfter && errors.Is(err, context.DeadlineExceeded):
 		c.slow = true // it is asked again at once, with more time
 	default:
 		c.away(err, now)
 		again := now.Add(api.Backoff(c.failures, b.cfg.Every, max(maxBackoff, b.cfg.Every), 0.5))
-		for i := range c.due {
-			c.due[i] = again
+		for i := range due {
+			due[i] = again
 		}
 	}
 	b.touch(c)
-	b.signal()
 }
 
 // away records that a question failed. The next one finds the replicas again, and asks another one.

@@ -71,14 +71,11 @@ func (j *boardJob) run(ctx context.Context, s *session) (int, error) {
 		return Trouble, fmt.Errorf("--port: %w", err)
 	}
 	fmt.Fprintf(s.std.Out, "http://%s/ shows %s until Ctrl-C\n", l.Addr(), number(len(clusters), "cluster"))
-	if err := b.Serve(ctx, l); err != nil {
-		return Trouble, err
-	}
-	return Healthy, nil
+	return Healthy, b.Serve(ctx, l)
 }
 
 // clusters returns the clusters of the file, or those that the flags choose.
-func (j *boardJob) clusters(s *session) ([]board.Cluster, error) {
+func (j *boardJob) clusters(s *session) ([]Cluster, error) {
 	if j.urls != "" {
 		if len(s.args) > 0 {
 			return nil, fmt.Errorf("unexpected argument %q", s.args[0])
@@ -92,22 +89,16 @@ func (j *boardJob) clusters(s *session) ([]board.Cluster, error) {
 	if err == nil && len(rest) > 0 {
 		err = fmt.Errorf("unexpected argument %q", rest[0])
 	}
-	var all []board.Cluster
+	var all []Cluster
 	for _, c := range found {
-		all = append(all, board.Cluster{Name: cmp.Or(c.Name, "cluster"), Find: func(ctx context.Context) ([]board.Replica, error) {
-			replicas, err := bounded(ctx, c.Find)
-			var all []board.Replica
-			for _, r := range replicas {
-				all = append(all, board.Replica{Name: r.Name, Fault: r.Fault, Support: (*board.Listener)(r.Support), Main: (*board.Listener)(r.Main)})
-			}
-			return all, err
-		}})
+		find := func(ctx context.Context) ([]Replica, error) { return bounded(ctx, c.Find) }
+		all = append(all, Cluster{Name: cmp.Or(c.Name, "cluster"), Find: find})
 	}
 	return all, err
 }
 
-// listed reads the file of clusters: NAME URL, and after these the URL of the main listener if its stream is to be followed.
-func (j *boardJob) listed(s *session) (all []board.Cluster, err error) {
+// listed reads the file of clusters: NAME URL.
+func (j *boardJob) listed(s *session) (all []Cluster, err error) {
 	const most = 1 << 20
 	in := s.std.In
 	if j.urls != "-" {
@@ -134,14 +125,11 @@ func (j *boardJob) listed(s *session) (all []board.Cluster, err error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if len(words) < 2 || len(words) > 3 || !isURL(words[1]) || !isURL(words[len(words)-1]) {
-			return nil, fmt.Errorf("--urls: line %d: want NAME URL, and the URL of the main listener to follow its stream", n)
+		if len(words) != 2 || !isURL(words[1]) {
+			return nil, fmt.Errorf("--urls: line %d: want NAME URL, with the URL of a support listener", n)
 		}
-		r := board.Replica{Name: words[1], Support: &board.Listener{URL: strings.TrimSuffix(words[1], "/"), Transport: transport}}
-		if len(words) == 3 {
-			r.Main = &board.Listener{URL: strings.TrimSuffix(words[2], "/"), Transport: transport}
-		}
-		all = append(all, board.Cluster{Name: words[0], Find: func(context.Context) ([]board.Replica, error) { return []board.Replica{r}, nil }})
+		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/"), Transport: transport}}
+		all = append(all, Cluster{Name: words[0], Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("--urls: %w", err)
@@ -170,10 +158,7 @@ func writeBoard(s *session, doc *api.Board) (int, error) {
 		g.add(c.Name, c.State, strconv.Itoa(c.Modes["False"]), strconv.Itoa(c.Modes["Pre"]), strconv.Itoa(c.Modes["Exec"]), clean, why)
 	}
 	if s.output == "json" {
-		if err := shadowdiff.WriteJSONValue(s.std.Out, doc, "  "); err != nil {
-			return Trouble, fmt.Errorf("print the board: %w", err)
-		}
-		return status, nil
+		return status, printing(shadowdiff.WriteJSONValue(s.std.Out, doc, "  "))
 	}
 	return status, g.write(s.std.Out)
 }

@@ -18,11 +18,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/board"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
@@ -34,31 +33,20 @@ const (
 	Trouble   = 2 // a server did not answer, or the arguments are wrong
 )
 
-// Cluster is a route server with all its replicas.
-type Cluster struct {
-	// Name is the name of the context; empty if there is only one cluster without a name.
-	Name string
-	// Find returns the replicas. It is called a few times at most, never concurrently.
-	Find func(ctx context.Context) ([]Replica, error)
+// verdict returns the exit status for an answer.
+func verdict(good bool) int {
+	if good {
+		return Healthy
+	}
+	return Unhealthy
 }
 
-// Replica is one process of a route server.
-type Replica struct {
-	Name string
-	// Fault says why this replica cannot be asked, such as a pending pod; empty if it can.
-	Fault string
-	// Support and Main are its listeners. Main is nil if only the support listener is known.
-	Support, Main *Listener
-	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
-	// It is nil where only listeners are known.
-	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
-}
-
-// Listener is the address of one listener.
-type Listener struct {
-	URL       string // without path, such as http://localhost:9911
-	Transport http.RoundTripper
-}
+// What a command asks, as package board does.
+type (
+	Cluster  = board.Cluster
+	Replica  = board.Replica
+	Listener = board.Listener
+)
 
 // Places are the route servers that a command asks.
 type Places interface {
@@ -172,10 +160,13 @@ func (p Program) Run(ctx context.Context, args []string, std config.Stdio) int {
 	return Trouble
 }
 
-// unjoined returns the errors that were joined.
+// unjoined returns the errors that were joined; none if err is nil.
 func unjoined(err error) []error {
 	if usage, ok := err.(usageError); ok {
 		err = usage.error
+	}
+	if err == nil {
+		return nil
 	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		return j.Unwrap()

@@ -33,7 +33,7 @@ func (j *clientsJob) define(flags *config.Parser) {
 // askClients asks for all clients: the counts would be wrong without some.
 func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 	v := &fleet.View{}
-	if _, err := r.Support.get(ctx, api.PathClients, url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
+	if _, err := get(ctx, r.Support, api.PathClients, url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
 		return nil, err
 	}
 	if v.Time.IsZero() || len(v.Replicas) == 0 {

@@ -25,6 +25,11 @@ type job interface {
 	run(ctx context.Context, s *session) (status int, err error)
 }
 
+// noFlags is the part of a job that has none of its own.
+type noFlags struct{}
+
+func (noFlags) define(*config.Parser) {}
+
 // command describes a job.
 type command struct {
 	name, args string

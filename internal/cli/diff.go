@@ -86,15 +86,10 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 	if len(s.args) < 2 || s.program.Remote {
 		return j.writeAll(s, views, status, unjoined(err))
 	}
-	if err == nil {
-		if err = j.write(s, views[0]); err != nil {
-			err = fmt.Errorf("print the comparison: %w", err)
-		}
-	}
 	if err != nil {
 		return Trouble, err
 	}
-	return status, nil
+	return status, printing(j.write(s, views[0]))
 }
 
 // entries compares two entries of the history, which the last two arguments name.
@@ -116,10 +111,7 @@ func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
 }
 
 func statusOfViews(views []*shadowdiff.View) int {
-	if slices.ContainsFunc(views, func(v *shadowdiff.View) bool { return !v.Report.Empty() }) {
-		return Unhealthy
-	}
-	return Healthy
+	return verdict(!slices.ContainsFunc(views, func(v *shadowdiff.View) bool { return !v.Report.Empty() }))
 }
 
 // compare loads the tables, and compares each with the first. The error names each table that cannot be read.
@@ -181,13 +173,11 @@ func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, fai
 			writeLines(s.std.Out, []string{"=== " + v.A.Name + ", " + v.B.Name})
 		}
 		if err := j.write(s, v); err != nil {
-			return Trouble, fmt.Errorf("print the comparison: %w", err)
+			return Trouble, printing(err)
 		}
 	}
 	for _, err := range failed {
-		if err != nil {
-			writeLines(s.std.Err, []string{err.Error()})
-		}
+		writeLines(s.std.Err, []string{err.Error()})
 	}
 	return status, nil
 }
@@ -196,9 +186,7 @@ func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, fai
 func writeComparisons(s *session, status int, views []*shadowdiff.View, failed []error) error {
 	d := document{Command: "diff", Result: result(status), Comparisons: []json.RawMessage{}}
 	for _, err := range failed {
-		if err != nil {
-			d.Errors = append(d.Errors, err.Error())
-		}
+		d.Errors = append(d.Errors, err.Error())
 	}
 	for _, v := range views {
 		var b bytes.Buffer
@@ -343,7 +331,7 @@ func (j *diffJob) follow(ctx context.Context, s *session) (int, error) {
 			})
 			view.Watch, last = &o, view
 			if err := j.writeNews(s, &o); err != nil {
-				return Trouble, fmt.Errorf("print the news: %w", err)
+				return Trouble, printing(err)
 			}
 		}
 		select {

@@ -17,16 +17,13 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
-// followEvery is how often log --follow asks.
-const followEvery = 2 * time.Second
-
 // entries are entries of the history of one replica, the newest first.
 type entries []api.HistoryEntry
 
 // askHistory reads entries. A replica without any is no error.
 func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
 	var all entries
-	_, err := r.Support.get(ctx, api.PathHistory, q, &all)
+	_, err := get(ctx, r.Support, api.PathHistory, q, &all)
 	return all, err
 }
 
@@ -66,7 +63,6 @@ func (s *session) oneCluster() (Cluster, error) {
 type logJob struct {
 	since, at, namespace, object string
 	limit                        int
-	follow                       bool
 }
 
 func (j *logJob) define(flags *config.Parser) {
@@ -75,7 +71,6 @@ func (j *logJob) define(flags *config.Parser) {
 	flags.Ask("in", config.Text("NAMESPACE", &j.namespace, ""))
 	flags.Ask("object", config.Text("NAME", &j.object, ""))
 	flags.Ask("limit", config.Number(&j.limit, 100, 1, 5000))
-	flags.Ask("follow", config.Bool(&j.follow, false))
 }
 
 func (j *logJob) run(ctx context.Context, s *session) (int, error) {
@@ -93,57 +88,30 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 			q.Set(name, value)
 		}
 	}
-	last := uint64(0)
-	for {
-		asked, cancel := context.WithTimeout(ctx, s.timeout)
-		all, err := askHistory(asked, replica, q)
-		cancel()
-		if err != nil {
-			return Trouble, err
-		}
-		if err := j.write(s, replica.Name, all, last); err != nil {
-			return Trouble, err
-		}
-		if len(all) > 0 {
-			last = max(last, all[0].N)
-		}
-		if !j.follow && len(all) == 0 {
-			return Unhealthy, nil
-		}
-		if !j.follow {
-			return Healthy, nil
-		}
-		select {
-		case <-ctx.Done():
-			return Healthy, nil
-		case <-time.After(followEvery):
-		}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	all, err := askHistory(ctx, replica, q)
+	if err != nil {
+		return Trouble, err
 	}
+	return verdict(len(all) > 0), j.write(s, replica.Name, all)
 }
 
-// write prints the entries after some one, the newest last.
-func (j *logJob) write(s *session, replica string, all entries, after uint64) error {
-	fresh := slices.DeleteFunc(slices.Clone(all), func(e api.HistoryEntry) bool { return e.N <= after })
-	slices.Reverse(fresh)
+// write prints the entries, the newest last.
+func (j *logJob) write(s *session, replica string, all entries) error {
+	slices.Reverse(all)
 	if s.output == "json" {
-		if j.follow && len(fresh) == 0 {
-			return nil
-		}
-		return writeDocument(s.std.Out, document{Command: "log", Clusters: []documentCluster{{Replicas: []documentReplica{}, Answer: fresh}}})
+		return writeDocument(s.std.Out, document{Command: "log", Clusters: []documentCluster{{Replicas: []documentReplica{}, Answer: all}}})
 	}
-	if len(fresh) == 0 {
-		if after == 0 {
-			fmt.Fprintln(s.std.Out, "no entries")
-		}
+	if len(all) == 0 {
+		fmt.Fprintln(s.std.Out, "no entries")
 		return nil
 	}
+	fmt.Fprintln(s.std.Out, "History of "+replica)
 	g := &grid{}
-	if after == 0 {
-		fmt.Fprintln(s.std.Out, "History of "+replica)
-		g.add("ENTRY", "TIME", "ROUTES", "WHAT")
-	}
-	for i := range fresh {
-		e := &fresh[i]
+	g.add("ENTRY", "TIME", "ROUTES", "WHAT")
+	for i := range all {
+		e := &all[i]
 		g.add(strconv.FormatUint(e.N, 10), e.At.Format(time.RFC3339), fmt.Sprintf("+%d ~%d -%d", e.Added, e.Changed, e.Removed), whatOf(e))
 	}
 	return g.write(s.std.Out)
@@ -179,9 +147,7 @@ func whatOf(e *api.HistoryEntry) string {
 	return strings.Join(parts, "; ")
 }
 
-type showJob struct{}
-
-func (showJob) define(*config.Parser) {}
+type showJob struct{ noFlags }
 
 func (showJob) run(ctx context.Context, s *session) (int, error) {
 	if !isEntry(s.args[0]) {
@@ -219,7 +185,7 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 		q.Set("to", to)
 	}
 	read := func(media string) (*page, error) {
-		return replica.Support.getAs(ctx, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
+		return getAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
 	}
 	const inJSON = "application/json"
 	p, err := read(inJSON)

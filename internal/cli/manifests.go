@@ -204,8 +204,8 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
 	const path = "/takeovers"
-	listener := Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
-	answer, err := listener.do(ctx, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
+	listener := &Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
+	answer, err := do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return Trouble, err
 	}
@@ -217,13 +217,7 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
 	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]
-	if err := write(std.Out); err != nil {
-		return Trouble, fmt.Errorf("print the result: %w", err)
-	}
-	if report.Found() {
-		return Unhealthy, nil
-	}
-	return Healthy, nil
+	return verdict(!report.Found()), printing(write(std.Out))
 }
 
 // routed returns the Ingresses and RouteGroups of manifests, each as a document in JSON.

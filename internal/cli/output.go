@@ -56,7 +56,12 @@ func (r result) MarshalText() ([]byte, error) {
 // writeDocument prints -o json. It escapes characters in strings that could affect a terminal.
 func writeDocument(w io.Writer, d document) error {
 	d.Schema = Schema
-	if err := shadowdiff.WriteJSONValue(w, d, "  "); err != nil {
+	return printing(shadowdiff.WriteJSONValue(w, d, "  "))
+}
+
+// printing says that a result could not be printed, unless err is nil.
+func printing(err error) error {
+	if err != nil {
 		return fmt.Errorf("print the result: %w", err)
 	}
 	return nil
@@ -99,10 +104,7 @@ func conclude[T any](s *session, command string, replies []reply[T], judge func(
 	if s.output == "json" {
 		return int(worst), writeDocument(s.std.Out, document{Command: command, Result: worst, Clusters: docs})
 	}
-	if err := write(docs); err != nil {
-		return Trouble, fmt.Errorf("print the result: %w", err)
-	}
-	return int(worst), nil
+	return int(worst), printing(write(docs))
 }
 
 // agreement is an answer with the replicas that gave it.

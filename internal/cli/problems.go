@@ -42,7 +42,7 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 	}
 	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*api.Problems, error) {
 		l := &api.Problems{}
-		_, err := r.Support.get(ctx, api.PathProblems, q, l)
+		_, err := get(ctx, r.Support, api.PathProblems, q, l)
 		return l, err
 	})
 	merged := make([][]api.Problem, len(replies))

@@ -42,7 +42,7 @@ func (s *serverStatus) json() json.RawMessage { return s.raw }
 
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 	st := &serverStatus{}
-	p, err := r.Support.get(ctx, api.PathStatus, nil, &st.Status)
+	p, err := get(ctx, r.Support, api.PathStatus, nil, &st.Status)
 	if err != nil {
 		return nil, err
 	}

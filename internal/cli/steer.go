@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -111,7 +112,9 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 			return Unhealthy, err
 		}
 	}
-	replies := ask(ctx, s, []Cluster{c}, func(ctx context.Context, r Replica) (*api.Steered, error) { return j.carryOut(ctx, r, form, planned) })
+	replies := ask(ctx, s, []Cluster{c}, func(ctx context.Context, r Replica) (*posted[api.Steered], error) {
+		return j.carryOut(ctx, r, form, planned)
+	})
 	return j.report(s, replies[0])
 }
 
@@ -135,48 +138,60 @@ func (j *steerJob) first(ctx context.Context, s *session, c Cluster) (Replica, e
 func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.Values) (*api.Steered, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	dry := url.Values{"dry": {"true"}}
-	for name, values := range form {
-		dry[name] = values
+	dry := maps.Clone(form)
+	dry.Set("dry", "true")
+	answer, err := post[api.Steered](ctx, r, api.PathSteering, dry)
+	if err != nil {
+		return nil, err
 	}
-	return post(ctx, r, dry)
+	return &answer.said, nil
 }
 
 // carryOut gives one replica the command. Of a roll back it names the versions, because replicas number their entries differently.
-func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (answer *api.Steered, err error) {
+func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (answer *posted[api.Steered], err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
-		return post(ctx, r, form)
+		return post[api.Steered](ctx, r, api.PathSteering, form)
 	}
 	for pins := range slices.Chunk(planned.Pins, pinsPerCommand) {
-		one := url.Values{}
-		for name, values := range form {
-			one[name] = values
-		}
+		one := maps.Clone(form)
 		one.Del("entry")
 		_, of, _ := strings.Cut(planned.What, " to ")
 		one.Set("of", of)
 		one["pin"] = pins
-		if answer, err = post(ctx, r, one); err != nil {
+		if answer, err = post[api.Steered](ctx, r, api.PathSteering, one); err != nil {
 			return nil, err
 		}
 	}
 	return answer, nil
 }
 
-// post sends a command to a replica.
-func post(ctx context.Context, r Replica, form url.Values) (*api.Steered, error) {
-	if r.Post == nil {
-		return nil, errors.New("objects are steered in the pod only: kubectl routesrv, or kubectl exec POD -- routesrv and the command")
+// posted is the answer to a command.
+type posted[T any] struct {
+	said T
+	raw  json.RawMessage
+}
+
+func (p *posted[T]) json() json.RawMessage {
+	if p == nil {
+		return nil // the replica was not asked
 	}
-	body, err := r.Post(ctx, api.PathSteering, form)
+	return p.raw
+}
+
+// post sends a command to a replica.
+func post[T any](ctx context.Context, r Replica, path string, form url.Values) (*posted[T], error) {
+	if r.Post == nil {
+		return nil, errors.New("only in the pod: kubectl routesrv, or kubectl exec POD -- routesrv and the command")
+	}
+	body, err := r.Post(ctx, path, form)
 	if err != nil {
 		return nil, err
 	}
-	var answer api.Steered
-	if err := json.Unmarshal(body, &answer); err != nil {
+	p := &posted[T]{raw: body}
+	if err := json.Unmarshal(body, &p.said); err != nil {
 		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
 	}
-	return &answer, nil
+	return p, nil
 }
 
 // show prints what a command would change.
@@ -200,26 +215,18 @@ func (j *steerJob) show(s *session, replica string, a *api.Steered) {
 }
 
 // report prints the result for every replica.
-func (j *steerJob) report(s *session, r reply[*api.Steered]) (int, error) {
+func (j *steerJob) report(s *session, r reply[*posted[api.Steered]]) (int, error) {
 	status := Healthy
 	if len(r.answered()) < len(r.answers) || r.err != nil || len(r.answers) == 0 {
 		status = Trouble
 	}
 	if s.output == "json" {
-		d := documentCluster{Name: r.cluster, Result: result(status), Replicas: []documentReplica{}}
-		for _, a := range r.answers {
-			one := documentReplica{Name: a.replica}
-			if a.err != nil {
-				one.Error = a.err.Error()
-			} else if text, err := json.Marshal(a.value); err == nil {
-				one.Answer = text
-			}
-			d.Replicas = append(d.Replicas, one)
-		}
+		d := outline(r, status)
+		d.Result = result(status)
 		return status, writeDocument(s.std.Out, document{Command: j.order, Result: d.Result, Clusters: []documentCluster{d}})
 	}
 	for _, a := range r.answered() {
-		writeLines(s.std.Out, []string{label(r.cluster, a.replica) + "done, serves " + shortDigest(a.value.Digest.String())})
+		writeLines(s.std.Out, []string{label(r.cluster, a.replica) + "done, serves " + shortDigest(a.value.said.Digest.String())})
 	}
 	writeLines(s.std.Err, r.missing())
 	if status == Trouble {

@@ -28,9 +28,8 @@ type Command struct {
 // Parse, Help, Flags or WriteMarkdown. It is not safe for concurrent use.
 type Parser struct {
 	cmd         Command
-	command     string            // the last word of its name, as in the table
-	flags       []*Flag           // in the order of their definition
-	byName      map[string]*Flag  // the same
+	command     string // the last word of its name, as in the table
+	byName      map[string]*Flag
 	short       map[string]string // names by their one-letter forms
 	unsupported map[string]UnsupportedFlag
 	checks      []func()
@@ -42,14 +41,11 @@ type Parser struct {
 	checkOnly     checkFlag
 
 	// Filled by Parse.
-	environ  []string
-	where    map[string]string   // where the effective setting of a flag was made; absent if it was not set
-	last     map[string]string   // the last value of an effective setting
-	values   map[string][]string // all values of an effective setting
-	origins  map[string]origin
-	derived  map[string]derived // determined by another flag
-	warnings []Warning
-	errs     []error
+	environ   []string
+	effective map[string]effective // by flag; only those that were given
+	derived   map[string]derived   // determined by another flag
+	warnings  []Warning
+	errs      []error
 }
 
 // NewParser returns a parser with the flags that every command has: config-file, check-config, help and version. A command without
@@ -61,8 +57,7 @@ func NewParser(cmd Command) *Parser {
 	}
 	p := &Parser{
 		cmd: cmd, command: name,
-		byName: make(map[string]*Flag), short: make(map[string]string), where: make(map[string]string),
-		last: make(map[string]string), values: make(map[string][]string), origins: make(map[string]origin), derived: make(map[string]derived),
+		byName: make(map[string]*Flag), short: make(map[string]string), effective: make(map[string]effective), derived: make(map[string]derived),
 	}
 	if cmd.Skipper {
 		p.unsupported = unsupportedFlags()
@@ -104,17 +99,15 @@ func (p *Parser) define(f *Flag) {
 		if !f.Ask || before.Ask {
 			panic("config: the flag " + f.Name + " is defined twice")
 		}
-		p.flags = slices.DeleteFunc(p.flags, func(o *Flag) bool { return o == before }) // an asking command has another meaning for it
 	}
-	p.flags = append(p.flags, f)
-	p.byName[f.Name] = f
+	p.byName[f.Name] = f // an asking command has another meaning for it
 }
 
 // Given reports whether the flag was given anywhere.
-func (p *Parser) Given(name string) bool { return p.isSet(name) }
+func (p *Parser) Given(name string) bool { return len(p.effective[name].values) > 0 }
 
 // Value returns the value that was given for a flag, as it was written; empty if there is none.
-func (p *Parser) Value(name string) string { return p.last[name] }
+func (p *Parser) Value(name string) string { return p.effective[name].last }
 
 // Check adds a function of a program that verifies combinations of flags.
 func (p *Parser) Check(f func() ([]Warning, error)) {
@@ -131,20 +124,14 @@ func (p *Parser) Check(f func() ([]Warning, error)) {
 // warn.
 func (p *Parser) check(f func()) { p.checks = append(p.checks, f) }
 
-// isSet reports whether the flag was given anywhere.
-func (p *Parser) isSet(name string) bool {
-	_, ok := p.where[name]
-	return ok
-}
-
 // given reports whether the flag was set to a value other than its default.
 func (p *Parser) given(name string) bool {
-	return p.isSet(name) && p.last[name] != p.byName[name].value.def
+	return p.Given(name) && p.Value(name) != p.byName[name].value.def
 }
 
 // fail records an error at the place where the flag was set; warn records a warning. An empty name means no particular flag.
 func (p *Parser) fail(name string, err error) {
-	p.errs = append(p.errs, &Error{Flag: p.shown(name), Where: p.where[name], Err: err})
+	p.errs = append(p.errs, &Error{Flag: p.shown(name), Where: p.effective[name].where, Err: err})
 }
 
 // shown returns the name of a flag with its dashes.
@@ -159,7 +146,7 @@ func (p *Parser) shown(name string) string {
 func (p *Parser) failf(name, format string, args ...any) { p.fail(name, fmt.Errorf(format, args...)) }
 
 func (p *Parser) warn(name, format string, args ...any) {
-	w := Warning{Flag: p.shown(name), Where: p.where[name], Text: fmt.Sprintf(format, args...)}
+	w := Warning{Flag: p.shown(name), Where: p.effective[name].where, Text: fmt.Sprintf(format, args...)}
 	if !slices.Contains(p.warnings, w) {
 		p.warnings = append(p.warnings, w)
 	}
@@ -173,6 +160,14 @@ const (
 	fromEnvironment
 	fromArguments
 )
+
+// effective is what the highest origin of a flag says.
+type effective struct {
+	values []string
+	last   string // of values
+	origin origin
+	where  string // of the last one, as in Error
+}
 
 // setting is one value for one flag, in text form.
 type setting struct {
@@ -245,17 +240,15 @@ func (p *Parser) apply(settings []setting) {
 		if s.origin != highest[s.name] {
 			continue
 		}
-		before, again := p.last[s.name]
-		p.last[s.name] = s.value
-		p.where[s.name] = s.where
-		p.values[s.name] = append(p.values[s.name], s.value)
-		p.origins[s.name] = s.origin
+		before := p.effective[s.name]
+		again := len(before.values) > 0
+		p.effective[s.name] = effective{append(before.values, s.value), s.value, s.origin, s.where}
 		o, ok := p.byName[s.name]
 		if !ok {
 			p.accept(s, again)
 			continue
 		}
-		if again && !o.value.repeat && before != s.value {
+		if again && !o.value.repeat && before.last != s.value {
 			p.warn(s.name, "given more than once: the last value counts")
 		}
 		if err := o.value.set(s.value); err != nil {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -140,7 +139,7 @@ func (p *Parser) processing(o *rules.Options) {
 	p.Flag("filters", List(&o.ExtraFilters))
 	p.Flag("predicates", List(&o.ExtraPredicates))
 	p.Flag("refuse-filters", List(&o.RefuseFilters))
-	p.Flag("max-object-bytes", Parsed("size", &o.MaxObjectBytes, "8MiB", objectSize))
+	p.Flag("max-object-bytes", Parsed("size", &o.MaxObjectBytes, "8MiB", sizeFrom1MiB[int]))
 	p.check(func() {
 		p.checkRefused(o)
 		if len(filters.Prepend)+len(filters.Append) > 0 {
@@ -153,15 +152,6 @@ func (p *Parser) processing(o *rules.Options) {
 			p.warn("oauth2-callback-path", "has no effect without -enable-oauth2-grant-flow")
 		}
 	})
-}
-
-// objectSize parses --max-object-bytes.
-func objectSize(s string) (int, error) {
-	n, err := size[int](s)
-	if err == nil && n < 1<<20 {
-		return 0, fmt.Errorf("%s: want at least 1MiB, which one route may have", clip(s))
-	}
-	return n, err
 }
 
 // checkRefused warns of names that refuse nothing.

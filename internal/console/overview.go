@@ -62,7 +62,7 @@ func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error)
 	now, s := time.Now(), c.cfg.State()
 	b := overviewPage{State: s, Relay: c.cfg.Relay, Guard: c.newGuardView(ctx, s), Fleet: c.newFleetView(ctx)}
 	if c.cfg.Problems != nil {
-		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query(), now)
+		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query())
 	}
 	b.Changes = c.newChangesView(now)
 	b.Tiles = tilesOf(s, &b, now)
@@ -214,4 +214,46 @@ func (v *guardView) addDifference(d *shadowdiff.View) {
 	slices.SortStableFunc(v.Owners, func(a, b ownerRow) int {
 		return cmp.Or(cmp.Compare(b.Missing, a.Missing), cmp.Compare(b.Changed+b.Extra+b.Renamed, a.Changed+a.Extra+a.Renamed))
 	})
+}
+
+const (
+	maxChanges = 500            // entries of the time line
+	dayShown   = 24 * time.Hour // before now
+)
+
+// changesView is the history of what is served.
+type changesView struct {
+	Entries []api.HistoryEntry // the newest first
+	Marks   []mark
+}
+
+// mark is an entry of the last day, as a part of the width of the time line.
+type mark struct {
+	At, Tone string
+	Title    string
+}
+
+// newChangesView returns the history, or nil if the server has none.
+func (c *Console) newChangesView(now time.Time) *changesView {
+	if c.cfg.History == nil {
+		return nil
+	}
+	v := &changesView{Entries: c.cfg.History(maxChanges)}
+	for _, e := range v.Entries {
+		age := now.Sub(e.At)
+		if age < 0 || age > dayShown {
+			continue
+		}
+		m := mark{At: fmt.Sprintf("%.2f%%", 100*(1-age.Seconds()/dayShown.Seconds())), Tone: neutral, Title: fmt.Sprintf("entry %d at %s", e.N, e.At.UTC().Format("15:04:05"))}
+		for _, d := range e.Decisions {
+			switch {
+			case d.What == api.DecidedHeld:
+				m.Tone = bad
+			case m.Tone != bad:
+				m.Tone = notice
+			}
+		}
+		v.Marks = append(v.Marks, m)
+	}
+	return v
 }

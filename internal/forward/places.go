@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,7 +148,7 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
 		}
 		var replicas []cli.Replica
 		for _, pod := range pods {
-			if pod.Phase == "Succeeded" || pod.Phase == "Failed" { // such as evicted pods: others have replaced them
+			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed { // such as evicted pods: others have replaced them
 				continue
 			}
 			replicas = append(replicas, p.replica(c, pod))
@@ -162,24 +163,25 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
 // replica returns the replica of a pod.
 func (p *places) replica(c *Cluster, pod *Pod) cli.Replica {
 	r := cli.Replica{Name: pod.Name}
-	if pod.Phase != "Running" {
-		r.Fault = "the pod is " + strings.ToLower(pod.Phase)
-		if pod.Waiting != "" {
-			r.Fault += " (" + pod.Waiting + ")"
-		}
+	waiting := pod.Waiting()
+	switch phase := pod.Status.Phase; {
+	case phase != corev1.PodRunning && waiting != "":
+		r.Fault = "the pod is " + strings.ToLower(string(phase)) + " (" + waiting + ")"
+		return r
+	case phase != corev1.PodRunning:
+		r.Fault = "the pod is " + strings.ToLower(string(phase))
+		return r
+	case waiting != "" && !pod.Ready():
+		r.Fault = "a container of the pod waits (" + waiting + ")"
 		return r
 	}
-	if pod.Waiting != "" && !pod.Ready {
-		r.Fault = "a container of the pod waits (" + pod.Waiting + ")"
-		return r
-	}
-	support := port(pod, p.supportPort, supportPortName, defaultSupportPort)
+	support := cmp.Or(p.supportPort, pod.Port(supportPortName), defaultSupportPort)
 	r.Support = p.listener(pod, "http", support)
 	scheme := "http"
 	if p.tls.Set() {
 		scheme = "https"
 	}
-	r.Main = p.listener(pod, scheme, port(pod, p.mainPort, mainPortName, defaultMainPort))
+	r.Main = p.listener(pod, scheme, cmp.Or(p.mainPort, pod.Port(mainPortName), defaultMainPort))
 	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
 		user, err := c.WhoAmI(ctx)
 		if err != nil {
@@ -190,16 +192,6 @@ func (p *places) replica(c *Cluster, pod *Pod) cli.Replica {
 		return pod.Exec(ctx, containerOf(pod, support), cli.PostCommand(program, path, form)...)
 	}
 	return r
-}
-
-func port(pod *Pod, flag int, name string, otherwise int) int {
-	if flag != 0 {
-		return flag
-	}
-	if named := pod.Ports[name]; named != 0 {
-		return named
-	}
-	return otherwise
 }
 
 // listener connects to a port of a pod. The host is the loopback interface, where the connection arrives in the pod.
@@ -227,13 +219,14 @@ const program = "routesrv"
 // containerOf returns the name of the container that declares the port, else of the one that has the program's name, else of the
 // first.
 func containerOf(pod *Pod, port int) string {
-	for _, c := range pod.Containers {
+	containers := pod.Containers()
+	for _, c := range containers {
 		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }) {
 			return c.Name
 		}
 	}
-	if slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == program }) || len(pod.Containers) == 0 {
+	if slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == program }) || len(containers) == 0 {
 		return program
 	}
-	return pod.Containers[0].Name
+	return containers[0].Name
 }

@@ -3,11 +3,16 @@ package httpserve
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"os"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,13 +21,13 @@ import (
 
 // TLSConfig configures TLS for a listener. The zero value is plain HTTP.
 type TLSConfig struct {
-	// Enable serves TLS with the certificates from the files, in pairs.
+	// Enable serves TLS with the certificates from the files, in pairs, of which there must be one.
 	Enable              bool
 	CertFiles, KeyFiles []string
 	// MinVersion is a version constant of crypto/tls; 0 means TLS 1.2.
 	MinVersion uint16
-	// RequireClientCert requires a client certificate from one of the authorities in CAFiles. AppendSystemCAs adds the system's
-	// authorities.
+	// RequireClientCert requires a client certificate from one of the authorities in CAFiles, and with AppendSystemCAs from one of the
+	// system's.
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
@@ -52,14 +57,6 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 		return nil, nil
 	}
 	cfg.Flags.fill()
-	switch {
-	case len(cfg.CertFiles) == 0:
-		return nil, fmt.Errorf("TLS needs certificates: set %s and %s", cfg.Flags.Cert, cfg.Flags.Key)
-	case len(cfg.CertFiles) != len(cfg.KeyFiles):
-		return nil, fmt.Errorf("%s names %d files and %s %d: want pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
-	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
-		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
-	}
 	if cfg.MinVersion == 0 {
 		cfg.MinVersion = tls.VersionTLS12
 	}
@@ -128,4 +125,161 @@ func cause(err error) error {
 		return path
 	}
 	return err
+}
+
+// certificateCheck is how often a use of the value checks the files for changes.
+const certificateCheck = time.Second
+
+// Reloaded is a value made of the files of certificates and keys, which is made again when one of them has changed. If that fails, such
+// as while only one file of a pair has been written, the previous value stays in use, and the next use tries again. It is safe for
+// concurrent use.
+type Reloaded[T any] struct {
+	files []string
+	load  func(CertificateEnds) (T, error)
+	log   *slog.Logger
+
+	mu      sync.Mutex // guards the fields below
+	value   T
+	ends    CertificateEnds // of the certificates in use
+	state   map[string]fileState
+	checked time.Time
+	failed  string // the last failure that was logged
+}
+
+// fileState detects that a file was replaced or written.
+type fileState struct {
+	modified time.Time
+	size     int64
+}
+
+// NewReloaded makes the value for the first time. load adds the expiry times of the certificates. Empty names of files are ignored.
+func NewReloaded[T any](files []string, log *slog.Logger, load func(CertificateEnds) (T, error)) (*Reloaded[T], error) {
+	r := &Reloaded[T]{files: files, load: load, log: log.With("component", "tls"), checked: time.Now()}
+	return r, r.loadLocked()
+}
+
+// Current returns the value for the files as they are now.
+func (r *Reloaded[T]) Current() T {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refreshLocked()
+	return r.value
+}
+
+// Ends returns the expiry times of the certificates in use.
+func (r *Reloaded[T]) Ends() CertificateEnds {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refreshLocked()
+	return maps.Clone(r.ends)
+}
+
+func (r *Reloaded[T]) refreshLocked() {
+	if time.Since(r.checked) < certificateCheck {
+		return
+	}
+	if r.checked = time.Now(); maps.Equal(r.state, r.look()) {
+		return
+	}
+	err := r.loadLocked()
+	switch {
+	case err == nil:
+		r.failed = ""
+		r.log.Info("certificates reloaded")
+	case err.Error() != r.failed:
+		r.failed = err.Error()
+		r.log.Error("certificates changed and cannot be read, keeping the previous ones", "error", err)
+	}
+}
+
+func (r *Reloaded[T]) loadLocked() error {
+	state := r.look() // before reading, so that a change in between is noticed next time
+	ends := make(CertificateEnds)
+	value, err := r.load(ends)
+	if err != nil {
+		return err
+	}
+	r.value, r.state, r.ends = value, state, ends
+	return nil
+}
+
+// look returns the state of the files.
+func (r *Reloaded[T]) look() map[string]fileState {
+	state := make(map[string]fileState)
+	for _, name := range r.files {
+		if info, err := os.Stat(name); name != "" && err == nil {
+			state[name] = fileState{info.ModTime(), info.Size()}
+		}
+	}
+	return state
+}
+
+// Sides of a connection: the role of this process when it uses the certificate.
+const (
+	ServerSide = "server"
+	ClientSide = "client"
+)
+
+// Uses of a certificate: the process presents it, or verifies the other side with it.
+const (
+	UsePresented = "certificate"
+	UseAuthority = "authority"
+)
+
+// CertificateEnds are the times at which certificates expire, by use: an alert fires beforehand. A use without certificates is not in it.
+type CertificateEnds map[string]time.Time
+
+// Pair adds a presented certificate: the earliest expiry counts, within its chain and among several pairs.
+func (e CertificateEnds) Pair(pair tls.Certificate) {
+	for _, der := range pair.Certificate {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			continue // the pair was parsed when it was loaded, except the rest of the chain
+		}
+		if was, ok := e[UsePresented]; !ok || c.NotAfter.Before(was) {
+			e[UsePresented] = c.NotAfter
+		}
+	}
+}
+
+// Authorities adds authorities in PEM: the latest expiry counts, because during a replacement a file also has old authorities.
+func (e CertificateEnds) Authorities(text []byte) {
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return
+		}
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.NotAfter.After(e[UseAuthority]) {
+			e[UseAuthority] = c.NotAfter
+		}
+	}
+}
+
+// RegisterCertificateEnds exports the result of ends at each scrape; a nil ends means no certificates. Register each side once. A nil registerer
+// does nothing. ends is called concurrently.
+func RegisterCertificateEnds(reg prometheus.Registerer, side string, ends func() CertificateEnds) {
+	if reg == nil {
+		return
+	}
+	reg.MustRegister(&collector{ends, prometheus.NewDesc("routesrv_certificate_expiry_timestamp_seconds",
+		"When certificates expire, by side (server or client: the role of the process) and use: certificate (presented; the first) or authority (verifies the other side; the last).",
+		[]string{"use"}, prometheus.Labels{"side": side})})
+}
+
+type collector struct {
+	ends func() CertificateEnds
+	desc *prometheus.Desc
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	if c.ends == nil {
+		return
+	}
+	for use, end := range c.ends() {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(end.Unix()), use)
+	}
 }

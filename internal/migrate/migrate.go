@@ -90,6 +90,7 @@ func Make(in *Input, o Options) (*Overlay, error) {
 	return &Overlay{Files: files, Warnings: warnings, NotCarried: m.notes}, nil
 }
 
+// begin completes the options and finds the container of the route server.
 func (m *migration) begin() error {
 	if m.Base == "" {
 		return errors.New("no base")
@@ -105,21 +106,7 @@ func (m *migration) begin() error {
 		return fmt.Errorf("prefix %q: the new Deployment would replace the old one, %s: want another prefix", m.Prefix, m.in.Deployment.Name)
 	}
 	m.Monitoring = cmp.Or(m.Monitoring, "monitoring")
-	return m.findContainer()
-}
-
-// name returns the name of the new Deployment and its Service.
-func (m *migration) name() string { return m.Prefix + baseName }
-
-// note records what is not carried over.
-func (m *migration) note(why, format string, args ...any) {
-	m.notes = append(m.notes, Note{fmt.Sprintf(format, args...), why})
-}
-
-// findContainer finds the container of the route server.
-func (m *migration) findContainer() error {
-	name := func(c corev1.Container) string { return c.Name }
-	c, err := pick("container", m.Container, m.pod.Containers, name, isRouteServer)
+	c, err := pick("container", m.Container, m.pod.Containers, func(c corev1.Container) string { return c.Name }, isRouteServer)
 	if err != nil {
 		return fmt.Errorf("%w of Deployment %s", err, m.in.Deployment.Name)
 	}
@@ -130,6 +117,14 @@ func (m *migration) findContainer() error {
 		}
 	}
 	return nil
+}
+
+// name returns the name of the new Deployment and its Service.
+func (m *migration) name() string { return m.Prefix + baseName }
+
+// note records what is not carried over.
+func (m *migration) note(why, format string, args ...any) {
+	m.notes = append(m.notes, Note{fmt.Sprintf(format, args...), why})
 }
 
 // isRouteServer reports whether the name of the program is in the command or is the first argument.

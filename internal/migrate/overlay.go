@@ -6,9 +6,13 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -74,39 +78,55 @@ func (m *migration) values() (map[string]any, error) {
 // switched is a Service with the merge patches of its selector: to the new pods, and back.
 type switched struct{ Name, There, Back string }
 
-// switched returns the Services of the old pods.
+// switched returns the Services of the old pods, or one that stands for them. In a merge patch, null removes a label that the new pods lack.
 func (m *migration) switched() (all []switched) {
-	for _, s := range m.in.Services {
-		there, back := m.selectorPatch(s.Spec.Selector)
-		all = append(all, switched{s.Name, there, back})
+	services := m.in.Services
+	if len(services) == 0 {
+		selector := m.in.Deployment.Spec.Selector.MatchLabels
+		services = []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "SERVICE"}, Spec: corev1.ServiceSpec{Selector: selector}}}
 	}
-	if len(all) == 0 {
-		there, back := m.selectorPatch(m.in.Deployment.Spec.Selector.MatchLabels)
-		all = []switched{{"SERVICE", there, back}}
+	for _, s := range services {
+		to, from := make(object), make(object)
+		for key, was := range s.Spec.Selector {
+			if value := m.labels.of(key); value != was {
+				to[key], from[key] = value, was
+			}
+		}
+		all = append(all, switched{s.Name, selectorPatch(to), selectorPatch(from)})
 	}
 	return all
 }
 
-// selectorPatch returns two merge patches of a selector of old pods: one makes it select the new pods, the other reverts that. A
-// label that the new pods lack is removed.
-func (m *migration) selectorPatch(selector map[string]string) (there, back string) {
-	pod := m.labels.pod()
-	to, from := make(map[string]any), make(map[string]any)
-	for key, was := range selector {
-		value, has := pod[key]
-		switch {
-		case !has:
-			to[key] = nil
-		case value != was:
-			to[key] = value
-		default:
+// selectorPatch returns the merge patch of a selector.
+func selectorPatch(labels object) string {
+	text, _ := json.Marshal(object{"spec": object{"selector": labels}}) // strings always have a JSON form
+	return string(text)
+}
+
+// clients returns the rules for requests of clients.
+//
+// Without a policy for the old pods, the new pods accept requests for tables from everywhere, too: proxies on the network of
+// their nodes have no namespace that a policy could name, and a policy that blocks them would show only after the switch.
+func (m *migration) clients() (rules []any, err error) {
+	if len(m.in.Policies) == 0 {
+		m.note("the policy of the overlay lets every pod ask for tables, as before, but only the namespace `"+m.Monitoring+"` read metrics (`--monitoring-namespace`). "+
+			"After the switch, narrow the first rule of networkpolicy.yaml: use `namespaceSelector` for proxies with pod addresses, and `ipBlock` with the node addresses "+
+			"for proxies with hostNetwork", "no NetworkPolicy selects the old pods")
+		return []any{object{"ports": []object{{"protocol": "TCP", "port": m.arguments.main}}}}, nil
+	}
+	for _, old := range m.in.Policies {
+		if len(old.Spec.PolicyTypes) > 0 && !slices.Contains(old.Spec.PolicyTypes, networkingv1.PolicyTypeIngress) {
 			continue
 		}
-		from[key] = was
+		spec, err := m.carried(old.Spec, nil)
+		if err != nil {
+			return nil, fmt.Errorf("NetworkPolicy %s: %w", old.Name, err)
+		}
+		m.selecting(spec["ingress"])
+		ofOld, _ := spec["ingress"].([]any)
+		rules = append(rules, ofOld...)
+		m.note("the policy of the overlay has its ingress rules. It does not have its egress rules: routesrv needs only the API server, DNS and its other replicas",
+			"NetworkPolicy `%s` selects the old pods", old.Name)
 	}
-	patch := func(labels map[string]any) string {
-		text, _ := json.Marshal(object{"spec": object{"selector": labels}}) // strings always have a JSON form
-		return string(text)
-	}
-	return patch(to), patch(from)
+	return rules, nil
 }

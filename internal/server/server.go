@@ -18,21 +18,18 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/tracing"
-	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -40,38 +37,17 @@ import (
 
 // Config configures a Server. Set either Source or a URL in Upstream, not both.
 type Config struct {
-	// Upstream configures the client of a relay: see dataplane.RelayConfig. The server sets its StateDir, Guard, and takes its
-	// Interval and MaxBackoff from the fields below. On a relay, Guard has the meaning of dataplane.RelayConfig, and Compile, Redis,
-	// Valkey and Origin have no effect.
-	Upstream dataplane.Config
+	// RouteServer has what flags set. Its fields of the same names as those below have no effect here. The zero values of Address,
+	// ShutdownTimeout and MaxConnections mean the defaults; the limit of open files may allow fewer connections: see
+	// [httpserve.MainConnections].
+	//
+	// On a relay, Upstream configures the client, whose StateDir, Guard, Interval and MaxBackoff the server sets from the other fields. Guard
+	// has the meaning of dataplane.RelayConfig; Compile, EndpointDebounce and Shards have no effect.
+	config.RouteServer
 
-	// Settings of the poller and its publisher: see poller.Config, rules.Options and guard.Config.
-	Source  poller.Source
-	Compile rules.Options
-	Guard   guard.Config
-	config.Poll
-
-	// History is how many bytes the history of objects may have, by default history.DefaultLimit: see package history.
-	History int64
-
-	// Review says what a change must pass before it is published.
-	Review config.Review
-	// Selection says which objects the source reads, for explanations.
-	Selection kube.Selection
-
-	// Listen configures the listeners. An empty Address means [config.DefaultAddress], zero for ShutdownTimeout and MaxConnections their
-	// defaults. The limit of open files may allow fewer connections: see [httpserve.MainConnections]. A relay has no EndpointDebounce: it
-	// serves the tables of the server above.
-	config.Listen
+	Source poller.Source // see poller.Config
 	// Open opens the listeners; nil means net.Listen.
 	Open func(network, address string) (net.Listener, error)
-	// TLS configures the main listener; the support listener is always plain.
-	TLS httpserve.TLSConfig
-	// RequestFilters is the filter chain for every path of the main listener except /health.
-	RequestFilters []*eskip.Filter
-	// Shards are the services whose addresses the shard endpoints return. A service without a name has no endpoint.
-	config.Shards
-
 	// Peers returns the table that another replica serves, and the objects that it keeps. The server compares its first table with it,
 	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
 	Peers func(context.Context) (dataplane.PeerTable, error)
@@ -88,8 +64,6 @@ type Config struct {
 	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
 	Events func(ctx context.Context, problems func() []poller.Problem)
 
-	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
-	StateDir string
 	// Origin is recorded in the last-known-good file as the origin of the table: "cluster" or "manifests".
 	Origin string
 	// Version is shown by /status.
@@ -295,4 +269,85 @@ func (s *Server) newListeners() error {
 		Logger:   s.log, Registry: s.registry,
 	})
 	return err
+}
+
+// Run serves until ctx ends, then shuts down in order, and returns nil. It returns an error if the main listener cannot be opened
+// or fails. If ctx has already ended, it opens nothing.
+//
+// The order of the shutdown is the one of [httpserve.Listeners], after a wait of Config.WaitForHealthcheckInterval for load balancers.
+// The last-known-good file is written last.
+func (s *Server) Run(ctx context.Context) error {
+	s.started = time.Now()
+	if s.cfg.SupportAddress == "" {
+		s.log.Info("no support listener: no metrics, no status (-support-listener)")
+	}
+	defer s.cfg.Tracing.Close() // after the last answer
+	var tablesErr error
+	err := s.listeners.Run(ctx, func(ctx context.Context) { tablesErr = s.runTables(ctx) })
+	return errors.Join(err, tablesErr)
+}
+
+// runTables produces tables until ctx ends. It asks other replicas first: see askPeers.
+func (s *Server) runTables(ctx context.Context) error {
+	if s.relay == nil {
+		s.askPeers(ctx)
+	}
+	var beside sync.WaitGroup
+	if s.cfg.Events != nil && s.compiler != nil {
+		beside.Go(func() { s.cfg.Events(ctx, s.eventProblems) })
+	}
+	beside.Go(func() { s.clients.Run(ctx) })
+	if s.reviews != nil {
+		beside.Go(func() { s.reviews.run(ctx) })
+		beside.Go(func() { s.history.run(ctx) })
+	}
+	if s.relay != nil {
+		beside.Go(func() { s.reportUp(ctx) })
+	}
+	err := s.tables.Run(ctx)
+	beside.Wait()
+	s.decisions.Close()
+	return err
+}
+
+// askPeers asks the other replicas for what a server without a last-known-good file lacks: the table to compare its first table with, and what is kept;
+// for what operators have frozen and pinned while this process did not run; and for the history if there is none. It logs what it finds.
+func (s *Server) askPeers(ctx context.Context) {
+	if s.publisher.Served() == nil {
+		s.findPeer(ctx)
+	} else if s.cfg.FromPeer != nil {
+		if err := s.cfg.FromPeer(ctx, api.PathKept, func(r io.Reader) error {
+			kept, err := publish.ReadKept(r)
+			if err == nil {
+				s.publisher.TakeOver(kept)
+			}
+			return err
+		}); err != nil {
+			s.log.Info("no other replica says what is frozen and pinned, the state folder does", "reason", err)
+		}
+	}
+	if s.cfg.FromPeer != nil && s.history.Empty() {
+		if err := s.cfg.FromPeer(ctx, api.PathKeptHistory, s.history.Import); err != nil {
+			s.log.Info("the history begins now", "reason", err)
+		}
+	}
+}
+
+// findPeer finds the table to compare the first table with, and logs where it comes from.
+func (s *Server) findPeer(ctx context.Context) {
+	const nothing = "the first table is compared with nothing: no last-known-good file and no other replica has a table"
+	if s.cfg.Peers == nil {
+		s.log.Info(nothing, "reason", "no --peers")
+		return
+	}
+	found, err := s.cfg.Peers(ctx)
+	if err != nil {
+		s.log.Warn(nothing, "reason", err)
+		return
+	}
+	t := found.Table
+	s.log.Info("the first table is compared with the table of another replica", "peer", found.From, "count", t.Len(), "hash", t.Digest().String(),
+		"revision", t.Revision(), "kept", len(found.Kept))
+	s.publisher.CompareWith(t)
+	s.publisher.TakeOver(found.Kept)
 }

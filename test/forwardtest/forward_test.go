@@ -76,10 +76,10 @@ func TestPodsAreListedWithWhatTheyAre(t *testing.T) {
 		t.Fatal(pods, err)
 	}
 	a, b := pods[0], pods[1]
-	if a.Name != "a" || a.Phase != "Pending" || a.Waiting != "ImagePullBackOff" || a.Ready {
+	if a.Name != "a" || a.Status.Phase != "Pending" || a.Waiting() != "ImagePullBackOff" || a.Ready() {
 		t.Errorf("%+v", a)
 	}
-	if b.Name != "b" || b.Phase != "Running" || !b.Ready || !cmp.Equal(b.Ports, map[string]int{"support": 9911}) {
+	if b.Name != "b" || b.Status.Phase != "Running" || !b.Ready() || b.Port("support") != 9911 || b.Port("other") != 0 {
 		t.Errorf("%+v", b)
 	}
 }

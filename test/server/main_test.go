@@ -101,8 +101,11 @@ func (f *fixture) config(t *testing.T, objects string) server.Config {
 		done:      make(chan error, 1),
 	}
 	return server.Config{
-		Source: cluster, Poll: config.Poll{Interval: interval, MaxBackoff: interval}, Open: f.listen,
-		Listen:  config.Listen{Address: mainAddress, SupportAddress: supportAddress, ShutdownTimeout: 10 * time.Second},
+		Source: cluster, Open: f.listen,
+		RouteServer: config.RouteServer{
+			Poll:   config.Poll{Interval: interval, MaxBackoff: interval},
+			Listen: config.Listen{Address: mainAddress, SupportAddress: supportAddress, ShutdownTimeout: 10 * time.Second},
+		},
 		Version: "v1.2.3", Registry: f.registry,
 		Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -136,16 +136,21 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry, StateDir: state,
-		Listen: config.Listen{EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second},
-		Review: config.Review{TrialProxy: &url.URL{Scheme: "http", Host: "127.0.0.1:9922"}},
-		Shards: config.Shards{Redis: config.Shard{Namespace: "n", Name: "n"}, Valkey: config.Shard{Namespace: "n", Name: "n"}},
+		Source: noSource{}, Registry: registry,
+		RouteServer: config.RouteServer{
+			StateDir: state,
+			Listen:   config.Listen{EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second},
+			Review:   config.Review{TrialProxy: &url.URL{Scheme: "http", Host: "127.0.0.1:9922"}},
+			Shards:   config.Shards{Redis: config.Shard{Namespace: "n", Name: "n"}, Valkey: config.Shard{Namespace: "n", Name: "n"}},
+		},
 	})
 }
 
 // documentedRelay returns a route server that serves the table of another one.
 func documentedRelay(registry *prometheus.Registry) (*server.Server, error) {
-	return server.New(server.Config{Upstream: dataplane.Config{URLs: []string{"http://upstream"}}, Registry: registry, Listen: config.Listen{MaxStreams: 1}})
+	return server.New(server.Config{Registry: registry, RouteServer: config.RouteServer{
+		Upstream: dataplane.Config{URLs: []string{"http://upstream"}}, Listen: config.Listen{MaxStreams: 1},
+	}})
 }
 
 // documentedSidecar returns a dataplane-client with all optional features.

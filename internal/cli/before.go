@@ -2,12 +2,19 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
+	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/trial"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -58,13 +65,7 @@ func (j *replayJob) run(ctx context.Context, s *session) (int, error) {
 	if result.Requests == 0 {
 		return Trouble, fmt.Errorf("no line of the logs is a request: %s", result.FirstSkipped)
 	}
-	if err := j.write(s, &result); err != nil {
-		return Trouble, fmt.Errorf("print the result: %w", err)
-	}
-	if result.Different() > 0 {
-		return Unhealthy, nil
-	}
-	return Healthy, nil
+	return verdict(result.Different() == 0), printing(j.write(s, &result))
 }
 
 func (j *replayJob) write(s *session, r *report.Replayed) error {
@@ -109,5 +110,89 @@ func (j *replayJob) read(ctx context.Context, s *session, replay *report.Replay,
 	if shown {
 		_, _ = io.WriteString(s.std.Err, "\n")
 	}
+	return err
+}
+
+type trialJob struct {
+	proxy, traffic *url.URL
+	listen         string
+}
+
+func (j *trialJob) define(flags *config.Parser) {
+	flags.Ask("proxy", config.Parsed("URL", &j.proxy, "", config.ListenerURL))
+	flags.Ask("traffic", config.Parsed("URL", &j.traffic, "", config.ListenerURL))
+	flags.Ask("listen", config.Address(&j.listen, "127.0.0.1:9099"))
+}
+
+func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
+	if j.proxy == nil {
+		return Trouble, usagef("want --proxy, the support listener of the proxy")
+	}
+	if len(s.args) != 1 {
+		return Trouble, usagef("want one TABLE")
+	}
+	loaded, _, err := s.load(ctx, s.args[0])
+	if err != nil {
+		return Trouble, err
+	}
+	status, err := j.try(ctx, s, trial.Calls(loaded[0].Routes...))
+	if err != nil {
+		return Trouble, err
+	}
+	return verdict(len(status.Failed) == 0), printing(j.write(s, status))
+}
+
+// try serves the table of the trial until all calls have a verdict.
+func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (api.Trial, error) {
+	tried := trial.New(trial.Config{Support: j.proxy, Traffic: j.traffic, Log: config.NewLogger(s.server.Log, s.std.Err)})
+	mux := http.NewServeMux()
+	mux.Handle(api.PathTrialRoutes, tried)
+	mux.HandleFunc(api.PathTrialAlive, tried.ServeAlive)
+	listener, err := net.Listen("tcp", j.listen)
+	if err != nil {
+		return api.Trial{}, fmt.Errorf("--listen: %w", err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { tried.Run(ctx) })
+	running.Go(func() { _ = server.Serve(listener) }) // it ends when it is closed
+	defer server.Close()
+
+	silent := s.now()
+	for {
+		waiting, status := tried.Ask(calls), tried.Status()
+		if waiting == 0 {
+			return status, nil
+		}
+		if status.Silent == "" {
+			silent = s.now()
+		}
+		if now := s.now(); now.Sub(silent) > s.timeout {
+			return status, errors.New(status.Silent)
+		}
+		if s.std.ErrTerminal {
+			fmt.Fprintf(s.std.Err, "\r%d of %d texts accepted, %d failed", status.Accepted, len(calls), len(status.Failed))
+		}
+		select {
+		case <-ctx.Done():
+			return status, ctx.Err()
+		case <-tried.Changed():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (j *trialJob) write(s *session, status api.Trial) error {
+	if s.output == "json" {
+		return shadowdiff.WriteJSONValue(s.std.Out, status, "  ")
+	}
+	text := fmt.Sprintf("%s: %d texts accepted, %d failed\n", j.proxy, status.Accepted, len(status.Failed))
+	for _, f := range status.Failed {
+		text += fmt.Sprintf("  %-8s %s: %s\n", f.Verdict, f.Text, f.Words)
+	}
+	_, err := io.WriteString(s.std.Out, shadowdiff.PrintableLines(text))
 	return err
 }
