@@ -6,8 +6,8 @@
 //
 // # Budget
 //
-// A fixed number of clusters is asked at a time, each one question. One that exceeds the short time limit counts as slow
-// until it answers in time again: its limit and its intervals are longer, and slow ones wait only for each other. Browsers
+// A fixed number of workers asks all clusters. A cluster has at most one question at a time. One that exceeds the short time limit counts as slow
+// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Browsers
 // get the newest state of each cluster that changed, never a queue.
 package board
 
@@ -68,8 +68,8 @@ type Config struct {
 // Limits of a board.
 const (
 	MaxClusters = 1000
-	maxAsked    = 14 // clusters that are asked at a time
-	maxSlow     = 10 // slow ones beside them
+	workers     = 24
+	slowWorkers = 18 // at most so many of them ask slow clusters
 	maxBackoff  = time.Minute
 	maxAnswer   = 32 << 20 // bytes, of which only a part is in memory at a time
 	shown       = 5        // elements of each list
@@ -79,12 +79,13 @@ const (
 type Board struct {
 	cfg      Config
 	clusters []*cluster
-	asking   httpserve.Turns
-	slow     httpserve.Turns // instead of asking, for clusters that are slow
+	wake     chan struct{} // of capacity 1: a question is due
 	passing  httpserve.Turns
 	watching httpserve.Turns
+	running  sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below, and those of clusters
+	asking  int        // workers that ask slow clusters
 	version uint64     // of the last change of a cluster
 	changed chan struct{}
 }
@@ -93,8 +94,10 @@ type Board struct {
 type cluster struct {
 	Cluster
 	doc      api.BoardCluster
-	version  uint64 // of the board at its last change
-	slow     bool   // it answers, but not within Config.SlowAfter
+	version  uint64      // of the board at its last change
+	busy     bool        // a worker asks it
+	slow     bool        // it answers, but not within Config.SlowAfter
+	due      []time.Time // by question
 	failures int
 	tries    int      // counts choices of a replica
 	target   *Replica // that is asked; nil before it was found, and after a failure
@@ -109,17 +112,18 @@ func New(cfg Config) (*Board, error) {
 		return nil, fmt.Errorf("%d clusters, limit %d", len(cfg.Clusters), MaxClusters)
 	}
 	cfg.Every, cfg.SlowAfter, cfg.SlowLimit = cmp.Or(cfg.Every, 5*time.Second), cmp.Or(cfg.SlowAfter, 2*time.Second), cmp.Or(cfg.SlowLimit, 15*time.Second)
-	b := &Board{
-		cfg: cfg, asking: httpserve.NewTurns(maxAsked), slow: httpserve.NewTurns(maxSlow), passing: httpserve.NewTurns(8), watching: httpserve.NewTurns(8),
-		changed: make(chan struct{}),
-	}
+	b := &Board{cfg: cfg, passing: httpserve.NewTurns(8), watching: httpserve.NewTurns(8), wake: make(chan struct{}, 1), changed: make(chan struct{})}
 	names := make(map[string]bool)
 	for _, c := range cfg.Clusters {
 		if c.Name == "" || names[c.Name] {
 			return nil, fmt.Errorf("%q: want a different name for each cluster", c.Name)
 		}
 		names[c.Name] = true
-		b.clusters = append(b.clusters, &cluster{Cluster: c, doc: api.BoardCluster{Name: c.Name}})
+		one := &cluster{Cluster: c, doc: api.BoardCluster{Name: c.Name}}
+		for q := range questions {
+			one.due = append(one.due, time.Unix(0, int64(q))) // at the start, every cluster is asked the first one before any the second
+		}
+		b.clusters = append(b.clusters, one)
 	}
 	slices.SortFunc(b.clusters, func(x, y *cluster) int { return strings.Compare(x.Name, y.Name) })
 	return b, nil
@@ -127,21 +131,15 @@ func New(cfg Config) (*Board, error) {
 
 // Run asks all clusters until ctx ends, and returns when everything that it started has ended.
 func (b *Board) Run(ctx context.Context) {
-	var running sync.WaitGroup
-	for _, c := range b.clusters {
-		running.Go(func() {
-			due := make([]time.Time, len(questions)) // now, in their order
-			for ctx.Err() == nil {
-				b.askNext(ctx, c, due)
-			}
-		})
+	for range workers {
+		b.running.Go(func() { b.work(ctx) })
 	}
-	running.Wait()
+	b.running.Wait()
 }
 
 // Ask asks each cluster all questions once, and returns the answers.
 func (b *Board) Ask(ctx context.Context) *api.Board {
-	turns := httpserve.NewTurns(maxAsked + maxSlow)
+	turns := httpserve.NewTurns(workers)
 	var all sync.WaitGroup
 	for _, c := range b.clusters {
 		done, ok := turns.Wait(ctx, 0)
@@ -176,57 +174,107 @@ func (b *Board) Ask(ctx context.Context) *api.Board {
 	return doc
 }
 
-// askNext asks a cluster the question that is due first, when it is due and the cluster has its turn. Turns come in the order in which clusters wait,
-// so at the start every cluster is asked the first question before any the second.
-func (b *Board) askNext(ctx context.Context, c *cluster, due []time.Time) {
-	q := 0
-	for i := range due {
-		if due[i].Before(due[q]) {
-			q = i
+// work asks questions that are due.
+func (b *Board) work(ctx context.Context) {
+	for {
+		c, q := b.next(ctx)
+		if c == nil {
+			return
+		}
+		limit := b.cfg.SlowAfter
+		if c.slow { // nobody changes it while the cluster is busy
+			limit = b.cfg.SlowLimit
+		}
+		began := time.Now()
+		asked, cancel := context.WithTimeout(ctx, limit)
+		err := b.ask(asked, c, q)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		b.settle(c, q, err, time.Since(began))
+	}
+}
+
+// next waits for a question that is due and takes it. It returns nil when ctx ends.
+func (b *Board) next(ctx context.Context) (*cluster, int) {
+	for {
+		c, q, wait := b.take()
+		if c != nil {
+			return c, q
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, 0
+		case <-b.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// take takes the question that has been due for the longest time; without one it returns how long to wait.
+func (b *Board) take() (found *cluster, q int, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, more := time.Now(), false
+	first := now.Add(time.Minute)
+	for _, c := range b.clusters {
+		if c.busy || c.slow && b.asking >= slowWorkers {
+			continue
+		}
+		for i, due := range c.due {
+			if due.Before(first) {
+				more, found, q, first = found != nil && !first.After(now), c, i, due
+			}
 		}
 	}
+	if found == nil || first.After(now) {
+		return nil, 0, first.Sub(now)
+	}
+	if found.busy = true; found.slow {
+		b.asking++
+	}
+	if more {
+		b.signal()
+	}
+	return found, q, 0
+}
+
+// signal wakes a worker.
+func (b *Board) signal() {
 	select {
-	case <-ctx.Done():
-		return
-	case <-time.After(time.Until(due[q])):
-	}
-	limit, turns := b.cfg.SlowAfter, b.asking
-	if c.slow { // only this goroutine changes it
-		limit, turns = b.cfg.SlowLimit, b.slow
-	}
-	done, ok := turns.Wait(ctx, 0)
-	if !ok {
-		return
-	}
-	defer done()
-	began := time.Now()
-	asked, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	if err := b.ask(asked, c, q); ctx.Err() == nil {
-		b.settle(c, due, q, err, time.Since(began))
+	case b.wake <- struct{}{}:
+	default:
 	}
 }
 
 // settle records the result of a question and when to ask again.
-func (b *Board) settle(c *cluster, due []time.Time, q int, err error, took time.Duration) {
+func (b *Board) settle(c *cluster, q int, err error, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
+	if c.busy = false; c.slow {
+		b.asking--
+	}
 	switch {
 	case err == nil:
 		c.failures, c.doc.AwaySince, c.doc.Error = 0, time.Time{}, ""
-		due[q] = now.Add(max(time.Duration(questions[q].rounds)*b.cfg.Every, 4*took))
+		c.due[q] = now.Add(max(time.Duration(questions[q].rounds)*b.cfg.Every, 4*took))
 		c.slow = c.slow && took > b.cfg.SlowAfter
 	case !c.slow && took >= b.cfg.SlowAfter && errors.Is(err, context.DeadlineExceeded):
 		c.slow = true // it is asked again at once, with more time
 	default:
 		c.away(err, now)
 		again := now.Add(api.Backoff(c.failures, b.cfg.Every, max(maxBackoff, b.cfg.Every), 0.5))
-		for i := range due {
-			due[i] = again
+		for i := range c.due {
+			c.due[i] = again
 		}
 	}
 	b.touch(c)
+	b.signal()
 }
 
 // away records that a question failed. The next one finds the replicas again, and asks another one.

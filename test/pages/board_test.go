@@ -38,7 +38,7 @@ const (
 	deadClusters  = 5  // of these refuse connections
 	slowAnswer    = 5 * time.Second
 	maxMemory     = 100 << 20
-	maxGoroutines = 1100 // for each cluster one that asks, and the two of each of two connections; besides these the page
+	maxGoroutines = 1100 // for each cluster the two goroutines of each of two connections; besides these the workers and the page
 )
 
 // boardProcess is the variable that makes this program the board: memory and goroutines are then its own.
