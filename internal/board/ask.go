@@ -35,6 +35,9 @@ var questions = []question{
 	{api.PathHistory + "?since=1h&limit=1000", 6, readHistory},
 }
 
+// historyQuestion is the last one.
+const historyQuestion = 3
+
 // ask asks a cluster one question.
 func (b *Board) ask(ctx context.Context, c *cluster, q int) error {
 	at, err := b.find(ctx, c)

@@ -97,7 +97,7 @@ func (j *boardJob) clusters(s *session) ([]Cluster, error) {
 	return all, err
 }
 
-// listed reads the file of clusters: NAME URL.
+// listed reads the file of clusters: NAME URL, and after these the URL of the main listener if its stream is to be followed.
 func (j *boardJob) listed(s *session) (all []Cluster, err error) {
 	const most = 1 << 20
 	in := s.std.In
@@ -125,10 +125,13 @@ func (j *boardJob) listed(s *session) (all []Cluster, err error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if len(words) != 2 || !isURL(words[1]) {
-			return nil, fmt.Errorf("--urls: line %d: want NAME URL, with the URL of a support listener", n)
+		if len(words) < 2 || len(words) > 3 || !isURL(words[1]) || !isURL(words[len(words)-1]) {
+			return nil, fmt.Errorf("--urls: line %d: want NAME URL, and the URL of the main listener to follow its stream", n)
 		}
 		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/"), Transport: transport}}
+		if len(words) == 3 {
+			r.Main = &Listener{URL: strings.TrimSuffix(words[2], "/"), Transport: transport}
+		}
 		all = append(all, Cluster{Name: words[0], Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }})
 	}
 	if err := lines.Err(); err != nil {

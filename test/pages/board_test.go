@@ -38,7 +38,7 @@ const (
 	deadClusters  = 5  // of these refuse connections
 	slowAnswer    = 5 * time.Second
 	maxMemory     = 100 << 20
-	maxGoroutines = 1100 // for each cluster the two goroutines of each of two connections; besides these the workers and the page
+	maxGoroutines = 1100 // for each cluster a stream, and the two goroutines of each of two connections; besides these the workers and the page
 )
 
 // boardProcess is the variable that makes this program the board: memory and goroutines are then its own.
@@ -112,6 +112,7 @@ type fakeCluster struct {
 	summaries
 	slow   bool
 	routes atomic.Int64
+	change chan struct{} // a table is published
 }
 
 func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -134,6 +135,19 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(f.problems)
 	case api.PathHistory:
 		_, _ = w.Write(f.history)
+	case "/routes/watch":
+		w.Header().Set("Content-Type", api.StreamType)
+		for {
+			fmt.Fprintf(w, "event: fetch\nid: \"%d\"\ndata: \n\n", f.routes.Load())
+			if http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			select {
+			case <-f.change:
+			case <-r.Context().Done():
+				return
+			}
+		}
 	default:
 		http.NotFound(w, r)
 	}
@@ -156,7 +170,7 @@ func TestBoardOf200Clusters(t *testing.T) {
 	var fakes []*fakeCluster
 	var lines bytes.Buffer
 	for i := range boardClusters {
-		f := &fakeCluster{summaries: all, slow: i >= deadClusters && i < deadClusters+slowClusters}
+		f := &fakeCluster{summaries: all, slow: i >= deadClusters && i < deadClusters+slowClusters, change: make(chan struct{}, 1)}
 		f.routes.Store(100_000)
 		fakes = append(fakes, f)
 		url := ""
@@ -165,7 +179,7 @@ func TestBoardOf200Clusters(t *testing.T) {
 		} else {
 			url = serve(t, f)
 		}
-		fmt.Fprintf(&lines, "cluster-%03d %s\n", i, url)
+		fmt.Fprintf(&lines, "cluster-%03d %s %s\n", i, url, url)
 	}
 	urls := filepath.Join(t.TempDir(), "urls")
 	must(t, os.WriteFile(urls, lines.Bytes(), 0o600))
@@ -206,6 +220,7 @@ func TestBoardOf200Clusters(t *testing.T) {
 	must(t, p.Eval(ctx, "window.notReloaded = true", nil))
 	changed, f := time.Now(), fakes[boardClusters-1]
 	f.routes.Store(4711)
+	f.change <- struct{}{}
 	until("the change", "window.notReloaded && document.getElementById('c-cluster-199').textContent.includes('4711 routes')", patience)
 	t.Logf("a change shows after %v", time.Since(changed).Round(10*time.Millisecond))
 	if png, err := p.Screenshot(ctx, 1200); err == nil {
