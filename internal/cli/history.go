@@ -17,6 +17,9 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 )
 
+// followEvery is how often log --follow asks.
+const followEvery = 2 * time.Second
+
 // entries are entries of the history of one replica, the newest first.
 type entries []api.HistoryEntry
 
@@ -63,6 +66,7 @@ func (s *session) oneCluster() (Cluster, error) {
 type logJob struct {
 	since, at, namespace, object string
 	limit                        int
+	follow                       bool
 }
 
 func (j *logJob) define(flags *config.Parser) {
@@ -71,6 +75,7 @@ func (j *logJob) define(flags *config.Parser) {
 	flags.Ask("in", config.Text("NAMESPACE", &j.namespace, ""))
 	flags.Ask("object", config.Text("NAME", &j.object, ""))
 	flags.Ask("limit", config.Number(&j.limit, 100, 1, 5000))
+	flags.Ask("follow", config.Bool(&j.follow, false))
 }
 
 func (j *logJob) run(ctx context.Context, s *session) (int, error) {
@@ -88,30 +93,54 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 			q.Set(name, value)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	all, err := askHistory(ctx, replica, q)
-	if err != nil {
-		return Trouble, err
+	last := uint64(0)
+	for {
+		asked, cancel := context.WithTimeout(ctx, s.timeout)
+		all, err := askHistory(asked, replica, q)
+		cancel()
+		if err != nil {
+			return Trouble, err
+		}
+		if err := j.write(s, replica.Name, all, last); err != nil {
+			return Trouble, err
+		}
+		if len(all) > 0 {
+			last = max(last, all[0].N)
+		}
+		if !j.follow {
+			return verdict(len(all) > 0), nil
+		}
+		select {
+		case <-ctx.Done():
+			return Healthy, nil
+		case <-time.After(followEvery):
+		}
 	}
-	return verdict(len(all) > 0), j.write(s, replica.Name, all)
 }
 
-// write prints the entries, the newest last.
-func (j *logJob) write(s *session, replica string, all entries) error {
-	slices.Reverse(all)
+// write prints the entries after some one, the newest last.
+func (j *logJob) write(s *session, replica string, all entries, after uint64) error {
+	fresh := slices.DeleteFunc(slices.Clone(all), func(e api.HistoryEntry) bool { return e.N <= after })
+	slices.Reverse(fresh)
 	if s.output == "json" {
-		return writeDocument(s.std.Out, document{Command: "log", Clusters: []documentCluster{{Replicas: []documentReplica{}, Answer: all}}})
+		if j.follow && len(fresh) == 0 {
+			return nil
+		}
+		return writeDocument(s.std.Out, document{Command: "log", Clusters: []documentCluster{{Replicas: []documentReplica{}, Answer: fresh}}})
 	}
-	if len(all) == 0 {
-		fmt.Fprintln(s.std.Out, "no entries")
+	if len(fresh) == 0 {
+		if after == 0 {
+			fmt.Fprintln(s.std.Out, "no entries")
+		}
 		return nil
 	}
-	fmt.Fprintln(s.std.Out, "History of "+replica)
 	g := &grid{}
-	g.add("ENTRY", "TIME", "ROUTES", "WHAT")
-	for i := range all {
-		e := &all[i]
+	if after == 0 {
+		fmt.Fprintln(s.std.Out, "History of "+replica)
+		g.add("ENTRY", "TIME", "ROUTES", "WHAT")
+	}
+	for i := range fresh {
+		e := &fresh[i]
 		g.add(strconv.FormatUint(e.N, 10), e.At.Format(time.RFC3339), fmt.Sprintf("+%d ~%d -%d", e.Added, e.Changed, e.Removed), whatOf(e))
 	}
 	return g.write(s.std.Out)
