@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 )
@@ -262,4 +264,45 @@ printf '<%s>' "${COMPREPLY[@]}"
 			t.Errorf("%s: status %d\n%s", shell, status, &out.b)
 		}
 	}
+}
+
+// history answers /history with one more entry each time it is asked.
+type history struct{ asked int }
+
+func (h *history) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path != api.PathHistory {
+		return nil, fmt.Errorf("GET %s", r.URL)
+	}
+	h.asked++
+	var all []api.HistoryEntry // the newest first
+	for n := h.asked; n > 0; n-- {
+		all = append(all, api.HistoryEntry{N: uint64(n), At: now})
+	}
+	w := httptest.NewRecorder()
+	err := json.NewEncoder(w).Encode(all)
+	return w.Result(), err
+}
+
+// TestLogFollowsTheHistory: each entry is printed once, until an interrupt.
+func TestLogFollowsTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{clusters: []cli.Cluster{{Find: func(context.Context) ([]cli.Replica, error) {
+			return []cli.Replica{{Name: "a", Support: &cli.Listener{URL: "http://a", Transport: &history{}}}}, nil
+		}}}}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		var out, errs buffer
+		if status := program(w).Run(ctx, []string{"log", "--follow"}, config.Stdio{Out: &out, Err: &errs}); status != cli.Healthy {
+			t.Errorf("status %d: %s", status, &errs.b)
+		}
+		var entries []string
+		for line := range strings.Lines(out.b.String()) {
+			if n := strings.Fields(line)[0]; n != "History" && n != "ENTRY" {
+				entries = append(entries, n)
+			}
+		}
+		if diff := cmp.Diff([]string{"1", "2", "3", "4"}, entries); diff != "" {
+			t.Errorf("entries (-want +got):\n%s\n%s", diff, &out.b)
+		}
+	})
 }
