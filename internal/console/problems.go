@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
@@ -44,9 +45,18 @@ type namespaceCount struct {
 }
 
 type problemRow struct {
-	poller.Problem
-	Sign, Tone string
-	Link       string // to the page of the object; empty if it has none
+	ID        string
+	Sign      string
+	Severity  string
+	Tone      string
+	Kind      string
+	Namespace string
+	Name      string
+	Link      string // to the page of the object; empty if it has none
+	Route     string
+	Reason    string
+	Text      string
+	Since     moment
 }
 
 var severities = map[rules.Severity]struct{ sign, tone string }{
@@ -55,7 +65,7 @@ var severities = map[rules.Severity]struct{ sign, tone string }{
 
 // newProblemsView filters by the query: namespace, kind, severity and reason must be equal, q must be part of a text. Empty
 // values match everything, so that the form needs no script; "-" stands for no namespace.
-func newProblemsView(all []poller.Problem, q url.Values) *problemsView {
+func newProblemsView(all []poller.Problem, q url.Values, now time.Time) *problemsView {
 	v := &problemsView{
 		Namespace: text(q.Get("namespace")), Kind: text(q.Get("kind")), Severity: text(q.Get("severity")), Reason: text(q.Get("reason")),
 		Query: text(q.Get("q")), Form: len(all) > 0,
@@ -103,7 +113,7 @@ func newProblemsView(all []poller.Problem, q url.Values) *problemsView {
 		v.Namespaces = v.Namespaces[:maxNamespaces]
 	}
 	v.Kinds, v.Reasons = sorted(kinds, v.Kind), sorted(reasons, v.Reason)
-	v.list(chosen, q)
+	v.list(chosen, q, now)
 	return v
 }
 
@@ -134,7 +144,7 @@ func (v *problemsView) chooses(p *poller.Problem, namespace string) bool {
 }
 
 // list shows one page of the matching problems, the most important first.
-func (v *problemsView) list(chosen []poller.Problem, q url.Values) {
+func (v *problemsView) list(chosen []poller.Problem, q url.Values, now time.Time) {
 	slices.SortStableFunc(chosen, func(a, b poller.Problem) int { return int(b.Severity) - int(a.Severity) })
 	v.Matched = len(chosen)
 	from, err := strconv.Atoi(q.Get("from"))
@@ -153,7 +163,11 @@ func (v *problemsView) list(chosen []poller.Problem, q url.Values) {
 	v.JSON = "problems" + jsonQuery(v)
 	for _, p := range rows {
 		s := severities[p.Severity]
-		v.Rows = append(v.Rows, problemRow{p, s.sign, s.tone, objectLink(string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name)})
+		v.Rows = append(v.Rows, problemRow{
+			ID: p.ID(), Sign: s.sign, Severity: p.Severity.String(), Tone: s.tone, Kind: cut(string(p.Owner.Kind), 40),
+			Namespace: cut(p.Owner.Namespace, 100), Name: cut(p.Owner.Name, 253), Link: objectLink(string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name),
+			Route: cut(p.Route, 300), Reason: string(p.Reason), Text: cut(p.Text(), 600), Since: newMoment(p.Since, now),
+		})
 	}
 }
 
