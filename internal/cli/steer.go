@@ -181,7 +181,7 @@ func (p *posted[T]) json() json.RawMessage {
 // post sends a command to a replica.
 func post[T any](ctx context.Context, r Replica, path string, form url.Values) (*posted[T], error) {
 	if r.Post == nil {
-		return nil, errors.New("only in the pod: kubectl routesrv, or kubectl exec POD -- routesrv and the command")
+		return nil, errors.New("commands are taken in the pod only: kubectl routesrv COMMAND, or kubectl exec POD -- routesrv COMMAND")
 	}
 	body, err := r.Post(ctx, path, form)
 	if err != nil {
