@@ -54,7 +54,7 @@ vet lint docs-check test: export GOFLAGS := $(shell go env GOFLAGS) $(LEAN)
 # The tests wait a lot: for a real kube-apiserver, for proxies. The others use the processors meanwhile.
 .PHONY: check
 check: format ## what CI runs: format, vet, lint, docs-check and test
-	@$(MAKE) --no-print-directory -j2 --output-sync=line static test
+	@$(MAKE) --no-print-directory -j2 static test
 
 .PHONY: static
 static:
