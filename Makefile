@@ -64,13 +64,14 @@ static:
 format: ## fail if a file is not gofmt-formatted
 	@files=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$files" ]; then echo "not formatted (gofmt -w):"; echo "$$files"; exit 1; fi
 
+# A garbage collector that comes less often halves the time of staticcheck.
 .PHONY: vet
 vet: ## run go vet
-	go vet $(PACKAGES)
+	GOGC=400 go vet $(PACKAGES)
 
 .PHONY: lint
 lint: ## run staticcheck
-	go run $(STATICCHECK) $(PACKAGES)
+	GOGC=400 go run $(STATICCHECK) $(PACKAGES)
 
 .PHONY: docs-check
 docs-check: ## fail if a generated reference is not what the code says, a document quotes what does not exist, or a link leads nowhere
