@@ -1,13 +1,18 @@
 package etagcache
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/table"
 )
 
 const (
@@ -171,4 +176,118 @@ func clientOf(r *http.Request) netip.Addr {
 		return netip.Addr{}
 	}
 	return ap.Addr().Unmap()
+}
+
+// Limits for readers that stall. Such a reader holds a goroutine, a buffer, and the blocks of its table that newer tables do not have.
+const (
+	// maxSilence is how long a reader may take for sendSize bytes of a body, or for what is written on a stream at a time.
+	maxSilence = 30 * time.Second
+	sendSize   = 64 << 10
+	// maxBodyTime is how long a body of /routes may take.
+	maxBodyTime = 5 * time.Minute
+)
+
+// send is the [http.ResponseWriter] of a request for a table. It cuts a body whose reader stalls, and notes what was written.
+type send struct {
+	http.ResponseWriter
+	exchange *exchange
+	control  *http.ResponseController
+	end      time.Time // when it is cut in any case
+	status   int
+	n        int   // bytes of the body
+	err      error // of the first failed write
+}
+
+func (x *exchange) newSend() *send {
+	return &send{
+		ResponseWriter: x.w, exchange: x, control: http.NewResponseController(x.w), end: time.Now().Add(maxBodyTime), status: http.StatusOK,
+	}
+}
+
+// WriteHeader records the status, which [http.ServeContent] chooses, and adapts the headers where it does not.
+func (s *send) WriteHeader(status int) {
+	s.status = status
+	switch h := s.Header(); status {
+	case http.StatusOK: // it does not send the length of an encoded body
+		h.Set("Content-Length", strconv.FormatInt(s.exchange.variant.body(s.exchange.encoding).size, 10))
+	case http.StatusPreconditionFailed:
+		h.Set("Content-Length", "0")
+		for _, name := range []string{"Content-Type", "Content-Encoding", "Last-Modified"} {
+			h.Del(name)
+		}
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes p in parts, each with its own deadline.
+func (s *send) Write(p []byte) (n int, err error) {
+	for part := range slices.Chunk(p, sendSize) {
+		limit := time.Now().Add(maxSilence)
+		if limit.After(s.end) {
+			limit = s.end
+		}
+		_ = s.control.SetWriteDeadline(limit) // a connection without deadlines does not stall either
+		m, err := s.ResponseWriter.Write(part)
+		n, s.n = n+m, s.n+m
+		if err != nil {
+			s.err = err
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// ReadFrom writes a body in parts of sendSize. With the half of it, as [io.Copy] would write, a reader with a small window gets one write
+// for each probe of the window.
+func (s *send) ReadFrom(body io.Reader) (n int64, err error) {
+	return io.CopyBuffer(struct{ io.Writer }{s}, body, make([]byte, sendSize))
+}
+
+// flush writes out the server's buffers behind a body of known length, so that a failure is noticed before the handler ends.
+func (s *send) flush() {
+	if s.n > 0 && s.err == nil && s.Header().Get("Content-Length") != "" {
+		if err := s.control.Flush(); !errors.Is(err, http.ErrNotSupported) {
+			s.err = err
+		}
+	}
+}
+
+// maxBroken limits how many broken bodies are remembered; the one that broke off first is forgotten first.
+const maxBroken = 4096
+
+// brokenBodies remembers the bodies whose writing failed: the peer cannot have all of them. It identifies clients by address,
+// because a Skipper opens a new connection for most requests and sends nothing else that distinguishes it.
+//
+// A rotation is part of the ETag of a body. It is higher than those under which the body broke off, so a client with half a body
+// cannot name the whole one.
+//
+// It does not notice a body that breaks off after its last byte was passed to the kernel: every write succeeded. It is in memory,
+// so a restart empties it. The zero value is empty.
+type brokenBodies struct {
+	mu    sync.Mutex
+	known recent[bodyKey, uint32] // rotations
+}
+
+// bodyKey identifies bytes sent to an address. It does not include the revision, which does not change the bytes.
+type bodyKey struct {
+	client   netip.Addr
+	digest   table.Digest
+	encoding encoding
+}
+
+// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at all, may
+// have half a body.
+func (b *brokenBodies) rotation(key bodyKey) uint32 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.known.byKey[key]
+}
+
+// brokeOff records that a body with a rotation broke off, unless it has already done so under a higher one.
+func (b *brokenBodies) brokeOff(key bodyKey, rotation uint32) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if rotation >= b.known.byKey[key] {
+		b.known.put(key, rotation+1, maxBroken)
+	}
 }

@@ -1,11 +1,15 @@
 package fleet
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"math/rand/v2"
 	"time"
+	"unique"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -119,3 +123,178 @@ func (r *Report) check() error {
 }
 
 func isAge(seconds float64) bool { return seconds >= 0 && seconds <= (365*24*time.Hour).Seconds() }
+
+// figures stores [Figures] in a quarter of the memory.
+type figures struct {
+	read       int64
+	lastApply  int64 // 0 for none
+	values     [figureCount]uint64
+	refusedNew uint64
+	refused    *refusal // nil for none
+	has        uint8    // one bit for each value
+}
+
+// figureCount is the number of counters in Figures.
+const figureCount = 5
+
+// refusal is how many routes a proxy has refused for a reason.
+type refusal struct {
+	reason unique.Handle[string]
+	routes uint64
+	next   *refusal
+}
+
+// counters returns pointers to the counters of f.
+func (f *Figures) counters() [figureCount]**uint64 {
+	return [figureCount]**uint64{&f.Requests, &f.Errors, &f.NoRoute, &f.Routes, &f.Updates}
+}
+
+// keepFigures returns the compact form of f, read at the given time.
+func keepFigures(f *Figures, read time.Time) *figures {
+	kept := &figures{read: read.UnixNano(), refusedNew: f.RefusedNew}
+	if !f.LastApply.IsZero() {
+		kept.lastApply = f.LastApply.UnixNano()
+	}
+	for i, value := range f.counters() {
+		if *value != nil {
+			kept.values[i] = **value
+			kept.has |= 1 << i
+		}
+	}
+	for reason, n := range f.Refused {
+		kept.refused = &refusal{unique.Make(reason), n, kept.refused}
+	}
+	return kept
+}
+
+// show returns the public form.
+func (kept *figures) show() *Figures {
+	f := &Figures{Time: timeOf(kept.read), RefusedNew: kept.refusedNew}
+	if kept.lastApply != 0 {
+		f.LastApply = timeOf(kept.lastApply)
+	}
+	for i, value := range f.counters() {
+		if kept.has&(1<<i) != 0 {
+			n := kept.values[i]
+			*value = &n
+		}
+	}
+	for r := kept.refused; r != nil; r = r.next {
+		if f.Refused == nil {
+			f.Refused = make(map[string]uint64)
+		}
+		f.Refused[r.reason.Value()] = r.routes
+	}
+	return f
+}
+
+// lookEvery is how often a Reporter checks for changes.
+const lookEvery = time.Second
+
+// Reporter sends the reports of one client. Send and Collect are required.
+type Reporter struct {
+	// Send sends the JSON form of a report. It returns within seconds.
+	Send func(ctx context.Context, body []byte) error
+	// Collect returns the report without figures; it is cheap. ok is false if there is no receiver.
+	Collect func(now time.Time) (r Report, ok bool)
+	// Figures reads the proxy's figures, within a second or two, and the time of reading. nil or a nil result means that there
+	// are none.
+	Figures func(ctx context.Context, fetched time.Time) (*Figures, Applied, error)
+	Logger  *slog.Logger // nil means no log
+
+	last    Report    // last sent or tried
+	due     time.Time // when to send the next one if nothing changes
+	failing bool
+	figures *Figures
+	unread  error     // why there are none
+	read    time.Time // when the figures were read
+	applied Applied
+	about   Name // the table that applied refers to
+}
+
+// Run reports until ctx ends: within about a second after a change, and every ten seconds with jitter of a tenth.
+func (r *Reporter) Run(ctx context.Context) {
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	timer := time.NewTimer(jitter(lookEvery))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			r.look(ctx)
+			timer.Reset(jitter(lookEvery))
+		}
+	}
+}
+
+// jitter varies a duration by up to a tenth, so that the clients of a fleet do not report at the same moment.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
+}
+
+// look sends a report if it is due.
+func (r *Reporter) look(ctx context.Context) {
+	now := time.Now()
+	report, ok := r.Collect(now)
+	if !ok {
+		return
+	}
+	due := !now.Before(r.due)
+	if !due && report.Holds == r.last.Holds && report.Fetched == r.last.Fetched && report.Rejected == r.last.Rejected && report.Proven == r.last.Proven && sameSuspects(report.Suspects, r.last.Suspects) {
+		return
+	}
+	if due && r.Figures != nil {
+		fetched := time.Time{}
+		if !report.Fetched.IsZero() {
+			fetched = now.Add(-seconds(report.FetchedAgo))
+		}
+		r.figures, r.applied, r.unread = r.Figures(ctx, fetched)
+		r.read, r.about = time.Now(), report.Fetched
+	}
+	if report.Applied = AppliedUnknown; !report.Fetched.IsZero() {
+		report.Applied = AppliedFetched
+		if r.about == report.Fetched && r.figures != nil {
+			report.Applied = r.applied
+		}
+	}
+	if r.figures != nil {
+		report.Figures, report.FiguresAgo = r.figures, max(0, time.Since(r.read).Seconds())
+	}
+	if r.unread != nil {
+		report.FiguresError = printable(r.unread.Error(), maxReason)
+	}
+	waited := time.Since(now).Seconds() // waited for the proxy
+	report.HoldsAgo += waited
+	report.FetchedAgo += waited
+	err := r.send(ctx, &report)
+	if ctx.Err() != nil {
+		return
+	}
+	r.said(err)
+	if due || err != nil {
+		r.due = time.Now().Add(jitter(ReportEvery))
+	}
+	r.last = report // after a failure, retry when the next report is due, or earlier on a change
+}
+
+func (r *Reporter) send(ctx context.Context, report *Report) error {
+	body, err := json.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return r.Send(ctx, body)
+}
+
+// said logs when reports begin to arrive or fail.
+func (r *Reporter) said(err error) {
+	switch {
+	case err != nil && !r.failing:
+		r.Logger.Info("reports do not arrive: the route server sees this client by its requests only", "error", err)
+	case err == nil && r.failing:
+		r.Logger.Info("reports arrive again")
+	}
+	r.failing = err != nil
+}

@@ -2,6 +2,10 @@ package guard
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/routeid"
@@ -171,4 +175,101 @@ func (g *Guard) follow(served *table.Table) {
 // past reports whether the step from one number to the other crosses the ceiling.
 func past(ceiling, from, to int) bool {
 	return ceiling > 0 && to > ceiling && from <= ceiling
+}
+
+const (
+	// minNamespace is how many routes a namespace must have had for its loss to be suspicious: small ones come and go.
+	minNamespace = 20
+	// restTolerance is the share of their routes that all other namespaces together may lose at the same time.
+	restTolerance = 0.05
+	// shownNamespaces limits the names in a detail.
+	shownNamespaces = 3
+)
+
+// lostNamespaces returns the namespaces that a change removes, with how many routes they had; none if it changes the rest too
+// much.
+func (g *Guard) lostNamespaces(d *difference) map[string]int {
+	lost := make(map[string]int)
+	var rest count
+	for s, c := range d.changes {
+		if s.kind != namespaceRoutes {
+			continue
+		}
+		size := g.size(s)
+		if len(c.gone) > 0 && size+len(c.come) <= len(c.gone)+len(c.left) {
+			if had := g.window(s).older(c, size).all; had >= minNamespace {
+				lost[s.namespace] = had
+				rest.all -= size
+				continue
+			}
+		}
+		rest.missing += len(c.gone)
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	for _, n := range g.census[namespaces] {
+		rest.all += int(n)
+	}
+	if rest.beyond(restTolerance) && g.held.Since.IsZero() {
+		return nil
+	}
+	return lost
+}
+
+// describeLost names the namespaces and their routes.
+func describeLost(sizes map[string]int) string {
+	names, routes := slices.Sorted(maps.Keys(sizes)), 0
+	for _, n := range sizes {
+		routes += n
+	}
+	if len(names) == 1 {
+		return fmt.Sprintf("all %d routes of namespace %s are gone", routes, names[0])
+	}
+	shown := strings.Join(names[:min(len(names), shownNamespaces)], ", ")
+	if more := len(names) - shownNamespaces; more > 0 {
+		shown += " and " + strconv.Itoa(more) + " more"
+	}
+	return fmt.Sprintf("all %d routes of %d namespaces are gone: %s", routes, len(names), shown)
+}
+
+// minBackends is how many requests must have lost their endpoints for a table to be suspicious. In a small cluster, or a test
+// environment that is scaled to zero at night, half of them belong to a few services.
+const minBackends = 20
+
+// backend is where a route finally sends a request, as far as its text shows.
+type backend int
+
+const (
+	otherBackend     backend = iota // <loopback>, <dynamic>, <forward>
+	shuntBackend                    // the proxy itself answers: 502 for a service without endpoints
+	endpointsBackend                // one or more addresses
+)
+
+// backendOf determines the kind of backend from the end of the route's text, without parsing the text, because a table has more
+// than 100,000 routes.
+func backendOf(r *table.Route) backend {
+	const space = " \t\r\n"
+	text := strings.TrimRight(strings.TrimSuffix(r.Text, ";"), space)
+	if endsQuoted(text) {
+		return endpointsBackend
+	}
+	list, ok := strings.CutSuffix(text, ">")
+	if !ok {
+		return otherBackend
+	}
+	list = strings.TrimRight(list, space)
+	switch {
+	case endsQuoted(list):
+		return endpointsBackend
+	case strings.HasSuffix(list, "shunt"):
+		return shuntBackend
+	default:
+		return otherBackend
+	}
+}
+
+// endsQuoted reports whether the text ends with a string literal.
+func endsQuoted(text string) bool {
+	return strings.HasSuffix(text, `"`) || strings.HasSuffix(text, "`")
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"iter"
 	"slices"
+	"strconv"
 )
 
 // Routed is an object that requests routes: an [*Ingress] or a [*RouteGroup].
@@ -95,3 +96,104 @@ func (v *Version) Object() Routed {
 	}
 	return nil
 }
+
+// Ingress is a networking.k8s.io/v1 Ingress.
+type Ingress struct {
+	Meta
+	Spec  *IngressSpec // nil when the object has none
+	Nulls Nulls
+}
+
+// IngressSpec is the part of an Ingress' spec that is read.
+type IngressSpec struct {
+	IngressClassName string
+	DefaultBackend   *IngressBackend
+	Rules            []IngressRule
+	TLS              []TLS
+}
+
+// IngressRule is one host. HTTP is false for a rule without an http section.
+type IngressRule struct {
+	Host  string
+	HTTP  bool
+	Paths []IngressPath
+}
+
+// IngressPath is one path of a rule. Backend is nil if the entry has none.
+type IngressPath struct {
+	Path     string
+	PathType string // as written: "Exact", "Prefix", "ImplementationSpecific", or anything else
+	Backend  *IngressBackend
+}
+
+// IngressBackend names a service and one of its ports. A resource backend has an empty service name.
+type IngressBackend struct {
+	Service    string
+	PortName   string
+	PortNumber int
+}
+
+// Port returns the port as text: the number if there is one, else the name.
+func (b *IngressBackend) Port() string {
+	if b.PortNumber != 0 {
+		return strconv.Itoa(b.PortNumber)
+	}
+	return b.PortName
+}
+
+// TLS is an entry of spec.tls, of an Ingress or a RouteGroup.
+type TLS struct {
+	Hosts      []string
+	SecretName string
+}
+
+// Ref implements [Object].
+func (i *Ingress) Ref() Ref { return Ref{KindIngress, i.Namespace, i.Name} }
+
+// RouteGroup is a zalando.org/v1 RouteGroup. Backend types and algorithms are kept as written, so that an unknown one is a matter
+// of validation, not of decoding.
+type RouteGroup struct {
+	Meta
+	Spec  *RouteGroupSpec // nil if the object has none
+	Nulls Nulls
+}
+
+// RouteGroupSpec is the spec of a RouteGroup. A nil pointer in one of the lists stands for a null in the object.
+type RouteGroupSpec struct {
+	Hosts           []string
+	Backends        []*RouteGroupBackend
+	DefaultBackends []*BackendReference
+	Routes          []*RouteSpec
+	TLS             []TLS
+}
+
+// RouteGroupBackend is one entry of spec.backends.
+type RouteGroupBackend struct {
+	Name        string
+	Type        string // as written; "" means service
+	Address     string
+	Algorithm   string // as written; "" means not set
+	ServiceName string
+	ServicePort int
+	Endpoints   []string
+}
+
+// BackendReference references a backend by name, with a weight.
+type BackendReference struct {
+	BackendName string
+	Weight      int
+}
+
+// RouteSpec is one entry of spec.routes.
+type RouteSpec struct {
+	Path        string
+	PathSubtree string
+	PathRegexp  string
+	Backends    []*BackendReference
+	Filters     []string
+	Predicates  []string
+	Methods     []string
+}
+
+// Ref implements [Object].
+func (r *RouteGroup) Ref() Ref { return Ref{KindRouteGroup, r.Namespace, r.Name} }

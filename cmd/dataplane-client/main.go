@@ -12,15 +12,22 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/rollout"
 )
 
 // version is set by the linker in a release build.
@@ -69,4 +76,131 @@ func newSidecar(f *flags, log *slog.Logger, std config.Stdio) (config.Service, e
 		cfg.Source = source
 	}
 	return sidecar.New(cfg)
+}
+
+// flags holds the configuration of a data-plane client.
+type flags struct {
+	sidecar sidecar.Config
+	source  config.Source
+	log     config.Log
+	tls     config.TLSFiles
+}
+
+// parse reads flags, environment and configuration file. Its warnings and errors come from package config.
+func parse(args []string, env config.Env) (*flags, []config.Warning, error) {
+	f, poll := &flags{}, config.Poll{}
+	p := newParser(f, &poll)
+	p.Check(func() ([]config.Warning, error) { return f.check(p) })
+	_, warnings, err := p.Parse(args, env)
+	if err != nil {
+		return nil, warnings, err
+	}
+	f.sidecar.Interval, f.sidecar.MaxBackoff = poll.Interval, poll.MaxBackoff
+	return f, warnings, nil
+}
+
+// newParser returns a parser with all flags, which fills f and poll.
+func newParser(f *flags, poll *config.Poll) *config.Parser {
+	p := config.NewParser(config.Command{Name: "dataplane-client"})
+	c := &f.sidecar
+	f.modeFlags(p)
+	f.fetchFlags(p)
+	f.serveFlags(p)
+	p.Source(&f.source)
+	p.Poll(poll)
+	p.Timing(&f.source, poll, &c.Fetch.FullEvery, &c.Fetch.Timeout, config.ShutdownTime(&c.ShutdownTimeout, sidecar.DefaultShutdownTimeout), config.Setting{
+		Name: "fresh-limit", Value: config.Duration(&c.FreshLimit, sidecar.DefaultFreshLimit, time.Millisecond, most),
+	})
+	p.Compile(&c.Compile)
+	p.Guard(&c.Guard, guard.DefaultHold)
+	p.Flag("enable-profile", config.Bool(&c.EnableProfile, false))
+	p.Flag("state-dir", config.Text("string", &c.StateDir, ""))
+	p.Log(&f.log)
+	p.CompileFrom(&c.Compile, &f.source, &f.log)
+	return p
+}
+
+// check validates combinations of flags.
+func (f *flags) check(p *config.Parser) (warnings []config.Warning, err error) {
+	c := &f.sidecar
+	if c.Pod == "" {
+		if c.Pod, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("--pod-name is not set, and the name of the host is not known: %w", err)
+		}
+		p.Derive("pod-name", c.Pod, "host name")
+	}
+	if len(f.source.Manifests) == 0 && !f.source.Kubernetes && len(c.Fetch.URLs) == 0 {
+		return nil, errors.New("no source for a table: set --upstream to fetch one, -kubernetes or --manifests to compute " +
+			"one")
+	}
+	withTLS := c.SupportTLS != (sidecar.SupportTLS{})
+	if withTLS && (c.SupportTLS.Cert == "" || c.SupportTLS.Key == "") {
+		return nil, errors.New("--support-tls: set cert and key; client certificates need TLS")
+	}
+	if c.SupportAddress == "" && (withTLS || c.SupportLoopbackOnly) {
+		warnings = append(warnings, config.Warning{Flag: "--support-listener", Text: "is turned off: --support-loopback-only and --support-tls " +
+			"have no effect"})
+	}
+	if len(c.Fetch.URLs) > 0 && c.StateDir == "" {
+		warnings = append(warnings, config.Warning{Flag: "--state-dir", Text: "is not set: the last table is kept only in " +
+			"memory, and is lost if this process restarts while no route server answers"})
+	}
+	if c.Fallback.Policy != rollout.FallbackNever && len(c.Fetch.URLs) > 0 && !f.source.Kubernetes && len(f.source.Manifests) == 0 {
+		warnings = append(warnings, config.Warning{Flag: "--fallback", Text: string(c.Fallback.Policy) + " has no effect without -kubernetes"})
+	}
+	return warnings, nil
+}
+
+// most is the longest time of a flag.
+const most = 30 * 24 * time.Hour
+
+func (f *flags) modeFlags(p *config.Parser) {
+	c, cutover, fallback := &f.sidecar, &f.sidecar.Cutover, &f.sidecar.Fallback
+	cutover.Policy, fallback.Policy = rollout.CutoverReport, rollout.FallbackBoot
+	p.Flag("mode", config.Parsed("MODE", &c.Setting, rollout.Setting{}.String(), rollout.ParseSetting))
+	p.Flag("mode-file", config.Text("PATH", &c.ModeFile, ""))
+	p.Flag("pod-name", config.Text("NAME", &c.Pod, ""))
+	p.Flag("pod-namespace", config.Text("NAME", &c.PodNamespace, ""))
+	p.Flag("node-name", config.Text("NAME", &c.Node, ""))
+
+	settings := []config.Setting{
+		{Name: "clean-for", Value: config.Duration(&cutover.CleanFor, rollout.DefaultCleanFor, 0, most)},
+		{Name: "comparisons", Value: config.Number(&cutover.MinComparisons, rollout.DefaultMinComparisons, 0, math.MaxInt32)},
+	}
+	p.Flag("cutover-check", config.Settings(config.Choice((*string)(&cutover.Policy), "report", "enforce", "off"), nil, settings...))
+	settings = []config.Setting{
+		{Name: "after", Value: config.Duration(&fallback.After, rollout.DefaultFallbackAfter, time.Second, most)},
+		{Name: "max-age", Value: config.Duration(&fallback.MaxAge, rollout.DefaultFallbackMaxAge, time.Second, most)},
+		{Name: "window", Value: config.Duration(&fallback.Window, rollout.DefaultFallbackWindow, time.Second, most)},
+	}
+	p.Flag("fallback", config.Settings(config.Choice((*string)(&fallback.Policy), "boot", "never", "always"), nil, settings...))
+}
+
+func (f *flags) fetchFlags(p *config.Parser) {
+	c := &f.sidecar.Fetch
+	c.UpdateMode = dataplane.Auto
+	p.Flag("upstream", config.URLs(&c.URLs))
+	p.Flag("zone", config.Text("ZONE", &c.Zone, ""))
+	p.Flag("zone-file", config.Text("PATH", &c.ZoneFile, ""))
+	p.Flag("update-mode", config.Choice((*string)(&c.UpdateMode), "auto", "stream", "poll"))
+	p.Flag("fetch-interval", config.Duration(&c.Interval, dataplane.DefaultInterval, time.Millisecond, most))
+	p.Flag("max-table-bytes", config.Size(&c.MaxBytes, "0"))
+	p.Flag("proxy-metrics-url", config.Text("URL", &f.sidecar.ProxyMetricsURL, sidecar.DefaultProxyMetricsURL))
+	p.UpstreamTLS(&f.tls)
+}
+
+func (f *flags) serveFlags(p *config.Parser) {
+	c := &f.sidecar
+	p.Flag("address", config.Address(&c.Address, sidecar.DefaultAddress))
+	p.Flag("support-listener", config.Address(&c.SupportAddress, sidecar.DefaultSupportAddress))
+	p.Flag("support-loopback-only", config.Bool(&c.SupportLoopbackOnly, false))
+	settings := []config.Setting{
+		{Name: "cert", Value: config.Text("PATH", &c.SupportTLS.Cert, "")},
+		{Name: "key", Value: config.Text("PATH", &c.SupportTLS.Key, "")},
+		{Name: "client-ca", Value: config.Text("PATH", &c.SupportTLS.ClientCA, "")},
+	}
+	p.Flag("support-tls", config.Settings(nil, nil, settings...))
+	p.Flag("routes-file", config.Text("PATH", &c.RoutesFile, ""))
+	p.Flag("endpoint-debounce", config.Duration(&c.EndpointDebounce, 0, 0, time.Hour))
+	p.Flag("drain", config.Duration(&c.Drain, 0, 0, most))
 }

@@ -3,6 +3,8 @@ package api
 import (
 	"time"
 
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -51,4 +53,131 @@ type Steered struct {
 	Digest   table.Digest `json:"digest,omitzero"`    // of the table that is served now
 	By       string       `json:"by,omitempty"`
 	Why      string       `json:"why,omitempty"`
+}
+
+const (
+	// PathHistory is where a server tells what it has served.
+	PathHistory = "/history"
+	// PathKeptHistory is where it passes its history on to a replica that starts, in the form of the files.
+	PathKeptHistory = "/kept/history"
+)
+
+// HistoryEntry is a change of what is served: of Ingresses, RouteGroups and default filters, or a decision about them. Changes of endpoints
+// alone make none.
+type HistoryEntry struct {
+	N        uint64       `json:"n"` // counts the entries of a server, from 1
+	At       time.Time    `json:"at"`
+	Revision uint64       `json:"revision,omitempty"`
+	Digest   table.Digest `json:"digest"` // of the table that was served from then on
+	// Changes are at most MaxChanges of the objects; Count counts all.
+	Changes []HistoryChange `json:"changes,omitempty"`
+	Count   int             `json:"count"`
+	// Added, Changed and Removed count routes.
+	Added   int `json:"routes_added"`
+	Changed int `json:"routes_changed"`
+	Removed int `json:"routes_removed"`
+	// Takeovers are requests that other owners lost, as far as they were known by then.
+	Takeovers []Takeover `json:"takeovers,omitempty"`
+	// Decisions are what was decided since the entry before: what is kept and why, and who accepted or steered what.
+	Decisions []Decision `json:"decisions,omitempty"`
+}
+
+// MaxChanges is how many objects an entry of the history names.
+const MaxChanges = 200
+
+// HistoryChange is what became of an object.
+type HistoryChange struct {
+	kube.Ref
+	What string `json:"what"`         // created, changed or deleted
+	By   string `json:"by,omitempty"` // when its newest version was written and by which field manager
+}
+
+// What became of an object.
+const (
+	ObjectCreated = "created"
+	ObjectChanged = "changed"
+	ObjectDeleted = "deleted"
+)
+
+// Paths that programs of this repository ask.
+const (
+	PathStatus   = "/status"
+	PathClients  = "/clients" // GET on the support listener; clients report with POST on the main one
+	PathProblems = "/problems"
+	PathExplain  = "/explain"
+	PathMatch    = "/match"
+	PathHeld     = "/guard/held"
+	// PathAccept is where a held table is accepted: on the control socket, with POST.
+	PathAccept = "/guard/accept"
+	// PathKept is the path where a route server says to its replicas which objects it keeps at earlier versions.
+	PathKept = "/kept"
+)
+
+// Guard is what a guard holds: a table, or kept objects.
+type Guard struct {
+	Held   bool       `json:"held"`
+	Reason guard.Code `json:"reason,omitempty"`
+	Detail string     `json:"detail,omitempty"`
+	// Digest names what an acceptance releases: the held table, or the list of kept objects.
+	Digest table.Digest `json:"digest,omitzero"`
+	// Revision and Routes are those of the held table, or of the newest one while objects are kept.
+	Revision  uint64    `json:"revision,omitempty"`
+	Routes    int       `json:"routes,omitempty"`
+	Since     time.Time `json:"since,omitzero"`
+	ReleaseAt time.Time `json:"release_at,omitzero"` // zero: not released by time
+	KeptCount int       `json:"kept_count,omitempty"`
+	Kept      []Kept    `json:"kept,omitempty"` // the newest first, at most 1,000
+	Last      *Release  `json:"last_release,omitempty"`
+}
+
+// Kept is an object that is served at an earlier version than the newest.
+type Kept struct {
+	kube.Ref
+	Reason guard.Code `json:"reason"`
+	Detail string     `json:"detail"`
+	By     string     `json:"by"`
+	Since  time.Time  `json:"since"`
+	Until  time.Time  `json:"until,omitzero"` // zero: not released by time
+	Served string     `json:"served"`         // which version, in words
+	Waits  string     `json:"waits"`          // what is not served yet, in words
+}
+
+// Release says how the last held table, or the last kept objects, were released.
+type Release struct {
+	Digest   string     `json:"digest"`
+	Reason   guard.Code `json:"reason"`
+	At       time.Time  `json:"at"`
+	Accepted bool       `json:"accepted"`
+	By       string     `json:"by,omitempty"`  // who accepted it, according to the operator
+	Why      string     `json:"why,omitempty"` // the reason, according to the operator
+}
+
+// Decision is a step concerning a suspicious table, or kept objects: in the status, and a line of decisions.jsonl.
+type Decision struct {
+	Time   time.Time    `json:"time"`
+	What   string       `json:"what"`   // one of DecidedHeld, DecidedReleased, DecidedAccepted and DecidedSteered
+	Digest table.Digest `json:"digest"` // of the table: the held one, or the one that was published
+	// Objects are the kept objects, in words; empty for a table.
+	Objects string     `json:"objects,omitempty"`
+	Reason  guard.Code `json:"reason,omitempty"` // why the table or the objects were held
+	// By and Why are the words of the operator who accepted the table.
+	By  string `json:"by,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// The decisions. A hold that ends because the source shows a table that is fine is not one.
+const (
+	DecidedHeld     = "held"     // a table was held back, or objects were kept
+	DecidedReleased = "released" // that ended by time: every read agreed
+	DecidedAccepted = "accepted" // that ended because an operator accepted it
+	DecidedSteered  = "steered"  // an operator froze, pinned or released objects
+)
+
+// Accepted is the answer to an acceptance.
+type Accepted struct {
+	Digest table.Digest `json:"digest"` // of the table that is now served
+	Routes int          `json:"routes"`
+	By     string       `json:"by,omitempty"`
+	Why    string       `json:"why,omitempty"`
+	At     time.Time    `json:"at"`
 }

@@ -1,7 +1,12 @@
 package sidecar
 
 import (
+	"cmp"
+	"context"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/fleet"
@@ -140,4 +145,131 @@ func (s *Sidecar) fresh() api.Fresh {
 		r.Fresh = true
 	}
 	return r
+}
+
+// identity returns how a sidecar identifies itself to route servers.
+func (c *controller) identity() string {
+	i := fleet.Identity{
+		Kind: fleet.Sidecar, ID: c.cfg.Pod, Node: c.cfg.Node, Zone: c.zone(), Version: c.cfg.Version, Interval: c.cfg.Fetch.Interval,
+		Mode: c.view.Load().Mode.String(),
+	}
+	if c.cfg.PodNamespace != "" && c.cfg.Pod != "" {
+		i.ID, i.Pod = c.cfg.PodNamespace+"/"+c.cfg.Pod, true
+	}
+	return i.String()
+}
+
+// report sends reports about this data plane to the route server in use until ctx ends. While none is in use, it sends nothing.
+func (s *Sidecar) report(ctx context.Context) {
+	reporter := &fleet.Reporter{
+		Logger: s.log,
+		Send: func(ctx context.Context, body []byte) error {
+			if p := s.controller.remoteNow.Load(); p != nil {
+				return p.client.Report(ctx, body)
+			}
+			return nil
+		},
+		Collect: s.collect,
+	}
+	if s.figures != nil {
+		defer s.figures.Close()
+		reporter.Figures = func(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
+			f, applied, err := s.figures.Figures(ctx, fetched)
+			if err == nil && s.controller.proof.read(f) || err != nil && s.controller.proof.unread(err) {
+				s.controller.replaceSuspect()
+			}
+			return f, applied, err
+		}
+	}
+	reporter.Run(ctx)
+}
+
+// collect builds the report.
+func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
+	p := s.controller.remoteNow.Load()
+	if p == nil {
+		return fleet.Report{}, false
+	}
+	status := p.client.Status()
+	r := fleet.Report{Rejected: cmp.Or(dataplane.Rejected(&status), s.controller.proof.rejected()), Suspects: s.controller.proof.report(now)}
+	if a := status.Applied; a != nil {
+		r.Holds, r.HoldsAgo = fleet.Name{Digest: a.Digest, Revision: a.Revision}, max(0, now.Sub(a.Committed).Seconds())
+	}
+	if proven, ok := s.controller.proof.proven(); ok {
+		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
+	}
+	r.Pre = s.controller.view.Load().pre
+	var at time.Time
+	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
+		r.FetchedAgo = max(0, now.Sub(at).Seconds())
+	}
+	return r, true
+}
+
+// metrics are the series of the controller.
+type metrics struct {
+	mode      *prometheus.GaugeVec
+	origin    *prometheus.GaugeVec
+	switches  *prometheus.CounterVec
+	ready     prometheus.Gauge
+	refused   prometheus.Gauge
+	held      prometheus.Gauge
+	computing prometheus.Gauge
+	badMode   prometheus.Gauge
+	suspect   prometheus.Gauge
+	deaths    prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	made := promauto.With(reg)
+	gauge := func(name, help string) prometheus.Gauge {
+		return made.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		mode: made.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dataplane_mode", Help: "1 for the mode in force: False, Pre or Exec.",
+		}, []string{"mode"}),
+		origin: made.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "dataplane_origin", Help: "1 for the origin of the served table: routeserver, self, last_known_good or none.",
+		}, []string{"origin"}),
+		switches: made.NewCounterVec(prometheus.CounterOpts{
+			Name: "dataplane_switches_total", Help: "Switches to another producer.",
+		}, []string{"origin"}),
+		ready:     gauge("dataplane_cutover_ready", "1 while mode Pre finds a cutover advisable."),
+		refused:   gauge("dataplane_mode_refused", "1 while the requested mode is refused."),
+		held:      gauge("dataplane_switch_held", "1 while a switch to another producer is held because of its table."),
+		computing: gauge("dataplane_fallback", "1 while a table is computed because no route server answers."),
+		badMode:   gauge("dataplane_mode_file_invalid", "1 while the mode file has no valid mode."),
+		suspect:   gauge("dataplane_suspect", "1 while the proven table is served, because the proxy died of the offered one."),
+		deaths: made.NewCounter(prometheus.CounterOpts{
+			Name: "dataplane_proxy_deaths_total", Help: "Restarts of the proxy while it had a table that was not proven.",
+		}),
+	}
+	m.show(&view{Origin: fromNobody})
+	for _, o := range []origin{fromSelf, fromRouteServer} {
+		m.switches.WithLabelValues(string(o))
+	}
+	return m
+}
+
+// show sets the gauges that mirror the state.
+func (m *metrics) show(v *view) {
+	for _, mode := range rollout.Modes() {
+		m.mode.WithLabelValues(mode.String()).Set(number(mode == v.Mode))
+	}
+	for _, o := range origins() {
+		m.origin.WithLabelValues(string(o)).Set(number(o == v.Origin))
+	}
+	m.ready.Set(number(v.Cutover != nil && v.Cutover.Ready))
+	m.refused.Set(number(v.Refused != ""))
+	m.held.Set(number(v.Switch != nil && v.Switch.Guard.Held))
+	m.computing.Set(number(v.Fallback != nil && v.Fallback.Compute))
+	m.badMode.Set(number(v.ModeFileError != ""))
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

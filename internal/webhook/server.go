@@ -6,14 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
@@ -129,4 +134,157 @@ func (s *Server) Reload() {
 	case s.recheck <- struct{}{}:
 	default:
 	}
+}
+
+// Messages of the log.
+const (
+	LogSnapshotFirst = "first snapshot taken, objects are judged against the cluster"
+	LogReadFailed    = "read of the cluster failed, objects are judged against the last snapshot"
+	LogReadRecovered = "read of the cluster succeeded again"
+)
+
+// follow keeps the snapshot of the judge up to date until ctx ends: it reads at once, at every interval, and whenever the source reports a
+// change.
+func (s *Server) follow(ctx context.Context) {
+	var changed <-chan struct{}
+	var following sync.WaitGroup
+	defer following.Wait()
+	source, follows := s.cfg.Source.(poller.Follower)
+	if follows {
+		following.Go(func() {
+			if err := source.Run(ctx); err != nil {
+				s.log.Error(poller.LogFollowingFailed, "error", err)
+			}
+		})
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-changed:
+		case <-s.recheck:
+		}
+		began, first := time.Now(), !s.judge.Ready()
+		err := s.read(ctx)
+		if ctx.Err() != nil {
+			return // the shutdown is not a failure
+		}
+		s.metrics.read(err)
+		if err == nil {
+			if first {
+				s.log.Info(LogSnapshotFirst)
+			} else if failures > 0 {
+				s.log.Info(LogReadRecovered, "failures", failures)
+			}
+			if failures = 0; follows {
+				changed = source.Changed()
+			}
+			timer.Reset(time.Until(began.Add(s.cfg.Interval)))
+			continue
+		}
+		if failures++; failures == 1 {
+			s.log.Error(LogReadFailed, "error", err)
+		}
+		changed = nil // give a failing source time to recover
+		timer.Reset(api.Backoff(failures, s.cfg.Interval, s.cfg.MaxBackoff, rand.Float64()))
+	}
+}
+
+// read takes one snapshot. It turns a panic into an error: an unexpected input must not end the process.
+func (s *Server) read(ctx context.Context) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	snapshot, err := s.cfg.Source.Read(ctx, kube.ReadOptions{})
+	if err == nil {
+		s.judge.Take(snapshot)
+	}
+	return err
+}
+
+// Failures asks route servers what failed their trials.
+type Failures func(context.Context) ([]api.TrialFailure, error)
+
+// LogTrialsUnknown says that no route server answers questions about trials. Reviews go on with what was known last.
+const LogTrialsUnknown = "no route server says what failed its trials (--peers), so the webhook does not warn of what is new there"
+
+// followFailures keeps what the judge knows of trials up to date until the context ends. Reads of the cluster do not wait for it.
+func (s *Server) followFailures(ctx context.Context) {
+	tick := time.NewTicker(s.cfg.Interval)
+	defer tick.Stop()
+	for unknown := false; ; {
+		failed, err := s.cfg.Failures(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			s.judge.TakeFailures(failed)
+		case !unknown:
+			s.log.Warn(LogTrialsUnknown, "error", err)
+		}
+		unknown = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Results of reviews.
+const (
+	resultAllowed = "allowed" // the object has no problems
+	resultWarned  = "warned"  // admitted with warnings
+	resultRefused = "refused"
+	resultSkipped = "skipped" // the route server ignores the object
+	resultFailed  = "failed"  // the review could not be read, or the object not judged
+)
+
+// Metrics are the series of a webhook.
+type Metrics struct {
+	reviews  *prometheus.CounterVec // by kind, operation, result
+	duration prometheus.Histogram
+	reads    *prometheus.CounterVec // by result
+	lastRead prometheus.Gauge
+}
+
+// NewMetrics creates the series and registers them with reg, unless it is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	made := promauto.With(reg)
+	m := &Metrics{
+		reviews: made.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_webhook_reviews_total",
+			Help: "Reviews: allowed, warned, refused, skipped (not an object of this route server) or failed.",
+		}, []string{"kind", "operation", "result"}),
+		duration: made.NewHistogram(prometheus.HistogramOpts{
+			Name:    "routesrv_webhook_review_duration_seconds",
+			Help:    "Time to answer a review.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5},
+		}),
+		reads: made.NewCounterVec(prometheus.CounterOpts{
+			Name: "routesrv_webhook_reads_total", Help: "Reads of the cluster: ok or error.",
+		}, []string{"result"}),
+		lastRead: made.NewGauge(prometheus.GaugeOpts{
+			Name: "routesrv_webhook_last_read_timestamp_seconds",
+			Help: "Time of the last successful read of the cluster; 0 before the first.",
+		}),
+	}
+	for _, result := range []string{"ok", "error"} {
+		m.reads.WithLabelValues(result)
+	}
+	return m
+}
+
+func (m *Metrics) read(err error) {
+	if err != nil {
+		m.reads.WithLabelValues("error").Inc()
+		return
+	}
+	m.reads.WithLabelValues("ok").Inc()
+	m.lastRead.Set(float64(time.Now().UnixNano()) / 1e9)
 }

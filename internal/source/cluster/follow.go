@@ -3,10 +3,14 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -167,4 +171,140 @@ func readError(verb, resource string, err error) error {
 		return err
 	}
 	return &kube.ReadError{Verb: verb, Resource: resource, Err: err}
+}
+
+const (
+	// shortestWatch and longestWatch bound the time after which the server should end a watch. The time is random so
+	// that the watches of replicas that started together do not end together. A list follows, so this is also how long
+	// an event that got lost, for whatever reason, can go unnoticed.
+	shortestWatch, longestWatch = 5 * time.Minute, 10 * time.Minute
+	// overdueAfter is how much longer a watch may last before the server, or a proxy on the way, must have forgotten
+	// it.
+	overdueAfter = 30 * time.Second
+)
+
+// errOverdue reports that the server did not end a watch when it should have.
+var errOverdue = errors.New("the watch is overdue")
+
+// watch watches the kind from what is known until the watch ends. The result is nil if the server ended the watch as
+// agreed, and otherwise a *[kube.ReadError].
+func (k *watched) watch(parent context.Context) error {
+	w := k.w
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	limit := w.cfg.Timeout
+	tooSlow := time.AfterFunc(limit, func() {
+		cancel(fmt.Errorf("no complete answer within %v: %w", limit, context.DeadlineExceeded))
+	})
+	defer tooSlow.Stop()
+	lasts := (shortestWatch + rand.N(longestWatch-shortestWatch)).Truncate(time.Second)
+	overdue := time.AfterFunc(lasts+overdueAfter, func() { cancel(errOverdue) })
+	defer overdue.Stop()
+
+	resp, err := w.api.Watch(ctx, parent, &k.list.resource, k.seen(), lasts)
+	if err != nil {
+		return readError("watch", k.list.Name(), err)
+	}
+	tooSlow.Stop()
+	defer func() { _ = resp.Body.Close() }()
+	k.accepted()
+	events := decode.NewEvents(k.list.Type, resp.Body, w.cfg.MaxBytes)
+	for {
+		e, item, err := k.next(events)
+		if err != nil {
+			return k.watchError(ctx, parent, resp.Path, err)
+		}
+		k.receive(ctx, &e, item)
+	}
+}
+
+// watchError explains why an accepted watch has ended. It returns nil if the server ended the watch as agreed.
+func (k *watched) watchError(ctx, parent context.Context, path string, err error) error {
+	if parent.Err() != nil {
+		return parent.Err()
+	}
+	ended, bad := (*statusError)(nil), (*decode.BadEventError)(nil)
+	reason := reasonConnection
+	switch {
+	case errors.As(err, &ended):
+		reason = reasonStatus
+	case errors.As(err, &bad):
+		reason = reasonBody
+	case errors.Is(err, io.EOF), errors.Is(context.Cause(ctx), errOverdue):
+		return nil
+	}
+	return readError("watch", k.list.Name(), failf(reason, "request to %s: %w", path, err))
+}
+
+// next reads an event, with the item if an object was added or modified. The error is a *[statusError] if the event
+// says why the watch ends.
+func (k *watched) next(events *decode.Events) (e decode.Event, item item, err error) {
+	// A panic while decoding untrusted input ends the watch, not the process.
+	defer func() {
+		if v := recover(); v != nil {
+			err = &decode.BadEventError{Err: fmt.Errorf("panic: %v", v)}
+		}
+	}()
+	if e, err = events.Next(); err != nil {
+		return e, item, err
+	}
+	switch e.Type {
+	case decode.Failed:
+		text := fmt.Sprintf("the watch has ended, status: %d %s: %s", e.Status.Code, e.Status.Reason, oneLine(e.Status.Message))
+		err = &statusError{*e.Status, text}
+	case decode.Added, decode.Modified:
+		item = k.list.decodeItem(e.Object, decode.MediaJSON, digest{})
+		if item.Bad != nil {
+			item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
+		}
+		k.w.metrics.DecodedObjects.WithLabelValues(string(k.list.Kind)).Inc()
+	}
+	return e, item, err
+}
+
+// receive processes an event. It ignores an event that is not newer than what is known: a list has already shown it,
+// or it arrived twice. An object may be modified or deleted without being known. receive changes nothing once the
+// attempt was told to end.
+func (k *watched) receive(ctx context.Context, e *decode.Event, item item) {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	if e.Type != decode.Bookmark && e.Revision > k.list.seen && k.apply(e, item) {
+		k.list.changed = true
+		poke(k.w.dirty)
+	}
+	k.reached(e.Revision)
+	k.back()
+}
+
+// apply applies an event to the items and reports whether the object's decoded content changed. The caller holds mu.
+func (k *watched) apply(e *decode.Event, item item) (changed bool) {
+	l := k.list
+	if k.shared {
+		l.items, k.shared = slices.Clone(l.items), false
+	}
+	i, known := findItem(l.items, kube.Ref{Kind: l.Kind, Namespace: e.Namespace, Name: e.Name})
+	switch {
+	case e.Type == decode.Deleted && known:
+		l.items = slices.Delete(l.items, i, i+1)
+		return true
+	case e.Type == decode.Deleted:
+		return false
+	case known:
+		changed = item.keep(&l.items[i])
+		l.items[i] = item
+		return changed
+	default:
+		l.items = slices.Insert(l.items, i, item)
+		return true
+	}
+}
+
+// seen returns the revision up to which everything is known.
+func (k *watched) seen() kube.Revision {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	return k.list.seen
 }

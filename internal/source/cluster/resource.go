@@ -2,11 +2,18 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
 	"github.com/routesrv/routesrv/kube"
@@ -131,4 +138,139 @@ func (c *client) current(ctx context.Context, r *resource) (revision kube.Revisi
 		return err
 	})
 	return revision, err
+}
+
+const (
+	// routeGroupVersion is the API group and version of RouteGroups.
+	routeGroupVersion = "zalando.org/v1"
+	// discoveryPath is where the API lists the resources of that group; groupsPath is where it lists all groups.
+	discoveryPath = "/apis/" + routeGroupVersion
+	groupsPath    = "/apis"
+)
+
+// getJSON reads a small answer in JSON.
+func (c *client) getJSON(ctx context.Context, path string, into any) error {
+	return c.get(ctx, request{
+		path: path, accept: decode.MediaJSON,
+		missing: `the verb "get" on the non-resource URL "` + path + `", as the cluster role system:discovery does`,
+	}, func(resp *response) error {
+		if resp.Media != decode.MediaJSON {
+			return fmt.Errorf("content type %q: want %s", resp.Media, decode.MediaJSON)
+		}
+		r, err := resp.open()
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(body, into)
+	})
+}
+
+// servesRouteGroups asks discovery whether the cluster has RouteGroups. A cluster that never had them answers 404;
+// see [isNotFound].
+func (c *client) servesRouteGroups(ctx context.Context) (bool, error) {
+	var list metav1.APIResourceList
+	if err := c.getJSON(ctx, discoveryPath, &list); err != nil {
+		return false, err
+	}
+	// A proxy on the way could answer 200 with unrelated JSON; that must not remove the RouteGroups.
+	switch {
+	case list.Kind != "APIResourceList" || list.GroupVersion != routeGroupVersion:
+		return false, failf(reasonBody, "answer to %s: it is a %.40q of the group version %.40q, want an APIResourceList of %s",
+			discoveryPath, list.Kind, list.GroupVersion, routeGroupVersion)
+	case list.APIResources == nil:
+		return false, failf(reasonBody, "answer to %s: no list of resources", discoveryPath)
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "routegroups" }), nil
+}
+
+// listsRouteGroups reports whether the list of all API groups contains the group of RouteGroups.
+func (c *client) listsRouteGroups(ctx context.Context) (bool, error) {
+	var list metav1.APIGroupList
+	if err := c.getJSON(ctx, groupsPath, &list); err != nil {
+		return false, err
+	}
+	if list.Kind != "APIGroupList" || len(list.Groups) == 0 {
+		return false, failf(reasonBody, "answer to %s: it is a %.40q with %d groups, want an APIGroupList with some",
+			groupsPath, list.Kind, len(list.Groups))
+	}
+	serves := func(v metav1.GroupVersionForDiscovery) bool { return v.GroupVersion == routeGroupVersion }
+	return slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return slices.ContainsFunc(g.Versions, serves) }), nil
+}
+
+// RouteGroups count as removed once this many reads over this much time have all found none.
+const (
+	confirmingReads = 3
+	confirmingTime  = 10 * time.Second
+)
+
+// LogNoCRD is logged as a warning when the RouteGroup API is missing, once until it has been seen again.
+const LogNoCRD = "RouteGroups CRD is not installed in the cluster.\n" +
+	"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
+
+// errUnconfirmed reports that RouteGroups seem to have been removed, but that this is not confirmed yet.
+var errUnconfirmed = errors.New("the cluster does not seem to have RouteGroups any more")
+
+// absence is the evidence that RouteGroups were removed.
+type absence struct {
+	since time.Time // time of the first read that found none; zero: no such read
+	reads int       // consecutive
+}
+
+// confirm counts a read that finds no RouteGroups although some are served. It returns nil when enough reads have
+// found none for long enough. A 404 alone is not enough evidence: an API server that has just started, or an
+// aggregated one behind it, returns it for a moment. So the list of all groups has to agree as well.
+func (r *lister) confirm(ctx context.Context, groupFound bool) error {
+	listed, err := r.api.listsRouteGroups(ctx)
+	switch {
+	case err != nil:
+		return &kube.ReadError{Verb: "get", Resource: groupsPath, Err: err}
+	case listed != groupFound:
+		r.absence = absence{}
+		return &kube.ReadError{Verb: "get", Resource: discoveryPath, Err: failf(reasonBody,
+			"%w, but %s and %s contradict each other (%s is listed: %t): the old RouteGroups are kept",
+			errUnconfirmed, discoveryPath, groupsPath, routeGroupVersion, listed)}
+	}
+	now := time.Now()
+	if r.absence.reads == 0 {
+		r.absence.since = now
+	}
+	r.absence.reads++
+	lasted := now.Sub(r.absence.since)
+	if r.absence.reads >= confirmingReads && lasted >= confirmingTime {
+		return nil
+	}
+	return &kube.ReadError{Verb: "get", Resource: discoveryPath, Err: failf(reasonNotFound,
+		"%w: found by %d reads in %v, and taken for certain after %d reads in %v; until then the old ones are kept",
+		errUnconfirmed, r.absence.reads, lasted.Round(time.Millisecond), confirmingReads, confirmingTime)}
+}
+
+// discover reports whether the cluster has RouteGroups. If some are served, it takes several calls before it reports
+// that none exist any longer; until then it fails.
+func (r *lister) discover(ctx context.Context, served bool) (bool, error) {
+	found, err := r.api.servesRouteGroups(ctx)
+	missing := isNotFound(err)
+	if missing {
+		err = nil
+	}
+	if err != nil {
+		err = &kube.ReadError{Verb: "get", Resource: discoveryPath, Err: err}
+	} else if !found && served {
+		err = r.confirm(ctx, !missing)
+	}
+	if err != nil {
+		r.metrics.ReadErrors.WithLabelValues("discovery", string(reasonOf(err))).Inc()
+		return false, err
+	}
+	r.absence = absence{}
+	if missing && !r.warnedNoCRD {
+		r.log.Warn(LogNoCRD)
+	}
+	if found || missing {
+		r.warnedNoCRD = missing
+	}
+	return found, nil
 }
