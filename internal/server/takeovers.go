@@ -160,9 +160,8 @@ type side struct {
 }
 
 func (n *takeovers) find(before, after side) *takeover.Report {
-	of := func(s side) takeover.Side {
-		return takeover.Side{Routes: s.table.Routes(), Owner: explain.OwnerFunc(n.inspect, before.snapshot, after.snapshot)}
-	}
+	owner := explain.OwnerFunc(n.inspect, before.snapshot, after.snapshot)
+	of := func(s side) takeover.Side { return takeover.Side{Routes: s.table.Routes(), Owner: owner} }
 	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), MaxRoutes: maxReviewed, MaxRequests: maxMadeUp})
 }
 
