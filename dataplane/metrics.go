@@ -1,11 +1,9 @@
 package dataplane
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/publish"
 )
 
@@ -53,59 +51,36 @@ type Metrics struct {
 
 // NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	made := promauto.With(reg)
-	gauge := func(name, help string) prometheus.Gauge {
-		return made.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	counter := func(name, help string) prometheus.Counter {
-		return made.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	// vec creates all possible series, so that the first failure is an increase.
-	vec := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		v := made.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-		for _, value := range values {
-			v.WithLabelValues(value)
-		}
-		return v
-	}
+	made := series.In(reg)
 	m := &Metrics{
-		fetches: vec("dataplane_fetches_total", "Exchanges with a route server, and stream events about the table: "+
+		fetches: made.Counters("dataplane_fetches_total", "Exchanges with a route server, and stream events about the table: "+
 			"changed, unchanged, held (by the guard), older, overtaken (by an acceptance), rejected (by verification) or error.", "result", results...),
-		fetchErrors: vec("dataplane_fetch_errors_total", "Exchanges with the result error.", "reason", texts(fetchReasons)...),
-		verifyFailures: vec("dataplane_verify_failures_total", "Exchanges with the result rejected.", "reason",
-			texts(verifyReasons)...),
-		deltas: vec("dataplane_deltas_total", "Deltas: applied, or failed (did not verify).", "result", deltaApplied, deltaRejected),
-		fullTables: vec("dataplane_full_tables_total", "Verified full tables, by why they were no deltas: first "+
+		fetchErrors:    made.Counters("dataplane_fetch_errors_total", "Exchanges with the result error.", "reason", series.Texts(fetchReasons)...),
+		verifyFailures: made.Counters("dataplane_verify_failures_total", "Exchanges with the result rejected.", "reason", series.Texts(verifyReasons)...),
+		deltas:         made.Counters("dataplane_deltas_total", "Deltas: applied, or failed (did not verify).", "result", deltaApplied, deltaRejected),
+		fullTables: made.Counters("dataplane_full_tables_total", "Verified full tables, by why they were no deltas: first "+
 			"(the client had no table), due (--timing=full-fetch), delta or stream (one did not verify), "+
-			"fetch (a stream asked for it), plain (the client asked for no delta) or answer (the server preferred it).", "reason", texts(fullReasons)...),
-		transport: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dataplane_transport", Help: "1 for the transport in use: stream or poll.",
-		}, []string{"transport"}),
-		connected:  gauge("dataplane_stream_connected", "1 while a stream is open."),
-		reconnects: vec("dataplane_stream_reconnects_total", "Streams that ended or could not be opened.", "reason", texts(endReasons)...),
-		events:     vec("dataplane_stream_events_total", "Stream events; other is an unknown type.", "event", eventNames...),
-		received:   counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
-		duration: made.NewHistogram(prometheus.HistogramOpts{
-			Name:    "dataplane_fetch_duration_seconds",
-			Help:    "Duration of exchanges, with verification.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}),
-		failovers: counter("dataplane_failovers_total", "Changes of the route server in use."),
-		older: counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower, "+
+			"fetch (a stream asked for it), plain (the client asked for no delta) or answer (the server preferred it).", "reason", series.Texts(fullReasons)...),
+		transport:  made.Gauges("dataplane_transport", "1 for the transport in use: stream or poll.", "transport"),
+		connected:  made.Gauge("dataplane_stream_connected", "1 while a stream is open."),
+		reconnects: made.Counters("dataplane_stream_reconnects_total", "Streams that ended or could not be opened.", "reason", series.Texts(endReasons)...),
+		events:     made.Counters("dataplane_stream_events_total", "Stream events; other is an unknown type.", "event", eventNames...),
+		received:   made.Counter("dataplane_received_bytes_total", "Bytes of bodies as received, before decoding."),
+		duration: made.Histogram("dataplane_fetch_duration_seconds", "Duration of exchanges, with verification.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}),
+		failovers: made.Counter("dataplane_failovers_total", "Changes of the route server in use."),
+		older: made.Counter("dataplane_older_tables_accepted_total", "Tables applied or held although their revision is lower, "+
 			"because the server insisted."),
-		writes: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "dataplane_file_writes_total", Help: "Writes of last_known_good or routes: ok or error.",
-		}, []string{"file", "result"}),
-		routes: gauge("dataplane_table_routes", "Routes of the applied table."),
-		leftOut: gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out: no reader can parse them, or no proxy "+
+		writes: made.Counters("dataplane_file_writes_total", "Writes of last_known_good or routes: ok or error.", "file result"),
+		routes: made.Gauge("dataplane_table_routes", "Routes of the applied table."),
+		leftOut: made.Gauge("dataplane_table_left_out", "Parts of the last fetched table that were left out: no reader can parse them, or no proxy "+
 			"survives them."),
-		bytes:    gauge("dataplane_table_bytes", "Size of the text of the applied table."),
-		revision: gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
-		stale:    gauge("dataplane_table_stale", "1 while the table comes from the last-known-good file and no server has confirmed it."),
-		applied:  gauge("dataplane_table_applied_timestamp_seconds", "When a table was last applied."),
-		confirmed: gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last confirmed that the applied table "+
-			"is current."),
-		sourceRead: gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as known."),
+		bytes:      made.Gauge("dataplane_table_bytes", "Size of the text of the applied table."),
+		revision:   made.Gauge("dataplane_table_revision", "Revision of the applied table; 0 if it has none."),
+		stale:      made.Gauge("dataplane_table_stale", "1 while the table comes from the last-known-good file and no server has confirmed it."),
+		applied:    made.Gauge("dataplane_table_applied_timestamp_seconds", "When a table was last applied."),
+		confirmed:  made.Gauge("dataplane_table_confirmed_timestamp_seconds", "When a server last confirmed that the applied table is current."),
+		sourceRead: made.Gauge("dataplane_source_last_read_timestamp_seconds", "When the source of the applied table was last read, as far as known."),
 	}
 	m.publisher = publish.NewMetrics(reg, "dataplane").CountWrites(func(file, result string) {
 		m.writes.WithLabelValues(file, result).Inc()
@@ -117,23 +92,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// texts returns reasons as label values.
-func texts[T ~string](reasons []T) []string {
-	var all []string
-	for _, r := range reasons {
-		all = append(all, string(r))
-	}
-	return all
-}
-
 // using records the transport in use.
 func (m *Metrics) using(transport string) {
 	for _, t := range []string{transportStream, transportPoll} {
-		value := 0.0
-		if t == transport {
-			value = 1
-		}
-		m.transport.WithLabelValues(t).Set(value)
+		m.transport.WithLabelValues(t).Set(series.Bool(t == transport))
 	}
 }
 
@@ -142,16 +104,8 @@ func (m *Metrics) show(s *publish.Served) {
 	m.routes.Set(float64(s.Table.Len()))
 	m.bytes.Set(float64(s.Table.Bytes()))
 	m.revision.Set(float64(s.Table.Revision()))
-	stale := 0.0
-	if s.Stale {
-		stale = 1
-	}
-	m.stale.Set(stale) // once: a scrape may come at any time
-	for gauge, at := range map[prometheus.Gauge]time.Time{
-		m.applied: s.Committed, m.confirmed: s.Confirmed, m.sourceRead: s.Read.At,
-	} {
-		if !at.IsZero() {
-			gauge.Set(float64(at.UnixMilli()) / 1000)
-		}
-	}
+	m.stale.Set(series.Bool(s.Stale)) // once: a scrape may come at any time
+	series.Stamp(m.applied, s.Committed)
+	series.Stamp(m.confirmed, s.Confirmed)
+	series.Stamp(m.sourceRead, s.Read.At)
 }

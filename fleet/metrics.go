@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/routesrv/routesrv/internal/series"
 )
 
 // Metrics are the series of a Registry. No label value comes from clients.
@@ -24,42 +25,19 @@ var shareNames = [len(shares)]string{"0.5", "0.99", "1"}
 
 // NewMetrics creates the series and registers them; nil registers nowhere.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	made := promauto.With(reg)
-	gauge := func(name, help string) prometheus.Gauge {
-		return made.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	made := series.In(reg)
+	return &Metrics{
+		clients:  made.Gauges("routesrv_clients", "Clients of this replica: current, behind, rejected or silent.", "state", series.Texts(States())...),
+		proxies:  made.Gauge("routesrv_live_proxies", "Clients without dataplane-client, such as Skippers, that asked within three of their intervals."),
+		refusing: made.Gauge("routesrv_clients_refusing_routes", "Live clients whose proxy refused routes of its last table."),
+		suspect: made.Gauges("routesrv_suspect_tables", "Tables of which proxies of live clients probably died, confirmed by several clients or not.",
+			"confirmed", "true", "false"),
+		lag: made.Gauge("routesrv_fleet_behind_seconds", "How long 99 percent of the live clients have been without the newest table, at most; 0 if they hold it."),
+		duration: made.Histograms("routesrv_fleet_publish_seconds", "Time until a share of the live clients held a new table: 0.5, 0.99 or 1.",
+			"share", []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}, shareNames[:]...),
+		reports: made.Counters("routesrv_client_reports_total", "Reports of clients, by result: taken or refused.", "result", "taken", "refused"),
+		refused: made.Counter("routesrv_clients_refused_total", "Requests of clients outside of the fleet, because it is full or too many come from one address."),
 	}
-	m := &Metrics{
-		clients: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_clients", Help: "Clients of this replica: current, behind, rejected or silent.",
-		}, []string{"state"}),
-		proxies:  gauge("routesrv_live_proxies", "Clients without dataplane-client, such as Skippers, that asked within three of their intervals."),
-		refusing: gauge("routesrv_clients_refusing_routes", "Live clients whose proxy refused routes of its last table."),
-		suspect: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_suspect_tables", Help: "Tables of which proxies of live clients probably died, confirmed by several clients or not.",
-		}, []string{"confirmed"}),
-		lag: gauge("routesrv_fleet_behind_seconds", "How long 99 percent of the live clients have been without the newest table, at most; 0 if they hold it."),
-		duration: made.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "routesrv_fleet_publish_seconds", Help: "Time until a share of the live clients held a new table: 0.5, 0.99 or 1.",
-			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600},
-		}, []string{"share"}),
-		reports: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_client_reports_total", Help: "Reports of clients, by result: taken or refused.",
-		}, []string{"result"}),
-		refused: made.NewCounter(prometheus.CounterOpts{
-			Name: "routesrv_clients_refused_total", Help: "Requests of clients outside of the fleet, because it is full or too many come from one address.",
-		}),
-	}
-	for _, s := range States() {
-		m.clients.WithLabelValues(string(s))
-	}
-	m.suspects(nil)
-	for _, s := range shareNames {
-		m.duration.WithLabelValues(s)
-	}
-	for _, result := range []string{"taken", "refused"} {
-		m.reports.WithLabelValues(result)
-	}
-	return m
 }
 
 func (m *Metrics) show(c Counts, proxies, refusing int, lag time.Duration) {

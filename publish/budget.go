@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -39,14 +40,10 @@ type Budget struct {
 
 // NewBudget returns a Budget before a sink. A lazy change waits for up to the limit. reg may be nil.
 func NewBudget(sink Sink, limit time.Duration, reg prometheus.Registerer) *Budget {
-	b := &Budget{sink: sink, limit: limit, changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_endpoint_debounce_changes_total",
-		Help: "Changed tables: urgent ones are served at once, lazy ones only add endpoints and may wait (--endpoint-debounce).",
-	}, []string{"kind"})}
-	b.changes.WithLabelValues("urgent")
-	b.changes.WithLabelValues("lazy")
+	b := &Budget{sink: sink, limit: limit, changes: series.In(reg).Counters("routesrv_endpoint_debounce_changes_total",
+		"Changed tables: urgent ones are served at once, lazy ones only add endpoints and may wait (--endpoint-debounce).", "kind", "urgent", "lazy")}
 	if reg != nil {
-		reg.MustRegister(b.changes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "routesrv_endpoint_debounce_waiting",
 			Help: "1 while a table waits for --endpoint-debounce.",
 		}, b.waits))

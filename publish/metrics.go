@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -23,31 +24,18 @@ type Metrics struct {
 
 // NewMetrics creates the series with the prefix and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
+	made, later := series.In(reg), series.In(nil)
 	m := &Metrics{
 		write: func(string, string) {},
-		holds: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "_guard_holds_total", Help: "How often the guard began to hold a table or keep objects.",
-		}, []string{"reason"}),
-		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: prefix + "_guard_held", Help: "1 while the guard holds a table or keeps objects.",
-		}),
-		kept: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: prefix + "_kept_objects", Help: "Objects kept at an earlier version.",
-		}, []string{"kind"}),
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "_steering_" + name, Help: help})
-	}
-	m.steeredSince = gauge("since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any.")
-	m.steeredUntil = gauge("until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself.")
-	m.steeredHash = gauge("hash", "A number equal on replicas with the same freezes and pins; 0 without any.")
-	for _, c := range Reasons() {
-		m.holds.WithLabelValues(string(c))
+		holds: made.Counters(prefix+"_guard_holds_total", "How often the guard began to hold a table or keep objects.", "reason", series.Texts(Reasons())...),
+		held:  made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects."),
+		kept:  made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "kind"),
+
+		steeredSince: later.Gauge(prefix+"_steering_since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any."),
+		steeredUntil: later.Gauge(prefix+"_steering_until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself."),
+		steeredHash:  later.Gauge(prefix+"_steering_hash", "A number equal on replicas with the same freezes and pins; 0 without any."),
 	}
 	m.keeps(nil)
-	if reg != nil {
-		reg.MustRegister(m.holds, m.held, m.kept)
-	}
 	return m
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/routesrv/routesrv/internal/series"
 )
 
 // Limits and defaults of [TrackerConfig].
@@ -290,29 +291,14 @@ type Metrics struct {
 
 // NewMetrics creates the series and registers them; a nil registerer leaves them unregistered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	made := promauto.With(reg)
-	m := &Metrics{
-		Routes: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dataplane_shadow_routes",
-			Help: "Routes that differ for longer than skew explains: missing, extra, changed or renamed.",
-		}, []string{"kind"}),
-		Comparisons: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "dataplane_shadow_comparisons_total",
-			Help: "Comparisons: same, pending (the difference may be skew), different or error (a table was not " +
-				"available).",
-		}, []string{"result"}),
-		Clean: made.NewGauge(prometheus.GaugeOpts{
-			Name: "dataplane_shadow_clean_seconds",
-			Help: "Time without a difference that counts, up to the last comparison.",
-		}),
+	made := series.In(reg)
+	return &Metrics{
+		Routes: made.Gauges("dataplane_shadow_routes", "Routes that differ for longer than skew explains: missing, extra, changed or renamed.",
+			"kind", kindNames[:]...),
+		Comparisons: made.Counters("dataplane_shadow_comparisons_total", "Comparisons: same, pending (the difference may be skew), different or error "+
+			"(a table was not available).", "result", resultSame, resultPending, resultDifferent, resultError),
+		Clean: made.Gauge("dataplane_shadow_clean_seconds", "Time without a difference that counts, up to the last comparison."),
 	}
-	for _, k := range kindNames {
-		m.Routes.WithLabelValues(k)
-	}
-	for _, r := range []string{resultSame, resultPending, resultDifferent, resultError} {
-		m.Comparisons.WithLabelValues(r)
-	}
-	return m
 }
 
 // Observe sets the series from a comparison.

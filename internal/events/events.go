@@ -20,11 +20,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -226,17 +226,9 @@ type Metrics struct {
 
 // NewMetrics creates the series and registers them with reg, unless it is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	made := promauto.With(reg)
-	m := &Metrics{
-		events: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_events_total", Help: "Kubernetes Events: written or failed.",
-		}, []string{"result"}),
-		waiting: made.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_events_waiting", Help: "Events that wait for the limit on writes.",
-		}),
+	made := series.In(reg)
+	return &Metrics{
+		events:  made.Counters("routesrv_events_total", "Kubernetes Events: written or failed.", "result", "written", "failed"),
+		waiting: made.Gauge("routesrv_events_waiting", "Events that wait for the limit on writes."),
 	}
-	for _, result := range []string{"written", "failed"} {
-		m.events.WithLabelValues(result)
-	}
-	return m
 }

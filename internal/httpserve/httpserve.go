@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/routesrv/routesrv/internal/series"
 )
 
 // Time limits of all listeners. Requests are small; only a full table on a slow link takes time.
@@ -72,14 +73,12 @@ var errorKinds = []struct {
 
 // NewErrorLog returns an error log and registers its counter.
 func NewErrorLog(log *slog.Logger, reg prometheus.Registerer) *ErrorLog {
-	e := &ErrorLog{log: log, kinds: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_http_server_errors_total",
-		Help: "Errors of net/http: panic (of a handler), accept, handshake (TLS) or other.",
-	}, []string{"kind"})}
+	var kinds []string
 	for _, k := range errorKinds {
-		e.kinds.WithLabelValues(k.kind)
+		kinds = append(kinds, k.kind)
 	}
-	return e
+	return &ErrorLog{log: log, kinds: series.In(reg).Counters("routesrv_http_server_errors_total",
+		"Errors of net/http: panic (of a handler), accept, handshake (TLS) or other.", "kind", kinds...)}
 }
 
 // Write implements [io.Writer] for a log.Logger, which calls it once for each message.

@@ -17,7 +17,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/routesrv/routesrv/internal/series"
 )
 
 // Limits of connections.
@@ -79,15 +80,12 @@ type ConnectionMetrics struct {
 
 // NewConnectionMetrics creates the series and registers them.
 func NewConnectionMetrics(reg prometheus.Registerer) *ConnectionMetrics {
-	labels, made := []string{"listener"}, promauto.With(reg)
+	made := series.In(reg)
 	return &ConnectionMetrics{
-		open: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_connections", Help: "Open connections: main, support or control."}, labels),
-		limit: made.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_connections_limit", Help: "Maximum number of connections of a listener."}, labels),
-		evicted: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_connections_evicted_total",
-			Help: "Connections that a full listener closed to make room: idle ones, and on support listeners any."}, labels),
+		open:  made.Gauges("routesrv_connections", "Open connections: main, support or control.", "listener"),
+		limit: made.Gauges("routesrv_connections_limit", "Maximum number of connections of a listener.", "listener"),
+		evicted: made.Counters("routesrv_connections_evicted_total",
+			"Connections that a full listener closed to make room: idle ones, and on support listeners any.", "listener"),
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/console"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
@@ -44,12 +45,8 @@ type questions struct {
 }
 
 func newQuestions(reg prometheus.Registerer) *questions {
-	q := &questions{turns: httpserve.NewTurns(maxQuestions), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "routesrv_query_duration_seconds", Help: "Time to answer /explain, /match and /takeovers.",
-		Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
-	}, []string{"path"})}
-	reg.MustRegister(q.duration)
-	return q
+	return &questions{turns: httpserve.NewTurns(maxQuestions), duration: series.In(reg).Histograms("routesrv_query_duration_seconds",
+		"Time to answer /explain, /match and /takeovers.", "path", []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5})}
 }
 
 // limited answers 414 if the query is too long, and 503 if no slot becomes free in time.

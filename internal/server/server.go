@@ -29,6 +29,7 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/internal/tracing"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
@@ -220,12 +221,9 @@ func (s *Server) lastKnownGood(metrics *publish.Metrics) publish.FileConfig {
 	if s.cfg.StateDir == "" {
 		return publish.FileConfig{}
 	}
-	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_file_writes_total", Help: "Writes of last_known_good: ok or error.",
-	}, []string{"file", "result"})
+	writes := series.In(s.registry).Counters("routesrv_file_writes_total", "Writes of last_known_good: ok or error.", "file result")
 	writes.WithLabelValues(publish.LastKnownGoodName, "ok")
 	writes.WithLabelValues(publish.LastKnownGoodName, "error")
-	s.registry.MustRegister(writes)
 	metrics.CountWrites(func(file, result string) { writes.WithLabelValues(file, result).Inc() })
 	return publish.LastKnownGood(s.cfg.StateDir)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
@@ -138,11 +139,8 @@ type checked struct {
 }
 
 func newTakeovers(s *Server) *takeovers {
-	n := &takeovers{s: s, look: make(chan struct{}, 1), noticed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "routesrv_takeovers_total", Help: "Pairs of objects: a published change of one took requests of the other.",
-	})}
-	s.registry.MustRegister(n.noticed)
-	return n
+	return &takeovers{s: s, look: make(chan struct{}, 1), noticed: series.In(s.registry).Counter("routesrv_takeovers_total",
+		"Pairs of objects: a published change of one took requests of the other.")}
 }
 
 // published says that another table is served.

@@ -18,6 +18,7 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
@@ -314,7 +315,7 @@ func (p *proof) rejected() string {
 
 // save requests a write if the state has changed. The caller holds mu.
 func (p *proof) save() {
-	p.metrics.suspect.Set(number(!p.instead.IsZero()))
+	p.metrics.suspect.Set(series.Bool(!p.instead.IsZero()))
 	if n := p.rules.Changes(); n != p.saved && p.path != "" {
 		p.saved = n
 		p.writer.Request()

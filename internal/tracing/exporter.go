@@ -7,20 +7,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/routesrv/routesrv/internal/series"
 )
 
 // newMetrics creates the counter and registers it.
 func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
-	spans := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "routesrv_trace_spans_total", Help: "Spans: sent, or failed (not accepted by the collector).",
-	}, []string{"result"})
-	for _, r := range []string{"sent", "failed"} {
-		spans.WithLabelValues(r)
-	}
-	return spans
+	return series.In(reg).Counters("routesrv_trace_spans_total", "Spans: sent, or failed (not accepted by the collector).", "result", "sent", "failed")
 }
 
 // NewMetrics registers the series of a Tracer, for the reference.

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
@@ -255,29 +255,15 @@ type Metrics struct {
 
 // NewMetrics creates the series and registers them with reg, unless it is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	made := promauto.With(reg)
-	m := &Metrics{
-		reviews: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_webhook_reviews_total",
-			Help: "Reviews: allowed, warned, refused, skipped (not an object of this route server) or failed.",
-		}, []string{"kind", "operation", "result"}),
-		duration: made.NewHistogram(prometheus.HistogramOpts{
-			Name:    "routesrv_webhook_review_duration_seconds",
-			Help:    "Time to answer a review.",
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5},
-		}),
-		reads: made.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_webhook_reads_total", Help: "Reads of the cluster: ok or error.",
-		}, []string{"result"}),
-		lastRead: made.NewGauge(prometheus.GaugeOpts{
-			Name: "routesrv_webhook_last_read_timestamp_seconds",
-			Help: "Time of the last successful read of the cluster; 0 before the first.",
-		}),
+	made := series.In(reg)
+	return &Metrics{
+		reviews: made.Counters("routesrv_webhook_reviews_total",
+			"Reviews: allowed, warned, refused, skipped (not an object of this route server) or failed.", "kind operation result"),
+		duration: made.Histogram("routesrv_webhook_review_duration_seconds", "Time to answer a review.",
+			[]float64{.0005, .001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5}),
+		reads:    made.Counters("routesrv_webhook_reads_total", "Reads of the cluster: ok or error.", "result", "ok", "error"),
+		lastRead: made.Gauge("routesrv_webhook_last_read_timestamp_seconds", "Time of the last successful read of the cluster; 0 before the first."),
 	}
-	for _, result := range []string{"ok", "error"} {
-		m.reads.WithLabelValues(result)
-	}
-	return m
 }
 
 func (m *Metrics) read(err error) {
@@ -286,5 +272,5 @@ func (m *Metrics) read(err error) {
 		return
 	}
 	m.reads.WithLabelValues("ok").Inc()
-	m.lastRead.Set(float64(time.Now().UnixNano()) / 1e9)
+	series.Stamp(m.lastRead, time.Now())
 }

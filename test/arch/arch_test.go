@@ -28,13 +28,14 @@ var allowed = map[string][]string{
 	"internal/routeid":   {},
 	"guard":              {"internal/routeid", "kube", "table"},
 	"internal/durable":   {},
+	"internal/series":    {},
 	"internal/api":       {"guard", "kube", "table"},
 	"internal/catalogue": {"eskip", "table"},
 
 	// pure: no I/O, no clock, no log
 	"compile/rules": {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
 	"compile":       {"compile/rules", "kube", "table"},
-	"shadowdiff":    {"eskip", "internal/routeid", "table"},
+	"shadowdiff":    {"internal/series", "eskip", "internal/routeid", "table"},
 	"rollout":       {"table"},
 	"match":         {"eskip", "internal/catalogue"},
 
@@ -42,28 +43,28 @@ var allowed = map[string][]string{
 	"explain": {"compile", "compile/rules", "eskip", "internal/catalogue", "internal/routeid", "kube", "match", "shadowdiff", "table"},
 
 	// serving
-	"etagcache": {"table", "internal/api"},
+	"etagcache": {"internal/series", "table", "internal/api"},
 
 	// publish: the only place that decides which table is served
-	"publish": {"internal/api", "compile", "eskip", "guard", "internal/catalogue", "internal/durable", "kube", "table"},
+	"publish": {"internal/series", "internal/api", "compile", "eskip", "guard", "internal/catalogue", "internal/durable", "kube", "table"},
 
 	// fleet: which client holds which table
-	"fleet": {"table"},
+	"fleet": {"internal/series", "table"},
 
 	"publish/history": {"internal/api", "kube", "publish"},
 	// producers hand tables to publish; they do not know each other
-	"internal/source/cluster":                 {"internal/durable", "kube", "internal/source/cluster/internal/decode"},
+	"internal/source/cluster":                 {"internal/series", "internal/durable", "kube", "internal/source/cluster/internal/decode"},
 	"internal/source/cluster/internal/decode": {"kube"},
 	"internal/source/manifests":               {"internal/durable", "kube"},
 	"internal/source/tables":                  {"eskip", "table", "internal/api"},
-	"poller":                                  {"compile", "compile/rules", "publish", "guard", "internal/api", "kube", "table"},
-	"dataplane":                               {"eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/api"},
+	"poller":                                  {"internal/series", "compile", "compile/rules", "publish", "guard", "internal/api", "kube", "table"},
+	"dataplane":                               {"internal/series", "eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/api"},
 
 	// parts and assembly: join producers into the programs
 	"shadowdiff/page":       {"shadowdiff"},
 	"match/report":          {"eskip", "match", "shadowdiff"},
 	"explain/takeover":      {"compile", "eskip", "internal/routeid", "kube", "match", "shadowdiff", "table"},
-	"internal/httpserve":    {"internal/api", "etagcache", "publish", "eskip", "kube", "guard", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/httpserve":    {"internal/series", "internal/api", "etagcache", "publish", "eskip", "kube", "guard", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
 	"internal/proxymetrics": {"fleet"},
 
 	"internal/console": {
@@ -71,14 +72,14 @@ var allowed = map[string][]string{
 	},
 
 	"internal/server": {
-		"compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "guard", "internal/catalogue", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
+		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "guard", "internal/catalogue", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
 		"internal/source/manifests", "internal/tracing", "shadowdiff", "shadowdiff/page", "table",
 	},
-	"internal/tracing": {"etagcache", "publish", "kube", "poller", "table"},
-	"internal/events":  {"compile/rules", "kube", "poller"},
-	"internal/webhook": {"internal/api", "internal/config", "internal/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
+	"internal/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
+	"internal/events":  {"internal/series", "compile/rules", "kube", "poller"},
+	"internal/webhook": {"internal/series", "internal/api", "internal/config", "internal/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
 	"internal/sidecar": {
-		"internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
+		"internal/series", "internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"explain/takeover", "internal/trial", "compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/manifests", "kube", "poller"},
@@ -103,7 +104,7 @@ var rows = []struct {
 	packages []string
 }{
 	{"language", []string{"eskip"}},
-	{"data", []string{"kube", "table", "internal/routeid", "internal/durable"}},
+	{"data", []string{"kube", "table", "internal/routeid", "internal/durable", "internal/series"}},
 	{"words", []string{"guard", "internal/catalogue"}},
 	{"documents", []string{"internal/api"}},
 	{"rules", []string{"compile/rules"}},

@@ -55,6 +55,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -190,40 +191,16 @@ type Metrics struct {
 // NewMetrics creates the metrics and registers them with reg; with nil it registers them nowhere. It panics if they
 // are already registered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	kind := []string{"kind"}
-	m := &Metrics{
-		ListDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "routesrv_source_list_duration_seconds",
-			Help:    "Time from the request of a list to its last decoded object.",
-			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13), // 5 ms to 20 s
-		}, kind),
-		ListObjects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_source_list_objects",
-			Help: "Objects in the last complete list, also undecodable ones.",
-		}, kind),
-		DecodedObjects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_source_decoded_objects_total",
-			Help: "Objects decoded because they were new or changed.",
-		}, kind),
-		ReadErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_source_read_errors_total",
-			Help: "Requests that made a read fail.",
-		}, []string{"kind", "reason"}),
-		Restores: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "routesrv_source_restores_total",
-			Help: "How often the cluster went back to an older revision.",
-		}),
-		WatchRestarts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "routesrv_watch_restarts_total",
-			Help: "Watches that ended, and a list followed: ended (as agreed), error, or silent (it missed a change).",
-		}, []string{"kind", "reason"}),
-		WatchConfirmed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "routesrv_watch_confirmed_timestamp_seconds",
-			Help: "When a watched kind was last known to be up to date.",
-		}, kind),
+	made := series.In(reg)
+	return &Metrics{
+		ListDuration: made.Histograms("routesrv_source_list_duration_seconds", "Time from the request of a list to its last decoded object.",
+			"kind", prometheus.ExponentialBuckets(0.005, 2, 13)), // 5 ms to 20 s
+		ListObjects:    made.Gauges("routesrv_source_list_objects", "Objects in the last complete list, also undecodable ones.", "kind"),
+		DecodedObjects: made.Counters("routesrv_source_decoded_objects_total", "Objects decoded because they were new or changed.", "kind"),
+		ReadErrors:     made.Counters("routesrv_source_read_errors_total", "Requests that made a read fail.", "kind reason"),
+		Restores:       made.Counter("routesrv_source_restores_total", "How often the cluster went back to an older revision."),
+		WatchRestarts: made.Counters("routesrv_watch_restarts_total",
+			"Watches that ended, and a list followed: ended (as agreed), error, or silent (it missed a change).", "kind reason"),
+		WatchConfirmed: made.Gauges("routesrv_watch_confirmed_timestamp_seconds", "When a watched kind was last known to be up to date.", "kind"),
 	}
-	if reg != nil {
-		reg.MustRegister(m.ListDuration, m.ListObjects, m.DecodedObjects, m.ReadErrors, m.Restores, m.WatchRestarts, m.WatchConfirmed)
-	}
-	return m
 }
