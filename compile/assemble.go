@@ -1,10 +1,17 @@
 package compile
 
 import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
 )
 
 // assembly is everything that the list of routes of a snapshot is made of.
@@ -89,4 +96,166 @@ func (a *assembly) catchAll(name string, h *host, from []*assembly) *rules.Unit 
 		}
 	}
 	return a.rules.CatchAll(name, h.redirect, h.expressions)
+}
+
+// problems collects the problems of a snapshot, sorted by owner.
+func (r *Result) problems() []rules.Problem {
+	a := r.all
+	problems := append(snapshotProblems(r.Snapshot), a.view.Problems()...)
+	for _, o := range a.objects {
+		problems = append(problems, o.unit.Problems()...)
+	}
+	problems = append(problems, a.certificateProblems()...)
+	problems = append(problems, a.catchAllProblems()...)
+	problems = append(problems, a.eastWestProblems()...)
+	problems = append(problems, a.fixed.Problems()...)
+	problems = append(problems, a.claims.duplicates(everyone)...)
+	problems = append(problems, a.claims.shadows(everyone)...)
+	sortProblems(problems)
+	return problems
+}
+
+// snapshotProblems returns the problems that the read found.
+func snapshotProblems(s *kube.Snapshot) []rules.Problem {
+	var problems []rules.Problem
+	for _, b := range s.Bad {
+		problems = append(problems, rules.BadObject(b))
+	}
+	if f := s.DefaultFilters; f != nil && f.Err != nil {
+		problems = append(problems, rules.Problem{
+			Reason: rules.DefaultFilters, Severity: rules.Error, Plain: true,
+			Message: "could not fetch default filter configurations", Cause: f.Err.Error(),
+		})
+	}
+	return problems
+}
+
+// certificateProblems reports for each accepted certificate whether it is the first or a newer one of its host.
+func (a *assembly) certificateProblems() []rules.Problem {
+	var problems []rules.Problem
+	registry := make(map[string]time.Time)
+	for _, o := range a.objects {
+		for _, c := range o.unit.Certificates {
+			verb := "adding certificate to registry"
+			if before, ok := registry[c.Host]; ok {
+				if !c.NotBefore.After(before) {
+					continue
+				}
+				verb = "updating certificate in registry"
+			}
+			registry[c.Host] = c.NotBefore
+			problems = append(problems, rules.Problem{
+				Owner: o.Ref(), Reason: rules.TLSCertificate, Severity: rules.Info, Plain: true, Message: verb + " - " + c.Host,
+			})
+		}
+	}
+	return problems
+}
+
+// catchAllProblems returns the problems of the catch-alls, by route.
+func (a *assembly) catchAllProblems() []rules.Problem {
+	var problems []rules.Problem
+	for _, h := range a.hosts {
+		if h.catchAll != nil {
+			problems = append(problems, h.catchAll.Problems()...)
+		}
+	}
+	slices.SortFunc(problems, func(a, b rules.Problem) int {
+		return cmp.Or(strings.Compare(a.Route, b.Route), strings.Compare(a.Message, b.Message))
+	})
+	return problems
+}
+
+// eastWestProblems reports the companions of default backends, with the numbers that the reference logs.
+func (a *assembly) eastWestProblems() []rules.Problem {
+	before, n := 0, 0
+	for i := range a.sections {
+		switch s := &a.sections[i]; s.rank {
+		case fromIngress, fromHost:
+			before += len(s.routes)
+		case fromCompanions:
+			n += len(s.routes)
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return []rules.Problem{{
+		Reason: rules.EastWestEnabled, Severity: rules.Info, Plain: true,
+		Message: fmt.Sprintf("Enabled east west routes: %d %d %d %d", before, before+n, n, len(a.hosts)),
+	}}
+}
+
+// sortProblems sorts by owner; the problems of one owner stay in the order of detection.
+func sortProblems(ps []rules.Problem) {
+	slices.SortStableFunc(ps, func(a, b rules.Problem) int { return a.Owner.Compare(b.Owner) })
+}
+
+// notIn yields the routes that are in the table of this assembly and not in that of another one, which may be nil.
+func (a *assembly) notIn(o *assembly) iter.Seq[claim] {
+	return func(yield func(claim) bool) {
+		for i := range a.sections {
+			s := &a.sections[i]
+			shared := false
+			if o != nil {
+				_, shared = o.units[s.unit]
+			}
+			for j := range s.routes {
+				r := &s.routes[j]
+				if !a.claims.has(r) || shared && o.claims.has(r) || r.LeftOut() {
+					continue
+				}
+				if !yield(claim{s, j}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// maxBatch is how many texts are unpacked at once while a list is made.
+const maxBatch = 8000
+
+// changed returns the list of the routes of an assembly, from a list before and the assembly that this one was made of. Both lists share
+// what is equal. The deletions come last, when it is known which ids no route has any more.
+func changed(before table.List, was, is *assembly) table.List {
+	var texts rules.Texts
+	deletes := make(map[string]struct{})
+	if was != nil {
+		for c := range was.notIn(is) {
+			for r := range texts.Rows(c.section.unit, c.route()) {
+				deletes[r.ID] = struct{}{}
+			}
+		}
+	}
+	list, upserts := before, []*table.Route(nil)
+	for c := range is.notIn(was) {
+		for r := range texts.Rows(c.section.unit, c.route()) {
+			delete(deletes, r.ID)
+			upserts = append(upserts, r)
+		}
+		if len(upserts) >= maxBatch {
+			list, upserts = replaced(list, newIn(before, upserts), nil), nil
+		}
+	}
+	return replaced(list, newIn(before, upserts), slices.Collect(maps.Keys(deletes)))
+}
+
+// newIn returns the routes that a list does not have with the same text. In the order of ids each block of the list is unpacked once.
+func newIn(before table.List, routes []*table.Route) []*table.Route {
+	slices.SortFunc(routes, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
+	has := before.Lookup()
+	return slices.DeleteFunc(routes, func(r *table.Route) bool {
+		was := has.Get(r.ID)
+		return was != nil && *was == *r
+	})
+}
+
+// replaced changes a list. The rules have checked each route when it was printed, as the list does, so an error is a defect.
+func replaced(list table.List, upserts []*table.Route, deletes []string) table.List {
+	next, err := list.With(upserts, deletes)
+	if err != nil {
+		panic(fmt.Sprintf("compile: a route that was checked is refused: %v", err))
+	}
+	return next
 }

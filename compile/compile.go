@@ -16,9 +16,9 @@
 //
 //   - objects.go has the unit of each object, which is compiled again only if the object or a result of its lookups is another one, and the
 //     order of the reference;
-//   - assemble.go puts the units together, with the catch-alls of their hosts;
 //   - claims.go gives each id to one route, and reports the routes that want or match the same;
-//   - list.go changes the previous list into the new one, so that both share what is equal.
+//   - assemble.go puts the units together, with the catch-alls of their hosts, and changes the previous list into the new one, so that both
+//     share what is equal.
 //
 // Only results are kept from one build to the next, and they affect the cost of a result, never the result.
 //

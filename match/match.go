@@ -21,6 +21,7 @@
 package match
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -113,4 +114,230 @@ func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 		t.routes.add(e)
 	}
 	return t, refusals
+}
+
+// Result is the result of a lookup.
+type Result struct {
+	// Answer is not nil if the proxy answers before it looks for a route. The other fields are then empty.
+	Answer *Answer
+
+	// Host and Path are what predicates see: normalised according to the options, the path decoded and clean.
+	Host, Path string
+
+	// Outcomes are the possible outcomes, in the order of the search. A single one is the answer; otherwise the request is
+	// undecided.
+	Outcomes []Outcome
+
+	// Candidates are the next best routes: first matching routes that come later, then those with the fewest predicates that do
+	// not hold.
+	Candidates []Candidate
+
+	// Warnings are routes that match, but that the proxy refused or dropped, the most specific first.
+	Warnings []Warning
+}
+
+// Decided reports whether there is one outcome. A request that the proxy answers itself is decided.
+func (r *Result) Decided() bool { return len(r.Outcomes) <= 1 }
+
+// Winner returns the route of the only outcome, or nil if no route matches or the request is undecided.
+func (r *Result) Winner() *eskip.Route {
+	if len(r.Outcomes) == 1 {
+		return r.Outcomes[0].Route
+	}
+	return nil
+}
+
+// Outcome is a route that may win.
+type Outcome struct {
+	// Route is nil if no route matches.
+	Route *eskip.Route
+	// Place is the path predicate that determines the route's place; empty for the root stage.
+	Place string
+	// Weight orders routes at one place.
+	Weight int
+	// Params are the values of the wildcards.
+	Params map[string]string
+	// Share is the share of such requests with this outcome, from 0 to 1; negative if unknown.
+	Share float64
+	// Open are the undecided predicates: all of them hold if the route wins.
+	Open []Undecided
+	// Ties are the ids of routes with the same weight at the same place that also match or may match. Which one wins is arbitrary
+	// and can change with every table that a proxy applies.
+	Ties []string
+	// Notes say on what it depends whether a proxy has the route.
+	Notes []string
+}
+
+// Undecided is a predicate that cannot be evaluated outside the proxy.
+type Undecided struct {
+	Predicate string `json:"predicate"`
+	Why       string `json:"why"`
+}
+
+// Candidate is a route that does not win.
+type Candidate struct {
+	Route  *eskip.Route
+	Weight int
+	// Lost are the predicates that do not hold; the first one decided.
+	Lost []string
+	// Behind says why a route whose predicates all hold, or are undecided, does not win.
+	Behind Behind
+	// Open are the undecided predicates.
+	Open []Undecided
+}
+
+// Behind is why a matching route does not win.
+type Behind string
+
+// The values of Behind; empty for a route that does not match.
+const (
+	LessSpecific Behind = "less specific path"
+	NoPath       Behind = "no path predicate"
+	LowerWeight  Behind = "lower weight"
+)
+
+// Warning is a route that would have matched.
+type Warning struct {
+	Refusal
+	// Ahead reports whether the search would have reached the route before all routes that may win.
+	Ahead bool
+	// Partly is set if the refusal concerns predicates: the predicates that can be evaluated hold.
+	Partly bool
+}
+
+// hit is a route whose predicates hold or may hold.
+type hit struct {
+	e    *entry
+	rank string
+	open []*condition // undecided
+}
+
+// group are hits of one weight at one place.
+type group struct {
+	hits  []hit
+	ended bool // one of them certainly holds
+}
+
+// outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides all its
+// TrafficSegments together, so outcomes evaluates each interval of that number separately.
+func outcomes(groups []group, path []string) []Outcome {
+	var ranges []*[2]float64
+	for _, g := range groups {
+		for _, h := range g.hits {
+			for _, c := range h.open {
+				if c.segment != nil {
+					ranges = append(ranges, c.segment)
+				}
+			}
+		}
+	}
+	o := collector{known: true, shares: map[*entry]float64{}}
+	for _, part := range intervals(ranges) {
+		o.play(groups, part)
+	}
+	return o.list(groups, path)
+}
+
+// collector adds up the shares of routes; the nil entry stands for no route.
+type collector struct {
+	shares map[*entry]float64
+	known  bool // shares can be computed
+}
+
+func (o *collector) play(groups []group, part [2]float64) {
+	left := part[1] - part[0]
+	for _, g := range groups {
+		possible, certain := 0, false
+		for _, h := range g.hits {
+			p, state := h.in(part)
+			switch {
+			case state == no:
+				continue
+			case state == yes:
+				certain = true
+			case p < 0:
+				o.known = false
+			}
+			possible++
+			o.shares[h.e] += left * p
+			if state == maybe {
+				left *= 1 - p
+			}
+		}
+		if possible > 1 {
+			o.known = false // which of them comes first is arbitrary
+		}
+		if certain {
+			return
+		}
+	}
+	o.shares[nil] += left
+}
+
+// in returns the probability that a hit holds if the random number of the request is in the part.
+func (h hit) in(part [2]float64) (p float64, state verdict) {
+	p, state = 1, yes
+	for _, c := range h.open {
+		switch {
+		case c.segment != nil:
+			if part[0] < c.segment[0] || part[0] >= c.segment[1] {
+				return 0, no
+			}
+		case c.chance < 0:
+			p, state = -1, maybe
+		case p >= 0:
+			p, state = p*c.chance, maybe
+		}
+	}
+	return p, state
+}
+
+func (o *collector) list(groups []group, path []string) []Outcome {
+	var all []Outcome
+	share := func(e *entry) float64 {
+		if o.known {
+			return o.shares[e]
+		}
+		return -1
+	}
+	for _, g := range groups {
+		for i, h := range g.hits {
+			if _, ok := o.shares[h.e]; !ok {
+				continue
+			}
+			out := Outcome{Route: h.e.route, Weight: h.e.weight, Place: h.e.place(), Share: share(h.e), Open: undecided(h.open)}
+			if len(h.e.patterns) > 0 {
+				out.Params = h.e.patterns[0].params(path)
+			}
+			for j, other := range g.hits {
+				if _, ok := o.shares[other.e]; ok && i != j && !exclusive(h, other) {
+					out.Ties = append(out.Ties, other.e.route.Id)
+				}
+			}
+			all = append(all, out)
+		}
+	}
+	if _, ok := o.shares[nil]; ok {
+		all = append(all, Outcome{Share: share(nil)})
+	}
+	return all
+}
+
+// exclusive reports whether no random number makes both hits hold.
+func exclusive(a, b hit) bool {
+	low, high := 0.0, 1.0
+	for _, c := range slices.Concat(a.open, b.open) {
+		if c.segment != nil {
+			low, high = max(low, c.segment[0]), min(high, c.segment[1])
+		}
+	}
+	return low >= high
+}
+
+func undecided(open []*condition) []Undecided {
+	var all []Undecided
+	for _, c := range open {
+		all = append(all, Undecided{c.String(), c.why})
+	}
+	return all
 }
