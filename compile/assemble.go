@@ -111,7 +111,8 @@ func (r *Result) problems() []rules.Problem {
 	problems = append(problems, a.fixed.Problems()...)
 	problems = append(problems, a.claims.duplicates(everyone)...)
 	problems = append(problems, a.claims.shadows(everyone)...)
-	sortProblems(problems)
+	// The problems of one owner stay in the order of detection.
+	slices.SortStableFunc(problems, func(a, b rules.Problem) int { return a.Owner.Compare(b.Owner) })
 	return problems
 }
 
@@ -184,11 +185,6 @@ func (a *assembly) eastWestProblems() []rules.Problem {
 		Reason: rules.EastWestEnabled, Severity: rules.Info, Plain: true,
 		Message: fmt.Sprintf("Enabled east west routes: %d %d %d %d", before, before+n, n, len(a.hosts)),
 	}}
-}
-
-// sortProblems sorts by owner; the problems of one owner stay in the order of detection.
-func sortProblems(ps []rules.Problem) {
-	slices.SortStableFunc(ps, func(a, b rules.Problem) int { return a.Owner.Compare(b.Owner) })
 }
 
 // notIn yields the routes that are in the table of this assembly and not in that of another one, which may be nil.

@@ -93,15 +93,12 @@ func canonicalPredicates(r *Route) []*Predicate {
 	return ps
 }
 
-// compareEndpoints defines the canonical order of endpoints.
-func compareEndpoints(a, b *LBEndpoint) int {
-	return cmp.Or(strings.Compare(a.Address, b.Address), strings.Compare(a.Zone, b.Zone))
-}
-
-// sortedEndpoints returns a sorted copy of eps, which is not nil.
+// sortedEndpoints returns a copy of eps, which is not nil, in the canonical order.
 func sortedEndpoints(eps []*LBEndpoint) []*LBEndpoint {
 	out := append([]*LBEndpoint{}, eps...)
-	slices.SortStableFunc(out, compareEndpoints)
+	slices.SortStableFunc(out, func(a, b *LBEndpoint) int {
+		return cmp.Or(strings.Compare(a.Address, b.Address), strings.Compare(a.Zone, b.Zone))
+	})
 	return out
 }
 

@@ -227,7 +227,7 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 		if len(winner.PathRegexps) > 0 && winner.Path == "" {
 			q.Why = fmt.Sprintf("its path is the expression %s, which matches this path as well, and neither is more specific", winner.PathRegexps[0])
 		}
-		if !tied(res.Outcomes) {
+		if !slices.ContainsFunc(res.Outcomes, func(o match.Outcome) bool { return len(o.Ties) > 0 }) {
 			q.Why = "it depends on chance or on a part of the request that nobody knows"
 		}
 		x.findings = append(x.findings, finding{
@@ -244,10 +244,6 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 		do:   "Use another host or path, or agree with the owner of " + q.Owner.String() + " who is to have them.",
 	})
 	return q, true
-}
-
-func tied(outcomes []match.Outcome) bool {
-	return slices.ContainsFunc(outcomes, func(o match.Outcome) bool { return len(o.Ties) > 0 })
 }
 
 // whyBehind says why a matching route does not win.

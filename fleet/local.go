@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"crypto/rand"
 	"slices"
 	"strings"
 	"time"
@@ -12,9 +11,6 @@ import (
 
 	"github.com/routesrv/routesrv/internal/series"
 )
-
-// newInstance returns a random name for a Registry, so that it recognises itself among its peers.
-func newInstance() string { return rand.Text() }
 
 // View returns all clients of this replica only, sorted by id.
 func (r *Registry) View() *View {

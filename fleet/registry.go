@@ -29,6 +29,7 @@ package fleet
 
 import (
 	"cmp"
+	"crypto/rand"
 	"net/netip"
 	"slices"
 	"strings"
@@ -107,7 +108,7 @@ func New(cfg Config) *Registry {
 		cfg.Metrics = NewMetrics(nil)
 	}
 	return &Registry{
-		cfg: cfg, instance: newInstance(),
+		cfg: cfg, instance: rand.Text(), // so that it recognises itself among its peers
 		clients: make(map[string]*client), sources: make(map[netip.Addr]source), tables: make(map[table.Digest]*held),
 		relays: make(map[string]Counts),
 	}

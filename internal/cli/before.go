@@ -27,11 +27,8 @@ type replayJob struct {
 	proxy    match.Options
 }
 
-func newReplayJob() job {
-	return &replayJob{proxy: match.Options{ValidateQuery: true, Zone: time.LoadLocation}}
-}
-
 func (j *replayJob) define(flags *config.Parser) {
+	j.proxy = match.Options{ValidateQuery: true, Zone: time.LoadLocation}
 	flags.Ask("old", config.Text("TABLE", &j.old, ""))
 	flags.Ask("new", config.Text("TABLE", &j.new, ""))
 	flags.Ask("header", config.Repeated("'NAME: VALUE'", func(s string) error {

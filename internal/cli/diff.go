@@ -28,13 +28,11 @@ type diffJob struct {
 	opened   map[string]*tables.Source // by the place
 }
 
-func newDiffJob() job { return &diffJob{opened: make(map[string]*tables.Source)} }
-
 func (j *diffJob) define(flags *config.Parser) {
 	flags.Ask("ignore", config.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
 	flags.Ask("watch", config.Bool(&j.watch, false))
 	flags.Ask("interval", config.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour))
-	j.color = "auto"
+	j.color, j.opened = "auto", make(map[string]*tables.Source)
 	flags.Ask("color", config.Choice(&j.color, "auto", "always", "never"))
 }
 

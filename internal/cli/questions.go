@@ -188,15 +188,12 @@ type matchJob struct {
 	at      string
 }
 
-func newMatchJob() job {
-	return &matchJob{proxy: match.Options{ValidateQuery: true, Candidates: match.DefaultCandidates, Zone: time.LoadLocation}}
-}
-
 // clientTime is the flag for when the request arrives.
 const clientTime = "at"
 
 func (j *matchJob) define(flags *config.Parser) {
 	j.request.Header = map[string][]string{}
+	j.proxy = match.Options{ValidateQuery: true, Zone: time.LoadLocation}
 	flags.Ask("request", config.Text("METHOD", &j.request.Method, "GET", func(s string) error {
 		if s == "" || strings.ContainsAny(s, " \t\r\n") {
 			return fmt.Errorf("%q: want a method such as POST", s)

@@ -176,7 +176,7 @@ func parse(names ...string) map[string]*template.Template {
 		"thousands": thousands, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
 		"text":    func(v any) string { return text(fmt.Sprint(v)) },
 		"cut":     func(limit int, v any) string { return cut(fmt.Sprint(v), limit) },
-		"short":   func(v any) string { return shortDigest(fmt.Sprint(v)) },
+		"short":   func(v any) string { digest := fmt.Sprint(v); return digest[:min(12, len(digest))] }, // enough to distinguish tables by eye
 		"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
 		"moment":  func(t time.Time) moment { return newMoment(t, time.Now()) },
 		"etag":    func(t *api.Table) string { return api.Tag{Digest: t.Digest, Revision: t.Revision}.String() },

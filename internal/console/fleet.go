@@ -146,9 +146,6 @@ func behind(c fleet.Client) string {
 	}
 }
 
-// shortDigest returns the first characters of a digest, enough to distinguish tables by eye.
-func shortDigest(digest string) string { return digest[:min(12, len(digest))] }
-
 // fleetView is the fleet on a page.
 type fleetView struct {
 	fleet.View

@@ -348,14 +348,3 @@ func (r *reviews) run(ctx context.Context) {
 	all.Go(func() { r.suspects.run(ctx) })
 	all.Wait()
 }
-
-// published says that another table is served. It does not wait.
-func (r *reviews) published() {
-	r.takeovers.published()
-	r.suspects.published()
-}
-
-// serveTrialFailures tells webhooks what failed.
-func (s *Server) serveTrialFailures(w http.ResponseWriter, _ *http.Request) {
-	httpserve.WriteJSON(w, http.StatusOK, s.reviews.trial.Status().Failed)
-}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -338,10 +337,4 @@ func entryNotes(e *api.HistoryEntry) []shadowdiff.Note {
 		notes = append(notes, shadowdiff.Note{Name: "takeover", Text: t.Example})
 	}
 	return notes
-}
-
-// textOf renders a comparison as text.
-func textOf(view *shadowdiff.View) (string, error) {
-	body, err := page.Render(page.Text, view)
-	return string(bytes.TrimSpace(body)), err
 }

@@ -80,6 +80,11 @@ func (q *questions) turn(ctx context.Context, path string) (done func(), ok bool
 	}, true
 }
 
+// answers returns a handler that answers with a value as JSON.
+func answers(value func() any) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { httpserve.WriteJSON(w, http.StatusOK, value()) })
+}
+
 // wantsJSON chooses the form of the answer: text for people, unless the request asks for JSON.
 func wantsJSON(r *http.Request) bool {
 	switch r.URL.Query().Get("format") {

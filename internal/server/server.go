@@ -164,7 +164,8 @@ func (s *Server) newTables() error {
 			}
 			s.clients.Published(order, one)
 			if s.reviews != nil {
-				s.reviews.published()
+				s.reviews.takeovers.published()
+				s.reviews.suspects.published()
 				s.history.published()
 			}
 		},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/publish/history"
+	"github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -145,9 +147,11 @@ func (s *Server) steer(r *http.Request, c *command) (*api.Steered, error) {
 		if err != nil {
 			return nil, err
 		}
-		if answer.Changes, err = textOf(view); err != nil {
+		text, err := page.Render(page.Text, view)
+		if err != nil {
 			return nil, err
 		}
+		answer.Changes = string(bytes.TrimSpace(text))
 	case errors.Is(err, publish.ErrNotSteered), c.dry:
 		return nil, err
 	default: // right after the start: the first read has it

@@ -39,7 +39,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 			Does: "as on the main listener, without a client certificate"},
 		{Path: "/metrics", Handler: metrics, Does: "Prometheus text, see [metrics.md](metrics.md)"},
 		{Path: "/metrics/", Handler: metrics, Does: "the same"},
-		{Path: api.PathStatus, Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+		{Path: api.PathStatus, Methods: get, Handler: answers(func() any { return s.report() }),
 			Does: "JSON: table, source, upstream of a relay, guard, problems by severity, last-known-good file"},
 		{Path: api.PathClients, Methods: get, Handler: http.HandlerFunc(s.serveClients),
 			Does: "JSON: the [fleet](../debug/fleet.md) of all replicas: counts, replicas, relays, the last publishes and clients; its parameters, `limit=` (1000), and `local` for this replica alone"},
@@ -100,10 +100,6 @@ func (s *Server) problems() []poller.Problem {
 		return nil
 	}
 	return slices.Concat(s.compiler.Problems(), s.keptProblems(func(*publish.Kept) bool { return true }), s.declared.problems())
-}
-
-func (s *Server) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	httpserve.WriteJSON(w, http.StatusOK, s.report())
 }
 
 // held returns the table that the publisher holds back.

@@ -125,10 +125,6 @@ type limits struct {
 	busy   float64       // share of a core that it may use at rest, in one of busyWindows
 }
 
-func defaultLimits() limits {
-	return limits{fetch: fetchLimit, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.1}
-}
-
 // Trial tries calls. [Trial.Run] does the work; the other methods are safe for concurrent use.
 type Trial struct {
 	cfg   Config
@@ -163,7 +159,10 @@ func New(cfg Config) *Trial {
 		cfg.Timeout = DefaultTimeout
 	}
 	t := &Trial{
-		cfg: cfg, log: cfg.Log, limits: defaultLimits(), wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		limits: limits{
+			fetch: fetchLimit, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.1,
+		},
 		known: map[Call]Verdict{}, asked: map[Call]*ask{}, suspects: map[Call]int{},
 		proxy: proxy{support: cfg.Support, traffic: cfg.Traffic, client: &http.Client{
 			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, DisableCompression: true},

@@ -52,10 +52,6 @@ type handler struct {
 	turns   httpserve.Turns // of reviews in progress
 }
 
-func newHandler(j *Judge, log *slog.Logger, m *Metrics) *handler {
-	return &handler{judge: j, log: log, metrics: m, turns: httpserve.NewTurns(maxReviews)}
-}
-
 // ServeHTTP implements [http.Handler]. It answers 400, 413 or 415 to a request that is not a review, and 503 if no slot became
 // free.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
