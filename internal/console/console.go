@@ -37,6 +37,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/internal/api"
@@ -174,17 +175,18 @@ var templates = parse("overview", "fleet", "client", "object", "request", "faile
 func parse(names ...string) map[string]*template.Template {
 	functions := template.FuncMap{
 		"thousands": thousands, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
-		"text":    func(v any) string { return text(fmt.Sprint(v)) },
-		"cut":     func(limit int, v any) string { return cut(fmt.Sprint(v), limit) },
-		"short":   func(v any) string { digest := fmt.Sprint(v); return digest[:min(12, len(digest))] }, // enough to distinguish tables by eye
-		"clock":   func(t time.Time) string { return t.UTC().Format("15:04:05") },
-		"moment":  func(t time.Time) moment { return newMoment(t, time.Now()) },
-		"etag":    func(t *api.Table) string { return api.Tag{Digest: t.Digest, Revision: t.Revision}.String() },
-		"decided": func(what string) string { return cmp.Or(decisionWords[what], text(what)) },
-		"list":    func(v ...any) []any { return v },
-		"first":   first,
-		"beyond":  func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
-		"sub":     func(a, b int) int { return a - b },
+		"severity": func(s rules.Severity) stateView { return severities[s] },
+		"text":     func(v any) string { return text(fmt.Sprint(v)) },
+		"cut":      func(limit int, v any) string { return cut(fmt.Sprint(v), limit) },
+		"short":    func(v any) string { digest := fmt.Sprint(v); return digest[:min(12, len(digest))] }, // enough to distinguish tables by eye
+		"clock":    func(t time.Time) string { return t.UTC().Format("15:04:05") },
+		"moment":   func(t time.Time) moment { return newMoment(t, time.Now()) },
+		"etag":     func(t *api.Table) string { return api.Tag{Digest: t.Digest, Revision: t.Revision}.String() },
+		"decided":  func(what string) string { return cmp.Or(decisionWords[what], text(what)) },
+		"list":     func(v ...any) []any { return v },
+		"first":    first,
+		"beyond":   func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
+		"sub":      func(a, b int) int { return a - b },
 	}
 	all := make(map[string]*template.Template, len(names))
 	for _, name := range names {

@@ -94,8 +94,13 @@ func objectQuery(q url.Values) (explain.Query, error) {
 	return explain.ParseQuery(q.Get("route"))
 }
 
+// linkTo returns an object with its page, which only kinds have that can be explained.
 func linkTo(r kube.Ref) ownerLink {
-	return ownerLink{cut(r.String(), 300), objectLink(string(r.Kind), r.Namespace, r.Name)}
+	o := ownerLink{Name: cut(r.String(), 300)}
+	if (r.Kind == kube.KindIngress || r.Kind == kube.KindRouteGroup) && r.Name != "" {
+		o.Link = "object?" + url.Values{"kind": {string(r.Kind)}, "namespace": {r.Namespace}, "name": {r.Name}}.Encode()
+	}
+	return o
 }
 
 // requestPage is the body of the page of a request.

@@ -62,7 +62,7 @@ func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error)
 	now, s := time.Now(), c.cfg.State()
 	b := overviewPage{State: s, Relay: c.cfg.Relay, Guard: c.newGuardView(ctx, s), Fleet: c.newFleetView(ctx)}
 	if c.cfg.Problems != nil {
-		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query(), now)
+		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query())
 	}
 	b.Changes = c.newChangesView(now)
 	b.Tiles = tilesOf(s, &b, now)

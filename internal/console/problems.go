@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
 
@@ -31,7 +29,7 @@ type problemsView struct {
 	Filtered                                 bool
 	Matched                                  int
 	First, Last                              int // numbers of the rows, from 1
-	Rows                                     []problemRow
+	Rows                                     []poller.Problem
 	Next, Previous                           string // links; empty if there is none
 	JSON                                     string // link to all problems that match
 	Form                                     bool   // there is something to filter
@@ -44,28 +42,13 @@ type namespaceCount struct {
 	Chosen           bool
 }
 
-type problemRow struct {
-	ID        string
-	Sign      string
-	Severity  string
-	Tone      string
-	Kind      string
-	Namespace string
-	Name      string
-	Link      string // to the page of the object; empty if it has none
-	Route     string
-	Reason    string
-	Text      string
-	Since     moment
-}
-
-var severities = map[rules.Severity]struct{ sign, tone string }{
-	rules.Error: {"✕", bad}, rules.Warning: {"▲", notice}, rules.Info: {"●", neutral},
+var severities = map[rules.Severity]stateView{
+	rules.Error: {"error", "✕", bad}, rules.Warning: {"warning", "▲", notice}, rules.Info: {"info", "●", neutral},
 }
 
 // newProblemsView filters by the query: namespace, kind, severity and reason must be equal, q must be part of a text. Empty
 // values match everything, so that the form needs no script; "-" stands for no namespace.
-func newProblemsView(all []poller.Problem, q url.Values, now time.Time) *problemsView {
+func newProblemsView(all []poller.Problem, q url.Values) *problemsView {
 	v := &problemsView{
 		Namespace: text(q.Get("namespace")), Kind: text(q.Get("kind")), Severity: text(q.Get("severity")), Reason: text(q.Get("reason")),
 		Query: text(q.Get("q")), Form: len(all) > 0,
@@ -113,7 +96,7 @@ func newProblemsView(all []poller.Problem, q url.Values, now time.Time) *problem
 		v.Namespaces = v.Namespaces[:maxNamespaces]
 	}
 	v.Kinds, v.Reasons = sorted(kinds, v.Kind), sorted(reasons, v.Reason)
-	v.list(chosen, q, now)
+	v.list(chosen, q)
 	return v
 }
 
@@ -144,7 +127,7 @@ func (v *problemsView) chooses(p *poller.Problem, namespace string) bool {
 }
 
 // list shows one page of the matching problems, the most important first.
-func (v *problemsView) list(chosen []poller.Problem, q url.Values, now time.Time) {
+func (v *problemsView) list(chosen []poller.Problem, q url.Values) {
 	slices.SortStableFunc(chosen, func(a, b poller.Problem) int { return int(b.Severity) - int(a.Severity) })
 	v.Matched = len(chosen)
 	from, err := strconv.Atoi(q.Get("from"))
@@ -161,14 +144,7 @@ func (v *problemsView) list(chosen []poller.Problem, q url.Values, now time.Time
 	}
 	v.First, v.Last = from, from+len(rows)-1
 	v.JSON = "problems" + jsonQuery(v)
-	for _, p := range rows {
-		s := severities[p.Severity]
-		v.Rows = append(v.Rows, problemRow{
-			ID: p.ID(), Sign: s.sign, Severity: p.Severity.String(), Tone: s.tone, Kind: cut(string(p.Owner.Kind), 40),
-			Namespace: cut(p.Owner.Namespace, 100), Name: cut(p.Owner.Name, 253), Link: objectLink(string(p.Owner.Kind), p.Owner.Namespace, p.Owner.Name),
-			Route: cut(p.Route, 300), Reason: string(p.Reason), Text: cut(p.Text(), 600), Since: newMoment(p.Since, now),
-		})
-	}
+	v.Rows = rows
 }
 
 // jsonQuery returns the query of /problems for the same filter. It has no text search.
@@ -203,11 +179,3 @@ func link(q url.Values, name, value string) string {
 // routeLink returns the page of the object that a route comes from. It uses the id of the route, because the object's name cannot
 // be derived from the id: characters other than letters, digits and underscores are underscores in it.
 func routeLink(id string) string { return "object?" + url.Values{"route": {id}}.Encode() }
-
-// objectLink returns the page of an object, or "" for a kind that cannot be explained.
-func objectLink(kind, namespace, name string) string {
-	if kind != string(kube.KindIngress) && kind != string(kube.KindRouteGroup) || name == "" {
-		return ""
-	}
-	return "object?" + url.Values{"kind": {kind}, "namespace": {namespace}, "name": {name}}.Encode()
-}
