@@ -31,7 +31,7 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/internal/source/cluster"
 )
 
 // RouteServer is the complete configuration of a route server. [ParseRouteServer] checks it: its users may rely on the limits
@@ -73,27 +73,14 @@ type RouteServer struct {
 // Source says where to read objects. After [ParseRouteServer], exactly one of Kubernetes, Manifests and the URLs of Upstream is
 // set.
 type Source struct {
-	// Kubernetes reads an API server: the one of the pod's cluster (InCluster), the one of Kubeconfig with Context, or the one at
-	// URL. If none of these is set, it uses the default address of kubectl proxy. TokenFile belongs to URL.
+	// Kubernetes reads the API server that the embedded Config reaches. Its Selection is for Manifests, too, its EndpointSlices always equals
+	// Compile.EndpointSlices, and its Namespaces follows from Review.KeepTakeovers.
 	Kubernetes bool
-	InCluster  bool
-	URL        string
-	TokenFile  string
-	Kubeconfig string
-	Context    string
-
+	cluster.Config
 	// Manifests are files and folders to read instead.
 	Manifests []string
-
-	kube.Selection
-	// EndpointSlices reads EndpointSlices instead of Endpoints. It always equals Compile.EndpointSlices.
-	EndpointSlices bool
-	// Namespaces reads the annotations of namespaces. It follows from Review.KeepTakeovers.
-	Namespaces bool
 	// Watch follows an API server with watches instead of listing everything for every read.
 	Watch bool
-	// RequestTimeout is the time limit of each request to the API, above zero.
-	RequestTimeout time.Duration
 	// DefaultFiltersDir is the folder with the default filters of services; empty means none.
 	DefaultFiltersDir string
 }

@@ -58,13 +58,11 @@ func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Reg
 		origin = "cluster"
 		// client-go reports an unreadable token file through klog, which is global.
 		klog.SetSlogLogger(log.With("component", "client-go"))
-		access := access(cfg)
-		access.Selection, access.EndpointSlices, access.Namespaces = cfg.Selection, cfg.EndpointSlices, cfg.Namespaces
-		access.Timeout, access.Logger, access.Metrics = cfg.RequestTimeout, log, cluster.NewMetrics(reg)
+		cfg.Logger, cfg.Metrics = log, cluster.NewMetrics(reg)
 		if cfg.Watch {
-			source, err = cluster.NewWatcher(access)
+			source, err = cluster.NewWatcher(cfg.Config)
 		} else {
-			source, err = cluster.New(access)
+			source, err = cluster.New(cfg.Config)
 		}
 	}
 	if err != nil {
@@ -76,16 +74,9 @@ func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Reg
 	return source, origin, nil
 }
 
-// access returns how to reach the API.
-func access(cfg Source) cluster.Config {
-	return cluster.Config{
-		InCluster: cfg.InCluster, Kubeconfig: cfg.Kubeconfig, Context: cfg.Context, URL: cfg.URL, TokenFile: cfg.TokenFile,
-	}
-}
-
 // NewEvents returns the writer of problems to the API of the configuration. Its name is that of the host, which is the pod's.
 func NewEvents(cfg Source, log *slog.Logger, reg prometheus.Registerer) (*events.Cluster, error) {
-	rest, err := access(cfg).Access()
+	rest, err := cfg.Access()
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -66,7 +67,7 @@ var compare = cmp.Options{
 func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, config.Env{})
 	want := &config.RouteServer{
-		Source: config.Source{Kubernetes: true, RequestTimeout: 30 * time.Second},
+		Source: config.Source{Kubernetes: true, Config: cluster.Config{Timeout: 30 * time.Second}},
 		Compile: rules.Options{
 			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
 		},
@@ -173,7 +174,7 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 		t.Errorf("compile options (-want +got):\n%s", diff)
 	}
 	source := config.Source{
-		Kubernetes: true, InCluster: true, RequestTimeout: 30 * time.Second, DefaultFiltersDir: "/etc/config/default-filters",
+		Kubernetes: true, Config: cluster.Config{InCluster: true, Timeout: 30 * time.Second}, DefaultFiltersDir: "/etc/config/default-filters",
 	}
 	if diff := cmp.Diff(source, got.Source); diff != "" {
 		t.Errorf("source (-want +got):\n%s", diff)
@@ -224,7 +225,7 @@ func sourceSamples() map[string]sample {
 		"source-poll-timeout": {"100", nil, func(c *config.RouteServer) any { return c.Poll.Interval }, 100 * time.Millisecond},
 		"timing": {"request-timeout=7s,max-backoff=1m,full-fetch=2h,fetch-timeout=5s,shutdown=6s", nil, func(c *config.RouteServer) any {
 			s := c.Source
-			return []time.Duration{s.RequestTimeout, c.Poll.MaxBackoff, c.Upstream.FullEvery, c.Upstream.Timeout, c.Listen.ShutdownTimeout}
+			return []time.Duration{s.Timeout, c.Poll.MaxBackoff, c.Upstream.FullEvery, c.Upstream.Timeout, c.Listen.ShutdownTimeout}
 		}, []time.Duration{7 * time.Second, time.Minute, 2 * time.Hour, 5 * time.Second, 6 * time.Second}},
 	}
 }

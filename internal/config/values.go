@@ -12,6 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/poller"
 )
 
@@ -333,13 +334,10 @@ func (p *Parser) Guard(c *guard.Config, hold time.Duration) {
 	p.Flag("guard", Settings(nil, p.guardSet, settings...))
 }
 
-// DefaultRequestTimeout is the default time limit of a request to the API.
-const DefaultRequestTimeout = 30 * time.Second
-
 // Timing adds --timing, for time limits and intervals that hardly anybody changes. more are those of the program.
 func (p *Parser) Timing(s *Source, c *Poll, fullEvery, timeout *time.Duration, more ...Setting) {
 	settings := append([]Setting{
-		{"request-timeout", Duration(&s.RequestTimeout, DefaultRequestTimeout, tick, time.Hour)},
+		{"request-timeout", Duration(&s.Timeout, cluster.DefaultTimeout, tick, time.Hour)},
 		{"max-backoff", Duration(&c.MaxBackoff, poller.DefaultMaxBackoff, tick, day)},
 		{"full-fetch", Duration(fullEvery, dataplane.DefaultFullEvery, time.Minute, 30*day)},
 		{"fetch-timeout", Duration(timeout, dataplane.DefaultTimeout, tick, time.Hour)},
