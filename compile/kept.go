@@ -30,12 +30,12 @@ func ServicesAt(b *kube.Backends, keys []kube.ServiceKey) map[kube.ServiceKey]*K
 		all[key] = &KeptService{}
 	}
 	for _, s := range b.Services {
-		if k := all[keyOfService(s)]; k != nil {
+		if k := all[s.ServiceKey()]; k != nil {
 			k.Services = append(k.Services, s)
 		}
 	}
 	for _, e := range b.Endpoints {
-		if k := all[keyOfEndpoints(e)]; k != nil {
+		if k := all[e.ServiceKey()]; k != nil {
 			k.Endpoints = append(k.Endpoints, e)
 		}
 	}
@@ -65,10 +65,7 @@ func KeepServices(now *kube.Backends, kept map[kube.ServiceKey]*KeptService) (*k
 		return now, nil
 	}
 	users := usersOf(kept, now)
-	next := *now
-	next.Services = without(kept, now.Services, keyOfService)
-	next.Endpoints = without(kept, now.Endpoints, keyOfEndpoints)
-	next.EndpointSlices = without(kept, now.EndpointSlices, (*kube.EndpointSlice).ServiceKey)
+	next := now.Of(func(key kube.ServiceKey) bool { return kept[key] == nil })
 	kept = maps.Clone(kept)
 	for _, key := range slices.SortedFunc(maps.Keys(kept), kube.ServiceKey.Compare) {
 		k := kept[key].withoutReused(key, users)
@@ -77,12 +74,7 @@ func KeepServices(now *kube.Backends, kept map[kube.ServiceKey]*KeptService) (*k
 		next.Endpoints = append(next.Endpoints, k.Endpoints...)
 		next.EndpointSlices = append(next.EndpointSlices, k.EndpointSlices...)
 	}
-	return &next, kept
-}
-
-// without returns the objects of all other services.
-func without[T any](kept map[kube.ServiceKey]*KeptService, now []*T, keyOf func(*T) kube.ServiceKey) []*T {
-	return slices.DeleteFunc(slices.Clone(now), func(o *T) bool { _, is := kept[keyOf(o)]; return is })
+	return next, kept
 }
 
 // withoutReused returns the service without the addresses that now have other users; the service itself if there are none. Services of one
@@ -144,12 +136,8 @@ func eachAddress(b *kube.Backends, yield func(kube.ServiceKey, netip.Addr)) {
 	for _, e := range b.Endpoints {
 		for _, subset := range e.Subsets {
 			for _, a := range subset.Addresses {
-				address(keyOfEndpoints(e), a)
+				address(e.ServiceKey(), a)
 			}
 		}
 	}
 }
-
-func keyOfService(s *kube.Service) kube.ServiceKey { return kube.ServiceKeyOf(s.Namespace, s.Name) }
-
-func keyOfEndpoints(e *kube.Endpoints) kube.ServiceKey { return kube.ServiceKeyOf(e.Namespace, e.Name) }

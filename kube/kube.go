@@ -164,6 +164,23 @@ func (b *Backends) SameAs(o *Backends) bool {
 		slices.Equal(b.EndpointSlices, o.EndpointSlices)
 }
 
+// Of returns the objects of some services, and all secrets.
+func (b *Backends) Of(takes func(ServiceKey) bool) *Backends {
+	return &Backends{
+		Services: objectsOf(b.Services, takes), Secrets: b.Secrets,
+		Endpoints: objectsOf(b.Endpoints, takes), EndpointSlices: objectsOf(b.EndpointSlices, takes),
+	}
+}
+
+func objectsOf[T interface{ ServiceKey() ServiceKey }](list []T, takes func(ServiceKey) bool) (some []T) {
+	for _, o := range list {
+		if takes(o.ServiceKey()) {
+			some = append(some, o)
+		}
+	}
+	return some
+}
+
 // Snapshot contains every object of one complete read, in the order of the lists: what teams request, and where traffic can go.
 // It is immutable: neither the slices nor the objects may be changed after a source has returned it. The zero Snapshot is an
 // empty cluster.

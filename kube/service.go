@@ -92,6 +92,12 @@ func (s *EndpointSlice) ServiceKey() ServiceKey {
 	return ServiceKey{Namespace: s.Namespace, Name: s.Service}
 }
 
+// ServiceKey returns the key of the service.
+func (s *Service) ServiceKey() ServiceKey { return ServiceKeyOf(s.Namespace, s.Name) }
+
+// ServiceKey returns the key of the service that the endpoints belong to.
+func (e *Endpoints) ServiceKey() ServiceKey { return ServiceKeyOf(e.Namespace, e.Name) }
+
 // ServiceNameLabel is the label with which an EndpointSlice names its service.
 const ServiceNameLabel = "kubernetes.io/service-name"
 

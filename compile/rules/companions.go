@@ -9,52 +9,19 @@ import (
 
 const redirectWeight = 1000.0
 
-// redirectCompanion returns the companion of a path rule for http requests, if it needs one, and records the decision for the
-// catch-all of the host.
-func (b *ingressBuilder) redirectCompanion(host string, r *eskip.Route) *eskip.Route {
-	if b.ann.redirect.ignore {
-		return nil
+// companions returns the companions of a route for http requests: one redirects them, the other exempts them from the global redirect.
+func (a Redirect) companions(r *eskip.Route) (all []*eskip.Route) {
+	if a.Code != 0 {
+		c := httpCompanion(r, routeid.SuffixRedirect)
+		c.Filters = []*eskip.Filter{redirectFilter(a.Code)}
+		c.BackendType = eskip.ShuntBackend
+		c.Backend, c.LBAlgorithm, c.LBEndpoints = "", "", nil
+		all = append(all, c)
 	}
-	var companion *eskip.Route
-	switch asked := b.rememberRedirect(host); {
-	case asked.Code != 0:
-		companion = enablingCompanion(r, asked.Code)
-	case asked.Disabled:
-		companion = disablingCompanion(r)
-	default:
-		return nil
+	if a.Disabled {
+		all = append(all, httpCompanion(r, routeid.SuffixDisableRedirect))
 	}
-	b.forward(companion)
-	return companion
-}
-
-// rememberRedirect records what annotations and options ask for the catch-all of a host, and returns it. Custom routes have no companion,
-// and there is no exception for authors who match the header themselves.
-func (b *ingressBuilder) rememberRedirect(host string) Redirect {
-	a := &b.ann.redirect
-	switch {
-	case a.enable, !a.disable && b.set.HTTPSRedirect:
-		b.unit.group(host).Redirect.Code = a.code
-		return Redirect{Code: a.code}
-	case a.disable:
-		b.unit.group(host).Redirect.Disabled = true
-		return Redirect{Disabled: true}
-	}
-	return Redirect{}
-}
-
-// enablingCompanion returns a companion that redirects the http requests of the route.
-func enablingCompanion(r *eskip.Route, code int) *eskip.Route {
-	c := httpCompanion(r, routeid.SuffixRedirect)
-	c.Filters = []*eskip.Filter{redirectFilter(code)}
-	c.BackendType = eskip.ShuntBackend
-	c.Backend, c.LBAlgorithm, c.LBEndpoints = "", "", nil
-	return c
-}
-
-// disablingCompanion returns a companion that exempts the http requests of the route from the global redirect.
-func disablingCompanion(r *eskip.Route) *eskip.Route {
-	return httpCompanion(r, routeid.SuffixDisableRedirect)
+	return all
 }
 
 func httpCompanion(r *eskip.Route, suffix string) *eskip.Route {
@@ -121,7 +88,7 @@ func (p *routeGroupPass) finish(r *eskip.Route, role role) {
 		r.Predicates = append(r.Predicates, p.set.EastWestRangePredicates...)
 	}
 	p.set.appendAnnotated(r, p.rg.Annotations, p.internal)
-	p.unit.Global = p.out.finish(p.unit.Global, r, p.unit, role)
+	p.unit.finish(&p.unit.Global, r, role, 1)
 }
 
 // catchAlls adds the catch-alls of the hosts, unless a route takes all their requests.

@@ -12,76 +12,65 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// finisher processes every finished route: it applies the options, prints, and parses back.
-type finisher struct {
-	set *Set
-	// sharers is how many routes have the filters of the route in one list in the reference. Its edit rules change the list in place,
-	// once for each of these routes, so all of them get the filters as they are after the last time. 0 means 1.
-	sharers int
-}
-
 // maxSharers limits what one object can make of an edit rule that applies to its own result.
 const maxSharers = 16
 
-// among returns a finisher for one of so many routes with shared filters.
-func (p finisher) among(sharers int) finisher {
-	p.sharers = min(sharers, maxSharers)
-	return p
-}
-
-// finish appends the finished form of the route to dst, which are routes of the unit. It neither changes nor keeps the route. Texts and
-// problems go to the unit.
-func (p finisher) finish(dst []Route, r *eskip.Route, u *Unit, role role) []Route {
-	if d := p.set.DefaultFilters; d != nil {
+// finish appends the finished form of the route to dst, which are routes of the unit: it applies the options, prints, and parses back. It
+// neither changes nor keeps the route. Texts and problems go to the unit.
+//
+// sharers is how many routes have the filters of the route in one list in the reference. Its edit rules change the list in place,
+// once for each of these routes, so all of them get the filters as they are after the last time.
+func (u *Unit) finish(dst *[]Route, r *eskip.Route, role role, sharers int) {
+	if d := u.set.DefaultFilters; d != nil {
 		r = d.Do([]*eskip.Route{r})[0]
 		if len(d.Prepend)+len(d.Append) > 0 {
-			p.sharers = 1 // each has its own list now
+			sharers = 1 // each has its own list now
 		}
 	}
-	return p.edit(dst, r, u, role)
+	u.edit(dst, r, role, sharers)
 }
 
 // edit is finish without the default filters.
-func (p finisher) edit(dst []Route, before *eskip.Route, u *Unit, role role) []Route {
+func (u *Unit) edit(dst *[]Route, before *eskip.Route, role role, sharers int) {
 	r := before
 	var clones []*eskip.Route
-	if len(p.set.EditRoutes)+len(p.set.CloneRoutes) > 0 {
-		r, clones = p.process(before, &u.findings)
+	if len(u.set.EditRoutes)+len(u.set.CloneRoutes) > 0 {
+		r, clones = u.process(before, sharers)
 	}
 	made := Route{ID: hashID(before.Id), text: leftOut}
 	if role == mainRoute {
 		made.Match = matchOf(r)
 	}
-	if text, ok := p.print(r, &u.findings); ok {
+	if text, ok := u.print(r); ok {
 		made.text = u.addText(text)
 	}
 	if made.text == leftOut || r != before || len(clones) > 0 {
-		made.more = &more{id: before.Id, before: before.String(), clones: p.printClones(clones, u)}
+		made.more = &more{id: before.Id, before: before.String(), clones: u.printClones(clones)}
 	}
-	return append(dst, made)
+	*dst = append(*dst, made)
 }
 
 // process applies the edit rules and the clone rules.
-func (p finisher) process(r *eskip.Route, f *findings) (edited *eskip.Route, clones []*eskip.Route) {
+func (u *Unit) process(r *eskip.Route, sharers int) (edited *eskip.Route, clones []*eskip.Route) {
 	routes := []*eskip.Route{r}
 	var failed []error
-	for _, e := range p.set.EditRoutes {
+	for _, e := range u.set.EditRoutes {
 		var errs []error
 		routes, errs = e.DoWithErrors(routes)
 		failed = append(failed, errs...)
-		for range p.sharers - 1 {
+		for range min(sharers, maxSharers) - 1 {
 			if routes[0] = editFilters(e, routes[0]); len(routes[0].String()) > table.MaxRoute {
 				panic(oversized{fmt.Sprintf("a route with more than %s", mebibytes(table.MaxRoute))})
 			}
 		}
 	}
-	for _, c := range p.set.CloneRoutes {
+	for _, c := range u.set.CloneRoutes {
 		var errs []error
 		routes, errs = c.DoWithErrors(routes)
 		failed = append(failed, errs...)
 	}
 	for _, err := range failed {
-		f.add(Problem{Route: r.Id, Reason: ProcessingFailed, Severity: Error, Plain: true, Message: "Failed to " + err.Error()})
+		u.add(Problem{Route: r.Id, Reason: ProcessingFailed, Severity: Error, Plain: true, Message: "Failed to " + err.Error()})
 	}
 	return routes[0], routes[1:]
 }
@@ -99,38 +88,38 @@ func editFilters(e *eskip.Editor, r *eskip.Route) *eskip.Route {
 }
 
 // print returns the printed form of a route, unless it would harm the readers of the table.
-func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
+func (u *Unit) print(r *eskip.Route) (*table.Route, bool) {
 	printed := table.NewRoute(r)
 	if err := printed.Check(); errors.Is(err, table.ErrTooLarge) {
 		panic(oversized{fmt.Sprintf("a route with more than %s", mebibytes(table.MaxRoute))})
 	} else if err != nil {
-		return nil, p.unreadable(r, f, err)
+		return nil, u.unreadable(r, err)
 	}
-	f.route(len(printed.Text) + 1)
-	reader, ok := p.set.readers.Get().(*eskip.Reader)
+	u.route(len(printed.Text) + 1)
+	reader, ok := u.set.readers.Get().(*eskip.Reader)
 	if !ok {
 		reader = new(eskip.Reader)
 	}
-	defer p.set.readers.Put(reader)
+	defer u.set.readers.Put(reader)
 	back, err := parseBack(reader, r, printed.Text)
 	if err != nil {
-		return nil, p.unreadable(r, f, err)
+		return nil, u.unreadable(r, err)
 	}
 	if err := catalogue.Survives(r.Filters); err != nil {
-		f.add(Problem{
+		u.add(Problem{
 			Route: r.Id, Reason: WouldCrashProxy, Severity: Error,
 			Message: fmt.Sprintf("route %s left out, no proxy that gets it would survive: %v", r.Id, err),
 		})
 		return nil, false
 	}
-	if !f.checkAllowed(p.set, r) {
+	if !u.checkAllowed(r) {
 		return nil, false
 	}
-	f.checkRefused(p.set, r)
-	f.checkPaths(back)
+	u.checkRefused(r)
+	u.checkPaths(back)
 	reread, ok := printed.Reread(back)
 	if !ok {
-		return nil, p.unreadable(r, f, errors.New("readers of the table would write it in another way"))
+		return nil, u.unreadable(r, errors.New("readers of the table would write it in another way"))
 	}
 	if printed.Hosts != reread.Hosts { // with control characters, which readers have as escapes
 		printed.Hosts = strings.Clone(reread.Hosts)
@@ -139,8 +128,8 @@ func (p finisher) print(r *eskip.Route, f *findings) (*table.Route, bool) {
 }
 
 // unreadable reports a route that no reader of the table could read. It returns false.
-func (p finisher) unreadable(r *eskip.Route, f *findings, err error) bool {
-	f.add(Problem{
+func (u *Unit) unreadable(r *eskip.Route, err error) bool {
+	u.add(Problem{
 		Route: r.Id, Reason: NotParsable, Severity: Error,
 		Message: fmt.Sprintf("route %s left out, it would make the whole table unreadable: %v", r.Id, err),
 	})
@@ -149,11 +138,11 @@ func (p finisher) unreadable(r *eskip.Route, f *findings, err error) bool {
 
 // printClones prints the results of the clone rules. If several rules make clones with the same id, the last one counts, as for a
 // proxy that reads the table of the reference. It has the id even if it is left out, like every route that is first.
-func (p finisher) printClones(routes []*eskip.Route, u *Unit) []int32 {
+func (u *Unit) printClones(routes []*eskip.Route) []int32 {
 	var clones []int32
 	for _, r := range routes {
 		clones = slices.DeleteFunc(clones, func(text int32) bool { return u.printing[text].ID == r.Id })
-		if printed, ok := p.print(r, &u.findings); ok {
+		if printed, ok := u.print(r); ok {
 			clones = append(clones, u.addText(printed))
 		}
 	}
@@ -177,21 +166,21 @@ func parseBack(reader *eskip.Reader, r *eskip.Route, text string) (*eskip.Route,
 // only its own log says so. Therefore it is a problem here.
 
 // checkRefused reports a route that proxies refuse, once for each kind of mistake in an object. Hosts with wildcards have been reported.
-func (f *findings) checkRefused(s *Set, r *eskip.Route) {
-	refused, err := s.proxies.Check(r)
+func (u *Unit) checkRefused(r *eskip.Route) {
+	refused, err := u.set.proxies.Check(r)
 	if err == nil {
 		return
 	}
 	what := err.Error()
-	if strings.HasPrefix(what, "predicate Host:") && slices.ContainsFunc(f.list, func(p Problem) bool { return strings.HasPrefix(p.About, aboutWildcard) }) {
+	if strings.HasPrefix(what, "predicate Host:") && slices.ContainsFunc(u.list, func(p Problem) bool { return strings.HasPrefix(p.About, aboutWildcard) }) {
 		return
 	}
 	reason, detail := WouldReject, ""
 	switch refused {
 	case catalogue.UnknownFilter:
-		detail = "proxies know no filter " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), false))
+		detail = "proxies know no filter " + nameIn(what) + meant(u.set.proxies.Similar(nameIn(what), false))
 	case catalogue.UnknownPredicate:
-		detail = "proxies know no predicate " + nameIn(what) + meant(s.proxies.Similar(nameIn(what), true))
+		detail = "proxies know no predicate " + nameIn(what) + meant(u.set.proxies.Similar(nameIn(what), true))
 	case catalogue.InvalidFilterParams:
 		detail = "proxies do not accept the filter " + what
 	case catalogue.InvalidPredicateParams:
@@ -201,24 +190,24 @@ func (f *findings) checkRefused(s *Set, r *eskip.Route) {
 	default:
 		detail = "proxies do not accept a route: " + what
 	}
-	f.ownf(Problem{Route: r.Id, Reason: reason, Severity: Warning, About: string(refused) + " " + what}, "%s, so they ignore the routes that have it", detail)
+	u.ownf(Problem{Route: r.Id, Reason: reason, Severity: Warning, About: string(refused) + " " + what}, "%s, so they ignore the routes that have it", detail)
 }
 
 // checkAllowed reports filters that operators refuse, and returns false if the route has one. It warns of filters that work while a
 // proxy loads its routes, unless the operators add these filters themselves.
-func (f *findings) checkAllowed(s *Set, r *eskip.Route) bool {
+func (u *Unit) checkAllowed(r *eskip.Route) bool {
 	for _, filter := range r.Filters {
 		name := filter.Name
-		if slices.Contains(s.RefuseFilters, name) {
-			f.ownf(Problem{Route: r.Id, Reason: FilterRefused, Severity: Error},
+		if slices.Contains(u.set.RefuseFilters, name) {
+			u.ownf(Problem{Route: r.Id, Reason: FilterRefused, Severity: Error},
 				"the operators of this ingress do not allow the filter %s, so the route %s is left out", name, r.Id)
 			return false
 		}
-		does := s.proxies.AtLoad(name)
-		if does == "" || slices.Contains(s.ownFilters, name) {
+		does := u.set.proxies.AtLoad(name)
+		if does == "" || slices.Contains(u.set.ownFilters, name) {
 			continue
 		}
-		f.ownf(Problem{Route: r.Id, Reason: RunsAtLoad, Severity: Warning, About: name},
+		u.ownf(Problem{Route: r.Id, Reason: RunsAtLoad, Severity: Warning, About: name},
 			"the filter %s %s each time a proxy loads its routes, and a proxy that waits for it serves old routes", name, does)
 	}
 	return true
@@ -228,10 +217,10 @@ func (f *findings) checkAllowed(s *Set, r *eskip.Route) bool {
 var insideSegment = regexp.MustCompile(`(^|/)[^/:*][^/]*[:*]`)
 
 // checkPaths reports a path that proxies accept and never match, of a route that was read back.
-func (f *findings) checkPaths(r *eskip.Route) {
+func (u *Unit) checkPaths(r *eskip.Route) {
 	check := func(path string) {
 		if strings.ContainsAny(path, ":*") && insideSegment.MatchString(path) {
-			f.ownf(Problem{Reason: InvalidExpression, Severity: Warning, About: path},
+			u.ownf(Problem{Reason: InvalidExpression, Severity: Warning, About: path},
 				"the path %q has a colon or an asterisk inside of a segment, so it matches no request", path)
 		}
 	}

@@ -41,7 +41,7 @@ func newIndex(b *kube.Backends, endpointSlices bool) *index {
 			})
 			continue
 		}
-		x.services[kube.ServiceKeyOf(svc.Namespace, svc.Name)] = backing{Service: svc}
+		x.services[svc.ServiceKey()] = backing{Service: svc}
 	}
 	if endpointSlices {
 		x.addSlices(b.EndpointSlices)
@@ -59,7 +59,7 @@ func newIndex(b *kube.Backends, endpointSlices bool) *index {
 func (x *index) addEndpoints(all []*kube.Endpoints) {
 	for _, e := range all {
 		x.problems = appendNulls(x.problems, e.Ref(), e.Nulls)
-		key := kube.ServiceKeyOf(e.Namespace, e.Name)
+		key := e.ServiceKey()
 		of := x.services[key]
 		of.endpoints = e
 		x.services[key] = of

@@ -11,7 +11,6 @@ import (
 // ingressBuilder compiles one Ingress into its unit.
 type ingressBuilder struct {
 	set  *Set
-	out  finisher
 	ing  *kube.Ingress
 	ann  ingressAnnotations
 	unit *Unit
@@ -21,7 +20,7 @@ type ingressBuilder struct {
 
 // compileIngress compiles one Ingress of the right class into an empty unit.
 func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
-	b := &ingressBuilder{set: set, out: finisher{set: set}, ing: ing, unit: u}
+	b := &ingressBuilder{set: set, ing: ing, unit: u}
 	if err := b.parse(); err != nil {
 		u.invalid("[ingress] ", err)
 		return
@@ -128,20 +127,22 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic shar
 	internal := b.set.eastWestRange(host) > 0
 	domainHost := b.set.EastWestDomain != "" && strings.HasSuffix(host, b.set.EastWestDomain)
 	// The companion is copied before the option-driven additions, which only the route gets, and comes after the route.
-	var redirect *eskip.Route
-	if !internal && !domainHost {
-		redirect = b.redirectCompanion(host, r)
+	var redirects []*eskip.Route
+	if !internal && !domainHost && !b.ann.ownRedirect {
+		b.unit.group(host).Redirect = b.ann.redirect
+		redirects = b.ann.redirect.companions(r)
 	}
 	filters := len(r.Filters)
 	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
 	shared, apart := b.sharers(1), 1 // by the route with its east-west companion, by the other companion
-	if redirect != nil && b.ann.redirect.disable && !b.ann.redirect.enable && len(r.Filters) == filters {
+	if len(redirects) > 0 && b.ann.redirect.Disabled && len(r.Filters) == filters {
 		shared++
 		apart = shared
 	}
 	b.addToHost(host, r, mainRoute, shared)
-	if redirect != nil {
-		b.addToHost(host, redirect, companion, apart)
+	for _, c := range redirects {
+		b.forward(c)
+		b.addToHost(host, c, companion, apart)
 	}
 	b.eastWestCompanion(r, shared)
 }
@@ -154,7 +155,7 @@ func (b *ingressBuilder) sharers(routes int) int {
 	return routes
 }
 
-// addToHost adds a route to the group of a host. Range predicates are applied last. sharers is for [finisher].
+// addToHost adds a route to the group of a host. Range predicates are applied last. sharers is for [Unit.finish].
 func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, sharers int) {
 	for range b.set.eastWestRange(host) {
 		r = shallow(r)
@@ -165,7 +166,7 @@ func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, share
 		g.FirstHosts = r.HostRegexps
 	}
 	g.CatchAll = g.CatchAll || countsAsCatchAll(r)
-	g.Routes = b.out.among(sharers).finish(g.Routes, r, b.unit, role)
+	b.unit.finish(&g.Routes, r, role, sharers)
 }
 
 // setPath sets the path of a route, by its type or else by the path mode.

@@ -71,7 +71,8 @@ type ingressAnnotations struct {
 	protocol    *string // nil if absent; an empty value counts
 	forward     bool
 	zoneOptOut  bool
-	redirect    redirectAnnotations
+	redirect    Redirect
+	ownRedirect bool // the author matches X-Forwarded-Proto explicitly
 }
 
 // evaluate parses the other annotations: a mistake costs only the annotation.
@@ -101,7 +102,13 @@ func (b *ingressBuilder) evaluate() {
 	}
 	a.forward = b.set.ForwardBackendURL != "" && ann.Get(backendAnnotation) == "forward"
 	a.zoneOptOut = ann.Get(zoneAwareKey) == "false"
-	a.redirect = b.redirectAnnotations()
+	code := redirectCode(ann, b.set.HTTPSRedirectCode, &b.unit.findings)
+	if b.set.redirects(ann) {
+		a.redirect.Code = code
+	}
+	a.redirect.Disabled = ann.Get(redirectAnnotation) == "false"
+	a.ownRedirect = strings.Contains(ann.Get(predicateAnnotation), forwardedProtoPredicate) ||
+		strings.Contains(ann.Get(routesAnnotation), forwardedProtoPredicate)
 }
 
 // annotationFilters joins the rate limit and the filters into one chain. If the chain does not parse, there are no annotation
@@ -122,23 +129,10 @@ func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
 	return filters
 }
 
-// redirectAnnotations say whether http requests are redirected.
-type redirectAnnotations struct {
-	enable, disable bool
-	code            int
-	// ignore means that the author matches X-Forwarded-Proto explicitly.
-	ignore bool
-}
-
-func (b *ingressBuilder) redirectAnnotations() redirectAnnotations {
-	ann := b.ing.Annotations
-	return redirectAnnotations{
-		enable:  ann.Get(redirectAnnotation) == "true",
-		disable: ann.Get(redirectAnnotation) == "false",
-		code:    redirectCode(ann, b.set.HTTPSRedirectCode, &b.unit.findings),
-		ignore: strings.Contains(ann.Get(predicateAnnotation), forwardedProtoPredicate) ||
-			strings.Contains(ann.Get(routesAnnotation), forwardedProtoPredicate),
-	}
+// redirects reports whether the http requests for an object are redirected.
+func (s *Set) redirects(annotations kube.Pairs) bool {
+	asked := annotations.Get(redirectAnnotation)
+	return asked == "true" || s.HTTPSRedirect && asked != "false"
 }
 
 // redirectCode returns the status of the annotation, or else the one of the options.
@@ -184,7 +178,7 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 		}
 		b.forward(r)
 		b.addToHost(host, r, mainRoute, sharers)
-		b.rememberRedirect(host)
+		b.unit.group(host).Redirect = b.ann.redirect // there is no exception for authors who match the header themselves
 		b.eastWestCompanion(r, sharers)
 	}
 }

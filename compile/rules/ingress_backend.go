@@ -159,10 +159,9 @@ func (b *ingressBuilder) defaultBackend() {
 	b.setBackend(r, target)
 	b.set.application(r, &b.ing.Meta)
 	b.forward(r)
-	out := b.out.among(b.sharers(1))
-	b.unit.Global = out.finish(b.unit.Global, r, b.unit, mainRoute)
+	b.unit.finish(&b.unit.Global, r, mainRoute, b.sharers(1))
 	if b.set.EastWest {
-		b.unit.Companions = out.finish(b.unit.Companions, b.defaultEastWestCompanion(r), b.unit, companion)
+		b.unit.finish(&b.unit.Companions, b.defaultEastWestCompanion(r), companion, b.sharers(1))
 	}
 }
 

@@ -97,5 +97,5 @@ func panicked() string {
 
 // newUnit returns the unit of an object before its compilation.
 func newUnit(set *Set, v *View, owner kube.Ref) *Unit {
-	return &Unit{lookups: lookups{view: v, filters: v.filters}, findings: findings{owner: owner, size: size{most: set.MaxObjectBytes}}}
+	return &Unit{set: set, lookups: lookups{view: v, filters: v.filters}, findings: findings{owner: owner, size: size{most: set.MaxObjectBytes}}}
 }

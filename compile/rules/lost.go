@@ -13,18 +13,14 @@ const externalNameType = "ExternalName"
 // exist. They are sorted. It compares pointers, and indexes only the services of which the two do not share every object: mostly a few.
 func LostServices(before, now *kube.Backends, endpointSlices bool) []kube.ServiceKey {
 	differ := make(map[kube.ServiceKey]bool)
-	unshared(before.Services, now.Services, func(s *kube.Service) { differ[keyOfService(s)] = true })
-	unshared(before.Endpoints, now.Endpoints, func(e *kube.Endpoints) { differ[keyOfEndpoints(e)] = true })
+	unshared(before.Services, now.Services, func(s *kube.Service) { differ[s.ServiceKey()] = true })
+	unshared(before.Endpoints, now.Endpoints, func(e *kube.Endpoints) { differ[e.ServiceKey()] = true })
 	unshared(before.EndpointSlices, now.EndpointSlices, func(s *kube.EndpointSlice) { differ[s.ServiceKey()] = true })
 	if len(differ) == 0 {
 		return nil
 	}
 	of := func(b *kube.Backends) *index {
-		return newIndex(&kube.Backends{
-			Services:       only(b.Services, keyOfService, differ),
-			Endpoints:      only(b.Endpoints, keyOfEndpoints, differ),
-			EndpointSlices: only(b.EndpointSlices, (*kube.EndpointSlice).ServiceKey, differ),
-		}, endpointSlices)
+		return newIndex(b.Of(func(key kube.ServiceKey) bool { return differ[key] }), endpointSlices)
 	}
 	is := of(now)
 	var lost []kube.ServiceKey
@@ -35,19 +31,6 @@ func LostServices(before, now *kube.Backends, endpointSlices bool) []kube.Servic
 	}
 	slices.SortFunc(lost, kube.ServiceKey.Compare)
 	return lost
-}
-
-func keyOfService(s *kube.Service) kube.ServiceKey     { return kube.ServiceKeyOf(s.Namespace, s.Name) }
-func keyOfEndpoints(e *kube.Endpoints) kube.ServiceKey { return kube.ServiceKeyOf(e.Namespace, e.Name) }
-
-// only returns the objects of some services.
-func only[T any](list []*T, key func(*T) kube.ServiceKey, services map[kube.ServiceKey]bool) (some []*T) {
-	for _, o := range list {
-		if services[key(o)] {
-			some = append(some, o)
-		}
-	}
-	return some
 }
 
 // unshared calls yield for the objects that two lists do not share.

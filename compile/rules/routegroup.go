@@ -15,7 +15,6 @@ const routeGroupClassAnnotation = "zalando.org/routegroup.class"
 // routeGroupBuilder compiles one RouteGroup into its unit: one pass for its external hosts and one for the internal hosts.
 type routeGroupBuilder struct {
 	set      *Set
-	out      finisher
 	rg       *kube.RouteGroup
 	ns       string // never empty
 	backends map[string]*kube.RouteGroupBackend
@@ -37,7 +36,7 @@ type routeGroupPass struct {
 // compileRouteGroup compiles one valid RouteGroup of the right class into an empty unit.
 func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
 	b := &routeGroupBuilder{
-		set: set, out: finisher{set: set}, rg: rg, unit: u,
+		set: set, rg: rg, unit: u,
 		ns:       kube.NamespaceOrDefault(rg.Namespace),
 		backends: make(map[string]*kube.RouteGroupBackend, len(rg.Spec.Backends)),
 	}
@@ -55,7 +54,7 @@ func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
 
 	external, internal := b.splitHosts()
 	if len(external) > 0 || len(rg.Spec.Hosts) == 0 {
-		p := &routeGroupPass{routeGroupBuilder: b, hosts: external, redirect: b.redirects(), eastWest: b.eastWestCopies(external)}
+		p := &routeGroupPass{routeGroupBuilder: b, hosts: external, redirect: b.set.redirects(rg.Annotations), eastWest: b.eastWestCopies(external)}
 		if failed := p.compile(); failed != nil {
 			u.backendFailed("Error transforming external hosts: ", *failed)
 			return // the internal hosts are skipped, too
@@ -79,17 +78,6 @@ func (b *routeGroupBuilder) splitHosts() (external, internal []string) {
 		}
 	}
 	return external, internal
-}
-
-// redirects reports whether the group's routes get https redirect copies.
-func (b *routeGroupBuilder) redirects() bool {
-	switch b.rg.Annotations.Get(redirectAnnotation) {
-	case "true":
-		return true
-	case "false":
-		return false
-	}
-	return b.set.HTTPSRedirect
 }
 
 // eastWestCopies reports whether the group's routes get deprecated east-west copies: not if one of its hosts is already in the

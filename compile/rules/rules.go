@@ -60,17 +60,10 @@ func (s *Set) Compile(o kube.Object, v *View) *Unit {
 // CatchAll compiles the route for requests that no other route of the host takes, with its redirect companions.
 func (s *Set) CatchAll(host string, redirect Redirect, expressions []string) *Unit {
 	r := &eskip.Route{Id: routeid.CatchAll(host), HostRegexps: expressions, BackendType: eskip.ShuntBackend}
-	all := []*eskip.Route{r}
-	if redirect.Code != 0 {
-		all = append(all, enablingCompanion(r, redirect.Code))
-	}
-	if redirect.Disabled {
-		all = append(all, disablingCompanion(r))
-	}
-	u := &Unit{}
+	u := &Unit{set: s}
 	u.isolated(func() {
-		for _, r := range all {
-			u.Global = finisher{set: s}.finish(u.Global, r, u, companion)
+		for _, r := range append([]*eskip.Route{r}, redirect.companions(r)...) {
+			u.finish(&u.Global, r, companion, 1)
 		}
 	})
 	return u.done()
@@ -78,18 +71,18 @@ func (s *Set) CatchAll(host string, redirect Redirect, expressions []string) *Un
 
 // Fixed compiles the routes that depend only on the options.
 func (s *Set) Fixed() *Unit {
-	u, out := &Unit{}, finisher{set: s}
+	u := &Unit{set: s}
 	if s.Healthcheck {
 		for _, r := range healthcheckRoutes(s) {
-			u.Global = out.finish(u.Global, r, u, companion)
+			u.finish(&u.Global, r, companion, 1)
 		}
 	}
 	if s.HTTPSRedirect {
-		u.Global = out.finish(u.Global, globalRedirect(s.HTTPSRedirectCode), u, companion)
+		u.finish(&u.Global, globalRedirect(s.HTTPSRedirectCode), companion, 1)
 	}
 	if s.OAuthGrantCallback {
 		// It is added after the default filters, so it has none.
-		u.Global = out.edit(u.Global, oauthCallback(s.OAuthCallbackPath), u, companion)
+		u.edit(&u.Global, oauthCallback(s.OAuthCallbackPath), companion, 1)
 	}
 	return u.done()
 }

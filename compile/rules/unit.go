@@ -14,6 +14,7 @@ import (
 // Unit is the compiled form of one object. It depends only on the options, the object and its lookups, so it is kept until one of
 // these changes. The catch-all of a host is a unit as well, and so are the routes that only depend on the options.
 type Unit struct {
+	set     *Set // while the unit is compiled
 	lookups lookups
 	findings
 
@@ -105,7 +106,7 @@ func (u *Unit) addText(r *table.Route) int32 {
 // done ends the compilation of a unit.
 func (u *Unit) done() *Unit {
 	u.texts, u.printing = table.Pack(u.printing), nil
-	u.lookups.view, u.seen = nil, nil // the unit outlives them
+	u.set, u.lookups.view, u.seen = nil, nil, nil // the unit outlives them
 	return u
 }
 

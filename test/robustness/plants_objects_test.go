@@ -10,8 +10,8 @@ func ofObjects() []Plant {
 			What: "a route that cannot be read back is published",
 			Edits: []Edit{{
 				File: "compile/rules/finish.go",
-				Old:  "\tf.route(len(printed.Text) + 1)\n",
-				New:  "\tf.route(len(printed.Text) + 1)\n\tif planted.On(\"poison-published\") {\n\t\treturn &printed, true\n\t}\n",
+				Old:  "\tu.route(len(printed.Text) + 1)\n",
+				New:  "\tu.route(len(printed.Text) + 1)\n\tif planted.On(\"poison-published\") {\n\t\treturn &printed, true\n\t}\n",
 			}},
 		},
 		{
