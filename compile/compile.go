@@ -32,6 +32,8 @@
 // The order decides which route gets an id that several want: Ingresses by namespace and name; then hosts in sorted order, each
 // with the routes of its objects and its catch-all; then the companions of default backends; then RouteGroups by namespace and
 // name; then the routes that depend only on the options.
+//
+// Other modules should not import it: it may change with every release.
 package compile
 
 import (

@@ -88,6 +88,8 @@
 // For the seconds until a lagging server has read again, its 304 looks like one that agrees. The last-known-good file is not
 // signed: everyone who can write it can give the client a table. A client that switches between one of our route servers and one
 // whose ETags have no revision downloads the table once per switch.
+//
+// Other modules may import it: what it exports keeps its form and its meaning within a major version.
 package dataplane
 
 import (

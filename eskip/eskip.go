@@ -44,6 +44,8 @@
 // program, print each one separately and parse it back: an id that is not a [ValidID], or an endpoint that is not a URI, can be
 // printed but not parsed. The text does not preserve whether a literal was a string or a regular expression, and it has only two
 // types of argument: a printed int is parsed as a float64.
+//
+// Other modules may import it: what it exports keeps its form and its meaning within a major version.
 package eskip
 
 import (

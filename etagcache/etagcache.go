@@ -85,6 +85,8 @@
 //
 // It does not decide whether a table is good (package guard), does not read the source, and limits neither connections
 // nor rate.
+//
+// Other modules should not import it: it may change with every release.
 package etagcache
 
 import (

@@ -5,6 +5,8 @@
 // gets it. So it finds objects that take each other's traffic, and circular redirects, whatever their cause.
 //
 // The package does no I/O, reads no clock and does not log.
+//
+// Other modules should not import it: it may change with every release.
 package explain
 
 import (

@@ -25,6 +25,8 @@
 // # What it does not do
 //
 // It serves no HTTP, and fetches nothing: package server has the endpoints, and asks the peers.
+//
+// Other modules should not import it: it may change with every release.
 package fleet
 
 import (

@@ -41,6 +41,8 @@
 // past them: once a table above a ceiling is served, further growth is not held, because a hold would stop every change,
 // including necessary ones. Without a served table only an empty one is held. A process that starts with a table that is far too small, and then
 // reads the right one, compares with the small one until the window has passed.
+//
+// Other modules should not import it: it may change with every release.
 package guard
 
 import (

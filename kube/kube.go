@@ -13,6 +13,8 @@
 //
 // [DecodeJSON] decodes one object and reports its errors ([*DecodeError]). As in encoding/json, field names match regardless of
 // case, and unknown fields are ignored.
+//
+// Other modules should not import it: it may change with every release.
 package kube
 
 import (

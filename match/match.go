@@ -18,6 +18,8 @@
 // that a proxy adds itself (-forwarded-headers), and the table the routes that it adds or edits itself (-default-filters,
 // -edit-route, -clone-route). Whether a filter exists may depend on flags, and whether its constructor accepts the arguments may
 // depend on files and networks; such routes count as valid, and [Outcome.Notes] names the dependency.
+//
+// Other modules should not import it: it may change with every release.
 package match
 
 import (

@@ -12,6 +12,8 @@
 // again after the restart.
 //
 // Only [Poller.Run] reads. The other methods are safe for concurrent use.
+//
+// Other modules should not import it: it may change with every release.
 package poller
 
 import (

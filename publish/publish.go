@@ -43,6 +43,8 @@
 //
 // A Publisher starts no goroutine except the one that writes a file while there is something to write. All methods are safe for
 // concurrent use.
+//
+// Other modules should not import it: it may change with every release.
 package publish
 
 import (

@@ -23,6 +23,8 @@
 // # What it does not do
 //
 // It starts and stops nothing and knows tables only by their digests: package sidecar carries out its decisions.
+//
+// Other modules should not import it: it may change with every release.
 package rollout
 
 import (

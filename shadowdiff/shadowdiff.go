@@ -25,6 +25,8 @@
 // spellings of one regular expression are a difference.
 //
 // A report refers to the compared routes, and keeps them in memory.
+//
+// Other modules should not import it: it may change with every release.
 package shadowdiff
 
 import (

@@ -26,6 +26,8 @@
 //
 // A panic, or a size beyond the limit, costs the object its own routes (isolate.go), and every fault is a [Problem] with its owner, in
 // words for operators and for the team (problem.go, reason.go).
+//
+// Other modules should not import it: it may change with every release.
 package rules
 
 import (

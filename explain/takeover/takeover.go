@@ -10,6 +10,8 @@
 // takeovers.
 //
 // The package does no I/O, reads no clock and does not log.
+//
+// Other modules should not import it: it may change with every release.
 package takeover
 
 import (

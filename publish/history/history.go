@@ -6,6 +6,8 @@
 // What is stored of an object is what the compiler reads of it: no other annotation, no secret, no endpoint.
 //
 // Whatever is found in the folder prevents nothing: each frame of a file has a checksum, and what follows a bad one is not used.
+//
+// Other modules should not import it: it may change with every release.
 package history
 
 import (

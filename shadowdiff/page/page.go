@@ -7,6 +7,8 @@
 //
 // A page shows the first 1,000 differences and says how many more there are; the JSON form has all of them. The text after "#q="
 // in the address goes into the filter box, so that a link can show a team its routes.
+//
+// Other modules should not import it: it may change with every release.
 package page
 
 import (

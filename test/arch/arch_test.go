@@ -325,6 +325,26 @@ func TestArrowsOnlyPointDown(t *testing.T) {
 	}
 }
 
+// TestPackagesSayWhatTheyPromise: each package that other modules could import says whether they may.
+func TestPackagesSayWhatTheyPromise(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if strings.Contains("/"+name, "/internal/") || strings.HasPrefix(name, "cmd/") {
+			continue
+		}
+		want := "Other modules should not import it: it may change with every release.\npackage "
+		if slices.Contains([]string{"eskip", "table", "dataplane"}, name) {
+			want = "Other modules may import it: what it exports keeps its form and its meaning within a major version.\npackage "
+		}
+		if !slices.ContainsFunc(p.GoFiles, func(file string) bool {
+			text, err := os.ReadFile(filepath.Join("..", "..", name, file))
+			return err == nil && strings.Contains(string(text), want)
+		}) {
+			t.Errorf("%s: the comment of the package does not end with %q", name, strings.TrimSuffix(want, "\npackage "))
+		}
+	}
+}
+
 // TestMainModuleNeedsNoFakes: whoever has only the main module can build and run its tests.
 func TestMainModuleNeedsNoFakes(t *testing.T) {
 	for _, p := range packages(t) {
