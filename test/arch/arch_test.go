@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"kube":               {},
 	"table":              {"eskip"},
 	"internal/routeid":   {},
-	"guard":              {"internal/routeid", "kube", "table"},
+	"guard":              {"internal/routeid", "table"},
 	"internal/durable":   {},
 	"internal/series":    {},
 	"internal/api":       {"guard", "kube", "table"},
@@ -57,36 +57,36 @@ var allowed = map[string][]string{
 	"internal/source/cluster/internal/decode": {"kube"},
 	"internal/source/manifests":               {"internal/durable", "kube"},
 	"internal/source/tables":                  {"eskip", "table", "internal/api"},
-	"poller":                                  {"internal/series", "compile", "compile/rules", "publish", "guard", "internal/api", "kube", "table"},
-	"dataplane":                               {"internal/series", "eskip", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/api"},
+	"poller":                                  {"internal/series", "compile", "compile/rules", "publish", "internal/api", "kube", "table"},
+	"dataplane":                               {"internal/series", "etagcache", "fleet", "publish", "guard", "internal/catalogue", "internal/durable", "table", "internal/api"},
 
 	// parts and assembly: join producers into the programs
 	"shadowdiff/page":       {"shadowdiff"},
 	"match/report":          {"eskip", "match", "shadowdiff"},
 	"explain/takeover":      {"compile", "eskip", "internal/routeid", "kube", "match", "shadowdiff", "table"},
-	"internal/httpserve":    {"internal/series", "internal/api", "etagcache", "publish", "eskip", "kube", "guard", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/httpserve":    {"internal/series", "internal/api", "publish", "kube", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
 	"internal/proxymetrics": {"fleet"},
 
 	"internal/console": {
-		"internal/api", "compile/rules", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "kube", "match", "match/report", "poller", "shadowdiff", "table",
+		"internal/api", "compile/rules", "explain", "fleet", "internal/httpserve", "kube", "match/report", "poller", "shadowdiff",
 	},
 
 	"internal/server": {
-		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "guard", "internal/catalogue", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/durable", "internal/api", "kube", "match", "match/report", "poller",
+		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "internal/catalogue", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/api", "kube", "match", "match/report", "poller",
 		"internal/source/manifests", "internal/tracing", "shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
 	"internal/events":  {"internal/series", "compile/rules", "kube", "poller"},
 	"internal/webhook": {"internal/series", "internal/api", "internal/config", "internal/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "internal/httpserve", "internal/api", "kube", "match", "poller", "shadowdiff"},
 	"internal/sidecar": {
-		"internal/series", "internal/api", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
+		"internal/series", "internal/api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "internal/httpserve", "internal/durable", "internal/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/config": {"explain/takeover", "internal/trial", "compile/rules", "dataplane", "eskip", "guard", "internal/catalogue", "internal/durable", "internal/events", "internal/httpserve", "internal/source/cluster", "internal/source/manifests", "kube", "poller"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
-	"internal/board":   {"internal/api", "fleet", "internal/httpserve", "table"},
-	"internal/cli":     {"internal/board", "compile", "compile/rules", "eskip", "explain", "explain/takeover", "fleet", "internal/config", "internal/source/manifests", "internal/source/tables", "internal/trial", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
+	"internal/board":   {"internal/api", "fleet", "internal/httpserve"},
+	"internal/cli":     {"internal/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "internal/config", "internal/source/manifests", "internal/source/tables", "internal/trial", "internal/api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
 	"internal/trial":   {"eskip", "internal/api", "internal/durable", "publish", "table"},
 	"internal/forward": {"internal/cli", "internal/config"},
 
@@ -95,7 +95,7 @@ var allowed = map[string][]string{
 	// binaries
 	"cmd/dataplane-client": {"guard", "internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/config", "internal/forward"},
-	"cmd/routesrv":         {"internal/api", "compile", "compile/rules", "internal/webhook", "internal/cli", "internal/config", "internal/events", "dataplane", "eskip", "explain", "fleet", "internal/forward", "internal/migrate", "kube", "match", "match/report", "internal/httpserve", "poller", "internal/server", "shadowdiff", "shadowdiff/page", "internal/source/tables", "internal/tracing", "table"},
+	"cmd/routesrv":         {"internal/api", "compile/rules", "internal/webhook", "internal/cli", "internal/config", "dataplane", "fleet", "internal/migrate", "internal/httpserve", "poller", "internal/server", "shadowdiff", "internal/tracing", "table"},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
@@ -313,6 +313,11 @@ func TestArrowsOnlyPointDown(t *testing.T) {
 				if strings.HasPrefix(i, prefix) {
 					used[prefix+" "+name] = true
 				}
+			}
+		}
+		for _, own := range allowed[name] {
+			if !slices.Contains(p.Imports, module+own) {
+				t.Errorf("%s does not import %s: take the right away", name, own)
 			}
 		}
 	}
