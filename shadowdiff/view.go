@@ -2,6 +2,7 @@ package shadowdiff
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
@@ -324,6 +325,12 @@ func WriteJSON(w io.Writer, v *View) error {
 	return WriteJSONValue(w, out, "  ")
 }
 
+// IsSame reports whether the JSON form of a view says that the tables are the same.
+func IsSame(document []byte) bool {
+	var v jsonView
+	return json.Unmarshal(document, &v) == nil && v.Result == same
+}
+
 // WriteEntryJSON writes one difference on one line, in the form of the list in [WriteJSON], preceded by the event and its time.
 func WriteEntryJSON(w io.Writer, e Tracked, owner OwnerFunc, event string, at time.Time) error {
 	return WriteJSONValue(w, struct {
@@ -347,13 +354,15 @@ func expression(r *eskip.Route) string {
 	return r.String()
 }
 
+const same = "same"
+
 // Result returns the meaning of a comparison's exit status: same, different or error.
 func (v *View) Result() string {
 	switch {
 	case v.Err != "":
 		return "error"
 	case v.Report.Empty():
-		return "same"
+		return same
 	default:
 		return "different"
 	}

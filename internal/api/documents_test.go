@@ -45,6 +45,13 @@ func documents() map[string]any {
 		LastAttempt: at, LastSuccess: at, Servers: []api.FetchServer{{URL: "http://routesrv/routes", InUse: true, LastSuccess: at}}, LastKnownGood: file,
 	}
 	seconds, requests := 0.2, uint64(12408)
+	taken := api.Takeover{At: at, From: ref, To: kube.Ref{Kind: kube.KindRouteGroup, Namespace: "evil", Name: "all"}, Lost: 1, Example: "GET https://shop.example.org/cart: Ingress shop/cart -> RouteGroup evil/all"}
+	failure := api.TrialFailure{Text: "compress(-1)", Verdict: "died", Words: "panic: invalid level", At: at}
+	entry := api.HistoryEntry{
+		N: 7, At: at, Revision: 100, Digest: digest, Count: 1, Changed: 1, Takeovers: []api.Takeover{taken},
+		Changes:   []api.HistoryChange{{Ref: ref, What: api.ObjectChanged, By: "2026-11-24T12:03:04Z kubectl"}},
+		Decisions: []api.Decision{{Time: at, What: api.DecidedSteered, Digest: digest, Objects: "freeze of namespace shop", By: "ann", Why: "deploy"}},
+	}
 	return map[string]any{
 		"status": &api.Status{
 			Version: "v1.2.3", Started: at, Ready: true,
@@ -73,7 +80,18 @@ func documents() map[string]any {
 			},
 			{Name: "prod-us", State: api.BoardAway, AwaySince: at, Error: "connection refused"},
 		}},
-		"held":     &api.HeldTable{Hold: &hold, Accept: "routesrv accept DIGEST --why REASON", Difference: json.RawMessage("{}")},
+		"held":    &api.HeldTable{Hold: &hold, Accept: "routesrv accept DIGEST --why REASON", Difference: json.RawMessage("{}")},
+		"history": &[]api.HistoryEntry{entry}, "history-entry": &api.HistoryDifference{Entry: entry, Difference: json.RawMessage("{}")},
+		"steered": &api.Steered{
+			Dry: true, What: "roll back Ingress shop/cart to entry 7 of 2026-11-24T12:03:04Z", Until: at.Add(time.Hour), Pins: []string{"Ingress/shop/cart@0123456789abcdef0123456789abcdef"},
+			Warnings: []string{"Ingress shop/cart, route kube_shop__cart: its service has no endpoints today"}, Changes: "same", By: "ann", Why: "bad deploy",
+		},
+		"trial-failures": &[]api.TrialFailure{failure},
+		"status-steered": &api.Status{
+			Version: "v1.2.3", Started: at, Problems: map[string]int{}, Takeovers: []api.Takeover{taken},
+			Steering: &api.Steering{Digest: digest, Orders: []api.Order{{What: "pin", Scope: ref.String(), Detail: "as of entry 7: bad deploy", By: "ann", Since: at, Until: at.Add(time.Hour)}}},
+			Trial:    &api.Trial{Accepted: 12, Failed: []api.TrialFailure{failure}, Waiting: 1},
+		},
 		"accepted": &api.Accepted{Digest: digest, Routes: 3, By: "ann", Why: "moved", At: at},
 		"error":    &api.Error{Error: "another table is held: …", Held: other.String(), Reason: string(guard.RoutesLost)},
 		"fresh":    &api.Fresh{Fresh: true, AgeSeconds: 1.5, LimitSeconds: 300, LastRead: at},

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
@@ -82,6 +83,12 @@ type HistoryEntry struct {
 	Decisions []Decision `json:"decisions,omitempty"`
 }
 
+// HistoryDifference says what an entry changed, or how it differs from another one.
+type HistoryDifference struct {
+	Entry      HistoryEntry    `json:"entry"`
+	Difference json.RawMessage `json:"difference"` // as `routesrv diff -o json` prints it
+}
+
 // MaxChanges is how many objects an entry of the history names.
 const MaxChanges = 200
 
@@ -106,7 +113,9 @@ const (
 	PathProblems = "/problems"
 	PathExplain  = "/explain"
 	PathMatch    = "/match"
-	PathHeld     = "/guard/held"
+	// PathTakeovers is where manifests are sent, with POST, to learn what they would take from others.
+	PathTakeovers = "/takeovers"
+	PathHeld      = "/guard/held"
 	// PathAccept is where a held table is accepted: on the control socket, with POST.
 	PathAccept = "/guard/accept"
 	// PathKept is the path where a route server says to its replicas which objects it keeps at earlier versions.

@@ -218,7 +218,7 @@ func getAs(ctx context.Context, l *Listener, path string, query url.Values, acce
 
 // refusal converts a negative answer to an error.
 func (p *page) refusal(path string) error {
-	var said struct{ Error string }
+	var said api.Error
 	text := strings.TrimSpace(string(p.body))
 	if json.Unmarshal(p.body, &said) == nil && said.Error != "" {
 		text = said.Error

@@ -15,6 +15,7 @@ import (
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // followEvery is how often log --follow asks.
@@ -228,11 +229,11 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 		}
 		return Unhealthy, nil
 	}
-	var answer struct{ Difference struct{ Result string } }
+	var answer api.HistoryDifference
 	if err := json.Unmarshal(p.body, &answer); err != nil {
 		return Trouble, fmt.Errorf("the answer is not what a route server says: %w", err)
 	}
-	if to != "" && answer.Difference.Result != "same" {
+	if to != "" && !shadowdiff.IsSame(answer.Difference) {
 		status = Unhealthy
 	}
 	if media := map[string]string{"text": "text/plain", "html": "text/html"}[s.output]; media != "" {

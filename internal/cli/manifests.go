@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/internal/source/tables"
@@ -203,7 +204,7 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
 	defer cancel()
-	const path = "/takeovers"
+	const path = api.PathTakeovers
 	listener := &Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
 	answer, err := do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
 	if err != nil {

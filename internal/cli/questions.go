@@ -268,23 +268,6 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 	return &spoken{text: text.Bytes(), raw: raw.Bytes(), status: verdict(v.Matched())}, nil
 }
 
-// matched is the part of a match in JSON that this command uses.
-type matched struct {
-	Schema string `json:"schema"`
-	Result string `json:"result"`
-	Answer *struct {
-		Status int `json:"status"`
-	} `json:"answer"`
-	Outcomes []struct {
-		Route *struct {
-			ID      string `json:"id"`
-			Filters []string
-			Backend string
-		} `json:"route"`
-		Undecided []struct{ Predicate string } `json:"undecided"`
-	} `json:"outcomes"`
-}
-
 // there asks the replicas.
 func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 	q := url.Values{"url": {s.args[0]}, "method": {j.request.Method}, "header": j.headers}
@@ -302,7 +285,7 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 		}
 	}
 	return s.speak("match", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
-		m := &matched{}
+		m := &report.Match{}
 		p, err := get(ctx, r.Support, api.PathMatch, q, m, http.StatusNotFound)
 		if err != nil {
 			return nil, err
@@ -310,11 +293,7 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 		if m.Schema == "" {
 			return nil, fmt.Errorf("/match: %s: is this the support listener of a route server?", p.text)
 		}
-		key, err := json.Marshal([]any{m.Result, m.Answer, m.Outcomes})
-		if err != nil {
-			return nil, err
-		}
-		a := &spoken{key: string(key), raw: p.body, status: verdict(m.Result == "match")}
+		a := &spoken{key: m.Meaning(), raw: p.body, status: verdict(m.Result == "match")}
 		if s.output == "json" {
 			return a, nil
 		}

@@ -268,10 +268,7 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := page.Render(form, view)
 	if err == nil && form == page.JSON {
-		body, err = json.MarshalIndent(struct {
-			Entry      api.HistoryEntry `json:"entry"`
-			Difference json.RawMessage  `json:"difference"`
-		}{entry, body}, "", "  ")
+		body, err = json.MarshalIndent(api.HistoryDifference{Entry: entry, Difference: body}, "", "  ")
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -37,7 +37,7 @@ const (
 // takeoverEndpoint returns /takeovers.
 func (s *Server) takeoverEndpoint() httpserve.Endpoint {
 	return httpserve.Endpoint{
-		Path: "/takeovers", Methods: []string{http.MethodPost}, MaxBody: maxTakeoverBytes, Handler: s.questions.limited("/takeovers", s.serveTakeovers),
+		Path: api.PathTakeovers, Methods: []string{http.MethodPost}, MaxBody: maxTakeoverBytes, Handler: s.questions.limited(api.PathTakeovers, s.serveTakeovers),
 		Does: "which requests of other owners the manifests in the body would [take](../operate/before-a-change.md): YAML or JSON, at most 4 MiB and " +
 			"500 objects. Text, `?format=json` or `?format=markdown`",
 	}

@@ -6,6 +6,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -211,7 +212,8 @@ func (v *View) writeCandidates(b *bytes.Buffer, candidates []match.Candidate) {
 // Schema names the JSON form, which docs/debug/explain.md describes. Within one version fields are only added.
 const Schema = "routesrv.match/v1"
 
-type jsonMatch struct {
+// Match is the JSON form.
+type Match struct {
 	Schema     string          `json:"schema"`
 	Result     string          `json:"result"` // match, no_route, undecided or answered
 	Request    jsonRequest     `json:"request"`
@@ -220,6 +222,22 @@ type jsonMatch struct {
 	Outcomes   []jsonOutcome   `json:"outcomes"`
 	Candidates []jsonCandidate `json:"candidates"`
 	Warnings   []jsonWarning   `json:"warnings"`
+}
+
+// Meaning returns what decides about the request, on which replicas with the same table agree: the result, and the routes with what they do.
+func (m *Match) Meaning() string {
+	parts := []any{m.Result, m.Answer}
+	for _, o := range m.Outcomes {
+		parts = append(parts, nil)
+		if r := o.Route; r != nil {
+			parts = append(parts, r.ID, r.Filters, r.Backend)
+		}
+		for _, u := range o.Undecided {
+			parts = append(parts, u.Predicate)
+		}
+	}
+	text, _ := json.Marshal(parts) // all of it came from JSON
+	return string(text)
 }
 
 type jsonRequest struct {
@@ -276,7 +294,7 @@ type jsonWarning struct {
 // WriteJSON prints the result for programs. It returns the writer's error.
 func (v *View) WriteJSON(w io.Writer) error {
 	res := &v.Result
-	out := jsonMatch{
+	out := Match{
 		Schema: Schema, Result: v.word(),
 		Request: jsonRequest{
 			Method: v.method(), URL: v.URL, Host: res.Host, Path: res.Path, From: v.Request.RemoteAddr, At: v.Request.Time,
