@@ -42,6 +42,15 @@ const (
 	KindConfigMap     Kind = "ConfigMap"
 )
 
+// apiVersions are the API versions in which the kinds are read. No source reads secrets.
+var apiVersions = map[Kind]string{
+	KindIngress: "networking.k8s.io/v1", KindRouteGroup: "zalando.org/v1", KindEndpointSlice: "discovery.k8s.io/v1",
+	KindService: "v1", KindEndpoints: "v1", KindNamespace: "v1", KindConfigMap: "v1",
+}
+
+// APIVersion returns the API version in which sources read the kind, or "" for a kind that none reads.
+func (k Kind) APIVersion() string { return apiVersions[k] }
+
 // Ref identifies an object: the owner of a route, or the object with a problem. The zero Ref owns what no object requested, such
 // as the health-check routes.
 type Ref struct {

@@ -38,13 +38,13 @@ func ofReads() []Plant {
 			Edits: []Edit{
 				{
 					File: "internal/source/cluster/internal/decode/list.go",
-					Old:  "case h.kind != t.listKind():\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, t.listKind())\n\tcase h.apiVersion",
-					New:  "case planted.On(\"no-list\"):\n\tcase h.kind != t.listKind():\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, t.listKind())\n\tcase h.apiVersion",
+					Old:  "case h.kind != list:\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, list)\n\tcase h.apiVersion",
+					New:  "case planted.On(\"no-list\"):\n\tcase h.kind != list:\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, list)\n\tcase h.apiVersion",
 				},
 				{
 					File: "internal/source/cluster/ask.go",
-					Old:  "revision, err := resp.list(l.Type, m.add)\n",
-					New: "revision, err := resp.list(l.Type, m.add)\n\t\tif planted.On(\"no-list\") {\n" +
+					Old:  "revision, err := resp.list(l.Kind, m.add)\n",
+					New: "revision, err := resp.list(l.Kind, m.add)\n\t\tif planted.On(\"no-list\") {\n" +
 						"\t\t\trevision = max(revision, since, known.seen)\n\t\t}\n",
 				},
 			},

@@ -75,7 +75,7 @@ func (r *lister) notOlder(ctx context.Context, l *list, floor kube.Revision, kno
 // with what is known. It does not change l.
 func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known state) (a listing, err error) {
 	err = r.api.get(ctx, l.List(since), func(resp *response) error {
-		var wire wireDigest
+		var wire digest
 		if resp.wire != nil {
 			// The bytes are identical, revision included. If the floor is above the known revision, though, a newer
 			// answer is required.
@@ -85,7 +85,7 @@ func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known st
 			}
 		}
 		m := newMatcher(l, known, resp.Media)
-		revision, err := resp.list(l.Type, m.add)
+		revision, err := resp.list(l.Kind, m.add)
 		if err != nil {
 			return err
 		}
@@ -147,14 +147,7 @@ const (
 
 // checkLoop checks discovery and the revisions until ctx ends.
 func (w *Watcher) checkLoop(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
+	for ctx.Err() == nil {
 		wait := checkInterval
 		if w.checkDiscovery(ctx) != nil {
 			wait = retryInterval
@@ -163,7 +156,7 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 			w.checkKind(ctx, k)
 		}
 		// Jitter keeps replicas that started together from checking together.
-		timer.Reset(wait - wait/10 + rand.N(wait/5))
+		sleep(ctx, wait-wait/10+rand.N(wait/5))
 	}
 }
 
@@ -310,7 +303,7 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 		return nil // Read waits for it, or the cluster does not have it
 	}
 	current, err := w.currentOf(ctx, k)
-	if err != nil || w.await(ctx, k, current, consistentPatience) {
+	if err != nil || w.await(ctx, k, current) {
 		return err
 	}
 	release, err := w.acquire(ctx)
@@ -321,19 +314,16 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 	return k.listAndAdopt(ctx, true)
 }
 
-// await waits until the watch of a kind has reached the revision, but no longer than patience. It reports whether the
+// await waits until the watch of a kind has reached the revision, but no longer than a moment. It reports whether the
 // watch is there.
-func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision, patience time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision) bool {
+	ctx, cancel := context.WithTimeout(ctx, consistentPatience)
 	defer cancel()
-	tick := time.NewTicker(max(time.Millisecond, patience/50))
-	defer tick.Stop()
 	for k.seen() < revision {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return false
 		}
+		sleep(ctx, consistentPatience/50)
 	}
 	return true
 }

@@ -81,20 +81,33 @@ func (r *response) open() (io.Reader, error) {
 }
 
 // list calls item for each item of the list that the body is, and returns its revision: see [decode.Walker.List].
-func (r *response) list(t decode.Type, item func([]byte)) (kube.Revision, error) {
+func (r *response) list(kind kube.Kind, item func([]byte)) (kube.Revision, error) {
 	body, err := r.open()
 	if err != nil {
 		return 0, err
 	}
-	return r.client.walker.List(r.Media, body, t, item)
+	return r.client.walker.List(r.Media, body, kind, item)
 }
 
-// url returns the URL of a request.
-func (c *client) url(r request) *url.URL {
+// send makes a request, and returns the answer with the path and query that were requested.
+func (c *client) send(ctx, parent context.Context, through *http.Client, r request, encoding string) (*http.Response, string, error) {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + r.path
 	u.RawQuery = r.query
-	return &u
+	path := u.RequestURI()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	if err != nil {
+		return nil, path, failf(reasonConnection, "request to %s: %w", path, err)
+	}
+	req.Header.Set("Accept", r.accept)
+	if encoding != "" {
+		req.Header.Set("Accept-Encoding", encoding)
+	}
+	resp, err := through.Do(req)
+	if err != nil {
+		return nil, path, c.transportError(ctx, parent, path, err)
+	}
+	return resp, path, nil
 }
 
 // get makes a request and passes the answer to use. Anything but a complete answer with status 200 is an error, whose
@@ -104,18 +117,10 @@ func (c *client) get(parent context.Context, r request, use func(*response) erro
 	ctx, cancel := context.WithTimeout(parent, c.cfg.Timeout)
 	defer cancel()
 
-	u := c.url(r)
-	path := u.RequestURI()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
-	if err != nil {
-		return failf(reasonConnection, "request to %s: %w", path, err)
-	}
-	req.Header.Set("Accept", r.accept)
-	req.Header.Set("Accept-Encoding", "gzip")
 	start := time.Now()
-	resp, err := c.lists.Do(req)
+	resp, path, err := c.send(ctx, parent, c.lists, r, "gzip")
 	if err != nil {
-		return c.transportError(ctx, parent, path, err)
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }() // the body was read to its end or is no longer needed
 	c.cfg.Logger.Debug("answer", slog.String("path", path), slog.Int("status", resp.StatusCode),
@@ -200,19 +205,10 @@ func (c *client) Watch(ctx, parent context.Context, r *resource, since kube.Revi
 		q.Set("labelSelector", r.selector)
 	}
 	request.query = q.Encode()
-	u := c.url(request)
-	path := u.RequestURI()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
+	request.accept = decode.MediaJSON // events are few: only lists are worth a second encoding
+	resp, path, err := c.send(ctx, parent, c.streams, request, "")
 	if err != nil {
-		return nil, failf(reasonConnection, "request to %s: %w", path, err)
-	}
-	req.Header.Set("Accept", decode.MediaJSON) // events are few: only lists are worth a second encoding
-	resp, err := c.streams.Do(req)
-	if err != nil {
-		if cause := context.Cause(ctx); parent.Err() == nil && errors.Is(cause, context.DeadlineExceeded) {
-			return nil, failf(reasonTimeout, "request to %s: %w", path, cause)
-		}
-		return nil, c.transportError(ctx, parent, path, err)
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer func() { _ = resp.Body.Close() }()

@@ -65,7 +65,7 @@ func (c *client) transportError(ctx, parent context.Context, path string, err er
 	case parent.Err() != nil:
 		return failf(reasonCanceled, "request to %s: %w", path, parent.Err())
 	case ctx.Err() != nil:
-		return failf(reasonTimeout, "request to %s: no complete answer within %v: %w", path, c.cfg.Timeout, ctx.Err())
+		return failf(reasonTimeout, "request to %s: no complete answer within %v: %w", path, c.cfg.Timeout, context.Cause(ctx))
 	default:
 		return failf(reasonConnection, "request to %s: %w", path, err)
 	}

@@ -74,10 +74,13 @@ func pause(ctx context.Context, d time.Duration) {
 	if d > 0 {
 		d += rand.N(d)
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	sleep(ctx, d)
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
@@ -135,8 +138,8 @@ func (k *watched) load(ctx context.Context) error {
 // listAndAdopt lists the kind and replaces what is known by the list. The caller has the turn.
 func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 	k.w.mu.Lock()
-	k.shared = true
 	known, reset := k.list.state, k.resets
+	known.items = slices.Clone(known.items) // events change them meanwhile
 	k.w.mu.Unlock()
 	a, err := k.w.askFor(ctx, k.list, consistent, 0, known)
 	if err == nil && a.seen == 0 {
@@ -156,11 +159,10 @@ func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 		return nil // the watch has shown everything up to a later revision meanwhile
 	}
 	// The watch finds objects by their order. The bytes of the list will no longer match what is known.
-	a.items, a.wire = sortItems(a.items), wireDigest{}
+	a.items, a.wire = sortItems(a.items), digest{}
 	if k.list.adopt(a) {
 		poke(k.w.dirty)
 	}
-	k.shared = false
 	k.reached(a.seen)
 	return nil
 }
@@ -192,10 +194,7 @@ func (k *watched) watch(parent context.Context) error {
 	w := k.w
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	limit := w.cfg.Timeout
-	tooSlow := time.AfterFunc(limit, func() {
-		cancel(fmt.Errorf("no complete answer within %v: %w", limit, context.DeadlineExceeded))
-	})
+	tooSlow := time.AfterFunc(w.cfg.Timeout, func() { cancel(context.DeadlineExceeded) })
 	defer tooSlow.Stop()
 	lasts := (shortestWatch + rand.N(longestWatch-shortestWatch)).Truncate(time.Second)
 	overdue := time.AfterFunc(lasts+overdueAfter, func() { cancel(errOverdue) })
@@ -208,7 +207,7 @@ func (k *watched) watch(parent context.Context) error {
 	tooSlow.Stop()
 	defer func() { _ = resp.Body.Close() }()
 	k.accepted()
-	events := decode.NewEvents(k.list.Type, resp.Body, w.cfg.MaxBytes)
+	events := decode.NewEvents(k.list.Kind, resp.Body, w.cfg.MaxBytes)
 	for {
 		e, item, err := k.next(events)
 		if err != nil {
@@ -282,9 +281,6 @@ func (k *watched) receive(ctx context.Context, e *decode.Event, item item) {
 // apply applies an event to the items and reports whether the object's decoded content changed. The caller holds mu.
 func (k *watched) apply(e *decode.Event, item item) (changed bool) {
 	l := k.list
-	if k.shared {
-		l.items, k.shared = slices.Clone(l.items), false
-	}
 	i, known := findItem(l.items, kube.Ref{Kind: l.Kind, Namespace: e.Namespace, Name: e.Name})
 	switch {
 	case e.Type == decode.Deleted && known:

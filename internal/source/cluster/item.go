@@ -96,12 +96,9 @@ func sortItems(items []item) []item {
 	return items[:n]
 }
 
-// digest is the SHA-256 of an object as a list has it. Many people write objects, and anyone who could make two versions
-// of one collide could hide the second.
+// digest is the SHA-256 of an object as a list has it, or of a compressed answer. Many people write objects, and anyone who could make
+// two versions of one collide could hide the second.
 type digest [sha256.Size]byte
-
-// wireDigest is the SHA-256 of a compressed answer.
-type wireDigest [sha256.Size]byte
 
 // matcher finds the items of an answer among the known ones and decodes the others.
 type matcher struct {

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/source/cluster/internal/decode"
@@ -68,7 +70,7 @@ func (r *lister) acquire(ctx context.Context) (release func(), err error) {
 // has the turn.
 func (r *lister) drop() {
 	for _, l := range r.lists {
-		l.items, l.wire, l.changed = nil, wireDigest{}, true
+		l.items, l.wire, l.changed = nil, digest{}, true
 	}
 	r.last = &kube.Snapshot{}
 }
@@ -101,7 +103,7 @@ type list struct {
 }
 
 // forget makes the next request consistent and accepts its answer, however old it is. The objects stay known.
-func (l *list) forget() { l.seen, l.wire = 0, wireDigest{} }
+func (l *list) forget() { l.seen, l.wire = 0, digest{} }
 
 // setAbsent sets whether the kind is absent from the cluster.
 func (l *list) setAbsent(absent bool) {
@@ -122,7 +124,7 @@ func (l *list) adopt(a listing) (changed bool) {
 type state struct {
 	items []item
 	seen  kube.Revision // 0 if the list had none, or was not read yet
-	wire  wireDigest    // of the compressed answer, if it was compressed
+	wire  digest        // of the compressed answer, if it was compressed
 }
 
 // listing is a complete answer to a list request. Items that equal those of the state it was compared with share
@@ -159,22 +161,16 @@ func collect[T kube.Object](l *list) []T {
 	return out
 }
 
-func (l *list) appendBad(bad []kube.BadObject) []kube.BadObject {
-	if l.absent {
-		return bad
-	}
-	for i := range l.items {
-		if b := l.items[i].Bad; b != nil {
-			bad = append(bad, *b)
-		}
-	}
-	return bad
-}
-
 // snapshot combines the contents of the lists and reuses the slices of the previous snapshot where nothing changed.
 func (r *lister) snapshot() *kube.Snapshot {
+	present := slices.DeleteFunc(slices.Clone(r.lists), func(l *list) bool { return l.absent })
+	compare := func(a, b *list) int { return cmp.Compare(a.seen, b.seen) }
+	lowest, highest := slices.MinFunc(present, compare).seen, slices.MaxFunc(present, compare).seen
+	if lowest == 0 { // a list has no revision
+		highest = 0
+	}
 	snap := *r.last
-	snap.Revision, snap.Newest = r.revisions()
+	snap.Revision, snap.Newest = lowest, highest
 	changed := false
 	for _, l := range r.lists {
 		if !l.changed {
@@ -198,33 +194,19 @@ func (r *lister) snapshot() *kube.Snapshot {
 			snap.EndpointSlices = collect[*kube.EndpointSlice](l)
 		}
 	}
-	if !changed && snap.Revision == r.last.Revision && snap.Newest == r.last.Newest {
+	if !changed && lowest == r.last.Revision && highest == r.last.Newest {
 		return r.last
 	}
 	if changed {
 		snap.Bad = nil
-		for _, l := range r.lists {
-			snap.Bad = l.appendBad(snap.Bad)
+		for _, l := range present {
+			for i := range l.items {
+				if bad := l.items[i].Bad; bad != nil {
+					snap.Bad = append(snap.Bad, *bad)
+				}
+			}
 		}
 	}
 	r.last = &snap
 	return r.last
-}
-
-// revisions returns the lowest and the highest revision of the lists that were read. Both are 0 if a list has no
-// revision.
-func (r *lister) revisions() (lowest, highest kube.Revision) {
-	first := true
-	for _, l := range r.lists {
-		switch {
-		case l.absent:
-			continue
-		case l.seen == 0:
-			return 0, 0
-		case first || l.seen < lowest:
-			lowest = l.seen
-		}
-		first, highest = false, max(highest, l.seen)
-	}
-	return lowest, highest
 }

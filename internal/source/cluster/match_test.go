@@ -54,7 +54,7 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 						t.Fatal(err)
 					}
 					m := newMatcher(l, l.state, media)
-					if _, err := w.List(media, &zip, l.Type, m.add); err != nil {
+					if _, err := w.List(media, &zip, l.Kind, m.add); err != nil {
 						t.Fatal(err)
 					}
 					l.adopt(m.listing())

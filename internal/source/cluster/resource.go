@@ -21,35 +21,34 @@ import (
 
 // resource is one kind as the API knows it, restricted to the configured namespace and labels.
 type resource struct {
-	decode.Type
-	group     string // "" means the core group
+	Kind      kube.Kind
 	plural    string
 	namespace string // "" means all
 	selector  string // in the syntax of the API
 }
 
-// newResource returns a kind in the version v1 of its group.
-func newResource(kind kube.Kind, group, plural string) resource {
-	return resource{Type: decode.Type{Kind: kind, APIVersion: strings.TrimPrefix(group+"/v1", "/")}, group: group, plural: plural}
+// group returns the API group; "" means the core group.
+func (r *resource) group() string {
+	return strings.TrimSuffix(strings.TrimSuffix(r.Kind.APIVersion(), "v1"), "/")
 }
 
 // resources returns the resources that the configuration reads, in the order of the requests. Objects that refer to others are
 // listed before them, so that the others are not older. Discovery precedes RouteGroups.
 func (c *Config) resources() []resource {
 	all := []resource{
-		newResource(kube.KindIngress, "networking.k8s.io", "ingresses"),
-		newResource(kube.KindRouteGroup, "zalando.org", "routegroups"),
-		newResource(kube.KindService, "", "services"),
-		newResource(kube.KindEndpoints, "", "endpoints"),
+		{Kind: kube.KindIngress, plural: "ingresses"},
+		{Kind: kube.KindRouteGroup, plural: "routegroups"},
+		{Kind: kube.KindService, plural: "services"},
+		{Kind: kube.KindEndpoints, plural: "endpoints"},
 	}
 	if c.EndpointSlices {
-		all[3] = newResource(kube.KindEndpointSlice, "discovery.k8s.io", "endpointslices")
+		all[3] = resource{Kind: kube.KindEndpointSlice, plural: "endpointslices"}
 	}
 	if c.Namespaces && c.Namespace == "" {
-		all = append(all, newResource(kube.KindNamespace, "", "namespaces"))
+		all = append(all, resource{Kind: kube.KindNamespace, plural: "namespaces"})
 	}
 	if c.Orders != "" {
-		all = append(all, newResource(kube.KindConfigMap, "", "configmaps"))
+		all = append(all, resource{Kind: kube.KindConfigMap, plural: "configmaps"})
 	}
 	for i := range all {
 		all[i].namespace, all[i].selector = c.Namespace, selectorText(c.Selectors[all[i].Kind])
@@ -72,20 +71,18 @@ func selectorText(m map[string]string) string {
 	return strings.Join(terms, ",")
 }
 
-// custom reports whether the resource is a custom one. Custom resources arrive only as JSON.
-func (r *resource) custom() bool { return !decode.HasProtobuf(r.Kind) }
-
 // Name returns the resource as RBAC and kubectl spell it.
 func (r *resource) Name() string {
-	return strings.TrimSuffix(r.plural+"."+r.group, ".")
+	return strings.TrimSuffix(r.plural+"."+r.group(), ".")
 }
 
 // path returns the path at which the resource is listed.
 func (r *resource) path() string {
-	p := "/apis/" + r.group + "/v1/"
-	if r.group == "" {
-		p = "/api/v1/"
+	p := "/apis/"
+	if r.group() == "" {
+		p = "/api/"
 	}
+	p += r.Kind.APIVersion() + "/"
 	if r.namespace != "" {
 		p += "namespaces/" + url.PathEscape(r.namespace) + "/"
 	}
@@ -94,7 +91,7 @@ func (r *resource) path() string {
 
 // permission describes the permission that a service account needs for the verb.
 func (r *resource) permission(verb string) string {
-	p := `the verb "` + verb + `" on "` + r.plural + `" in API group "` + r.group + `"`
+	p := `the verb "` + verb + `" on "` + r.plural + `" in API group "` + r.group() + `"`
 	if r.namespace != "" {
 		p += ` in namespace "` + r.namespace + `"`
 	}
@@ -104,7 +101,7 @@ func (r *resource) permission(verb string) string {
 // request returns a request for the verb, without a query.
 func (r *resource) request(verb string) request {
 	q := request{path: r.path(), accept: decode.MediaProtobuf + "," + decode.MediaJSON, missing: r.permission(verb)}
-	if r.custom() {
+	if !decode.HasProtobuf(r.Kind) { // custom resources arrive only as JSON
 		q.accept = decode.MediaJSON
 	}
 	return q
@@ -133,7 +130,7 @@ func (c *client) current(ctx context.Context, r *resource) (revision kube.Revisi
 	err = c.get(ctx, request, func(resp *response) error {
 		body, err := resp.open()
 		if err == nil {
-			revision, err = c.walker.Page(resp.Media, body, r.Type)
+			revision, err = c.walker.Page(resp.Media, body, r.Kind)
 		}
 		return err
 	})

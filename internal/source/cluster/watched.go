@@ -39,7 +39,6 @@ type watched struct {
 	restart context.CancelFunc // ends the running attempt; the next one lists the kind
 	wanted  bool               // should be watched; false for RouteGroups while discovery does not find them
 	synced  bool               // listed and its watch accepted: part of the snapshot
-	shared  bool               // others read the items: copy them before a change
 	resets  int                // how often everything was forgotten
 
 	stream   outage // of lists and watches

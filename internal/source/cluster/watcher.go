@@ -71,8 +71,7 @@ type Watcher struct {
 	kinds   []*watched // in the order of Lists
 	changed chan struct{}
 
-	running chan struct{} // capacity 1: Run holds it
-	dirty   chan struct{} // capacity 1: a change waits to be gathered
+	dirty chan struct{} // capacity 1: a change waits to be gathered
 
 	mu        sync.Mutex    // guards what follows, and all of kinds
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
@@ -93,8 +92,7 @@ func NewWatcher(cfg Config) (*Watcher, error) {
 	}
 	w := &Watcher{
 		lister:  l,
-		changed: make(chan struct{}, 1), running: make(chan struct{}, 1), dirty: make(chan struct{}, 1),
-		moved: make(chan struct{}),
+		changed: make(chan struct{}, 1), dirty: make(chan struct{}, 1), moved: make(chan struct{}),
 	}
 	for _, l := range l.lists {
 		w.kinds = append(w.kinds, &watched{w: w, list: l, restart: func() {}})
@@ -109,14 +107,12 @@ func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 // Run watches until ctx ends and returns nil once everything that it started has ended. It returns an error if it is
 // already running.
 func (w *Watcher) Run(ctx context.Context) error {
-	select {
-	case w.running <- struct{}{}:
-		defer func() { <-w.running }()
-	default:
+	w.mu.Lock()
+	if w.active {
+		w.mu.Unlock()
 		return errors.New("the watch runs already")
 	}
 	w.log.Info(LogRunning)
-	w.mu.Lock()
 	w.active, w.asked, w.discovery = true, false, outage{}
 	for _, k := range w.kinds {
 		k.reset()
@@ -173,22 +169,16 @@ func (w *Watcher) gather(ctx context.Context) {
 			return
 		case <-w.dirty:
 		}
-		limit := time.NewTimer(busyTime)
-		quiet := time.NewTimer(quietTime)
-		for gathering := true; gathering; {
+		limit, cancel := context.WithTimeout(ctx, busyTime)
+		for limit.Err() == nil {
 			select {
-			case <-ctx.Done():
-				gathering = false
 			case <-w.dirty:
-				quiet.Reset(quietTime)
-			case <-quiet.C:
-				gathering = false
-			case <-limit.C:
-				gathering = false
+			case <-time.After(quietTime):
+				cancel()
+			case <-limit.Done():
 			}
 		}
-		limit.Stop()
-		quiet.Stop()
+		cancel()
 		poke(w.changed)
 	}
 }

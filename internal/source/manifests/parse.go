@@ -164,7 +164,9 @@ func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, dept
 
 // wanted returns the kind of an object, and whether it is one that is read. It logs others.
 func wanted(h *head, log *slog.Logger) (kube.Kind, bool) {
-	kind, ok := kindOf(string(h.APIVersion), string(h.Kind))
+	kind := kube.Kind(h.Kind)
+	want := kind.APIVersion()
+	ok := want != "" && (h.APIVersion == "" || string(h.APIVersion) == want)
 	switch {
 	case ok:
 	case h.Kind == "":
@@ -175,25 +177,6 @@ func wanted(h *head, log *slog.Logger) (kube.Kind, bool) {
 		log.Debug("an object of another kind is ignored", slog.String("kind", string(h.Kind)))
 	}
 	return kind, ok
-}
-
-// kindOf returns the kind, and whether it is one that is read.
-func kindOf(apiVersion, kind string) (kube.Kind, bool) {
-	k := kube.Kind(kind)
-	want := ""
-	switch k {
-	case kube.KindIngress:
-		want = "networking.k8s.io/v1"
-	case kube.KindRouteGroup:
-		want = "zalando.org/v1"
-	case kube.KindEndpointSlice:
-		want = "discovery.k8s.io/v1"
-	case kube.KindService, kube.KindEndpoints, kube.KindNamespace, kube.KindConfigMap:
-		want = "v1"
-	default:
-		return "", false
-	}
-	return k, apiVersion == "" || apiVersion == want
 }
 
 // decode decodes the object. An object of which nothing changed that is read stays the same object.

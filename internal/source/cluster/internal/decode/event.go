@@ -40,18 +40,18 @@ type Event struct {
 
 // Events reads the stream of a watch in JSON, one event at a time.
 type Events struct {
-	typ     Type
+	kind    kube.Kind
 	text    *json.Decoder // reads at most limit bytes for an event
 	allowed *io.LimitedReader
 	limit   int64
 	buf     json.RawMessage
 }
 
-// NewEvents returns a reader of events about objects of the type. An event of more than limit bytes fails with
+// NewEvents returns a reader of events about objects of the kind. An event of more than limit bytes fails with
 // [ErrTooLarge].
-func NewEvents(t Type, body io.Reader, limit int64) *Events {
+func NewEvents(kind kube.Kind, body io.Reader, limit int64) *Events {
 	allowed := &io.LimitedReader{R: body}
-	return &Events{typ: t, text: json.NewDecoder(allowed), allowed: allowed, limit: limit}
+	return &Events{kind: kind, text: json.NewDecoder(allowed), allowed: allowed, limit: limit}
 }
 
 // BadEventError reports an event that cannot be decoded or is larger than allowed. Nothing after it can be read.
@@ -104,8 +104,8 @@ func (r *Events) decode() (e Event, err error) {
 	if err := json.Unmarshal(event.Object, &o); err != nil {
 		return e, err
 	}
-	if o.Kind != string(r.typ.Kind) || o.APIVersion != r.typ.APIVersion {
-		return e, fmt.Errorf("it is about a %.40q of the API version %.40q, want %s of %s", o.Kind, o.APIVersion, r.typ.Kind, r.typ.APIVersion)
+	if want := r.kind.APIVersion(); o.Kind != string(r.kind) || o.APIVersion != want {
+		return e, fmt.Errorf("it is about a %.40q of the API version %.40q, want %s of %s", o.Kind, o.APIVersion, r.kind, want)
 	}
 	if e.Revision, err = Revision(o.Metadata.ResourceVersion); err != nil {
 		return e, err

@@ -14,8 +14,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// services is the type of the events that are read.
-var services = Type{Kind: kube.KindService, APIVersion: "v1"}
+// services is the kind of the events that are read.
+const services = kube.KindService
 
 // stream is a stream with one event of each type.
 const stream = `{"type":"ADDED","object":{"kind":"Service","apiVersion":"v1","metadata":{"namespace":"n","name":"a","resourceVersion":"7"},"spec":{"externalName":"x.org"}}}
@@ -38,7 +38,7 @@ func read(body io.Reader, limit int64) (all []string, err error) {
 			text += fmt.Sprint(" ", e.Status.Code, " ", e.Status.Reason, " ", e.Status.Message)
 		}
 		if e.Object != nil {
-			o, err := Object(services.Kind, MediaJSON, e.Object)
+			o, err := Object(services, MediaJSON, e.Object)
 			text += fmt.Sprintf(" %v %v", o.(*kube.Service).ExternalName, err)
 		}
 		all = append(all, text)

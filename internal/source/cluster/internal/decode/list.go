@@ -21,15 +21,16 @@ type head struct {
 	noItems          bool   // a list in JSON without an array of items; in protobuf an empty list has no field for them
 }
 
-// check returns an error if the head is not the head of a list of the resource. A proxy between this process and the
+// check returns an error if the head is not the head of a list of the kind. A proxy between this process and the
 // API server can answer 200 with some other object. Such an answer has no objects of the kind, so accepting it would
 // remove all of them.
-func (h *head) check(t Type) error {
+func (h *head) check(kind kube.Kind) error {
+	list, version := string(kind)+"List", kind.APIVersion()
 	switch {
-	case h.kind != t.listKind():
-		return fmt.Errorf("it is a %.40q, want a %s", h.kind, t.listKind())
-	case h.apiVersion != t.APIVersion:
-		return fmt.Errorf("it is of the API version %.40q, want %s", h.apiVersion, t.APIVersion)
+	case h.kind != list:
+		return fmt.Errorf("it is a %.40q, want a %s", h.kind, list)
+	case h.apiVersion != version:
+		return fmt.Errorf("it is of the API version %.40q, want %s", h.apiVersion, version)
 	case h.resourceVersion == "":
 		return errors.New("it has no metadata.resourceVersion")
 	case h.noItems:
@@ -51,12 +52,12 @@ const (
 	keptBuffer = 1 << 20
 )
 
-// List calls item for each item of a list of objects of the type, in order, and returns the revision of the list, 0
+// List calls item for each item of a list of objects of the kind, in order, and returns the revision of the list, 0
 // if it has none. The bytes of an item are valid only during the call. An error means that the body is not one
-// complete list of the type; item may already have been called. Errors of the body are wrapped. No body is ever in memory
+// complete list of the kind; item may already have been called. Errors of the body are wrapped. No body is ever in memory
 // as a whole: the largest item decides.
-func (w *Walker) List(media string, body io.Reader, t Type, item func([]byte)) (kube.Revision, error) {
-	head, err := w.walk(media, body, t, item)
+func (w *Walker) List(media string, body io.Reader, kind kube.Kind, item func([]byte)) (kube.Revision, error) {
+	head, err := w.walk(media, body, kind, item)
 	if err != nil {
 		return 0, err
 	}
@@ -67,12 +68,12 @@ func (w *Walker) List(media string, body io.Reader, t Type, item func([]byte)) (
 }
 
 // Page returns the revision of a list of which only one page was requested. Its errors are those of [Walker.List].
-func (w *Walker) Page(media string, body io.Reader, t Type) (kube.Revision, error) {
-	head, err := w.walk(media, body, t, func([]byte) {})
+func (w *Walker) Page(media string, body io.Reader, kind kube.Kind) (kube.Revision, error) {
+	head, err := w.walk(media, body, kind, func([]byte) {})
 	return head.revision(), err
 }
 
-func (w *Walker) walk(media string, body io.Reader, t Type, item func([]byte)) (head head, err error) {
+func (w *Walker) walk(media string, body io.Reader, kind kube.Kind, item func([]byte)) (head head, err error) {
 	if w.in == nil {
 		w.in = bufio.NewReaderSize(nil, windowSize)
 	}
@@ -85,13 +86,13 @@ func (w *Walker) walk(media string, body io.Reader, t Type, item func([]byte)) (
 	switch {
 	case media == MediaJSON:
 		err = w.walkJSON(&head, item)
-	case !HasProtobuf(t.Kind):
+	case !HasProtobuf(kind):
 		err = fmt.Errorf("content type %q: want %s", media, MediaJSON)
 	default:
 		err = w.walkProtobuf(&head, item)
 	}
 	if err == nil {
-		err = head.check(t)
+		err = head.check(kind)
 	}
 	return head, err
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// ingress is the type of the lists that are walked.
-var ingress = Type{Kind: kube.KindIngress, APIVersion: "networking.k8s.io/v1"}
+// ingress is the kind of the lists that are walked.
+const ingress = kube.KindIngress
 
 type walked struct {
 	Version, More string
@@ -148,7 +148,7 @@ func sample(t testing.TB) []byte {
 func encoded(t testing.TB, items ...string) (asJSON, asProtobuf []byte) {
 	t.Helper()
 	list := networkingv1.IngressList{
-		TypeMeta: metav1.TypeMeta{Kind: "IngressList", APIVersion: ingress.APIVersion}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
+		TypeMeta: metav1.TypeMeta{Kind: "IngressList", APIVersion: "networking.k8s.io/v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7"},
 		Items: make([]networkingv1.Ingress, len(items)),
 	}
 	for i, item := range items {
@@ -216,7 +216,6 @@ func TestRefusesProtobufThatIsNoWholeList(t *testing.T) {
 			t.Errorf("the first %d of %d bytes pass", n, len(whole))
 		}
 	}
-	services := Type{Kind: kube.KindService, APIVersion: "v1"}
 	if _, err := new(Walker).List(MediaProtobuf, bytes.NewReader(whole), services, func([]byte) {}); err == nil {
 		t.Error("another kind passes")
 	}

@@ -22,15 +22,6 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// Type is a kind of objects with its API version.
-type Type struct {
-	Kind       kube.Kind
-	APIVersion string
-}
-
-// listKind returns the kind of a list of the objects.
-func (t Type) listKind() string { return string(t.Kind) + "List" }
-
 // Media types that the API sends.
 const (
 	MediaProtobuf = "application/vnd.kubernetes.protobuf"
