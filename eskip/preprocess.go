@@ -64,6 +64,9 @@ func (e *Editor) Do(routes []*Route) []*Route {
 // Edited routes replace the originals in routes, which is also returned; they are canonical, and the original structs are not
 // changed. Routes without a match keep their form.
 func (e *Editor) DoWithErrors(routes []*Route) ([]*Route, []error) {
+	if e.reg == nil {
+		return routes, nil
+	}
 	errs := e.apply(routes, func(i int, edited *Route) { routes[i] = edited })
 	return routes, errs
 }
@@ -77,6 +80,9 @@ func (c *Clone) Do(routes []*Route) []*Route {
 // DoWithErrors returns the unchanged routes, followed by the edited form of each route that [Editor.DoWithErrors] would have
 // edited, with an id that begins with "clone_".
 func (c *Clone) DoWithErrors(routes []*Route) ([]*Route, []error) {
+	if c.reg == nil {
+		return routes, nil
+	}
 	out := slices.Clone(routes)
 	errs := (*Editor)(c).apply(routes, func(_ int, clone *Route) {
 		clone.Id = clonePrefix + clone.Id
@@ -87,9 +93,6 @@ func (c *Clone) DoWithErrors(routes []*Route) ([]*Route, []error) {
 
 // apply calls use with the edited canonical form of each route that differs from the route. It shares no slice with the route.
 func (e *Editor) apply(routes []*Route, use func(i int, edited *Route)) (errs []error) {
-	if e.reg == nil {
-		return nil
-	}
 	for i, r := range routes {
 		if r == nil {
 			continue
