@@ -93,7 +93,7 @@ func canonicalPredicates(r *Route) []*Predicate {
 	return ps
 }
 
-// sortedEndpoints returns a copy of eps, which is not nil, in the canonical order.
+// sortedEndpoints returns a copy of eps in the canonical order, which is not nil.
 func sortedEndpoints(eps []*LBEndpoint) []*LBEndpoint {
 	out := append([]*LBEndpoint{}, eps...)
 	slices.SortStableFunc(out, func(a, b *LBEndpoint) int {
@@ -116,19 +116,17 @@ func Eq(r ...*Route) bool {
 	return true
 }
 
-// eq compares two routes, if possible without building their canonical forms: nearly all compared routes are equal and written
-// the same way.
 func eq(a, b *Route) bool {
-	if a == b {
-		return true
+	return same(a, b, func() bool { return slices.EqualFunc(canonicalPredicates(a), canonicalPredicates(b), eqPredicate) })
+}
+
+// same compares two routes, if possible without the canonical forms of their predicates: nearly all compared routes are equal and written
+// the same way.
+func same(a, b *Route, predicates func() bool) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
 	}
-	if a == nil || b == nil {
-		return false
-	}
-	return a.Id == b.Id &&
-		eqBackend(a, b) &&
-		eqCalls(a.Filters, b.Filters) &&
-		(eqWrittenPredicates(a, b) || slices.EqualFunc(canonicalPredicates(a), canonicalPredicates(b), eqPredicate))
+	return a.Id == b.Id && eqBackend(a, b) && eqCalls(a.Filters, b.Filters) && (eqWrittenPredicates(a, b) || predicates())
 }
 
 func eqBackend(a, b *Route) bool {
@@ -147,11 +145,8 @@ func eqBackend(a, b *Route) bool {
 }
 
 func eqEndpoints(a, b []*LBEndpoint) bool {
-	same := func(x, y *LBEndpoint) bool { return *x == *y }
-	if len(a) != len(b) {
-		return false
-	}
-	return slices.EqualFunc(a, b, same) || slices.EqualFunc(sortedEndpoints(a), sortedEndpoints(b), same)
+	equal := func(x, y *LBEndpoint) bool { return *x == *y }
+	return slices.EqualFunc(a, b, equal) || len(a) == len(b) && slices.EqualFunc(sortedEndpoints(a), sortedEndpoints(b), equal)
 }
 
 // eqWrittenPredicates reports whether the predicates are the same in the same order, which is stricter than equality.
@@ -240,16 +235,7 @@ func idOf(r *Route) string {
 //
 // So Equivalent(r, Parse(String(r))) holds for a route that can be printed and parsed.
 func Equivalent(a, b *Route) bool {
-	if a == b {
-		return true
-	}
-	if a == nil || b == nil {
-		return false
-	}
-	return a.Id == b.Id &&
-		eqCalls(a.Filters, b.Filters) &&
-		eqBackend(a, b) &&
-		(eqWrittenPredicates(a, b) || equivalentPredicates(meaningful(a), meaningful(b)))
+	return same(a, b, func() bool { return equivalentPredicates(meaningful(a), meaningful(b)) })
 }
 
 // isDropped reports whether the parser drops a predicate: it has no other sign of a Path or Method than a text that is not empty.

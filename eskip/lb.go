@@ -46,9 +46,6 @@ func (ep LBEndpoint) String() string { return ep.Address }
 // StringWithZone returns the text form, from which [NewLBEndpoints] creates the same endpoint: the zone is the last query
 // parameter of the address.
 func (ep LBEndpoint) StringWithZone() string {
-	if ep.Zone == "" {
-		return ep.Address
-	}
 	return string(appendEndpoint(nil, &ep))
 }
 

@@ -34,14 +34,6 @@ func makeClass() (c [256]uint8) {
 	return c
 }
 
-// symbolEnd returns the index of the first byte of s, from i on, that cannot be part of a symbol.
-func symbolEnd(s string, i int) int {
-	for i < len(s) && class[s[i]]&symbolByte != 0 {
-		i++
-	}
-	return i
-}
-
 // isOnly reports whether all bytes of s are of one of the classes.
 func isOnly(s string, classes uint8) bool {
 	for i := range len(s) {
@@ -125,7 +117,10 @@ func (l *lexer) read() bool {
 	c := src[i]
 	switch {
 	case class[c]&symbolStart != 0:
-		l.emit(tokSymbol, symbolEnd(src, i+1))
+		for i < len(src) && class[src[i]]&symbolByte != 0 {
+			i++
+		}
+		l.emit(tokSymbol, i)
 	case c == '"' || c == '`':
 		l.quoted(c)
 	case class[c]&digit != 0 || c == '.':

@@ -1,6 +1,7 @@
 package eskip
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -18,7 +19,7 @@ import (
 // schemes; Path, Method, or Header of one name, twice in a route; predicates that require string arguments and have others.
 func Parse(code string) ([]*Route, error) {
 	p := newParser(code)
-	return p.parse([]*Route{})
+	return p.document([]*Route{})
 }
 
 // Reader parses many documents one after the other, and reuses its memory. The zero value is ready to use. A Reader is not safe for
@@ -33,7 +34,7 @@ type Reader struct {
 func (r *Reader) Parse(code string) (routes []*Route, err error) {
 	r.memory.routes.lent, r.calls.lent, r.endpoints.lent = 0, 0, 0
 	p := parser{lexer: lexer{src: code}, args: r.args[:0], memory: &r.memory}
-	if routes, err = p.parse(r.routes[:0]); err == nil {
+	if routes, err = p.document(r.routes[:0]); err == nil {
 		r.routes = routes
 	}
 	r.args = p.args
@@ -162,10 +163,8 @@ func (p *parser) next() {
 
 // complete returns false if an incomplete number was passed over in a text that is otherwise correct.
 func (p *parser) complete() bool {
-	if p.passedOver != nil {
-		p.err = p.passedOver
-	}
-	return p.passedOver == nil
+	p.err = p.passedOver
+	return p.err == nil
 }
 
 // accept consumes the current token if it is of the kind k, and fails otherwise.
@@ -175,14 +174,6 @@ func (p *parser) accept(k kind) bool {
 	}
 	p.next()
 	return true
-}
-
-// parse parses the whole input, and appends its routes to a list.
-func (p *parser) parse(routes []*Route) ([]*Route, error) {
-	if !p.document(&routes) {
-		return nil, p.err
-	}
-	return routes, nil
 }
 
 // newRoute returns an empty route.
@@ -209,8 +200,8 @@ func (p *parser) call(name token) *Predicate {
 	return c
 }
 
-// document parses the whole input.
-func (p *parser) document(routes *[]*Route) bool {
+// document parses the whole input, and appends its routes to a list.
+func (p *parser) document(routes []*Route) ([]*Route, error) {
 	p.next()
 	for first := true; p.tok.kind != tokEnd; first = false {
 		if p.tok.kind == tokSemicolon {
@@ -219,19 +210,20 @@ func (p *parser) document(routes *[]*Route) bool {
 		}
 		r := p.newRoute()
 		if !p.definition(r, first) {
-			return false
+			return nil, p.err
 		}
-		if *routes = append(*routes, r); p.tok.kind == tokEnd {
+		if routes = append(routes, r); p.tok.kind == tokEnd {
 			break
 		}
 		if p.tok.kind != tokSemicolon || !p.named {
-			return p.fail(true)
+			p.fail(true)
+			return nil, p.err
 		}
 	}
-	if p.complete() && p.meaning != nil {
-		p.err = p.meaning
+	if err := cmp.Or(p.passedOver, p.meaning); err != nil {
+		return nil, err
 	}
-	return p.err == nil
+	return routes, nil
 }
 
 // definition parses a route and its id. The id may be missing if bare is true.

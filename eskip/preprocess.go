@@ -33,10 +33,7 @@ type Editor struct {
 }
 
 // Clone adds changed copies of routes. Use [NewClone].
-type Clone struct {
-	reg  *regexp.Regexp
-	repl string
-}
+type Clone Editor
 
 // clonePrefix is the prefix of the ids of routes that Clone adds.
 const clonePrefix = "clone_"
@@ -44,13 +41,13 @@ const clonePrefix = "clone_"
 // NewEditor returns an Editor that replaces matches of reg with repl, in which $1 and so on stand for submatches. An Editor with
 // a nil reg does nothing.
 func NewEditor(reg *regexp.Regexp, repl string) *Editor {
-	return &Editor{reg: reg, repl: repl}
+	return &Editor{reg, repl}
 }
 
 // NewClone returns a Clone that replaces matches of reg with repl, in which $1 and so on stand for submatches. A Clone with a nil
 // reg does nothing.
 func NewClone(reg *regexp.Regexp, repl string) *Clone {
-	return &Clone{reg: reg, repl: repl}
+	return &Clone{reg, repl}
 }
 
 // Do is [Editor.DoWithErrors] for callers that ignore the errors.
@@ -70,13 +67,8 @@ func (e *Editor) DoWithErrors(routes []*Route) ([]*Route, []error) {
 	if e.reg == nil {
 		return routes, nil
 	}
-	ed := edit{reg: e.reg, repl: e.repl}
-	for i, r := range routes {
-		if c, changed := ed.route(r); changed {
-			routes[i] = c
-		}
-	}
-	return routes, ed.errs
+	errs := e.apply(routes, func(i int, edited *Route) { routes[i] = edited })
+	return routes, errs
 }
 
 // Do is [Clone.DoWithErrors] for callers that ignore the errors.
@@ -91,38 +83,33 @@ func (c *Clone) DoWithErrors(routes []*Route) ([]*Route, []error) {
 	if c.reg == nil {
 		return routes, nil
 	}
-	ed := edit{reg: c.reg, repl: c.repl}
 	out := slices.Clone(routes)
-	for _, r := range routes {
-		if clone, changed := ed.route(r); changed {
-			clone.Id = clonePrefix + clone.Id
-			out = append(out, clone)
+	errs := (*Editor)(c).apply(routes, func(_ int, clone *Route) {
+		clone.Id = clonePrefix + clone.Id
+		out = append(out, clone)
+	})
+	return out, errs
+}
+
+// apply calls use with the edited canonical form of each route that differs from the route. It shares no slice with the route.
+func (e *Editor) apply(routes []*Route, use func(i int, edited *Route)) (errs []error) {
+	for i, r := range routes {
+		if r == nil {
+			continue
+		}
+		c := Canonical(r)
+		var predicates, filters bool
+		c.Predicates, predicates = editAll(e, &errs, c.Id, "predicate", c.Predicates, (*Predicate).String, ParsePredicates)
+		c.Filters, filters = editAll(e, &errs, c.Id, "filter", c.Filters, (*Filter).String, ParseFilters)
+		if predicates || filters {
+			use(i, c)
 		}
 	}
-	return out, ed.errs
-}
-
-// edit is one pass of an Editor or Clone.
-type edit struct {
-	reg  *regexp.Regexp
-	repl string
-	errs []error
-}
-
-// route returns the edited canonical form of r, and whether it differs. It shares no slice with r.
-func (e *edit) route(r *Route) (*Route, bool) {
-	if r == nil {
-		return nil, false
-	}
-	c := Canonical(r)
-	var predicates, filters bool
-	c.Predicates, predicates = editAll(e, r.Id, "predicate", c.Predicates, (*Predicate).String, ParsePredicates)
-	c.Filters, filters = editAll(e, r.Id, "filter", c.Filters, (*Filter).String, ParseFilters)
-	return c, predicates || filters
+	return errs
 }
 
 // editAll edits the predicates or the filters of the route id.
-func editAll[T any](e *edit, id, what string, in []*T, format func(*T) string, parse func(string) ([]*T, error)) (
+func editAll[T any](e *Editor, errs *[]error, id, what string, in []*T, format func(*T) string, parse func(string) ([]*T, error)) (
 	out []*T, changed bool) {
 	for _, item := range in {
 		text := format(item)
@@ -133,7 +120,7 @@ func editAll[T any](e *edit, id, what string, in []*T, format func(*T) string, p
 		}
 		parsed, err := parse(replaced)
 		if err != nil {
-			e.errs = append(e.errs, fmt.Errorf("parse %s: %w, after %s of route %q was edited", what, err, text, id))
+			*errs = append(*errs, fmt.Errorf("parse %s: %w, after %s of route %q was edited", what, err, text, id))
 			out = append(out, item)
 			continue
 		}
