@@ -2,7 +2,6 @@ package kube
 
 import (
 	"iter"
-	"slices"
 	"strconv"
 )
 
@@ -43,7 +42,7 @@ func (i *Ingress) Hosts() (hosts []string) {
 			hosts = append(hosts, r.Host)
 		}
 	}
-	return distinct(hosts)
+	return Distinct(hosts)
 }
 
 // Hosts implements [Routed].
@@ -51,13 +50,12 @@ func (r *RouteGroup) Hosts() []string {
 	if r.Spec == nil {
 		return nil
 	}
-	return distinct(slices.Clone(r.Spec.Hosts))
+	return Distinct(r.Spec.Hosts)
 }
 
-// distinct removes repeated and empty texts from a list, in place.
-func distinct(list []string) []string {
+// Distinct returns the texts of a list, without repeated and empty ones.
+func Distinct(list []string) (kept []string) {
 	seen := map[string]bool{"": true}
-	kept := list[:0]
 	for _, s := range list {
 		if !seen[s] {
 			seen[s] = true

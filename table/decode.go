@@ -153,7 +153,7 @@ func (d *Decoder) parse(part []byte) ([]*Route, error) {
 // leadingID returns the id of the route that a line begins with, or "".
 func leadingID(line []byte) string {
 	id, _, found := bytes.Cut(line, []byte{':'})
-	if !found || !isSymbol(string(id)) {
+	if !found || !eskip.ValidID(string(id)) {
 		return ""
 	}
 	return string(id)

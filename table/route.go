@@ -50,7 +50,7 @@ const MaxRoute = 1 << 20
 // Check returns an error if no table can have the route: it names the id, and wraps ErrTooLarge if the
 // text is.
 func (r *Route) Check() error {
-	if !isSymbol(r.ID) {
+	if !eskip.ValidID(r.ID) {
 		return fmt.Errorf("invalid route id: %q", r.ID)
 	}
 	rest, ok := strings.CutPrefix(r.Text, r.ID)
@@ -61,18 +61,6 @@ func (r *Route) Check() error {
 		return fmt.Errorf("%w: route %q has %d bytes, and may have %d", ErrTooLarge, r.ID, len(r.Text), MaxRoute)
 	}
 	return nil
-}
-
-// isSymbol reports whether s is a symbol of eskip, as every id must be so that the document parses.
-func isSymbol(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_'
-		if !letter && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return s != ""
 }
 
 // hostExpressions joins the Host expressions of both kinds: the legacy field, which the Ingress compiler sets, and predicates

@@ -43,7 +43,7 @@ func noPort(svc *kube.Service, name, given string) string {
 
 // checkEndpoints reports a service port without ready endpoints, or whose endpoints do not have the port.
 func (u *Unit) checkEndpoints(key kube.ServiceKey, port kube.ServicePort, eps []endpoint) {
-	if len(eps) > 0 && !strings.HasSuffix(eps[0].url, ":0") {
+	if len(eps) > 0 && !strings.HasSuffix(eps[0].address, ":0") {
 		return
 	}
 	text := strconv.Itoa(port.Port)
@@ -102,11 +102,7 @@ func (s *Service) Zones() map[string]int {
 
 // checkWeights reports backends that get no traffic because of their weight. If all weights are 0, all get equal shares.
 func (f *findings) checkWeights(names []string, weights []float64) {
-	sum := 0.0
-	for _, w := range weights {
-		sum += w
-	}
-	if sum == 0 {
+	if total(weights) == 0 {
 		return
 	}
 	for i, w := range weights {
@@ -179,11 +175,15 @@ func (a TrafficAlgorithm) split(names []string, weights []float64, keepZero bool
 	return shares(names, weights, keepZero)
 }
 
-func shares(names []string, weights []float64, keepZero bool) map[string]share {
-	sum := 0.0
+func total(weights []float64) (sum float64) {
 	for _, w := range weights {
 		sum += w
 	}
+	return sum
+}
+
+func shares(names []string, weights []float64, keepZero bool) map[string]share {
+	sum := total(weights)
 	if sum == 0 {
 		weights, sum = slices.Repeat([]float64{1}, len(names)), float64(len(names))
 	}

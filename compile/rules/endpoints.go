@@ -11,8 +11,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// endpoint is the URL of an endpoint with its zone.
-type endpoint struct{ url, zone string }
+// endpoint is the address of an endpoint, or its URL, with its zone.
+type endpoint struct{ address, zone string }
 
 const (
 	appProtocolH2C = "kubernetes.io/h2c"
@@ -28,7 +28,7 @@ func endpointURL(scheme, address string, port int) string {
 }
 
 func sortEndpoints(eps []endpoint) []endpoint {
-	slices.SortStableFunc(eps, func(a, b endpoint) int { return strings.Compare(a.url, b.url) })
+	slices.SortStableFunc(eps, func(a, b endpoint) int { return strings.Compare(a.address, b.address) })
 	return eps
 }
 
@@ -133,7 +133,7 @@ func subsetEndpoints(kind kube.Kind, e *kube.Endpoints, port kube.ServicePort, s
 		}
 		eps := make([]endpoint, len(sub.Addresses))
 		for i, a := range sub.Addresses {
-			eps[i].url = endpointURL(scheme, a, sub.Ports[at].Port)
+			eps[i].address = endpointURL(scheme, a, sub.Ports[at].Port)
 		}
 		return sortEndpoints(eps)
 	}
@@ -147,8 +147,10 @@ func sliceEndpoints(kind kube.Kind, g mergedSlices, port kube.ServicePort, schem
 		return nil
 	}
 	target := port.TargetPort
-	found := firstPort(g.ports(), func(p kube.EndpointPort) bool {
+	found, _ := first(g[len(g)-1].Ports, func(p kube.EndpointPort) bool { // the last slice counts
 		switch {
+		case p.Protocol != "TCP": // a port without a protocol never fits
+			return false
 		case kind == kube.KindIngress:
 			return p.Name == port.Name || p.Port == port.Port
 		case target.IsName:
@@ -167,22 +169,19 @@ func sliceEndpoints(kind kube.Kind, g mergedSlices, port kube.ServicePort, schem
 	default:
 		scheme = "http"
 	}
-	addresses := g.endpoints()
-	eps := make([]endpoint, len(addresses))
-	for i, a := range addresses {
-		eps[i] = endpoint{endpointURL(scheme, a.address, number), a.zone}
+	eps := g.endpoints()
+	for i := range eps {
+		eps[i].address = endpointURL(scheme, eps[i].address, number)
 	}
 	return sortEndpoints(eps)
 }
 
-// firstPort returns the first TCP port that fits, or the zero port. A port without a protocol never fits.
-func firstPort(ports []kube.EndpointPort, fits func(kube.EndpointPort) bool) kube.EndpointPort {
-	for _, p := range ports {
-		if p.Protocol == "TCP" && fits(p) {
-			return p
-		}
+// first returns the first element that fits, if one does.
+func first[T any](list []T, fits func(T) bool) (found T, ok bool) {
+	if at := slices.IndexFunc(list, fits); at >= 0 {
+		return list[at], true
 	}
-	return kube.EndpointPort{}
+	return found, false
 }
 
 // setEndpoints sets the route's backend for the endpoints: a shunt that answers 502 for none, the address for one, a load
@@ -193,7 +192,7 @@ func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 		setNoEndpoints(r)
 	case 1:
 		r.BackendType = eskip.NetworkBackend
-		r.Backend = eps[0].url
+		r.Backend = eps[0].address
 	default:
 		r.BackendType = eskip.LBBackend
 		r.LBAlgorithm = algorithm
@@ -210,10 +209,10 @@ func setEndpoints(r *eskip.Route, eps []endpoint, algorithm string) {
 // another spelling a data plane would compute another digest. This changes only schemes in upper case and those with a query, from
 // which the reference reads the zone as well.
 func balanced(e endpoint) eskip.LBEndpoint {
-	if plainURL(e.url) {
-		return eskip.LBEndpoint{Address: e.url, Zone: e.zone}
+	text := e.address
+	if plainURL(text) {
+		return eskip.LBEndpoint{Address: text, Zone: e.zone}
 	}
-	text := e.url
 	if e.zone != "" {
 		text += "?zone=" + url.QueryEscape(e.zone) // as the reference writes it, even behind a query
 	}
@@ -240,14 +239,9 @@ func setNoEndpoints(r *eskip.Route) {
 // mergedSlices are all slices of one service that list ports, in the order of the snapshot.
 type mergedSlices []*kube.EndpointSlice
 
-type sliceAddress struct{ address, zone string }
-
-// ports returns the ports: those of the last slice with a list of them.
-func (g mergedSlices) ports() []kube.EndpointPort { return g[len(g)-1].Ports }
-
 // endpoints returns the ready addresses. An address that terminates in any slice is excluded, whatever the order of the slices.
-func (g mergedSlices) endpoints() []sliceAddress {
-	var all []sliceAddress
+func (g mergedSlices) endpoints() []endpoint {
+	var all []endpoint
 	position := make(map[string]int) // in all, by address; gone for one that terminates
 	const gone = -1
 	for _, s := range g {
@@ -261,13 +255,13 @@ func (g mergedSlices) endpoints() []sliceAddress {
 			case !e.Ready:
 			case !known:
 				position[e.Address] = len(all)
-				all = append(all, sliceAddress{e.Address, e.Zone})
+				all = append(all, endpoint{e.Address, e.Zone})
 			case at != gone:
 				all[at].zone = e.Zone // the last zone counts
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(a sliceAddress) bool { return position[a.address] == gone })
+	return slices.DeleteFunc(all, func(a endpoint) bool { return position[a.address] == gone })
 }
 
 // Addresses returns the ready addresses of a service, sorted as strings: from all its subsets, or from its merged EndpointSlices. It

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
@@ -200,10 +201,8 @@ func (b *ingressBuilder) appendPredicates(r *eskip.Route) {
 }
 
 func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
-	for i, p := range ps {
-		if isPathPredicate(p) {
-			return append(ps[:i:i], ps[i+1:]...)
-		}
+	if at := slices.IndexFunc(ps, isPathPredicate); at >= 0 {
+		return append(ps[:at:at], ps[at+1:]...)
 	}
 	return ps
 }

@@ -14,21 +14,14 @@ import (
 type backendTarget struct {
 	external     bool
 	externalName string
-	url          string // of the external name
-	endpoints    []endpoint
+	endpoints    []endpoint // of the external name, too
 }
 
 // servicePort finds a service's port by number or name, both compared as text.
 func servicePort(svc *kube.Service, port string) (kube.ServicePort, bool) {
-	if port == "" {
-		return kube.ServicePort{}, false
-	}
-	for _, p := range svc.Ports {
-		if p.TargetPort.Set && (port == strconv.Itoa(p.Port) || port == p.Name) {
-			return p, true
-		}
-	}
-	return kube.ServicePort{}, false
+	return first(svc.Ports, func(p kube.ServicePort) bool {
+		return port != "" && p.TargetPort.Set && (port == strconv.Itoa(p.Port) || port == p.Name)
+	})
 }
 
 // resolve resolves a backend. ok is false if no route must be created. The default backend has messages of its own in the reference.
@@ -69,7 +62,7 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (
 	return backendTarget{
 		external:     true,
 		externalName: svc.ExternalName,
-		url:          portScheme(port) + "://" + svc.ExternalName + ":" + port.TargetPort.String(),
+		endpoints:    []endpoint{{address: portScheme(port) + "://" + svc.ExternalName + ":" + port.TargetPort.String()}},
 	}, true
 }
 
@@ -111,7 +104,7 @@ func portScheme(port kube.ServicePort) string {
 // endpoints returns the addresses behind a port of a service, or the address of the service itself.
 func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.ServicePort) []endpoint {
 	if b.set.ForceService {
-		return []endpoint{{url: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
+		return []endpoint{{address: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
 	}
 	key := kube.ServiceKeyOf(b.ing.Namespace, name)
 	eps := b.unit.lookups.endpoints(b.set, kube.KindIngress, key, svc, port, b.ann.protocol)
@@ -126,17 +119,12 @@ func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.Ser
 
 // setBackend sets the route's backend and the filters that belong to it.
 func (b *ingressBuilder) setBackend(r *eskip.Route, t backendTarget) {
-	if t.external {
-		r.BackendType = eskip.NetworkBackend
-		r.Backend = t.url
-		if !b.set.ExternalNamePreserveHost {
-			// Built as a value, not parsed: the reference inserts the name into filter text, where it could break the syntax or
-			// inject filters.
-			prepend(r, filter("setRequestHeader", "Host", t.externalName))
-		}
-		return
-	}
 	setEndpoints(r, t.endpoints, b.ann.lbAlgorithm)
+	if t.external && !b.set.ExternalNamePreserveHost {
+		// Built as a value, not parsed: the reference inserts the name into filter text, where it could break the syntax or
+		// inject filters.
+		prepend(r, filter("setRequestHeader", "Host", t.externalName))
+	}
 	if b.ann.zoneOptOut && r.BackendType == eskip.LBBackend {
 		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
 	}

@@ -114,7 +114,7 @@ func (p *routeGroupPass) entry(i int, spec *kube.RouteSpec) *Problem {
 	if len(refs) == 0 {
 		refs = p.rg.Spec.DefaultBackends
 	}
-	methods := uniqueStrings(spec.Methods)
+	methods := kube.Distinct(spec.Methods)
 	if len(methods) == 0 {
 		methods = []string{""}
 	}
@@ -169,16 +169,6 @@ func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, why *Pr
 		}
 	}
 	return -1, nil
-}
-
-func uniqueStrings(in []string) []string {
-	var out []string
-	for _, s := range in {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // match sets the route's first predicates: paths, hosts, method.

@@ -114,10 +114,5 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 }
 
 func portOf(svc *kube.Service, port int) (kube.ServicePort, bool) {
-	for _, sp := range svc.Ports {
-		if sp.Port == port {
-			return sp, true
-		}
-	}
-	return kube.ServicePort{}, false
+	return first(svc.Ports, func(p kube.ServicePort) bool { return p.Port == port })
 }

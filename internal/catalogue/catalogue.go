@@ -273,30 +273,18 @@ func checkFields(r *eskip.Route) (wrong error) {
 		}
 	}
 	for _, p := range r.Predicates {
-		if name, arg, ok := builtIn(p); ok {
-			check(name, arg)
+		if n := expressionArgs[p.Name]; n > 0 && len(p.Args) == n {
+			if expr, ok := p.Args[n-1].(string); ok {
+				check(p.Name, expr)
+			}
 		}
 	}
 	return wrong
 }
 
-// builtIn returns the expression of a predicate that has its own field, but appears in the list of predicates, as in routes
-// created by programs. The parser moves such predicates to their fields, and drops incomplete ones.
-func builtIn(p *eskip.Predicate) (name, expr string, ok bool) {
-	args := 1
-	switch p.Name {
-	case "Host", "PathRegexp":
-	case "HeaderRegexp":
-		args = 2
-	default:
-		return "", "", false
-	}
-	if len(p.Args) != args {
-		return "", "", false
-	}
-	expr, ok = p.Args[args-1].(string)
-	return p.Name, expr, ok
-}
+// expressionArgs is how many arguments a predicate has whose last one is an expression. It has its own field, but appears in the list
+// of predicates in routes created by programs: the parser moves it to its field, and drops it if it is incomplete.
+var expressionArgs = map[string]int{"Host": 1, "PathRegexp": 1, "HeaderRegexp": 2}
 
 // plainExpression reports whether an expression certainly compiles: a host expression as compilers write it, or one without
 // special characters. The check costs a tenth of compiling the expression.

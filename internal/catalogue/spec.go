@@ -54,11 +54,8 @@ func readSpecs(text string) map[string]*spec {
 		kinds, rest, _ := strings.Cut(column[2], "...")
 		f.kinds, f.rest = strings.Fields(kinds), strings.Fields(rest)
 		f.ignored = kinds == "any"
-		if len(column) > 3 {
+		if len(column) > 3 && column[3] != "-" {
 			f.needs = column[3]
-			if column[3] == "-" {
-				f.needs = ""
-			}
 		}
 		if len(column) > 4 {
 			f.depends = column[4]
