@@ -118,7 +118,7 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 		if old := s.byName[c.name]; old != nil && old.sum == c.sum {
 			files[i] = old
 		} else if files[i], err = s.parse(c); err != nil {
-			return nil, &kube.ReadError{Verb: "read", Resource: c.name, Err: err}
+			return nil, readError(c.name, err)
 		}
 		same = same && files[i] == s.files[i]
 	}
