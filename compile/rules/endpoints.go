@@ -74,14 +74,15 @@ func ambiguous(kind kube.Kind, svc *kube.Service) bool {
 	return false
 }
 
-// endpoints resolves a service port for an object of a kind. protocol is the value of the protocol annotation, nil if it is absent. An
-// empty value counts as absent, except for Ingresses with Endpoints. The scheme is part of the key: the reference's cache mixes up the
+// endpoints resolves a service port for an object of a kind with annotations. An empty protocol annotation counts as absent, except for
+// Ingresses with Endpoints. The scheme is part of the key: the reference's cache mixes up the
 // schemes of RouteGroups that share a service port.
-func (l *lookups) endpoints(set *Set, kind kube.Kind, key kube.ServiceKey, svc *kube.Service, port kube.ServicePort, protocol *string) []endpoint {
+func (l *lookups) endpoints(set *Set, kind kube.Kind, key kube.ServiceKey, svc *kube.Service, port kube.ServicePort, annotations kube.Pairs) []endpoint {
 	var scheme string // empty: that of the port
+	protocol, given := annotations.Lookup(protocolAnnotation)
 	switch {
-	case protocol != nil && (*protocol != "" || kind == kube.KindIngress && !set.EndpointSlices):
-		scheme = *protocol
+	case given && (protocol != "" || kind == kube.KindIngress && !set.EndpointSlices):
+		scheme = protocol
 	case !set.EndpointSlices:
 		scheme = "http"
 	}

@@ -68,7 +68,6 @@ type ingressAnnotations struct {
 	weights     map[string]float64
 	pathMode    PathMode
 	lbAlgorithm string
-	protocol    *string // nil if absent; an empty value counts
 	forward     bool
 	zoneOptOut  bool
 	redirect    Redirect
@@ -96,9 +95,6 @@ func (b *ingressBuilder) evaluate() {
 	a.lbAlgorithm = b.set.DefaultLBAlgorithm
 	if v, ok := ann.Lookup(lbAlgorithmAnnotation); ok {
 		a.lbAlgorithm = v // even if empty: then the route names no algorithm
-	}
-	if v, ok := ann.Lookup(protocolAnnotation); ok {
-		a.protocol = &v
 	}
 	a.forward = b.set.ForwardBackendURL != "" && ann.Get(backendAnnotation) == "forward"
 	a.zoneOptOut = ann.Get(zoneAwareKey) == "false"

@@ -107,7 +107,7 @@ func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.Ser
 		return []endpoint{{address: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
 	}
 	key := kube.ServiceKeyOf(b.ing.Namespace, name)
-	eps := b.unit.lookups.endpoints(b.set, kube.KindIngress, key, svc, port, b.ann.protocol)
+	eps := b.unit.lookups.endpoints(b.set, kube.KindIngress, key, svc, port, b.ing.Annotations)
 	if !b.ann.forward {
 		b.unit.checkEndpoints(key, port, eps)
 	}

@@ -198,15 +198,12 @@ func wantedType(t reflect.Type) string {
 // appendNulls appends a problem for each null in the lists of an object.
 func appendNulls(problems []Problem, owner kube.Ref, nulls kube.Nulls) []Problem {
 	const most = 100 // of one object
-	for i, place := range nulls {
+	for i, place := range nulls[:min(len(nulls), most+1)] {
+		message := "Ignoring null at " + place
 		if i == most {
-			return append(problems, Problem{
-				Owner: owner, Reason: NullEntry, Severity: Warning, Message: fmt.Sprintf("Ignoring %d more nulls", len(nulls)-most),
-			})
+			message = fmt.Sprintf("Ignoring %d more nulls", len(nulls)-most)
 		}
-		problems = append(problems, Problem{
-			Owner: owner, Reason: NullEntry, Severity: Warning, Message: "Ignoring null at " + place,
-		})
+		problems = append(problems, Problem{Owner: owner, Reason: NullEntry, Severity: Warning, Message: message})
 	}
 	return problems
 }

@@ -173,20 +173,13 @@ func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, why *Pr
 
 // match sets the route's first predicates: paths, hosts, method.
 func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method string) {
-	switch {
-	case spec.Path != "":
-		r.Predicates = append(r.Predicates, predicate("Path", spec.Path))
-	case spec.PathSubtree != "":
-		r.Predicates = append(r.Predicates, predicate("PathSubtree", spec.PathSubtree))
-	}
-	if spec.PathRegexp != "" {
-		r.Predicates = append(r.Predicates, predicate("PathRegexp", spec.PathRegexp))
-	}
-	if len(p.hosts) > 0 {
-		r.Predicates = append(r.Predicates, predicate("Host", p.hostExpr))
-	}
-	if method != "" {
-		r.Predicates = append(r.Predicates, predicate("Method", strings.ToUpper(method)))
+	for _, want := range [][2]string{
+		{"Path", spec.Path}, {"PathSubtree", spec.PathSubtree}, {"PathRegexp", spec.PathRegexp}, {"Host", p.hostExpr},
+		{"Method", strings.ToUpper(method)},
+	} {
+		if name, arg := want[0], want[1]; arg != "" {
+			r.Predicates = append(r.Predicates, predicate(name, arg))
+		}
 	}
 }
 

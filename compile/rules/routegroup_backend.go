@@ -98,14 +98,10 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	if optOut {
 		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
 	}
-	var protocol *string
-	if v, ok := p.rg.Annotations.Lookup(protocolAnnotation); ok {
-		protocol = &v
-	}
 	key := kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName}
 	svc := p.unit.lookups.service(key)
 	port, _ := portOf(svc, be.ServicePort)
-	eps := p.unit.lookups.endpoints(p.set, kube.KindRouteGroup, key, svc, port, protocol)
+	eps := p.unit.lookups.endpoints(p.set, kube.KindRouteGroup, key, svc, port, p.rg.Annotations)
 	p.unit.checkEndpoints(key, port, eps)
 	if !p.internal && !optOut {
 		eps = inZone(eps, p.set.TopologyZone)
