@@ -85,7 +85,7 @@ func (p *routeGroupPass) finish(r *eskip.Route, role role) {
 		r.Predicates = append(r.Predicates, p.set.EastWestRangePredicates...)
 	}
 	p.set.appendAnnotated(r, p.rg.Annotations, p.internal)
-	p.unit.finish(&p.unit.Global, r, role, 1)
+	p.Unit.finish(&p.Global, r, role, 1)
 }
 
 // catchAlls adds the catch-alls of the hosts, unless a route takes all their requests.

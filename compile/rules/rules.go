@@ -48,9 +48,9 @@ func (s *Set) Compile(o kube.Object, v *View) *Unit {
 		}
 		switch of := o.(type) {
 		case *kube.Ingress:
-			compileIngress(s, u, of)
+			compileIngress(u, of)
 		case *kube.RouteGroup:
-			compileRouteGroup(s, u, of)
+			compileRouteGroup(u, of)
 		}
 		u.checkSize()
 	})
