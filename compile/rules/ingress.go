@@ -134,7 +134,7 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic shar
 	}
 	filters := len(r.Filters)
 	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
-	shared, apart := b.sharers(1), 1 // by the route with its east-west companion, by the other companion
+	shared, apart := b.sharers(), 1 // by the route with its east-west companion, by the other companion
 	if len(redirects) > 0 && b.ann.redirect.Disabled && len(r.Filters) == filters {
 		shared++
 		apart = shared
@@ -147,12 +147,12 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic shar
 	b.eastWestCompanion(r, shared)
 }
 
-// sharers returns how many routes share the filters of so many routes: each has an east-west companion.
-func (b *ingressBuilder) sharers(routes int) int {
+// sharers returns how many routes share the filters of a route: it may have an east-west companion.
+func (b *ingressBuilder) sharers() int {
 	if b.set.EastWest {
-		return 2 * routes
+		return 2
 	}
-	return routes
+	return 1
 }
 
 // addToHost adds a route to the group of a host. Range predicates are applied last. sharers is for [Unit.finish].

@@ -166,7 +166,7 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 		}
 		b.set.appendAnnotated(r, b.ing.Annotations, b.set.eastWestRange(host) > 0)
 		b.set.application(r, &b.ing.Meta)
-		sharers := b.sharers(1)
+		sharers := b.sharers()
 		if len(r.Filters) == len(own.Filters) {
 			sharers = b.copies(own)
 		}

@@ -147,9 +147,9 @@ func (b *ingressBuilder) defaultBackend() {
 	b.setBackend(r, target)
 	b.set.application(r, &b.ing.Meta)
 	b.forward(r)
-	b.finish(&b.Global, r, mainRoute, b.sharers(1))
+	b.finish(&b.Global, r, mainRoute, b.sharers())
 	if b.set.EastWest {
-		b.finish(&b.Companions, b.defaultEastWestCompanion(r), companion, b.sharers(1))
+		b.finish(&b.Companions, b.defaultEastWestCompanion(r), companion, b.sharers())
 	}
 }
 
