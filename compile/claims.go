@@ -146,7 +146,13 @@ func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem
 func (c *claims) shadows(of func(claim) bool) []rules.Problem {
 	var problems []rules.Problem
 	var texts rules.Texts
-	for _, all := range repeated(c.all, c.matchOf) {
+	matched := func(r *rules.Route) uint64 {
+		if !c.has(r) || r.LeftOut() {
+			return 0 // it is not in the table
+		}
+		return r.Match
+	}
+	for _, all := range repeated(c.all, matched) {
 		first := oldest(all)[0]
 		for _, p := range all[1:] {
 			if of(p) && p.section.asker() != first.section.asker() {
@@ -158,14 +164,6 @@ func (c *claims) shadows(of func(claim) bool) []rules.Problem {
 		return cmp.Or(a.Owner.Compare(b.Owner), strings.Compare(a.Route, b.Route))
 	})
 	return problems
-}
-
-// matchOf returns the hash of what a route matches; 0 for one that is not in the table.
-func (c *claims) matchOf(r *rules.Route) uint64 {
-	if !c.has(r) || r.LeftOut() {
-		return 0
-	}
-	return r.Match
 }
 
 // shadow returns the problem of a route that matches the same as another one.

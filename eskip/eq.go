@@ -42,11 +42,7 @@ func CanonicalList(l []*Route) []*Route {
 	if len(l) == 0 {
 		return nil
 	}
-	out := make([]*Route, len(l))
-	for i, r := range l {
-		out[i] = Canonical(r)
-	}
-	return out
+	return each(l, Canonical)
 }
 
 // canonicalType returns the type of the backend, taking the legacy field for shunts into account.

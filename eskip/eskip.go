@@ -213,9 +213,9 @@ func Copy(r *Route) *Route {
 	return c
 }
 
-// copied applies a function to each element. The result is not nil.
-func copied[T any](list []*T, one func(*T) *T) []*T {
-	out := make([]*T, len(list))
+// each applies a function to each element. The result is not nil.
+func each[T, U any](list []T, one func(T) U) []U {
+	out := make([]U, len(list))
 	for i := range list {
 		out[i] = one(list[i])
 	}
@@ -223,7 +223,7 @@ func copied[T any](list []*T, one func(*T) *T) []*T {
 }
 
 // CopyRoutes applies [Copy] to each route. The result is not nil.
-func CopyRoutes(r []*Route) []*Route { return copied(r, Copy) }
+func CopyRoutes(r []*Route) []*Route { return each(r, Copy) }
 
 // CopyPredicate returns a copy with its own slice of arguments, which is not nil. CopyPredicate(nil) is nil.
 func CopyPredicate(p *Predicate) *Predicate {
@@ -234,13 +234,13 @@ func CopyPredicate(p *Predicate) *Predicate {
 }
 
 // CopyPredicates applies [CopyPredicate] to each predicate. The result is not nil.
-func CopyPredicates(p []*Predicate) []*Predicate { return copied(p, CopyPredicate) }
+func CopyPredicates(p []*Predicate) []*Predicate { return each(p, CopyPredicate) }
 
 // CopyFilter returns a copy with its own slice of arguments, which is not nil. CopyFilter(nil) is nil.
 func CopyFilter(f *Filter) *Filter { return (*Filter)(CopyPredicate((*Predicate)(f))) }
 
 // CopyFilters applies [CopyFilter] to each filter. The result is not nil.
-func CopyFilters(f []*Filter) []*Filter { return copied(f, CopyFilter) }
+func CopyFilters(f []*Filter) []*Filter { return each(f, CopyFilter) }
 
 // Copy returns a copy in the same form, which shares only the values of arguments with r.
 func (r *Route) Copy() *Route {
@@ -256,13 +256,13 @@ func (r *Route) Copy() *Route {
 		c.HeaderRegexps[k] = slices.Clone(v)
 	}
 	if c.Predicates != nil {
-		c.Predicates = copied(c.Predicates, (*Predicate).Copy)
+		c.Predicates = each(c.Predicates, (*Predicate).Copy)
 	}
 	if c.Filters != nil {
-		c.Filters = copied(c.Filters, (*Filter).Copy)
+		c.Filters = each(c.Filters, (*Filter).Copy)
 	}
 	if c.LBEndpoints != nil {
-		c.LBEndpoints = copied(c.LBEndpoints, (*LBEndpoint).copy)
+		c.LBEndpoints = each(c.LBEndpoints, (*LBEndpoint).copy)
 	}
 	return &c
 }

@@ -58,9 +58,9 @@ func (r *Route) MarshalJSON() ([]byte, error) {
 	c := Canonical(r)
 	out := jsonRoute{ID: c.Id, Predicates: c.Predicates, Filters: c.Filters}
 	if c.BackendType != NetworkBackend || c.Backend != "" {
-		out.Backend = &jsonBackend{Type: c.BackendType.String(), Address: c.Backend, Algorithm: c.LBAlgorithm}
-		for _, ep := range c.LBEndpoints {
-			out.Backend.Endpoints = append(out.Backend.Endpoints, ep.StringWithZone())
+		out.Backend = &jsonBackend{
+			Type: c.BackendType.String(), Address: c.Backend, Algorithm: c.LBAlgorithm,
+			Endpoints: each(c.LBEndpoints, func(ep *LBEndpoint) string { return ep.StringWithZone() }),
 		}
 	}
 	return marshal(out)

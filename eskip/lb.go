@@ -21,11 +21,7 @@ func NewLBEndpoints(eps []string) []*LBEndpoint {
 	if len(eps) == 0 {
 		return nil
 	}
-	out := make([]*LBEndpoint, len(eps))
-	for i, s := range eps {
-		out[i] = newLBEndpoint(s)
-	}
-	return out
+	return each(eps, newLBEndpoint)
 }
 
 // LBEndpointString returns the addresses of eps in order, without zones. It is nil for an empty list.
@@ -33,11 +29,7 @@ func LBEndpointString(eps []*LBEndpoint) []string {
 	if len(eps) == 0 {
 		return nil
 	}
-	out := make([]string, len(eps))
-	for i, ep := range eps {
-		out[i] = ep.Address
-	}
-	return out
+	return each(eps, func(ep *LBEndpoint) string { return ep.Address })
 }
 
 // String returns the address without the zone.

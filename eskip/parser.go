@@ -257,7 +257,8 @@ func (p *parser) route(r *Route, name token) bool {
 			return false
 		}
 		if name.kind != tokEnd {
-			p.addRoutePredicate(r, name, &m)
+			err := p.addRoutePredicate(r, name, &m)
+			m.predicateErr = cmp.Or(m.predicateErr, err)
 		}
 		if p.tok.kind != tokAnd {
 			break
@@ -277,7 +278,7 @@ func (p *parser) route(r *Route, name token) bool {
 		return false
 	}
 	if p.meaning == nil {
-		p.meaning = m.err()
+		p.meaning = cmp.Or(m.endpointErr, m.predicateErr) // in this order, although endpoints are last in the text
 	}
 	return true
 }

@@ -339,35 +339,15 @@ func appendRegexp(dst []byte, s string) []byte {
 // apparent character class would not end: for the lexer, an escaped bracket also opens a class, because its backslash is printed
 // twice. Control characters are possible if their escapes mean the same.
 func literalRegexp(s string) bool {
-	inClass, controls := false, false
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '[':
-			inClass = true
-		case c == ']':
-			inClass = false
-		case isControl(c):
-			controls = true
-		}
-	}
-	return s != "" && !inClass && (!controls || sameRegexp(s, withEscapes(s)))
+	inClass := strings.LastIndexByte(s, '[') > strings.LastIndexByte(s, ']')
+	return s != "" && !inClass && (!strings.ContainsAny(s, escapedControls) || sameRegexp(s, withEscapes(s)))
 }
 
 // isControl reports whether c is one of the characters that the printer escapes with a letter.
 func isControl(c byte) bool { return c >= '\a' && c <= '\r' }
 
-// withEscapes returns the parsed value of the regexp literal for s: the lexer does not decode these escapes.
-func withEscapes(s string) string {
-	out := make([]byte, 0, len(s)+4)
-	for i := range len(s) {
-		if isControl(s[i]) {
-			out = append(out, '\\', escapeLetter(s[i]))
-		} else {
-			out = append(out, s[i])
-		}
-	}
-	return string(out)
-}
+// withEscapes returns the parsed value of the regexp literal for a text: the lexer does not decode these escapes.
+var withEscapes = strings.NewReplacer("\a", `\a`, "\b", `\b`, "\f", `\f`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`).Replace
 
 // sameRegexp reports whether two expressions match the same texts, as far as their syntax shows. Two expressions that no proxy
 // can compile also count as the same. It detects the rare cases in which an escape has another meaning: \b is a word boundary,
@@ -383,13 +363,8 @@ func sameRegexp(x, y string) bool {
 
 // spelledRegexp returns the parsed value of the printed expression s: s itself, except for control characters.
 func spelledRegexp(s string) string {
-	for i := range len(s) {
-		if isControl(s[i]) {
-			if literalRegexp(s) {
-				return withEscapes(s)
-			}
-			return s
-		}
+	if strings.ContainsAny(s, escapedControls) && literalRegexp(s) {
+		return withEscapes(s)
 	}
 	return s
 }

@@ -22,23 +22,8 @@ type meaning struct {
 	predicateErr error  // the first one
 }
 
-// err returns the error to report for the route. Errors of endpoints come first, although endpoints are last in the text.
-func (m *meaning) err() error {
-	if m.endpointErr != nil {
-		return m.endpointErr
-	}
-	return m.predicateErr
-}
-
-// addRoutePredicate stores the predicate with the arguments p.args in r.
-func (p *parser) addRoutePredicate(r *Route, called token, m *meaning) {
-	if err := p.addField(r, called, m); m.predicateErr == nil {
-		m.predicateErr = err
-	}
-}
-
-// addField is addRoutePredicate, with the error of a predicate that has a field.
-func (p *parser) addField(r *Route, called token, m *meaning) error {
+// addRoutePredicate stores the predicate with the arguments p.args in r. The error is of one that has a field.
+func (p *parser) addRoutePredicate(r *Route, called token, m *meaning) error {
 	name, args := p.raw(called), 1
 	switch name {
 	case "Any":

@@ -3,6 +3,7 @@ package kube
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -23,30 +24,21 @@ func (e *DecodeError) Unwrap() error { return e.Err }
 // DecodeJSON decodes one object of the kind from JSON. It uses the caller's kind and ignores the kind in the text. The error is a
 // *DecodeError, also for an unknown kind, which is a programming error. The result keeps no reference to data.
 func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
-	switch kind {
-	case KindIngress:
-		o, err = decode[jsonIngress](data)
-	case KindRouteGroup:
-		o, err = decode[jsonRouteGroup](data)
-	case KindService:
-		o, err = decode[jsonService](data)
-	case KindNamespace:
-		o, err = decode[jsonNamespace](data)
-	case KindConfigMap:
-		o, err = decode[jsonConfigMap](data)
-	case KindEndpoints:
-		o, err = decode[jsonEndpoints](data)
-	case KindEndpointSlice:
-		o, err = decode[jsonEndpointSlice](data)
-	case KindSecret:
-		o, err = decode[jsonSecret](data)
-	default:
+	if decode := decoders[kind]; decode != nil {
+		o, err = decode(data)
+	} else {
 		err = fmt.Errorf("kind %q is not read", kind)
 	}
 	if err != nil {
 		return nil, &DecodeError{Ref: SalvageRef(kind, data), Err: err}
 	}
 	return o, nil
+}
+
+var decoders = map[Kind]func([]byte) (Object, error){
+	KindIngress: decode[jsonIngress], KindRouteGroup: decode[jsonRouteGroup], KindService: decode[jsonService],
+	KindEndpoints: decode[jsonEndpoints], KindEndpointSlice: decode[jsonEndpointSlice], KindSecret: decode[jsonSecret],
+	KindNamespace: decode[jsonNamespace], KindConfigMap: decode[jsonConfigMap],
 }
 
 // slimmer is the JSON form of an object that can convert itself to the slim form.
@@ -142,17 +134,24 @@ type jsonTLS struct {
 
 func slimTLS(in []*jsonTLS, nulls *Nulls) []TLS {
 	var out []TLS
-	for i, t := range in {
-		if t == nil {
-			nulls.add("spec.tls[%d]", i)
-			continue
-		}
-		out = append(out, TLS{Hosts: t.Hosts, SecretName: t.SecretName})
+	for _, t := range entries(nulls, "spec.tls", in) {
+		out = append(out, TLS(*t))
 	}
 	return out
 }
 
-func (n *Nulls) add(place string, at ...any) { *n = append(*n, fmt.Sprintf(place, at...)) }
+// entries yields the entries of a list at a place, and adds the places of those that are null instead.
+func entries[T any](nulls *Nulls, place string, list []*T) iter.Seq2[int, *T] {
+	return func(yield func(int, *T) bool) {
+		for i, entry := range list {
+			if entry == nil {
+				*nulls = append(*nulls, fmt.Sprintf("%s[%d]", place, i))
+			} else if !yield(i, entry) {
+				return
+			}
+		}
+	}
+}
 
 type jsonIngress struct {
 	Metadata *jsonMeta        `json:"metadata"`
@@ -206,11 +205,7 @@ func (i jsonIngress) slim() Object {
 		DefaultBackend:   i.Spec.DefaultBackend.slim(),
 		TLS:              slimTLS(i.Spec.TLS, &o.Nulls),
 	}
-	for n, r := range i.Spec.Rules {
-		if r == nil {
-			o.Nulls.add("spec.rules[%d]", n)
-			continue
-		}
+	for _, r := range entries(&o.Nulls, "spec.rules", i.Spec.Rules) {
 		rule := IngressRule{Host: r.Host, HTTP: r.HTTP != nil}
 		if r.HTTP != nil {
 			for _, p := range r.HTTP.Paths {

@@ -47,11 +47,7 @@ func (s jsonService) slim() Object {
 		return o
 	}
 	o.Type, o.ExternalName = s.Spec.Type, s.Spec.ExternalName
-	for i, p := range s.Spec.Ports {
-		if p == nil {
-			o.Nulls.add("spec.ports[%d]", i)
-			continue
-		}
+	for _, p := range entries(&o.Nulls, "spec.ports", s.Spec.Ports) {
 		o.Ports = append(o.Ports, ServicePort{Name: p.Name, Port: p.Port, TargetPort: TargetPort(p.TargetPort)})
 	}
 	return o
@@ -78,11 +74,7 @@ type jsonEndpointPort struct {
 // slimPorts converts a list of ports. It replaces null entries and records them in nulls.
 func slimPorts(in []*jsonEndpointPort, nulls *Nulls, list string) []EndpointPort {
 	out := make([]EndpointPort, 0, len(in))
-	for i, p := range in {
-		if p == nil {
-			nulls.add("%s[%d]", list, i)
-			continue
-		}
+	for _, p := range entries(nulls, list, in) {
 		out = append(out, EndpointPort(*p))
 	}
 	return out
@@ -102,17 +94,9 @@ type jsonEndpoints struct {
 func (e jsonEndpoints) slim() Object {
 	o := &Endpoints{}
 	o.Namespace, o.Name = e.Metadata.name()
-	for i, s := range e.Subsets {
-		if s == nil {
-			o.Nulls.add("subsets[%d]", i)
-			continue
-		}
+	for i, s := range entries(&o.Nulls, "subsets", e.Subsets) {
 		sub := Subset{NotReady: int(s.NotReady), Ports: slimPorts(s.Ports, &o.Nulls, fmt.Sprintf("subsets[%d].ports", i))}
-		for j, a := range s.Addresses {
-			if a == nil {
-				o.Nulls.add("subsets[%d].addresses[%d]", i, j)
-				continue
-			}
+		for _, a := range entries(&o.Nulls, fmt.Sprintf("subsets[%d].addresses", i), s.Addresses) {
 			sub.Addresses = append(sub.Addresses, a.IP)
 		}
 		o.Subsets = append(o.Subsets, sub)
@@ -140,11 +124,7 @@ func (e jsonEndpointSlice) slim() Object {
 	if e.Metadata != nil {
 		o.Service = e.Metadata.Labels[ServiceNameLabel]
 	}
-	for i, ep := range e.Endpoints {
-		if ep == nil {
-			o.Nulls.add("endpoints[%d]", i)
-			continue
-		}
+	for _, ep := range entries(&o.Nulls, "endpoints", e.Endpoints) {
 		s := SliceEndpoint{Zone: ep.Zone, Ready: true, NoAddress: len(ep.Addresses) == 0}
 		if !s.NoAddress {
 			s.Address = ep.Addresses[0]

@@ -276,18 +276,12 @@ func (k ServiceKey) Compare(o ServiceKey) int {
 // SameObjects reports whether both snapshots hold identical objects in the same order. Then they compile to the same table,
 // whatever their revisions. It compares pointers: O(objects), no allocation.
 func (s *Snapshot) SameObjects(o *Snapshot) bool {
-	if s == o {
-		return true
-	}
-	if s == nil || o == nil {
-		return false
+	if s == o || s == nil || o == nil {
+		return s == o
 	}
 	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && slices.Equal(s.Namespaces, o.Namespaces) &&
-		slices.Equal(s.Orders, o.Orders) && sameBad(s.Bad, o.Bad)
-}
-
-func sameBad(a, b []BadObject) bool {
-	return slices.EqualFunc(a, b, func(a, b BadObject) bool { return a.Ref == b.Ref && a.Err.Error() == b.Err.Error() })
+		slices.Equal(s.Orders, o.Orders) &&
+		slices.EqualFunc(s.Bad, o.Bad, func(a, b BadObject) bool { return a.Ref == b.Ref && a.Err.Error() == b.Err.Error() })
 }
 
 // Selection says which objects a source reads.

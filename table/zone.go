@@ -67,7 +67,18 @@ type (
 
 // zones returns the zones of the endpoints, sorted.
 func (b *Block) zones() []string {
-	return b.Memo(zonesMemo{}, func() any { return zonesOf(b.Routes()) }).([]string)
+	return b.Memo(zonesMemo{}, func() any {
+		distinct := make(map[string]struct{})
+		for _, r := range b.Routes() {
+			_, all := endpoints(r.Text)
+			for _, ep := range all {
+				if _, known := distinct[ep.zone]; !known && ep.zone != "" {
+					distinct[strings.Clone(ep.zone)] = struct{}{} // a clone, so that the route's text is not kept in memory
+				}
+			}
+		}
+		return slices.Sorted(maps.Keys(distinct))
+	}).([]string)
 }
 
 // zone returns the block with the texts for a zone: b itself if nothing differs.
@@ -88,20 +99,6 @@ func (b *Block) zone(zone string) *Block {
 		}
 		return newBlock(routes)
 	}).(*Block)
-}
-
-// zonesOf returns the distinct zones of the endpoints of routes, sorted.
-func zonesOf(routes []*Route) []string {
-	distinct := make(map[string]struct{})
-	for _, r := range routes {
-		_, all := endpoints(r.Text)
-		for _, ep := range all {
-			if _, known := distinct[ep.zone]; !known && ep.zone != "" {
-				distinct[strings.Clone(ep.zone)] = struct{}{} // a clone, so that the route's text is not kept in memory
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(distinct))
 }
 
 // zoneText returns a route's text with only the endpoints of the zone, or the unchanged text if the rule does not apply.

@@ -129,7 +129,7 @@ func (b *ingressBuilder) checkWeightNames() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.ann.weights)) {
 		if !known[name] {
-			b.unit.ownf(Problem{Reason: InvalidAnnotation, Severity: Warning},
+			b.ownf(Problem{Reason: InvalidAnnotation, Severity: Warning},
 				"the annotation %s has a weight for %q, which is no backend of the object, so the weight does not count", weightsAnnotation, name)
 		}
 	}

@@ -36,13 +36,10 @@ func redirectFilter(code int) *eskip.Filter { return filter("redirectTo", float6
 
 // globalRedirect returns the route that redirects all http requests that no other route takes.
 func globalRedirect(code int) *eskip.Route {
-	return &eskip.Route{
-		Id:          routeid.Redirect,
-		Headers:     map[string]string{forwardedProtoHeader: "http"},
-		Predicates:  []*eskip.Predicate{predicate("Weight", redirectWeight)},
-		Filters:     []*eskip.Filter{redirectFilter(code)},
-		BackendType: eskip.ShuntBackend,
-	}
+	r := shunt(routeid.Redirect, redirectFilter(code))
+	r.Headers = map[string]string{forwardedProtoHeader: "http"}
+	r.Predicates = []*eskip.Predicate{predicate("Weight", redirectWeight)}
+	return r
 }
 
 // eastWestCompanion adds the deprecated east-west companion of a route: a copy for the host NAME.NAMESPACE.DOMAIN.
@@ -88,7 +85,7 @@ func (p *routeGroupPass) finish(r *eskip.Route, role role) {
 		r.Predicates = append(r.Predicates, p.set.EastWestRangePredicates...)
 	}
 	p.set.appendAnnotated(r, p.rg.Annotations, p.internal)
-	p.unit.finish(&p.unit.Global, r, role, 1)
+	p.Unit.finish(&p.Global, r, role, 1)
 }
 
 // catchAlls adds the catch-alls of the hosts, unless a route takes all their requests.
@@ -97,11 +94,9 @@ func (p *routeGroupPass) catchAlls() {
 		return
 	}
 	for _, h := range p.hosts {
-		p.finish(&eskip.Route{
-			Id:          routeid.RouteGroupCatchAll(h, p.internal),
-			Predicates:  []*eskip.Predicate{predicate("Host", hostExpr(h))},
-			BackendType: eskip.ShuntBackend,
-		}, companion)
+		r := shunt(routeid.RouteGroupCatchAll(h, p.internal))
+		r.Predicates = []*eskip.Predicate{predicate("Host", hostExpr(h))}
+		p.finish(r, companion)
 	}
 }
 
@@ -128,11 +123,7 @@ func (p *routeGroupPass) eastWestCopy(r *eskip.Route) *eskip.Route {
 
 // redirectCopy returns a copy that redirects the http requests of the route.
 func (p *routeGroupPass) redirectCopy(r *eskip.Route) *eskip.Route {
-	c := eskip.Copy(r)
-	return &eskip.Route{
-		Id:          r.Id + routeid.SuffixRedirect,
-		Predicates:  append(c.Predicates, predicate("Header", forwardedProtoHeader, "http")),
-		Filters:     []*eskip.Filter{redirectFilter(p.set.HTTPSRedirectCode)},
-		BackendType: eskip.ShuntBackend,
-	}
+	c := shunt(r.Id+routeid.SuffixRedirect, redirectFilter(p.set.HTTPSRedirectCode))
+	c.Predicates = append(eskip.Copy(r).Predicates, predicate("Header", forwardedProtoHeader, "http"))
+	return c
 }

@@ -74,27 +74,28 @@ func ambiguous(kind kube.Kind, svc *kube.Service) bool {
 	return false
 }
 
-// endpoints resolves a service port for an object of a kind. protocol is the value of the protocol annotation, nil if it is absent. An
-// empty value counts as absent, except for Ingresses with Endpoints. The scheme is part of the key: the reference's cache mixes up the
+// endpointsOf resolves a service port for an object of a kind with annotations. An empty protocol annotation counts as absent, except for
+// Ingresses with Endpoints. The scheme is part of the key: the reference's cache mixes up the
 // schemes of RouteGroups that share a service port.
-func (l *lookups) endpoints(set *Set, kind kube.Kind, key kube.ServiceKey, svc *kube.Service, port kube.ServicePort, protocol *string) []endpoint {
+func (u *Unit) endpointsOf(kind kube.Kind, key kube.ServiceKey, port kube.ServicePort, annotations kube.Pairs) []endpoint {
 	var scheme string // empty: that of the port
+	protocol, given := annotations.Lookup(protocolAnnotation)
 	switch {
-	case protocol != nil && (*protocol != "" || kind == kube.KindIngress && !set.EndpointSlices):
-		scheme = *protocol
-	case !set.EndpointSlices:
+	case given && (protocol != "" || kind == kube.KindIngress && !u.set.EndpointSlices):
+		scheme = protocol
+	case !u.set.EndpointSlices:
 		scheme = "http"
 	}
 	resolve := func() []endpoint {
-		if set.EndpointSlices {
-			return sliceEndpoints(kind, l.backing(key).slices, port, scheme)
+		if u.set.EndpointSlices {
+			return sliceEndpoints(kind, u.lookups.backing(key).slices, port, scheme)
 		}
-		return subsetEndpoints(kind, l.backing(key).endpoints, port, scheme)
+		return subsetEndpoints(kind, u.lookups.backing(key).endpoints, port, scheme)
 	}
-	if !ambiguous(kind, svc) {
+	if !ambiguous(kind, u.lookups.service(key)) {
 		return resolve()
 	}
-	return l.resolveOnce(endpointsKey{kind, key, scheme, port.TargetPort.String()}, resolve)
+	return u.lookups.resolveOnce(endpointsKey{kind, key, scheme, port.TargetPort.String()}, resolve)
 }
 
 // resolveOnce returns what the first user of the key got in this compilation. The result then depends on other objects.

@@ -106,10 +106,8 @@ func (u *Unit) print(r *eskip.Route) (*table.Route, bool) {
 		return nil, u.unreadable(r, err)
 	}
 	if err := catalogue.Survives(r.Filters); err != nil {
-		u.add(Problem{
-			Route: r.Id, Reason: WouldCrashProxy, Severity: Error,
-			Message: fmt.Sprintf("route %s left out, no proxy that gets it would survive: %v", r.Id, err),
-		})
+		u.addf(Problem{Route: r.Id, Reason: WouldCrashProxy, Severity: Error},
+			"route %s left out, no proxy that gets it would survive: %v", r.Id, err)
 		return nil, false
 	}
 	if !u.checkAllowed(r) {
@@ -129,10 +127,8 @@ func (u *Unit) print(r *eskip.Route) (*table.Route, bool) {
 
 // unreadable reports a route that no reader of the table could read. It returns false.
 func (u *Unit) unreadable(r *eskip.Route, err error) bool {
-	u.add(Problem{
-		Route: r.Id, Reason: NotParsable, Severity: Error,
-		Message: fmt.Sprintf("route %s left out, it would make the whole table unreadable: %v", r.Id, err),
-	})
+	u.addf(Problem{Route: r.Id, Reason: NotParsable, Severity: Error},
+		"route %s left out, it would make the whole table unreadable: %v", r.Id, err)
 	return false
 }
 

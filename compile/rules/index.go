@@ -124,7 +124,7 @@ func (v *View) Before(o kube.Ref) *View {
 type lookups struct {
 	view     *View // set while the object is compiled
 	services []Service
-	secrets  []secretLookup
+	secrets  map[kube.ServiceKey]*kube.Secret
 	filters  *kube.DefaultFilters
 	// volatile marks a result that also depends on other objects: the object is compiled again in each build.
 	volatile bool
@@ -134,11 +134,6 @@ type lookups struct {
 type Service struct {
 	Key kube.ServiceKey
 	backing
-}
-
-type secretLookup struct {
-	key    kube.ServiceKey
-	secret *kube.Secret
 }
 
 // service looks up a service; nil if there is none.
@@ -157,9 +152,11 @@ func (l *lookups) backing(key kube.ServiceKey) backing {
 }
 
 func (l *lookups) secret(key kube.ServiceKey) *kube.Secret {
-	sec := l.view.secrets[key]
-	l.secrets = append(l.secrets, secretLookup{key, sec})
-	return sec
+	if l.secrets == nil {
+		l.secrets = make(map[kube.ServiceKey]*kube.Secret)
+	}
+	l.secrets[key] = l.view.secrets[key]
+	return l.secrets[key]
 }
 
 // defaultFilters looks up the default filters of a service.
@@ -181,8 +178,8 @@ func (l *lookups) hold(v *View) bool {
 			return false
 		}
 	}
-	for _, s := range l.secrets {
-		if v.secrets[s.key] != s.secret {
+	for key, secret := range l.secrets {
+		if v.secrets[key] != secret {
 			return false
 		}
 	}

@@ -11,33 +11,32 @@ import (
 
 // ingressBuilder compiles one Ingress into its unit.
 type ingressBuilder struct {
-	set  *Set
-	ing  *kube.Ingress
-	ann  ingressAnnotations
-	unit *Unit
+	*Unit
+	ing *kube.Ingress
+	ann ingressAnnotations
 
 	hostExpr string // of the host of the rule; its routes share the string
 }
 
 // compileIngress compiles one Ingress of the right class into an empty unit.
-func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
-	b := &ingressBuilder{set: set, ing: ing, unit: u}
+func compileIngress(u *Unit, ing *kube.Ingress) {
+	b := &ingressBuilder{Unit: u, ing: ing}
 	if err := b.parse(); err != nil {
 		u.invalid("[ingress] ", err)
 		return
 	}
 	if ing.Namespace == "" || ing.Name == "" || ing.Spec == nil {
-		b.unit.plainf(InvalidObject, "invalid ingress item: missing Metadata or Spec")
+		b.addf(Problem{Reason: InvalidObject, Severity: Error, Plain: true}, "invalid ingress item: missing Metadata or Spec")
 		return
 	}
-	b.unit.list = appendNulls(b.unit.list, b.unit.owner, ing.Nulls)
+	b.list = appendNulls(b.list, b.owner, ing.Nulls)
 	b.evaluate()
 	b.defaultBackend()
 	for i := range ing.Spec.Rules {
 		b.rule(&ing.Spec.Rules[i])
 	}
 	b.checkWeightNames()
-	if set.TLS {
+	if b.set.TLS {
 		b.tls()
 	}
 }
@@ -45,17 +44,17 @@ func compileIngress(set *Set, u *Unit, ing *kube.Ingress) {
 // rule compiles the paths of one host; custom routes come before the route of each path.
 func (b *ingressBuilder) rule(r *kube.IngressRule) {
 	if !r.HTTP {
-		b.unit.infof(RuleWithoutHTTP, "Skipping rule without http definition")
+		b.addf(Problem{Reason: RuleWithoutHTTP, Severity: Info}, "Skipping rule without http definition")
 		return
 	}
-	b.unit.checkHost(r.Host)
+	b.checkHost(r.Host)
 	b.hostExpr = hostExpr(r.Host)
 	shares := b.shares(r)
 	for i := range r.Paths {
 		p := &r.Paths[i]
 		b.customRoutes(r.Host, p)
 		if p.Backend == nil {
-			b.unit.errorf(MissingBackend, "Ignoring path without backend: host %q, path %q", r.Host, p.Path)
+			b.addf(Problem{Reason: MissingBackend, Severity: Error}, "Ignoring path without backend: host %q, path %q", r.Host, p.Path)
 			continue
 		}
 		if s := shares[pathBackend{p.Path, p.Backend.Service}]; !s.none {
@@ -90,7 +89,7 @@ func (b *ingressBuilder) shares(r *kube.IngressRule) map[pathBackend]share {
 		for i, name := range services {
 			weights[i] = b.ann.weights[name]
 		}
-		b.unit.checkWeights(services, weights)
+		b.checkWeights(services, weights)
 		for name, s := range b.set.TrafficAlgorithm.split(services, weights, false) {
 			result[pathBackend{path, name}] = s
 		}
@@ -130,12 +129,12 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic shar
 	// The companion is copied before the option-driven additions, which only the route gets, and comes after the route.
 	var redirects []*eskip.Route
 	if !internal && !domainHost && !b.ann.ownRedirect {
-		b.unit.group(host).Redirect = b.ann.redirect
+		b.group(host).Redirect = b.ann.redirect
 		redirects = b.ann.redirect.companions(r)
 	}
 	filters := len(r.Filters)
 	b.set.appendAnnotated(r, b.ing.Annotations, internal || domainHost)
-	shared, apart := b.sharers(1), 1 // by the route with its east-west companion, by the other companion
+	shared, apart := b.sharers(), 1 // by the route with its east-west companion, by the other companion
 	if len(redirects) > 0 && b.ann.redirect.Disabled && len(r.Filters) == filters {
 		shared++
 		apart = shared
@@ -148,12 +147,12 @@ func (b *ingressBuilder) pathRule(host string, p *kube.IngressPath, traffic shar
 	b.eastWestCompanion(r, shared)
 }
 
-// sharers returns how many routes share the filters of so many routes: each has an east-west companion.
-func (b *ingressBuilder) sharers(routes int) int {
+// sharers returns how many routes share the filters of a route: it may have an east-west companion.
+func (b *ingressBuilder) sharers() int {
 	if b.set.EastWest {
-		return 2 * routes
+		return 2
 	}
-	return routes
+	return 1
 }
 
 // addToHost adds a route to the group of a host. Range predicates are applied last. sharers is for [Unit.finish].
@@ -162,12 +161,12 @@ func (b *ingressBuilder) addToHost(host string, r *eskip.Route, role role, share
 		r = shallow(r)
 		r.Predicates = append(r.Predicates, b.set.EastWestRangePredicates...)
 	}
-	g := b.unit.group(host)
+	g := b.group(host)
 	if len(g.Routes) == 0 {
 		g.FirstHosts = r.HostRegexps
 	}
 	g.CatchAll = g.CatchAll || countsAsCatchAll(r)
-	b.unit.finish(&g.Routes, r, role, sharers)
+	b.finish(&g.Routes, r, role, sharers)
 }
 
 // setPath sets the path of a route, by its type or else by the path mode.
@@ -209,9 +208,9 @@ func withoutFirstPath(ps []*eskip.Predicate) []*eskip.Predicate {
 
 // defaultFilters prepends the default filters of the service, also to shunts.
 func (b *ingressBuilder) defaultFilters(r *eskip.Route, service string) {
-	filters, err := b.unit.lookups.defaultFilters(kube.ServiceKey{Namespace: b.ing.Namespace, Name: service})
+	filters, err := b.lookups.defaultFilters(kube.ServiceKey{Namespace: b.ing.Namespace, Name: service})
 	if err != nil {
-		b.unit.errorf(DefaultFilters, "Failed to retrieve default filters: [eskip] default filters: %v", err)
+		b.addf(Problem{Reason: DefaultFilters, Severity: Error}, "Failed to retrieve default filters: [eskip] default filters: %v", err)
 		return
 	}
 	prepend(r, filters...)

@@ -68,7 +68,6 @@ type ingressAnnotations struct {
 	weights     map[string]float64
 	pathMode    PathMode
 	lbAlgorithm string
-	protocol    *string // nil if absent; an empty value counts
 	forward     bool
 	zoneOptOut  bool
 	redirect    Redirect
@@ -82,7 +81,7 @@ func (b *ingressBuilder) evaluate() {
 	if v, ok := ann.Lookup(weightsAnnotation); ok {
 		// A value that is not a number counts as 0, and the others are used: this is what encoding/json leaves behind.
 		if err := json.Unmarshal([]byte(v), &a.weights); err != nil {
-			b.unit.errorf(InvalidAnnotation, "Error while parsing backend-weights annotation: %v", err)
+			b.addf(Problem{Reason: InvalidAnnotation, Severity: Error}, "Error while parsing backend-weights annotation: %v", err)
 		}
 	}
 	a.pathMode = b.set.PathMode
@@ -90,19 +89,16 @@ func (b *ingressBuilder) evaluate() {
 		if m, err := ParsePathMode(v); err == nil && v != "" {
 			a.pathMode = m
 		} else {
-			b.unit.errorf(InvalidAnnotation, "Failed to get path mode: invalid path mode string: %s", v)
+			b.addf(Problem{Reason: InvalidAnnotation, Severity: Error}, "Failed to get path mode: invalid path mode string: %s", v)
 		}
 	}
 	a.lbAlgorithm = b.set.DefaultLBAlgorithm
 	if v, ok := ann.Lookup(lbAlgorithmAnnotation); ok {
 		a.lbAlgorithm = v // even if empty: then the route names no algorithm
 	}
-	if v, ok := ann.Lookup(protocolAnnotation); ok {
-		a.protocol = &v
-	}
 	a.forward = b.set.ForwardBackendURL != "" && ann.Get(backendAnnotation) == "forward"
 	a.zoneOptOut = ann.Get(zoneAwareKey) == "false"
-	code := redirectCode(ann, b.set.HTTPSRedirectCode, &b.unit.findings)
+	code := redirectCode(ann, b.set.HTTPSRedirectCode, &b.findings)
 	if b.set.redirects(ann) {
 		a.redirect.Code = code
 	}
@@ -123,7 +119,7 @@ func (b *ingressBuilder) annotationFilters() []*eskip.Filter {
 	}
 	filters, err := eskip.ParseFilters(text)
 	if err != nil {
-		b.unit.errorf(InvalidAnnotation, "Cannot parse annotation filters: %v", err)
+		b.addf(Problem{Reason: InvalidAnnotation, Severity: Error}, "Cannot parse annotation filters: %v", err)
 		return nil
 	}
 	return filters
@@ -144,10 +140,10 @@ func redirectCode(annotations kube.Pairs, otherwise int, f *findings) int {
 	code, err := strconv.Atoi(v)
 	switch {
 	case err != nil:
-		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%v", err)
+		f.addf(Problem{Reason: InvalidAnnotation, Severity: Error, Plain: true}, "invalid redirect code annotation:%v", err)
 		return otherwise
 	case code < 300 || code >= 400:
-		f.plainf(InvalidAnnotation, "invalid redirect code annotation:%s", v)
+		f.addf(Problem{Reason: InvalidAnnotation, Severity: Error, Plain: true}, "invalid redirect code annotation:%s", v)
 		return otherwise
 	}
 	return code
@@ -163,22 +159,20 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 		r.HostRegexps = []string{b.hostExpr}
 		setPath(r, b.ann.pathMode, p)
 		if n := countPaths(r); n > 1 {
-			b.unit.add(Problem{
-				Route: r.Id, Reason: MultiplePaths, Severity: Error,
-				Message: fmt.Sprintf("Ignoring route due to multiple path predicates: %d path predicates, route: %s", n, Shortened(r.String())),
-			})
+			b.addf(Problem{Route: r.Id, Reason: MultiplePaths, Severity: Error},
+				"Ignoring route due to multiple path predicates: %d path predicates, route: %s", n, Shortened(r.String()))
 			b.eastWestCompanion(r, b.copies(own)) // as in the reference: the companion is created nevertheless
 			continue
 		}
 		b.set.appendAnnotated(r, b.ing.Annotations, b.set.eastWestRange(host) > 0)
 		b.set.application(r, &b.ing.Meta)
-		sharers := b.sharers(1)
+		sharers := b.sharers()
 		if len(r.Filters) == len(own.Filters) {
 			sharers = b.copies(own)
 		}
 		b.forward(r)
 		b.addToHost(host, r, mainRoute, sharers)
-		b.unit.group(host).Redirect = b.ann.redirect // there is no exception for authors who match the header themselves
+		b.group(host).Redirect = b.ann.redirect // there is no exception for authors who match the header themselves
 		b.eastWestCompanion(r, sharers)
 	}
 }

@@ -30,7 +30,7 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (
 		if isDefault {
 			p.Severity, p.Message, p.About = Error, "Failed to convert default backend: "+cause, ""
 		}
-		b.unit.add(p)
+		b.add(p)
 		return backendTarget{}, false
 	}
 	svc := b.service(backend)
@@ -48,7 +48,7 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (
 	notAllowed := "ingress with not allowed external name service: " + svc.ExternalName
 	switch {
 	case svc.Type != externalNameType:
-		return backendTarget{endpoints: b.endpoints(svc, backend.Service, port)}, true
+		return backendTarget{endpoints: b.endpoints(backend.Service, port)}, true
 	case !b.set.ExternalNames && isDefault:
 		return failed(Problem{Reason: BackendRefused}, "ingress is not enabled to reference external name service")
 	case !b.set.ExternalNames:
@@ -79,13 +79,13 @@ func (b *ingressBuilder) noPort(svc *kube.Service, backend *kube.IngressBackend,
 			"getServicePortV1: service port not found %s given %s", ports, given, backend.Service, ports, given)
 		p.About = "default backend"
 	}
-	b.unit.add(p)
+	b.add(p)
 }
 
 func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
-	svc := b.unit.lookups.service(kube.ServiceKeyOf(b.ing.Namespace, backend.Service))
+	svc := b.lookups.service(kube.ServiceKeyOf(b.ing.Namespace, backend.Service))
 	if svc == nil {
-		b.unit.add(Problem{
+		b.add(Problem{
 			Reason: ServiceNotFound, Severity: Error, Message: fmt.Sprintf("Failed to get service %s, %s", backend.Service, backend.Port()),
 			Detail: noService(b.ing.Namespace, backend.Service), About: backend.Service + ":" + backend.Port(),
 		})
@@ -102,14 +102,14 @@ func portScheme(port kube.ServicePort) string {
 }
 
 // endpoints returns the addresses behind a port of a service, or the address of the service itself.
-func (b *ingressBuilder) endpoints(svc *kube.Service, name string, port kube.ServicePort) []endpoint {
+func (b *ingressBuilder) endpoints(name string, port kube.ServicePort) []endpoint {
 	if b.set.ForceService {
 		return []endpoint{{address: fmt.Sprintf("%s://%s.%s.svc.cluster.local:%s", portScheme(port), name, b.ing.Namespace, port.TargetPort)}}
 	}
 	key := kube.ServiceKeyOf(b.ing.Namespace, name)
-	eps := b.unit.lookups.endpoints(b.set, kube.KindIngress, key, svc, port, b.ann.protocol)
+	eps := b.endpointsOf(kube.KindIngress, key, port, b.ing.Annotations)
 	if !b.ann.forward {
-		b.unit.checkEndpoints(key, port, eps)
+		b.checkEndpoints(key, port, eps)
 	}
 	if b.ann.zoneOptOut {
 		return eps
@@ -147,9 +147,9 @@ func (b *ingressBuilder) defaultBackend() {
 	b.setBackend(r, target)
 	b.set.application(r, &b.ing.Meta)
 	b.forward(r)
-	b.unit.finish(&b.unit.Global, r, mainRoute, b.sharers(1))
+	b.finish(&b.Global, r, mainRoute, b.sharers())
 	if b.set.EastWest {
-		b.unit.finish(&b.unit.Companions, b.defaultEastWestCompanion(r), companion, b.sharers(1))
+		b.finish(&b.Companions, b.defaultEastWestCompanion(r), companion, b.sharers())
 	}
 }
 

@@ -133,8 +133,10 @@ func (f *findings) add(p Problem) {
 	f.seen[identity] = struct{}{}
 }
 
-func (f *findings) errorf(r Reason, format string, args ...any) {
-	f.add(Problem{Reason: r, Severity: Error, Message: fmt.Sprintf(format, args...)})
+// addf completes a problem that the reference logs, and adds it.
+func (f *findings) addf(p Problem, format string, args ...any) {
+	p.Message = fmt.Sprintf(format, args...)
+	f.add(p)
 }
 
 // ownf completes a problem that the reference does not have, and adds it: with one text for operators and for the team.
@@ -142,15 +144,6 @@ func (f *findings) ownf(p Problem, format string, args ...any) {
 	p.Message = fmt.Sprintf(format, args...)
 	p.Detail = p.Message
 	f.add(p)
-}
-
-func (f *findings) infof(r Reason, format string, args ...any) {
-	f.add(Problem{Reason: r, Severity: Info, Message: fmt.Sprintf(format, args...)})
-}
-
-// plainf adds an error that the reference logs without the name of the object.
-func (f *findings) plainf(r Reason, format string, args ...any) {
-	f.add(Problem{Reason: r, Severity: Error, Message: fmt.Sprintf(format, args...), Plain: true})
 }
 
 // invalid adds the problem of an object that validation refused.
@@ -198,15 +191,12 @@ func wantedType(t reflect.Type) string {
 // appendNulls appends a problem for each null in the lists of an object.
 func appendNulls(problems []Problem, owner kube.Ref, nulls kube.Nulls) []Problem {
 	const most = 100 // of one object
-	for i, place := range nulls {
+	for i, place := range nulls[:min(len(nulls), most+1)] {
+		message := "Ignoring null at " + place
 		if i == most {
-			return append(problems, Problem{
-				Owner: owner, Reason: NullEntry, Severity: Warning, Message: fmt.Sprintf("Ignoring %d more nulls", len(nulls)-most),
-			})
+			message = fmt.Sprintf("Ignoring %d more nulls", len(nulls)-most)
 		}
-		problems = append(problems, Problem{
-			Owner: owner, Reason: NullEntry, Severity: Warning, Message: "Ignoring null at " + place,
-		})
+		problems = append(problems, Problem{Owner: owner, Reason: NullEntry, Severity: Warning, Message: message})
 	}
 	return problems
 }

@@ -14,11 +14,10 @@ const routeGroupClassAnnotation = "zalando.org/routegroup.class"
 
 // routeGroupBuilder compiles one RouteGroup into its unit: one pass for its external hosts and one for the internal hosts.
 type routeGroupBuilder struct {
-	set      *Set
+	*Unit
 	rg       *kube.RouteGroup
 	ns       string // never empty
 	backends map[string]*kube.RouteGroupBackend
-	unit     *Unit
 }
 
 // routeGroupPass is one of the passes with its results.
@@ -34,9 +33,9 @@ type routeGroupPass struct {
 }
 
 // compileRouteGroup compiles one valid RouteGroup of the right class into an empty unit.
-func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
+func compileRouteGroup(u *Unit, rg *kube.RouteGroup) {
 	b := &routeGroupBuilder{
-		set: set, rg: rg, unit: u,
+		Unit: u, rg: rg,
 		ns:       kube.NamespaceOrDefault(rg.Namespace),
 		backends: make(map[string]*kube.RouteGroupBackend, len(rg.Spec.Backends)),
 	}
@@ -50,7 +49,7 @@ func compileRouteGroup(set *Set, u *Unit, rg *kube.RouteGroup) {
 		}
 	}
 	// Checked and reported, but redirects of RouteGroups use the code of the options.
-	redirectCode(rg.Annotations, set.HTTPSRedirectCode, &u.findings)
+	redirectCode(rg.Annotations, u.set.HTTPSRedirectCode, &u.findings)
 
 	external, internal := b.splitHosts()
 	if len(external) > 0 || len(rg.Spec.Hosts) == 0 {
@@ -92,7 +91,7 @@ func (b *routeGroupBuilder) eastWestCopies(hosts []string) bool {
 func (p *routeGroupPass) compile() *Problem {
 	p.hostExpr = hostExpr(p.hosts...)
 	if p.set.TLS {
-		p.unit.checkTLS(p.rg.Spec.TLS, p.rg.Spec.Hosts, p.rg.Namespace, "routegroup hosts", "RouteGroup")
+		p.checkTLS(p.rg.Spec.TLS, p.rg.Spec.Hosts, p.rg.Namespace, "routegroup hosts", "RouteGroup")
 	}
 	if len(p.rg.Spec.Routes) == 0 {
 		if failed := p.entry(0, &kube.RouteSpec{}); failed != nil { // a route for each default backend
@@ -101,7 +100,7 @@ func (p *routeGroupPass) compile() *Problem {
 	}
 	for i, spec := range p.rg.Spec.Routes {
 		if failed := p.entry(i, spec); failed != nil {
-			p.unit.backendFailed("Ignoring route: ", *failed)
+			p.backendFailed("Ignoring route: ", *failed)
 		}
 	}
 	p.catchAlls()
@@ -173,20 +172,13 @@ func (p *routeGroupPass) failing(refs []*kube.BackendReference) (at int, why *Pr
 
 // match sets the route's first predicates: paths, hosts, method.
 func (p *routeGroupPass) match(r *eskip.Route, spec *kube.RouteSpec, method string) {
-	switch {
-	case spec.Path != "":
-		r.Predicates = append(r.Predicates, predicate("Path", spec.Path))
-	case spec.PathSubtree != "":
-		r.Predicates = append(r.Predicates, predicate("PathSubtree", spec.PathSubtree))
-	}
-	if spec.PathRegexp != "" {
-		r.Predicates = append(r.Predicates, predicate("PathRegexp", spec.PathRegexp))
-	}
-	if len(p.hosts) > 0 {
-		r.Predicates = append(r.Predicates, predicate("Host", p.hostExpr))
-	}
-	if method != "" {
-		r.Predicates = append(r.Predicates, predicate("Method", strings.ToUpper(method)))
+	for _, want := range [][2]string{
+		{"Path", spec.Path}, {"PathSubtree", spec.PathSubtree}, {"PathRegexp", spec.PathRegexp}, {"Host", p.hostExpr},
+		{"Method", strings.ToUpper(method)},
+	} {
+		if name, arg := want[0], want[1]; arg != "" {
+			r.Predicates = append(r.Predicates, predicate(name, arg))
+		}
 	}
 }
 
@@ -197,7 +189,7 @@ func (p *routeGroupPass) shares(refs []*kube.BackendReference) map[string]share 
 	for i, ref := range refs {
 		names[i], weights[i] = ref.BackendName, float64(ref.Weight)
 	}
-	p.unit.checkWeights(names, weights)
+	p.checkWeights(names, weights)
 	return p.set.TrafficAlgorithm.split(names, weights, true)
 }
 
@@ -206,10 +198,10 @@ func (p *routeGroupPass) defaultFilters(r *eskip.Route, be *kube.RouteGroupBacke
 	if typ, _ := routeGroupBackendType(be.Type); typ != serviceBackend {
 		return
 	}
-	filters, err := p.unit.lookups.defaultFilters(kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName})
+	filters, err := p.lookups.defaultFilters(kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName})
 	if err != nil {
-		p.unit.errorf(DefaultFilters, "Failed to retrieve default filters: error while applying default filters for "+
-			"route group and service: %s/%s %s, [eskip] default filters: %v", p.ns, p.rg.Name, be.ServiceName, err)
+		p.addf(Problem{Reason: DefaultFilters, Severity: Error}, "Failed to retrieve default filters: error while applying "+
+			"default filters for route group and service: %s/%s %s, [eskip] default filters: %v", p.ns, p.rg.Name, be.ServiceName, err)
 		return
 	}
 	prepend(r, filters...)

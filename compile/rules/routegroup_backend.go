@@ -72,7 +72,7 @@ func (b *routeGroupBuilder) allowedAddress(address string) bool {
 
 // checkService returns why no route can have a service with its port.
 func (p *routeGroupPass) checkService(be *kube.RouteGroupBackend) *Problem {
-	svc := p.unit.lookups.service(kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName})
+	svc := p.lookups.service(kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName})
 	switch {
 	case svc == nil:
 		return &Problem{
@@ -98,15 +98,10 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	if optOut {
 		prepend(r, filter(annotateFilter, zoneAwareKey, "false"))
 	}
-	var protocol *string
-	if v, ok := p.rg.Annotations.Lookup(protocolAnnotation); ok {
-		protocol = &v
-	}
 	key := kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName}
-	svc := p.unit.lookups.service(key)
-	port, _ := portOf(svc, be.ServicePort)
-	eps := p.unit.lookups.endpoints(p.set, kube.KindRouteGroup, key, svc, port, protocol)
-	p.unit.checkEndpoints(key, port, eps)
+	port, _ := portOf(p.lookups.service(key), be.ServicePort)
+	eps := p.endpointsOf(kube.KindRouteGroup, key, port, p.rg.Annotations)
+	p.checkEndpoints(key, port, eps)
 	if !p.internal && !optOut {
 		eps = inZone(eps, p.set.TopologyZone)
 	}

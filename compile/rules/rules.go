@@ -50,9 +50,9 @@ func (s *Set) Compile(o kube.Object, v *View) *Unit {
 		}
 		switch of := o.(type) {
 		case *kube.Ingress:
-			compileIngress(s, u, of)
+			compileIngress(u, of)
 		case *kube.RouteGroup:
-			compileRouteGroup(s, u, of)
+			compileRouteGroup(u, of)
 		}
 		u.checkSize()
 	})
@@ -61,7 +61,8 @@ func (s *Set) Compile(o kube.Object, v *View) *Unit {
 
 // CatchAll compiles the route for requests that no other route of the host takes, with its redirect companions.
 func (s *Set) CatchAll(host string, redirect Redirect, expressions []string) *Unit {
-	r := &eskip.Route{Id: routeid.CatchAll(host), HostRegexps: expressions, BackendType: eskip.ShuntBackend}
+	r := shunt(routeid.CatchAll(host))
+	r.HostRegexps = expressions
 	u := &Unit{set: s}
 	u.isolated(func() {
 		for _, r := range append([]*eskip.Route{r}, redirect.companions(r)...) {
@@ -134,32 +135,20 @@ func healthcheckRoutes(set *Set) []*eskip.Route {
 	for _, n := range slices.Concat(healthcheckNetworks, set.HealthcheckCIDRs) {
 		networks = append(networks, n)
 	}
-	up := &eskip.Route{
-		Id:          routeid.HealthzUp,
-		Path:        healthcheckPath,
-		Predicates:  []*eskip.Predicate{predicate(source, networks...)},
-		Filters:     []*eskip.Filter{filter("disableAccessLog", 200.0), filter("status", 200.0)},
-		BackendType: eskip.ShuntBackend,
-	}
+	up := shunt(routeid.HealthzUp, filter("disableAccessLog", 200.0), filter("status", 200.0))
 	if set.HealthcheckAccessLog {
 		up.Filters = up.Filters[1:]
 	}
-	down := &eskip.Route{
-		Id:          routeid.HealthzDown,
-		Path:        healthcheckPath,
-		Predicates:  []*eskip.Predicate{predicate(source, networks...), predicate("Shutdown")},
-		Filters:     []*eskip.Filter{filter("status", 503.0)},
-		BackendType: eskip.ShuntBackend,
-	}
+	down := shunt(routeid.HealthzDown, filter("status", 503.0))
+	up.Path, down.Path = healthcheckPath, healthcheckPath
+	up.Predicates = []*eskip.Predicate{predicate(source, networks...)}
+	down.Predicates = []*eskip.Predicate{predicate(source, networks...), predicate("Shutdown")}
 	return []*eskip.Route{up, down}
 }
 
 // oauthCallback returns the route to which the OAuth provider redirects the browser.
 func oauthCallback(path string) *eskip.Route {
-	return &eskip.Route{
-		Id:          routeid.OAuthCallback,
-		Path:        path,
-		Filters:     []*eskip.Filter{filter("grantCallback")},
-		BackendType: eskip.ShuntBackend,
-	}
+	r := shunt(routeid.OAuthCallback, filter("grantCallback"))
+	r.Path = path
+	return r
 }

@@ -17,7 +17,7 @@ func (b *ingressBuilder) tls() {
 	for _, r := range b.ing.Spec.Rules {
 		hosts = append(hosts, r.Host)
 	}
-	b.unit.checkTLS(b.ing.Spec.TLS, hosts, b.ing.Namespace, "ingress hosts", "Ingress")
+	b.checkTLS(b.ing.Spec.TLS, hosts, b.ing.Namespace, "ingress hosts", "Ingress")
 }
 
 // checkTLS records for each entry of spec.tls which hosts get a certificate, or why they do not. It does not affect the routes.
@@ -37,7 +37,8 @@ func (u *Unit) checkTLS(entries []kube.TLS, hosts []string, ns, hostsName, kindN
 			continue
 		}
 		if len(matching) < len(e.Hosts) {
-			u.infof(TLSSecret, "Hosts in TLS and %s don't match: tls hosts: %v, %s: %v", kindName, e.Hosts, hostsName, hosts)
+			u.addf(Problem{Reason: TLSSecret, Severity: Info},
+				"Hosts in TLS and %s don't match: tls hosts: %v, %s: %v", kindName, e.Hosts, hostsName, hosts)
 		}
 		if e.SecretName == "" {
 			continue

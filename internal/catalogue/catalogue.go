@@ -6,6 +6,7 @@
 package catalogue
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -100,10 +101,7 @@ func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 			return Dropped, err
 		}
 	}
-	if err := checkFields(r); err != nil {
-		return InvalidMatcher, err
-	}
-	if err := checkPatterns(patterns); err != nil {
+	if err := cmp.Or(checkFields(r), checkPatterns(patterns)); err != nil {
 		return InvalidMatcher, err
 	}
 	return "", nil

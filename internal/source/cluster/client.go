@@ -76,7 +76,7 @@ func (r *response) open() (io.Reader, error) {
 	if err := zip.Reset(bytes.NewReader(r.wire)); err != nil {
 		return nil, &sourceError{err}
 	}
-	r.body.source = zip
+	r.body = limited{source: zip, limit: r.body.limit}
 	return &r.body, nil
 }
 
@@ -147,7 +147,9 @@ func (c *client) get(parent context.Context, r request, use func(*response) erro
 	}
 }
 
-// receive checks the header and reads the body if it is compressed.
+// receive checks the header and reads the body if it is compressed: it is about a fifteenth of its content, and one that equals the
+// previous body need not be decompressed. A body that ends before its Content-Length, its last chunk or its END_STREAM is a transport
+// error; without any of these, the body's checksum detects it.
 func (c *client) receive(resp *http.Response, out *response) (err error) {
 	if out.Media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
 		return err
@@ -159,9 +161,12 @@ func (c *client) receive(resp *http.Response, out *response) (err error) {
 	case "", "identity":
 		return nil
 	case "gzip":
-		wire, err := c.readWire(resp.Body)
-		if err == nil {
-			out.wire = wire // else it stays nil: a network error
+		if c.wire.Cap() > wireKept {
+			c.wire = bytes.Buffer{}
+		}
+		c.wire.Reset()
+		if _, err = c.wire.ReadFrom(&out.body); err == nil {
+			out.wire = c.wire.Bytes() // else it stays nil: a network error
 		}
 		return err
 	default:
@@ -245,18 +250,6 @@ func mediaType(header string) (string, error) {
 
 // wireKept is the largest buffer for compressed bodies that is kept between two reads.
 const wireKept = 4 << 20
-
-// readWire reads a whole compressed body: it is about a fifteenth of its content, and one that equals the previous body
-// need not be decompressed. A body that ends before its Content-Length, its last chunk or its END_STREAM is a transport
-// error; without any of these, the body's checksum detects it.
-func (c *client) readWire(body io.Reader) ([]byte, error) {
-	if c.wire.Cap() > wireKept {
-		c.wire = bytes.Buffer{}
-	}
-	c.wire.Reset()
-	_, err := c.wire.ReadFrom(&limited{source: body, limit: c.cfg.MaxBytes})
-	return c.wire.Bytes(), err
-}
 
 // sourceError is an error of what a body is read from: the network, or the decompressor.
 type sourceError struct{ err error }

@@ -84,9 +84,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Timeout, c.MaxBytes = cmp.Or(c.Timeout, DefaultTimeout), cmp.Or(c.MaxBytes, DefaultMaxBytes)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.Metrics == nil {
-		c.Metrics = NewMetrics(nil)
-	}
+	c.Metrics = cmp.Or(c.Metrics, NewMetrics(nil))
 	return c
 }
 

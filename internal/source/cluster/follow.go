@@ -24,12 +24,6 @@ const (
 	downDelay, probeTimeout = 500 * time.Millisecond, 1500 * time.Millisecond
 )
 
-// downError is the failure of a probe: nothing that costs the server anything was requested.
-type downError struct{ error }
-
-// Unwrap returns why the probe failed.
-func (e downError) Unwrap() error { return e.error }
-
 // follow keeps the kind up to date until ctx ends. Each attempt lists the kind, and then watches it from there until
 // the watch ends.
 func (k *watched) follow(ctx context.Context) {
@@ -39,7 +33,7 @@ func (k *watched) follow(ctx context.Context) {
 			return
 		}
 		once, cancel := k.beginAttempt(ctx)
-		err := k.load(once)
+		down, err := k.load(once)
 		if err == nil {
 			err = k.watch(once) // nil if the server ended the watch as agreed
 		}
@@ -52,7 +46,7 @@ func (k *watched) follow(ctx context.Context) {
 		switch lived := k.ended(err); {
 		case err == nil && lived >= aliveAfter:
 			wait, delay = 0, firstDelay
-		case probeFailed(err):
+		case down:
 			wait = downDelay
 		case lived >= aliveAfter:
 			wait, delay = firstDelay, 2*firstDelay
@@ -61,12 +55,6 @@ func (k *watched) follow(ctx context.Context) {
 		}
 		pause(ctx, max(wait, min(retryAfter(err), maxDelay)))
 	}
-}
-
-// probeFailed reports whether the server did not answer a probe. One that is overloaded is left alone for longer.
-func probeFailed(err error) bool {
-	_, down := errors.AsType[downError](err)
-	return down && statusCode(err) != http.StatusTooManyRequests
 }
 
 // pause waits for d, with jitter of up to the same again, or until ctx ends.
@@ -115,11 +103,12 @@ func (k *watched) beginAttempt(ctx context.Context) (context.Context, context.Ca
 }
 
 // load lists the kind. After a failure, the server first has to answer a request for one object, so that a server that
-// is down or overloaded gets no lists.
-func (k *watched) load(ctx context.Context) error {
+// is down or overloaded gets no lists. down means that it did not answer that: nothing that costs it anything was requested. One that is
+// overloaded is left alone for longer.
+func (k *watched) load(ctx context.Context) (down bool, err error) {
 	release, err := k.w.acquire(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer release()
 	k.w.mu.Lock()
@@ -129,10 +118,10 @@ func (k *watched) load(ctx context.Context) error {
 		probe, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		if err := k.w.probe(probe, k.list); err != nil {
-			return downError{err}
+			return statusCode(err) != http.StatusTooManyRequests, err
 		}
 	}
-	return k.listAndAdopt(ctx, false)
+	return false, k.listAndAdopt(ctx, false)
 }
 
 // listAndAdopt lists the kind and replaces what is known by the list. The caller has the turn.

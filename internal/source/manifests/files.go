@@ -48,14 +48,13 @@ func (s *Source) readFiles(ctx context.Context) ([]content, error) {
 	for range attempts {
 		contents := make([]content, len(files))
 		for i, f := range files {
-			if err := ctx.Err(); err != nil {
-				return nil, &kube.ReadError{Verb: "read", Resource: f.name, Err: err}
+			err := ctx.Err()
+			if err == nil {
+				contents[i], err = s.readFile(f)
 			}
-			c, err := s.readFile(f)
 			if err != nil {
-				return nil, &kube.ReadError{Verb: "read", Resource: f.name, Err: err}
+				return nil, readError(f.name, err)
 			}
-			contents[i] = c
 		}
 		again, err := s.find()
 		if err != nil {
@@ -66,9 +65,7 @@ func (s *Source) readFiles(ctx context.Context) ([]content, error) {
 		}
 		files = again
 	}
-	return nil, &kube.ReadError{
-		Verb: "read", Resource: strings.Join(s.cfg.Paths, ", "), Err: errors.New("the files keep changing while they are read"),
-	}
+	return nil, readError(strings.Join(s.cfg.Paths, ", "), errors.New("the files keep changing while they are read"))
 }
 
 func unchanged(a, b file) bool {

@@ -74,7 +74,7 @@ func (r *FilterFolder) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snap
 		return nil, err
 	}
 	now := r.readDir()
-	if r.last == nil || !equalFilters(r.last, now) {
+	if last := r.last; last == nil || !maps.Equal(last.Texts, now.Texts) || fmt.Sprint(last.Err) != fmt.Sprint(now.Err) {
 		r.last = now
 	}
 	if s.DefaultFilters == r.last {
@@ -117,10 +117,6 @@ func (r *FilterFolder) Drop() {
 	}
 }
 
-func equalFilters(a, b *kube.DefaultFilters) bool {
-	return maps.Equal(a.Texts, b.Texts) && fmt.Sprint(a.Err) == fmt.Sprint(b.Err)
-}
-
 func (r *FilterFolder) readDir() *kube.DefaultFilters {
 	entries, err := os.ReadDir(r.dir)
 	if err != nil {
@@ -130,15 +126,15 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 	broken := make(map[string]string)
 	for _, e := range entries {
 		name := e.Name()
-		key, ok := serviceOf(name)
-		if !ok {
+		service, namespace, ok := strings.Cut(name, ".")
+		if !ok || strings.Contains(namespace, ".") {
 			r.log.Debug(LogPassedOver, "file", name)
 			continue
 		}
 		text, err := readFilters(filepath.Join(r.dir, name), e)
 		switch {
 		case err == nil:
-			d.Texts[key] = text
+			d.Texts[kube.ServiceKey{Namespace: namespace, Name: service}] = text
 		case errors.Is(err, errNotMeant):
 			r.log.Debug(LogPassedOver, "file", name, "error", err)
 		default:
@@ -150,15 +146,6 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 	}
 	r.broken = broken
 	return d
-}
-
-// serviceOf splits SERVICE.NAMESPACE.
-func serviceOf(name string) (kube.ServiceKey, bool) {
-	parts := strings.Split(name, ".")
-	if len(parts) != 2 {
-		return kube.ServiceKey{}, false
-	}
-	return kube.ServiceKey{Name: parts[0], Namespace: parts[1]}, true
 }
 
 // errNotMeant is wrapped by errors about entries that are not default filter files.

@@ -72,8 +72,7 @@ type Source struct {
 	busy chan struct{} // capacity 1: the holder owns the fields below
 
 	once   map[string]content   // content that can be read only once, by path
-	files  []*parsed            // of the last complete read, in order
-	byName map[string]*parsed   // the same
+	byName map[string]*parsed   // the files of the last complete read
 	byRef  map[kube.Ref]decoded // objects of the last complete read
 	last   *kube.Snapshot
 }
@@ -111,16 +110,17 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 	if err != nil {
 		return nil, err
 	}
-	same := len(contents) == len(s.files)
+	same := len(contents) == len(s.byName)
 	files := make([]*parsed, len(contents))
 	for i := range contents {
 		c := &contents[i]
-		if old := s.byName[c.name]; old != nil && old.sum == c.sum {
-			files[i] = old
-		} else if files[i], err = s.parse(c); err != nil {
-			return nil, &kube.ReadError{Verb: "read", Resource: c.name, Err: err}
+		if files[i] = s.byName[c.name]; files[i] != nil && files[i].sum == c.sum {
+			continue
 		}
-		same = same && files[i] == s.files[i]
+		same = false
+		if files[i], err = s.parse(c); err != nil {
+			return nil, readError(c.name, err)
+		}
 	}
 	if same && s.last != nil {
 		return s.last, nil
@@ -166,7 +166,6 @@ func (s *Source) Objects(ctx context.Context, yield func(kind string, object []b
 
 // commit stores the files as those of the last complete read, and builds their snapshot.
 func (s *Source) commit(files []*parsed) {
-	s.files = files
 	s.byName = make(map[string]*parsed, len(files))
 	s.byRef = make(map[kube.Ref]decoded)
 	s.last = &kube.Snapshot{}
