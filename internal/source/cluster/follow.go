@@ -103,8 +103,8 @@ func (k *watched) beginAttempt(ctx context.Context) (context.Context, context.Ca
 }
 
 // load lists the kind. After a failure, the server first has to answer a request for one object, so that a server that
-// is down or overloaded gets no lists. down means that it did not answer that: nothing that costs it anything was requested. One that is
-// overloaded is left alone for longer.
+// is down or overloaded gets no lists. It reports as down a server that did not answer this request, which costs next to
+// nothing; one that is overloaded is left alone for longer.
 func (k *watched) load(ctx context.Context) (down bool, err error) {
 	release, err := k.w.acquire(ctx)
 	if err != nil {

@@ -199,9 +199,24 @@ func (s *Source) decode(kind kube.Kind, raw []byte) (d decoded) {
 
 // intoDefault puts a new object without a namespace into the namespace that kubectl would use.
 func intoDefault(o kube.Object) {
-	if namespace := reflect.ValueOf(o).Elem().FieldByName("Namespace"); namespace.IsValid() { // else it is one
-		namespace.SetString(kube.NamespaceOrDefault(namespace.String()))
+	var namespace *string
+	switch o := o.(type) {
+	case *kube.Ingress:
+		namespace = &o.Namespace
+	case *kube.RouteGroup:
+		namespace = &o.Namespace
+	case *kube.Service:
+		namespace = &o.Namespace
+	case *kube.Endpoints:
+		namespace = &o.Namespace
+	case *kube.ConfigMap:
+		namespace = &o.Namespace
+	case *kube.EndpointSlice:
+		namespace = &o.Namespace
+	default: // it has none
+		return
 	}
+	*namespace = kube.NamespaceOrDefault(*namespace)
 }
 
 // YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so the markers
