@@ -101,19 +101,9 @@ func (x *explainer) host(host string) {
 // route explains the object of a route.
 func (x *explainer) route(id string) {
 	candidates := x.ownersOfAll().Candidates(id)
-	for _, ref := range candidates {
-		in, ok := x.result.Inspect(ref)
-		if !ok {
-			continue
-		}
-		for _, r := range in.Routes {
-			if r.ID == id && r.Wins {
-				x.out.Total = 1
-				x.add(ref, in)
-				x.conclude(ref)
-				return
-			}
-		}
+	if ref, in, ok := holder(candidates, id, x.result.Inspect); ok {
+		x.one(ref, in)
+		return
 	}
 	if x.result.Routes.Get(id) != nil {
 		x.out.Result = "fine"

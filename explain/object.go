@@ -35,6 +35,11 @@ func (x *explainer) object(ref kube.Ref) {
 		x.missing(ref)
 		return
 	}
+	x.one(ref, in)
+}
+
+// one explains the only object of an explanation.
+func (x *explainer) one(ref kube.Ref, in compile.Inspection) {
 	x.out.Total = 1
 	x.add(ref, in)
 	x.conclude(ref)

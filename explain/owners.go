@@ -115,18 +115,21 @@ func (o *Owners) Of(id string) shadowdiff.Owner {
 	if o.inspect == nil {
 		return shadowdiff.Owner{}
 	}
-	for _, ref := range found {
-		in, ok := o.inspect(ref)
-		if !ok {
-			continue
-		}
-		for _, r := range in.Routes {
-			if r.ID == id && r.Wins {
-				return ownerOf(ref)
-			}
-		}
+	if ref, _, ok := holder(found, id, o.inspect); ok {
+		return ownerOf(ref)
 	}
 	return shadowdiff.Owner{}
+}
+
+// holder returns the one of some objects that has the route with an id in the table.
+func holder(refs []kube.Ref, id string, inspect func(kube.Ref) (compile.Inspection, bool)) (kube.Ref, compile.Inspection, bool) {
+	for _, ref := range refs {
+		in, _ := inspect(ref)
+		if slices.ContainsFunc(in.Routes, func(r compile.InspectedRoute) bool { return r.ID == id && r.Wins }) {
+			return ref, in, true
+		}
+	}
+	return kube.Ref{}, compile.Inspection{}, false
 }
 
 func ownerOf(ref kube.Ref) shadowdiff.Owner {

@@ -53,9 +53,30 @@ type set struct {
 // 80 ms, so that it is updated from changes.
 type census [kinds]map[member]int32
 
-// add adds n to the counts of a route.
+// add adds n to the counts of everything that a route is counted for: of nothing if it answers for nobody.
 func (c *census) add(d reader, r *table.Route, n int32) {
-	d.members(r, func(k kind, m member) { c.count(k, m, n) })
+	if !answers(r) {
+		return
+	}
+	owner, backend := routeid.ObjectOf(r.ID), backendOf(r)
+	d.requests(r, func(q member) {
+		c.count(requests, q, n)
+		switch backend {
+		case endpointsBackend:
+			c.count(backends, q, n)
+		case otherBackend:
+			c.count(others, q, n)
+		}
+	})
+	for host := range r.HostsOf() {
+		c.count(hosts, d.hash(host), n)
+	}
+	if k, known := kindOf(owner); known {
+		c.count(k, d.object(k, owner.Namespace, owner.Name), n)
+	}
+	if owner.Namespace != "" {
+		c.count(namespaces, d.hash(owner.Namespace), n)
+	}
 }
 
 // count adds n to one count.
@@ -91,33 +112,6 @@ func (d reader) census(t *table.Table) *census {
 
 // answers reports whether a route answers requests for somebody: generated routes and catch-alls do not.
 func answers(r *table.Route) bool { return routeid.ObjectOf(r.ID).Kind != routeid.KindGenerated }
-
-// members calls yield for everything that a route is counted for: nothing if it answers for nobody.
-func (d reader) members(r *table.Route, yield func(kind, member)) {
-	if !answers(r) {
-		return
-	}
-	owner := routeid.ObjectOf(r.ID)
-	backend := backendOf(r)
-	d.requests(r, func(q member) {
-		yield(requests, q)
-		switch backend {
-		case endpointsBackend:
-			yield(backends, q)
-		case otherBackend:
-			yield(others, q)
-		}
-	})
-	for host := range r.HostsOf() {
-		yield(hosts, d.hash(host))
-	}
-	if k, known := kindOf(owner); known {
-		yield(k, d.object(k, owner.Namespace, owner.Name))
-	}
-	if owner.Namespace != "" {
-		yield(namespaces, d.hash(owner.Namespace))
-	}
-}
 
 // requests calls yield for each pair of host and path. Path, PathSubtree and PathRegexp of one text are the same path, so that
 // another path mode loses nothing. A route with neither host nor path answers whatever nobody else does: it is known by its id.

@@ -40,9 +40,6 @@ func (l *Loss) Of(r *table.Route) bool {
 	return found
 }
 
-// Requests returns how many requests are lost or have no endpoints any more.
-func (l *Loss) Requests() int { return len(l.requests) }
-
 // Missing counts what a table lacks that was held before for reasons of these kinds: requests that nobody answers, without those that their
 // object no longer wants; and requests without endpoints.
 func (l *Loss) Missing(kinds []Code) (n int) {

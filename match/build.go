@@ -220,18 +220,13 @@ func spellings[V any](headers map[string]V) [][]string {
 	return groups
 }
 
-// ask evaluates the conditions. It returns the verdict of all, and the first condition that does not hold.
-func (e *entry) ask(r *request) (verdict, *condition) {
+// ask returns the verdict of all conditions.
+func (e *entry) ask(r *request) verdict {
 	v := yes
-	for i := range e.conditions {
-		switch e.conditions[i].test(r) {
-		case no:
-			return no, &e.conditions[i]
-		case maybe:
-			v = maybe
-		}
+	for i := 0; i < len(e.conditions) && v != no; i++ {
+		v = min(v, e.conditions[i].test(r))
 	}
-	return v, nil
+	return v
 }
 
 // open returns the undecided conditions, and in failed those that do not hold.

@@ -48,8 +48,7 @@ type search struct {
 
 	groups []group // up to the first group with a route that certainly holds
 	last   group   // the group being filled
-	rank   string
-	done   bool // groups are complete
+	done   bool    // groups are complete
 
 	losers []loser
 }
@@ -58,7 +57,6 @@ type search struct {
 type loser struct {
 	e       *entry
 	rank    string
-	order   int
 	offPath bool // its path does not match
 	shared  int  // how much of the path agrees with its pattern
 	failed  []*condition
@@ -67,12 +65,11 @@ type loser struct {
 
 // take is called for each entry in the order of the search. It continues after the winner, to find the next best.
 func (s *search) take(rank string, e *entry) bool {
-	if n := len(s.last.hits); n > 0 && (s.last.hits[0].e.weight != e.weight || s.rank != rank) {
+	if hits := s.last.hits; len(hits) > 0 && (hits[0].e.weight != e.weight || hits[0].rank != rank) {
 		s.close()
 	}
-	v, lost := e.ask(s.r)
-	if lost == nil && !s.done {
-		s.rank = rank
+	v := e.ask(s.r)
+	if v != no && !s.done {
 		h := hit{e: e, rank: rank}
 		if v == maybe {
 			h.open, _ = e.open(s.r)
@@ -82,7 +79,7 @@ func (s *search) take(rank string, e *entry) bool {
 		return true
 	}
 	if len(s.losers) < maxExplained {
-		l := loser{e: e, rank: rank, order: len(s.losers)}
+		l := loser{e: e, rank: rank}
 		l.open, l.failed = e.open(s.r)
 		s.losers = append(s.losers, l)
 		return true
@@ -118,15 +115,13 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 		}
 		if !known[e] && len(e.patterns) > 0 {
 			known[e] = true
-			l := loser{e: e, order: len(losers), offPath: true, shared: e.patterns[0].shared(s.r.segments)}
+			l := loser{e: e, offPath: true, shared: e.patterns[0].shared(s.r.segments)}
 			l.open, l.failed = e.open(s.r)
 			losers = append(losers, l)
 		}
 	}
-	best := slices.SortedFunc(slices.Values(losers), func(a, b loser) int {
-		return cmp.Or(
-			cmp.Compare(a.distance(), b.distance()), cmp.Compare(b.shared, a.shared), cmp.Compare(a.order, b.order),
-		)
+	best := slices.SortedStableFunc(slices.Values(losers), func(a, b loser) int {
+		return cmp.Or(cmp.Compare(a.distance(), b.distance()), cmp.Compare(b.shared, a.shared))
 	})
 	var all []Candidate
 	for _, l := range best {
@@ -183,7 +178,7 @@ func (s *search) warnings(refused *index) []Warning {
 	var all []Warning
 	seen := map[*entry]bool{}
 	refused.visit(s.r.segments, s.key, false, func(rank string, e *entry) bool {
-		if _, lost := e.ask(s.r); lost == nil && !seen[e] {
+		if !seen[e] && e.ask(s.r) != no {
 			seen[e] = true
 			all = append(all, Warning{*e.refusal, s.ahead(rank, e.weight), e.partly})
 		}

@@ -86,9 +86,7 @@ type Table struct {
 	catalogue *catalogue.Catalogue
 	routes    *index // routes that can win
 	refused   *index // routes that would match if they were not refused
-
-	once  sync.Once
-	known *facts // guarded by once
+	facts     func() *facts
 }
 
 // New builds a table from the routes of one document, as the parser returns them. It keeps the routes, which must not change afterwards, and returns those
@@ -115,6 +113,7 @@ func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 		}
 		t.routes.add(e)
 	}
+	t.facts = sync.OnceValue(func() *facts { return factsOf(t.routes.all) })
 	return t, refusals
 }
 

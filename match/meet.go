@@ -49,8 +49,7 @@ func (t *Table) matches(route *eskip.Route, in Request) bool {
 	if answer == nil {
 		t.routes.visit(r.segments, hostKey(r.host), false, func(_ string, e *entry) bool {
 			if e.route == route {
-				_, lost := e.ask(r)
-				found = lost == nil
+				found = e.ask(r) != no
 			}
 			return !found
 		})
@@ -375,38 +374,34 @@ type facts struct {
 	ports    bool            // whether a port in the host can make a difference
 }
 
-// facts looks at all routes once.
-func (t *Table) facts() *facts {
-	t.once.Do(func() {
-		f := &facts{methods: map[string]bool{}, segments: map[string]bool{}}
-		for _, e := range t.routes.all {
-			for _, p := range e.patterns {
-				f.depth = max(f.depth, len(p.segments))
-				for _, s := range p.segments {
-					f.segments[s] = true
-				}
-			}
-			if e.route.Method != "" {
-				f.methods[e.route.Method] = true
-			}
-			for _, p := range e.route.Predicates {
-				switch p.Name {
-				case "Methods":
-					for _, a := range texts(p) {
-						f.methods[strings.ToUpper(a)] = true
-					}
-				case "HostAny":
-					f.ports = true
-				}
-			}
-			for _, expr := range e.route.HostRegexps {
-				plain := plainHosts(expr)
-				f.ports = f.ports || plain == nil || slices.ContainsFunc(plain, func(h plainHost) bool { return !h.port })
+func factsOf(routes []*entry) *facts {
+	f := &facts{methods: map[string]bool{}, segments: map[string]bool{}}
+	for _, e := range routes {
+		for _, p := range e.patterns {
+			f.depth = max(f.depth, len(p.segments))
+			for _, s := range p.segments {
+				f.segments[s] = true
 			}
 		}
-		t.known = f
-	})
-	return t.known
+		if e.route.Method != "" {
+			f.methods[e.route.Method] = true
+		}
+		for _, p := range e.route.Predicates {
+			switch p.Name {
+			case "Methods":
+				for _, a := range texts(p) {
+					f.methods[strings.ToUpper(a)] = true
+				}
+			case "HostAny":
+				f.ports = true
+			}
+		}
+		for _, expr := range e.route.HostRegexps {
+			plain := plainHosts(expr)
+			f.ports = f.ports || plain == nil || slices.ContainsFunc(plain, func(h plainHost) bool { return !h.port })
+		}
+	}
+	return f
 }
 
 // freshSegment returns a segment that no pattern has.

@@ -1,6 +1,7 @@
 package match
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"net/textproto"
@@ -63,14 +64,8 @@ type request struct {
 
 // prepare does what happens before the search: the checks of the HTTP server and the normalisation.
 func prepare(in Request, o Options) (*request, *Answer) {
-	r := &request{method: in.Method, host: in.Host, time: in.Time, slack: max(in.Slack, 0), header: canonical(in.Header)}
-	if r.method == "" {
-		r.method = "GET"
-	}
-	target := in.Target
-	if target == "" {
-		target = "/"
-	}
+	r := &request{method: cmp.Or(in.Method, "GET"), host: in.Host, time: in.Time, slack: max(in.Slack, 0), header: canonical(in.Header)}
+	target := cmp.Or(in.Target, "/")
 	if r.method == "OPTIONS" && target == "*" {
 		return nil, &Answer{Status: 200, Text: "the server itself answers OPTIONS *"}
 	}
@@ -91,12 +86,11 @@ func prepare(in Request, o Options) (*request, *Answer) {
 	if err != nil && o.ValidateQuery {
 		return nil, &Answer{Status: 400, Text: "Invalid query: " + err.Error()}
 	}
-	r.query = query
-	r.path = u.Path
+	path := u.Path
 	if o.RFCPatchPath {
-		r.path = patchPath(u)
+		path = patchPath(u)
 	}
-	r.path = catalogue.CleanPath(r.path)
+	r.query, r.path = query, catalogue.CleanPath(path)
 	tree := r.path
 	if o.IgnoreTrailingSlash {
 		tree = trimSlash(tree)

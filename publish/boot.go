@@ -72,7 +72,7 @@ func (p *Publisher) takeOver(list keptList) {
 		p.log.Warn(LogKeptResumed, "count", len(objects), "objects", objects.names())
 	}
 	p.keeper.takeOver(objects.with(table), time.Now().UTC())
-	p.shown.Store(p.keeper.show(nil))
+	p.show()
 	p.cfg.Metrics.steers(p.keeper.list)
 }
 
@@ -119,14 +119,6 @@ func (p *Publisher) Flush() {
 		p.file.update(func(want *content) { want.shown(s.Table, s.Read.At) })
 	}
 	p.file.wait()
-}
-
-// latest returns the later of two times.
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // Prove makes the last-known-good file have a table with which a proxy has lived: see FileConfig.Unproven. It neither judges nor serves the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/series"
@@ -42,12 +43,14 @@ type Budget struct {
 func NewBudget(sink Sink, limit time.Duration, reg prometheus.Registerer) *Budget {
 	b := &Budget{sink: sink, limit: limit, changes: series.In(reg).Counters("routesrv_endpoint_debounce_changes_total",
 		"Changed tables: urgent ones are served at once, lazy ones only add endpoints and may wait (--endpoint-debounce).", "kind", "urgent", "lazy")}
-	if reg != nil {
-		reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "routesrv_endpoint_debounce_waiting",
-			Help: "1 while a table waits for --endpoint-debounce.",
-		}, b.waits))
-	}
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "routesrv_endpoint_debounce_waiting",
+		Help: "1 while a table waits for --endpoint-debounce.",
+	}, func() float64 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return series.Bool(b.waiting != nil)
+	})
 	return b
 }
 
@@ -117,16 +120,6 @@ func (b *Budget) serveDue() {
 	b.sink.Publish(b.served)
 }
 
-// waits is 1 while a table waits.
-func (b *Budget) waits() float64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.waiting == nil {
-		return 0
-	}
-	return 1
-}
-
 // maxParsed is how many changed routes are compared. A larger change is treated as urgent.
 const maxParsed = 2000
 
@@ -136,21 +129,18 @@ const maxParsed = 2000
 func onlyAddsEndpoints(before, after table.List) bool {
 	n := 0
 	for was, is := range table.Changes(before, after) {
-		if n++; was == nil || is == nil || n > maxParsed || !addsEndpoints(was.Text, is.Text) {
+		if n++; was == nil || is == nil || n > maxParsed || !addsEndpoints(was, is) {
 			return false
 		}
 	}
 	return n > 0
 }
 
-// addsEndpoints compares two texts of a route.
-func addsEndpoints(before, after string) bool {
-	was, ok := parseOne(before)
-	if !ok {
-		return false
-	}
-	is, ok := parseOne(after)
-	if !ok || is.BackendType != eskip.LBBackend {
+// addsEndpoints compares two states of a route.
+func addsEndpoints(before, after *table.Route) bool {
+	was, wasErr := before.Parse()
+	is, isErr := after.Parse()
+	if wasErr != nil || isErr != nil || is.BackendType != eskip.LBBackend {
 		return false
 	}
 	switch {
@@ -175,12 +165,4 @@ func addsEndpoints(before, after string) bool {
 		r.BackendType, r.Backend, r.LBEndpoints = eskip.LBBackend, "", nil
 	}
 	return reflect.DeepEqual(was, is)
-}
-
-func parseOne(text string) (*eskip.Route, bool) {
-	routes, err := eskip.Parse(text)
-	if err != nil || len(routes) != 1 {
-		return nil, false
-	}
-	return routes[0], true
 }

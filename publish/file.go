@@ -181,7 +181,7 @@ func (f *file) write() {
 	}
 	if table && tableErr == nil {
 		f.savedAt = time.Now()
-		f.disk.table, f.disk.origin, f.disk.saved, f.disk.read = want.table, want.origin, want.saved, want.saved
+		f.disk.table, f.disk.read = want.table, want.saved
 	}
 	f.mu.Unlock()
 	f.wrote(errors.Join(stateErr, tableErr), table)
@@ -251,8 +251,8 @@ func (f *file) wrote(err error, table bool) {
 
 // shown records a read that showed a table, if it is the one of the content.
 func (c *content) shown(t *table.Table, read time.Time) {
-	if c.table == t || c.has(t) { // the first is cheaper, and the rule where tables need not be proven
-		c.read = latest(c.read, read)
+	if (c.table == t || c.has(t)) && read.After(c.read) { // the first is cheaper, and the rule where tables need not be proven
+		c.read = read
 	}
 }
 

@@ -42,13 +42,13 @@ func (h *holder) accept(a Acceptance, now time.Time) (*table.Table, error) {
 	if err := h.accepts(a); err != nil {
 		return nil, err
 	}
-	t := h.waits
+	t := h.newest.Table
 	h.released(h.list, t, &a)
-	h.list, h.waits, h.reads = nil, nil, 0
+	h.list, h.newest, h.reads = nil, nil, 0
 	return t, nil
 }
 
-func (h *holder) state() State { return h.show(nil).state() }
+func (h *holder) state() State { return h.keeper.state() }
 
 // run is a holder with the table that is served.
 type run struct {

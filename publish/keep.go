@@ -59,7 +59,7 @@ func (m *made) candidate() Candidate {
 func (p *Publisher) keep(newest Candidate, now time.Time) made {
 	k, base := &p.keeper, p.beside()
 	p.inForce(now)
-	m, loss := made{newest: newest, wanted: newest, snapshot: newest.Snapshot, table: newest.Table}, (*guard.Loss)(nil)
+	m, loss := p.build(newest, nil), (*guard.Loss)(nil)
 	if p.cfg.Builder != nil && newest.Snapshot != nil {
 		p.declare(newest, now)
 		if m, loss = p.keepObjects(m, base, now); loss != nil && loss.Reason == "" && p.snapshot() != nil {
@@ -233,6 +233,17 @@ func (p *Publisher) missing(c Candidate, base *table.Table, now time.Time) (loss
 	return last.loss, true
 }
 
+// objectsOf returns the Ingresses and RouteGroups of a snapshot; none if it is nil.
+func objectsOf(s *kube.Snapshot) map[kube.Ref]kube.Object {
+	all := make(map[kube.Ref]kube.Object)
+	if s != nil {
+		for o := range s.Objects() {
+			all[o.Ref()] = o
+		}
+	}
+	return all
+}
+
 // present returns which objects of a list are in a snapshot.
 func present(list keptList, s *kube.Snapshot) map[kube.Ref]bool {
 	exist := make(map[kube.Ref]bool)
@@ -322,10 +333,7 @@ func (p *Publisher) lostObjects(next made, loss *guard.Loss) keptList {
 	if served == nil || loss.Reason == guard.BackendsLost {
 		return nil
 	}
-	before := make(map[kube.Ref]kube.Object)
-	for o := range served.Objects() {
-		before[o.Ref()] = o
-	}
+	before := objectsOf(served)
 	concerns := func(was, is kube.Object) bool {
 		grown := loss.Grows && is != nil && (was == nil || len(p.cfg.Builder.RoutesOf(is)) > len(p.cfg.Builder.RoutesOf(was)))
 		return grown || loss.Reason.Loses() && was != nil && slices.ContainsFunc(p.cfg.Builder.RoutesOf(was), func(r *table.Route) bool { return loss.Of(r) })

@@ -20,7 +20,7 @@ type keeper struct {
 
 	list   keptList
 	digest table.Digest // names the objects of the list: that of their names when one was last added
-	waits  *table.Table // the table that the entry of the whole table is about; nil until this process has read one
+	newest *Candidate   // the newest table, if anything of it waits; nil until this process has read one
 	reads  int          // judgements of this process with entries
 	last   *api.Decision
 }
@@ -56,15 +56,14 @@ func (k *keeper) takeOver(list keptList, now time.Time) {
 func (k *keeper) judge(served, t *table.Table, now time.Time) (o *Kept, fresh, due bool) {
 	loss := k.guard.Judge(served, t, k.list.held(), now)
 	switch o, fresh, due = k.judgeTable(loss, now); {
-	case o == nil:
-		k.list, k.waits, k.reads = nil, nil, 0
+	case o != nil && !due:
+		k.list, k.newest = keptList{o}, &Candidate{Table: t}
+		k.reads++
+		return o, fresh, due
 	case due:
 		k.released(keptList{o}, t, nil)
-		k.list, k.waits, k.reads = nil, nil, 0
-	default:
-		k.list, k.waits = keptList{o}, t
-		k.reads++
 	}
+	k.list, k.newest, k.reads = nil, nil, 0
 	return o, fresh, due
 }
 
@@ -138,10 +137,10 @@ func (k *keeper) accepts(a Acceptance) error {
 	}
 	refused := HeldError{Digest: k.digest, Reason: kept[0].Reason}
 	if o := k.list.table(); o != nil {
-		if k.waits == nil {
+		if k.newest == nil {
 			return ErrNothingHeld // not read yet
 		}
-		refused = HeldError{Digest: k.waits.Digest(), Reason: o.Reason}
+		refused = HeldError{Digest: k.newest.Table.Digest(), Reason: o.Reason}
 	}
 	switch {
 	case a.Digest.IsZero():
@@ -166,47 +165,21 @@ func (k *keeper) released(list keptList, t *table.Table, a *Acceptance) api.Deci
 	return d
 }
 
-// shown is what readers see of a keeper. newest is the newest table, which is not served as it is.
-type shown struct {
-	list   keptList
-	digest table.Digest
-	newest *table.Table
-	reads  int
-	last   *api.Decision
-}
-
-// show returns what readers see.
-func (k *keeper) show(newest *table.Table) *shown {
-	s := &shown{list: slices.Clone(k.list), digest: k.digest, newest: newest, reads: k.reads, last: k.last}
-	if k.list.table() != nil {
-		s.newest = k.waits
-	}
-	return s
-}
-
 // state returns what is held: the whole table, or objects.
-func (s *shown) state() State {
-	state := State{Last: s.last}
-	list := slices.SortedFunc(slices.Values(s.list.objects().waiting()), newestFirst)
-	digest := s.digest
-	if o := s.list.table(); o != nil && s.newest != nil {
-		list, digest = keptList{o}, s.newest.Digest() // possibly computed here for the first time
+func (k *keeper) state() State {
+	s := State{Last: k.last}
+	list, digest := k.list.objects().waiting().newestFirst(), k.digest
+	if o := k.list.table(); o != nil && k.newest != nil {
+		list, digest = keptList{o}, k.newest.Table.Digest() // possibly computed here for the first time
 	}
 	if len(list) == 0 {
-		return state
+		return s
 	}
-	state.Held, state.Digest, state.Polls = true, digest, s.reads
-	state.Reason, state.Detail, state.Since, state.ReleaseAt = list[0].Reason, list[0].Detail, list[0].Since, list[0].Until
-	for _, k := range list {
-		if k.Since.Before(state.Since) {
-			state.Since = k.Since
-		}
-		if !k.Until.IsZero() && (state.ReleaseAt.IsZero() || k.Until.Before(state.ReleaseAt)) {
-			state.ReleaseAt = k.Until
-		}
+	s.Held, s.Digest, s.Polls, s.Reason, s.Detail = true, digest, k.reads, list[0].Reason, list[0].Detail
+	s.Since, s.ReleaseAt = list.times()
+	if k.newest != nil {
+		t := k.newest.Table
+		s.Revision, s.Routes, s.Bytes = t.Revision(), t.Len(), t.Bytes()
 	}
-	if t := s.newest; t != nil {
-		state.Revision, state.Routes, state.Bytes = t.Revision(), t.Len(), t.Bytes()
-	}
-	return state
+	return s
 }

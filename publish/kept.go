@@ -217,11 +217,10 @@ func (l keptList) where(wanted func(*Kept) bool) keptList {
 
 // with returns the list with the entry of the whole table, or without one if it is nil.
 func (l keptList) with(table *Kept) keptList {
-	l = l.where(func(k *Kept) bool { return k.Ref != tableRef })
-	if table != nil {
-		l = append(slices.Clip(l), table).sorted()
+	if table == nil {
+		return l.where(func(k *Kept) bool { return k.Ref != tableRef })
 	}
-	return l
+	return l.and(keptList{table})
 }
 
 // digest identifies the names in a list. Replicas that keep the same objects have the same digest.
@@ -235,13 +234,8 @@ func (l keptList) digest() table.Digest {
 
 // held says for the guard what the list holds back.
 func (l keptList) held() guard.Held {
-	h := guard.Held{Objects: len(l.objects().guarded()) > 0}
-	for _, k := range l.guarded() {
-		if h.Since.IsZero() || k.Since.Before(h.Since) {
-			h.Since = k.Since
-		}
-	}
-	return h
+	since, _ := l.guarded().times()
+	return guard.Held{Objects: len(l.objects().guarded()) > 0, Since: since}
 }
 
 // names lists some of the objects, for logs.
@@ -308,5 +302,20 @@ func exchange[T any, P interface {
 	return next
 }
 
-// newestFirst orders kept objects by when they were kept, for what is shown of all.
-func newestFirst(a, b *Kept) int { return cmp.Or(b.Since.Compare(a.Since), a.Ref.Compare(b.Ref)) }
+// newestFirst returns the entries in the order of when they were kept, for what is shown of all. The caller owns the slice.
+func (l keptList) newestFirst() keptList {
+	return slices.SortedFunc(slices.Values(l), func(a, b *Kept) int { return cmp.Or(b.Since.Compare(a.Since), a.Ref.Compare(b.Ref)) })
+}
+
+// times returns when the oldest entry began, and when time releases the first one; zero without any.
+func (l keptList) times() (since, until time.Time) {
+	for _, k := range l {
+		if since.IsZero() || k.Since.Before(since) {
+			since = k.Since
+		}
+		if !k.Until.IsZero() && (until.IsZero() || k.Until.Before(until)) {
+			until = k.Until
+		}
+	}
+	return since, until
+}

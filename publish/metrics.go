@@ -42,15 +42,7 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 // steers shows what is frozen and pinned.
 func (m *Metrics) steers(list keptList) {
 	freezes, pins := list.orders()
-	var since, until time.Time
-	for _, k := range slices.Concat(freezes, pins) {
-		if since.IsZero() || k.Since.Before(since) {
-			since = k.Since
-		}
-		if !k.Until.IsZero() && (until.IsZero() || k.Until.Before(until)) {
-			until = k.Until
-		}
-	}
+	since, until := slices.Concat(freezes, pins).times()
 	seconds := func(t time.Time) float64 {
 		if t.IsZero() {
 			return 0

@@ -50,6 +50,7 @@ package publish
 import (
 	"cmp"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -123,13 +124,12 @@ type Publisher struct {
 
 	// mu is held while a table is judged and published, by every method that changes the fields below.
 	mu     sync.Mutex
-	served atomic.Pointer[Served]    // nil before the first table
-	held   atomic.Pointer[Candidate] // the table that waits, or the newest one while objects are kept; nil if neither
-	keeper keeper                    // guarded by mu
-	made   made                      // of the last read; guarded by mu
+	served atomic.Pointer[Served] // nil before the first table
+	keeper keeper                 // guarded by mu
+	made   made                   // of the last read; guarded by mu
 	// earlier is what the next review compares with, instead of the served table; nil for that. Guarded by mu.
 	earlier *Served
-	shown   atomic.Pointer[shown] // of the keeper, for readers
+	shown   atomic.Pointer[keeper] // a copy, for readers
 	// baseline is the table that the first table is compared with; nil if there is none, or once a table is served. Guarded by
 	// mu.
 	baseline *table.Table
@@ -157,7 +157,7 @@ func New(cfg Config) (*Publisher, error) {
 	p := &Publisher{
 		cfg: cfg, log: cfg.Logger, keeper: k, file: newFile(cfg.File, cfg.Logger, cfg.Metrics), ready: make(chan struct{}),
 	}
-	p.shown.Store(k.show(nil))
+	p.show()
 	return p, nil
 }
 
@@ -199,8 +199,15 @@ func (p *Publisher) beside() *table.Table {
 	return p.baseline
 }
 
-// Held returns the held candidate, or nil.
-func (p *Publisher) Held() *Candidate { return p.held.Load() }
+// Held returns the candidate that waits, or the newest one while objects are kept; nil if neither.
+func (p *Publisher) Held() *Candidate { return p.shown.Load().newest }
+
+// show makes readers see what the keeper has. The caller holds mu.
+func (p *Publisher) show() {
+	k := p.keeper
+	k.list = slices.Clone(k.list)
+	p.shown.Store(&k)
+}
 
 // Ready returns a channel that is closed once a table is served.
 func (p *Publisher) Ready() <-chan struct{} { return p.ready }
@@ -209,7 +216,7 @@ func (p *Publisher) Ready() <-chan struct{} { return p.ready }
 func (p *Publisher) View() View {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return View{p.served.Load(), p.held.Load()}
+	return View{p.served.Load(), p.Held()}
 }
 
 // Attempt is one attempt to get a table. It must be used by one goroutine only.
@@ -233,7 +240,7 @@ func (a *Attempt) Offer(c Candidate) Outcome {
 func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
 	a.publisher.mu.Lock()
 	defer a.publisher.mu.Unlock()
-	if p := a.publisher; p.served.Load() != seen.Served || p.held.Load() != seen.Held {
+	if p := a.publisher; p.served.Load() != seen.Served || p.Held() != seen.Held {
 		return Outcome{Result: Overtaken, Now: p.Table()}
 	}
 	return a.offer(c)
@@ -241,35 +248,41 @@ func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
 
 // offer judges a candidate, and publishes it with what is kept, or lets it wait. The caller holds mu.
 func (a *Attempt) offer(newest Candidate) Outcome {
-	p, now := a.publisher, time.Now()
+	p := a.publisher
 	before, waited := p.Table(), p.keeper.list.table()
-	m := p.keep(newest, now)
-	c := m.candidate()
+	m := p.keep(newest, time.Now())
 	if m.list.table() != nil {
 		p.made = m
-		a.hold(c, &m)
+		a.hold(m.candidate(), &m)
 		return Outcome{Result: Held, Before: before, Now: p.Table()}
 	}
 	if waited != nil && before != nil && m.due.table() == nil {
 		p.log.Info(LogHoldEnded, "reason", string(waited.Reason))
 	}
-	p.saveKept(m.list) // on disk before the table
 	result := Published
-	if before != nil && before.Equal(c.Table) {
-		result = Unchanged
-		a.confirm(c, now)
-	} else {
-		p.publish(c, now, func() { a.end(c.Table, c.Read) })
-	}
+	p.serve(m, func(c Candidate) {
+		if before != nil && before.Equal(c.Table) {
+			result = Unchanged
+			a.confirm(c)
+		} else {
+			p.publish(c, func() { a.end(c.Table, c.Read) })
+		}
+	})
+	return Outcome{Result: result, Before: before, Now: p.Table()}
+}
+
+// serve calls with to serve what can be served of a read, and records what is kept of it. The caller holds mu.
+func (p *Publisher) serve(m made, with func(Candidate)) {
+	p.saveKept(m.list) // on disk before the table
+	with(m.candidate())
 	p.keeps(m)
 	p.made = m // not if the sink panics
-	return Outcome{Result: result, Before: before, Now: p.Table()}
 }
 
 // hold lets a whole table wait, and serves what can be served of its read. The caller holds mu.
 func (a *Attempt) hold(c Candidate, m *made) {
 	p, o := a.publisher, m.list.table()
-	p.keeper.list, p.keeper.waits = p.keeper.list.with(o), c.Table
+	p.keeper.list = p.keeper.list.with(o)
 	p.showKept(&c)
 	if p.Table() != nil { // otherwise there is no served table to report on
 		read := c.Read
@@ -293,13 +306,10 @@ func releaseAt(at time.Time) slog.Value {
 }
 
 // confirm records that a read showed the served table. The caller holds mu.
-func (a *Attempt) confirm(c Candidate, now time.Time) {
+func (a *Attempt) confirm(c Candidate) {
 	p := a.publisher
-	was := p.served.Load()
-	next := &Served{Candidate: c, Committed: was.Committed, Confirmed: now, Initialized: was.Initialized, Updated: was.Updated}
-	if next.Initialized.IsZero() {
-		next.Initialized = now
-	}
+	was, now := p.served.Load(), time.Now()
+	next := &Served{Candidate: c, Committed: was.Committed, Confirmed: now, Initialized: cmp.Or(was.Initialized, now), Updated: was.Updated}
 	if next.Table = was.Table; c.Table.Revision() > was.Table.Revision() {
 		next.Table = was.Table.WithRevision(c.Table.Revision())
 	}
@@ -311,8 +321,8 @@ func (a *Attempt) confirm(c Candidate, now time.Time) {
 }
 
 // publish calls serve to serve a candidate, and writes it to the file. The caller holds mu.
-func (p *Publisher) publish(c Candidate, now time.Time, serve func()) {
-	before := p.served.Load()
+func (p *Publisher) publish(c Candidate, serve func()) {
+	before, now := p.served.Load(), time.Now()
 	next := &Served{Candidate: c, Committed: now, Confirmed: now, Initialized: now, Updated: now}
 	if before != nil && !before.Initialized.IsZero() {
 		next.Initialized = before.Initialized
@@ -338,7 +348,7 @@ func (p *Publisher) Comparison() (beside, held *table.Table, s State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s = p.State()
-	if c := p.held.Load(); c != nil {
+	if c := p.Held(); c != nil {
 		held = c.Table
 	}
 	return p.beside(), held, s

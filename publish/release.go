@@ -2,8 +2,6 @@ package publish
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
@@ -28,28 +26,23 @@ func (p *Publisher) keeps(m made) {
 		p.cfg.Metrics.holds.WithLabelValues(string(fresh[0].Reason)).Inc()
 		p.cfg.Decided(decisionOf(api.DecidedHeld, m.newest.Table, fresh))
 	}
-	k.list, k.waits = m.list, nil
+	k.list = m.list
 	p.showKept(&m.newest)
 	if len(m.list) == 0 && p.cfg.Builder != nil {
 		p.cfg.Builder.Forget()
 	}
 }
 
-// showKept shows readers what is kept or waits, and saves it. held is the newest table, which is not served as it is. The caller holds mu.
-func (p *Publisher) showKept(held *Candidate) {
+// showKept shows readers what is kept or waits, and saves it. newest is the newest table. The caller holds mu.
+func (p *Publisher) showKept(newest *Candidate) {
 	k := &p.keeper
 	if k.reads++; len(k.list) == 0 {
 		k.reads = 0
 	}
-	if len(k.list.waiting()) == 0 {
-		held = nil
+	if k.newest = newest; len(k.list.waiting()) == 0 {
+		k.newest = nil // it is served as it is
 	}
-	p.held.Store(held)
-	if held == nil {
-		p.shown.Store(k.show(nil))
-	} else {
-		p.shown.Store(k.show(held.Table))
-	}
+	p.show()
 	p.cfg.Metrics.keeps(k.list)
 	p.saveKept(k.list)
 }
@@ -83,39 +76,28 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 	case next.newest.Snapshot == nil:
 		return nil, fmt.Errorf("%w: this process has read nothing yet, so it does not know what waits", ErrNotKept)
 	default:
-		var chosen, rest keptList
-		for _, o := range k.list {
-			if !o.Pending && !steered(o.Reason) && a.Accepts(o.Ref) {
-				chosen = append(chosen, o)
-			} else {
-				rest = append(rest, o)
-			}
-		}
+		chosen := k.list.waiting().where(func(o *Kept) bool { return a.Accepts(o.Ref) })
 		if len(chosen) == 0 {
 			return nil, fmt.Errorf("%w: GET /status lists them", ErrNotKept)
 		}
 		wanted := next.wanted
-		next = p.build(next.newest, rest)
+		next = p.build(next.newest, k.list.without(chosen))
 		next.due, next.wanted = chosen, wanted
 	}
 	p.released(next.due, next.table, &a)
 	next.due, next.loss, next.fresh = nil, nil, false
-	p.saveKept(next.list) // on disk before the table
-	p.publish(next.candidate(), time.Now(), func() { p.cfg.Sink.Publish(next.table) })
-	p.keeps(next)
-	p.made = next
+	p.serve(next, func(c Candidate) { p.publish(c, func() { p.cfg.Sink.Publish(c.Table) }) })
 	return next.table, nil
 }
 
 // List returns everything of [Publisher.Kept] and [Publisher.Orders], for other replicas.
 func (p *Publisher) List() []*Kept {
-	list := p.shown.Load().list
-	return list.with(nil)
+	return p.shown.Load().list.with(nil)
 }
 
 // Kept returns the objects that are kept or wait for their review, the newest first. The caller owns the slice, not the objects.
 func (p *Publisher) Kept() []*Kept {
-	return slices.SortedFunc(slices.Values(p.shown.Load().list.objects()), newestFirst)
+	return p.shown.Load().list.objects().newestFirst()
 }
 
 // State returns what is held: a table that the guard holds back, or objects that are kept. Then Digest names their list, and the other

@@ -92,12 +92,7 @@ func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refus
 		}
 		objections = rest
 	}
-	served := make(map[kube.Ref]kube.Object)
-	if from != nil {
-		for o := range from.Objects() {
-			served[o.Ref()] = o
-		}
-	}
+	served := objectsOf(from)
 	look := func(changed bool) {
 		for o := range c.Snapshot.Objects() {
 			was := served[o.Ref()]

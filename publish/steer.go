@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,10 +30,8 @@ const (
 // steered reports whether a reason is a decision of an operator.
 func steered(r guard.Code) bool { return r == ReasonFreeze || r == ReasonPin }
 
-const (
-	// EndsSoon is how long before its end the log warns of it.
-	EndsSoon = 10 * time.Minute
-)
+// EndsSoon is how long before its end the log warns of it.
+const EndsSoon = 10 * time.Minute
 
 const kindFreeze kube.Kind = "Freeze"
 
@@ -145,24 +144,25 @@ func (l keptList) edit(o Order, now time.Time) (keptList, error) {
 	if o.Release {
 		var declared *Kept
 		rest := l.where(func(k *Kept) bool {
-			if s, isFreeze := FreezeOf(k); k.Declared != "" && (isFreeze && o.Scope.contains(s) || o.Scope.Has(k.Ref)) {
-				declared = k
+			s, isFreeze := FreezeOf(k)
+			if k.Declared != "" { // it stays until a read no longer shows it
+				if isFreeze && o.Scope.contains(s) || o.Scope.Has(k.Ref) {
+					declared = k
+				}
+				return true
 			}
-			if k.Declared != "" {
-				return true // until a read no longer shows it
-			}
-			if s, isFreeze := FreezeOf(k); isFreeze {
+			if isFreeze {
 				return !o.Scope.contains(s)
 			}
 			return k.Reason != ReasonPin || !o.Scope.Has(k.Ref)
 		})
-		if len(rest) == len(l) && declared != nil {
+		switch {
+		case len(rest) < len(l):
+			return rest, nil
+		case declared != nil:
 			return nil, fmt.Errorf("%w by a command: remove the entry %s of its ConfigMap", ErrNotSteered, declared.Declared)
 		}
-		if len(rest) == len(l) {
-			return nil, ErrNotSteered
-		}
-		return rest, nil
+		return nil, ErrNotSteered
 	}
 	entries := slices.Clone(o.Pins)
 	if o.Freeze {
@@ -244,10 +244,7 @@ func (p *Publisher) steer(c Candidate, list keptList, now time.Time) (Candidate,
 	if len(freezes)+len(pins) == 0 {
 		return c, nil
 	}
-	newest := make(map[kube.Ref]kube.Object)
-	for o := range c.Snapshot.Objects() {
-		newest[o.Ref()] = o
-	}
+	newest := objectsOf(c.Snapshot)
 	var entries keptList
 	for _, k := range pins {
 		if deleted := k.Object() != nil && newest[k.Ref] == nil; deleted != k.Deleted {
@@ -310,15 +307,9 @@ func (p *Publisher) frozen(c Candidate, newest map[kube.Ref]kube.Object, list, f
 // lastServed returns the versions of objects that are served: nil for one that is kept out. After a restart these are what the list and the
 // history tell, and for all others the newest ones.
 func (p *Publisher) lastServed(newest *kube.Snapshot, list keptList) map[kube.Ref]kube.Object {
-	was := make(map[kube.Ref]kube.Object)
-	from := p.snapshot()
-	if from == nil {
-		from = newest
-	}
-	for o := range from.Objects() {
-		was[o.Ref()] = o
-	}
-	if p.snapshot() != nil { // with what is kept
+	served := p.snapshot()
+	was := objectsOf(cmp.Or(served, newest))
+	if served != nil { // with what is kept
 		for _, k := range list.objects() {
 			if k.Reason == ReasonFreeze && k.Object() == nil {
 				was[k.Ref] = nil
@@ -327,9 +318,7 @@ func (p *Publisher) lastServed(newest *kube.Snapshot, list keptList) map[kube.Re
 		return was
 	}
 	if p.cfg.Changed != nil {
-		for ref, version := range p.cfg.Changed(newest) {
-			was[ref] = version
-		}
+		maps.Copy(was, p.cfg.Changed(newest))
 	}
 	for _, k := range list.objects() {
 		if k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup {
@@ -376,12 +365,11 @@ func (p *Publisher) Steer(o Order) error {
 	if m.list.table() != nil { // the next read judges it
 		return nil
 	}
-	p.saveKept(m.list)
-	if served := p.Table(); served == nil || !served.Equal(m.table) {
-		p.publish(m.candidate(), time.Now(), func() { p.cfg.Sink.Publish(m.table) })
-	}
-	p.keeps(m)
-	p.made = m
+	p.serve(m, func(c Candidate) {
+		if served := p.Table(); served == nil || !served.Equal(c.Table) {
+			p.publish(c, func() { p.cfg.Sink.Publish(c.Table) })
+		}
+	})
 	return nil
 }
 
@@ -430,14 +418,12 @@ func (p *Publisher) Preview(o Order) (before, after *table.Table, err error) {
 func (p *Publisher) Orders() ([]*Kept, table.Digest) {
 	list := p.shown.Load().list
 	freezes, pins := list.orders()
-	return slices.SortedFunc(slices.Values(slices.Concat(freezes, pins)), newestFirst), list.orderDigest()
+	return slices.Concat(freezes, pins).newestFirst(), list.orderDigest()
 }
 
 // showSteering shows readers the freezes and pins. The caller holds mu.
 func (p *Publisher) showSteering() {
-	s := *p.shown.Load()
-	s.list = slices.Clone(p.keeper.list)
-	p.shown.Store(&s)
+	p.show()
 	p.cfg.Metrics.keeps(p.keeper.list)
 }
 

@@ -186,7 +186,7 @@ func (s *Switch) Accept(a Acceptance, from string, read table.Read) (*table.Tabl
 	if err := k.accepts(a); err != nil {
 		return nil, err
 	}
-	t := k.waits
+	t := k.newest.Table
 	s.cfg.Decided(k.released(k.list, t, &a))
 	s.move(from, Offer{t, read})
 	return t, nil
@@ -198,7 +198,7 @@ func (s *Switch) Pending() *Pending {
 		return nil
 	}
 	p := *s.pending
-	p.Guard = s.keeper.show(nil).state()
+	p.Guard = s.keeper.state()
 	return &p
 }
 

@@ -115,15 +115,7 @@ type Part struct {
 
 // parts returns the differences between two routes; none if they print the same in canonical form.
 func parts(a, b *eskip.Route) []Part {
-	all := align(a, b)
-	n := 0
-	for _, p := range all {
-		if p.Op != Same {
-			all[n] = p
-			n++
-		}
-	}
-	return all[:n:n]
+	return slices.Clip(slices.DeleteFunc(align(a, b), func(p Part) bool { return p.Op == Same }))
 }
 
 // align pairs the parts of the canonical forms of two routes.
@@ -139,29 +131,24 @@ type call struct{ name, text string }
 
 // predicateTexts returns the predicates in canonical order, without those that are not printed because they match everything.
 func predicateTexts(r *eskip.Route) []call {
-	out := make([]call, 0, len(r.Predicates))
-	for _, p := range r.Predicates {
-		if p.Name != "Any" && p.Name != "*" {
-			out = append(out, call{p.Name, p.String()})
-		}
-	}
-	return out
+	all := calls(r.Predicates, func(p *eskip.Predicate) call { return call{p.Name, p.String()} })
+	return slices.DeleteFunc(all, func(c call) bool { return c.name == "Any" || c.name == "*" })
 }
 
 func filterTexts(r *eskip.Route) []call {
-	out := make([]call, 0, len(r.Filters))
-	for _, f := range r.Filters {
-		out = append(out, call{f.Name, f.String()})
-	}
-	return out
+	return calls(r.Filters, func(f *eskip.Filter) call { return call{f.Name, f.String()} })
 }
 
 func endpointTexts(r *eskip.Route) []call {
-	out := make([]call, 0, len(r.LBEndpoints))
-	for _, ep := range r.LBEndpoints {
-		out = append(out, call{ep.Address, ep.StringWithZone()})
+	return calls(r.LBEndpoints, func(ep *eskip.LBEndpoint) call { return call{ep.Address, ep.StringWithZone()} })
+}
+
+func calls[T any](list []T, of func(T) call) []call {
+	all := make([]call, len(list))
+	for i, x := range list {
+		all[i] = of(x)
 	}
-	return out
+	return all
 }
 
 // between returns the part for two texts, of which one may be empty because it does not exist.
@@ -182,21 +169,18 @@ func between(e Element, old, new string) Part {
 
 // alignBackends aligns the backends of canonical routes.
 func alignBackends(out []Part, a, b *eskip.Route) []Part {
-	if a.BackendType != b.BackendType {
-		return append(out, between(Backend, backendText(a), backendText(b)))
-	}
-	switch a.BackendType {
-	case eskip.NetworkBackend:
-		return append(out, between(Address, backendText(a), backendText(b)))
-	case eskip.LBBackend:
+	element := Backend
+	switch {
+	case a.BackendType != b.BackendType:
+	case a.BackendType == eskip.NetworkBackend:
+		element = Address
+	case a.BackendType == eskip.LBBackend:
 		if a.LBAlgorithm != "" || b.LBAlgorithm != "" {
-			p := between(Algorithm, a.LBAlgorithm, b.LBAlgorithm)
-			out = append(out, p)
+			out = append(out, between(Algorithm, a.LBAlgorithm, b.LBAlgorithm))
 		}
 		return alignSets(out, Endpoint, Zone, endpointTexts(a), endpointTexts(b))
-	default:
-		return append(out, between(Backend, backendText(a), backendText(b)))
 	}
+	return append(out, between(element, backendText(a), backendText(b)))
 }
 
 // Expression returns the parts of a route as written in eskip, without arrows between predicates and backend; the backend includes all its
@@ -232,7 +216,8 @@ type chains struct {
 }
 
 func newChains(a, b []call) *chains {
-	return &chains{a: a, b: b, partnerA: unpaired(len(a)), partnerB: unpaired(len(b)), ops: make([]Op, len(a))}
+	none := []int{-1}
+	return &chains{a: a, b: b, partnerA: slices.Repeat(none, len(a)), partnerB: slices.Repeat(none, len(b)), ops: make([]Op, len(a))}
 }
 
 // alignSets aligns two lists whose order does not matter. Elements with the same text are the same. Of the others, those with the same name
@@ -335,8 +320,6 @@ func (c *chains) join(op Op, key func(call) string) {
 		}
 	}
 }
-
-func unpaired(n int) []int { return slices.Repeat([]int{-1}, n) }
 
 // common pairs the filters of a longest common subsequence. If there are several such sequences, the choice does not depend on the order of
 // the chains.

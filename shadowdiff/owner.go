@@ -67,19 +67,15 @@ func (o Owner) Candidates() []string {
 	if !o.FromID || o.mayBeCustom() {
 		return nil
 	}
-	names := []string{""}
-	for i := range len(o.Name) {
-		more := []string{o.Name[i : i+1]}
-		if o.Name[i] == '_' {
-			more = []string{"-", "."}
-		}
-		var longer []string
-		for _, end := range more {
+	names := []string{o.Name}
+	for strings.Contains(names[0], "_") {
+		var next []string
+		for _, sign := range []string{"-", "."} {
 			for _, name := range names {
-				longer = append(longer, name+end)
+				next = append(next, strings.Replace(name, "_", sign, 1))
 			}
 		}
-		if names = longer; len(names) > maxCandidates {
+		if names = next; len(names) > maxCandidates {
 			return nil
 		}
 	}

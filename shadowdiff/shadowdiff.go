@@ -72,13 +72,14 @@ func (r *Report) Empty() bool { return len(r.Differences)+r.Beyond.Differences()
 func (r *Report) Counts() Counts {
 	c := Counts{r.Beyond, r.Equal, r.Ignored}
 	for i := range r.Differences {
-		c.add(r.Differences[i].Kind, 1)
+		*c.of(r.Differences[i].Kind)++
 	}
 	return c
 }
 
-func (c *Kinds) add(k Kind, n int) {
-	*[kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k] += n
+// of returns the number of a kind.
+func (c *Kinds) of(k Kind) *int {
+	return [kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k]
 }
 
 // Differences returns the number of differences.
@@ -161,18 +162,12 @@ func (d *Report) rename() {
 // appendSorted appends the text of a route with sorted predicates and endpoints: a key for the meaning of the route.
 func appendSorted(dst []byte, r *eskip.Route) []byte {
 	c := eskip.Canonical(r) // with its own list of predicates
-	for from := 0; from < len(c.Predicates); {
-		to := from + 1
-		for to < len(c.Predicates) && c.Predicates[to].Name == c.Predicates[from].Name {
-			to++
+	slices.SortStableFunc(c.Predicates, func(p, q *eskip.Predicate) int {
+		if p.Name != q.Name {
+			return strings.Compare(p.Name, q.Name)
 		}
-		if to-from > 1 {
-			slices.SortStableFunc(c.Predicates[from:to], func(p, q *eskip.Predicate) int {
-				return strings.Compare(p.String(), q.String())
-			})
-		}
-		from = to
-	}
+		return strings.Compare(p.String(), q.String())
+	})
 	return eskip.AppendRoute(dst, c)
 }
 
@@ -198,7 +193,7 @@ func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 			same--
 		}
 		if n++; limit > 0 && n > limit {
-			beyond.add(kindOf(was, is), 1)
+			*beyond.of(kindOf(was, is))++
 			continue
 		}
 		x, err := parsed(was)

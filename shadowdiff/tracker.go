@@ -71,7 +71,6 @@ type sighting struct {
 	trace
 	parts     map[Part]*trace // for changed routes; without positions: another filter before one makes no new difference
 	confirmed bool
-	seen      uint64 // number of the last comparison that showed it
 }
 
 // trace says for how long something has been seen without interruption.
@@ -183,14 +182,13 @@ func (o *Observation) count(k Kind, confirmed bool, n int) {
 	if confirmed {
 		c = &o.Confirmed
 	}
-	c.add(k, n)
+	*c.of(k) += n
 }
 
 // see records a sighting of a difference. It reports whether the difference, or a part of it, has lasted as long as a difference
 // without revisions must.
 func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 	lasting, proved := t.follow(&s.trace, m)
-	s.seen = t.comparisons
 	if len(parts) > 0 {
 		lasting, proved = t.seeParts(s, parts, m)
 	}
@@ -303,10 +301,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // Observe sets the series from a comparison.
 func (m *Metrics) Observe(o *Observation) {
-	for kind, n := range map[Kind]int{
-		Missing: o.Confirmed.Missing, Extra: o.Confirmed.Extra, Changed: o.Confirmed.Changed, Renamed: o.Confirmed.Renamed,
-	} {
-		m.Routes.WithLabelValues(kind.String()).Set(float64(n))
+	for kind, name := range kindNames {
+		m.Routes.WithLabelValues(name).Set(float64(*o.Confirmed.of(Kind(kind))))
 	}
 	result := resultSame
 	switch {

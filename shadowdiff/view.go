@@ -121,9 +121,9 @@ func (v *View) Summary() string {
 	case r.Empty():
 		s = fmt.Sprintf("same: %s", Plural(c.Equal, "route"))
 	default:
-		total := c.Equal + c.Missing + c.Extra + c.Changed + c.Renamed
+		n := c.Differences()
 		s = fmt.Sprintf("different: %d of %s: %d missing, %d extra, %d changed, %d renamed",
-			c.Differences(), Plural(total, "route"), c.Missing, c.Extra, c.Changed, c.Renamed)
+			n, Plural(c.Equal+n, "route"), c.Missing, c.Extra, c.Changed, c.Renamed)
 	}
 	if c.Ignored > 0 {
 		s += fmt.Sprintf(" (%s ignored)", Plural(c.Ignored, "difference"))

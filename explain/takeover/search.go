@@ -351,34 +351,18 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 	deletes := map[string]bool{}
 	for _, o := range objects {
 		before, _ := result.Inspect(o.Ref)
-		for _, r := range before.Routes {
-			for _, row := range rows(r) {
-				deletes[row.ID] = true
-			}
+		for _, r := range rows(before.Routes) {
+			deletes[r.ID] = true
 		}
-		add := func(r *table.Route) {
+		for _, r := range append(rows(o.Routes), o.CatchAlls...) {
 			upserts[r.ID] = r
 			owners[r.ID] = shadowdiff.Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
 		}
-		for _, r := range o.Routes {
-			for _, row := range rows(r) {
-				add(row)
-			}
-		}
-		for _, r := range o.CatchAlls {
-			add(r)
-		}
 	}
-	var routes []*table.Route
-	for id, r := range upserts {
-		routes = append(routes, r)
+	for id := range upserts {
 		delete(deletes, id)
 	}
-	var gone []string
-	for id := range deletes {
-		gone = append(gone, id)
-	}
-	list, err := result.Routes.With(routes, gone)
+	list, err := result.Routes.With(slices.Collect(maps.Values(upserts)), slices.Collect(maps.Keys(deletes)))
 	if err != nil {
 		return nil, err
 	}
@@ -391,10 +375,12 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 	return Find(Side{Routes: result.Routes, Owner: owner}, Side{Routes: list, Owner: after}, options), nil
 }
 
-// rows returns what the table has of a route that an object requests.
-func rows(r compile.InspectedRoute) []*table.Route {
-	if !r.Wins || r.Route == nil {
-		return nil
+// rows returns what the table has of the routes that an object requests.
+func rows(routes []compile.InspectedRoute) (all []*table.Route) {
+	for _, r := range routes {
+		if r.Wins && r.Route != nil {
+			all = append(append(all, r.Route), r.Clones...)
+		}
 	}
-	return append([]*table.Route{r.Route}, r.Clones...)
+	return all
 }

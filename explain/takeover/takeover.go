@@ -226,7 +226,7 @@ func (t *Takeover) String() string { return t.line(t.Taken[0]) }
 func (t *Takeover) line(one Taken) string {
 	text := fmt.Sprintf("%s %s: %s -> %s", one.Request.Method, one.Request.URL, t.From, t.To)
 	if one.Shared {
-		text = fmt.Sprintf("%s %s: %s -> %s as well, at random", one.Request.Method, one.Request.URL, t.From, t.To)
+		text += " as well, at random"
 	}
 	for name, lines := range one.Request.Header {
 		for _, l := range lines {

@@ -190,7 +190,7 @@ type document struct {
 	run     string // names the process: a proxy may still have a table of an earlier one
 	serial  int    // of the marker
 	text    string
-	fetched chan struct{} // closed when a proxy has the text; another one for each text
+	fetched func() // closes the channel of set, when a proxy has the text
 }
 
 // markerPrefix begins the id of the marker. It sorts before all other ids, so that a list of one route shows it.
@@ -214,8 +214,9 @@ func (d *document) set(calls []Call) (marker string, fetched <-chan struct{}) {
 		b.WriteByte('\n')
 		b.WriteString(routeOf(i, c))
 	}
-	d.text, d.fetched = b.String(), make(chan struct{})
-	return marker, d.fetched
+	done := make(chan struct{})
+	d.text, d.fetched = b.String(), sync.OnceFunc(func() { close(done) })
+	return marker, done
 }
 
 // routeOf returns the route of a call.
@@ -251,15 +252,7 @@ func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if _, err := w.Write([]byte(text)); err == nil && fetched != nil && r.Method == http.MethodGet {
-		d.mu.Lock()
-		if d.fetched == fetched {
-			select {
-			case <-fetched:
-			default:
-				close(fetched)
-			}
-		}
-		d.mu.Unlock()
+	if _, err := w.Write([]byte(text)); err == nil && r.Method == http.MethodGet {
+		fetched()
 	}
 }

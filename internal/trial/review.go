@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -86,20 +87,13 @@ func contains(list []Call, c Call) bool {
 func CallsOf(routes iter.Seq[*table.Route]) []Call {
 	seen := make(map[Call]bool)
 	for r := range routes {
-		parsed, err := eskip.Parse(r.Text)
-		if err != nil {
-			continue
-		}
-		for _, c := range Calls(parsed...) {
-			seen[c] = true
+		if parsed, err := r.Parse(); err == nil {
+			for _, c := range Calls(parsed) {
+				seen[c] = true
+			}
 		}
 	}
-	all := make([]Call, 0, len(seen))
-	for c := range seen {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, compareCalls)
-	return all
+	return slices.SortedFunc(maps.Keys(seen), compareCalls)
 }
 
 // objection returns the most serious objection to the calls of a route.

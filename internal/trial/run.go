@@ -7,6 +7,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
 )
 
 // outcome is what a table did to the proxy.
@@ -24,14 +26,14 @@ func (t *Trial) try(ctx context.Context, batch []Call) {
 	before, err := t.ready(ctx)
 	if err != nil {
 		t.put(batch)
-		t.pause(ctx)
+		pause(ctx, t.retry)
 		return
 	}
 	out, err := t.apply(ctx, batch, before)
 	if err != nil {
 		t.answers(err)
 		t.put(batch)
-		t.pause(ctx)
+		pause(ctx, t.retry)
 		return
 	}
 	t.record(batch, out, before)
@@ -82,11 +84,11 @@ func (t *Trial) put(batch []Call) {
 	}
 }
 
-// pause waits before the proxy is asked again.
-func (t *Trial) pause(ctx context.Context) {
+// pause waits for a time, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(t.retry):
+	case <-time.After(d):
 	}
 }
 
@@ -177,7 +179,7 @@ func (t *Trial) loads(ctx context.Context, marker string, before sign) outcome {
 func (t *Trial) same(ctx context.Context, before sign) outcome {
 	now, err := t.proxy.look(ctx)
 	for n := 0; err != nil && !closed(err) && n < 3 && ctx.Err() == nil; n++ { // one lost answer is no death
-		t.pause(ctx)
+		pause(ctx, t.retry)
 		now, err = t.proxy.look(ctx)
 	}
 	var late net.Error
@@ -201,10 +203,7 @@ func (t *Trial) rests(ctx context.Context, before sign) outcome {
 	for window := 1; ; window++ {
 		first, err := t.proxy.look(ctx)
 		if err == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(t.rest):
-			}
+			pause(ctx, t.rest)
 		}
 		if out := t.same(ctx, before); out.kind != Accepted || err != nil {
 			return out
@@ -234,13 +233,13 @@ func (t *Trial) record(batch []Call, out outcome, before sign) {
 	if out.kind == Hung || out.kind == Grew {
 		t.tainted = before.start
 	}
-	var failed []Failure
+	var failed []api.TrialFailure
 	verdict := func(c Call, v Verdict) {
 		t.known[c] = v
 		delete(t.asked, c)
 		delete(t.suspects, c)
 		if v.Kind != Accepted {
-			failed = append(failed, Failure{c, v})
+			failed = append(failed, resultOf(c, v))
 		}
 	}
 	for c, words := range out.refused {
@@ -277,7 +276,7 @@ func (t *Trial) record(batch []Call, out outcome, before sign) {
 		t.log.Warn(LogSuspects, "count", len(batch), "seen", string(out.kind), "words", out.words)
 	}
 	for _, f := range failed {
-		t.log.Error(LogFailed, "text", f.Text, "verdict", string(f.Kind), "words", f.Words)
+		t.log.Error(LogFailed, "text", f.Text, "verdict", f.Verdict, "words", f.Words)
 	}
 	notify(t.changed)
 }

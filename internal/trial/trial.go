@@ -20,6 +20,7 @@
 package trial
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -71,15 +72,6 @@ type Verdict struct {
 	At    time.Time `json:"at"`
 }
 
-// Failure is a call that failed.
-type Failure struct {
-	Call
-	Verdict
-}
-
-// fetchLimit is how long a proxy may take to fetch its table. Skippers fetch every 3 seconds by default.
-const fetchLimit = 10 * time.Second
-
 // Config describes the trial proxy.
 type Config struct {
 	// Support is the URL of its support listener; nil means that there is no proxy, and that only calls fail which are blamed ([Trial.Blame]).
@@ -116,7 +108,7 @@ const (
 
 // limits say when a proxy is no longer well. They are variables of a trial, so that tests need not wait.
 type limits struct {
-	fetch  time.Duration // until it has fetched its table
+	fetch  time.Duration // until it has fetched its table: Skippers fetch every 3 seconds by default
 	load   time.Duration // from fetching a table to having applied it
 	use    time.Duration // of one request through it
 	rest   time.Duration // how long a proxy that nobody asks is watched
@@ -152,16 +144,11 @@ type Trial struct {
 
 // New returns a trial with the verdicts of the file. Run must be called.
 func New(cfg Config) *Trial {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+	cfg.Log, cfg.Timeout = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Timeout, DefaultTimeout)
 	t := &Trial{
 		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		limits: limits{
-			fetch: fetchLimit, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.1,
+			fetch: 10 * time.Second, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.1,
 		},
 		known: map[Call]Verdict{}, asked: map[Call]*ask{}, suspects: map[Call]int{},
 		proxy: proxy{support: cfg.Support, traffic: cfg.Traffic, client: &http.Client{
@@ -210,13 +197,18 @@ func (t *Trial) Status() api.Trial {
 		if v.Kind == Accepted {
 			s.Accepted++
 		} else {
-			s.Failed = append(s.Failed, api.TrialFailure{Text: c.Text, Predicate: c.Predicate, Verdict: string(v.Kind), Words: v.Words, At: v.At})
+			s.Failed = append(s.Failed, resultOf(c, v))
 		}
 	}
 	slices.SortFunc(s.Failed, func(a, b api.TrialFailure) int {
 		return compareCalls(Call{a.Text, a.Predicate}, Call{b.Text, b.Predicate})
 	})
 	return s
+}
+
+// resultOf is a verdict in the form of the status and of the file.
+func resultOf(c Call, v Verdict) api.TrialFailure {
+	return api.TrialFailure{Text: c.Text, Predicate: c.Predicate, Verdict: string(v.Kind), Words: v.Words, At: v.At}
 }
 
 // The series of a trial.
@@ -259,8 +251,8 @@ const (
 
 // stored is the content of the file.
 type stored struct {
-	Build    string    `json:"build"` // of the proxy
-	Verdicts []Failure `json:"verdicts"`
+	Build    string             `json:"build"`    // of the proxy
+	Verdicts []api.TrialFailure `json:"verdicts"` // also those that accept a call
 }
 
 // load reads the verdicts of an earlier process. A file that cannot be used is logged and set aside: then everything is tried again.
@@ -278,7 +270,7 @@ func (t *Trial) load() {
 	}
 	t.build = s.Build
 	for _, v := range s.Verdicts {
-		t.known[v.Call] = v.Verdict
+		t.known[Call{v.Text, v.Predicate}] = Verdict{Kind(v.Verdict), v.Words, v.At}
 	}
 }
 
@@ -297,18 +289,14 @@ func (t *Trial) write() {
 func (t *Trial) remembered() stored {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := stored{Build: t.build, Verdicts: make([]Failure, 0, len(t.known))}
+	s := stored{Build: t.build, Verdicts: make([]api.TrialFailure, 0, len(t.known))}
 	for c, v := range t.known {
-		s.Verdicts = append(s.Verdicts, Failure{c, v})
+		s.Verdicts = append(s.Verdicts, resultOf(c, v))
 	}
-	slices.SortFunc(s.Verdicts, func(a, b Failure) int {
-		if af, bf := a.Kind == Accepted, b.Kind == Accepted; af != bf {
-			return boolRank(af) - boolRank(bf)
-		}
-		return b.At.Compare(a.At)
-	})
+	accepted := func(f api.TrialFailure) int { return boolRank(f.Verdict == string(Accepted)) }
+	slices.SortFunc(s.Verdicts, func(a, b api.TrialFailure) int { return cmp.Or(accepted(a)-accepted(b), b.At.Compare(a.At)) })
 	for _, old := range s.Verdicts[min(len(s.Verdicts), maxKnown):] {
-		delete(t.known, old.Call)
+		delete(t.known, Call{old.Text, old.Predicate})
 	}
 	s.Verdicts = s.Verdicts[:min(len(s.Verdicts), maxKnown)]
 	return s

@@ -6,6 +6,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,12 +37,8 @@ type View struct {
 
 // Matched reports whether some route gets the request, whatever is undecided.
 func (v *View) Matched() bool {
-	for _, o := range v.Result.Outcomes {
-		if o.Route == nil {
-			return false
-		}
-	}
-	return len(v.Result.Outcomes) > 0
+	lost := func(o match.Outcome) bool { return o.Route == nil }
+	return len(v.Result.Outcomes) > 0 && !slices.ContainsFunc(v.Result.Outcomes, lost)
 }
 
 // AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host. The error says what
@@ -132,12 +129,7 @@ func (v *View) WriteText(w io.Writer) error {
 	return err
 }
 
-func (v *View) method() string {
-	if m := v.Request.Method; m != "" {
-		return m
-	}
-	return "GET"
-}
+func (v *View) method() string { return cmp.Or(v.Request.Method, "GET") }
 
 func (v *View) owner(r *eskip.Route) string { return v.Owner.Of(r.Id).String() }
 
@@ -158,11 +150,7 @@ func (v *View) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 		}
 	}
 	line("owner", v.owner(o.Route))
-	place := o.Place
-	if place == "" {
-		place = "no path predicate"
-	}
-	line("place", fmt.Sprintf("%s, weight %d", place, o.Weight))
+	line("place", fmt.Sprintf("%s, weight %d", cmp.Or(o.Place, "no path predicate"), o.Weight))
 	predicates, filters, backend := shadowdiff.Expression(o.Route)
 	line("predicates", predicates)
 	line("filters", filters)

@@ -177,58 +177,53 @@ func (h *History) index(s *segment, offset int64, f *frame) {
 // would have told of objects comes with the next one, which is in memory.
 func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
 	defer h.lock()()
-	r := recording{h: h, entry: &e, first: len(h.entries) == 0}
+	first := len(h.entries) == 0 // then nothing is known yet
 	e.N = h.next
-	h.changes(now, r.add)
-	r.end()
-	if r.err != nil {
-		h.log.Error(LogFailed, "path", r.segment.name(), "error", r.err)
-		_ = r.segment.close() // it has failed already
+	b := batch{h: h, frame: frame{N: e.N}}
+	h.changes(now, func(v Version) {
+		if e.Count++; len(e.Changes) < api.MaxChanges && !first {
+			e.Changes = append(e.Changes, h.change(&v))
+		}
+		b.add(v)
+	})
+	if e.Count+len(e.Decisions)+len(e.Takeovers) > 0 && b.err == nil {
+		slices.SortFunc(e.Changes, func(a, b api.HistoryChange) int { return a.Ref.Compare(b.Ref) })
+		b.frame.Entry = &e
+		if b.flush(); b.err == nil {
+			b.err = b.segment.sync()
+		}
+	}
+	if b.err != nil {
+		h.log.Error(LogFailed, "path", b.segment.name(), "error", b.err)
+		_ = b.segment.close() // it has failed already
 		h.last, h.memory = nil, true
 	}
 	h.shrink()
 }
 
-// recording is an entry that is being written, a few objects at a time: there may be many.
-type recording struct {
+// batch writes versions, some of them in each frame: there may be many.
+type batch struct {
 	h       *History
-	entry   *api.HistoryEntry
-	first   bool // nothing is known yet
-	segment *segment
-	part    []Version
-	err     error
+	segment *segment // nil before the first frame of an entry
+	frame   frame    // the next one
+	err     error    // after which nothing is written
 }
 
-// add writes a version that differs from the last one.
-func (r *recording) add(v Version) {
-	if r.entry.Count++; len(r.entry.Changes) < api.MaxChanges && !r.first {
-		r.entry.Changes = append(r.entry.Changes, r.h.change(&v))
-	}
-	if r.part = append(r.part, v); len(r.part) == objectsPerFrame {
-		r.write(&frame{N: r.entry.N, Objects: r.part})
-		r.part = r.part[:0]
+func (b *batch) add(v Version) {
+	if b.frame.Objects = append(b.frame.Objects, v); len(b.frame.Objects) == objectsPerFrame {
+		b.flush()
 	}
 }
 
-// end writes what is left, and the entry.
-func (r *recording) end() {
-	e := r.entry
-	if e.Count+len(e.Decisions)+len(e.Takeovers) == 0 || r.err != nil {
-		return
+// flush writes the frame. The caller holds the mu of the history.
+func (b *batch) flush() {
+	if b.segment == nil {
+		b.segment, b.err = b.h.segment(b.frame.N)
 	}
-	slices.SortFunc(e.Changes, func(a, b api.HistoryChange) int { return a.Ref.Compare(b.Ref) })
-	if r.write(&frame{N: e.N, Objects: r.part, Entry: e}); r.err == nil {
-		r.err = r.segment.sync()
+	if b.err == nil {
+		b.err = b.h.append(b.segment, &b.frame)
 	}
-}
-
-func (r *recording) write(f *frame) {
-	if r.segment == nil {
-		r.segment, r.err = r.h.segment(f.N)
-	}
-	if r.err == nil {
-		r.err = r.h.append(r.segment, f)
-	}
+	b.frame.Objects = b.frame.Objects[:0]
 }
 
 // change says what becomes of an object. The caller holds mu.

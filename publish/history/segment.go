@@ -289,15 +289,7 @@ func (h *History) append(s *segment, f *frame) error {
 
 // base writes the last version of every object known so far to a segment, from where it is now. The caller holds mu.
 func (h *History) base(s *segment, n uint64) error {
-	var part []Version
-	flush := func() error {
-		if len(part) == 0 {
-			return nil
-		}
-		err := h.append(s, &frame{N: n, Base: true, Objects: part})
-		part = nil
-		return err
-	}
+	b := batch{h: h, segment: s, frame: frame{N: n, Base: true}}
 	byPlace := make(map[*segment][]int64)
 	for _, known := range h.versions {
 		last := known[len(known)-1]
@@ -313,20 +305,20 @@ func (h *History) base(s *segment, n uint64) error {
 			}
 			for _, v := range f.Objects {
 				known := h.versions[v.Ref]
-				if last := known[len(known)-1]; last.segment != from || last.offset != offset || last.id == (identity{}) {
-					continue
+				if last := known[len(known)-1]; last.segment == from && last.offset == offset && last.id != (identity{}) {
+					b.add(v)
 				}
-				if part = append(part, v); len(part) == objectsPerFrame {
-					if err := flush(); err != nil {
-						return err
-					}
-				}
+			}
+			if b.err != nil {
+				return b.err
 			}
 		}
 	}
-	err := flush()
+	if len(b.frame.Objects) > 0 {
+		b.flush()
+	}
 	s.base = s.size
-	return err
+	return b.err
 }
 
 // shrink removes the oldest segments while all together have more than the limit. The caller holds mu.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ var ErrNoEntry = errors.New("no such entry in the history")
 // Entry returns the entry with a number. The error is [ErrNoEntry].
 func (h *History) Entry(n uint64) (api.HistoryEntry, error) {
 	defer h.lock()()
-	i, found := slices.BinarySearchFunc(h.entries, n, func(e api.HistoryEntry, n uint64) int { return int(int64(e.N) - int64(n)) })
+	i, found := slices.BinarySearchFunc(h.entries, n, func(e api.HistoryEntry, n uint64) int { return cmp.Compare(e.N, n) })
 	if !found {
 		return api.HistoryEntry{}, fmt.Errorf("entry %d: %w", n, ErrNoEntry)
 	}

@@ -147,12 +147,11 @@ func chips(parts []shadowdiff.Part) []string {
 	}
 	out := make([]string, 0, len(order))
 	for _, e := range order {
-		switch n := count[e]; {
-		case n == 1:
-			out = append(out, string(e))
-		default:
-			out = append(out, strconv.Itoa(n)+" "+string(e)+"s")
+		text := string(e)
+		if n := count[e]; n > 1 {
+			text = shadowdiff.Plural(n, text)
 		}
+		out = append(out, text)
 	}
 	return out
 }
