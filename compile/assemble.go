@@ -101,17 +101,16 @@ func (a *assembly) catchAll(name string, h *host, from []*assembly) *rules.Unit 
 // problems collects the problems of a snapshot, sorted by owner.
 func (r *Result) problems() []rules.Problem {
 	a := r.all
-	problems := append(snapshotProblems(r.Snapshot), a.view.Problems()...)
+	var ofObjects []rules.Problem
 	for _, o := range a.objects {
-		problems = append(problems, o.unit.Problems()...)
+		ofObjects = append(ofObjects, o.unit.Problems()...)
 	}
-	problems = append(problems, a.certificateProblems()...)
-	problems = append(problems, a.catchAllProblems()...)
-	problems = append(problems, a.eastWestProblems()...)
-	problems = append(problems, a.fixed.Problems()...)
-	problems = append(problems, a.claims.duplicates(everyone)...)
-	problems = append(problems, a.claims.shadows(everyone)...)
-	sortProblems(problems)
+	problems := slices.Concat(
+		snapshotProblems(r.Snapshot), a.view.Problems(), ofObjects, a.certificateProblems(), a.catchAllProblems(), a.eastWestProblems(),
+		a.fixed.Problems(), a.claims.duplicates(everyone), a.claims.shadows(everyone),
+	)
+	// The problems of one owner stay in the order of detection.
+	slices.SortStableFunc(problems, func(a, b rules.Problem) int { return a.Owner.Compare(b.Owner) })
 	return problems
 }
 
@@ -184,11 +183,6 @@ func (a *assembly) eastWestProblems() []rules.Problem {
 		Reason: rules.EastWestEnabled, Severity: rules.Info, Plain: true,
 		Message: fmt.Sprintf("Enabled east west routes: %d %d %d %d", before, before+n, n, len(a.hosts)),
 	}}
-}
-
-// sortProblems sorts by owner; the problems of one owner stay in the order of detection.
-func sortProblems(ps []rules.Problem) {
-	slices.SortStableFunc(ps, func(a, b rules.Problem) int { return a.Owner.Compare(b.Owner) })
 }
 
 // notIn yields the routes that are in the table of this assembly and not in that of another one, which may be nil.
