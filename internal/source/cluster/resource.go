@@ -259,12 +259,12 @@ func (r *lister) discover(ctx context.Context, served bool) (bool, error) {
 		err = r.confirm(ctx, !missing)
 	}
 	if err != nil {
-		r.metrics.ReadErrors.WithLabelValues("discovery", string(reasonOf(err))).Inc()
+		r.cfg.Metrics.ReadErrors.WithLabelValues("discovery", string(reasonOf(err))).Inc()
 		return false, err
 	}
 	r.absence = absence{}
 	if missing && !r.warnedNoCRD {
-		r.log.Warn(LogNoCRD)
+		r.cfg.Logger.Warn(LogNoCRD)
 	}
 	if found || missing {
 		r.warnedNoCRD = missing
