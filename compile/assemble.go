@@ -101,16 +101,14 @@ func (a *assembly) catchAll(name string, h *host, from []*assembly) *rules.Unit 
 // problems collects the problems of a snapshot, sorted by owner.
 func (r *Result) problems() []rules.Problem {
 	a := r.all
-	problems := append(snapshotProblems(r.Snapshot), a.view.Problems()...)
+	var ofObjects []rules.Problem
 	for _, o := range a.objects {
-		problems = append(problems, o.unit.Problems()...)
+		ofObjects = append(ofObjects, o.unit.Problems()...)
 	}
-	problems = append(problems, a.certificateProblems()...)
-	problems = append(problems, a.catchAllProblems()...)
-	problems = append(problems, a.eastWestProblems()...)
-	problems = append(problems, a.fixed.Problems()...)
-	problems = append(problems, a.claims.duplicates(everyone)...)
-	problems = append(problems, a.claims.shadows(everyone)...)
+	problems := slices.Concat(
+		snapshotProblems(r.Snapshot), a.view.Problems(), ofObjects, a.certificateProblems(), a.catchAllProblems(), a.eastWestProblems(),
+		a.fixed.Problems(), a.claims.duplicates(everyone), a.claims.shadows(everyone),
+	)
 	// The problems of one owner stay in the order of detection.
 	slices.SortStableFunc(problems, func(a, b rules.Problem) int { return a.Owner.Compare(b.Owner) })
 	return problems

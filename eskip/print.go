@@ -215,10 +215,7 @@ func (p *Predicate) String() string {
 }
 
 // String prints the filter as in an expression.
-func (f *Filter) String() string {
-	var stack [128]byte
-	return string(appendCall(stack[:0], f.Name, f.Args))
-}
+func (f *Filter) String() string { return (*Predicate)(f).String() }
 
 // appendCall appends a predicate or filter.
 func appendCall(dst []byte, name string, args []interface{}) []byte {

@@ -48,19 +48,16 @@ func (b *ingressBuilder) eastWestCompanion(r *eskip.Route, sharers int) {
 		return
 	}
 	host := b.ing.Name + "." + b.ing.Namespace + "." + b.set.EastWestDomain
-	c := shallow(r)
-	c.Id = routeid.EastWest(r.Id)
-	c.HostRegexps = []string{hostExpr(host)}
+	c := eastWestCopy(r, host)
 	b.forward(c) // it is forwarded like every route of a host, so it loses the filters that the options append
 	b.addToHost(host, c, companion, sharers)
 }
 
-// defaultEastWestCompanion returns the companion of a default backend. Its host has name and namespace swapped, as in the
-// reference.
-func (b *ingressBuilder) defaultEastWestCompanion(r *eskip.Route) *eskip.Route {
+// eastWestCopy returns a copy for a host inside of the cluster.
+func eastWestCopy(r *eskip.Route, host string) *eskip.Route {
 	c := shallow(r)
 	c.Id = routeid.EastWest(r.Id)
-	c.HostRegexps = []string{hostExpr(b.ing.Namespace + "." + b.ing.Name + "." + b.set.EastWestDomain)}
+	c.HostRegexps = []string{hostExpr(host)}
 	return c
 }
 

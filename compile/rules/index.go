@@ -167,9 +167,10 @@ func (l *lookups) defaultFilters(key kube.ServiceKey) ([]*eskip.Filter, error) {
 	return eskip.ParseFilters(l.view.filters.Texts[key])
 }
 
-// hold reports whether every lookup has the same result in another view.
-func (l *lookups) hold(v *View) bool {
-	if v.filters != l.filters {
+// Holds reports whether the object compiles to the same unit with another view: every lookup has the same result there.
+func (u *Unit) Holds(v *View) bool {
+	l := &u.lookups
+	if l.volatile || v.filters != l.filters {
 		return false
 	}
 	for i := range l.services {

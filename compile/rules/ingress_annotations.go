@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 )
@@ -52,7 +54,7 @@ func (b *ingressBuilder) parse() error {
 	check(predicateAnnotation, func(v string) (err error) { b.ann.predicates, err = eskip.ParsePredicates(v); return err })
 	check(routesAnnotation, func(v string) (err error) { b.ann.routes, err = eskip.Parse(v); return err })
 	check(lbAlgorithmAnnotation, func(v string) error {
-		if v != "" && !validAlgorithm(v) {
+		if v != "" && !slices.Contains(catalogue.Algorithms, v) {
 			return errors.New("unsupported algorithm")
 		}
 		return nil
@@ -138,12 +140,11 @@ func redirectCode(annotations kube.Pairs, otherwise int, f *findings) int {
 		return otherwise
 	}
 	code, err := strconv.Atoi(v)
-	switch {
-	case err != nil:
+	if err == nil && (code < 300 || code >= 400) {
+		err = errors.New(v)
+	}
+	if err != nil {
 		f.addf(Problem{Reason: InvalidAnnotation, Severity: Error, Plain: true}, "invalid redirect code annotation:%v", err)
-		return otherwise
-	case code < 300 || code >= 400:
-		f.addf(Problem{Reason: InvalidAnnotation, Severity: Error, Plain: true}, "invalid redirect code annotation:%s", v)
 		return otherwise
 	}
 	return code

@@ -148,8 +148,9 @@ func (b *ingressBuilder) defaultBackend() {
 	b.set.application(r, &b.ing.Meta)
 	b.forward(r)
 	b.finish(&b.Global, r, mainRoute, b.sharers())
-	if b.set.EastWest {
-		b.finish(&b.Companions, b.defaultEastWestCompanion(r), companion, b.sharers())
+	if b.set.EastWest { // name and namespace are swapped in the host, as in the reference
+		host := b.ing.Namespace + "." + b.ing.Name + "." + b.set.EastWestDomain
+		b.finish(&b.Companions, eastWestCopy(r, host), companion, b.sharers())
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-
-	"github.com/routesrv/routesrv/kube"
 )
 
 // What goes wrong with one object must not cost another object its routes: neither a mistake in this program nor an object that
@@ -93,9 +91,4 @@ func panicked() string {
 			return fmt.Sprintf("%s:%d", frame.Function, frame.Line)
 		}
 	}
-}
-
-// newUnit returns the unit of an object before its compilation.
-func newUnit(set *Set, v *View, owner kube.Ref) *Unit {
-	return &Unit{set: set, lookups: lookups{view: v, filters: v.filters}, findings: findings{owner: owner, size: size{most: set.MaxObjectBytes}}}
 }

@@ -169,11 +169,6 @@ func (o *Options) Reads(annotation string) bool {
 		slices.ContainsFunc(slices.Concat(o.AnnotationFiltersAppend, o.EastWestRangeAnnotationFilters), func(f AnnotationFilters) bool { return is(f.Key) })
 }
 
-// validAlgorithm reports whether the reference's load balancer knows the name.
-func validAlgorithm(s string) bool {
-	return slices.Contains([]string{"roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests"}, s)
-}
-
 // Set are the options with defaults applied and expressions compiled. It is safe for concurrent use.
 type Set struct {
 	Options
@@ -200,7 +195,7 @@ func New(o Options) (*Set, error) {
 	if s.TrafficAlgorithm, err = ParseTrafficAlgorithm(string(o.TrafficAlgorithm)); err != nil {
 		return nil, err
 	}
-	if !validAlgorithm(o.DefaultLBAlgorithm) {
+	if !slices.Contains(catalogue.Algorithms, o.DefaultLBAlgorithm) {
 		s.DefaultLBAlgorithm = defaultLBAlgorithm
 	}
 	if o.MaxObjectBytes <= 0 {

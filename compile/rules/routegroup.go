@@ -27,7 +27,7 @@ type routeGroupPass struct {
 	hostExpr string // of all hosts of the pass; its routes share the string
 	internal bool
 	redirect bool
-	eastWest bool
+	eastWest bool // routes get deprecated copies: not if one of the hosts is already in the domain
 	// built means that there is a main route, hostOnly that one has no predicate except Host: even one of an entry that fails.
 	built, hostOnly bool
 }
@@ -53,7 +53,9 @@ func compileRouteGroup(u *Unit, rg *kube.RouteGroup) {
 
 	external, internal := b.splitHosts()
 	if len(external) > 0 || len(rg.Spec.Hosts) == 0 {
-		p := &routeGroupPass{routeGroupBuilder: b, hosts: external, redirect: b.set.redirects(rg.Annotations), eastWest: b.eastWestCopies(external)}
+		p := &routeGroupPass{routeGroupBuilder: b, hosts: external, redirect: b.set.redirects(rg.Annotations)}
+		inDomain := func(h string) bool { return strings.HasSuffix(h, b.set.EastWestDomain) }
+		p.eastWest = b.set.EastWest && !slices.ContainsFunc(external, inDomain)
 		if failed := p.compile(); failed != nil {
 			u.backendFailed("Error transforming external hosts: ", *failed)
 			return // the internal hosts are skipped, too
@@ -77,14 +79,6 @@ func (b *routeGroupBuilder) splitHosts() (external, internal []string) {
 		}
 	}
 	return external, internal
-}
-
-// eastWestCopies reports whether the group's routes get deprecated east-west copies: not if one of its hosts is already in the
-// domain.
-func (b *routeGroupBuilder) eastWestCopies(hosts []string) bool {
-	return b.set.EastWest && !slices.ContainsFunc(hosts, func(h string) bool {
-		return strings.HasSuffix(h, b.set.EastWestDomain)
-	})
 }
 
 // compile compiles the routes of the pass. What it returns ends the whole group.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -58,7 +59,7 @@ func validateStructure(spec *kube.RouteGroupSpec) error {
 
 func validateBackend(b *kube.RouteGroupBackend) error {
 	// The algorithm comes first: if both are wrong, the algorithm is reported.
-	if b.Algorithm != "" && !validAlgorithm(b.Algorithm) {
+	if b.Algorithm != "" && !slices.Contains(catalogue.Algorithms, b.Algorithm) {
 		return errors.New("unsupported algorithm")
 	}
 	typ, ok := routeGroupBackendType(b.Type)

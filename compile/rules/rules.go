@@ -42,7 +42,9 @@ import (
 // Compile compiles an Ingress or a RouteGroup. The objects of a view are compiled in the order of their names.
 func (s *Set) Compile(o kube.Object, v *View) *Unit {
 	v.user = o.Ref()
-	u := newUnit(s, v, o.Ref())
+	u := &Unit{
+		set: s, lookups: lookups{view: v, filters: v.filters}, findings: findings{owner: o.Ref(), size: size{most: s.MaxObjectBytes}},
+	}
 	u.isolated(func() {
 		if !s.admits(o, u) {
 			u.Refused = true

@@ -41,9 +41,6 @@ func (u *Unit) Problems() []Problem { return u.list }
 // Services returns what the object looked up of services, including missing ones, in the order of the lookups.
 func (u *Unit) Services() []Service { return u.lookups.services }
 
-// Holds reports whether the object compiles to the same unit with another view.
-func (u *Unit) Holds(v *View) bool { return !u.lookups.volatile && u.lookups.hold(v) }
-
 // HostGroup is the contribution of one object to a host.
 type HostGroup struct {
 	Host   string

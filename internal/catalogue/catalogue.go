@@ -129,11 +129,12 @@ func (c *Catalogue) Backend(r *eskip.Route) error {
 	return nil
 }
 
+// Algorithms are the names of the load balancing algorithms. They must not be changed.
+var Algorithms = []string{"roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests"}
+
 // checkBalanced checks a load balanced backend. A mistake here makes the route disappear without a trace in the proxy.
 func checkBalanced(r *eskip.Route) error {
-	switch r.LBAlgorithm {
-	case "", "roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests":
-	default:
+	if r.LBAlgorithm != "" && !slices.Contains(Algorithms, r.LBAlgorithm) {
 		return fmt.Errorf("no load balancing algorithm %q", r.LBAlgorithm)
 	}
 	if len(r.LBEndpoints) == 0 {
@@ -218,7 +219,7 @@ func (c *Catalogue) Notes(r *eskip.Route) []string {
 func (c *Catalogue) Similar(name string, predicates bool) []string {
 	all := slices.Collect(maps.Keys(c.filters))
 	if predicates {
-		all = slices.AppendSeq([]string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"}, maps.Keys(c.predicates))
+		all = slices.AppendSeq(slices.Clone(matched), maps.Keys(c.predicates))
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(all, func(known string) bool {

@@ -11,13 +11,12 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
+// matched are the predicates that the matcher has fields for, and PathSubtree.
+var matched = []string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"}
+
 // Predicate checks a predicate. Those with a field of their own are always valid here: Check looks at their arguments.
 func (c *Catalogue) Predicate(p *eskip.Predicate) (Reason, error) {
-	switch p.Name {
-	case "*", "Any", "Path", "PathSubtree", "Host", "PathRegexp", "Method", "Header", "HeaderRegexp":
-		return "", nil
-	}
-	if slices.Contains(c.options.ExtraPredicates, p.Name) {
+	if p.Name == "*" || p.Name == "Any" || slices.Contains(matched, p.Name) || slices.Contains(c.options.ExtraPredicates, p.Name) {
 		return "", nil
 	}
 	known := c.predicates[p.Name]

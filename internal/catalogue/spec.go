@@ -70,8 +70,12 @@ func (f *spec) check(args []any) error {
 	if f.ignored {
 		return nil
 	}
-	if !f.takes(len(args)) {
-		return fmt.Errorf("%d arguments: want %s", len(args), f.arityText())
+	n, takes := len(args), slices.Contains(f.arities, len(args))
+	if f.open {
+		takes = n >= f.arities[0] && (n-f.arities[0])%f.step == 0
+	}
+	if !takes {
+		return fmt.Errorf("%d arguments: want %s", n, f.arityText())
 	}
 	for i, a := range args {
 		kind := "s/n"
@@ -86,13 +90,6 @@ func (f *spec) check(args []any) error {
 		}
 	}
 	return nil
-}
-
-func (f *spec) takes(n int) bool {
-	if f.open {
-		return n >= f.arities[0] && (n-f.arities[0])%f.step == 0
-	}
-	return slices.Contains(f.arities, n)
 }
 
 // arityText says how many arguments are wanted.

@@ -14,11 +14,6 @@ import (
 // allowedExternalName is the only flag with a special YAML form.
 const allowedExternalName = "kubernetes-allowed-external-name"
 
-// lbAlgorithms are the values of -kubernetes-default-lb-algorithm.
-var lbAlgorithms = []string{
-	"roundRobin", "random", "consistentHash", "powerOfRandomNChoices", "weightedRoundRobin", "leastRequests",
-}
-
 // Compile adds the flags that determine how objects become a table. EndpointSlices and HealthcheckAccessLog have no flag here:
 // see [Parser.CompileFrom].
 func (p *Parser) Compile(o *rules.Options) {
@@ -62,9 +57,9 @@ func (p *Parser) conversion(o *rules.Options) {
 		if err := proxies.Backend(&eskip.Route{BackendType: eskip.ForwardBackend}); err != nil {
 			p.warn("forward-backend-url", "proxies refuse all routes with this address: want a URL such as https://host:port")
 		}
-		if a := o.DefaultLBAlgorithm; a != "" && !slices.Contains(lbAlgorithms, a) {
+		if a := o.DefaultLBAlgorithm; a != "" && !slices.Contains(catalogue.Algorithms, a) {
 			p.warn("kubernetes-default-lb-algorithm", "%s is not known, so roundRobin is used: want %s", clip(a),
-				strings.Join(lbAlgorithms, ", "))
+				strings.Join(catalogue.Algorithms, ", "))
 		}
 		if o.TopologyZone != "" {
 			p.warn("kubernetes-topology-zone", "every proxy gets the endpoints of zone %s, wherever it runs: remove the flag "+

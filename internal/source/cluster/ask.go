@@ -44,12 +44,12 @@ func (r *lister) askFor(ctx context.Context, l *list, consistent bool, floor kub
 	}
 	if err != nil {
 		if !errors.Is(err, errRestored) { // a restore does not make the read fail
-			r.metrics.ReadErrors.WithLabelValues(string(l.Kind), string(reasonOf(err))).Inc()
+			r.cfg.Metrics.ReadErrors.WithLabelValues(string(l.Kind), string(reasonOf(err))).Inc()
 		}
 		return a, &kube.ReadError{Verb: "list", Resource: l.Name(), Err: err}
 	}
-	r.metrics.ListDuration.WithLabelValues(string(l.Kind)).Observe(time.Since(start).Seconds())
-	r.metrics.ListObjects.WithLabelValues(string(l.Kind)).Set(float64(len(a.items)))
+	r.cfg.Metrics.ListDuration.WithLabelValues(string(l.Kind)).Observe(time.Since(start).Seconds())
+	r.cfg.Metrics.ListObjects.WithLabelValues(string(l.Kind)).Set(float64(len(a.items)))
 	return a, nil
 }
 
@@ -67,7 +67,7 @@ func (r *lister) notOlder(ctx context.Context, l *list, floor kube.Revision, kno
 		return a, err
 	}
 	r.noFloorSince = time.Now()
-	r.log.Info(LogNoFloor, slog.String("kind", string(l.Kind)), slog.Any("error", err))
+	r.cfg.Logger.Info(LogNoFloor, slog.String("kind", string(l.Kind)), slog.Any("error", err))
 	return r.ask(ctx, l, known.seen, known)
 }
 
@@ -97,7 +97,7 @@ func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known st
 		case revision == 0 && since != 0:
 			return failf(reasonStale, "answer to %s: %w", resp.Path, errNoRevision)
 		}
-		r.metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Add(float64(m.decoded))
+		r.cfg.Metrics.DecodedObjects.WithLabelValues(string(l.Kind)).Add(float64(m.decoded))
 		a = m.listing()
 		a.seen, a.wire = revision, wire
 		return nil
@@ -123,7 +123,7 @@ func (r *lister) confirmLoss(ctx context.Context, l *list, a listing, known stat
 		return again, fmt.Errorf("confirm by a consistent list that %d of %d objects are gone: %w", a.lost, len(known.items), err)
 	}
 	if again.lost < a.lost {
-		r.log.Warn(LogUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.lost-again.lost))
+		r.cfg.Logger.Warn(LogUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.lost-again.lost))
 	}
 	return again, nil
 }
@@ -182,14 +182,14 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 	}
 	if err != nil {
 		if w.discovery.since.IsZero() {
-			w.log.Warn(LogBroken, slog.String("kind", "discovery"), slog.Any("error", err))
+			w.cfg.Logger.Warn(LogBroken, slog.String("kind", "discovery"), slog.Any("error", err))
 		}
 		w.discovery.fail(readError("get", discoveryPath, err))
 		w.wake()
 		return w.discovery.err
 	}
 	if !w.discovery.since.IsZero() {
-		w.log.Info(LogBack, slog.String("kind", "discovery"))
+		w.cfg.Logger.Info(LogBack, slog.String("kind", "discovery"))
 	}
 	if w.discovery.lasting(time.Now()) != nil {
 		poke(w.dirty) // reads failed, and succeed again
@@ -254,7 +254,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	case parent.Err() != nil:
 		return
 	case err != nil:
-		w.metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(reasonOf(err))).Inc()
+		w.cfg.Metrics.ReadErrors.WithLabelValues(string(k.list.Kind), string(reasonOf(err))).Inc()
 		k.check.fail(err)
 		return
 	case k.check.lasting(now) != nil:
@@ -270,8 +270,8 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 		k.lag = lag{floor, now}
 	case now.Sub(k.lag.since) >= silentAfter && k.open:
 		k.lag = lag{}
-		w.log.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.Uint64("revision", uint64(k.list.seen)))
-		w.metrics.WatchRestarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
+		w.cfg.Logger.Warn(LogSilent, slog.String("kind", string(k.list.Kind)), slog.Uint64("revision", uint64(k.list.seen)))
+		w.cfg.Metrics.WatchRestarts.WithLabelValues(string(k.list.Kind), "silent").Inc()
 		k.restart()
 	}
 }

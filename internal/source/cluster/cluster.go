@@ -87,8 +87,8 @@ func (s *Source) Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, 
 
 	err = s.readAll(ctx, o.Consistent)
 	if errors.Is(err, errRestored) {
-		s.metrics.Restores.Inc()
-		s.log.Warn(LogRestored, slog.Any("error", err))
+		s.cfg.Metrics.Restores.Inc()
+		s.cfg.Logger.Warn(LogRestored, slog.Any("error", err))
 		// Without a known revision, each list is read consistently and accepted, even if the rest of this read fails
 		// and the next one continues.
 		for _, l := range s.lists {
@@ -168,7 +168,7 @@ func (s *Source) floor(ctx context.Context, consistent bool) (kube.Revision, err
 	}
 	revision, err := s.api.current(ctx, &l.resource)
 	if err != nil {
-		s.metrics.ReadErrors.WithLabelValues(string(l.Kind), string(reasonOf(err))).Inc()
+		s.cfg.Metrics.ReadErrors.WithLabelValues(string(l.Kind), string(reasonOf(err))).Inc()
 		return 0, &kube.ReadError{Verb: "list", Resource: l.Name(), Err: err}
 	}
 	if revision != 0 && revision < l.seen {

@@ -245,7 +245,7 @@ func (k *watched) next(events *decode.Events) (e decode.Event, item item, err er
 		if item.Bad != nil {
 			item.Bad.Ref.Name, item.Bad.Ref.Namespace = e.Name, e.Namespace // the event's name and namespace were readable
 		}
-		k.w.metrics.DecodedObjects.WithLabelValues(string(k.list.Kind)).Inc()
+		k.w.cfg.Metrics.DecodedObjects.WithLabelValues(string(k.list.Kind)).Inc()
 	}
 	return e, item, err
 }

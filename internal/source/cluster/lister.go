@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -15,10 +14,8 @@ import (
 // lister lists the kinds of one cluster. It is not safe for concurrent use; see [lister.acquire].
 type lister struct {
 	// set by newLister, read only
-	cfg     Config // with its defaults
-	api     *client
-	log     *slog.Logger
-	metrics *Metrics
+	cfg Config // with its defaults
+	api *client
 
 	lists       []*list // in the order of the requests
 	routeGroups *list   // the list that depends on discovery; also in lists
@@ -40,10 +37,7 @@ func newLister(cfg Config) (*lister, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &lister{
-		cfg: cfg, api: client, metrics: cfg.Metrics, log: cfg.Logger,
-		busy: make(chan struct{}, 1), last: &kube.Snapshot{},
-	}
+	r := &lister{cfg: cfg, api: client, busy: make(chan struct{}, 1), last: &kube.Snapshot{}}
 	for _, res := range cfg.resources() {
 		l := &list{resource: res}
 		if l.Kind == kube.KindRouteGroup {

@@ -89,18 +89,13 @@ func (r *resource) path() string {
 	return p + r.plural
 }
 
-// permission describes the permission that a service account needs for the verb.
-func (r *resource) permission(verb string) string {
-	p := `the verb "` + verb + `" on "` + r.plural + `" in API group "` + r.group() + `"`
-	if r.namespace != "" {
-		p += ` in namespace "` + r.namespace + `"`
-	}
-	return p
-}
-
-// request returns a request for the verb, without a query.
+// request returns a request for the verb, without a query, and with the permission that a service account needs for it.
 func (r *resource) request(verb string) request {
-	q := request{path: r.path(), accept: decode.MediaProtobuf + "," + decode.MediaJSON, missing: r.permission(verb)}
+	missing := `the verb "` + verb + `" on "` + r.plural + `" in API group "` + r.group() + `"`
+	if r.namespace != "" {
+		missing += ` in namespace "` + r.namespace + `"`
+	}
+	q := request{path: r.path(), accept: decode.MediaProtobuf + "," + decode.MediaJSON, missing: missing}
 	if !decode.HasProtobuf(r.Kind) { // custom resources arrive only as JSON
 		q.accept = decode.MediaJSON
 	}
@@ -259,12 +254,12 @@ func (r *lister) discover(ctx context.Context, served bool) (bool, error) {
 		err = r.confirm(ctx, !missing)
 	}
 	if err != nil {
-		r.metrics.ReadErrors.WithLabelValues("discovery", string(reasonOf(err))).Inc()
+		r.cfg.Metrics.ReadErrors.WithLabelValues("discovery", string(reasonOf(err))).Inc()
 		return false, err
 	}
 	r.absence = absence{}
 	if missing && !r.warnedNoCRD {
-		r.log.Warn(LogNoCRD)
+		r.cfg.Logger.Warn(LogNoCRD)
 	}
 	if found || missing {
 		r.warnedNoCRD = missing

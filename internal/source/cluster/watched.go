@@ -132,7 +132,7 @@ func (k *watched) backIfAlive(now time.Time) {
 func (k *watched) back() {
 	if k.reported && k.open {
 		k.reported = false
-		k.w.log.Info(LogBack, slog.String("kind", string(k.list.Kind)))
+		k.w.cfg.Logger.Info(LogBack, slog.String("kind", string(k.list.Kind)))
 	}
 }
 
@@ -143,7 +143,7 @@ func (k *watched) ended(err error) (lived time.Duration) {
 	kind := string(k.list.Kind)
 	if k.open {
 		lived = time.Since(k.opened)
-		k.w.metrics.WatchRestarts.WithLabelValues(kind, map[bool]string{true: "ended", false: "error"}[err == nil]).Inc()
+		k.w.cfg.Metrics.WatchRestarts.WithLabelValues(kind, map[bool]string{true: "ended", false: "error"}[err == nil]).Inc()
 	}
 	k.backIfAlive(time.Now())
 	k.open = false
@@ -151,10 +151,10 @@ func (k *watched) ended(err error) (lived time.Duration) {
 		return lived
 	}
 	k.stream.fail(err)
-	k.w.metrics.ReadErrors.WithLabelValues(kind, string(reasonOf(err))).Inc()
+	k.w.cfg.Metrics.ReadErrors.WithLabelValues(kind, string(reasonOf(err))).Inc()
 	if !k.reported {
 		k.reported = true
-		k.w.log.Warn(LogBroken, slog.String("kind", kind), slog.Any("error", err))
+		k.w.cfg.Logger.Warn(LogBroken, slog.String("kind", kind), slog.Any("error", err))
 	}
 	k.w.wake()
 	return lived
@@ -169,5 +169,5 @@ func (k *watched) reached(revision kube.Revision) {
 
 // confirmed records when the kind was known to be up to date.
 func (k *watched) confirmed(at time.Time) {
-	k.w.metrics.WatchConfirmed.WithLabelValues(string(k.list.Kind)).Set(float64(at.UnixMilli()) / 1000)
+	k.w.cfg.Metrics.WatchConfirmed.WithLabelValues(string(k.list.Kind)).Set(float64(at.UnixMilli()) / 1000)
 }

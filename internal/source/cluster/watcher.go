@@ -112,7 +112,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		w.mu.Unlock()
 		return errors.New("the watch runs already")
 	}
-	w.log.Info(LogRunning)
+	w.cfg.Logger.Info(LogRunning)
 	w.active, w.asked, w.discovery = true, false, outage{}
 	for _, k := range w.kinds {
 		k.reset()
@@ -147,8 +147,8 @@ func (w *Watcher) Drop() {
 // restored forgets all revisions because the cluster went back in time: objects from before the restore must not mix
 // with objects from after it, so no read succeeds before everything has been listed. The caller holds mu.
 func (w *Watcher) restored(err error) {
-	w.metrics.Restores.Inc()
-	w.log.Warn(LogRestored, slog.Any("error", err))
+	w.cfg.Metrics.Restores.Inc()
+	w.cfg.Logger.Warn(LogRestored, slog.Any("error", err))
 	for _, k := range w.kinds {
 		k.reset()
 		k.restart()

@@ -71,9 +71,9 @@ type Source struct {
 
 	busy chan struct{} // capacity 1: the holder owns the fields below
 
-	once   map[string]content   // content that can be read only once, by path
-	byName map[string]*parsed   // the files of the last complete read
-	byRef  map[kube.Ref]decoded // objects of the last complete read
+	once   map[string]content       // content that can be read only once, by path
+	byName map[string]*parsed       // the files of the last complete read
+	byRef  map[kube.Ref]kube.Object // objects of the last complete read
 	last   *kube.Snapshot
 }
 
@@ -167,7 +167,7 @@ func (s *Source) Objects(ctx context.Context, yield func(kind string, object []b
 // commit stores the files as those of the last complete read, and builds their snapshot.
 func (s *Source) commit(files []*parsed) {
 	s.byName = make(map[string]*parsed, len(files))
-	s.byRef = make(map[kube.Ref]decoded)
+	s.byRef = make(map[kube.Ref]kube.Object)
 	s.last = &kube.Snapshot{}
 	first := make(map[kube.Ref]string) // where the first object with this name is
 	for _, f := range files {
@@ -186,7 +186,7 @@ func (s *Source) commit(files []*parsed) {
 				continue
 			}
 			first[e.ref] = where
-			s.byRef[e.ref] = e.decoded
+			s.byRef[e.ref] = e.object
 			s.last.Add(e.object)
 		}
 	}

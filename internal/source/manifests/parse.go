@@ -28,14 +28,9 @@ type parsed struct {
 type entry struct {
 	document, line int   // where its document begins, both counted from 1
 	strict         error // a duplicate key
-	decoded
-}
-
-// decoded is the result of decoding an object's JSON. It never changes.
-type decoded struct {
-	ref    kube.Ref
-	object kube.Object // nil if err is set
-	err    error
+	ref            kube.Ref
+	object         kube.Object // nil if err is set
+	err            error
 }
 
 // parse returns the objects of the file. An error names document and line and makes the read fail.
@@ -61,7 +56,7 @@ func (s *Source) parse(c *content) (*parsed, error) {
 				}
 			}
 			if kind, ok := wanted(h, log); ok && s.cfg.Takes(kind, string(h.Metadata.Namespace), h.label) {
-				e.decoded = s.decode(kind, raw)
+				s.decode(&e, kind, raw)
 				f.entries = append(f.entries, e)
 			}
 			return nil
@@ -180,21 +175,20 @@ func wanted(h *head, log *slog.Logger) (kube.Kind, bool) {
 }
 
 // decode decodes the object. An object of which nothing changed that is read stays the same object.
-func (s *Source) decode(kind kube.Kind, raw []byte) (d decoded) {
+func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 	o, err := kube.DecodeJSON(kind, raw)
 	if err != nil {
-		d.ref, d.err = kube.SalvageRef(kind, raw), err
+		e.ref, e.err = kube.SalvageRef(kind, raw), err
 	} else {
 		intoDefault(o)
-		d.ref, d.object = o.Ref(), o
-		if old := s.byRef[d.ref].object; old != nil && reflect.DeepEqual(old, o) {
-			d.object = old
+		e.ref, e.object = o.Ref(), o
+		if old := s.byRef[e.ref]; old != nil && reflect.DeepEqual(old, o) {
+			e.object = old
 		}
 	}
 	if kind != kube.KindNamespace {
-		d.ref.Namespace = kube.NamespaceOrDefault(d.ref.Namespace)
+		e.ref.Namespace = kube.NamespaceOrDefault(e.ref.Namespace)
 	}
-	return d
 }
 
 // intoDefault puts a new object without a namespace into the namespace that kubectl would use.

@@ -93,8 +93,7 @@ type Reader struct {
 	cfg    Config
 	client *http.Client
 
-	stdin      func() (*Table, error) // reads standard input, once
-	stdinTaken atomic.Bool            // a source reads it
+	stdinTaken atomic.Bool // a source reads it
 }
 
 // Source is a place that holds a table. Only one caller at a time may call Load.
@@ -128,7 +127,6 @@ func New(cfg Config) *Reader {
 	}
 	r := &Reader{cfg: cfg}
 	r.client = &http.Client{Transport: cfg.Transport, Timeout: cfg.Timeout, CheckRedirect: r.redirect}
-	r.stdin = sync.OnceValues(func() (*Table, error) { return readRoutes("standard input", cfg.Stdin, cfg.MaxBytes) })
 	return r
 }
 
@@ -167,7 +165,17 @@ func (r *Reader) openStdin() (*Source, error) {
 	case r.stdinTaken.Swap(true):
 		return nil, errors.New("-: the standard input can be only one of the tables")
 	}
-	return &Source{"-", func(context.Context) (*Table, error) { return r.loadStdin() }}, nil
+	read := sync.OnceValues(func() (*Table, error) { return readRoutes("standard input", r.cfg.Stdin, r.cfg.MaxBytes) })
+	// Later loads return the same table as current: this side of a comparison never changes.
+	return &Source{"-", func(context.Context) (*Table, error) {
+		t, err := read()
+		if err != nil {
+			return nil, err
+		}
+		again := *t
+		again.Read = time.Now()
+		return &again, nil
+	}}, nil
 }
 
 // loadFile reads a file of routes.
@@ -181,17 +189,6 @@ func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
 	}
 	defer func() { _ = in.Close() }() // only read
 	return readRoutes(path, in, r.cfg.MaxBytes)
-}
-
-// loadStdin reads standard input, at the first call. Later ones return the same table as current: this side of a comparison never changes.
-func (r *Reader) loadStdin() (*Table, error) {
-	t, err := r.stdin()
-	if err != nil {
-		return nil, err
-	}
-	again := *t
-	again.Read = time.Now()
-	return &again, nil
 }
 
 // loadManifests compiles a file or folder of manifests.
