@@ -57,7 +57,7 @@ func hostsOr(object kube.Routed) []string {
 // leftOut notes requests that are close to what a route takes and get no route: with another method, from another address, and without
 // the slash at the end of its path.
 func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
-	if x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
+	if x.beyond(s.host) {
 		return
 	}
 	table := x.routesFor(s.host).table
@@ -100,7 +100,7 @@ func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map
 	var first *eskip.Route
 	var why, url string
 	for _, s := range meant {
-		if x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
+		if x.beyond(s.host) {
 			return
 		}
 		res := x.routesFor(s.host).table.Find(s.request())

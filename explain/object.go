@@ -52,8 +52,7 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 		Problems: []Problem{}, Routes: []Route{}, Services: []Service{}, Hosts: []Host{}, Requests: []Request{},
 	}
 	if created := in.Object.Metadata().Created; created != 0 {
-		t := time.Unix(created, 0).UTC()
-		o.Created = &t
+		o.Created = new(time.Unix(created, 0).UTC())
 	}
 	o.Selection = x.selection(in)
 	for _, p := range in.Problems {
@@ -106,10 +105,8 @@ func (x *explainer) problem(p rules.Problem) Problem {
 
 // selection says why the object is served or not.
 func (x *explainer) selection(in compile.Inspection) string {
-	for _, p := range in.Problems {
-		if !in.Compiled {
-			return p.What()
-		}
+	if !in.Compiled && len(in.Problems) > 0 {
+		return in.Problems[0].What()
 	}
 	kind, class := kube.KindIngress, ""
 	switch o := in.Object.(type) {
@@ -121,11 +118,7 @@ func (x *explainer) selection(in compile.Inspection) string {
 	case *kube.RouteGroup:
 		kind, class = kube.KindRouteGroup, o.Annotations.Get("zalando.org/routegroup.class")
 	}
-	wanted := x.Classes[kind]
-	if wanted == "" {
-		wanted = "skipper"
-	}
-	text := fmt.Sprintf("its class %q matches %q", class, wanted)
+	text := fmt.Sprintf("its class %q matches %q", class, cmp.Or(x.Classes[kind], "skipper"))
 	if class == "" {
 		text = "it has no class, and objects without a class are always served"
 	}
@@ -183,7 +176,10 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 				waiting++
 			}
 		}
-		if r.Route != nil && len(o.Routes) < maxRoutes {
+		if len(o.Routes) == maxRoutes {
+			continue
+		}
+		if r.Route != nil {
 			if parsed, err := r.Route.Parse(); err == nil {
 				out.Predicates, out.Filters, out.Backend = parts(parsed)
 				if reason, wrong := known.Check(parsed); wrong != nil && out.State != StateLeftOut {
@@ -191,23 +187,21 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 				}
 			}
 		}
-		if len(o.Routes) < maxRoutes {
-			o.Routes = append(o.Routes, out)
-		}
+		o.Routes = append(o.Routes, out)
 	}
-	if waiting > 0 && x.Hold != nil {
-		x.out.Hold = x.Hold
-		x.findings = append(x.findings, finding{
-			owner: o.Owner, rank: rankWaiting, severity: rules.Warning, do: x.Hold.advice(),
-			what: fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", shadowdiff.Plural(waiting, "route"), x.Hold.text()),
-		})
-	} else if waiting > 0 {
-		x.findings = append(x.findings, finding{
-			owner: o.Owner, rank: rankWaiting, severity: rules.Warning,
-			what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", shadowdiff.Plural(waiting, "route")),
-			do:   "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.",
-		})
+	if waiting == 0 {
+		return
 	}
+	f := finding{
+		owner: o.Owner, rank: rankWaiting, severity: rules.Warning,
+		what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", shadowdiff.Plural(waiting, "route")),
+		do:   "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.",
+	}
+	if x.Hold != nil {
+		x.out.Hold, f.do = x.Hold, x.Hold.advice()
+		f.what = fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", shadowdiff.Plural(waiting, "route"), x.Hold.text())
+	}
+	x.findings = append(x.findings, f)
 }
 
 // parts returns the parts of a route as written, with overlong parts shortened.

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -81,9 +82,7 @@ func (s sample) url() string { return s.scheme + "://" + s.host + s.path }
 
 func (s sample) request() match.Request {
 	header := map[string][]string{forwardedProto: {s.scheme}}
-	for name, val := range s.header {
-		header[name] = val
-	}
+	maps.Copy(header, s.header)
 	return match.Request{Method: s.method, Target: s.path, Host: s.host, Header: header}
 }
 
@@ -96,7 +95,7 @@ func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bo
 		}
 		for _, s := range samples(route, hostsOr(in.Object), x.Proxy) {
 			key := s.method + " " + s.url() + fmt.Sprint(s.header)
-			if asked[key] || len(o.Requests) >= maxRequests || x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
+			if asked[key] || len(o.Requests) >= maxRequests || x.beyond(s.host) {
 				continue
 			}
 			asked[key] = true
@@ -246,22 +245,26 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 	return q, true
 }
 
+// advantages say what the route that wins has over one behind it.
+var advantages = map[match.Behind]string{
+	match.LessSpecific: "its path is more specific",
+	match.NoPath:       "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever stands in it",
+	match.LowerWeight:  "its route for the same path has more conditions, or a higher Weight",
+}
+
 // whyBehind says why a matching route does not win.
 func whyBehind(res match.Result, id string) string {
 	for _, c := range res.Candidates {
-		if c.Route.Id != id {
-			continue
-		}
-		switch c.Behind {
-		case match.LessSpecific:
-			return "its path is more specific"
-		case match.NoPath:
-			return "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever stands in it"
-		case match.LowerWeight:
-			return "its route for the same path has more conditions, or a higher Weight"
+		if c.Route.Id == id && c.Behind != "" {
+			return advantages[c.Behind]
 		}
 	}
 	return "its route comes first"
+}
+
+// beyond reports whether the routes of a host are not looked at, because those of enough hosts were.
+func (x *explainer) beyond(host string) bool {
+	return x.hosts[host] == nil && len(x.hosts) >= maxTables
 }
 
 // maxHops limits a chain of redirects.
@@ -277,13 +280,10 @@ func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 			return
 		}
 		next, ok := redirected(winner, s)
-		if !ok {
+		if !ok || x.beyond(next.host) {
 			return
 		}
 		s = next
-		if x.hosts[s.host] == nil && len(x.hosts) >= maxTables {
-			return
-		}
 		if slices.Contains(seen, s.url()) {
 			q.Result, q.Why = "loop", "redirected to "+strings.Join(append(seen[1:], s.url()), ", then to ")
 			x.findings = append(x.findings, finding{

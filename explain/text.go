@@ -31,10 +31,7 @@ func (e *Explanation) WriteText(w io.Writer) error {
 	if e.Advice != "" {
 		b.WriteString(e.Advice + "\n")
 	}
-	for i, o := range e.Objects {
-		if i == textObjects {
-			break
-		}
+	for _, o := range e.Objects[:min(len(e.Objects), textObjects)] {
 		writeObject(&b, &o)
 	}
 	if n := e.Total - textObjects; n > 0 {
@@ -77,7 +74,7 @@ func writeObject(b *bytes.Buffer, o *Object) {
 	list("host", len(o.Hosts), textHosts, func(i int) string { return o.Hosts[i].text() })
 	list("service", len(o.Services), textServices, func(i int) string { return o.Services[i].text() })
 	list("problem", len(o.Problems), textProblems, func(i int) string { return o.Problems[i].text() })
-	writeRoutes(b, o)
+	writeRoutes(b, o, line)
 	if f := o.Fleet; f != nil {
 		line("fleet", fmt.Sprintf("%d of %s hold a table with these routes", f.Holders, shadowdiff.Plural(f.Clients, "client")))
 	}
@@ -144,7 +141,7 @@ func (s *Service) text() string {
 }
 
 // writeRoutes prints the main routes, unserved ones first. It only counts companions.
-func writeRoutes(b *bytes.Buffer, o *Object) {
+func writeRoutes(b *bytes.Buffer, o *Object, line func(name, text string)) {
 	routes := slices.Clone(o.Routes)
 	slices.SortStableFunc(routes, func(x, y Route) int { return order(x) - order(y) })
 	shown, companions := 0, 0
@@ -156,11 +153,11 @@ func writeRoutes(b *bytes.Buffer, o *Object) {
 		if shown++; shown > textRoutes {
 			continue
 		}
-		fmt.Fprintf(b, "  %-9s  %s: %s", "route", r.ID, strings.ReplaceAll(r.State, "_", " "))
+		state := strings.ReplaceAll(r.State, "_", " ")
 		if r.Why != "" {
-			fmt.Fprintf(b, ", %s", r.Why)
+			state += ", " + r.Why
 		}
-		b.WriteByte('\n')
+		line("route", r.ID+": "+state)
 		if r.Predicates != "" {
 			text := r.Predicates
 			if r.Filters != "" {
@@ -173,13 +170,13 @@ func writeRoutes(b *bytes.Buffer, o *Object) {
 		}
 	}
 	if shown > textRoutes {
-		fmt.Fprintf(b, "  %-9s  and %d more\n", "route", shown-textRoutes)
+		line("route", fmt.Sprintf("and %d more", shown-textRoutes))
 	}
 	if o.TotalRoutes > len(o.Routes) {
-		fmt.Fprintf(b, "  %-9s  %d in all, with companions\n", "route", o.TotalRoutes)
+		line("route", fmt.Sprintf("%d in all, with companions", o.TotalRoutes))
 	}
 	if companions > 0 && o.TotalRoutes == len(o.Routes) {
-		fmt.Fprintf(b, "  %-9s  and %s, such as redirects\n", "route", shadowdiff.Plural(companions, "companion"))
+		line("route", "and "+shadowdiff.Plural(companions, "companion")+", such as redirects")
 	}
 }
 

@@ -177,14 +177,14 @@ type Undecided struct {
 
 // Candidate is a route that does not win.
 type Candidate struct {
-	Route  *eskip.Route
-	Weight int
+	Route  *eskip.Route `json:"-"`
+	Weight int          `json:"weight"`
 	// Lost are the predicates that do not hold; the first one decided.
-	Lost []string
+	Lost []string `json:"lost,omitempty"`
 	// Behind says why a route whose predicates all hold, or are undecided, does not win.
-	Behind Behind
+	Behind Behind `json:"behind,omitempty"`
 	// Open are the undecided predicates.
-	Open []Undecided
+	Open []Undecided `json:"undecided,omitempty"`
 }
 
 // Behind is why a matching route does not win.

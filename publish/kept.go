@@ -97,13 +97,10 @@ func (k *Kept) Waits() string {
 }
 
 func (k *Kept) check() error {
-	named := func(kind kube.Kind, r kube.Ref) bool { return k.Kind == kind && r == k.Ref }
 	valid := false
 	switch {
-	case k.Ingress != nil:
-		valid = named(kube.KindIngress, k.Ingress.Ref()) && k.RouteGroup == nil && k.Service == nil
-	case k.RouteGroup != nil:
-		valid = named(kube.KindRouteGroup, k.RouteGroup.Ref()) && k.Service == nil
+	case k.Object() != nil:
+		valid = k.Object().Ref() == k.Ref && k.Service == nil && (k.Ingress == nil || k.RouteGroup == nil)
 	case k.Service != nil:
 		s := k.Service
 		valid = k.Kind == kube.KindService && len(s.Services) > 0 && !slices.Contains(s.Services, nil) && !slices.Contains(s.Endpoints, nil) && !slices.Contains(s.EndpointSlices, nil)

@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,7 +132,7 @@ func (t *Tracer) remember(d table.Digest, s trace.SpanContext) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.published) == maxPublished {
-		t.published = append(t.published[:0], t.published[1:]...)
+		t.published = slices.Delete(t.published, 0, 1)
 	}
 	t.published = append(t.published, &published{digest: d, span: s})
 }
@@ -140,9 +141,9 @@ func (t *Tracer) remember(d table.Digest, s trace.SpanContext) {
 func (t *Tracer) publishedAs(d table.Digest) *published {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := len(t.published) - 1; i >= 0; i-- {
-		if t.published[i].digest == d {
-			return t.published[i]
+	for _, p := range slices.Backward(t.published) {
+		if p.digest == d {
+			return p
 		}
 	}
 	return nil
@@ -161,13 +162,10 @@ func ofTable(d table.Digest, revision uint64) []attribute.KeyValue {
 	}
 }
 
-// newMetrics creates the counter and registers it.
-func newMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
+// NewMetrics creates the series of a Tracer, the spans by result, and registers them.
+func NewMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
 	return series.In(reg).Counters("routesrv_trace_spans_total", "Spans: sent, or failed (not accepted by the collector).", "result", "sent", "failed")
 }
-
-// NewMetrics registers the series of a Tracer, for the reference.
-func NewMetrics(reg prometheus.Registerer) { newMetrics(reg) }
 
 // exporter sends batches of spans, counts them, and logs when the collector begins to refuse or to accept them. The SDK calls it
 // from one goroutine.
@@ -192,7 +190,7 @@ func newExporter(ctx context.Context, cfg Config) (*exporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &exporter{SpanExporter: otlp, log: cfg.Logger.With("component", "tracing"), spans: newMetrics(cfg.Registry)}, nil
+	return &exporter{SpanExporter: otlp, log: cfg.Logger.With("component", "tracing"), spans: NewMetrics(cfg.Registry)}, nil
 }
 
 // ExportSpans implements [sdk.SpanExporter]. It handles the error of the collector itself.

@@ -152,11 +152,8 @@ func (v Verdict) String() string {
 func (t *Trial) Settle(ctx context.Context, before, after *table.Table) {
 	end := time.After(settleLimit * t.cfg.Timeout)
 	for ctx.Err() == nil {
-		pending := false
-		for _, o := range t.Review(before, after) {
-			pending = pending || o.Pending
-		}
-		if !pending {
+		objections := slices.Collect(maps.Values(t.Review(before, after)))
+		if !slices.ContainsFunc(objections, func(o publish.Objection) bool { return o.Pending }) {
 			return
 		}
 		select {
@@ -190,19 +187,11 @@ func Calls(routes ...*eskip.Route) []Call {
 		for _, f := range r.Filters {
 			all = append(all, Call{Text: f.String()})
 		}
-		for _, p := range r.Predicates {
+		for _, p := range eskip.Canonical(r).Predicates { // also those with a field of their own
 			switch p.Name {
 			case "Path", "PathSubtree", "Host", "HostAny", "Method", "Methods", "Header", "Weight", "True", "False", "Any", "*":
 			default:
 				all = append(all, Call{Text: p.String(), Predicate: true})
-			}
-		}
-		for _, expr := range r.PathRegexps {
-			all = append(all, Call{Text: (&eskip.Predicate{Name: "PathRegexp", Args: []any{expr}}).String(), Predicate: true})
-		}
-		for name, list := range r.HeaderRegexps {
-			for _, expr := range list {
-				all = append(all, Call{Text: (&eskip.Predicate{Name: "HeaderRegexp", Args: []any{name, expr}}).String(), Predicate: true})
 			}
 		}
 	}

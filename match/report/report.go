@@ -264,11 +264,8 @@ type jsonOutcome struct {
 }
 
 type jsonCandidate struct {
-	Route     *jsonRoute        `json:"route"`
-	Weight    int               `json:"weight"`
-	Lost      []string          `json:"lost,omitempty"`
-	Behind    match.Behind      `json:"behind,omitempty"`
-	Undecided []match.Undecided `json:"undecided,omitempty"`
+	Route *jsonRoute `json:"route"`
+	match.Candidate
 }
 
 type jsonWarning struct {
@@ -301,9 +298,7 @@ func (v *View) WriteJSON(w io.Writer) error {
 		out.Outcomes = append(out.Outcomes, j)
 	}
 	for _, c := range res.Candidates {
-		out.Candidates = append(out.Candidates, jsonCandidate{
-			Route: v.newJSONRoute(c.Route), Weight: c.Weight, Lost: c.Lost, Behind: c.Behind, Undecided: c.Open,
-		})
+		out.Candidates = append(out.Candidates, jsonCandidate{v.newJSONRoute(c.Route), c})
 	}
 	for _, warning := range res.Warnings {
 		out.Warnings = append(out.Warnings, jsonWarning{v.newJSONRoute(warning.Route), warning.Reason, warning.Text, warning.Ahead, warning.Partly})
