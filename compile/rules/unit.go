@@ -198,9 +198,30 @@ var seed = maphash.MakeSeed()
 // have the same hash, whatever the order of the predicates and the fields that they are in. It is never 0.
 func matchOf(r *eskip.Route) uint64 {
 	var sum uint64
-	for _, p := range eskip.Canonical(r).Predicates { // also those with their own fields
+	add := func(name string, args ...any) { sum += predicateHash(name, args) }
+	if r.Path != "" {
+		add("Path", r.Path)
+	}
+	for _, h := range r.HostRegexps {
+		add("Host", h)
+	}
+	for _, p := range r.PathRegexps {
+		add("PathRegexp", p)
+	}
+	if r.Method != "" {
+		add("Method", r.Method)
+	}
+	for k, v := range r.Headers {
+		add("Header", k, v)
+	}
+	for k, vs := range r.HeaderRegexps {
+		for _, v := range vs {
+			add("HeaderRegexp", k, v)
+		}
+	}
+	for _, p := range r.Predicates {
 		if p.Name != "Any" && p.Name != "*" {
-			sum += predicateHash(p.Name, p.Args)
+			add(p.Name, p.Args...)
 		}
 	}
 	return sum | 1
