@@ -43,7 +43,6 @@ const (
 	LogSteered   = "operator steers objects"
 	LogSteerEnds = "freeze or pin ends soon, then the newest versions are served"
 	LogSteerOver = "freeze or pin has ended"
-	LogSteerLost = "frozen object changed while this process did not run, its newest version is served"
 )
 
 // Scope says which objects a command is about: one, those of a namespace, or, as its zero value, all.
