@@ -36,6 +36,11 @@ type finding struct {
 	what, do string
 }
 
+// warn records a finding that has the severity of a warning.
+func (x *explainer) warn(owner kube.Ref, r rank, route, what, do string) {
+	x.findings = append(x.findings, finding{owner: owner, rank: r, severity: rules.Warning, route: route, what: what, do: do})
+}
+
 // ofProblem converts a problem to a finding.
 func ofProblem(owner kube.Ref, p rules.Problem) finding {
 	info := p.Reason.Info()

@@ -111,11 +111,9 @@ func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map
 			first, why, url = res.Winner(), whyBehind(res, id), s.url()
 		}
 	}
-	x.findings = append(x.findings, finding{
-		owner: owner, rank: rankOther, severity: rules.Warning, route: id,
-		what: fmt.Sprintf("its route %s does not get the requests meant for it, such as %s: its own route %s takes them, because %s", id, url, first.Id, why),
-		do:   "In this object, give the route a path of the same kind, or write the expression as the predicate PathRegexp of a route with that path.",
-	})
+	x.warn(owner, rankOther, id,
+		fmt.Sprintf("its route %s does not get the requests meant for it, such as %s: its own route %s takes them, because %s", id, url, first.Id, why),
+		"In this object, give the route a path of the same kind, or write the expression as the predicate PathRegexp of a route with that path.")
 }
 
 // outside is an address of the range for documentation (RFC 5737), which no cluster has.
@@ -152,10 +150,7 @@ func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
 			do = "If an expression is meant, use pathRegexp. Otherwise write the path without its signs."
 		}
 	}
-	x.findings = append(x.findings, finding{
-		owner: owner, rank: rankWarning, severity: rules.Warning, route: r.Id,
-		what: fmt.Sprintf("the path %q looks like an expression, and is taken as it is written", path), do: do,
-	})
+	x.warn(owner, rankWarning, r.Id, fmt.Sprintf("the path %q looks like an expression, and is taken as it is written", path), do)
 }
 
 // checkAnnotations reports annotations that are nearly spelt as those that have a meaning.
@@ -174,15 +169,11 @@ func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
 			plain := strings.ReplaceAll(strings.ToLower(name), "_", "-")
 			misspelt := prefix == ours && near(plain, wanted)
 			misplaced := plain == wanted && (prefix == "" || near(prefix, ours))
-			if !misspelt && !misplaced {
-				continue
+			if misspelt || misplaced {
+				x.warn(owner, rankWarning, "", fmt.Sprintf("the annotation %q means nothing here", a.Key),
+					fmt.Sprintf("Is %s meant? Rename the annotation in this object.", k))
+				break
 			}
-			x.findings = append(x.findings, finding{
-				owner: owner, rank: rankWarning, severity: rules.Warning,
-				what: fmt.Sprintf("the annotation %q means nothing here", a.Key),
-				do:   fmt.Sprintf("Is %s meant? Rename the annotation in this object.", k),
-			})
-			break
 		}
 	}
 }

@@ -192,16 +192,16 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 	if waiting == 0 {
 		return
 	}
-	f := finding{
-		owner: o.Owner, rank: rankWaiting, severity: rules.Warning,
-		what: fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", shadowdiff.Plural(waiting, "route")),
-		do:   "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.",
-	}
+	routes := shadowdiff.Plural(waiting, "route")
 	if x.Hold != nil {
-		x.out.Hold, f.do = x.Hold, x.Hold.advice()
-		f.what = fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", shadowdiff.Plural(waiting, "route"), x.Hold.text())
+		x.out.Hold = x.Hold
+		x.warn(o.Owner, rankWaiting, "",
+			fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", routes, x.Hold.text()), x.Hold.advice())
+		return
 	}
-	x.findings = append(x.findings, f)
+	x.warn(o.Owner, rankWaiting, "",
+		fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", routes),
+		"If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.")
 }
 
 // parts returns the parts of a route as written, with overlong parts shortened.

@@ -229,19 +229,13 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 		if !slices.ContainsFunc(res.Outcomes, func(o match.Outcome) bool { return len(o.Ties) > 0 }) {
 			q.Why = "it depends on chance or on a part of the request that nobody knows"
 		}
-		x.findings = append(x.findings, finding{
-			owner: owner, rank: rankShared, severity: rules.Warning,
-			what: fmt.Sprintf("requests for %s are answered by %s as well, at random: %s", q.URL, q.Owner, q.Why),
-			do:   "Give this object another host or path, or make its path more specific: a path of type Prefix or Exact wins over an expression.",
-		})
+		x.warn(owner, rankShared, "", fmt.Sprintf("requests for %s are answered by %s as well, at random: %s", q.URL, q.Owner, q.Why),
+			"Give this object another host or path, or make its path more specific: a path of type Prefix or Exact wins over an expression.")
 		return q, true
 	}
 	q.Result, q.Why = "other", whyBehind(res, id)
-	x.findings = append(x.findings, finding{
-		owner: owner, rank: rankOther, severity: rules.Warning,
-		what: fmt.Sprintf("requests for %s reach %s and not this object: %s", q.URL, q.Owner, q.Why),
-		do:   "Use another host or path, or agree with the owner of " + q.Owner.String() + " who is to have them.",
-	})
+	x.warn(owner, rankOther, "", fmt.Sprintf("requests for %s reach %s and not this object: %s", q.URL, q.Owner, q.Why),
+		"Use another host or path, or agree with the owner of "+q.Owner.String()+" who is to have them.")
 	return q, true
 }
 

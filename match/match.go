@@ -55,22 +55,13 @@ type Options struct {
 // DefaultCandidates is the default of Options.Candidates.
 const DefaultCandidates = 5
 
-// Reason is why a proxy does not use a route. The reasons before Dropped are labels of the metric skipper_route_invalid.
+// Reason is why a proxy does not use a route.
 type Reason = catalogue.Reason
 
-// The reasons.
+// The reasons beside those of package catalogue.
 const (
-	FailedBackendSplit     = catalogue.FailedBackendSplit
-	UnknownFilter          = catalogue.UnknownFilter
-	InvalidFilterParams    = catalogue.InvalidFilterParams
-	InvalidPredicateParams = catalogue.InvalidPredicateParams
-	UnknownPredicate       = catalogue.UnknownPredicate
-	Other                  = catalogue.Other
-	InvalidMatcher         = catalogue.InvalidMatcher
-
-	Dropped           = catalogue.Dropped // the load balancer does not accept the backend; no metric shows this
-	Dead       Reason = "dead"            // the route counts as valid, but its path never matches
-	Overridden Reason = "overridden"      // a later route of the table has the same id
+	Dead       Reason = "dead"       // the route counts as valid, but its path never matches
+	Overridden Reason = "overridden" // a later route of the table has the same id
 )
 
 // Refusal is a route that a proxy does not use.

@@ -177,20 +177,14 @@ func (p *Publisher) tableOf(routes table.List, c Candidate) *table.Table {
 // releases; the table that the next one is compared with; and what the newest table lacks of the served one, or nil if the guard keeps nothing.
 func (p *Publisher) stays(c Candidate, refused keptList, base *table.Table, lost func() map[kube.ServiceKey]bool, now time.Time) (list, due keptList, _ *table.Table, loss *guard.Loss) {
 	k := &p.keeper
-	kept := k.list.objects().guarded().where(func(o *Kept) bool { return !refused.has(o.Ref) })
+	kept := k.list.objects().guarded().without(refused)
 	if list = slices.Clone(refused); len(kept) == 0 {
 		return p.withServices(list, lost, now), nil, base, nil
 	}
 	loss, same := p.missing(c, base, now)
 	exist := present(kept, c.Snapshot)
-	var back, stay keptList
-	for _, o := range kept {
-		if p.isBack(o, exist[o.Ref], loss, same, lost) {
-			back = append(back, o)
-		} else {
-			stay = append(stay, o)
-		}
-	}
+	back := kept.where(func(o *Kept) bool { return p.isBack(o, exist[o.Ref], loss, same, lost) })
+	stay := kept.without(back)
 	if len(back) > 0 {
 		p.log.Info(LogKeptBack, "count", len(back), "objects", back.names(), "kept", len(stay))
 	}

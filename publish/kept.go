@@ -205,11 +205,7 @@ func (l keptList) without(other keptList) keptList {
 func (l keptList) settled() keptList { return l.where(func(k *Kept) bool { return !k.Pending }) }
 
 func (l keptList) where(wanted func(*Kept) bool) keptList {
-	unwanted := func(k *Kept) bool { return !wanted(k) }
-	if !slices.ContainsFunc(l, unwanted) {
-		return l
-	}
-	return slices.DeleteFunc(slices.Clone(l), unwanted)
+	return slices.DeleteFunc(slices.Clone(l), func(k *Kept) bool { return !wanted(k) })
 }
 
 // with returns the list with the entry of the whole table, or without one if it is nil.

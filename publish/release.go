@@ -15,14 +15,14 @@ func (p *Publisher) keeps(m made) {
 	}
 	p.logReviewed(before, m.list)
 	for _, fresh := range byReason(freshIn(before, m.list)) {
+		log := p.log.With("reason", string(fresh[0].Reason), "detail", fresh[0].Detail, "count", len(fresh), "objects", fresh.names(),
+			"release_at", releaseAt(fresh[0].Until))
 		if steered(fresh[0].Reason) {
-			p.log.Warn(LogKept, "reason", string(fresh[0].Reason), "detail", fresh[0].Detail, "count", len(fresh), "objects", fresh.names(),
-				"release_at", releaseAt(fresh[0].Until))
+			log.Warn(LogKept)
 			continue
 		}
 		k.digest = m.list.objects().waiting().digest()
-		p.log.Error(LogKept, "reason", string(fresh[0].Reason), "detail", fresh[0].Detail, "count", len(fresh), "objects", fresh.names(),
-			"release_at", releaseAt(fresh[0].Until), "hash", k.digest.String())
+		log.Error(LogKept, "hash", k.digest.String())
 		p.cfg.Metrics.holds.WithLabelValues(string(fresh[0].Reason)).Inc()
 		p.cfg.Decided(decisionOf(api.DecidedHeld, m.newest.Table, fresh))
 	}

@@ -43,14 +43,10 @@ const (
 	LogSteered   = "operator steers objects"
 	LogSteerEnds = "freeze or pin ends soon, then the newest versions are served"
 	LogSteerOver = "freeze or pin has ended"
-	LogSteerLost = "frozen object changed while this process did not run, its newest version is served"
 )
 
 // Scope says which objects a command is about: one, those of a namespace, or, as its zero value, all.
-type Scope struct {
-	Kind            kube.Kind
-	Namespace, Name string
-}
+type Scope kube.Ref
 
 // Has reports whether an object is in the scope.
 func (s Scope) Has(r kube.Ref) bool {
@@ -61,7 +57,7 @@ func (s Scope) Has(r kube.Ref) bool {
 func (s Scope) String() string {
 	switch {
 	case s.Name != "":
-		return kube.Ref{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name}.String()
+		return kube.Ref(s).String()
 	case s.Namespace != "":
 		return "namespace " + s.Namespace
 	}
@@ -284,16 +280,14 @@ func (p *Publisher) frozen(c Candidate, newest map[kube.Ref]kube.Object, list, f
 		entries = append(entries, k)
 	}
 	was := p.lastServed(c.Snapshot, list)
+	for ref := range newest {
+		if _, known := was[ref]; !known {
+			was[ref] = nil
+		}
+	}
 	for ref, version := range was {
 		if freeze := by(ref); freeze != nil && !sameVersion(version, newest[ref]) {
 			entry(freeze, keptObject(ref, version, newest[ref] == nil))
-		}
-	}
-	for ref := range newest {
-		if _, known := was[ref]; !known {
-			if freeze := by(ref); freeze != nil {
-				entry(freeze, keptObject(ref, nil, false))
-			}
 		}
 	}
 	if freeze := by(filtersRef); freeze != nil {

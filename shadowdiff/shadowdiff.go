@@ -204,16 +204,11 @@ func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 		if err != nil {
 			return Report{}, err
 		}
-		if x != nil && y != nil && eskip.Equivalent(x, y) {
+		if eskip.Equivalent(x, y) {
 			same++
 			continue // only the spelling differs
 		}
-		if x != nil {
-			onlyA = append(onlyA, x)
-		}
-		if y != nil {
-			onlyB = append(onlyB, y)
-		}
+		onlyA, onlyB = append(onlyA, x), append(onlyB, y) // Diff skips those that are nil
 	}
 	r := Diff(onlyA, onlyB)
 	r.A, r.B = before.Len(), b.Len()

@@ -93,7 +93,7 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 		case ref.Kind == kube.KindService:
 			return c, errors.New("a Service cannot be steered: its endpoints are always those of today")
 		}
-		c.Scope = publish.Scope{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
+		c.Scope = publish.Scope(ref)
 	}
 	switch c.order {
 	case api.SteerFreeze:

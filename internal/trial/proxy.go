@@ -43,37 +43,36 @@ type sign struct {
 	at     time.Time
 }
 
-func (p *proxy) get(ctx context.Context, path, accept string) (*http.Response, error) {
+// get asks the support listener, and passes what it answers to read.
+func (p *proxy) get(ctx context.Context, path, accept string, timeout time.Duration, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	target := p.support.JoinPath()
 	target.Path, target.RawQuery, _ = strings.Cut(path, "?")
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	request.Header.Set("Accept", accept)
 	answer, err := p.client.Do(request)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		answer.Body.Close()
-		return nil, fmt.Errorf("GET %s: %s", target, answer.Status)
+		return fmt.Errorf("GET %s: %s", target, answer.Status)
 	}
-	return answer, nil
+	return read(io.LimitReader(answer.Body, maxAnswer))
 }
 
 // look asks the proxy for the signs of its process.
 func (p *proxy) look(ctx context.Context) (sign, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	answer, err := p.get(ctx, "/metrics", "text/plain")
-	if err != nil {
-		return sign{}, fmt.Errorf("metrics of the trial proxy: %w", err)
-	}
-	defer answer.Body.Close()
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(io.LimitReader(answer.Body, maxAnswer))
-	if err != nil {
+	var families map[string]*dto.MetricFamily
+	if err := p.get(ctx, "/metrics", "text/plain", askTimeout, func(r io.Reader) (err error) {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err = parser.TextToMetricFamilies(r)
+		return err
+	}); err != nil {
 		return sign{}, fmt.Errorf("metrics of the trial proxy: %w", err)
 	}
 	s := sign{at: time.Now()}
@@ -105,31 +104,22 @@ func valueOf(m *dto.Metric) float64 {
 
 // has reports whether the proxy has applied the table with a marker.
 func (p *proxy) has(ctx context.Context, marker string) bool {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	answer, err := p.get(ctx, "/routes?limit=1&nopretty", "text/plain")
-	if err != nil {
-		return false
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	var text []byte
+	err := p.get(ctx, "/routes?limit=1&nopretty", "text/plain", askTimeout, func(r io.Reader) (err error) {
+		text, err = io.ReadAll(io.LimitReader(r, 1<<20))
+		return err
+	})
 	return err == nil && strings.HasPrefix(string(text), marker+":")
 }
 
 // refused returns the ids of the routes that the proxy does not use, with its words about each. Of a table with a marker it has n more routes.
 func (p *proxy) refused(ctx context.Context, marker string, n int) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*askTimeout)
-	defer cancel()
-	answer, err := p.get(ctx, fmt.Sprintf("/routes?invalid=true&limit=%d", maxBatch+1), "application/json")
-	if err != nil {
-		return nil, fmt.Errorf("refused routes of the trial proxy: %w", err)
-	}
-	defer answer.Body.Close()
 	var routes []struct {
 		ID    string `json:"id"`
 		Error string `json:"error"`
 	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&routes); err != nil {
+	path := fmt.Sprintf("/routes?invalid=true&limit=%d", maxBatch+1)
+	if err := p.get(ctx, path, "application/json", 5*askTimeout, func(r io.Reader) error { return json.NewDecoder(r).Decode(&routes) }); err != nil {
 		return nil, fmt.Errorf("refused routes of the trial proxy: %w", err)
 	}
 	words := map[string]string{}

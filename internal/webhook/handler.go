@@ -34,14 +34,9 @@ const (
 
 // reviewed maps the group and kind of a request to a kind that is judged. All versions of a group compile alike; an API server
 // converts objects to the version in its rule.
-func reviewed(k metav1.GroupVersionKind) (kube.Kind, bool) {
-	switch {
-	case k.Group == "networking.k8s.io" && k.Version == "v1" && k.Kind == "Ingress":
-		return kube.KindIngress, true
-	case k.Group == "zalando.org" && k.Version == "v1" && k.Kind == "RouteGroup":
-		return kube.KindRouteGroup, true
-	}
-	return "", false
+var reviewed = map[metav1.GroupVersionKind]kube.Kind{
+	{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}: kube.KindIngress,
+	{Group: "zalando.org", Version: "v1", Kind: "RouteGroup"}:    kube.KindRouteGroup,
 }
 
 // handler answers reviews.
@@ -70,8 +65,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response, result := h.answer(review.Request)
-	kind, _ := reviewed(review.Request.Kind)
-	h.metrics.reviews.WithLabelValues(string(kind), string(review.Request.Operation), result).Inc()
+	h.metrics.reviews.WithLabelValues(string(reviewed[review.Request.Kind]), string(review.Request.Operation), result).Inc()
 	h.metrics.duration.Observe(time.Since(began).Seconds())
 	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response})
 	if err != nil {
@@ -110,7 +104,7 @@ func readReview(w http.ResponseWriter, r *http.Request) (_ *admissionv1.Admissio
 // answer judges the object of a review.
 func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.AdmissionResponse, result string) {
 	response := &admissionv1.AdmissionResponse{UID: r.UID, Allowed: true}
-	kind, ok := reviewed(r.Kind)
+	kind, ok := reviewed[r.Kind]
 	if !ok || r.SubResource != "" || r.Operation != admissionv1.Create && r.Operation != admissionv1.Update {
 		return response, resultSkipped
 	}

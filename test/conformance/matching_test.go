@@ -119,7 +119,7 @@ func checkMatching(t *testing.T, name string, data []byte) (wrong bool, requests
 	invalid, dropped := map[string]match.Reason{}, []string{}
 	for _, r := range refusals {
 		switch r.Reason {
-		case match.Dropped:
+		case catalogue.Dropped:
 			dropped = append(dropped, r.Route.Id)
 		case match.Dead, match.Overridden: // valid in the reference
 		default:
@@ -170,7 +170,7 @@ func refusedByCatalogue(routes []*eskip.Route, c matchingCase) string {
 		want = map[string]match.Reason{}
 	}
 	for _, id := range c.DroppedRoutes {
-		want[id] = match.Dropped
+		want[id] = catalogue.Dropped
 	}
 	if !maps.Equal(refused, want) {
 		return fmt.Sprintf("the catalogue refuses %v, want %v", refused, want)

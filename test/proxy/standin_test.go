@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/match"
 )
 
@@ -178,7 +179,7 @@ func (s *stand) apply(text []byte) {
 	s.refused = nil
 	for _, r := range all {
 		if has(r, s.faults.Refuse) {
-			s.refused = append(s.refused, match.Refusal{Route: r, Reason: match.InvalidFilterParams, Text: "the stand-in does not know this"})
+			s.refused = append(s.refused, match.Refusal{Route: r, Reason: catalogue.InvalidFilterParams, Text: "the stand-in does not know this"})
 		} else {
 			use = append(use, r)
 		}
