@@ -24,7 +24,6 @@ const forwardedProto = "X-Forwarded-Proto"
 type routesOf struct {
 	table  *match.Table
 	owners map[string]kube.Ref
-	others func() *Owners
 }
 
 // routesFor returns the routes that can match requests to a host, with their owners.
@@ -44,7 +43,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 	}
 	o := x.Proxy
 	o.Candidates = 50
-	found := &routesOf{owners: map[string]kube.Ref{}, others: x.ownersOfAll}
+	found := &routesOf{owners: map[string]kube.Ref{}}
 	found.table, _ = match.New(routes, o)
 	for _, claim := range x.claimsOf(host) {
 		in, _ := x.result.Inspect(claim)
@@ -59,14 +58,14 @@ func (x *explainer) routesFor(host string) *routesOf {
 }
 
 // owner returns the owner of a route: exactly for objects that have the host, and otherwise as far as the id shows.
-func (h *routesOf) owner(id string) kube.Ref {
+func (x *explainer) owner(h *routesOf, id string) kube.Ref {
 	if ref, ok := h.owners[id]; ok {
 		return ref
 	}
 	if kind := routeid.OwnerOf(id).Kind; kind == routeid.KindGenerated || kind == routeid.KindOther {
 		return kube.Ref{}
 	}
-	if found := h.others().Candidates(id); len(found) > 0 {
+	if found := x.ownersOfAll().Candidates(id); len(found) > 0 {
 		return found[0]
 	}
 	return kube.Ref{}
@@ -207,7 +206,7 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 				q.Winner, q.Owner = out.Route.Id, owner
 			}
 			owned = true
-		case routes.owner(out.Route.Id) != kube.Ref{}:
+		case x.owner(routes, out.Route.Id) != kube.Ref{}:
 			others = append(others, out)
 		}
 	}
@@ -220,7 +219,7 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 		return q, true
 	}
 	winner := others[0].Route
-	q.Winner, q.Owner = winner.Id, routes.owner(winner.Id)
+	q.Winner, q.Owner = winner.Id, x.owner(routes, winner.Id)
 	if owned {
 		q.Result, q.Why = "shared", "the routes of both match, and none is more specific"
 		if len(winner.PathRegexps) > 0 && winner.Path == "" {

@@ -26,18 +26,10 @@ const (
 
 // String returns what the members are, for details.
 func (k kind) String() string {
-	switch k {
-	case requests:
-		return "pairs of host and path"
-	case backends:
-		return "pairs of host and path with endpoints"
-	case hosts:
-		return "hosts"
-	case ingresses:
-		return "Ingresses"
-	default:
-		return "RouteGroups"
-	}
+	return map[kind]string{
+		requests: "pairs of host and path", backends: "pairs of host and path with endpoints", hosts: "hosts",
+		ingresses: "Ingresses", routeGroups: "RouteGroups",
+	}[k]
 }
 
 // member is the hash of one item of a kind.
@@ -71,8 +63,8 @@ func (c *census) add(d reader, r *table.Route, n int32) {
 	for host := range r.HostsOf() {
 		c.count(hosts, d.hash(host), n)
 	}
-	if k, known := kindOf(owner); known {
-		c.count(k, d.object(k, owner.Namespace, owner.Name), n)
+	if k, known := objectKinds[owner.Kind]; known {
+		c.count(k, d.hash(string(owner.Kind), owner.Namespace, owner.Name), n)
 	}
 	if owner.Namespace != "" {
 		c.count(namespaces, d.hash(owner.Namespace), n)
@@ -149,35 +141,23 @@ func (d reader) hash(parts ...string) member {
 	return member(h.Sum64())
 }
 
-// kindOf returns the kind of an object. known is false for what is no object of the cluster.
-func kindOf(o routeid.Owner) (k kind, known bool) {
-	switch o.Kind {
-	case routeid.KindIngress:
-		return ingresses, true
-	case routeid.KindRouteGroup:
-		return routeGroups, true
-	}
-	return 0, false
-}
-
-func (d reader) object(k kind, namespace, name string) member {
-	return d.hash(k.String(), namespace, name)
-}
+// objectKinds are the kinds of objects of the cluster.
+var objectKinds = map[routeid.Kind]kind{routeid.KindIngress: ingresses, routeid.KindRouteGroup: routeGroups}
 
 // owner returns the object that a route belongs to, as far as its id shows, and whether it is one of those that left knows. That of a
 // custom route may have several names.
 func (d reader) owner(r *table.Route, left func(kind, member) bool) (o member, exists bool) {
 	owner := routeid.ObjectOf(r.ID)
-	k, known := kindOf(owner)
+	k, known := objectKinds[owner.Kind]
 	if !known {
 		return 0, false
 	}
-	o = d.object(k, owner.Namespace, owner.Name)
+	o = d.hash(string(owner.Kind), owner.Namespace, owner.Name)
 	if left(k, o) {
 		return o, true
 	}
 	for _, name := range routeid.CustomNames(r.ID) {
-		if other := d.object(k, owner.Namespace, name); left(k, other) {
+		if other := d.hash(string(owner.Kind), owner.Namespace, name); left(k, other) {
 			return other, true
 		}
 	}

@@ -182,7 +182,7 @@ func (d *difference) byID(added, removed []*table.Route) {
 		lost := false
 		d.reader.requests(r, func(q member) { lost = lost || !taken[q] })
 		routesOf(r).move(d.reader.hash(r.ID), true, false, lost)
-		if _, isObject := kindOf(routeid.ObjectOf(r.ID)); lost && isObject {
+		if _, isObject := objectKinds[routeid.ObjectOf(r.ID).Kind]; lost && isObject {
 			if _, exists := d.reader.owner(r, d.has); !exists {
 				d.missingRoutes++
 			}

@@ -143,7 +143,7 @@ func (w *Writer) look(ctx context.Context) {
 		case known != nil && now.Sub(known.at) < renewal:
 		case !w.limit.TryAccept():
 			waiting++
-		case w.record(ctx, w.event(k, p.Problem)):
+		case w.record(ctx, eventOf(k, "", corev1.EventTypeWarning, camelCase(string(p.Reason)), p.Text())):
 			w.written[k] = &written{now, p.Problem}
 		}
 	}
@@ -152,7 +152,7 @@ func (w *Writer) look(ctx context.Context) {
 		case all[k]:
 		case !w.limit.TryAccept():
 			waiting++
-		case w.record(ctx, w.solved(k, known.problem)):
+		case w.record(ctx, eventOf(k, "-solved", corev1.EventTypeNormal, "ProblemSolved", fmt.Sprintf("Solved: %s.", known.problem.What()))):
 			delete(w.written, k)
 		}
 	}
@@ -182,18 +182,9 @@ func (w *Writer) record(ctx context.Context, e Event) bool {
 	return true
 }
 
-func (w *Writer) event(k key, p rules.Problem) Event {
-	return Event{
-		Name: nameOf(k), Object: k.object, Type: corev1.EventTypeWarning, Reason: camelCase(string(p.Reason)), Message: cut(p.Text()),
-	}
-}
-
-// solved returns the Event for a solved problem. It has its own name, so that the Event of the problem stays unchanged.
-func (w *Writer) solved(k key, p rules.Problem) Event {
-	return Event{
-		Name: nameOf(k) + "-solved", Object: k.object, Type: corev1.EventTypeNormal, Reason: "ProblemSolved",
-		Message: cut(fmt.Sprintf("Solved: %s.", p.What())),
-	}
+// eventOf returns an Event about a problem. That of a solved problem has a suffix, so that the Event of the problem stays unchanged.
+func eventOf(k key, suffix, kind, reason, message string) Event {
+	return Event{Name: nameOf(k) + suffix, Object: k.object, Type: kind, Reason: reason, Message: cut(message)}
 }
 
 // nameOf returns the name of a problem's Event. Names have at most 253 bytes.

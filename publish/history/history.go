@@ -125,8 +125,7 @@ func Open(cfg Config) *History {
 	if cfg.Bare == nil {
 		cfg.Bare = func(m kube.Meta) kube.Meta { return m }
 	}
-	h := &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1, encoder: newEncoder()}
-	return h
+	return &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1, encoder: newEncoder()}
 }
 
 // lock reads the history unless that was done, and locks it. The caller must call the returned function.
