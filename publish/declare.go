@@ -17,9 +17,6 @@ func (p *Publisher) declare(newest Candidate, now time.Time) {
 		orders = p.cfg.Declared(newest.Snapshot, now)
 	}
 	was := p.keeper.list.where(func(k *Kept) bool { return k.Declared != "" && steered(k.Reason) })
-	if len(orders)+len(was) == 0 {
-		return
-	}
 	list := p.keeper.list.without(was)
 	changed := false
 	for _, o := range orders {

@@ -190,9 +190,6 @@ func (l keptList) waiting() keptList {
 
 // and returns the list with more entries, which replace those of the same objects.
 func (l keptList) and(more keptList) keptList {
-	if len(more) == 0 {
-		return l
-	}
 	return slices.Concat(l.without(more), more).sorted()
 }
 
@@ -252,8 +249,8 @@ func (l keptList) apply(newest *kube.Snapshot) (*kube.Snapshot, keptList) {
 		return newest, nil
 	}
 	s := *newest
-	s.Ingresses = exchange(newest.Ingresses, l, kube.KindIngress, func(k *Kept) *kube.Ingress { return k.Ingress })
-	s.RouteGroups = exchange(newest.RouteGroups, l, kube.KindRouteGroup, func(k *Kept) *kube.RouteGroup { return k.RouteGroup })
+	s.Ingresses = exchange(newest.Ingresses, l, func(k *Kept) *kube.Ingress { return k.Ingress })
+	s.RouteGroups = exchange(newest.RouteGroups, l, func(k *Kept) *kube.RouteGroup { return k.RouteGroup })
 	services := make(map[kube.ServiceKey]*compile.KeptService)
 	for _, k := range l {
 		if k.Ref == filtersRef {
@@ -282,10 +279,7 @@ func (l keptList) apply(newest *kube.Snapshot) (*kube.Snapshot, keptList) {
 func exchange[T any, P interface {
 	*T
 	kube.Object
-}](list []P, kept keptList, kind kube.Kind, version func(*Kept) P) []P {
-	if !slices.ContainsFunc(kept, func(k *Kept) bool { return k.Kind == kind }) {
-		return list
-	}
+}](list []P, kept keptList, version func(*Kept) P) []P {
 	next := slices.DeleteFunc(slices.Clone(list), func(o P) bool { return kept.has(o.Ref()) })
 	for _, k := range kept {
 		if o := version(k); o != nil {

@@ -219,9 +219,6 @@ func (p *Publisher) inForce(now time.Time) {
 		}
 		next = append(next, k)
 	}
-	if len(over)+len(soon) == 0 {
-		return
-	}
 	p.keeper.list = next
 	if len(soon) > 0 {
 		p.log.Warn(LogSteerEnds, "count", len(soon), "objects", soon.names(), "until", soon[0].Until, "by", soon[0].By)
@@ -251,9 +248,6 @@ func (p *Publisher) steer(c Candidate, list keptList, now time.Time) (Candidate,
 		entries = append(entries, k)
 	}
 	entries = append(entries, p.frozen(c, newest, list, freezes, pins, now)...).sorted()
-	if len(entries) == 0 {
-		return c, nil
-	}
 	m := p.build(c, entries)
 	c.Snapshot, c.Table = m.snapshot, m.table
 	return c, m.list

@@ -174,9 +174,7 @@ func routesOf(res match.Result) []*eskip.Route {
 			routes = append(routes, o.Route)
 		}
 	}
-	if len(routes) > 1 {
-		slices.SortFunc(routes, func(a, b *eskip.Route) int { return strings.Compare(a.Id, b.Id) })
-	}
+	slices.SortFunc(routes, func(a, b *eskip.Route) int { return strings.Compare(a.Id, b.Id) })
 	return routes
 }
 
