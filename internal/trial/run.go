@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -75,10 +76,19 @@ func (t *Trial) answers(err error) {
 	}
 }
 
-// put keeps a part of a table that went wrong for later. Calls that were only asked for are asked for still.
+// put keeps calls that have no verdict yet for later, if they are a part of a table that went wrong. Calls that were only asked for are asked
+// for still.
 func (t *Trial) put(batch []Call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.again(batch)
+}
+
+// again is put for a caller that holds mu.
+func (t *Trial) again(batch []Call) {
+	if len(batch) == 0 {
+		return
+	}
 	if _, suspect := t.suspects[batch[0]]; suspect {
 		t.batches = append(t.batches, batch)
 	}
@@ -257,12 +267,12 @@ func (t *Trial) record(batch []Call, out outcome, before sign) {
 		if out.alone != nil {
 			one = *out.alone
 		}
-		t.suspects[one]++
-		if t.suspects[one] >= strikes {
+		if t.suspects[one]++; t.suspects[one] >= strikes {
 			verdict(one, Verdict{out.kind, out.words, now})
 		} else {
-			t.batches = append(t.batches, []Call{one})
+			t.again([]Call{one})
 		}
+		t.again(slices.DeleteFunc(slices.Clone(batch), func(c Call) bool { return c == one })) // nothing is known of the others
 	default:
 		for _, c := range batch {
 			t.suspects[c] += 0

@@ -292,6 +292,18 @@ func TestSeveralAtOnce(t *testing.T) {
 	}
 }
 
+// TestOneThatFailsInUseCostsNoOtherItsTrial: the half of a table that went wrong has a call that ends the proxy with a request, and another one, which
+// gets its verdict, too.
+func TestOneThatFailsInUseCostsNoOtherItsTrial(t *testing.T) {
+	for _, inUse := range []string{"dieInUse()", "hangInUse()"} {
+		trial := start(t, newStandIn(t), Config{})
+		all := calls("dieAtLoad(1)", "dieAtLoad(2)", inUse, "setPath(1)") // halved in this order
+		if got := judged(t, trial, all); len(got) != 3 || got[inUse].Kind == "" || trial.Status().Accepted != 1 {
+			t.Errorf("failed are %+v, status %+v", got, trial.Status())
+		}
+	}
+}
+
 // TestKnownCallsCostNothing: the proxy is asked once for each call.
 func TestKnownCallsCostNothing(t *testing.T) {
 	s := newStandIn(t)
