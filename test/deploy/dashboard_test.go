@@ -75,12 +75,7 @@ func startPrometheus(t *testing.T, targets map[string]string) *prometheus {
 		t.Fatal(err)
 	}
 	for range 5 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := &prometheus{address: l.Addr().String(), log: new(bytes.Buffer), ended: make(chan struct{})}
-		l.Close()
+		p := &prometheus{address: programs.FreeAddress(t), log: new(bytes.Buffer), ended: make(chan struct{})}
 		cmd := exec.Command(path, "--config.file=prometheus.yml", "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.address)
 		cmd.Dir, cmd.Stdout, cmd.Stderr = dir, p.log, p.log
 		if err := cmd.Start(); err != nil {

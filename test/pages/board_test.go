@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,6 +28,7 @@ import (
 	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/test/browser"
+	"github.com/routesrv/routesrv/test/programs"
 )
 
 // The clusters behind the board.
@@ -153,15 +153,6 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusing returns an address where nobody listens.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return "http://" + l.Addr().String()
-}
-
 // TestBoardOf200Clusters: slow clusters delay no other, dead ones show since when, a change shows without a reload, within bounds of memory and
 // goroutines, and all of it ends.
 func TestBoardOf200Clusters(t *testing.T) {
@@ -175,7 +166,7 @@ func TestBoardOf200Clusters(t *testing.T) {
 		fakes = append(fakes, f)
 		url := ""
 		if i < deadClusters {
-			url = refusing(t)
+			url = "http://" + programs.FreeAddress(t) // where nobody listens, also not the clusters that start later
 		} else {
 			url = serve(t, f)
 		}

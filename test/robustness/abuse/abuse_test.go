@@ -55,12 +55,7 @@ func start(t *testing.T) *victim {
 	if err := scale.New(0.1).WriteManifests(manifests); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := programs.FreeAddress(t)
 	v := &victim{address: address, done: make(chan struct{})}
 	v.cmd = exec.Command(binary, "--manifests="+manifests, "-address="+address, "-support-listener=", "-enable-kubernetes-endpointslices",
 		"-source-poll-timeout=1000", "-wait-for-healthcheck-interval=0s", "--timing=shutdown=1s")
