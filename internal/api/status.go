@@ -238,7 +238,7 @@ type Trial struct {
 type TrialFailure struct {
 	Text      string    `json:"text"` // such as compress(-1)
 	Predicate bool      `json:"predicate,omitempty"`
-	Verdict   string    `json:"verdict"`         // refused, died, hung, grew or blamed
+	Verdict   string    `json:"verdict"`         // refused, died, hung or grew
 	Words     string    `json:"words,omitempty"` // of the proxy, or what was seen
 	At        time.Time `json:"at"`
 }

@@ -55,7 +55,7 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
 	if s.reviews != nil {
-		all = append(all, httpserve.Endpoint{Path: api.PathTrialFailures, Methods: get, Handler: answers(func() any { return s.reviews.trial.Status().Failed }),
+		all = append(all, httpserve.Endpoint{Path: api.PathTrialFailures, Methods: get, Handler: answers(func() any { return s.reviews.failures() }),
 			Does: "for webhooks: JSON of what failed a [trial](../operate/before-a-change.md), with the words of the proxy"})
 	}
 	if s.cfg.MaxStreams > 0 {

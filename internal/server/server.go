@@ -165,7 +165,6 @@ func (s *Server) newTables() error {
 			s.clients.Published(order, one)
 			if s.reviews != nil {
 				s.reviews.takeovers.published()
-				s.reviews.suspects.published()
 				s.history.published()
 			}
 		},
@@ -204,13 +203,16 @@ func (s *Server) newPoller() error {
 		return err
 	}
 	s.publisher.Boot(maxLastKnownGood, nil)
-	s.tables, err = poller.New(poller.Config{
-		Settle: s.reviews.trial.Settle, Reviewed: s.reviews.trial.Changed(),
+	polls := poller.Config{
 		Trace:  s.cfg.Tracing.Reads(),
 		Source: s.cfg.Source, Compile: s.compiler.Compile, Publisher: s.publisher, Origin: s.cfg.Origin,
 		Interval: s.cfg.Interval, MaxBackoff: s.cfg.MaxBackoff, ProbeInterval: probeInterval(s.cfg.Interval),
 		Logger: s.cfg.Logger, Metrics: poller.NewMetrics(s.registry),
-	})
+	}
+	if tried := s.reviews.trial; tried != nil {
+		polls.Settle, polls.Reviewed = tried.Settle, tried.Changed()
+	}
+	s.tables, err = poller.New(polls)
 	return err
 }
 

@@ -48,7 +48,7 @@ func (s *Server) supportEndpoints() []httpserve.Endpoint {
 		{Path: api.PathHeld, Methods: get, Handler: held,
 			Does: "how the held table differs from the served one, by owner. Text, JSON or a page; 404 while nothing is held"},
 	}...)
-	if s.reviews != nil && s.cfg.Review.TrialProxy != nil {
+	if s.reviews != nil && s.reviews.trial != nil {
 		all = append(all,
 			httpserve.Endpoint{Path: api.PathTrialRoutes, Methods: get, Handler: s.reviews.trial, Condition: "with `--trial-proxy`",
 				Does: "the table of the [trial proxy](../operate/before-a-change.md)"},
@@ -82,7 +82,8 @@ func (s *Server) report() api.Status {
 	if s.reviews != nil {
 		r.Steering = s.steering()
 		r.Takeovers = s.reviews.takeovers.last()
-		if tried := s.reviews.trial.Status(); s.cfg.Review.TrialProxy != nil || len(tried.Failed) > 0 {
+		if s.reviews.trial != nil {
+			tried := s.reviews.trial.Status()
 			r.Trial = &tried
 		}
 	}

@@ -36,35 +36,6 @@ func (t *Trial) request(c Call) *ask {
 	return a
 }
 
-// Blame makes calls fail that were in a table of which proxies of the fleet died. Calls that the trial proxy has not tried are tried alone
-// first, and wait for that.
-func (t *Trial) Blame(calls []Call, words string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, c := range calls {
-		_, known := t.known[c]
-		if t.cfg.Support == nil || known {
-			t.known[c] = Verdict{Blamed, words, time.Now().UTC()}
-			continue
-		}
-		t.request(c)
-		t.suspects[c] += 0
-		t.batches = append(t.batches, []Call{c})
-	}
-	t.writer.Request()
-	notify(t.wake)
-}
-
-// Blamed reports whether any of the calls has failed: then a table that has it needs no other explanation.
-func (t *Trial) Blamed(calls []Call) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.ContainsFunc(calls, func(c Call) bool {
-		v, known := t.known[c]
-		return known && v.Kind != Accepted
-	})
-}
-
 // notify wakes whoever waits for a channel of one place.
 func notify(c chan<- struct{}) {
 	select {
@@ -76,10 +47,6 @@ func notify(c chan<- struct{}) {
 // Run tries calls until the context ends, and waits then for a write of the file in progress.
 func (t *Trial) Run(ctx context.Context) {
 	defer t.flush()
-	if t.cfg.Support == nil {
-		<-ctx.Done()
-		return
-	}
 	for ctx.Err() == nil {
 		batch := t.next()
 		if len(batch) == 0 {

@@ -23,9 +23,6 @@ func (t *Trial) Review(before, after *table.Table) publish.Objections {
 		old = before.Routes()
 	}
 	objections := make(publish.Objections)
-	if t.cfg.Support == nil && !t.failed() {
-		return objections
-	}
 	for was, is := range table.Changes(old, after.Routes()) {
 		if is == nil {
 			continue
@@ -35,23 +32,6 @@ func (t *Trial) Review(before, after *table.Table) publish.Objections {
 		}
 	}
 	return objections
-}
-
-// failed reports whether any call failed.
-func (t *Trial) failed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, v := range t.known {
-		if v.Kind != Accepted {
-			return true
-		}
-	}
-	return false
-}
-
-// NewCalls returns the distinct calls of a table that no route of the one before has, sorted. It costs as much as parsing both.
-func NewCalls(before, after *table.Table) []Call {
-	return without(CallsOf(after.Routes().All()), CallsOf(before.Routes().All()))
 }
 
 // newCalls returns the calls that a route has and had not before. was is nil for a new route.
@@ -66,15 +46,6 @@ func newCalls(was, is *table.Route) []Call {
 // without returns sorted calls that are not among others.
 func without(calls, others []Call) []Call {
 	return slices.DeleteFunc(calls, func(c Call) bool { return contains(others, c) })
-}
-
-// Common returns the calls that all of some sorted lists have.
-func Common(lists ...[]Call) []Call {
-	common := slices.Clone(lists[0])
-	for _, l := range lists[1:] {
-		common = slices.DeleteFunc(common, func(c Call) bool { return !contains(l, c) })
-	}
-	return common
 }
 
 // contains reports whether a sorted list has a call.
@@ -116,9 +87,6 @@ func (t *Trial) objectionTo(c Call) (o publish.Objection, objects bool) {
 		o.Detail = fmt.Sprintf("%s: %s", c, v)
 		return o, v.Kind != Accepted
 	}
-	if t.cfg.Support == nil {
-		return o, false
-	}
 	a := t.request(c)
 	_, suspect := t.suspects[c]
 	switch {
@@ -138,9 +106,6 @@ func (v Verdict) String() string {
 		Accepted: "the trial proxy accepts it", Refused: "the trial proxy refuses it", Died: "the trial proxy died of it",
 		Hung: "the trial proxy hung", Grew: "the trial proxy grew",
 	}[v.Kind]
-	if v.Kind == Blamed {
-		return v.Words
-	}
 	if v.Words != "" {
 		said += ": " + v.Words
 	}

@@ -62,7 +62,6 @@ const (
 	Died     Kind = "died"    // the process of the proxy ended
 	Hung     Kind = "hung"    // the proxy does not apply the table any more, or does not answer a request
 	Grew     Kind = "grew"    // the proxy needs much more memory, or a whole core
-	Blamed   Kind = "blamed"  // proxies of the fleet died of a table that brought it
 )
 
 // Verdict is the result of the trial of one call.
@@ -74,7 +73,7 @@ type Verdict struct {
 
 // Config describes the trial proxy.
 type Config struct {
-	// Support is the URL of its support listener; nil means that there is no proxy, and that only calls fail which are blamed ([Trial.Blame]).
+	// Support is the URL of its support listener.
 	// Traffic is the URL of the listener for requests; nil means that calls are loaded and not used.
 	Support, Traffic *url.URL
 	// Timeout is how long a call waits for a proxy that does not answer. Default DefaultTimeout.
@@ -215,7 +214,7 @@ func resultOf(c Call, v Verdict) api.TrialFailure {
 var (
 	upDesc = prometheus.NewDesc("routesrv_trial_proxy_up", "1 while the trial proxy answers; at 0 new filters and predicates pass without a trial.", nil, nil)
 
-	textsDesc = prometheus.NewDesc("routesrv_trial_texts", "Filters and predicates by verdict: accepted, refused, died, hung, grew, blamed or waiting.",
+	textsDesc = prometheus.NewDesc("routesrv_trial_texts", "Filters and predicates by verdict: accepted, refused, died, hung, grew or waiting.",
 		[]string{"verdict"}, nil)
 )
 
@@ -233,7 +232,7 @@ func (t *Trial) Collect(series chan<- prometheus.Metric) {
 		up = 0
 	}
 	series <- prometheus.MustNewConstMetric(upDesc, prometheus.GaugeValue, up)
-	counts := map[string]int{string(Accepted): s.Accepted, string(Refused): 0, string(Died): 0, string(Hung): 0, string(Grew): 0, string(Blamed): 0, "waiting": s.Waiting}
+	counts := map[string]int{string(Accepted): s.Accepted, string(Refused): 0, string(Died): 0, string(Hung): 0, string(Grew): 0, "waiting": s.Waiting}
 	for _, f := range s.Failed {
 		counts[f.Verdict]++
 	}
