@@ -41,6 +41,7 @@ import (
 	"sync/atomic"
 
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
@@ -157,6 +158,32 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 		keys[i] = services[i].Key
 	}
 	return keys
+}
+
+// OwnersOf returns the objects that routes of the last build belong to, by id: the first object with the host for a catch-all. Ids of routes
+// that only belong to the server are left out. It costs as much as the routes.
+func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
+	last := c.beside
+	if last == nil {
+		last = c.latest.Load()
+	}
+	owners := make(map[string]kube.Ref)
+	if last == nil {
+		return owners
+	}
+	wanted := make(map[uint64][]string)
+	for _, id := range ids {
+		h := rules.HashID(routeid.Original(id))
+		wanted[h] = append(wanted[h], id)
+	}
+	for one := range claimsOf(last.all.sections) {
+		for _, id := range wanted[one.route().ID] {
+			if one.section.object != nil && last.all.claims.has(one.route()) {
+				owners[id] = one.section.owner()
+			}
+		}
+	}
+	return owners
 }
 
 // unitOf returns the unit that an object had in the last build with it; nil if it has none.

@@ -44,7 +44,7 @@ func TestElsewhere(t *testing.T) {
 	for _, info := range rules.Reasons() {
 		// The first does not depend on objects, and the walk does not change options; no cluster is known that causes the second. The third is about
 		// ConfigMaps, which are not compiled.
-		fromOptions := info.Reason == rules.ProcessingFailed || info.Reason == rules.InternalError || info.Reason == rules.InvalidOrder
+		fromOptions := info.Reason == rules.ProcessingFailed || info.Reason == rules.InternalError
 		if info.Severity == rules.Error && info.Elsewhere != changed[info.Reason] && !fromOptions && !slices.Contains(mixed, info.Reason) {
 			t.Errorf("%s: elsewhere is %t, seen to come or go %t", info.Reason, info.Elsewhere, changed[info.Reason])
 		}

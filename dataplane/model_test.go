@@ -33,6 +33,7 @@ type model struct {
 	diskOld  bool      // a table was applied while it was missing
 	applied  servedLog // by this process
 	fine     time.Time // when a poll last ended with a table that nothing holds back
+	resumed  bool      // a hold may be resumed that no poll has shown yet
 	accepted bool      // in this step
 	lower    [2]int    // consecutive answers with a table that is older than that of the client
 	insisted bool      // one of them has reached two since the last newer table
@@ -162,7 +163,9 @@ func (m *model) poll() {
 	synctest.Wait() // for retried writes
 	cur := m.c.Current()
 	m.guarded(before, cur)
-	if cur != nil && err == nil && m.c.Status().Held == nil {
+	held := m.c.Status().Held != nil
+	m.resumed = m.resumed && !held && cur == before
+	if cur != nil && err == nil && !held && !m.resumed {
 		m.fine = time.Now()
 	}
 }
@@ -243,7 +246,7 @@ func (m *model) badAnswer(kind byte, size int, tab *table.Table) http.HandlerFun
 // restart ends the process and starts it again; servers may be down meanwhile, and the file may be truncated.
 func (m *model) restart(away, torn bool) {
 	m.note("restart, servers away %v", away)
-	before := m.c.Current()
+	before, held := m.c.Current(), m.resumed || m.c.Status().Held != nil
 	m.c = m.w.client()
 	got := m.c.Boot()
 	intact := !m.diskGone && !m.diskOld && !torn
@@ -255,7 +258,10 @@ func (m *model) restart(away, torn bool) {
 	case torn && got != nil:
 		m.failf("booted with a file that is torn")
 	}
-	m.lower, m.insisted, m.fine = [2]int{}, false, time.Now()
+	m.lower, m.insisted, m.resumed = [2]int{}, false, held // a hold that was resumed keeps its end
+	if !held {
+		m.fine = time.Now()
+	}
 	m.diskOld = m.diskGone
 	if away {
 		for _, s := range m.w.servers {
@@ -302,8 +308,9 @@ func (m *model) odd(arg byte) {
 		if (held == nil) != (err != nil) || err == nil && tab.Digest() != held.Digest {
 			m.failf("accepted %v (%v), held was %v", tab, err, held)
 		}
-		m.accepted = err == nil
-		m.fine = time.Now()
+		if m.accepted = err == nil; m.accepted {
+			m.fine = time.Now()
+		}
 	}
 }
 

@@ -285,8 +285,31 @@ func FromPeer(ctx context.Context, cfg PeersConfig, path string, read func(io.Re
 	return errors.Join(failed...)
 }
 
-// documentTimeout limits FromPeer: a server that starts waits for it.
-const documentTimeout = 10 * time.Second
+// FromPeers reads a document of every peer, one after another, at a path of the main listener. The error joins those of the peers that do not have it,
+// and of read. It takes at most two seconds.
+func FromPeers(ctx context.Context, cfg PeersConfig, path string, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	peers, err := cfg.find(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, p := range peers {
+		from := net.JoinHostPort(p.address.String(), p.url.Port())
+		if err := cfg.document(ctx, p.url.JoinPath(path), from, read); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", from, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+const (
+	// documentTimeout limits FromPeer: a server that starts waits for it.
+	documentTimeout = 10 * time.Second
+	// pollTimeout limits FromPeers, which is called every few seconds.
+	pollTimeout = 2 * time.Second
+)
 
 // document reads a document of the peer at an address.
 func (cfg *PeersConfig) document(ctx context.Context, u *url.URL, address string, read func(io.Reader) error) error {

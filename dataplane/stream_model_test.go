@@ -54,10 +54,13 @@ func newStreamModel(t *testing.T, follow dataplane.UpdateMode) *streamModel {
 }
 
 func (m *streamModel) start() {
+	held := m.c != nil && m.c.Status().Held != nil
 	m.c = m.s.client()
 	m.c.Boot()
 	m.mu.Lock()
-	m.served, m.fine = nil, time.Now()
+	if m.served = nil; !held { // a hold that is resumed keeps its end
+		m.fine = time.Now()
+	}
 	if cur := m.c.Current(); cur != nil {
 		m.served.add(cur, m.fine)
 	}

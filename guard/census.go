@@ -102,6 +102,14 @@ func (d reader) census(t *table.Table) *census {
 	return c
 }
 
+// counted returns the census of the base, which must not be nil.
+func (g *Guard) counted() *census {
+	if g.census == nil {
+		g.census = g.reader.census(g.base)
+	}
+	return g.census
+}
+
 // answers reports whether a route answers requests for somebody: generated routes and catch-alls do not.
 func answers(r *table.Route) bool { return routeid.ObjectOf(r.ID).Kind != routeid.KindGenerated }
 

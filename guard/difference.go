@@ -26,6 +26,8 @@ type difference struct {
 	// missing is how many of the lost requests no object can take back: those of routes whose object has none any more. What an
 	// object no longer wants is lost, but not missing. missingRoutes is the same for routes, by id.
 	missing, missingRoutes int
+	// losers are the objects that lost requests, whether they still exist or not. A route without an object counts as one.
+	losers map[member]bool
 	// own means that all lost requests were those of one object, which still exists: its team gave them up. In a cluster of a few objects
 	// that would be a large share.
 	own bool
@@ -57,7 +59,7 @@ func (g *Guard) difference(after *table.Table) *difference {
 
 // compare compares the base with another table.
 func (g *Guard) compare(before, after *table.Table) *difference {
-	d := &difference{reader: g.reader, changes: make(map[set]*change), own: true}
+	d := &difference{reader: g.reader, changes: make(map[set]*change), losers: make(map[member]bool), own: true}
 	var added, removed, changed []*table.Route // changed as they were
 	for was, is := range table.Changes(before.Routes(), after.Routes()) {
 		switch {
@@ -80,10 +82,7 @@ func (g *Guard) compare(before, after *table.Table) *difference {
 	if len(added)+len(removed)+len(changed) == 0 {
 		return d
 	}
-	if g.census == nil {
-		g.census = g.reader.census(before)
-	}
-	d.served = g.census
+	d.served = g.counted()
 	hurt := d.loses(changed, removed)
 	for q := range d.counts[requests] {
 		d.request(q)
@@ -131,7 +130,11 @@ func (d *difference) loses(changed, removed []*table.Route) (hurt map[member]boo
 				return
 			}
 			d.own = d.own && exists && (one == 0 || one == owner)
-			one = owner
+			if one = owner; owner != 0 {
+				d.losers[owner] = true
+			} else {
+				d.losers[d.reader.hash(r.ID)] = true
+			}
 			if i < len(removed) && !exists { // else the object may only be a part of the name of a custom route
 				hurt[owner] = true
 				missing[q] = true

@@ -138,12 +138,13 @@ func TestAKindIsLost(t *testing.T) {
 		served, next definitions
 		detail       string
 	}{
-		{"all of 30", guard.Config{}, join(apps, groups), apps, "30 of 30 RouteGroups are gone (100.0 %, limit 90.0 %)"},
-		{"nine tenths", guard.Config{}, join(apps, groups), join(apps, groups[:6]), "27 of 30 RouteGroups are gone (90.0 %, limit 90.0 %)"},
-		{"less than nine tenths", guard.Config{}, join(apps, groups), join(apps, groups[:8]), ""},
-		{"all of 20", guard.Config{}, join(apps, groups[:40]), apps, "20 of 20 RouteGroups are gone (100.0 %, limit 90.0 %)"},
+		{"all of 30", guard.Config{}, join(apps, groups), apps, "30 of 30 RouteGroups are gone (100.0 %, limit 50.0 %)"},
+		{"more than half", guard.Config{}, join(apps, groups), join(apps, groups[:20]), "20 of 30 RouteGroups are gone (66.7 %, limit 50.0 %)"},
+		{"fewer than 20 objects", guard.Config{}, join(apps, groups), join(apps, groups[:22]), ""},
+		{"a lower limit", guard.Config{MaxLoss: 0.2}, join(apps, routeGroups("group", 0, 90)), join(apps, routeGroups("group", 0, 70)), "20 of 90 RouteGroups are gone (22.2 %, limit 20.0 %)"},
+		{"all of 20", guard.Config{}, join(apps, groups[:40]), apps, "20 of 20 RouteGroups are gone (100.0 %, limit 50.0 %)"},
 		{"all of 19", guard.Config{}, join(apps, groups[:38]), apps, ""},
-		{"Ingresses", guard.Config{}, join(apps[:80], routeGroups("group", 0, 200)), routeGroups("group", 0, 200), "20 of 20 Ingresses are gone (100.0 %, limit 90.0 %)"},
+		{"Ingresses", guard.Config{}, join(apps[:80], routeGroups("group", 0, 200)), routeGroups("group", 0, 200), "20 of 20 Ingresses are gone (100.0 %, limit 50.0 %)"},
 		{"rule off", guard.Config{MaxLoss: 1}, join(apps, groups), apps, ""},
 		{"requests that others answer", guard.Config{}, join(apps, groups), join(apps, takenOver("group", 0, 30)), ""},
 	} {
@@ -165,8 +166,8 @@ func TestAKindIsLost(t *testing.T) {
 		r := newRun(t, guard.Config{}, nil)
 		r.served = join(apps, groups).Table(t)
 		r.wants(r.judge(time.Second, join(apps, groups[:30]).Table(t)), "")
-		r.wants(r.judge(time.Second, join(apps, groups[:10]).Table(t)), "")
-		r.wants(r.judge(time.Second, join(apps, groups[:6]).Table(t)), guard.KindLost)
+		r.wants(r.judge(time.Second, join(apps, groups[:22]).Table(t)), "")
+		r.wants(r.judge(time.Second, join(apps, groups[:20]).Table(t)), guard.KindLost)
 	})
 	t.Run("behind as many new ones", func(t *testing.T) {
 		r := newRun(t, guard.Config{}, nil)
@@ -200,7 +201,7 @@ func TestAdditionsDoNotHideALoss(t *testing.T) {
 }
 
 // TestCustomRoutesAreNoObjects: the id of a custom route has its name and that of its Ingress in one. Two teams that drop custom routes
-// while objects are kept have lost no object, and what they drop is their decision up to the usual share.
+// while an accident is going on have lost no object, and what they drop is their decision up to the usual share.
 func TestCustomRoutesAreNoObjects(t *testing.T) {
 	full := ingressRoutes("app", 0, 20, alive)
 	plain := len(full)
@@ -211,12 +212,12 @@ func TestCustomRoutesAreNoObjects(t *testing.T) {
 		}
 	}
 	g := newGuard(t, guard.Config{})
-	keeping := guard.Held{Since: startTime, Objects: true}
+	keeping := guard.Held{Since: startTime, Ongoing: true}
 	if l := g.Judge(full.Table(t), full[:plain].Table(t), keeping, startTime.Add(time.Second)); l.Reason != "" || l.Requests() < 20 {
 		t.Errorf("%d requests are lost: %s, %s", l.Requests(), l.Reason, l.Detail)
 	}
 	if l := g.Judge(full.Table(t), full[12:plain].Table(t), keeping, startTime.Add(2*time.Second)); l.Reason == "" {
-		t.Error("the loss of several objects is not noticed while objects are kept")
+		t.Error("the loss of several objects is not noticed while an accident is going on")
 	}
 }
 

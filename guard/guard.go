@@ -15,8 +15,9 @@
 // its routes are shunts afterwards, which is how the compiler represents a service without endpoints.
 //
 // A share is exceeded if too much is missing of what is served, of everything that was served within Config.Window (what came back is not
-// missing), or of what existed when the window began. What one object gives up, while it has other routes, is no loss: it is its team's decision,
-// and in a cluster of a few objects it would be a large share. A table that undoes additions within the window, so that at most 5 % of the older
+// missing), or of what existed when the window began. Up to half, at least 20 objects must have lost requests as well: teams delete a few
+// objects at a time. What one object gives up, while it has other routes, is no loss: it is its team's decision, and in a cluster of a few
+// objects it would be a large share. Objects are counted beside requests and hosts, so that no object with many hosts dilutes the share. A table that undoes additions within the window, so that at most 5 % of the older
 // members are missing, is not suspicious: a table that grew tenfold by accident can be repaired at once. A window begins with the first table
 // that a Guard sees, which after a restart is the one from the last-known-good file.
 //
@@ -30,9 +31,9 @@
 //
 // # While something is held
 //
-// The guard holds nothing itself. Its caller (package publish) keeps objects, or lets the whole table wait, says so with each judgement
-// ([Held]), and decides when that ends. Additions and losses within the window before count until then. If it keeps objects and serves
-// everything else, less is suspicious. [Loss.Of] tells which objects are concerned, and [Loss.Missing] what has not come back. Once something is
+// The guard holds nothing itself. Its caller (package publish) keeps objects, or holds the whole table, passes that with each judgement
+// ([Held]), and decides when it ends. Additions and losses within the window before count until then. While an accident is going on, every
+// further lost object is suspicious. [Loss.Of] tells which objects are concerned, and [Loss.Missing] what has not come back. Once something is
 // released, later tables are compared with the released one only: [Guard.Forgive].
 //
 // # Caveats
@@ -56,7 +57,9 @@ import (
 
 // Defaults of Config.
 const (
+	// DefaultMaxLoss applies where only tables are known, and a hold delays everybody; DefaultObjectLoss where objects are kept.
 	DefaultMaxLoss        = 0.5
+	DefaultObjectLoss     = 0.1
 	DefaultMaxBackendLoss = 0.5
 	DefaultHold           = 10 * time.Minute
 	// DefaultKeep is how long callers that know objects keep these: longer than a table, because nobody else waits.
@@ -73,7 +76,7 @@ const (
 	OnlyGenerated Code = "only_generated"  // only generated routes, while the served table has others
 	RoutesLost    Code = "routes_lost"     // no route answers more than MaxLoss of the served pairs of host and path any more
 	HostsLost     Code = "hosts_lost"      // more than MaxLoss of the served hosts are missing
-	KindLost      Code = "kind_lost"       // nine tenths of the Ingresses, or of the RouteGroups, are missing
+	KindLost      Code = "kind_lost"       // more than MaxLoss of the Ingresses, or of the RouteGroups, are missing
 	NamespaceLost Code = "namespace_lost"  // all routes of a namespace are missing, and the others are unchanged
 	BackendsLost  Code = "backends_lost"   // more than MaxBackendLoss of the pairs with endpoints lost all of them
 	TooManyRoutes Code = "too_many_routes" // more than MaxRoutes, while the served table has not
@@ -114,8 +117,8 @@ func (c Code) Loses() bool {
 
 // Config sets the limits.
 type Config struct {
-	// MaxLoss is the share of the served requests, or hosts, that may be missing: (0, 1]. A table that lacks more is held. 0 means
-	// DefaultMaxLoss; 1 turns both rules off, and the one about kinds of objects.
+	// MaxLoss is the share of the served requests, hosts, Ingresses or RouteGroups that may be missing: (0, 1]. A table that lacks more of
+	// at least 20 objects, or more than half, is suspicious. 0 means DefaultMaxLoss; 1 turns these rules off.
 	MaxLoss float64
 	// MaxBackendLoss is the share of the served requests with endpoints that may lose all of them at once: (0, 1]. A table is held
 	// if more do, and at least 20. 0 means DefaultMaxBackendLoss; 1 turns the rule off.
@@ -153,15 +156,15 @@ func New(cfg Config) (*Guard, error) {
 	cfg.Window = cmp.Or(cfg.Window, DefaultWindow)
 	switch {
 	case !(cfg.MaxLoss > 0 && cfg.MaxLoss <= 1): // written this way to refuse NaN
-		return nil, fmt.Errorf("max loss %v: want a share above 0 and up to 1", cfg.MaxLoss)
+		return nil, fmt.Errorf("max loss %v: must be in (0, 1]", cfg.MaxLoss)
 	case !(cfg.MaxBackendLoss > 0 && cfg.MaxBackendLoss <= 1):
-		return nil, fmt.Errorf("max backend loss %v: want a share above 0 and up to 1", cfg.MaxBackendLoss)
+		return nil, fmt.Errorf("max backend loss %v: must be in (0, 1]", cfg.MaxBackendLoss)
 	case cfg.Window < 0 || cfg.Hold < 0:
-		return nil, fmt.Errorf("window %v, hold %v: want no negative time", cfg.Window, cfg.Hold)
+		return nil, fmt.Errorf("window %v, hold %v: must not be negative", cfg.Window, cfg.Hold)
 	case cfg.MaxRoutes < 0:
-		return nil, fmt.Errorf("max routes %d: want no negative number", cfg.MaxRoutes)
+		return nil, fmt.Errorf("max routes %d: must not be negative", cfg.MaxRoutes)
 	case cfg.MaxBytes < 0:
-		return nil, fmt.Errorf("max bytes %d: want no negative number", cfg.MaxBytes)
+		return nil, fmt.Errorf("max bytes %d: must not be negative", cfg.MaxBytes)
 	}
 	return &Guard{cfg: cfg, reader: reader{maphash.MakeSeed()}, windows: make(map[set]*window)}, nil
 }

@@ -58,8 +58,9 @@ func TestRules(t *testing.T) {
 		{name: "two of three are more than half", served: r("a", "b", "c"), candidate: r("a"), want: guard.RoutesLost},
 		{name: "one of one is more than half", served: r("a"), candidate: r("b"), want: guard.RoutesLost},
 		{name: "new routes do not make up for lost ones", served: r("a", "b"), candidate: r("c", "d", "e"), want: guard.RoutesLost},
-		{name: "the limit can be lower", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 10), candidate: numbered(2, 10), want: guard.RoutesLost},
-		{name: "at the lower limit passes", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 10), candidate: numbered(1, 10)},
+		{name: "the limit can be lower", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 199), candidate: numbered(20, 199), want: guard.RoutesLost},
+		{name: "at the lower limit passes", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 200), candidate: numbered(20, 200)},
+		{name: "fewer than 20 objects pass below half", cfg: guard.Config{MaxLoss: 0.1}, served: numbered(0, 40), candidate: numbered(19, 40)},
 		{name: "a limit of 1 switches loss off", cfg: guard.Config{MaxLoss: 1}, served: r("a@h"), candidate: r("b")},
 		{name: "but not the rule of generated routes", cfg: guard.Config{MaxLoss: 1}, served: r("a"), candidate: r("kube__redirect"), want: guard.OnlyGenerated},
 

@@ -12,10 +12,12 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A kind of objects is lost if at least kindLoss of minKind or more objects are gone with requests that nobody answers any more.
 const (
-	minKind  = 20
-	kindLoss = 0.9
+	// minObjects is how many objects must have lost requests for a share below smallCluster to be suspicious: teams delete a few
+	// objects at a time.
+	minObjects = 20
+	// smallCluster is the share that is suspicious whatever the number of objects.
+	smallCluster = 0.5
 )
 
 // generated reports whether no route of t comes from an object. It is true for an empty table.
@@ -58,29 +60,25 @@ func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 // inspectLoss applies the rules about losses.
 func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string) {
 	d := g.difference(candidate)
+	if lost := d.lostObjects(); g.held.Ongoing && g.cfg.MaxLoss < 1 && lost > 0 {
+		return RoutesLost, fmt.Sprintf("%d more objects lost all their routes while an accident is going on", lost)
+	}
 	limit, backendLimit := g.cfg.MaxLoss, g.cfg.MaxBackendLoss
-	if g.held.Objects {
-		if limit < 1 && d.lostObjects() > 1 {
-			limit = min(limit, ReturnTolerance)
-		}
-		if backendLimit < 1 {
-			backendLimit = min(backendLimit, ReturnTolerance)
-		}
+	if g.held.Ongoing && backendLimit < 1 {
+		backendLimit = min(backendLimit, ReturnTolerance)
 	}
-	share := over(limit)
-	if d.own {
-		share = over(1)
+	share := func(c count) bool {
+		return limit < 1 && !d.own && (c.beyond(max(limit, smallCluster)) || c.beyond(limit) && g.affected(d) >= minObjects)
 	}
+	kindShare := func(c count) bool { return c.missing >= minObjects && share(c) }
 	for _, rule := range []struct {
 		code   Code
 		kind   kind
-		limit  float64
 		broken func(count) bool
 	}{
-		{RoutesLost, requests, limit, share}, {HostsLost, hosts, limit, share},
-		{KindLost, ingresses, kindLoss, g.mostOfAKind}, {KindLost, routeGroups, kindLoss, g.mostOfAKind},
+		{RoutesLost, requests, share}, {HostsLost, hosts, share}, {KindLost, ingresses, kindShare}, {KindLost, routeGroups, kindShare},
 	} {
-		if detail := g.tooMuch(d, rule.kind, rule.broken, "are gone", rule.limit); detail != "" {
+		if detail := g.tooMuch(d, rule.kind, rule.broken, "are gone", limit); detail != "" {
 			return rule.code, detail
 		}
 	}
@@ -88,20 +86,21 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 		return NamespaceLost, describeLost(lost)
 	}
 	if g.window(set{kind: backends}).since(d.all(backends), 0).missing >= minBackends {
-		if detail := g.tooMuch(d, backends, over(backendLimit), "lost all endpoints", backendLimit); detail != "" {
+		broken := func(c count) bool { return backendLimit < 1 && c.beyond(backendLimit) }
+		if detail := g.tooMuch(d, backends, broken, "lost all endpoints", backendLimit); detail != "" {
 			return BackendsLost, detail
 		}
 	}
 	return "", ""
 }
 
-// over returns the rule of a share. A share of 1 turns it off.
-func over(share float64) func(count) bool {
-	return func(c count) bool { return share < 1 && c.beyond(share) }
-}
-
-func (g *Guard) mostOfAKind(c count) bool {
-	return g.cfg.MaxLoss < 1 && c.all >= minKind && float64(c.missing) >= kindLoss*float64(c.all)
+// affected returns how many objects have lost requests: by this change, or all of their routes within the window.
+func (g *Guard) affected(d *difference) int {
+	gone := 0
+	for _, k := range []kind{ingresses, routeGroups} {
+		gone += g.window(set{kind: k}).since(d.all(k), 0).missing
+	}
+	return max(gone, len(d.losers))
 }
 
 // tooMuch applies a rule to what is missing of the served members, of those served within the window, and of those that existed

@@ -21,11 +21,15 @@ type Loss struct {
 	Grows bool
 
 	reader     reader
+	answered   func(q member) bool // by the other table; nil if there is none to compare with
 	requests   map[member]struct{} // which are lost, or have no endpoints any more
 	namespaces map[string]int      // all of whose routes are lost; nil unless that is the reason
 
 	missing, missingRoutes, drained int // see Missing
 }
+
+// Any reports whether the table loses any request of the served one, or leaves it without endpoints, suspicious or not.
+func (l *Loss) Any() bool { return len(l.requests) > 0 }
 
 // Of reports whether a route of the served table answers a request that the other table loses, or that it leaves without endpoints.
 func (l *Loss) Of(r *table.Route) bool {
@@ -38,6 +42,16 @@ func (l *Loss) Of(r *table.Route) bool {
 		found = found || lost
 	})
 	return found
+}
+
+// Unanswered reports whether the other table leaves a request of a route unanswered that was served earlier. It is valid until the next call of
+// [Guard.Judge].
+func (l *Loss) Unanswered(r *table.Route) (unanswered bool) {
+	if l.answered == nil || !answers(r) {
+		return false
+	}
+	l.reader.requests(r, func(q member) { unanswered = unanswered || !l.answered(q) })
+	return unanswered
 }
 
 // Missing counts what a table lacks that was held before for reasons of these kinds: requests that nobody answers, without those that their
@@ -57,11 +71,11 @@ func (l *Loss) Missing(kinds []Code) (n int) {
 
 // Held is what the caller of [Guard.Judge] holds back because of a loss. The zero value means nothing.
 type Held struct {
-	// Since is when that began. Until it ends, what was lost within the window before counts.
+	// Since is when that began. Until it ends, losses within the window before it count.
 	Since time.Time
-	// Objects means that it keeps objects and serves everything else. Then less is suspicious, because the accident may go on: a loss
-	// of more than 5 % of the requests, hosts or endpoints, unless it is one object's.
-	Objects bool
+	// Ongoing means that the caller keeps objects because of an accident that began within the window, and serves everything else. The
+	// accident may continue, so every further object that loses all its routes is suspicious, and a loss of 5 % of the endpoints.
+	Ongoing bool
 }
 
 // Judge compares a table with the served one, or nil. Call it for every completed read, also without a change; now is the time of the read.
@@ -75,11 +89,16 @@ func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Los
 	}
 	l := &Loss{reader: g.reader, requests: make(map[member]struct{})}
 	l.Reason, l.Detail = g.inspect(other)
-	if g.base == nil || g.base.Equal(other) {
+	if g.base == nil {
+		return l
+	}
+	l.answered = func(q member) bool { return g.counted()[requests][q] > 0 }
+	if g.base.Equal(other) {
 		return l
 	}
 	l.Grows = past(g.cfg.MaxRoutes, g.base.Len(), other.Len()) || past(g.cfg.MaxBytes, g.base.Bytes(), other.Bytes())
 	d := g.difference(other)
+	l.answered = func(q member) bool { return g.counted()[requests][q]+d.counts[requests][q] > 0 }
 	for _, k := range []kind{requests, backends} {
 		for _, q := range d.all(k).gone {
 			l.requests[q] = struct{}{}

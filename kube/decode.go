@@ -38,7 +38,7 @@ func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
 var decoders = map[Kind]func([]byte) (Object, error){
 	KindIngress: decode[jsonIngress], KindRouteGroup: decode[jsonRouteGroup], KindService: decode[jsonService],
 	KindEndpoints: decode[jsonEndpoints], KindEndpointSlice: decode[jsonEndpointSlice], KindSecret: decode[jsonSecret],
-	KindNamespace: decode[jsonNamespace], KindConfigMap: decode[jsonConfigMap],
+	KindNamespace: decode[jsonNamespace],
 }
 
 // slimmer is the JSON form of an object that can convert itself to the slim form.

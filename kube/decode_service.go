@@ -150,16 +150,6 @@ func (s jsonSecret) slim() Object {
 	return o
 }
 
-type jsonConfigMap struct {
-	Metadata *jsonMeta         `json:"metadata"`
-	Data     map[string]string `json:"data"`
-}
-
-func (c jsonConfigMap) slim() Object {
-	m := c.Metadata.slim()
-	return &ConfigMap{Namespace: m.Namespace, Name: m.Name, Data: c.Data}
-}
-
 type jsonNamespace struct {
 	Metadata *jsonMeta `json:"metadata"`
 }

@@ -39,13 +39,12 @@ const (
 	KindEndpoints     Kind = "Endpoints"
 	KindEndpointSlice Kind = "EndpointSlice"
 	KindSecret        Kind = "Secret"
-	KindConfigMap     Kind = "ConfigMap"
 )
 
 // apiVersions are the API versions in which the kinds are read. No source reads secrets.
 var apiVersions = map[Kind]string{
 	KindIngress: "networking.k8s.io/v1", KindRouteGroup: "zalando.org/v1", KindEndpointSlice: "discovery.k8s.io/v1",
-	KindService: "v1", KindEndpoints: "v1", KindNamespace: "v1", KindConfigMap: "v1",
+	KindService: "v1", KindEndpoints: "v1", KindNamespace: "v1",
 }
 
 // APIVersion returns the API version in which sources read the kind, or "" for a kind that none reads.
@@ -211,9 +210,6 @@ type Snapshot struct {
 	// Namespaces are the namespaces, if somebody wants to know their annotations.
 	Namespaces []*Namespace
 
-	// Orders are the ConfigMaps with orders of operators: see Selection.Orders.
-	Orders []*ConfigMap
-
 	// Bad are the objects that could not be decoded, in the order of reading.
 	Bad []BadObject
 }
@@ -229,8 +225,6 @@ func (s *Snapshot) Add(o Object) {
 		s.Services = append(s.Services, o)
 	case *Namespace:
 		s.Namespaces = append(s.Namespaces, o)
-	case *ConfigMap:
-		s.Orders = append(s.Orders, o)
 	case *Endpoints:
 		s.Endpoints = append(s.Endpoints, o)
 	case *EndpointSlice:
@@ -280,7 +274,6 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 		return s == o
 	}
 	return s.Intent.SameAs(&o.Intent) && s.Backends.SameAs(&o.Backends) && slices.Equal(s.Namespaces, o.Namespaces) &&
-		slices.Equal(s.Orders, o.Orders) &&
 		slices.EqualFunc(s.Bad, o.Bad, func(a, b BadObject) bool { return a.Ref == b.Ref && a.Err.Error() == b.Err.Error() })
 }
 
@@ -291,17 +284,11 @@ type Selection struct {
 	// Selectors are label selectors by kind: equality, or existence if the value is empty. An object must match all selectors of its
 	// kind. A kind without a selector is not in the map.
 	Selectors map[Kind]map[string]string
-	// Orders is the namespace whose ConfigMaps are read, wherever other objects are; empty means no ConfigMaps.
-	Orders string
 }
 
 // Takes reports whether an object is read. label returns one of its labels.
 func (s *Selection) Takes(kind Kind, namespace string, label func(string) (string, bool)) bool {
-	if kind == KindConfigMap {
-		if s.Orders == "" || NamespaceOrDefault(namespace) != s.Orders {
-			return false
-		}
-	} else if s.Namespace != "" && NamespaceOrDefault(namespace) != s.Namespace {
+	if s.Namespace != "" && NamespaceOrDefault(namespace) != s.Namespace {
 		return false
 	}
 	for key, want := range s.Selectors[kind] {

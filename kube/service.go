@@ -126,16 +126,6 @@ type Namespace struct {
 	Annotations Pairs // without the last-applied annotation
 }
 
-// ConfigMap is a core/v1 ConfigMap with orders of operators.
-type ConfigMap struct {
-	Namespace string
-	Name      string
-	Data      map[string]string
-}
-
-// Ref implements [Object].
-func (c *ConfigMap) Ref() Ref { return Ref{KindConfigMap, c.Namespace, c.Name} }
-
 // Ref implements [Object].
 func (n *Namespace) Ref() Ref { return Ref{Kind: KindNamespace, Name: n.Name} }
 

@@ -3,25 +3,26 @@ package publish
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )
 
 // Log messages about what a process takes over from an earlier one, or from another replica.
 const (
-	LogHoldResumed = "hold of the previous process goes on"
+	LogHoldResumed = "hold of the previous process continues"
 	LogKeptResumed = "objects that the previous process kept stay kept"
 )
 
 // Boot serves the table of the last-known-good file, marked stale, if there is a usable one. limit is the maximum size of the
 // table in bytes. names returns the ETags that servers have for it, and may be nil. Call Boot before the first offer. It does
-// nothing if a table is already served. A hold that lasted when the file was written goes on, and kept objects stay kept.
+// nothing if a table is already served. Boot also resumes the holds and kept objects of an earlier process, whether there is a usable table
+// or not.
 //
 // Boot never fails: the log and the status report problems. It never blocks on what is at the path: a file that is torn,
 // truncated, foreign, too large or unreadable, a folder or a FIFO is set aside, or left alone if that is impossible.
@@ -35,7 +36,11 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 		f.wrote(err, false)
 		return
 	}
-	s, kept := f.readState() // also without a table: what is not ours there is set aside
+	s := f.readState()
+	kept := p.keptFile.load()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.takeOver(kept) // also without a table
 	if t == nil {
 		return
 	}
@@ -47,58 +52,66 @@ func (p *Publisher) Boot(limit int64, names func(*table.Table) []string) {
 	}
 	c.Read.At = s.readOf(meta, time.Now())
 
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.cfg.Sink.Restore(c.Table, c.Read.At)
 	p.served.Store(&Served{Candidate: c, Committed: time.Now(), Stale: true})
 	close(p.ready)
-	p.takeOver(kept)
 	f.mu.Lock()
-	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At, kept: p.keeper.list}
+	f.want = content{table: t, origin: meta.Origin, saved: meta.Saved, read: c.Read.At}
 	f.disk = f.want
 	f.mu.Unlock()
 }
 
-// takeOver goes on with what another process has kept. The caller holds mu.
+// takeOver continues with the entries of another process, without those of the whole table that have ended: the list may be older than the last
+// table that was served, so they must not release a later loss. The caller holds mu.
 func (p *Publisher) takeOver(list keptList) {
-	table, objects := list.table(), list.with(nil)
-	if table != nil {
-		p.log.Warn(LogHoldResumed, "reason", string(table.Reason), "since", table.Since)
+	now := time.Now()
+	list = list.where(func(k *Kept) bool { return k.Kind != kindTable || !k.over(now) })
+	if tables := list.tables(); len(tables) > 0 {
+		p.log.Warn(LogHoldResumed, "reason", string(tables[0].Reason), "since", tables[0].Since)
 	}
-	if p.cfg.Builder == nil {
-		objects = nil
+	if p.policy.builder == nil {
+		list = list.tables()
 	}
-	if len(objects) > 0 {
+	if objects := list.objects(); len(objects) > 0 {
 		p.log.Warn(LogKeptResumed, "count", len(objects), "objects", objects.names())
 	}
-	p.keeper.takeOver(objects.with(table), time.Now().UTC())
-	p.show()
-	p.cfg.Metrics.steers(p.keeper.list)
+	p.show(&standing{list: list, digest: list.objects().acceptable().digest()})
 }
 
 // TakeOver keeps the objects that another replica keeps, so that the first table of this process has them as well. Call it before the
-// first offer. If this process knows kept objects of its own, it takes over only the freezes and pins, and instead of its own: an operator may have
+// first offer. If this process knows entries of its own, it takes over only the freezes and pins, and instead of its own: an operator may have
 // decided something while it did not run.
 func (p *Publisher) TakeOver(list []*Kept) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cfg.Builder == nil {
+	if p.policy.builder == nil {
 		return
 	}
 	theirs := keptList(list).sorted()
-	if own := p.keeper.list.where(func(k *Kept) bool { return !steered(k.Reason) }); len(p.keeper.list) > 0 {
-		theirs = theirs.where(func(k *Kept) bool { return steered(k.Reason) })
-		theirs = own.and(theirs)
+	if own := p.standing.Load().list; len(own) > 0 {
+		theirs = own.where(func(k *Kept) bool { return !steered(k.Reason) }).and(theirs.where(func(k *Kept) bool { return steered(k.Reason) }))
 	}
 	p.takeOver(theirs)
 }
 
-// saveKept makes the last-known-good file tell of what is kept or waits. The caller holds mu.
-func (p *Publisher) saveKept(kept keptList) {
-	if p.served.Load() != nil {
-		p.file.update(func(want *content) { want.kept = kept })
-	}
+// Adopt sets what the other replicas keep: an object that the guard keeps there is kept here as well if it is lost here, at the version that this
+// process served last. Replicas read at different moments, so an accident may exceed the limits of only one of them. Only the names and
+// times of the entries are used.
+func (p *Publisher) Adopt(list []*Kept) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.peers = keptList(Accidents(list)).sorted()
 }
+
+// Accidents returns the entries of Ingresses and RouteGroups that the guard keeps because they were lost.
+func Accidents(list []*Kept) []*Kept {
+	return keptList(list).where(func(k *Kept) bool {
+		return k.By == keptBy && (k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup) && k.Reason.Loses()
+	})
+}
+
+// saveKept makes a list durable before a table is served. The caller holds mu. A disk that fails delays the table by keptWait at most.
+func (p *Publisher) saveKept(list keptList) { _ = p.keptFile.keep(list) } // it logs errors, and tries again with the next read
 
 // Tend retries failed writes, and writes from time to time when the served table was last known to be current. A producer calls it
 // after each attempt, whatever its result.
@@ -128,39 +141,33 @@ func (p *Publisher) Prove(c Candidate) { p.file.prove(c) }
 // File returns the state of the last-known-good file; nil if there is none.
 func (p *Publisher) File() *api.File { return p.file.status() }
 
-// Beside a last-known-good file lies a file with what a process that comes after this one must know, and what changes more often than
-// the table, or with it: when the table was last known to be current, and what is kept, with what is served of it. A table may stay the same for
-// days while it is read every few seconds: writing all of it for each read would wear out the disk, and without the time a restart would make
-// the table look as old as its last change. Without what is kept, a restart would publish a restore that is half done.
+// Beside a last-known-good file lies a file with the time when its table was last known to be current. A table may stay the same for days while it
+// is read every few seconds: writing all of it for each read would wear out the disk, and without the time a restart would make the table look
+// as old as its last change.
 
 const (
 	// stateSuffix is appended to the path of a last-known-good file.
 	stateSuffix = ".state"
-	// MaxKept limits the JSON form of a list of kept objects, in bytes. A longer list is not written: then a restart holds the whole table.
-	MaxKept = 64 << 20
-	// maxState limits the file, which has little else.
-	maxState = MaxKept + 1<<20
+	// maxState limits the file, in bytes.
+	maxState = 4 << 10
 
 	// readEvery is the least time between two writes for the time of the last read alone: by so much a table may look older after
-	// a crash. While objects are kept, the file is larger.
-	readEvery     = 5 * time.Second
-	keptReadEvery = time.Minute
+	// a crash.
+	readEvery = 5 * time.Second
 	// readAhead is how far a recorded time may be in the future, if the clock was set back. Others are not used.
 	readAhead = time.Minute
 )
 
-// LogStateUnusable says that a process does not go on with what an earlier one kept.
-const LogStateUnusable = "state beside the last-known-good file is not usable, set aside: a restart does not know of holds and kept objects"
+// LogStateUnusable says that the age of the last-known-good table is that of its last change.
+const LogStateUnusable = "state beside the last-known-good file is not usable, set aside"
 
 // state is the content of the file.
 type state struct {
 	Digest table.Digest `json:"digest"` // of the table beside it
 	Read   time.Time    `json:"read"`   // when that was last known to be current
-	// Kept is a list of [Kept]; empty if nothing is kept.
-	Kept json.RawMessage `json:"kept,omitempty"`
 }
 
-// writeState writes the state for the table that the disk has. A list of kept objects that is too long is left out, with an error.
+// writeState writes the state for the table that the disk has.
 func (f *file) writeState(want, disk *content) error {
 	s := state{Read: disk.read.UTC()}
 	if disk.table != nil {
@@ -169,48 +176,27 @@ func (f *file) writeState(want, disk *content) error {
 	if want.table == disk.table {
 		s.Read = want.read.UTC()
 	}
-	var tooLong error
-	if len(want.kept) > 0 {
-		text, err := json.Marshal(want.kept)
-		if err != nil {
-			return err
-		}
-		if s.Kept = text; len(text) > MaxKept {
-			s.Kept = nil
-			tooLong = fmt.Errorf("%d kept objects need %d bytes, the limit is %d: a restart would not know of them", len(want.kept), len(text), MaxKept)
-		}
-	}
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	return errors.Join(tooLong, f.put(f.cfg.Path+stateSuffix, func(w io.Writer) error {
+	return f.put(f.cfg.Path+stateSuffix, func(w io.Writer) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
-	}))
+	})
 }
 
 // readState reads the state beside the last-known-good file. One that cannot be used is logged and set aside.
-func (f *file) readState() (s state, kept keptList) {
+func (f *file) readState() (s state) {
 	path := f.cfg.Path + stateSuffix
-	keptAs, err := durable.Load(path, maxState, func(r io.Reader) error {
-		text, err := io.ReadAll(r)
-		if err == nil {
-			err = json.Unmarshal(text, &s)
-		}
-		if err == nil && len(s.Kept) > 0 {
-			kept, err = DecodeKept(s.Kept)
-		}
-		return err
-	})
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		f.log.Error(LogStateUnusable, "path", path, "error", err, "kept_as", keptAs)
-	default:
-		return s, kept
+	keptAs, err := durable.Load(path, maxState, func(r io.Reader) error { return json.NewDecoder(r).Decode(&s) })
+	if err == nil {
+		return s
 	}
-	return state{}, nil
+	if !errors.Is(err, fs.ErrNotExist) {
+		f.log.Error(LogStateUnusable, "path", path, "error", err, "kept_as", keptAs)
+	}
+	return state{}
 }
 
 // readOf returns when the table of a file was last known to be current: the time in the file itself, or the later one that was

@@ -78,8 +78,7 @@ type State struct {
 	// Reason and Detail say why; Detail is a sentence with the figures behind Reason. Like all that follows except Last, only if Held.
 	Reason guard.Code
 	Detail string
-	// Since is when the hold started, and ReleaseAt the earliest time at which something can be released; it moves when something comes
-	// back. Zero if time does not release it.
+	// Since is when the hold started, and ReleaseAt the earliest time at which something is released. Zero if time does not release it.
 	Since, ReleaseAt time.Time
 	// Digest names what is held, for an acceptance: the newest held table, or the list of the kept objects.
 	Digest table.Digest
@@ -102,7 +101,7 @@ func (s State) Report(kept []*Kept) api.Guard {
 		r.Reason, r.Detail = s.Reason, s.Detail
 		r.Digest, r.Revision, r.Routes = s.Digest, s.Revision, s.Routes
 		r.Since, r.ReleaseAt = s.Since, s.ReleaseAt
-		kept = keptList(kept).waiting()
+		kept = keptList(kept).acceptable()
 		r.KeptCount = len(kept)
 		for _, k := range kept[:min(len(kept), maxKeptShown)] {
 			r.Kept = append(r.Kept, api.Kept{

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -75,13 +74,12 @@ type content struct {
 	origin string
 	saved  time.Time // the last read when the table was first served
 	read   time.Time // the last read that showed the table
-	kept   keptList
 }
 
 // stateDiffers reports whether the state beside the table has to be written where the disk has other content. The state tells of the table on
 // the disk, so it has no newer read of another.
 func (c *content) stateDiffers(disk *content) bool {
-	return !slices.Equal(c.kept, disk.kept) || c.table == disk.table && c.read.After(disk.read)
+	return c.table == disk.table && c.read.After(disk.read)
 }
 
 // file keeps a file and the state beside it up to date: its writer writes whatever differs from the disk. If tables come faster than the
@@ -167,17 +165,15 @@ func (f *file) write() {
 		return
 	}
 	var stateErr, tableErr error
-	if state { // before the table, which never has an object of which nobody knows why
+	if state {
 		stateErr = f.writeState(&want, &disk)
 	}
 	if table {
 		tableErr = f.writeTable(&want)
 	}
 	f.mu.Lock()
-	if state && stateErr == nil {
-		if f.disk.kept = want.kept; !table {
-			f.disk.read = want.read
-		}
+	if state && stateErr == nil && !table {
+		f.disk.read = want.read
 	}
 	if table && tableErr == nil {
 		f.savedAt = time.Now()
@@ -262,11 +258,8 @@ func (f *file) tend(t *table.Table, read time.Time) {
 	defer f.mu.Unlock()
 	now := time.Now()
 	every := readEvery
-	switch {
-	case f.lastErr != nil:
+	if f.lastErr != nil {
 		every = fileRetry
-	case len(f.want.kept) > 0:
-		every = keptReadEvery
 	}
 	if f.cfg.Path == "" || f.writer.Writing() || now.Sub(f.triedAt) < every {
 		return

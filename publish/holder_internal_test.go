@@ -10,16 +10,19 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// holder is a keeper where only tables are known.
-type holder struct{ keeper }
+// heldTables is a holder with what it holds, where only tables are known.
+type heldTables struct {
+	holder
+	standing
+}
 
-func newHolder(t *testing.T, cfg guard.Config) *holder {
+func newHeldTables(t *testing.T, cfg guard.Config) *heldTables {
 	t.Helper()
-	k, err := newKeeper(cfg)
+	h, err := newHolder(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &holder{k}
+	return &heldTables{holder: h}
 }
 
 // verdict says whether a table is served, and what is held. A release has both.
@@ -30,37 +33,45 @@ type verdict struct {
 	publish          bool
 }
 
-func (h *holder) offer(served, candidate *table.Table, now time.Time) verdict {
-	o, _, due := h.judge(served, candidate, now)
-	if o == nil {
+func (h *heldTables) offer(served, candidate *table.Table, now time.Time) verdict {
+	held, _, due := h.holdTable(h.list, h.judge(served, candidate, h.list, now), now)
+	h.standing = standing{list: held, newest: &Candidate{Table: candidate}, reads: h.reads + 1, last: h.last}
+	if len(due) > 0 {
+		d := decisionTo(due, candidate, nil)
+		h.last = &d
+		h.guard.Forgive(candidate)
+		k := due.foremost()
+		return verdict{k.Reason, k.Detail, k.Since, k.Until, true}
+	}
+	if len(held) == 0 {
 		return verdict{publish: true}
 	}
-	return verdict{o.Reason, o.Detail, o.Since, o.Until, due}
+	k := held.foremost()
+	return verdict{k.Reason, k.Detail, h.state().Since, h.state().ReleaseAt, false}
 }
 
-func (h *holder) accept(a Acceptance, now time.Time) (*table.Table, error) {
+func (h *heldTables) accept(a Acceptance) (*table.Table, error) {
 	if err := h.accepts(a); err != nil {
 		return nil, err
 	}
 	t := h.newest.Table
-	h.released(h.list, t, &a)
-	h.list, h.newest, h.reads = nil, nil, 0
+	d := decisionTo(h.list, t, &a)
+	h.guard.Forgive(t)
+	h.standing = standing{last: &d}
 	return t, nil
 }
 
-func (h *holder) state() State { return h.keeper.state() }
-
-// run is a holder with the table that is served.
+// run is heldTables with the table that is served.
 type run struct {
 	t      *testing.T
-	guard  *holder
+	guard  *heldTables
 	served *table.Table
 	now    time.Time
 }
 
 func newRun(t *testing.T, cfg guard.Config, served []string) *run {
 	t.Helper()
-	return &run{t: t, guard: newHolder(t, cfg), served: newTable(t, served...), now: startTime}
+	return &run{t: t, guard: newHeldTables(t, cfg), served: newTable(t, served...), now: startTime}
 }
 
 // read judges a table some time after the previous one, and serves it if the guard allows that.

@@ -214,9 +214,9 @@ func TestOneTeamsAccidentDelaysNobody(t *testing.T) {
 	c.add("team", "fresh", "10.2.1.1")
 	c.group("team", "group", "/changed")
 	c.pod("shop", "app-03", "10.1.1.3")
-	c.remove("team", 9, 10)
+	c.ingress("team", "app-09", "moved.example.org", "app-09")
 	c.read()
-	c.serves("what others do", "team__fresh__", "/changed", "http://10.1.1.3:8080", "!team__app_09__", "shop__app_03__")
+	c.serves("what others do", "team__fresh__", "/changed", "http://10.1.1.3:8080", "moved", "!app-09[.]team", "shop__app_03__")
 	c.keeps("what others do", apps("Ingress", "shop", 0, 20)...)
 
 	for i, ing := range all {
@@ -229,6 +229,84 @@ func TestOneTeamsAccidentDelaysNobody(t *testing.T) {
 	if got := c.publisher.Table(); !got.Equal(c.before) {
 		t.Errorf("after the restore the table is\n%s\nwant\n%s", got.Text(), c.before.Text())
 	}
+}
+
+// TestAnAccidentThatGoesOn: a cluster loses its Ingresses one by one. What was published before the limit was reached comes back, every later loss
+// is kept at once, and changes of objects that exist are served. Deletions wait for at most one window, and end with the accident.
+func TestAnAccidentThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, publish.Config{})
+		for i := range 200 {
+			c.add("big", fmt.Sprintf("app-%03d", i), fmt.Sprintf("10.4.%d.%d", i/200, i%200+1))
+		}
+		c.read()
+		time.Sleep(20 * time.Minute)
+		lost := func(n int) { delete(c.ingresses, fmt.Sprintf("big/app-%03d", n)) }
+		for n := range 23 { // a tenth of 231 objects
+			lost(n)
+			c.read()
+			time.Sleep(time.Second)
+		}
+		c.keeps("below the limit")
+		c.serves("below the limit", "!big__app_022__")
+		lost(23)
+		c.read()
+		if kept := len(c.publisher.Kept()); kept != 24 {
+			t.Fatalf("%d objects are kept, want all that were lost", kept)
+		}
+		c.serves("above the limit", "big__app_000__", "big__app_022__", "big__app_023__", "http://10.4.0.1:8080")
+		end := c.publisher.Kept()[0].Until
+		for n := 24; n < 150; n++ {
+			lost(n)
+			c.filter("team/app-00", fmt.Sprintf("setPath(\"/%d\")", n))
+			time.Sleep(time.Second)
+			c.read()
+			c.serves("while it goes on", fmt.Sprintf("big__app_%03d__", n), fmt.Sprintf(`setPath("/%d")`, n))
+		}
+		for _, k := range c.publisher.Kept() {
+			if !k.Until.Equal(end) || k.Accident.IsZero() {
+				t.Fatalf("%s is kept until %v, the first one until %v", k.Ref, k.Until, end)
+			}
+		}
+		time.Sleep(guard.DefaultWindow)
+		delete(c.ingresses, "team/app-01")
+		c.read()
+		c.serves("a deletion after the accident", "!team__app_01__", "big__app_000__")
+		time.Sleep(time.Until(end))
+		c.read()
+		c.keeps("at its end")
+		if !c.publisher.Table().Equal(c.before) {
+			t.Error("what is served is not the newest table")
+		}
+	})
+}
+
+// TestReplicasAdoptKeptObjects: the reads of one replica exceed the limit, those of the other fall between and do not. The other keeps the
+// same objects once it knows the list, as it served them itself, and drops them when they were accepted here.
+func TestReplicasAdoptKeptObjects(t *testing.T) {
+	one, other := newCluster(t, publish.Config{}), newCluster(t, publish.Config{})
+	one.read()
+	other.read()
+	one.remove("shop", 0, 20)
+	one.read()
+	one.keeps("the first", apps("Ingress", "shop", 0, 20)...)
+	other.remove("shop", 0, 3)
+	other.read()
+	other.keeps("below the limit")
+	other.publisher.Adopt(one.publisher.List())
+	other.pod("shop", "app-00", "10.1.9.9")
+	other.read()
+	other.keeps("adopted", apps("Ingress", "shop", 0, 3)...)
+	other.serves("adopted", "shop__app_00__", "http://10.1.9.9:8080")
+	if a, b := one.publisher.Kept()[0], other.publisher.Kept()[0]; !a.Until.Equal(b.Until) || a.Reason != b.Reason {
+		t.Errorf("adopted is %+v, want the reason and end of %+v", b, a)
+	}
+	if _, err := other.publisher.Accept(publish.Acceptance{Digest: other.publisher.State().Digest}); err != nil {
+		t.Fatal(err)
+	}
+	other.read()
+	other.keeps("accepted")
+	other.serves("accepted", "!shop__app_00__")
 }
 
 // An acceptance is of all kept objects, of a namespace, or of single ones.
@@ -288,24 +366,24 @@ func TestRequestsThatOthersAnswerNeedNoKeeping(t *testing.T) {
 	c.serves("half of them has new names", "shop__renamed_00__", "!shop__app_00__", "shop__app_10__")
 }
 
-// Time releases kept objects after an hour, ten minutes after nearly all came back, and never while no route of any object is left.
+// Time releases kept objects an hour after they were kept, whatever came back meanwhile, and never if no route of any object was left.
 func TestTimeReleasesKeptObjects(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		wait  time.Duration
 		still bool
 		loses func(*cluster)
-		later func(*cluster)
+		later func(*cluster) // half an hour after the loss
 	}{
 		{name: "before an hour", wait: time.Hour - time.Minute, still: true, loses: func(c *cluster) { c.remove("shop", 0, 20) }},
 		{name: "after an hour", wait: time.Hour, loses: func(c *cluster) { c.remove("shop", 0, 20) }},
 		{name: "nothing is left", wait: 24 * time.Hour, still: true, loses: func(c *cluster) { clear(c.ingresses); clear(c.groups) }},
 		{
-			name: "nearly all is back", wait: 10 * time.Minute, loses: func(c *cluster) { c.remove("shop", 0, 20) },
+			name: "nearly all is back, before an hour", wait: 29 * time.Minute, still: true, loses: func(c *cluster) { c.remove("shop", 0, 20) },
 			later: func(c *cluster) { c.restore("shop", 0, 19) },
 		},
 		{
-			name: "half is back", wait: 50 * time.Minute, still: true, loses: func(c *cluster) { c.remove("shop", 0, 20) },
+			name: "half is back, after an hour", wait: 30 * time.Minute, loses: func(c *cluster) { c.remove("shop", 0, 20) },
 			later: func(c *cluster) { c.restore("shop", 0, 10) },
 		},
 	} {
@@ -476,7 +554,7 @@ func TestKeptObjectsAreOnDisk(t *testing.T) {
 	c.pod("shop", "app-00", "")
 	c.read()
 	c.publisher.Flush()
-	path := filepath.Join(dir, "table.eskip.state")
+	path := filepath.Join(dir, "table.eskip.kept.json")
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v, error %v, want a file of mode 0600", info, err)
 	}
@@ -497,43 +575,8 @@ func TestKeptObjectsAreOnDisk(t *testing.T) {
 	c.read()
 	c.keeps("all is back")
 	c.publisher.Flush()
-	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), `"kept"`) {
+	if text, err := os.ReadFile(path); err != nil || !strings.HasSuffix(string(text), "\n[]") {
 		t.Errorf("after that the file is %q, error %v", text, err)
-	}
-}
-
-// A file of kept objects that is damaged, or somebody else's, is reported, set aside and not used.
-func TestUnusableFilesOfKeptObjects(t *testing.T) {
-	for name, content := range map[string]string{
-		"torn":   "{\"kept\":[{\"kind\":\"Ingress\",",
-		"wrong":  "{\"kept\":[{\"kind\":\"Ingress\",\"namespace\":\"a\",\"name\":\"b\",\"reason\":\"unknown\"}]}\n",
-		"others": "a poem\n",
-		"empty":  "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			cfg := publish.Config{File: publish.LastKnownGood(dir)}
-			c := newCluster(t, cfg)
-			c.read()
-			c.publisher.Flush()
-			path := filepath.Join(dir, "table.eskip.state")
-			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			c.start(cfg)
-			c.read()
-			c.keeps("with an unusable file")
-			c.remove("shop", 0, 20)
-			c.read()
-			c.keeps("later", apps("Ingress", "shop", 0, 20)...)
-			c.publisher.Flush()
-			if text, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(text), `{"digest":`) {
-				t.Errorf("afterwards the file is %.60q, error %v", text, err)
-			}
-			if text, err := os.ReadFile(path + ".bad"); err != nil || string(text) != content {
-				t.Errorf("the file of before is %.60q, error %v", text, err)
-			}
-		})
 	}
 }
 
@@ -559,8 +602,8 @@ func FuzzDecodeKept(f *testing.F) {
 	})
 }
 
-// What came back before a restart still counts: a restore that takes longer than an hour is not cut off by one.
-func TestTheTimeOfARestoreOutlivesTheProcess(t *testing.T) {
+// TestARestartKeepsTheEndOfKeptObjects: neither a restart nor what comes back moves it.
+func TestARestartKeepsTheEndOfKeptObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := publish.Config{File: publish.LastKnownGood(t.TempDir())}
 		c := newCluster(t, cfg)
@@ -571,15 +614,15 @@ func TestTheTimeOfARestoreOutlivesTheProcess(t *testing.T) {
 		c.restore("shop", 0, 5)
 		c.read()
 		c.publisher.Flush()
-		time.Sleep(20 * time.Minute)
+		time.Sleep(9 * time.Minute)
 		c.start(cfg)
 		for range 3 {
 			c.read()
-			c.keeps("seventy minutes after the loss", apps("Ingress", "shop", 5, 20)...)
+			c.keeps("59 minutes after the loss", apps("Ingress", "shop", 5, 20)...)
 		}
-		time.Sleep(41 * time.Minute)
+		time.Sleep(time.Minute)
 		c.read()
-		c.keeps("an hour after the last one came back")
+		c.keeps("an hour after the loss")
 		c.publisher.Flush()
 	})
 }

@@ -17,48 +17,46 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Kept is an object that is served at an earlier version than the newest one: an Ingress, a RouteGroup, or a Service with its endpoints.
-// Where only tables are known, it is the whole table. It is immutable. The state file, and replicas among each other, use its JSON form.
+// Kept is an entry of the list of exceptions: an object that is served at an earlier version than the newest one, or not yet. The object is
+// an Ingress, a RouteGroup, the default filters, or a Service with its endpoints. An entry is immutable, so its end is fixed when it is created.
+// Where only tables are known, an entry holds the whole table. The list on disk and the answer to replicas use the JSON form.
 type Kept struct {
 	kube.Ref
-	// Reason and Detail say why; By says who keeps it: "guard", the reason of a review, or the operator.
+	// Reason and Detail say why; By is "guard", the reason of a review, or the operator.
 	Reason guard.Code `json:"reason"`
 	Detail string     `json:"detail"`
 	By     string     `json:"by"`
 	Since  time.Time  `json:"since"`
-	// Pending means that its review is not done yet, and that the object is not kept for anything so far: see [Objection].
-	Pending bool `json:"pending,omitempty"`
-	// From is when its time began: with Since, or when something last came back, which Returned then says.
-	From     time.Time `json:"from"`
-	Returned bool      `json:"returned,omitempty"`
-	// Until is when time releases it; zero if time does not.
+	// Until is when the entry ends; zero if time does not end it.
 	Until time.Time `json:"until,omitzero"`
-	// Warned means that the log has told that a freeze or pin ends soon.
+	// Accident is when the accident began of which the loss of the object is a part; zero except for losses.
+	Accident time.Time `json:"accident,omitzero"`
+	// Pending means that the review of the object is not done: see [Objection].
+	Pending bool `json:"pending,omitempty"`
+	// Warned means that the end of a freeze or pin was announced in the log.
 	Warned bool `json:"warned,omitempty"`
-	// Declared names the entry of the ConfigMap that orders it; empty for the command of an operator.
-	Declared string `json:"declared,omitempty"`
 	// Deleted means that the newest snapshot has no object with the name.
 	Deleted bool `json:"deleted,omitempty"`
+	// Routes are the ids of routes that stay as they were served, or out of the table, although the object has not changed: something that it
+	// refers to has.
+	Routes []string `json:"routes,omitempty"`
 
-	// What is served. All are nil for an object that is not served yet.
+	// What is served. All are nil for an object that is not served yet, and if Routes says what is.
 	kube.Version
 	Service *compile.KeptService `json:"service,omitempty"`
 	// DefaultFilters are the served ones, for the entry of the folder with default filters.
 	DefaultFilters *kube.DefaultFilters `json:"default_filters,omitempty"`
-
-	// Endless means that the newest table had no routes of objects when the object was kept: time releases it only when nearly all is back.
-	Endless bool `json:"endless,omitempty"`
-
-	// Only for the whole table: the kinds of all reasons so far, and the least that was missing for these ([guard.Loss.Missing]).
-	Reasons []guard.Code `json:"reasons,omitempty"`
-	Missing int          `json:"missing,omitempty"`
 }
 
-// keptBy is who keeps objects.
+// keptBy is the author of the entries of the guard.
 const keptBy = "guard"
 
-// tableRef names the entry of the whole table. No object has this kind.
-var tableRef = kube.Ref{Kind: "Table", Name: "all"}
+// kindTable is the kind of entries that hold the whole table. There is one for each kind of reason, which is the name of the entry.
+const kindTable kube.Kind = "Table"
+
+func tableRef(reason guard.Code) kube.Ref {
+	return kube.Ref{Kind: kindTable, Name: string(reason.Kind())}
+}
 
 // filtersRef names the entry of the default filters.
 var filtersRef = kube.Ref{Kind: "DefaultFilters", Name: "all"}
@@ -67,6 +65,9 @@ var filtersRef = kube.Ref{Kind: "DefaultFilters", Name: "all"}
 func keptObject(ref kube.Ref, was kube.Object, deleted bool) *Kept {
 	return &Kept{Ref: ref, Deleted: deleted, Version: kube.VersionOf(was)}
 }
+
+// replaces reports whether the entry replaces the object, rather than some of its routes.
+func (k *Kept) replaces() bool { return k.Object() != nil || len(k.Routes) == 0 }
 
 // Served says what is served of the object, in words.
 func (k *Kept) Served() string {
@@ -77,6 +78,8 @@ func (k *Kept) Served() string {
 		return "as they were"
 	case k.Object() == nil && k.Reason == ReasonPin:
 		return "not at all"
+	case len(k.Routes) > 0 && k.Object() == nil:
+		return "as it was"
 	case k.Object() == nil:
 		return "nothing yet"
 	case k.Object().Metadata().Changed != "":
@@ -92,6 +95,8 @@ func (k *Kept) Waits() string {
 		return "its deletion"
 	case k.Service != nil:
 		return "no endpoints"
+	case len(k.Routes) > 0 && k.Object() == nil:
+		return "what its services or default filters add"
 	}
 	return "its newest version"
 }
@@ -104,8 +109,8 @@ func (k *Kept) check() error {
 	case k.Service != nil:
 		s := k.Service
 		valid = k.Kind == kube.KindService && len(s.Services) > 0 && !slices.Contains(s.Services, nil) && !slices.Contains(s.Endpoints, nil) && !slices.Contains(s.EndpointSlices, nil)
-	case k.Ref == tableRef:
-		valid = len(k.Reasons) > 0
+	case k.Kind == kindTable:
+		valid = k.Ref == tableRef(k.Reason)
 	case k.Ref == filtersRef:
 		valid = true
 	case k.Kind == kindFreeze:
@@ -170,26 +175,31 @@ func (l keptList) find(r kube.Ref) *Kept {
 
 func (l keptList) has(r kube.Ref) bool { return l.find(r) != nil }
 
-// table returns the entry of the whole table, or nil.
-func (l keptList) table() *Kept { return l.find(tableRef) }
-
-// objects returns the list without the entries of the whole table and of freezes.
-func (l keptList) objects() keptList {
-	return l.where(func(k *Kept) bool { return k.Ref != tableRef && k.Kind != kindFreeze })
+// tables returns the entries that hold the whole table.
+func (l keptList) tables() keptList {
+	return l.where(func(k *Kept) bool { return k.Kind == kindTable })
 }
 
-// guarded returns the entries that the guard keeps: the rules of package guard are about these alone.
+// objects returns the entries of objects, without those of the whole table and of freezes.
+func (l keptList) objects() keptList {
+	return l.where(func(k *Kept) bool { return k.Kind != kindTable && k.Kind != kindFreeze })
+}
+
+// guarded returns the entries of the guard: the rules of package guard are about these alone.
 func (l keptList) guarded() keptList {
 	return l.where(func(k *Kept) bool { return !reviewed(k.Reason) && !steered(k.Reason) })
 }
 
-// waiting returns the entries that an operator can accept.
-func (l keptList) waiting() keptList {
+// acceptable returns the entries that an operator can accept.
+func (l keptList) acceptable() keptList {
 	return l.where(func(k *Kept) bool { return !k.Pending && !steered(k.Reason) })
 }
 
 // and returns the list with more entries, which replace those of the same objects.
 func (l keptList) and(more keptList) keptList {
+	if len(more) == 0 {
+		return l
+	}
 	return slices.Concat(l.without(more), more).sorted()
 }
 
@@ -198,19 +208,21 @@ func (l keptList) without(other keptList) keptList {
 	return l.where(func(k *Kept) bool { return !other.has(k.Ref) })
 }
 
-// settled returns the entries that are kept for a reason, without those that only wait for their review.
+// settled returns the list without the entries whose review is not done.
 func (l keptList) settled() keptList { return l.where(func(k *Kept) bool { return !k.Pending }) }
 
 func (l keptList) where(wanted func(*Kept) bool) keptList {
 	return slices.DeleteFunc(slices.Clone(l), func(k *Kept) bool { return !wanted(k) })
 }
 
-// with returns the list with the entry of the whole table, or without one if it is nil.
-func (l keptList) with(table *Kept) keptList {
-	if table == nil {
-		return l.where(func(k *Kept) bool { return k.Ref != tableRef })
+// accident returns when the accident began that is going on: the last one, if that is less than a window ago; zero if there is none.
+func (l keptList) accident(now time.Time, window time.Duration) (began time.Time) {
+	for _, k := range l.guarded() {
+		if k.Accident.After(began) && now.Sub(k.Accident) < window {
+			began = k.Accident
+		}
 	}
-	return l.and(keptList{table})
+	return began
 }
 
 // digest identifies the names in a list. Replicas that keep the same objects have the same digest.
@@ -220,12 +232,6 @@ func (l keptList) digest() table.Digest {
 		fmt.Fprintf(h, "%s\x00", k.Ref)
 	}
 	return table.Digest(h.Sum(nil))
-}
-
-// held says for the guard what the list holds back.
-func (l keptList) held() guard.Held {
-	since, _ := l.guarded().times()
-	return guard.Held{Objects: len(l.objects().guarded()) > 0, Since: since}
 }
 
 // names lists some of the objects, for logs.
@@ -280,7 +286,7 @@ func exchange[T any, P interface {
 	*T
 	kube.Object
 }](list []P, kept keptList, version func(*Kept) P) []P {
-	next := slices.DeleteFunc(slices.Clone(list), func(o P) bool { return kept.has(o.Ref()) })
+	next := slices.DeleteFunc(slices.Clone(list), func(o P) bool { k := kept.find(o.Ref()); return k != nil && k.replaces() })
 	for _, k := range kept {
 		if o := version(k); o != nil {
 			next = append(next, o)

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,8 +40,7 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 
 // steers shows what is frozen and pinned.
 func (m *Metrics) steers(list keptList) {
-	freezes, pins := list.orders()
-	since, until := slices.Concat(freezes, pins).times()
+	since, until := list.freezesAndPins().times()
 	seconds := func(t time.Time) float64 {
 		if t.IsZero() {
 			return 0
@@ -65,7 +63,7 @@ func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 func (m *Metrics) keeps(list keptList) {
 	m.steers(list)
 	list = list.settled()
-	m.held.Set(float64(min(1, len(list.waiting())))) // once: a scrape may come at any time
+	m.held.Set(float64(min(1, len(list.acceptable())))) // once: a scrape may come at any time
 	count := map[kube.Kind]int{kube.KindIngress: 0, kube.KindRouteGroup: 0, kube.KindService: 0}
 	for _, k := range list.objects() {
 		count[k.Kind]++

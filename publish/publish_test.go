@@ -154,6 +154,7 @@ func (broken) RoutesOf(kube.Object) []*table.Route     { panic("index out of ran
 func (broken) ServicesOf(kube.Object) []kube.ServiceKey {
 	panic("index out of range")
 }
+func (broken) OwnersOf([]string) map[string]kube.Ref              { panic("index out of range") }
 func (broken) LostServices(_, _ *kube.Backends) []kube.ServiceKey { panic("index out of range") }
 func (broken) Forget()                                            {}
 

@@ -1,8 +1,12 @@
 package publish_test
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -77,21 +81,20 @@ func TestAnAcceptedHoldStaysEnded(t *testing.T) {
 	})
 }
 
-// TestAHoldThatCannotBeTrustedIsNotResumed: the table is loaded, and judged by the limits.
-func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
+// TestAListThatCannotBeTrustedIsNotResumed: it is set aside, whichever bit has flipped. The table is loaded, and judged by the limits.
+func TestAListThatCannotBeTrustedIsNotResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "table.eskip")
 		g := next(t, path)
 		g.Begin().Offer(offered(tableOf(t, 100, 1)))
 		g.Begin().Offer(offered(tableOf(t, 10, 2)))
 		synctest.Wait()
-		text, err := os.ReadFile(path + ".state")
-		if err != nil || len(text) > 1024 {
-			t.Fatalf("%d bytes, error %v", len(text), err)
+		good, err := os.ReadFile(path + ".kept.json")
+		if err != nil || len(good) > 1024 {
+			t.Fatalf("%d bytes, error %v", len(good), err)
 		}
-		good := string(text)
-		held := func(text string) bool {
-			if err := os.WriteFile(path+".state", []byte(text), 0o600); err != nil {
+		held := func(text []byte) bool {
+			if err := os.WriteFile(path+".kept.json", text, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			g := filePublisher(t, publish.FileConfig{Path: path})
@@ -99,33 +102,102 @@ func TestAHoldThatCannotBeTrustedIsNotResumed(t *testing.T) {
 			if g.Table() == nil || g.Table().Len() != 100 {
 				t.Fatalf("%q: the table is not loaded", text)
 			}
+			defer synctest.Wait()
 			return g.Begin().Offer(offered(tableOf(t, 60, 3))).Result == publish.Held
 		}
 		if !held(good) {
 			t.Error("the hold is not resumed")
 		}
-		synctest.Wait()
 		whole, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{
-			"no hold":      strings.Replace(good, `"kept":`, `"told":`, 1),
-			"torn":         good[:len(good)-2],
-			"half":         good[:len(good)-20] + "\n",
-			"reason":       strings.Replace(good, `"reason":"routes_lost"`, `"reason":"storm"`, 1),
-			"no beginning": strings.Replace(good, `"since":`, `"until":`, 1),
-			"longer":       good + strings.Repeat("x", 4096),
-		} {
-			if text == good || held(text) {
+		check := func(name string, text []byte) {
+			t.Helper()
+			if held(text) {
 				t.Errorf("%s: resumed from %q", name, text)
 			}
-			synctest.Wait()
+			if aside, err := os.ReadFile(path + ".kept.json.bad"); err != nil || !bytes.Equal(aside, text) {
+				t.Errorf("%s: set aside is %q, error %v", name, aside, err)
+			}
 			if err := os.WriteFile(path, whole, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
+		check("torn", good[:len(good)-2])
+		check("longer", append(slices.Clone(good), 'x'))
+		check("empty", nil)
+		check("of another program", []byte("a poem\n"))
+		for i := 0; i < len(good); i += 7 {
+			flipped := slices.Clone(good)
+			flipped[i] ^= 1 << (i % 8)
+			check(fmt.Sprintf("bit %d of byte %d", i%8, i), flipped)
+		}
 	})
+}
+
+// TestTheListDoesNotDependOnTheTable: without a usable last-known-good table an intact list still keeps what it has.
+func TestTheListDoesNotDependOnTheTable(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"damaged": func(path string) error { return os.WriteFile(path, []byte("half a table"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := publish.Config{File: publish.LastKnownGood(t.TempDir())}
+			c := newCluster(t, cfg)
+			c.read()
+			c.remove("shop", 0, 20)
+			c.read()
+			c.publisher.Flush()
+			if err := spoil(cfg.File.Path); err != nil {
+				t.Fatal(err)
+			}
+			c.start(cfg)
+			for range 2 {
+				c.read()
+				c.keeps("after a restart", apps("Ingress", "shop", 0, 20)...)
+				c.serves("after a restart", "shop__app_00__", "shop__app_19__", "team__app_00__")
+			}
+			c.publisher.Flush()
+		})
+	}
+}
+
+// TestACommandThatIsNotDurableFails: on a full disk nothing changes, and the error says so.
+func TestACommandThatIsNotDurableFails(t *testing.T) {
+	cfg := publish.Config{File: publish.LastKnownGood(filepath.Join(t.TempDir(), "state"))}
+	c := newCluster(t, cfg)
+	c.read()
+	c.remove("shop", 0, 20)
+	c.read()
+	digest := c.publisher.State().Digest
+	c.publisher.Flush()
+	folder := filepath.Dir(cfg.File.Path)
+	if err := errors.Join(os.Rename(folder, folder+".away"), os.WriteFile(folder, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	freeze := publish.Order{Freeze: true, Scope: publish.Scope{Namespace: "team"}}
+	if err := c.publisher.Steer(freeze); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("freeze: error %v", err)
+	}
+	c.filter("team/app-00", `setPath("/new")`)
+	c.read()
+	c.keeps("after a failed command", apps("Ingress", "shop", 0, 20)...)
+	c.serves("after a failed command", "shop__app_00__", `setPath("/new")`)
+	if _, err := c.publisher.Accept(publish.Acceptance{Digest: digest}); err != nil {
+		t.Errorf("an acceptance depends on the disk: %v", err)
+	}
+	c.keeps("accepted")
+	c.publisher.Flush()
+	if err := errors.Join(os.Remove(folder), os.Rename(folder+".away", folder)); err != nil {
+		t.Fatal(err)
+	}
+	c.steer(freeze)
+	c.start(cfg) // killed right after the command
+	if orders, _ := c.publisher.Orders(); len(orders) != 1 || orders[0].Reason != publish.ReasonFreeze {
+		t.Errorf("after a restart the orders are %v", orders)
+	}
+	c.publisher.Flush()
 }
 
 // TestAHoldIsWrittenWhenTheDiskRecovers: a write that failed is repeated.
@@ -135,16 +207,15 @@ func TestAHoldIsWrittenWhenTheDiskRecovers(t *testing.T) {
 		g := next(t, path)
 		g.Begin().Offer(offered(tableOf(t, 100, 1)))
 		synctest.Wait()
-		if err := os.Mkdir(path+".state", 0o700); err != nil {
+		if err := os.MkdirAll(path+".kept.json/x", 0o700); err != nil {
 			t.Fatal(err)
 		}
 		g.Begin().Offer(offered(tableOf(t, 10, 2)))
 		synctest.Wait()
-		if err := os.Remove(path + ".state"); err != nil {
+		if err := os.RemoveAll(path + ".kept.json"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30 * time.Second)
-		g.Tend()
+		g.Begin().Offer(offered(tableOf(t, 10, 3)))
 		g = next(t, path)
 		if o := g.Begin().Offer(offered(tableOf(t, 60, 3))); o.Result != publish.Held {
 			t.Errorf("result %v", o.Result)

@@ -1,10 +1,11 @@
 package publish
 
 import (
+	"fmt"
 	"maps"
 	"slices"
-	"time"
 
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
@@ -61,75 +62,137 @@ func (all Objections) Add(id string, o Objection) {
 	}
 }
 
-// A Review returns objections to routes of a table; the caller owns them. before is the served table, or that of a replica, or nil. It must not
-// wait: a later offer asks again.
+// A Review returns objections to routes of a table that are new or changed; the caller owns them. before is the served table, or that of a
+// replica, or nil. It must not wait: a later offer asks again.
 type Review func(before, after *table.Table) Objections
 
-// review returns the objects of the newest read that may not be served as they are, at their served versions. One whose served version
-// nobody knows, because it is new or this process is, is left out.
-func (p *Publisher) review(c Candidate, base *table.Table, now time.Time) (refused keptList) {
-	if p.cfg.Review == nil {
+// objections asks the review about a table. The objects that are kept for a takeover are compared with the newest version of all others: those that
+// they would take from may have changed as well.
+func (p *policy) objections(s *situation, wanted Candidate, base, t *table.Table) Objections {
+	if p.review == nil {
 		return nil
 	}
-	from := p.snapshot()
-	if e := p.earlier; e != nil {
-		base, from, p.earlier = e.Table, e.Snapshot, nil
-	}
-	objections := p.cfg.Review(base, c.Table)
-	if kept := p.keeper.list.objects().where(func(k *Kept) bool { return k.Reason == ReasonTakeover }); len(kept) > 0 {
-		// The objects that it would take from may have changed as well. So what counts is what it takes from their newest versions.
-		for id, o := range p.cfg.Review(p.build(c, kept).table, c.Table) {
-			objections.Add(id, o)
+	all := p.review(base, t)
+	if kept := s.list.objects().where(func(k *Kept) bool { return k.Reason == ReasonTakeover && k.replaces() }); len(kept) > 0 && t == wanted.Table {
+		for id, o := range p.review(p.build(s, wanted, kept).table, t) {
+			all.Add(id, o)
 		}
 	}
-	if len(objections) == 0 {
-		return nil
-	}
-	if k := p.servedFilters(from, c.Snapshot); k != nil && p.keeper.list.has(filtersRef) { // without them, is there still an objection?
-		rest := p.cfg.Review(base, p.build(c, keptList{k}).table)
-		if maps.DeleteFunc(objections, func(id string, _ Objection) bool { _, still := rest[id]; return still }); len(objections) > 0 {
-			refused = p.refuse(refused, k, mostSerious(objections), now)
-		}
-		objections = rest
-	}
-	served := objectsOf(from)
-	look := func(changed bool) {
-		for o := range c.Snapshot.Objects() {
-			was := served[o.Ref()]
-			if len(objections) == 0 || (was != o) != changed {
-				continue
-			}
-			if found, ok := p.objectionTo(o, objections); ok && changed {
-				if kept := p.keeper.list.find(o.Ref()); was == nil && kept != nil {
-					was = kept.Object() // this process has not read it
-				}
-				refused = p.refuse(refused, keptObject(o.Ref(), was, false), found, now)
-			}
-		}
-	}
-	look(true)
-	if len(objections) > 0 && !slices.ContainsFunc(refused, func(k *Kept) bool { return k.Ref == filtersRef }) { // an unchanged object got other default filters
-		rest := mostSerious(objections)
-		look(false)
-		if k := p.servedFilters(from, c.Snapshot); k != nil {
-			refused = p.refuse(refused, k, rest, now)
-		}
-	}
-	return refused.sorted()
+	return all
 }
 
-// Reconsider makes the next offer ask the review about all that came after an earlier served table, and keep objects at their versions of then.
-// Only its table and its intent are needed.
-func (p *Publisher) Reconsider(earlier *Served) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.earlier = earlier
+// refuse returns entries for the changed objects to whose routes the review objects, at their served versions, and for the default filters.
+func (p *policy) refuse(s *situation, wanted Candidate, base *table.Table) (refused keptList, objected bool) {
+	objections := p.objections(s, wanted, base, wanted.Table)
+	if len(objections) == 0 {
+		return nil, false
+	}
+	if k := s.servedFilters(); k != nil { // do the served filters remove an objection?
+		rest := p.objections(s, wanted, base, p.build(s, wanted, keptList{k}).table)
+		caused := maps.Clone(objections)
+		maps.DeleteFunc(caused, func(id string, _ Objection) bool { _, still := rest[id]; return still })
+		if len(caused) > 0 {
+			refused, objections = s.refuse(refused, k, mostSerious(caused)), rest
+		}
+	}
+	served := objectsOf(s.served.Snapshot)
+	for o := range wanted.Snapshot.Objects() {
+		was := served[o.Ref()]
+		if len(objections) == 0 {
+			break
+		}
+		if kept := s.list.find(o.Ref()); was == nil && kept != nil {
+			was = kept.Object() // this process has not served it
+		}
+		if was == o || s.served.Table != nil && s.served.Snapshot == nil && was == nil || s.released != nil && s.released(o.Ref()) {
+			continue
+		}
+		if found, ok := p.objectionTo(o, objections); ok {
+			refused = s.refuse(refused, keptObject(o.Ref(), was, false), found)
+		}
+	}
+	return refused.sorted(), true
+}
+
+// withhold takes the routes out of a decision to which the review objects although their objects have not changed: something that they refer to
+// has, such as a service. A route that is served keeps its predicates and filters; one that is not is left out.
+func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
+	objections := p.objections(s, d.wanted, base, d.table)
+	if len(objections) == 0 {
+		return
+	}
+	owners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))
+	held := make(map[kube.Ref]Objections)
+	for id, o := range objections {
+		owner, known := owners[id]
+		if was := d.list.find(owner); !known || s.released != nil && s.released(owner) || was != nil && (was.Reason == ReasonPin || was.By == keptBy) {
+			continue // nobody's, accepted, or what an operator or the guard has chosen
+		}
+		if held[owner] == nil {
+			held[owner] = make(Objections)
+		}
+		held[owner][id] = o
+	}
+	var upserts []*table.Route
+	var deletes []string
+	var entries keptList
+	var served table.List
+	if base != nil {
+		served = base.Routes()
+	}
+	has := served.Lookup()
+	for owner, of := range held {
+		refused := s.refuse(nil, &Kept{Ref: owner}, mostSerious(of))
+		if len(refused) == 0 {
+			continue // lapsed
+		}
+		k := *refused[0]
+		if was := d.list.find(owner); was != nil {
+			k = *was // kept for something else as well
+		} else {
+			k.Version = kube.Version{} // the object itself is served
+		}
+		k.Routes = slices.Sorted(maps.Keys(of))
+		entries = append(entries, &k)
+		for _, id := range k.Routes {
+			if was := has.Get(id); was == nil {
+				deletes = append(deletes, id)
+			} else {
+				upserts = append(upserts, asServed(was, d.table.Routes().Get(id)))
+			}
+		}
+	}
+	if len(entries) == 0 {
+		return
+	}
+	routes, err := d.table.Routes().With(upserts, deletes)
+	if err != nil {
+		panic(fmt.Sprintf("publish: a served route is refused: %v", err))
+	}
+	d.table, d.list = s.tableOf(d.newest, routes), d.list.and(entries.sorted())
+}
+
+// asServed returns a route with the predicates and filters that it is served with, and the backend that it has now. Where either of the two has no
+// endpoints, its filters make the answer, so they come with its backend.
+func asServed(was, is *table.Route) *table.Route {
+	old, oldErr := was.Parse()
+	now, nowErr := is.Parse()
+	if oldErr != nil || nowErr != nil || old.BackendType == eskip.ShuntBackend {
+		return was
+	}
+	next := *old
+	next.BackendType, next.Shunt, next.Backend, next.LBAlgorithm, next.LBEndpoints = now.BackendType, now.Shunt, now.Backend, now.LBAlgorithm, now.LBEndpoints
+	if now.BackendType == eskip.ShuntBackend {
+		next.Filters = now.Filters
+	}
+	route := table.NewRoute(&next)
+	return &route
 }
 
 // objectionTo takes the objections to routes of an object, and returns the most serious one.
-func (p *Publisher) objectionTo(o kube.Object, objections Objections) (Objection, bool) {
+func (p *policy) objectionTo(o kube.Object, objections Objections) (Objection, bool) {
 	own := make(Objections)
-	for _, r := range p.cfg.Builder.RoutesOf(o) {
+	for _, r := range p.builder.RoutesOf(o) {
 		if found, ok := objections[r.ID]; ok {
 			own[r.ID] = found
 			delete(objections, r.ID)
@@ -149,26 +212,25 @@ func mostSerious(of Objections) (worst Objection) {
 	return worst
 }
 
-// servedFilters returns the entry of the served default filters, if the newest ones are others; nil if not, or if this process does not know the
-// served ones.
-func (p *Publisher) servedFilters(served, newest *kube.Snapshot) *Kept {
+// servedFilters returns an entry with the served default filters, if the newest ones are others; nil if not, or if the served ones are unknown.
+func (s *situation) servedFilters() *Kept {
 	k := &Kept{Ref: filtersRef}
-	if served != nil {
+	if served := s.served.Snapshot; served != nil {
 		k.DefaultFilters = served.DefaultFilters
-	} else if was := p.keeper.list.find(filtersRef); was != nil {
+	} else if was := s.list.find(filtersRef); was != nil {
 		k.DefaultFilters = was.DefaultFilters
 	} else {
 		return nil
 	}
-	if k.DefaultFilters == newest.DefaultFilters {
+	if k.DefaultFilters == s.newest.Snapshot.DefaultFilters {
 		return nil
 	}
 	return k
 }
 
 // refuse adds an entry to a list. What was kept for the same reason stays so until its review is done.
-func (p *Publisher) refuse(list keptList, k *Kept, o Objection, now time.Time) keptList {
-	was := p.keeper.list.find(k.Ref)
+func (s *situation) refuse(list keptList, k *Kept, o Objection) keptList {
+	was := s.list.find(k.Ref)
 	same := was != nil && was.Reason == o.Reason
 	switch {
 	case same && !was.Pending && (o.Pending || o.Lapsed):
@@ -177,28 +239,15 @@ func (p *Publisher) refuse(list keptList, k *Kept, o Objection, now time.Time) k
 		return list
 	}
 	k.Reason, k.Detail, k.By, k.Pending = o.Reason, o.Detail, string(o.Reason), o.Pending
-	if k.Since = now.UTC(); same && was.Pending == o.Pending {
+	if k.Since = s.now.UTC(); same && was.Pending == o.Pending {
 		k.Since = was.Since
 	}
-	k.From = k.Since
 	return append(list, k)
 }
 
-// logReviewed logs what a review begins and ends to keep. The caller holds mu.
-func (p *Publisher) logReviewed(before, after keptList) {
-	ended := before.where(func(k *Kept) bool { return reviewed(k.Reason) && !k.Pending && !after.has(k.Ref) })
-	if len(ended) > 0 {
-		p.log.Info(LogKeptBack, "count", len(ended), "objects", ended.names(), "kept", len(after.settled()))
-	}
-	waiting := after.where(func(k *Kept) bool { return k.Pending && !before.has(k.Ref) })
-	if len(waiting) > 0 {
-		p.log.Info(LogReviewed, "count", len(waiting), "objects", waiting.names(), "detail", waiting[0].Detail)
-	}
-}
-
-// freshIn returns the entries of a list that are kept now and were not before, or only waited.
+// freshIn returns the entries of a list that are kept now and were not before, or were only pending.
 func freshIn(before, after keptList) keptList {
-	return after.objects().settled().with(after.table()).where(func(k *Kept) bool {
+	return after.objects().settled().where(func(k *Kept) bool {
 		was := before.find(k.Ref)
 		return was == nil || was.Pending || reviewed(was.Reason) != reviewed(k.Reason) || steered(was.Reason) != steered(k.Reason)
 	})

@@ -165,9 +165,9 @@ func TestABadTextAndAnAccident(t *testing.T) {
 	c.read()
 	c.filter("shop/app-01", "bad()")
 	c.remove("team", 0, 8)
-	c.remove("shop", 15, 20)
+	c.remove("shop", 5, 20)
 	c.read()
-	want := append(apps("Ingress", "team", 0, 8), append(apps("Ingress", "shop", 15, 20), "Ingress shop/app-01")...)
+	want := append(apps("Ingress", "team", 0, 8), append(apps("Ingress", "shop", 5, 20), "Ingress shop/app-01")...)
 	c.keeps("both", want...)
 	c.serves("both", "!bad(", `setPath("/old")`, "kube_team__app_03")
 	for range 2 {
@@ -178,7 +178,7 @@ func TestABadTextAndAnAccident(t *testing.T) {
 		c.serves("after a restart", "!bad(", `setPath("/old")`, "kube_team__app_03")
 	}
 	c.restore("team", 0, 8)
-	c.restore("shop", 15, 20)
+	c.restore("shop", 5, 20)
 	c.read()
 	c.keeps("the accident is over", "Ingress shop/app-01")
 	delete(c.ingresses, "shop/app-01")
@@ -223,4 +223,95 @@ func TestADefectOfAReviewReleasesNothing(t *testing.T) {
 	c.read()
 	c.keeps("after that", "Ingress shop/app-00")
 	c.serves("after that", "!bad()", "/new")
+}
+
+// TestWhatAnObjectRefersToIsReviewed: the object does not change, and its routes do. Each of these changes would publish a text that failed its
+// trial. Another team's change is served with the same read.
+func TestWhatAnObjectRefersToIsReviewed(t *testing.T) {
+	kept := func(c *cluster, when string) {
+		c.t.Helper()
+		c.keeps(when, "Ingress beta/late")
+		c.reasons(publish.ReasonTrial)
+		c.serves(when, "!bad(", `setPath("/innocent")`)
+	}
+	for name, tt := range map[string]struct{ before, after func(*cluster) }{
+		"the Service is created later": {
+			func(c *cluster) { c.ingress("beta", "late", "late.example.org", "late") },
+			func(c *cluster) { c.add("beta", "late", "10.7.0.1") },
+		},
+		"pods become ready later": {
+			func(c *cluster) { c.add("beta", "late", "") },
+			func(c *cluster) { c.pod("beta", "late", "10.7.0.1") },
+		},
+		"the Service gets the port later": {
+			func(c *cluster) { c.add("beta", "late", "10.7.0.1"); c.services["beta/late"].Ports[0].Port = 81 },
+			func(c *cluster) { c.add("beta", "late", "10.7.0.1") },
+		},
+		"the Service gets another type": {
+			func(c *cluster) {
+				c.add("beta", "late", "10.7.0.1")
+				c.services["beta/late"].Type, c.services["beta/late"].ExternalName = "ExternalName", "late.example.com"
+			},
+			func(c *cluster) { c.add("beta", "late", "10.7.0.1") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, publish.Config{Review: reviewer{"bad(": died("bad()")}.review})
+			c.read()
+			tt.before(c)
+			c.filter("beta/late", "bad()")
+			late := c.ingresses["beta/late"]
+			c.read()
+			tt.after(c)
+			c.ingresses["beta/late"] = late // it does not change
+			c.filter("team/app-00", `setPath("/innocent")`)
+			c.read()
+			kept(c, "afterwards")
+			service := c.services["beta/late"]
+			delete(c.services, "beta/late")
+			c.read()
+			c.serves("the Service is deleted", "!bad(")
+			c.services["beta/late"] = service
+			c.read()
+			kept(c, "the Service is created again")
+			if _, err := c.publisher.Accept(publish.Acceptance{Digest: c.publisher.State().Digest, Namespaces: []string{"beta"}}); err != nil {
+				t.Fatal(err)
+			}
+			c.serves("accepted", "bad(")
+			c.read()
+			c.keeps("a read after the acceptance")
+			c.serves("a read after the acceptance", "bad(")
+		})
+	}
+}
+
+// TestAServedRouteKeepsItsExpression: what an object refers to changes the predicates of a route that is served. It keeps the served ones, with the
+// endpoints of today.
+func TestAServedRouteKeepsItsExpression(t *testing.T) {
+	takes := publish.Objection{Reason: publish.ReasonTakeover, Detail: "takes requests"}
+	v := reviewer{}
+	c := newCluster(t, publish.Config{Review: v.review})
+	c.read()
+	group := *c.groups["team/group"]
+	spec := *group.Spec
+	spec.Backends = []*kube.RouteGroupBackend{
+		{Name: "a", Type: "service", ServiceName: "app-00", ServicePort: 80}, {Name: "b", Type: "service", ServiceName: "app-01", ServicePort: 80},
+	}
+	spec.DefaultBackends = []*kube.BackendReference{{BackendName: "a", Weight: 1}, {BackendName: "b", Weight: 1}}
+	group.Spec = &spec
+	c.groups["team/group"] = &group
+	second := c.services["team/app-01"]
+	delete(c.services, "team/app-01")
+	c.read()
+	c.serves("one backend", "!Traffic")
+	v["Traffic"] = takes
+	c.services["team/app-01"] = second
+	c.pod("team", "app-00", "10.2.7.7")
+	c.read()
+	if strings.Contains(string(c.before.Text()), "Traffic") {
+		c.keeps("two backends", "RouteGroup team/group")
+		c.serves("two backends", "!Traffic", "http://10.2.7.7:8080")
+	} else {
+		t.Errorf("the newest table has no weights:\n%s", c.before.Text())
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -79,8 +78,7 @@ func FreezeOf(k *Kept) (s Scope, isFreeze bool) {
 		return Scope{}, false
 	}
 	s = Scope{Namespace: k.Namespace}
-	scope, _, _ := strings.Cut(k.Name, declaredBy)
-	if kind, name, one := strings.Cut(scope, "."); one {
+	if kind, name, one := strings.Cut(k.Name, "."); one {
 		s.Kind, s.Name = kube.Kind(kind), name
 	}
 	return s, true
@@ -97,8 +95,6 @@ type Order struct {
 	Until time.Time
 	// By and Why say who decided and for what reason. They are only stored.
 	By, Why string
-	// Declared names the entry of a ConfigMap that orders it; empty for a command.
-	Declared string
 }
 
 // Pin returns the entry of an object that is to be kept at a version; nil means that it is not to be served at all. detail says which version that is.
@@ -116,16 +112,16 @@ func PinFilters(filters *kube.DefaultFilters, detail string) *Kept {
 // ErrNotSteered means that an order changes nothing.
 var ErrNotSteered = errors.New("nothing is frozen or pinned there")
 
-var errNothingRead = errors.New("nothing was read yet, so nobody knows what would change")
+var errNothingRead = errors.New("no data yet; try again once the route server is ready")
 
 // orderDigest tells lists of freezes and pins apart, for replicas that must agree: scopes, objects, versions and ends.
 func (l keptList) orderDigest() table.Digest {
-	freezes, pins := l.orders()
-	if len(freezes)+len(pins) == 0 {
+	orders := l.freezesAndPins()
+	if len(orders) == 0 {
 		return table.Digest{}
 	}
 	h := sha256.New()
-	for _, k := range slices.Concat(freezes, pins) {
+	for _, k := range orders {
 		changed := ""
 		if o := k.Object(); o != nil {
 			changed = o.Metadata().Changed
@@ -138,35 +134,20 @@ func (l keptList) orderDigest() table.Digest {
 // edit returns the list after an order.
 func (l keptList) edit(o Order, now time.Time) (keptList, error) {
 	if o.Release {
-		var declared *Kept
 		rest := l.where(func(k *Kept) bool {
-			s, isFreeze := FreezeOf(k)
-			if k.Declared != "" { // it stays until a read no longer shows it
-				if isFreeze && o.Scope.contains(s) || o.Scope.Has(k.Ref) {
-					declared = k
-				}
-				return true
-			}
-			if isFreeze {
+			if s, isFreeze := FreezeOf(k); isFreeze {
 				return !o.Scope.contains(s)
 			}
 			return k.Reason != ReasonPin || !o.Scope.Has(k.Ref)
 		})
-		switch {
-		case len(rest) < len(l):
-			return rest, nil
-		case declared != nil:
-			return nil, fmt.Errorf("%w by a command: remove the entry %s of its ConfigMap", ErrNotSteered, declared.Declared)
+		if len(rest) == len(l) {
+			return nil, ErrNotSteered
 		}
-		return nil, ErrNotSteered
+		return rest, nil
 	}
 	entries := slices.Clone(o.Pins)
 	if o.Freeze {
-		ref := o.Scope.freezeRef()
-		if o.Declared != "" {
-			ref.Name += declaredBy + o.Declared // beside the command of an operator about the same objects
-		}
-		entries = append(entries, &Kept{Ref: ref, Reason: ReasonFreeze, Detail: o.Scope.String()})
+		entries = append(entries, &Kept{Ref: o.Scope.freezeRef(), Reason: ReasonFreeze, Detail: o.Scope.String()})
 	}
 	if len(entries) == 0 {
 		return nil, ErrNotSteered
@@ -174,15 +155,13 @@ func (l keptList) edit(o Order, now time.Time) (keptList, error) {
 	added := make(keptList, len(entries))
 	for i, e := range entries {
 		k := *e
-		k.Declared = o.Declared
-		k.By, k.Since, k.From, k.Until = cmp.Or(o.By, "operator"), now.UTC(), now.UTC(), o.Until
+		k.By, k.Since, k.Until = cmp.Or(o.By, "operator"), now.UTC(), o.Until
 		if o.Why != "" {
 			k.Detail += ": " + o.Why
 		}
 		added[i] = &k
 	}
-	added = added.sorted()
-	return l.and(added), nil
+	return l.and(added.sorted()), nil
 }
 
 // contains reports whether all objects of another scope are in this one.
@@ -190,56 +169,32 @@ func (s Scope) contains(other Scope) bool {
 	return s == other || s.Name == "" && (s.Namespace == "" || s.Namespace == other.Namespace)
 }
 
-// orders returns the freezes and pins of a list.
-func (l keptList) orders() (freezes, pins keptList) {
-	return l.where(func(k *Kept) bool { return k.Kind == kindFreeze }), l.where(func(k *Kept) bool { return k.Reason == ReasonPin })
+// freezesAndPins returns what operators have ordered.
+func (l keptList) freezesAndPins() keptList {
+	return l.where(func(k *Kept) bool { return k.Kind == kindFreeze || k.Reason == ReasonPin })
 }
 
-// withOrders returns the list with the freezes and pins of another one.
-func (l keptList) withOrders(of keptList) keptList {
-	freezes, pins := of.orders()
-	return l.and(freezes).and(pins.without(l))
+// inForce returns the list without the freezes and pins that have ended, and these.
+func (l keptList) inForce(now time.Time) (list, over keptList) {
+	over = l.freezesAndPins().where(func(k *Kept) bool { return k.over(now) })
+	if len(over) == 0 {
+		return l, nil
+	}
+	return l.without(over), over
 }
 
-// inForce takes the freezes and pins that have ended from the list, and says so. It warns of those that end soon, once. The caller holds mu.
-func (p *Publisher) inForce(now time.Time) {
-	var next, over, soon keptList
-	for _, k := range p.keeper.list {
-		isOrder := k.Kind == kindFreeze || k.Reason == ReasonPin
-		switch {
-		case !isOrder || k.Until.IsZero() || now.Add(EndsSoon).Before(k.Until):
-		case !now.Before(k.Until):
-			over = append(over, k)
-			continue
-		case !k.Warned && k.Until.Sub(k.Since) > EndsSoon:
-			warned := *k
-			warned.Warned = true
-			k = &warned
-			soon = append(soon, k)
-		}
-		next = append(next, k)
+// steer returns the newest read as operators want it, with the entries that make it so.
+func (p *policy) steer(s *situation) (Candidate, keptList) {
+	orders := s.list.freezesAndPins()
+	if len(orders) == 0 {
+		return s.newest, nil
 	}
-	p.keeper.list = next
-	if len(soon) > 0 {
-		p.log.Warn(LogSteerEnds, "count", len(soon), "objects", soon.names(), "until", soon[0].Until, "by", soon[0].By)
-	}
-	if len(over) > 0 {
-		p.log.Warn(LogSteerOver, "count", len(over), "objects", over.names(), "by", over[0].By, "detail", over[0].Detail)
-		if t := p.Table(); t != nil {
-			p.cfg.Decided(decisionOf(api.DecidedReleased, t, over))
-		}
-	}
-}
-
-// steer returns the newest read as operators want it, with the entries that make it so; list has their freezes and pins.
-func (p *Publisher) steer(c Candidate, list keptList, now time.Time) (Candidate, keptList) {
-	freezes, pins := list.orders()
-	if len(freezes)+len(pins) == 0 {
-		return c, nil
-	}
-	newest := objectsOf(c.Snapshot)
+	newest := objectsOf(s.newest.Snapshot)
 	var entries keptList
-	for _, k := range pins {
+	for _, k := range orders {
+		if k.Kind == kindFreeze {
+			continue
+		}
 		if deleted := k.Object() != nil && newest[k.Ref] == nil; deleted != k.Deleted {
 			next := *k
 			next.Deleted = deleted
@@ -247,33 +202,35 @@ func (p *Publisher) steer(c Candidate, list keptList, now time.Time) (Candidate,
 		}
 		entries = append(entries, k)
 	}
-	entries = append(entries, p.frozen(c, newest, list, freezes, pins, now)...).sorted()
-	m := p.build(c, entries)
-	c.Snapshot, c.Table = m.snapshot, m.table
-	return c, m.list
+	entries = append(entries, s.frozen(newest, orders)...).sorted()
+	d := p.build(s, s.newest, entries)
+	return d.candidateOf(s.newest), d.list
+}
+
+// candidateOf returns the candidate with the snapshot and table of the decision.
+func (d *decision) candidateOf(c Candidate) Candidate {
+	c.Snapshot, c.Table = d.snapshot, d.table
+	return c
 }
 
 // frozen returns the entries of objects that differ from what they were when they were frozen.
-func (p *Publisher) frozen(c Candidate, newest map[kube.Ref]kube.Object, list, freezes, pins keptList, now time.Time) (entries keptList) {
-	if len(freezes) == 0 {
-		return nil
-	}
+func (s *situation) frozen(newest map[kube.Ref]kube.Object, orders keptList) (entries keptList) {
 	by := func(r kube.Ref) *Kept {
-		i := slices.IndexFunc(freezes, func(k *Kept) bool { s, _ := FreezeOf(k); return s.Has(r) })
-		if i < 0 || pins.has(r) {
+		i := slices.IndexFunc(orders, func(k *Kept) bool { scope, isFreeze := FreezeOf(k); return isFreeze && scope.Has(r) })
+		if i < 0 || orders.has(r) {
 			return nil
 		}
-		return freezes[i]
+		return orders[i]
 	}
 	entry := func(freeze, k *Kept) {
-		k.Reason, k.By, k.Until, k.Since, k.From = ReasonFreeze, freeze.By, freeze.Until, now.UTC(), now.UTC()
+		k.Reason, k.By, k.Until, k.Since = ReasonFreeze, freeze.By, freeze.Until, s.now.UTC()
 		k.Detail = "frozen: " + freeze.Detail
-		if was := list.find(k.Ref); was != nil && was.Reason == ReasonFreeze {
-			k.Since, k.From = was.Since, was.From
+		if was := s.list.find(k.Ref); was != nil && was.Reason == ReasonFreeze {
+			k.Since = was.Since
 		}
 		entries = append(entries, k)
 	}
-	was := p.lastServed(c.Snapshot, list)
+	was := s.servedVersions()
 	for ref := range newest {
 		if _, known := was[ref]; !known {
 			was[ref] = nil
@@ -285,35 +242,32 @@ func (p *Publisher) frozen(c Candidate, newest map[kube.Ref]kube.Object, list, f
 		}
 	}
 	if freeze := by(filtersRef); freeze != nil {
-		if k := p.servedFilters(p.snapshot(), c.Snapshot); k != nil {
+		if k := s.servedFilters(); k != nil {
 			entry(freeze, k)
 		}
 	}
 	return entries
 }
 
-// lastServed returns the versions of objects that are served: nil for one that is kept out. After a restart these are what the list and the
-// history tell, and for all others the newest ones.
-func (p *Publisher) lastServed(newest *kube.Snapshot, list keptList) map[kube.Ref]kube.Object {
-	served := p.snapshot()
-	was := objectsOf(cmp.Or(served, newest))
-	if served != nil { // with what is kept
-		for _, k := range list.objects() {
-			if k.Reason == ReasonFreeze && k.Object() == nil {
-				was[k.Ref] = nil
-			}
-		}
-		return was
-	}
-	if p.cfg.Changed != nil {
-		maps.Copy(was, p.cfg.Changed(newest))
-	}
-	for _, k := range list.objects() {
-		if k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup {
-			was[k.Ref] = k.Object()
+// servedVersions returns the versions of objects that are served: nil for one that is kept out. If they are unknown, they are what the list tells,
+// and the newest ones of all other objects.
+func (s *situation) servedVersions() map[kube.Ref]kube.Object {
+	was := objectsOf(cmp.Or(s.served.Snapshot, s.newest.Snapshot))
+	for _, k := range s.list.objects() {
+		isKept := k.Kind == kube.KindIngress || k.Kind == kube.KindRouteGroup
+		if s.served.Snapshot == nil && isKept && k.replaces() || k.Reason == ReasonFreeze && isKept && k.replaces() && k.Object() == nil {
+			was[k.Ref] = objectOrNil(k)
 		}
 	}
 	return was
+}
+
+// objectOrNil returns the version of an entry as an interface that is nil if there is none.
+func objectOrNil(k *Kept) kube.Object {
+	if o := k.Object(); o != nil {
+		return o
+	}
+	return nil
 }
 
 // sameVersion reports whether two versions of an object, which may be nil, are the same.
@@ -321,48 +275,48 @@ func sameVersion(a, b kube.Object) bool {
 	return a == b || a != nil && b != nil && reflect.DeepEqual(a, b)
 }
 
-// newPins returns the pins that the last build did not have.
-func (p *Publisher) newPins(entries keptList) keptList {
-	return entries.where(func(k *Kept) bool {
-		was := p.made.list.find(k.Ref)
-		return k.Reason == ReasonPin && (was == nil || was.Reason != ReasonPin || !sameVersion(was.Object(), k.Object()))
-	})
+// newPins returns the pins whose versions are not served yet.
+func (s *situation) newPins(entries keptList) keptList {
+	pins := entries.where(func(k *Kept) bool { return k.Reason == ReasonPin })
+	if len(pins) == 0 || s.served.Snapshot == nil {
+		return nil
+	}
+	was := objectsOf(s.served.Snapshot)
+	return pins.where(func(k *Kept) bool { return k.Ref != filtersRef && !sameVersion(was[k.Ref], objectOrNil(k)) })
 }
 
 // Steer carries out an order at once, with the objects of the last read. What a pin takes away is no accident, so the guard does not keep it; what the
-// end of a freeze or pin would take away is judged like any change. The error is [ErrNotSteered], or says that only tables are known.
+// end of a freeze or pin would take away is judged like any change. The error is [ErrNotSteered], says that only tables are known, or that the
+// order could not be made durable: then nothing has changed.
 func (p *Publisher) Steer(o Order) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cfg.Builder == nil {
+	if p.policy.builder == nil {
 		return errors.New("only a route server that reads objects can freeze and pin them")
 	}
-	k := &p.keeper
-	list, err := k.list.edit(o, time.Now())
+	was := p.standing.Load()
+	list, err := was.list.edit(o, time.Now())
 	if err != nil {
 		return err
 	}
-	k.list = list
-	p.saveKept(list) // on disk before the table
-	p.decide(o)
-	p.showSteering()
-	if p.made.newest.Snapshot == nil { // the next read has it
+	if err := p.keptFile.write(list); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	next := *was
+	next.list = list
+	p.show(&next)
+	p.recordOrder(o)
+	if p.newest.Snapshot == nil { // the next read carries it out
 		return nil
 	}
-	m := p.keep(p.made.newest, time.Now())
-	if m.list.table() != nil { // the next read judges it
-		return nil
+	if d := p.decide(p.newest, nil); len(d.list.tables()) == 0 { // otherwise the next read judges it
+		p.swap(&d, func(c Candidate) { p.publishChanged(c) })
 	}
-	p.serve(m, func(c Candidate) {
-		if served := p.Table(); served == nil || !served.Equal(c.Table) {
-			p.publish(c, func() { p.cfg.Sink.Publish(c.Table) })
-		}
-	})
 	return nil
 }
 
-// decide logs and records an order.
-func (p *Publisher) decide(o Order) {
+// recordOrder logs and records an order.
+func (p *Publisher) recordOrder(o Order) {
 	p.log.Warn(LogSteered, "release", o.Release, "freeze", o.Freeze, "pins", len(o.Pins), "scope", o.Scope.String(), "until", releaseAt(o.Until),
 		"by", o.By, "why", o.Why)
 	d := api.Decision{Time: time.Now().UTC().Truncate(time.Millisecond), What: api.DecidedSteered, Objects: o.words(), By: o.By, Why: o.Why}
@@ -388,31 +342,23 @@ func (o Order) words() string {
 func (p *Publisher) Preview(o Order) (before, after *table.Table, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	list, err := p.keeper.list.edit(o, now)
-	switch {
-	case err != nil:
+	s := p.situation(p.newest)
+	if s.list, err = s.list.edit(o, s.now); err != nil {
 		return nil, nil, err
-	case p.cfg.Builder == nil || p.made.newest.Snapshot == nil || p.Table() == nil:
+	}
+	if p.policy.builder == nil || p.newest.Snapshot == nil || p.Table() == nil {
 		return nil, nil, errNothingRead
 	}
-	c, entries := p.steer(p.made.newest, list, now)
-	others := list.objects().where(func(k *Kept) bool { return !steered(k.Reason) })
-	return p.Table(), p.build(c, others.without(entries)).table, nil
+	wanted, entries := p.policy.steer(&s)
+	others := s.list.objects().where(func(k *Kept) bool { return !steered(k.Reason) && k.replaces() })
+	return p.Table(), p.policy.build(&s, wanted, others.without(entries)).table, nil
 }
 
 // Orders returns the freezes and pins in force, the newest first, and a digest of them: replicas with the same ones have the same. It is zero if
 // there are none. The caller owns the slice, not what it has.
 func (p *Publisher) Orders() ([]*Kept, table.Digest) {
-	list := p.shown.Load().list
-	freezes, pins := list.orders()
-	return slices.Concat(freezes, pins).newestFirst(), list.orderDigest()
-}
-
-// showSteering shows readers the freezes and pins. The caller holds mu.
-func (p *Publisher) showSteering() {
-	p.show()
-	p.cfg.Metrics.keeps(p.keeper.list)
+	list := p.standing.Load().list
+	return list.freezesAndPins().newestFirst(), list.orderDigest()
 }
 
 // TableOf returns the table that would be served if teams had requested something else, with the backends of the last read and without what
@@ -420,11 +366,30 @@ func (p *Publisher) showSteering() {
 func (p *Publisher) TableOf(intent *kube.Intent) (*table.Table, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := p.made.newest
-	if p.cfg.Builder == nil || c.Snapshot == nil {
+	c := p.newest
+	if p.policy.builder == nil || c.Snapshot == nil {
 		return nil, errNothingRead
 	}
-	s := *c.Snapshot
-	s.Intent = *intent
-	return p.tableOf(p.cfg.Builder.CompileBeside(&s), c), nil
+	snapshot := *c.Snapshot
+	snapshot.Intent = *intent
+	s := p.situation(c)
+	return s.tableOf(c, p.policy.builder.CompileBeside(&snapshot)), nil
+}
+
+// announceEnds logs freezes and pins that end soon, once, and returns the list that remembers this.
+func (p *Publisher) announceEnds(list keptList, now time.Time) keptList {
+	soon := list.freezesAndPins().where(func(k *Kept) bool {
+		return !k.Warned && !k.Until.IsZero() && k.Until.Sub(k.Since) > EndsSoon && !now.Add(EndsSoon).Before(k.Until)
+	})
+	if len(soon) == 0 {
+		return list
+	}
+	p.log.Warn(LogSteerEnds, "count", len(soon), "objects", soon.names(), "until", soon[0].Until, "by", soon[0].By)
+	warned := make(keptList, len(soon))
+	for i, k := range soon {
+		next := *k
+		next.Warned = true
+		warned[i] = &next
+	}
+	return list.and(warned)
 }

@@ -111,7 +111,7 @@ func runSteeringModel(t *testing.T, seed uint64) {
 	cfg := publish.Config{Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, File: publish.LastKnownGood(t.TempDir())}
 	// What a history would tell: the versions that were served last.
 	objects := map[string]*kube.Ingress{} // by NAMESPACE/NAME/VERSION
-	cfg.Changed = func(newest *kube.Snapshot) map[kube.Ref]kube.Object {
+	cfg.Changed = func(newest *kube.Snapshot) (map[kube.Ref]kube.Object, bool) {
 		changed := map[kube.Ref]kube.Object{}
 		for _, name := range names {
 			namespace, short, _ := strings.Cut(name, "/")
@@ -122,7 +122,7 @@ func runSteeringModel(t *testing.T, seed uint64) {
 				changed[ref] = objects[name+"/"+version]
 			}
 		}
-		return changed
+		return changed, true
 	}
 	c = newCluster(t, cfg)
 	c.ingresses = map[string]*kube.Ingress{}

@@ -228,7 +228,7 @@ func TestWhatAnObjectHas(t *testing.T) {
 func TestSteeringSurvivesARestart(t *testing.T) {
 	file := publish.LastKnownGood(t.TempDir())
 	var earlier map[kube.Ref]kube.Object
-	cfg := publish.Config{File: file, Changed: func(*kube.Snapshot) map[kube.Ref]kube.Object { return earlier }}
+	cfg := publish.Config{File: file, Changed: func(*kube.Snapshot) (map[kube.Ref]kube.Object, bool) { return earlier, earlier != nil }}
 	c := newCluster(t, cfg)
 	c.file = file
 	c.filter("shop/app-00", `setPath("/old")`)

@@ -51,7 +51,8 @@ type Switch struct {
 	last  uint64 // Newest of this producer's last read
 
 	pending *Pending // the move in progress, without Guard; nil if there is none
-	keeper  keeper   // of that move
+	holder  holder   // of that move
+	held    standing // likewise
 }
 
 // Pending reports a move to another producer that is in progress.
@@ -64,7 +65,7 @@ type Pending struct {
 
 // NewSwitch returns a Switch. The error names the invalid limit of the guard.
 func NewSwitch(cfg SwitchConfig) (*Switch, error) {
-	if _, err := newKeeper(cfg.Guard); err != nil {
+	if _, err := newHolder(cfg.Guard); err != nil {
 		return nil, err
 	}
 	if cfg.Decided == nil {
@@ -127,7 +128,8 @@ func (s *Switch) Take(from string, o Offer) bool {
 	now := time.Now()
 	if s.pending == nil {
 		s.pending = &Pending{Since: now}
-		s.keeper, _ = newKeeper(s.cfg.Guard) // NewSwitch accepted the limits
+		s.holder, _ = newHolder(s.cfg.Guard) // NewSwitch accepted the limits
+		s.held = standing{}
 	}
 	s.pending.Table = o.Table
 	if was := s.table; was != nil && was.Digest() != o.Table.Digest() {
@@ -146,27 +148,25 @@ func (s *Switch) Take(from string, o Offer) bool {
 
 // holds reports whether a move to a table has to wait because the table is suspicious beside the served one.
 func (s *Switch) holds(t *table.Table, now time.Time) bool {
-	k := &s.keeper
-	entry, fresh, due := k.judge(s.table, t, now)
-	switch {
-	case due:
-		s.cfg.Decided(*k.last)
-		return false
-	case entry == nil:
+	held, fresh, due := s.holder.holdTable(s.held.list, s.holder.judge(s.table, t, s.held.list, now), now)
+	if len(due) > 0 {
+		s.cfg.Decided(decisionTo(due, t, nil))
+	}
+	if len(held) == 0 {
 		return false
 	}
-	s.pending.Waiting = "held back by the guard: " + entry.Detail
-	if fresh {
-		s.cfg.Decided(decisionOf(api.DecidedHeld, t, k.list))
-		s.log.Error(LogSwitchHeld, "reason", string(entry.Reason), "detail", entry.Detail,
-			"release_at", releaseAt(entry.Until), "hash", t.Digest().String())
+	s.held = standing{list: held, newest: &Candidate{Table: t}, reads: s.held.reads + 1}
+	s.pending.Waiting = "held back by the guard: " + held.foremost().Detail
+	for _, k := range fresh {
+		s.cfg.Decided(decisionOf(api.DecidedHeld, t, keptList{k}))
+		s.log.Error(LogSwitchHeld, "reason", string(k.Reason), "detail", k.Detail, "release_at", releaseAt(k.Until), "hash", t.Digest().String())
 	}
 	return true
 }
 
 // move serves the offer of another producer from now on.
 func (s *Switch) move(from string, o Offer) {
-	s.Abandon() // the keeper has counted two tables, which nobody needs any more
+	s.Abandon()
 	s.from, s.last, s.floor = from, 0, 0
 	if s.table != nil {
 		s.floor = s.cfg.Top()
@@ -175,19 +175,18 @@ func (s *Switch) move(from string, o Offer) {
 }
 
 // Abandon drops a move in progress, because another producer is wanted.
-func (s *Switch) Abandon() { s.pending, s.keeper = nil, keeper{} }
+func (s *Switch) Abandon() { s.pending, s.holder, s.held = nil, holder{}, standing{} }
 
 // Accept makes a move that the guard holds, to the producer with the offer. The errors are those of [guard.Guard.Accept].
 func (s *Switch) Accept(a Acceptance, from string, read table.Read) (*table.Table, error) {
 	if s.pending == nil {
 		return nil, ErrNothingHeld
 	}
-	k := &s.keeper
-	if err := k.accepts(a); err != nil {
+	if err := s.held.accepts(a); err != nil {
 		return nil, err
 	}
-	t := k.newest.Table
-	s.cfg.Decided(k.released(k.list, t, &a))
+	t := s.held.newest.Table
+	s.cfg.Decided(decisionTo(s.held.list, t, &a))
 	s.move(from, Offer{t, read})
 	return t, nil
 }
@@ -198,7 +197,7 @@ func (s *Switch) Pending() *Pending {
 		return nil
 	}
 	p := *s.pending
-	p.Guard = s.keeper.state()
+	p.Guard = s.held.state()
 	return &p
 }
 

@@ -112,7 +112,7 @@ func newParser(f *flags, poll *config.Poll) *config.Parser {
 		Name: "fresh-limit", Value: config.Duration(&c.FreshLimit, sidecar.DefaultFreshLimit, time.Millisecond, most),
 	})
 	p.Compile(&c.Compile)
-	p.Guard(&c.Guard, guard.DefaultHold)
+	p.Guard(&c.Guard, guard.DefaultMaxLoss, guard.DefaultHold)
 	p.Flag("enable-profile", config.Bool(&c.EnableProfile, false))
 	p.Flag("state-dir", config.Text("string", &c.StateDir, ""))
 	p.Log(&f.log)

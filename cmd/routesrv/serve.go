@@ -106,6 +106,9 @@ func setPeers(to *server.Config, cfg *config.RouteServer, log *slog.Logger, reg 
 	to.FromPeer = func(ctx context.Context, path string, read func(io.Reader) error) error {
 		return dataplane.FromPeer(ctx, asked, path, read)
 	}
+	to.FromPeers = func(ctx context.Context, path string, read func(io.Reader) error) error {
+		return dataplane.FromPeers(ctx, asked, path, read)
+	}
 	return nil
 }
 

@@ -37,7 +37,7 @@ func (u *Unit) edit(dst *[]Route, before *eskip.Route, role role, sharers int) {
 	if len(u.set.EditRoutes)+len(u.set.CloneRoutes) > 0 {
 		r, clones = u.process(before, sharers)
 	}
-	made := Route{ID: hashID(before.Id), text: leftOut}
+	made := Route{ID: HashID(before.Id), text: leftOut}
 	if role == mainRoute {
 		made.Match = matchOf(r)
 	}

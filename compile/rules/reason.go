@@ -37,9 +37,8 @@ const (
 	EastWestEnabled   Reason = "east_west"
 	TooLarge          Reason = "too_large"
 	InternalError     Reason = "internal_error"
-	Kept              Reason = "kept"          // of package publish, not of this one
-	Takeover          Reason = "takeover"      // of package takeover, likewise
-	InvalidOrder      Reason = "invalid_order" // of package server, likewise
+	Kept              Reason = "kept"     // of package publish, not of this one
+	Takeover          Reason = "takeover" // of package takeover, likewise
 )
 
 // ReasonInfo documents a reason. The texts are plain English, for application teams.
@@ -113,7 +112,6 @@ var reasons = []ReasonInfo{
 		"If the change is intended, ask the operators of the ingress to accept it; otherwise undo it.", true},
 	{Takeover, Warning, "a change of one object took requests of another, in the last hour",
 		"If that is not intended, undo the change, or give the routes that lost other hosts or more specific paths.", true},
-	{InvalidOrder, Error, "an entry of the ConfigMap is no order, so it steers nothing", "Correct the entry that the message names.", true},
 	{EastWestEnabled, Info, "routes for traffic inside the cluster were added", "", true},
 }
 

@@ -67,7 +67,7 @@ type Certificate struct {
 
 // Route is a finished route of a unit. It competes for its id with the routes of all units; a winner comes with its clones.
 type Route struct {
-	// ID is a hash of the id that the route wants, and Match of what it matches: see hashID and matchOf. A companion of another route has no match.
+	// ID is a hash of the id that the route wants, and Match of what it matches: see HashID and matchOf. A companion of another route has no match.
 	ID, Match uint64
 	more      *more // nil for most routes
 	text      int32 // index among the texts of the unit; leftOut if it has none, but it still reserves its id
@@ -242,5 +242,5 @@ func predicateHash(name string, args []any) uint64 {
 	return h.Sum64()
 }
 
-// hashID returns the hash of an id.
-func hashID(id string) uint64 { return maphash.String(seed, id) }
+// HashID returns the hash of an id, as in [Route]. Hashes differ between processes.
+func HashID(id string) uint64 { return maphash.String(seed, id) }

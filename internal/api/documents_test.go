@@ -97,7 +97,7 @@ func documents() map[string]any {
 		"fresh":    &api.Fresh{Fresh: true, AgeSeconds: 1.5, LimitSeconds: 300, LastRead: at},
 		"shards":   &api.Shards{Endpoints: []api.ShardEndpoint{{Address: "10.2.5.7:6379"}}},
 		"current":  &api.Current{Revision: 100, Count: 3, SourceRead: api.FormatTime(at), State: api.StateHeld},
-		"kept":     &[]*publish.Kept{{Ref: ref, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are gone", By: "guard", Since: at, From: at, Deleted: true}},
+		"kept":     &[]*publish.Kept{{Ref: ref, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are gone", By: "guard", Since: at, Until: at.Add(time.Hour), Accident: at, Deleted: true}},
 		"report": &fleet.Report{
 			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Fetched: fleet.Name{Digest: digest}, FetchedAgo: 1, Applied: fleet.AppliedDone,
 			Figures: &fleet.Figures{Time: at, Requests: &requests, LastApply: at, Refused: map[string]uint64{"unknown_filter": 1}, RefusedNew: 1}, FiguresAgo: 2,

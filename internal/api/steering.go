@@ -120,6 +120,8 @@ const (
 	PathAccept = "/guard/accept"
 	// PathKept is the path where a route server says to its replicas which objects it keeps at earlier versions.
 	PathKept = "/kept"
+	// PathKeptNames is where it says, without versions, what its guard keeps of Ingresses and RouteGroups.
+	PathKeptNames = "/kept/names"
 )
 
 // Guard is what a guard holds: a table, or kept objects.

@@ -166,7 +166,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Source(&c.Source)
 	p.Poll(&c.Poll)
 	p.Compile(&c.Compile)
-	p.Guard(&c.Guard, guard.DefaultKeep)
+	p.Guard(&c.Guard, guard.DefaultObjectLoss, guard.DefaultKeep)
 	p.Review(&c.Review)
 	c.RefuseTakeovers = "none"
 	p.Flag("refuse-takeovers", Choice(&c.RefuseTakeovers, "none", "namespace", "object"))

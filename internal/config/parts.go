@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/klog/v2"
@@ -23,7 +22,6 @@ import (
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/internal/source/manifests"
-	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 )
 
@@ -46,9 +44,6 @@ func NewLogger(cfg Log, w io.Writer) *slog.Logger {
 // NewSource returns the source for the configuration, and one word for the origin of its objects. It reads standard input if a
 // manifest path is "-". The error names the flag or the file that cannot be used.
 func NewSource(cfg Source, stdin io.Reader, log *slog.Logger, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
-	if cfg.Selectors[kube.KindConfigMap] != nil {
-		cfg.Orders = ownNamespace()
-	}
 	if len(cfg.Manifests) > 0 {
 		origin = "manifests"
 		source, err = manifests.New(manifests.Config{
@@ -85,15 +80,6 @@ func NewEvents(cfg Source, log *slog.Logger, reg prometheus.Registerer) (*events
 		return nil, fmt.Errorf("name of this replica: %w", err)
 	}
 	return events.NewCluster(events.Config{REST: rest, Instance: host, Logger: log, Registry: reg})
-}
-
-// ownNamespace returns the namespace of this pod; elsewhere, that of the base.
-func ownNamespace() string {
-	name, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-	if err != nil || len(name) == 0 {
-		return "routesrv"
-	}
-	return strings.TrimSpace(string(name))
 }
 
 // TLSFiles configure which route servers to trust, and the certificate of this client. The zero value trusts the system's

@@ -23,7 +23,6 @@ var selectable = []struct {
 	{"services", kube.KindService},
 	{"endpoints", kube.KindEndpoints},
 	{"endpointslices", kube.KindEndpointSlice},
-	{"configmaps", kube.KindConfigMap},
 }
 
 // Source adds the flags that determine where to read objects, and which ones.
@@ -69,7 +68,7 @@ func (s *Source) selector(text string) error {
 		}
 		return err
 	}
-	return fmt.Errorf("%s: want KIND:SELECTOR, with ingresses, routegroups, services, endpoints, endpointslices or configmaps as KIND", clip(text))
+	return fmt.Errorf("%s: want KIND:SELECTOR, with ingresses, routegroups, services, endpoints or endpointslices as KIND", clip(text))
 }
 
 // checkSource reports contradictions as errors, and warns about flags without effect.
@@ -118,9 +117,6 @@ func (p *Parser) checkManifests(s *Source) {
 }
 
 func (p *Parser) checkSelectors(s *Source) {
-	if s.Selectors[kube.KindConfigMap] != nil && !p.cmd.Skipper {
-		p.failf(selectorFlag, "of configmaps: only a route server reads orders")
-	}
 	if s.EndpointSlices && s.Selectors[kube.KindEndpoints] != nil {
 		p.warn(selectorFlag, "of endpoints has no effect with -enable-kubernetes-endpointslices: use endpointslices")
 	}

@@ -316,13 +316,13 @@ const (
 	tick = time.Millisecond // the shortest time that a setting accepts
 )
 
-// Guard adds --guard, which defines which tables are suspicious. hold is the default of its setting hold: objects are kept longer than
-// tables, because nobody else waits.
-func (p *Parser) Guard(c *guard.Config, hold time.Duration) {
-	c.MaxLoss, c.MaxBackendLoss = guard.DefaultMaxLoss, guard.DefaultMaxBackendLoss
+// Guard adds --guard, which defines which tables are suspicious. maxLoss and hold are defaults of its settings: kept objects delay no other
+// team, so they are kept sooner and longer than tables.
+func (p *Parser) Guard(c *guard.Config, maxLoss float64, hold time.Duration) {
+	c.MaxLoss, c.MaxBackendLoss = maxLoss, guard.DefaultMaxBackendLoss
 	p.guardSet = make(map[string]bool)
 	settings := []Setting{
-		{"max-loss", Parsed("share", &c.MaxLoss, "0.5", share)},
+		{"max-loss", Parsed("share", &c.MaxLoss, strconv.FormatFloat(maxLoss, 'g', -1, 64), share)},
 		{"max-backend-loss", Parsed("share", &c.MaxBackendLoss, "0.5", share)},
 		{"window", Duration(&c.Window, guard.DefaultWindow, tick, day)},
 		{"hold", Duration(&c.Hold, hold, tick, day)},

@@ -13,6 +13,8 @@
 package durable
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -51,6 +53,35 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return syncDir(filepath.Dir(path))
+}
+
+// WriteChecked replaces or creates a file with data behind a line with its SHA-256, for [LoadChecked]. The errors are those of [WriteFile].
+func WriteChecked(path string, data []byte) error {
+	return WriteFile(path, func(w io.Writer) error {
+		if _, err := fmt.Fprintf(w, "%x\n", sha256.Sum256(data)); err != nil {
+			return err
+		}
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// errChecksum means that a file was changed or damaged after [WriteChecked].
+var errChecksum = errors.New("checksum mismatch: the file is damaged or was edited")
+
+// LoadChecked is [Load] for a file of [WriteChecked] with at most limit bytes of data.
+func LoadChecked(path string, limit int64, read func(data []byte) error) (keptAs string, err error) {
+	return Load(path, limit+2*sha256.Size+1, func(r io.Reader) error {
+		text, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		sum, data, _ := bytes.Cut(text, []byte("\n"))
+		if string(sum) != fmt.Sprintf("%x", sha256.Sum256(data)) {
+			return errChecksum
+		}
+		return read(data)
+	})
 }
 
 // syncDir makes the files created or renamed in dir durable.

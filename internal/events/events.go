@@ -243,7 +243,6 @@ var resources = map[kube.Kind]schema.GroupVersionResource{
 	kube.KindIngress:    {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
 	kube.KindRouteGroup: {Group: "zalando.org", Version: "v1", Resource: "routegroups"},
 	kube.KindService:    {Version: "v1", Resource: "services"},
-	kube.KindConfigMap:  {Version: "v1", Resource: "configmaps"},
 }
 
 // Config configures a Cluster. All fields except Registry are required.

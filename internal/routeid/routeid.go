@@ -44,14 +44,19 @@ type Owner struct {
 // Generated reports whether the route does not depend on an object in the cluster: health checks, the redirect of all requests,
 // the OAuth callback, and clones of these.
 func Generated(id string) bool {
-	for strings.HasPrefix(id, ClonePrefix) {
-		id = id[len(ClonePrefix):]
-	}
-	switch id {
+	switch Original(id) {
 	case HealthzUp, HealthzDown, Redirect, OAuthCallback:
 		return true
 	}
 	return false
+}
+
+// Original returns the id of the route that a clone was made of; any other id as it is.
+func Original(id string) string {
+	for strings.HasPrefix(id, ClonePrefix) {
+		id = id[len(ClonePrefix):]
+	}
+	return id
 }
 
 // OwnerOf returns the owner according to an id. It returns KindGenerated for the routes of [Generated], for catch-alls, for
@@ -84,9 +89,7 @@ func NamespaceOf(id string) string { return ObjectOf(id).Namespace }
 // ObjectOf returns the object according to an id. Unlike [OwnerOf] it assigns clones and deprecated east-west companions to their
 // object, as both do with redirects. It returns KindGenerated for the routes of [Generated] and for catch-alls.
 func ObjectOf(id string) Owner {
-	for strings.HasPrefix(id, ClonePrefix) {
-		id = id[len(ClonePrefix):]
-	}
+	id = Original(id)
 	if Generated(id) {
 		return Owner{Kind: KindGenerated}
 	}

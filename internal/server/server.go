@@ -55,6 +55,8 @@ type Config struct {
 
 	// FromPeer reads a document of another replica: see dataplane.FromPeer. nil means no other replicas.
 	FromPeer func(ctx context.Context, path string, read func(io.Reader) error) error
+	// FromPeers reads it of all other replicas: see dataplane.FromPeers. nil means no other replicas.
+	FromPeers func(ctx context.Context, path string, read func(io.Reader) error) error
 
 	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds.
 	// nil means no peers.
@@ -92,7 +94,6 @@ type Server struct {
 	decisions *publish.Decisions // in memory only without a state folder
 	reviews   *reviews           // nil in a relay
 	history   *recorder          // nil in a relay
-	declared  *declared          // nil in a relay
 	questions *questions
 	clients   *clients
 	endpoints []httpserve.Endpoint // of both listeners
@@ -191,14 +192,14 @@ func (s *Server) newPoller() error {
 	}
 	metrics := publish.NewMetrics(s.registry, "routesrv")
 	s.registry.MustRegister(metrics.Steering()...)
-	s.reviews, s.history, s.declared = newReviews(s), newRecorder(s), &declared{s: s}
+	s.reviews, s.history = newReviews(s), newRecorder(s)
 	decided := func(d api.Decision) {
 		s.decisions.Append(d)
 		s.history.decided(d)
 	}
 	if s.publisher, err = publish.New(publish.Config{
 		Sink: sink, Guard: s.cfg.Guard, Builder: s.compiler, Review: s.reviews.review, File: s.lastKnownGood(metrics), Decided: decided,
-		Changed: s.history.Changed, Declared: s.declared.orders, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
+		Changed: s.history.Changed, Logger: s.cfg.Logger.With("component", "publish"), Metrics: metrics,
 	}); err != nil {
 		return err
 	}
@@ -304,6 +305,8 @@ func (s *Server) runTables(ctx context.Context) error {
 	}
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
+	} else if s.cfg.FromPeers != nil {
+		beside.Go(func() { s.adopt(ctx) })
 	}
 	err := s.tables.Run(ctx)
 	beside.Wait()
@@ -331,6 +334,29 @@ func (s *Server) askPeers(ctx context.Context) {
 		if err := s.cfg.FromPeer(ctx, api.PathKeptHistory, s.history.Import); err != nil {
 			s.log.Info("the history begins now", "reason", err)
 		}
+	}
+}
+
+// adopt keeps what other replicas keep, if it is lost here as well, until the context ends.
+func (s *Server) adopt(ctx context.Context) {
+	tick := time.NewTicker(cmp.Or(s.cfg.Interval, poller.DefaultInterval))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var all []*publish.Kept
+		err := s.cfg.FromPeers(ctx, api.PathKeptNames, func(r io.Reader) error {
+			list, err := publish.ReadKept(r)
+			all = append(all, list...)
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
+			s.log.Debug("not every replica says what its guard keeps", "error", err)
+		}
+		s.publisher.Adopt(all)
 	}
 }
 

@@ -100,7 +100,7 @@ func (s *Server) problems() []poller.Problem {
 	if s.compiler == nil {
 		return nil
 	}
-	return slices.Concat(s.compiler.Problems(), s.keptProblems(func(*publish.Kept) bool { return true }), s.declared.problems())
+	return slices.Concat(s.compiler.Problems(), s.keptProblems(func(*publish.Kept) bool { return true }))
 }
 
 // held returns the table that the publisher holds back.
@@ -160,6 +160,17 @@ func (s *Server) serveKept(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(a.body)
 }
 
+// serveKeptNames answers /kept/names.
+func (s *Server) serveKeptNames(w http.ResponseWriter, _ *http.Request) {
+	names := []*publish.Kept{}
+	for _, k := range publish.Accidents(s.publisher.List()) {
+		name := *k
+		name.Version = kube.Version{}
+		names = append(names, &name)
+	}
+	httpserve.WriteJSON(w, http.StatusOK, names)
+}
+
 // bare returns a kept object without what the compiler does not read.
 func (s *Server) bare(k *publish.Kept) *publish.Kept {
 	less := *k
@@ -180,7 +191,7 @@ func (s *Server) bareMeta(m kube.Meta) kube.Meta {
 // Events.
 func (s *Server) eventProblems() []poller.Problem {
 	all := append(s.compiler.Problems(), s.keptProblems(func(k *publish.Kept) bool { return !k.Deleted })...)
-	return slices.Concat(all, s.reviews.takeovers.problems(), s.declared.problems())
+	return slices.Concat(all, s.reviews.takeovers.problems())
 }
 
 // keptProblems returns the kept objects of some kind as problems.

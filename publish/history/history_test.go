@@ -166,7 +166,7 @@ func TestWhatChangedWhileNobodyLooked(t *testing.T) {
 	for _, name := range []string{"shop/same", "shop/changed", "shop/deleted"} {
 		w.set(name, "1")
 	}
-	if got := w.h.Changed(&kube.Snapshot{Intent: *w.intent()}); len(got) != 0 {
+	if got, known := w.h.Changed(&kube.Snapshot{Intent: *w.intent()}); known || len(got) != 0 {
 		t.Errorf("a history without entries knows %v", got)
 	}
 	w.record()
@@ -176,7 +176,7 @@ func TestWhatChangedWhileNobodyLooked(t *testing.T) {
 	w.set("shop/changed", "2")
 	w.set("shop/deleted", "")
 	w.set("shop/created", "1")
-	got := w.h.Changed(&kube.Snapshot{Intent: *w.intent()})
+	got, _ := w.h.Changed(&kube.Snapshot{Intent: *w.intent()})
 	if len(got) != 3 {
 		t.Errorf("changed are %v", got)
 	}

@@ -98,14 +98,14 @@ func (h *History) Intent(n uint64) (*kube.Intent, error) {
 }
 
 // Changed returns the versions that were served last of the objects that differ from those of a snapshot; nil for one that was not served. It is for a
-// process that begins: see publish.Config. What cannot be read is logged and left out.
-func (h *History) Changed(newest *kube.Snapshot) map[kube.Ref]kube.Object {
+// process that begins: see publish.Config. What cannot be read is logged and left out. known is false for an empty history.
+func (h *History) Changed(newest *kube.Snapshot) (_ map[kube.Ref]kube.Object, known bool) {
 	changed := make(map[kube.Ref]kube.Object)
 	places := make(map[kube.Ref]place)
 	seen := make(map[kube.Ref]bool)
 	defer h.lock()()
 	if len(h.entries) == 0 {
-		return changed
+		return nil, false
 	}
 	h.each(&newest.Intent, func(ref kube.Ref, _ any, version func() Version) {
 		seen[ref] = true
@@ -128,9 +128,12 @@ func (h *History) Changed(newest *kube.Snapshot) map[kube.Ref]kube.Object {
 		h.log.Error(LogFailed, "error", err)
 	}
 	for ref, v := range found {
-		changed[ref] = v.Object()
+		changed[ref] = nil
+		if o := v.Object(); o != nil {
+			changed[ref] = o
+		}
 	}
-	return changed
+	return changed, true
 }
 
 // Same reports whether two versions are the same, except for when and by whom they were written. nil is no object.

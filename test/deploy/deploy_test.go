@@ -45,7 +45,6 @@ var renders = map[string]string{
 	"component-watch":                "testdata/watch",
 	"component-hpa":                  "testdata/hpa",
 	"component-events":               "testdata/events",
-	"component-steering":             "testdata/steering",
 	"component-trial":                "testdata/trial-proxy",
 	"component-webhook":              "testdata/webhook",
 	"component-webhook-cert-manager": "testdata/webhook-cert-manager",

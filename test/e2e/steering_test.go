@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -163,55 +162,4 @@ func TestSteering(t *testing.T) {
 	b.serves(t, "all is new", "cart-bad-2", "pay-frozen", "!cart-good")
 	plane2 := startFetching(t, "auto", a.Main, b.Main)
 	plane2.serves(t, "a data plane", "cart-bad-2", "pay-frozen")
-}
-
-const steeringFile = "../../deploy/kustomize/components/steering/rbac.yaml"
-
-// TestConfigMapsSteer: with the rights of the component, a ConfigMap freezes objects until it is deleted.
-func TestConfigMapsSteer(t *testing.T) {
-	c := ownCluster(t)
-	ctx := t.Context()
-	const declared = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: steering, namespace: routesrv, labels: {routesrv.dev/steering: "true"}}
-data:
-  sale: |
-    order: freeze
-    object: Ingress/shop/cart
-    until: release
-    why: black friday
-`
-	withShop(t, c)
-	withObjects(t, c, steered("cart", "old")+"---"+steered("pay", "old"))
-	if err := c.applyFile(ctx, steeringFile); err != nil {
-		t.Fatal(err)
-	}
-	rights, err := os.ReadFile(steeringFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.remove(cleanupContext(t), string(rights)); err != nil {
-			t.Error(err)
-		}
-	})
-	p := startRoutesrv(t, newFaultProxy(t, c), "--kubernetes-label-selector=configmaps:routesrv.dev/steering=true")
-	p.serves(t, "the first table", "cart-old", "pay-old")
-	if err := c.apply(ctx, declared); err != nil {
-		t.Fatal(err)
-	}
-	programs.Eventually(t, "the freeze", func() bool {
-		var s api.Status
-		p.supportJSON(t, api.PathStatus, &s)
-		return s.Steering != nil && s.Steering.Orders[0].By == "ConfigMap routesrv/steering"
-	})
-	if err := c.apply(ctx, steered("cart", "new")+"---"+steered("pay", "new")); err != nil {
-		t.Fatal(err)
-	}
-	p.serves(t, "all else", "cart-old", "pay-new")
-	if err := c.remove(ctx, declared); err != nil {
-		t.Fatal(err)
-	}
-	p.serves(t, "without the ConfigMap", "cart-new")
 }

@@ -31,7 +31,6 @@ var kinds = map[string]kube.Kind{
 	"endpointslices": kube.KindEndpointSlice,
 	"secrets":        kube.KindSecret,
 	"namespaces":     kube.KindNamespace,
-	"configmaps":     kube.KindConfigMap,
 }
 
 func served(k kube.Kind) bool {
@@ -44,7 +43,7 @@ func served(k kube.Kind) bool {
 }
 
 var resourcePath = regexp.MustCompile(
-	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|secrets|namespaces|configmaps)(?:/([^/]+))?$`)
+	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|secrets|namespaces)(?:/([^/]+))?$`)
 
 // answer is a response before it is encoded for the wire.
 type answer struct {

@@ -330,8 +330,6 @@ func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 			snap.Endpoints = append(snap.Endpoints, v)
 		case *kube.EndpointSlice:
 			snap.EndpointSlices = append(snap.EndpointSlices, v)
-		case *kube.ConfigMap:
-			snap.Orders = append(snap.Orders, v)
 		case *kube.Secret:
 			snap.Secrets = append(snap.Secrets, v)
 		}

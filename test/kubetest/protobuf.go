@@ -79,8 +79,6 @@ func marshalItem(kind kube.Kind, text []byte) ([]byte, error) {
 		o = &discoveryv1.EndpointSlice{}
 	case kube.KindSecret:
 		o = &corev1.Secret{}
-	case kube.KindConfigMap:
-		o = &corev1.ConfigMap{}
 	case kube.KindNamespace:
 		o = &corev1.Namespace{}
 	default:

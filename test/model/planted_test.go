@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"testing"
@@ -45,7 +46,7 @@ func TestModelFindsFrozenEndpoints(t *testing.T) {
 
 // The mistake: a route server that restarts forgets what it served, so the next process compares its first table with nothing.
 func TestModelFindsAHoldThatARestartForgets(t *testing.T) {
-	finds(t, "Guarded", []byte{0, deleteSome, 2, restarting, 0, waiting, 5}, mistake{restart: func(l *level) { _ = os.Remove(l.file()) }})
+	finds(t, "Guarded", []byte{0, deleteSome, 2, restarting, 0, waiting, 5}, mistake{restart: func(l *level) { _ = errors.Join(os.Remove(l.file()), os.Remove(l.file()+".kept.json")) }})
 }
 
 // The mistake: a loss in steps passes, because each table is compared only with the previous one.

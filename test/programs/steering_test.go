@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -232,55 +231,4 @@ func TestSteeringRefusesWhatIsWrong(t *testing.T) {
 			t.Errorf("%v says %q, want %q", args, said, want)
 		}
 	}
-}
-
-// TestAConfigMapFreezes: what the folder declares begins and ends with it, is reported if it is no order, and has its author in the decisions.
-func TestAConfigMapFreezes(t *testing.T) {
-	t.Parallel()
-	w := &teams{t: t, folder: t.TempDir(), args: []string{"--state-dir=" + t.TempDir(), "--kubernetes-label-selector=configmaps:routesrv.dev/steering=true"}}
-	const steering = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: steering, namespace: routesrv, labels: {routesrv.dev/steering: "true"}}
-data:
-  sale: |
-    order: freeze
-    namespace: shop
-    until: release
-    why: black friday
-  typo: |
-    order: freze
-    namespace: team
-    until: release
-`
-	w.apply("shop", "cart", `setPath("/old")`, "10.1.0.1")
-	w.apply("team", "app", `setPath("/app")`, "10.1.0.3")
-	w.start()
-	w.serves("all", "/old", "/app")
-	w.write("routesrv", "steering", steering)
-	programs.Eventually(t, "the freeze", func() bool {
-		a, err := programs.Fetch(t.Context(), w.server.Support+api.PathStatus, "")
-		return err == nil && strings.Contains(a.Body, "ConfigMap routesrv/steering")
-	})
-	w.apply("shop", "cart", `setPath("/new")`, "10.1.0.1")
-	w.apply("team", "app", `setPath("/other")`, "10.1.0.3")
-	w.serves("frozen", "/old", "/other", "!/new")
-	if a, err := programs.Fetch(t.Context(), w.server.Support+api.PathProblems+"?kind=ConfigMap", ""); err != nil || !strings.Contains(a.Body, `entry \"typo\": order \"freze\"`) {
-		t.Errorf("problems: %v\n%s", err, a.Body)
-	}
-	if said := w.inPod(2, "unfreeze", "--of-namespace", "shop", "--yes"); !strings.Contains(said, "routesrv/steering/sale") {
-		t.Errorf("unfreeze says\n%s", said)
-	}
-	w.write("routesrv", "steering", "")
-	w.serves("the ConfigMap is gone", "/new")
-
-	// A version by its content, which a dry run of rollback names.
-	said := w.inPod(0, "rollback", fmt.Sprint(w.entryBefore("shop/cart")), "--object", "Ingress/shop/cart", "--why=x", "--dry-run", "-o", "json")
-	pin := regexp.MustCompile(`Ingress/shop/cart@[0-9a-f]+`).FindString(said)
-	entry := "\ndata: {cart: '{order: rollback, pin: " + pin + ", until: release, why: checkout}'}\n"
-	before, _, _ := strings.Cut(steering, "\ndata:")
-	w.write("routesrv", "steering", before+entry)
-	w.serves("the pin", "/old", "!/new")
-	w.write("routesrv", "steering", "")
-	w.serves("without the pin", "/new")
 }

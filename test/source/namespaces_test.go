@@ -1,7 +1,6 @@
 package source_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/routesrv/routesrv/internal/source/cluster"
@@ -41,52 +40,5 @@ metadata: {name: team}
 				t.Errorf("%s: %+v, %+v", name, got[0], got[1])
 			}
 		}
-	}
-}
-
-// TestOrdersAreReadOnDemand: the ConfigMaps of one namespace with the labels of the selector, by polls and watches, whatever other objects are read.
-func TestOrdersAreReadOnDemand(t *testing.T) {
-	server, err := kubetest.New([]byte(`
-apiVersion: v1
-kind: ConfigMap
-metadata: {namespace: routesrv, name: steering, labels: {routesrv.dev/steering: "true"}}
-data: {sale: "order: freeze"}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {namespace: routesrv, name: other}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {namespace: shop, name: steering, labels: {routesrv.dev/steering: "true"}}
-`), kubetest.API{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := server.Start(t)
-	selection := kube.Selection{
-		Namespace: "shop", Orders: "routesrv", Selectors: map[kube.Kind]map[string]string{kube.KindConfigMap: {"routesrv.dev/steering": "true"}},
-	}
-	cfg := cluster.Config{URL: url, Selection: selection}
-	source := newSource(t, cfg)
-	for name, s := range map[string]interface {
-		Read(context.Context, kube.ReadOptions) (*kube.Snapshot, error)
-	}{"polls": source, "watches": newWatching(t, cfg)} {
-		snapshot, err := s.Read(t.Context(), kube.ReadOptions{})
-		if err != nil {
-			t.Fatal(name, err)
-		}
-		if got := snapshot.Orders; len(got) != 1 || got[0].Namespace != "routesrv" || got[0].Name != "steering" || got[0].Data["sale"] != "order: freeze" {
-			t.Errorf("%s: orders %+v", name, got)
-		}
-	}
-	if got := read(t, newSource(t, cluster.Config{URL: url})).Orders; len(got) != 0 {
-		t.Errorf("orders that nobody wants: %+v", got)
-	}
-
-	// A read that fails has no orders to lose: it is no read.
-	server.SetFault("/api/v1/namespaces/routesrv/configmaps", kubetest.Fault{Status: 503})
-	if snapshot, err := source.Read(t.Context(), kube.ReadOptions{}); err == nil {
-		t.Errorf("a read without ConfigMaps succeeds: %+v", snapshot)
 	}
 }

@@ -180,8 +180,6 @@ func (r *lister) snapshot() *kube.Snapshot {
 			snap.Services = collect[*kube.Service](l)
 		case kube.KindNamespace:
 			snap.Namespaces = collect[*kube.Namespace](l)
-		case kube.KindConfigMap:
-			snap.Orders = collect[*kube.ConfigMap](l)
 		case kube.KindEndpoints:
 			snap.Endpoints = collect[*kube.Endpoints](l)
 		case kube.KindEndpointSlice:

@@ -47,14 +47,8 @@ func (c *Config) resources() []resource {
 	if c.Namespaces && c.Namespace == "" {
 		all = append(all, resource{Kind: kube.KindNamespace, plural: "namespaces"})
 	}
-	if c.Orders != "" {
-		all = append(all, resource{Kind: kube.KindConfigMap, plural: "configmaps"})
-	}
 	for i := range all {
 		all[i].namespace, all[i].selector = c.Namespace, selectorText(c.Selectors[all[i].Kind])
-		if all[i].Kind == kube.KindConfigMap {
-			all[i].namespace = c.Orders
-		}
 	}
 	return all
 }

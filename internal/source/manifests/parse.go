@@ -203,8 +203,6 @@ func intoDefault(o kube.Object) {
 		namespace = &o.Namespace
 	case *kube.Endpoints:
 		namespace = &o.Namespace
-	case *kube.ConfigMap:
-		namespace = &o.Namespace
 	case *kube.EndpointSlice:
 		namespace = &o.Namespace
 	default: // it has none

@@ -33,7 +33,6 @@ var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
 	kube.KindIngress:   decoder[networkingv1.Ingress](slimIngress),
 	kube.KindService:   decoder[corev1.Service](slimService),
 	kube.KindNamespace: decoder[corev1.Namespace](slimNamespace),
-	kube.KindConfigMap: decoder[corev1.ConfigMap](slimConfigMap),
 	//lint:ignore SA1019 deprecated and still served
 	kube.KindEndpoints:     decoder[corev1.Endpoints](slimEndpoints),
 	kube.KindEndpointSlice: decoder[discoveryv1.EndpointSlice](slimEndpointSlice),
@@ -129,10 +128,6 @@ func slimBackend(b *networkingv1.IngressBackend) *kube.IngressBackend {
 func slimNamespace(in *corev1.Namespace) kube.Object {
 	m := slimMeta(&in.ObjectMeta)
 	return &kube.Namespace{Name: m.Name, Annotations: m.Annotations}
-}
-
-func slimConfigMap(in *corev1.ConfigMap) kube.Object {
-	return &kube.ConfigMap{Namespace: in.Namespace, Name: in.Name, Data: in.Data}
 }
 
 func slimService(in *corev1.Service) kube.Object {

@@ -1,0 +1,225 @@
+package publish
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// losses are the objects that lost all their routes within the window, and the services that lost their endpoints, and that were published like
+// that, because too little was lost until then. They come back if more follows. It is immutable.
+type losses map[kube.Ref]lostObject
+
+// lostObject is an object as it was served last: an Ingress or RouteGroup, or a service.
+type lostObject struct {
+	version kube.Object
+	routes  []*table.Route
+	service *compile.KeptService
+	at      time.Time
+}
+
+// recent returns the losses that are less than a window ago.
+func (l losses) recent(now time.Time, window time.Duration) losses {
+	if len(l) == 0 {
+		return nil
+	}
+	l = maps.Clone(l)
+	maps.DeleteFunc(l, func(_ kube.Ref, o lostObject) bool { return now.Sub(o.at) >= window })
+	return l
+}
+
+// remember returns the losses with what a decision loses.
+func (p *policy) remember(s *situation, d *decision, loss *guard.Loss, lost lostServices) losses {
+	next := make(losses)
+	maps.Copy(next, s.lost)
+	now := objectsOf(d.snapshot)
+	for was := range s.served.Snapshot.Objects() {
+		is := now[was.Ref()]
+		if was == is || is != nil && len(p.builder.RoutesOf(is)) > 0 {
+			continue
+		}
+		if routes := p.builder.RoutesOf(was); slices.ContainsFunc(routes, loss.Of) {
+			next[was.Ref()] = lostObject{version: was, routes: routes, at: s.now}
+		}
+	}
+	for key, version := range s.servicesAt(lost, d.list) {
+		next[serviceRef(key)] = lostObject{service: version, at: s.now}
+	}
+	return next
+}
+
+// lostObjects returns new entries for the objects that lose all their routes in a suspicious table, or make it grow: those that change now, and those
+// that were lost within the window. If partly is set, they are the objects that lose any request. What another replica keeps is kept as well,
+// if it is lost here.
+func (p *policy) lostObjects(s *situation, d *decision, loss *guard.Loss, partly bool) (found keptList) {
+	if loss.Reason == "" && len(s.peers) == 0 {
+		return nil
+	}
+	newest, accident := objectsOf(d.wanted.Snapshot), s.list.accident(s.now, p.window)
+	if accident.IsZero() {
+		accident = s.now.UTC()
+	}
+	add := func(ref kube.Ref, was kube.Object, like *Kept) {
+		k := keptObject(ref, was, newest[ref] == nil)
+		k.By, k.Since = keptBy, s.now.UTC()
+		if like != nil {
+			k.Reason, k.Detail, k.Accident, k.Until = like.Reason, like.Detail, like.Accident, like.Until
+		} else if k.Reason, k.Detail, k.Until = loss.Reason, loss.Detail, p.until(loss.Reason, s.now); loss.Reason.Loses() {
+			k.Accident, k.Until = accident, p.until(loss.Reason, accident)
+		}
+		found = append(found, k)
+	}
+	if before := s.served.Snapshot; before != nil && loss.Reason != "" && loss.Reason != guard.BackendsLost {
+		p.lostNow(before, d, loss, partly, func(ref kube.Ref, was kube.Object) { add(ref, was, nil) })
+	}
+	for ref, o := range s.lost {
+		like := s.peers.find(ref)
+		if o.version != nil && (loss.Reason.Loses() || like != nil) && p.isGone(o, newest[ref], loss) {
+			add(ref, o.version, like)
+		}
+	}
+	for _, k := range s.peers {
+		if is, isLost := s.lost[k.Ref]; isLost && is.version != nil || newest[k.Ref] != nil || s.served.Snapshot == nil {
+			continue
+		}
+		if was := objectOf(s.served.Snapshot, k.Ref); was != nil && slices.ContainsFunc(p.builder.RoutesOf(was), loss.Of) {
+			add(k.Ref, was, k)
+		}
+	}
+	return slices.CompactFunc(found.sorted(), func(a, b *Kept) bool { return a.Ref == b.Ref })
+}
+
+// lostNow calls add for the objects whose change loses what makes a table suspicious, or makes it grow past a ceiling.
+func (p *policy) lostNow(before *kube.Snapshot, d *decision, loss *guard.Loss, partly bool, add func(kube.Ref, kube.Object)) {
+	was := objectsOf(before)
+	concerns := func(was, is kube.Object) bool {
+		grown := loss.Grows && is != nil && (was == nil || len(p.builder.RoutesOf(is)) > len(p.builder.RoutesOf(was)))
+		loses := loss.Reason.Loses() && was != nil && (partly || is == nil || len(p.builder.RoutesOf(is)) == 0)
+		return grown || loses && slices.ContainsFunc(p.builder.RoutesOf(was), loss.Of)
+	}
+	for is := range d.snapshot.Objects() {
+		old := was[is.Ref()]
+		if delete(was, is.Ref()); old != is && concerns(old, is) {
+			add(is.Ref(), old)
+		}
+	}
+	for ref, old := range was {
+		if concerns(old, nil) {
+			add(ref, old)
+		}
+	}
+}
+
+// isGone reports whether an object that was lost earlier still has no routes, and some of its requests are not answered.
+func (p *policy) isGone(o lostObject, is kube.Object, loss *guard.Loss) bool {
+	return (is == nil || len(p.builder.RoutesOf(is)) == 0) && slices.ContainsFunc(o.routes, loss.Unanswered)
+}
+
+func objectOf(s *kube.Snapshot, ref kube.Ref) kube.Object {
+	for o := range s.Objects() {
+		if o.Ref() == ref {
+			return o
+		}
+	}
+	return nil
+}
+
+// lostServices returns the services, kept ones among them, that had endpoints and have none in the newest snapshot. It is called only if that
+// matters.
+type lostServices func() map[kube.ServiceKey]bool
+
+func (p *policy) lostServices(s *situation, newest *kube.Snapshot) lostServices {
+	return sync.OnceValue(func() map[kube.ServiceKey]bool {
+		before := s.served.Snapshot
+		if before == nil { // after a restart only those of the list are known
+			before, _ = s.list.apply(new(kube.Snapshot))
+		}
+		lost := make(map[kube.ServiceKey]bool)
+		for _, key := range p.builder.LostServices(&before.Backends, &newest.Backends) {
+			lost[key] = true
+		}
+		return lost
+	})
+}
+
+// servicesAt returns the lost services that are not in a list, as they are served.
+func (s *situation) servicesAt(lost lostServices, list keptList) map[kube.ServiceKey]*compile.KeptService {
+	var keys []kube.ServiceKey
+	for key := range lost() {
+		if !list.has(serviceRef(key)) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return compile.ServicesAt(&s.served.Snapshot.Backends, keys)
+}
+
+// withServices returns a list with the services that kept objects need and that have lost their endpoints meanwhile.
+func (p *policy) withServices(s *situation, list keptList, lost lostServices) keptList {
+	needed := make(map[kube.ServiceKey]*Kept)
+	for _, k := range list {
+		if k.Object() != nil && s.served.Snapshot != nil {
+			for _, key := range p.builder.ServicesOf(k.Object()) {
+				if lost()[key] && !list.has(serviceRef(key)) {
+					needed[key] = k
+				}
+			}
+		}
+	}
+	if len(needed) == 0 {
+		return list
+	}
+	var more keptList
+	for key, version := range compile.ServicesAt(&s.served.Snapshot.Backends, slices.Collect(maps.Keys(needed))) {
+		user := needed[key]
+		k := &Kept{
+			Ref: serviceRef(key), Service: version, Reason: user.Reason, Detail: "needed by " + user.Ref.String() + ", which is kept",
+			By: user.By, Since: s.now.UTC(), Until: user.Until, Accident: user.Accident, Pending: user.Pending,
+		}
+		if was := s.list.find(k.Ref); was != nil {
+			k.Since = was.Since
+		}
+		more = append(more, k)
+	}
+	return list.and(more)
+}
+
+// emptied returns new entries for the services that have lost their endpoints, now or within the window, if that makes a table suspicious.
+func (p *policy) emptied(s *situation, d *decision, loss *guard.Loss, lost lostServices) (found keptList) {
+	if s.served.Snapshot == nil || loss.Reason == "" || loss.Reason.Kind() == guard.TooManyRoutes {
+		return nil
+	}
+	add := func(ref kube.Ref, version *compile.KeptService) {
+		found = append(found, &Kept{
+			Ref: ref, Service: version, Reason: loss.Reason, Detail: loss.Detail, By: keptBy, Since: s.now.UTC(),
+			Until: p.until(loss.Reason, s.now), Accident: s.now.UTC(),
+		})
+	}
+	for key, version := range s.servicesAt(lost, d.list) {
+		add(serviceRef(key), version)
+	}
+	now := found.sorted()
+	for ref, o := range s.lost {
+		if o.service != nil && loss.Reason == guard.BackendsLost && !d.list.has(ref) && !now.has(ref) && p.stillEmpty(o, d.wanted.Snapshot) {
+			add(ref, o.service)
+		}
+	}
+	exist := present(found.sorted(), d.wanted.Snapshot)
+	for _, k := range found {
+		k.Deleted = !exist[k.Ref]
+	}
+	return found.sorted()
+}
+
+// stillEmpty reports whether a service that was lost earlier has no endpoints in the newest snapshot.
+func (p *policy) stillEmpty(o lostObject, newest *kube.Snapshot) bool {
+	return len(p.builder.LostServices(&o.service.Backends, &newest.Backends)) > 0
+}

@@ -1,0 +1,256 @@
+package publish
+
+import (
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Builder compiles snapshots in which some objects are kept. The Publisher calls its methods only during an offer or a command.
+// Package poller implements it.
+type Builder interface {
+	// CompileBeside returns the routes of another snapshot than the newest one; see [compile.Compiler.CompileBeside].
+	CompileBeside(s *kube.Snapshot) table.List
+	// RoutesOf returns the routes of an object of one of the last snapshots, and ServicesOf the services that it referenced.
+	RoutesOf(o kube.Object) []*table.Route
+	ServicesOf(o kube.Object) []kube.ServiceKey
+	// OwnersOf returns the objects that routes of the last snapshot belong to, without those that only belong to the server.
+	OwnersOf(ids []string) map[string]kube.Ref
+	// LostServices returns the services that had endpoints and have lost them.
+	LostServices(before, now *kube.Backends) []kube.ServiceKey
+	// Forget frees what CompileBeside keeps for its next call.
+	Forget()
+}
+
+// situation is everything that a decision depends on.
+type situation struct {
+	newest Candidate
+	// served is what the newest table is compared with; its Table is nil if there is nothing, and its Snapshot nil if that is unknown.
+	served Candidate
+	first  bool // nothing is served yet: served is the table of another replica
+	list   keptList
+	lost   losses
+	peers  keptList // what other replicas keep
+	// released are the objects that an operator has accepted.
+	released func(kube.Ref) bool
+	now      time.Time
+}
+
+// decision is what is served of a read, and why.
+type decision struct {
+	newest Candidate // as it was read
+	wanted Candidate // the same with freezes and pins
+	// list has the entries from now on. If it has any for the whole table, the served table stays.
+	list     keptList
+	snapshot *kube.Snapshot
+	table    *table.Table
+
+	fresh keptList // new entries for the whole table
+	due   keptList // entries that time or an acceptance has ended
+	over  keptList // freezes and pins that have ended
+	lost  losses
+}
+
+// candidate returns what can be served of the read.
+func (d *decision) candidate() Candidate {
+	c := d.newest
+	c.Table, c.Snapshot = d.table, d.snapshot
+	if len(d.list.objects()) > 0 { // also if all of them only wait for their review: the newest table is another one
+		// Another replica may serve what operators want, once it is accepted there. What they froze or pinned must be taken back from a
+		// client that still has it.
+		c.Read.Held, c.Read.Live, c.Read.Candidate = true, true, d.wanted.Table
+		c.Read.Backends = !slices.ContainsFunc(d.list, func(k *Kept) bool { return k.Service == nil })
+	}
+	return c
+}
+
+// policy decides what is served. Its guard remembers what was lost within the window; otherwise a decision depends on the situation alone.
+type policy struct {
+	holder
+	builder Builder // nil where only tables are known
+	review  Review  // nil for none
+}
+
+// decide returns what is served of the newest read: everything but the objects that an entry of the list keeps, or, where objects are unknown
+// or keeping them does not help, nothing of it. An object is kept for the first of these reasons that applies: pin, freeze, trial, takeover,
+// guard.
+func (p *policy) decide(s situation) decision {
+	list, over := s.list.inForce(s.now)
+	s.list = list
+	var d decision
+	var loss *guard.Loss
+	if p.builder != nil && s.newest.Snapshot != nil {
+		d, loss = p.decideObjects(s)
+		if loss.Reason == "" && (s.served.Table == nil || s.served.Snapshot != nil) {
+			d.over = over
+			return d // what held the whole table is kept now, or back
+		}
+	} else {
+		d = p.build(&s, s.newest, nil)
+		loss = p.judge(s.served.Table, s.newest.Table, s.list, s.now)
+		d.lost, d.list = s.lost, s.list.freezesAndPins()
+	}
+	d.over = over
+	return p.orHold(d, s, loss)
+}
+
+// orHold adds the entries for the whole table to a decision.
+func (p *policy) orHold(d decision, s situation, loss *guard.Loss) decision {
+	held, fresh, due := p.holdTable(s.list, loss, s.now)
+	if d.fresh, d.due = fresh, d.due.and(due); len(held) > 0 {
+		d.list = s.list.without(s.list.tables()).and(held) // the served table stays as it is
+	} else if len(due) > 0 {
+		p.guard.Forgive(d.table)
+	}
+	return d
+}
+
+// broken decides when the compiler has panicked: a table that might lack kept objects is held.
+func (p *policy) broken(s situation) decision {
+	list, over := s.list.inForce(s.now)
+	d := p.build(&s, s.newest, nil)
+	d.list, d.lost, d.over = list.freezesAndPins(), s.lost, over
+	loss := p.judge(s.served.Table, s.newest.Table, list, s.now)
+	if kept := list.objects().settled().and(list.freezesAndPins()); len(kept) > 0 && loss.Reason == "" && !s.newest.Table.Equal(s.served.Table) {
+		loss.Reason, loss.Detail = guard.RoutesLost, "BUG: objects cannot be kept one by one: "+kept.names()
+	}
+	return p.orHold(d, s, loss)
+}
+
+// decideObjects keeps objects of the newest read. It returns what still makes the table suspicious.
+func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
+	wanted, steered := p.steer(&s)
+	base := s.served.Table
+	if pins := s.newPins(steered); base != nil && len(pins) > 0 {
+		base = p.build(&s, s.served, pins).table // what pins take away is no loss
+		p.guard.Forgive(base)
+	}
+	lost := p.lostServices(&s, wanted.Snapshot)
+	list, back, due := p.stays(&s, wanted, base, lost)
+	list = list.and(steered)
+	refused, objected := p.refuse(&s, wanted, base)
+	list = list.and(refused.without(steered))
+	list = p.withServices(&s, list, lost)
+	if s.lost = s.lost.recent(s.now, p.window); len(due) > 0 && base != nil {
+		base, s.lost = p.build(&s, wanted, list).table, nil // what is released is no loss any more
+		p.guard.Forgive(base)
+	}
+	d := p.build(&s, wanted, list)
+	loss := p.judge(base, d.table, list, s.now)
+	for _, find := range []func() keptList{
+		func() keptList { return p.lostObjects(&s, &d, loss, false) },
+		func() keptList { return p.lostObjects(&s, &d, loss, true) }, // an edit of one team passes, unless such edits are the accident
+		func() keptList { return p.emptied(&s, &d, loss, lost) },
+	} {
+		if found := find(); len(found) > 0 {
+			list = p.withServices(&s, list.and(found.without(list)), lost)
+			d = p.build(&s, wanted, list)
+			loss = p.judge(base, d.table, list, s.now)
+		}
+	}
+	if objected || d.table != wanted.Table {
+		p.withhold(&s, &d, base)
+	}
+	d.newest, d.wanted, d.due, d.lost = s.newest, wanted, due.without(d.list).without(back), s.lost
+	if base != nil && loss.Any() && s.served.Snapshot != nil {
+		d.lost = p.remember(&s, &d, loss, lost)
+	}
+	d.list = d.list.and(s.list.freezesAndPins().without(d.list))
+	return d, loss
+}
+
+// build compiles a snapshot with kept objects. The table is the served one if it is equal.
+func (p *policy) build(s *situation, c Candidate, list keptList) decision {
+	if len(list.objects()) == 0 {
+		return decision{newest: c, wanted: c, list: list, snapshot: c.Snapshot, table: c.Table}
+	}
+	snapshot, list := list.apply(c.Snapshot)
+	return decision{newest: c, wanted: c, list: list, snapshot: snapshot, table: s.tableOf(c, p.builder.CompileBeside(snapshot))}
+}
+
+// tableOf returns a table of a read, which is the served one if they are equal.
+func (s *situation) tableOf(c Candidate, routes table.List) *table.Table {
+	served := s.served.Table
+	if served == nil || s.first {
+		return c.Table.Next(routes, c.Table.Revision(), c.Read.At)
+	}
+	if next := served.Next(routes, c.Read.Newest, c.Read.At); !next.Equal(served) {
+		return next
+	}
+	return served
+}
+
+// stays returns the entries of the guard that stay, those whose objects are back, and those that time or an acceptance ends.
+func (p *policy) stays(s *situation, wanted Candidate, base *table.Table, lost lostServices) (stay, back, due keptList) {
+	kept := s.list.objects().guarded()
+	if len(kept) == 0 {
+		return nil, nil, nil
+	}
+	loss := p.judge(base, wanted.Table, s.list, s.now)
+	exist := present(kept, wanted.Snapshot)
+	for _, k := range kept {
+		switch {
+		case base == nil && !(k.Deleted && exist[k.Ref]):
+			stay = append(stay, k) // nothing tells which requests it answers
+		case p.isBack(k, exist[k.Ref], loss, lost):
+			back = append(back, k)
+		case k.over(s.now) || s.released != nil && s.released(k.Ref):
+			due = append(due, k)
+		case k.Deleted == exist[k.Ref]:
+			next := *k
+			next.Deleted = !exist[k.Ref]
+			stay = append(stay, &next)
+		default:
+			stay = append(stay, k)
+		}
+	}
+	return stay, back, due
+}
+
+// isBack reports whether a kept object needs no keeping any more: it exists again, or all its requests are answered.
+func (p *policy) isBack(k *Kept, exists bool, loss *guard.Loss, lost lostServices) bool {
+	switch {
+	case k.Service != nil:
+		return !lost()[kube.ServiceKey{Namespace: k.Namespace, Name: k.Name}]
+	case k.Object() == nil, k.Reason.Kind() == guard.TooManyRoutes:
+		return !exists || !loss.Grows
+	case k.Deleted && exists:
+		return true
+	}
+	routes := p.builder.RoutesOf(k.Object())
+	return routes != nil && !slices.ContainsFunc(routes, loss.Of)
+}
+
+// objectsOf returns the Ingresses and RouteGroups of a snapshot; none if it is nil.
+func objectsOf(s *kube.Snapshot) map[kube.Ref]kube.Object {
+	all := make(map[kube.Ref]kube.Object)
+	if s != nil {
+		for o := range s.Objects() {
+			all[o.Ref()] = o
+		}
+	}
+	return all
+}
+
+// present returns which objects of a list are in a snapshot.
+func present(list keptList, s *kube.Snapshot) map[kube.Ref]bool {
+	exist := make(map[kube.Ref]bool)
+	for o := range s.Objects() {
+		if ref := o.Ref(); list.has(ref) {
+			exist[ref] = true
+		}
+	}
+	for _, o := range s.Services {
+		if ref := serviceRef(kube.ServiceKeyOf(o.Namespace, o.Name)); list.has(ref) {
+			exist[ref] = true
+		}
+	}
+	return exist
+}
+
+func serviceRef(key kube.ServiceKey) kube.Ref {
+	return kube.Ref{Kind: kube.KindService, Namespace: key.Namespace, Name: key.Name}
+}

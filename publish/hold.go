@@ -1,0 +1,167 @@
+package publish
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/table"
+)
+
+// holder judges tables by the rules of package guard, and decides how long a whole table is held. A Publisher has one, and so has each move
+// of a [Switch].
+type holder struct {
+	guard  *guard.Guard
+	hold   time.Duration // how long an entry of the guard lasts
+	window time.Duration
+	manual bool // time ends no entry
+}
+
+func newHolder(cfg guard.Config) (holder, error) {
+	judge, err := guard.New(cfg)
+	if err != nil {
+		return holder{}, fmt.Errorf("guard: %w", err)
+	}
+	return holder{judge, cmp.Or(cfg.Hold, guard.DefaultHold), cmp.Or(cfg.Window, guard.DefaultWindow), cfg.Manual}, nil
+}
+
+// until returns when an entry ends that is created now: never if the newest table has no routes of objects, since serving the last ones is
+// better than serving none.
+func (h *holder) until(reason guard.Code, now time.Time) time.Time {
+	if h.manual || reason.Endless() {
+		return time.Time{}
+	}
+	return now.UTC().Add(h.hold)
+}
+
+// judge compares a table with the served one. list is what is kept and held so far.
+func (h *holder) judge(served, t *table.Table, list keptList, now time.Time) *guard.Loss {
+	since, _ := list.guarded().times()
+	return h.guard.Judge(served, t, guard.Held{Since: since, Ongoing: !list.objects().accident(now, h.window).IsZero()}, now)
+}
+
+// holdTable returns the entries that hold a table with a loss, those of list and new ones; none if the table can be served. Then due are the entries
+// that time has ended. They end together: when all that they were created for is back, however little is still missing otherwise, because a restore that
+// is half done is not published; or when the last of them is over.
+func (h *holder) holdTable(list keptList, loss *guard.Loss, now time.Time) (held, fresh, due keptList) {
+	held = list.tables()
+	var reasons []guard.Code
+	for _, k := range held {
+		reasons = append(reasons, k.Reason)
+	}
+	if loss.Reason == "" && loss.Missing(reasons) == 0 {
+		return nil, nil, nil
+	}
+	if ref := tableRef(loss.Reason); loss.Reason != "" && !held.has(ref) {
+		fresh = keptList{{
+			Ref: ref, Reason: loss.Reason, Detail: loss.Detail, By: keptBy, Since: now.UTC(), Until: h.until(loss.Reason, now), Accident: now.UTC(),
+		}}
+		held = held.and(fresh)
+	}
+	if !slices.ContainsFunc(held, func(k *Kept) bool { return !k.over(now) }) {
+		return nil, nil, held
+	}
+	return held, fresh, nil
+}
+
+// foremost returns the entry that stands for several ones of the whole table: one that time does not end, or else the newest.
+func (l keptList) foremost() *Kept {
+	return slices.MaxFunc(l, func(a, b *Kept) int {
+		rank := func(k *Kept) int {
+			if k.Reason.Endless() {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since))
+	})
+}
+
+// end returns when time ends all entries; zero if it does not end one of them.
+func (l keptList) end() (end time.Time) {
+	for _, k := range l {
+		if k.Until.IsZero() {
+			return time.Time{}
+		}
+		if k.Until.After(end) {
+			end = k.Until
+		}
+	}
+	return end
+}
+
+// over reports whether time has ended the entry.
+func (k *Kept) over(now time.Time) bool { return !k.Until.IsZero() && !now.Before(k.Until) }
+
+// standing is what is kept and held at one moment, for readers. It is immutable.
+type standing struct {
+	list   keptList
+	digest table.Digest // names the kept objects for an acceptance: those of when one was last added
+	newest *Candidate   // the newest table, if anything of it is kept back; nil until this process has read one
+	reads  int          // how many reads in a row kept something back
+	last   *api.Decision
+}
+
+// accepts checks that an acceptance names what is held: the table, or the list of objects.
+func (s *standing) accepts(a Acceptance) error {
+	tables, objects := s.list.tables(), s.list.objects().acceptable()
+	var refused HeldError
+	switch {
+	case len(tables) > 0 && s.newest != nil:
+		refused = HeldError{Digest: s.newest.Table.Digest(), Reason: tables.foremost().Reason}
+	case len(tables) == 0 && len(objects) > 0:
+		refused = HeldError{Digest: s.digest, Reason: objects[0].Reason}
+	default:
+		return ErrNothingHeld // possibly not read yet
+	}
+	switch {
+	case a.Digest.IsZero():
+		refused.Err = ErrNoDigest
+	case a.Digest != refused.Digest:
+		refused.Err = ErrNotHeld
+	default:
+		return nil
+	}
+	return &refused
+}
+
+// state returns what is held: the whole table, or objects.
+func (s *standing) state() State {
+	state := State{Last: s.last}
+	list, digest := s.list.objects().acceptable().newestFirst(), s.digest
+	if tables := s.list.tables(); len(tables) > 0 && s.newest != nil {
+		list, digest = tables, s.newest.Table.Digest() // possibly computed here for the first time
+	}
+	if len(list) == 0 {
+		return state
+	}
+	first := list[0]
+	if first.Kind == kindTable {
+		first = list.foremost()
+	}
+	state.Held, state.Digest, state.Polls, state.Reason, state.Detail = true, digest, s.reads, first.Reason, first.Detail
+	state.Since, state.ReleaseAt = list.times()
+	if first.Kind == kindTable {
+		state.ReleaseAt = list.end()
+	}
+	if s.newest != nil {
+		t := s.newest.Table
+		state.Revision, state.Routes, state.Bytes = t.Revision(), t.Len(), t.Bytes()
+	}
+	return state
+}
+
+// decisionTo returns the decision that ends entries with a table: by time, or by an operator if a is not nil.
+func decisionTo(release keptList, t *table.Table, a *Acceptance) api.Decision {
+	d := decisionOf(api.DecidedReleased, t, release)
+	if tables := release.tables(); len(tables) > 0 {
+		d.Reason = tables.foremost().Reason
+	}
+	if a != nil {
+		d.What, d.By, d.Why = api.DecidedAccepted, a.By, a.Why
+	}
+	return d
+}

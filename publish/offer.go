@@ -1,0 +1,275 @@
+package publish
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Attempt is one attempt to get a table. It must be used by one goroutine only.
+type Attempt struct {
+	publisher *Publisher
+	end       func(*table.Table, table.Read)
+}
+
+// Begin reports that a producer asks its source.
+func (p *Publisher) Begin() *Attempt { return &Attempt{p, p.cfg.Sink.Begin()} }
+
+// Offer offers the result of the attempt. Call it at most once.
+func (a *Attempt) Offer(c Candidate) Outcome {
+	a.publisher.mu.Lock()
+	defer a.publisher.mu.Unlock()
+	return a.offer(c)
+}
+
+// OfferSeen is Offer for a producer that asked for the difference to what it had seen. If the Publisher's state is no longer that one,
+// the result is [Overtaken] and nothing changes.
+func (a *Attempt) OfferSeen(seen View, c Candidate) Outcome {
+	a.publisher.mu.Lock()
+	defer a.publisher.mu.Unlock()
+	if p := a.publisher; p.served.Load() != seen.Served || p.Held() != seen.Held {
+		return Outcome{Result: Overtaken, Now: p.Table()}
+	}
+	return a.offer(c)
+}
+
+// offer serves what can be served of a candidate. The caller holds mu.
+func (a *Attempt) offer(newest Candidate) Outcome {
+	p := a.publisher
+	before, held := p.Table(), len(p.standing.Load().list.tables()) > 0
+	d := p.decide(newest, nil)
+	if len(d.list.tables()) > 0 {
+		a.hold(&d)
+		return Outcome{Result: Held, Before: before, Now: p.Table()}
+	}
+	if held && before != nil && len(d.due.tables()) == 0 {
+		p.log.Info(LogHoldEnded)
+	}
+	result := Published
+	p.swap(&d, func(c Candidate) {
+		if before != nil && before.Equal(c.Table) {
+			result = Unchanged
+			a.confirm(c)
+		} else {
+			p.publish(c, func() { a.end(c.Table, c.Read) })
+		}
+	})
+	return Outcome{Result: result, Before: before, Now: p.Table()}
+}
+
+// situation returns what the next decision depends on. The caller holds mu.
+func (p *Publisher) situation(newest Candidate) situation {
+	s := situation{newest: newest, list: p.standing.Load().list, lost: p.lost, peers: p.peers, now: time.Now()}
+	if served := p.served.Load(); served != nil {
+		s.served = served.Candidate
+	} else {
+		s.served.Table, s.first = p.baseline, true
+	}
+	return s
+}
+
+// decide decides about a candidate; released are the objects that an operator has accepted, nil for none. If the compiler panics, everything is
+// held. The caller holds mu.
+func (p *Publisher) decide(newest Candidate, released func(kube.Ref) bool) (d decision) {
+	s := p.situation(newest)
+	s.list, s.released = p.announceEnds(s.list, s.now), released
+	defer func() {
+		if v := recover(); v != nil {
+			p.log.Error(LogKeepPanicked, "panic", fmt.Sprintf("%.200v", v), "stack", string(debug.Stack()))
+			d = p.policy.broken(s)
+		}
+		d.list = d.list.reusing(s.list)
+	}()
+	p.recall(&s)
+	return p.policy.decide(s)
+}
+
+// recall sets what the served table was compiled from, if this process has not compiled it: after a restart the history knows the objects that
+// differ from the newest ones.
+func (p *Publisher) recall(s *situation) {
+	newest := s.newest.Snapshot
+	if s.served.Table == nil || s.served.Snapshot != nil || newest == nil || p.policy.builder == nil || p.cfg.Changed == nil {
+		return
+	}
+	changed, known := p.cfg.Changed(newest)
+	if !known {
+		return
+	}
+	var list keptList
+	exists := objectsOf(newest)
+	for ref, version := range changed {
+		list = append(list, keptObject(ref, version, exists[ref] == nil))
+	}
+	for _, k := range s.list.objects() {
+		if k.replaces() {
+			list = list.sorted().and(keptList{k})
+		}
+	}
+	s.served.Snapshot, _ = list.sorted().apply(newest)
+	p.policy.builder.CompileBeside(s.served.Snapshot) // so that it knows the routes of these versions
+}
+
+// reusing returns the list with the entries of an earlier one that are the same.
+func (l keptList) reusing(earlier keptList) keptList {
+	l = slices.Clone(l)
+	for i, k := range l {
+		if was := earlier.find(k.Ref); was != nil && was != k && reflect.DeepEqual(was, k) {
+			l[i] = was
+		}
+	}
+	return l
+}
+
+// swap serves a decision by calling serve, and records it. The list is on disk before the table is served. The caller holds mu.
+func (p *Publisher) swap(d *decision, serve func(Candidate)) {
+	p.saveKept(d.list)
+	serve(d.candidate())
+	p.lost, p.newest = d.lost, d.newest // not if the sink panics
+	p.record(d, nil)
+}
+
+// hold holds a whole table. The caller holds mu.
+func (a *Attempt) hold(d *decision) {
+	p := a.publisher
+	p.saveKept(d.list)
+	p.newest = d.newest
+	before := p.standing.Load()
+	p.showDecision(d, before.last)
+	if p.Table() != nil { // otherwise there is no served table to report on
+		read := d.newest.Read
+		read.Held, read.Live, read.Candidate = true, false, nil
+		a.end(nil, read)
+	}
+	if p.Table() == nil && p.baseline == nil {
+		return // nothing is lost yet: the cluster may be new
+	}
+	for _, k := range d.fresh {
+		p.cfg.Metrics.holds.WithLabelValues(string(k.Reason)).Inc()
+		p.cfg.Decided(decisionOf(api.DecidedHeld, d.newest.Table, keptList{k}))
+		p.log.Error(LogTableHeld, "reason", string(k.Reason), "detail", k.Detail, "release_at", releaseAt(k.Until),
+			"count", d.newest.Table.Len(), "hash", d.newest.Table.Digest().String())
+	}
+}
+
+// record logs and counts what a decision that is served now begins and ends to keep. a is the acceptance that caused it, or nil. The caller holds mu.
+func (p *Publisher) record(d *decision, a *Acceptance) {
+	was := p.standing.Load()
+	last := was.last
+	if len(d.due) > 0 {
+		ended := decisionTo(d.due, d.table, a)
+		last = &ended
+		p.cfg.Decided(ended)
+		log := p.log.With("accepted", a != nil, "reason", string(ended.Reason), "by", ended.By, "why", ended.Why, "hash", d.table.Digest().String())
+		if len(d.due.tables()) > 0 {
+			log.Warn(LogTableReleased, "count", d.table.Len(), "bytes", d.table.Bytes())
+		} else {
+			log.Warn(LogKeptReleased, "count", len(d.due), "objects", ended.Objects)
+		}
+	}
+	if len(d.over) > 0 {
+		p.log.Warn(LogSteerOver, "count", len(d.over), "objects", d.over.names(), "by", d.over[0].By, "detail", d.over[0].Detail)
+		p.cfg.Decided(decisionOf(api.DecidedReleased, d.table, d.over))
+	}
+	if back := was.list.objects().acceptable().without(d.list).without(d.due); len(back) > 0 {
+		p.log.Info(LogKeptBack, "count", len(back), "objects", back.names(), "kept", len(d.list.objects().settled()))
+	}
+	if waiting := d.list.where(func(k *Kept) bool { return k.Pending && !was.list.has(k.Ref) }); len(waiting) > 0 {
+		p.log.Info(LogReviewed, "count", len(waiting), "objects", waiting.names(), "detail", waiting[0].Detail)
+	}
+	fresh := freshIn(was.list, d.list)
+	for _, group := range byReason(fresh) {
+		log := p.log.With("reason", string(group[0].Reason), "detail", group[0].Detail, "count", len(group), "objects", group.names(),
+			"release_at", releaseAt(group[0].Until))
+		if steered(group[0].Reason) {
+			log.Warn(LogKept)
+			continue
+		}
+		log.Error(LogKept, "hash", d.list.objects().acceptable().digest().String())
+		p.cfg.Metrics.holds.WithLabelValues(string(group[0].Reason)).Inc()
+		p.cfg.Decided(decisionOf(api.DecidedHeld, d.newest.Table, group))
+	}
+	p.showDecision(d, last)
+	if len(d.list) == 0 && p.policy.builder != nil {
+		p.policy.builder.Forget()
+	}
+}
+
+// showDecision makes readers see what a decision keeps. The caller holds mu.
+func (p *Publisher) showDecision(d *decision, last *api.Decision) {
+	was := p.standing.Load()
+	next := &standing{list: d.list, digest: was.digest, last: last}
+	if objects := d.list.objects().acceptable(); len(freshIn(was.list, d.list).acceptable()) > 0 || len(was.list.objects().acceptable()) == 0 {
+		next.digest = objects.digest()
+	}
+	if len(d.list.acceptable()) > 0 {
+		newest := d.newest
+		next.newest, next.reads = &newest, was.reads+1
+	}
+	p.show(next)
+}
+
+// show makes readers see what is kept and held. The caller holds mu.
+func (p *Publisher) show(s *standing) {
+	p.standing.Store(s)
+	p.cfg.Metrics.keeps(s.list)
+}
+
+// confirm records that a read showed the served table. The caller holds mu.
+func (a *Attempt) confirm(c Candidate) {
+	p := a.publisher
+	was, now := p.served.Load(), time.Now()
+	next := &Served{Candidate: c, Committed: was.Committed, Confirmed: now, Initialized: cmp.Or(was.Initialized, now), Updated: was.Updated}
+	if next.Table = was.Table; c.Table.Revision() > was.Table.Revision() {
+		next.Table = was.Table.WithRevision(c.Table.Revision())
+	}
+	p.served.Store(next)
+	a.end(next.Table, c.Read)
+	if next.Table.Revision() != was.Table.Revision() {
+		p.file.save(next.Candidate) // the file names the table after a restart
+	}
+}
+
+// publishChanged publishes a candidate outside of a read, if it is another table than the served one. The caller holds mu.
+func (p *Publisher) publishChanged(c Candidate) {
+	if served := p.Table(); served == nil || !served.Equal(c.Table) {
+		p.publish(c, func() { p.cfg.Sink.Publish(c.Table) })
+	}
+}
+
+// publish calls serve to serve a candidate, and writes it to the file. The caller holds mu.
+func (p *Publisher) publish(c Candidate, serve func()) {
+	before, now := p.served.Load(), time.Now()
+	next := &Served{Candidate: c, Committed: now, Confirmed: now, Initialized: now, Updated: now}
+	if before != nil && !before.Initialized.IsZero() {
+		next.Initialized = before.Initialized
+	}
+	p.served.Store(next)
+	served := false
+	defer func() {
+		if !served {
+			p.served.Store(before) // the sink panicked
+		}
+	}()
+	serve()
+	served = true
+	if p.baseline = nil; before == nil {
+		close(p.ready)
+	}
+	p.file.save(c)
+}
+
+// releaseAt is when time releases something, for the log.
+func releaseAt(at time.Time) slog.Value {
+	if at.IsZero() {
+		return slog.StringValue("never")
+	}
+	return slog.TimeValue(at)
+}
