@@ -206,7 +206,7 @@ func (a *assembly) notIn(o *assembly) iter.Seq[claim] {
 			}
 			for j := range s.routes {
 				r := &s.routes[j]
-				if !a.claims.has(r) || shared && o.claims.has(r) || r.LeftOut() {
+				if !a.claims.has(r) || shared && o.claims.has(r) {
 					continue
 				}
 				if !yield(claim{s, j}) {

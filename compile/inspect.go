@@ -26,7 +26,7 @@ type InspectedRoute struct {
 	ID string
 	// Route is nil if it was left out.
 	Route *table.Route
-	// Clones are what the clone rules of the options make of Route. They are in the table if Wins is true.
+	// Clones are what the clone rules of the options make of the route, even if it was left out. They are in the table if Wins is true.
 	Clones []*table.Route
 	// Main is false for a companion of another route, such as a redirect.
 	Main bool
@@ -75,8 +75,9 @@ func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
 	if !found.Wins {
 		found.Keeper = c.contenders[found.ID][0].section.owner()
 	}
+	found.Clones = slices.Collect(texts.Rows(u, r))
 	if found.Route != nil {
-		found.Clones = slices.Collect(texts.Rows(u, r))[1:]
+		found.Clones = found.Clones[1:]
 	}
 	return found
 }
@@ -187,7 +188,7 @@ func (a *assembly) hostsWith(tried, old *object) (was, is hosts) {
 // catchAlls returns what a table has of the catch-alls among some routes.
 func (c *claims) catchAlls(among []claim, texts *rules.Texts) (rows []*table.Route) {
 	for _, one := range among {
-		if r := one.route(); one.section.catchAll && c.has(r) && !r.LeftOut() {
+		if r := one.route(); one.section.catchAll && c.has(r) {
 			rows = slices.AppendSeq(rows, texts.Rows(one.section.unit, r))
 		}
 	}

@@ -165,6 +165,9 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		switch {
 		case r.Route == nil:
 			out.State, out.Why = StateLeftOut, "see the problems"
+			if r.Wins && len(r.Clones) > 0 {
+				out.Why += "; its clones by --clone-route are served"
+			}
 		case !r.Wins:
 			out.State, out.Why = StateLeftOut, fmt.Sprintf("%s has a route of the same id", r.Keeper)
 		case x.HasServed:

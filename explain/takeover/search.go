@@ -442,7 +442,10 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 func rows(routes []compile.InspectedRoute) (all []*table.Route) {
 	for _, r := range routes {
 		if r.Wins && r.Route != nil {
-			all = append(append(all, r.Route), r.Clones...)
+			all = append(all, r.Route)
+		}
+		if r.Wins {
+			all = append(all, r.Clones...)
 		}
 	}
 	return all
