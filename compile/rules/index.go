@@ -21,10 +21,11 @@ type backing struct {
 	Service   *kube.Service
 	endpoints *kube.Endpoints
 	slices    mergedSlices
+	unlisted  mergedSlices // without a list of ports: no route uses them, and they may be why
 }
 
 func (b *backing) same(o *backing) bool {
-	return b.Service == o.Service && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices)
+	return b.Service == o.Service && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices) && slices.Equal(b.unlisted, o.unlisted)
 }
 
 // newIndex indexes backends. Of two objects with the same name, the later one counts; incomplete ones do not count.
@@ -70,12 +71,13 @@ func (x *index) addEndpoints(all []*kube.Endpoints) {
 func (x *index) addSlices(all []*kube.EndpointSlice) {
 	for _, s := range all {
 		x.problems = appendNulls(x.problems, s.Ref(), s.Nulls)
-		if s.NoPorts {
-			continue
-		}
 		key := s.ServiceKey()
 		of := x.services[key]
-		of.slices = append(of.slices, s)
+		if s.NoPorts {
+			of.unlisted = append(of.unlisted, s)
+		} else {
+			of.slices = append(of.slices, s)
+		}
 		x.services[key] = of
 	}
 }
