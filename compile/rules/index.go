@@ -21,11 +21,15 @@ type backing struct {
 	Service   *kube.Service
 	endpoints *kube.Endpoints
 	slices    mergedSlices
-	unlisted  mergedSlices // without a list of ports: no route uses them, and they may be why
+
+	// No route uses the others, and they may be why: slices without a list of ports, and whether there are Endpoints where only slices count, or slices
+	// where only Endpoints count.
+	unlisted mergedSlices
+	unused   bool
 }
 
 func (b *backing) same(o *backing) bool {
-	return b.Service == o.Service && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices) && slices.Equal(b.unlisted, o.unlisted)
+	return b.Service == o.Service && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices) && slices.Equal(b.unlisted, o.unlisted) && b.unused == o.unused
 }
 
 // newIndex indexes backends. Of two objects with the same name, the later one counts; incomplete ones do not count.
@@ -46,8 +50,14 @@ func newIndex(b *kube.Backends, endpointSlices bool) *index {
 	}
 	if endpointSlices {
 		x.addSlices(b.EndpointSlices)
+		for _, e := range b.Endpoints {
+			x.addUnused(e.ServiceKey())
+		}
 	} else {
 		x.addEndpoints(b.Endpoints)
+		for _, s := range b.EndpointSlices {
+			x.addUnused(s.ServiceKey())
+		}
 	}
 	for _, s := range b.Secrets {
 		if !s.Incomplete {
@@ -63,6 +73,13 @@ func (x *index) addEndpoints(all []*kube.Endpoints) {
 		key := e.ServiceKey()
 		of := x.services[key]
 		of.endpoints = e
+		x.services[key] = of
+	}
+}
+
+func (x *index) addUnused(key kube.ServiceKey) {
+	if of, ok := x.services[key]; ok {
+		of.unused = true
 		x.services[key] = of
 	}
 }

@@ -62,6 +62,10 @@ func (c *portCheck) nobody() (why, do string) {
 		return fmt.Sprintf("Service %q has one pod, which is not ready", c.name), "Look at the readiness of the pod."
 	case notReady > 1:
 		return fmt.Sprintf("Service %q has %d pods, and none of them is ready", c.name, notReady), "Look at the readiness of the pods."
+	case c.unused && c.slices:
+		return fmt.Sprintf("Service %q has Endpoints, and only EndpointSlices count", c.name), "Unset -enable-kubernetes-endpointslices, or add the EndpointSlices."
+	case c.unused:
+		return fmt.Sprintf("Service %q has EndpointSlices, and only Endpoints count", c.name), "Set -enable-kubernetes-endpointslices, or add the Endpoints."
 	case !c.Service.Selector && c.slices:
 		return fmt.Sprintf("Service %q has no selector, and no EndpointSlice has the label %s: %s", c.name, kube.ServiceNameLabel, c.name),
 			"Give the Service a selector, or its EndpointSlices the label."
