@@ -19,7 +19,7 @@ type assembly struct {
 	rules    *rules.Set
 	view     *rules.View
 	objects  objects
-	hosts    map[string]*host
+	hosts    hosts
 	fixed    *rules.Unit              // the routes of the options
 	sections []section                // in no particular order
 	units    map[*rules.Unit]struct{} // of the sections
@@ -40,7 +40,13 @@ func (c *Compiler) assemble(s *kube.Snapshot, from []*assembly, recent []memo) *
 	for i := range a.objects {
 		a.sections = a.objects[i].sections(a.sections)
 	}
-	a.addCatchAlls(from)
+	a.hosts = make(hosts, len(a.objects))
+	for i := range a.objects {
+		for _, g := range a.objects[i].groups() {
+			a.hosts.add(&a.objects[i], g)
+		}
+	}
+	a.sections = append(a.sections, a.catchAlls(a.hosts, from)...)
 	a.sections = append(a.sections, section{rank: fromOptions, unit: a.fixed, routes: a.fixed.Global})
 	a.units = make(map[*rules.Unit]struct{}, len(a.sections))
 	for i := range a.sections {
@@ -52,40 +58,44 @@ func (c *Compiler) assemble(s *kube.Snapshot, from []*assembly, recent []memo) *
 
 // host is what the objects of a host say about its catch-all.
 type host struct {
-	first       *object  // of those that have the host
+	oldest      *object  // of those that have the host: the catch-all is as old
 	expressions []string // for the host, of the first object
 	has         bool     // one of them has a route that counts as a catch-all
 	redirect    rules.Redirect
 	catchAll    *rules.Unit // nil if it has one, or none is wanted
 }
 
-// addCatchAlls adds the catch-alls of the hosts that have none.
-func (a *assembly) addCatchAlls(from []*assembly) {
-	a.hosts = make(map[string]*host, len(a.objects))
-	for i := range a.objects {
-		o := &a.objects[i]
-		for k := range o.unit.Groups {
-			g := &o.unit.Groups[k]
-			h := a.hosts[g.Host]
-			if h == nil {
-				h = &host{first: o, expressions: g.FirstHosts}
-				a.hosts[g.Host] = h
-			}
-			h.has = h.has || g.CatchAll
-			h.redirect.Disabled = h.redirect.Disabled || g.Redirect.Disabled
-			if g.Redirect.Code != 0 {
-				h.redirect.Code = g.Redirect.Code // the last one counts
-			}
-		}
+// hosts are those of objects by name.
+type hosts map[string]*host
+
+// add adds a group of an object. Objects come in their order.
+func (h hosts) add(o *object, g *rules.HostGroup) {
+	of := h[g.Host]
+	if of == nil {
+		of = &host{oldest: o, expressions: g.FirstHosts}
+		h[g.Host] = of
 	}
-	for name, h := range a.hosts {
+	if at, oldest := o.Metadata().Created, of.oldest.Metadata().Created; at != 0 && (oldest == 0 || at < oldest) {
+		of.oldest = o
+	}
+	of.has = of.has || g.CatchAll
+	of.redirect.Disabled = of.redirect.Disabled || g.Redirect.Disabled
+	if g.Redirect.Code != 0 {
+		of.redirect.Code = g.Redirect.Code // the last one counts
+	}
+}
+
+// catchAlls returns the catch-alls of the hosts that have none.
+func (a *assembly) catchAlls(all hosts, from []*assembly) (sections []section) {
+	for name, h := range all {
 		if !h.has && !a.rules.DisableCatchAllRoutes {
 			h.catchAll = a.catchAll(name, h, from)
-			a.sections = append(a.sections, section{
-				rank: fromHost, host: name, unit: h.catchAll, routes: h.catchAll.Global, object: h.first, catchAll: true,
+			sections = append(sections, section{
+				rank: fromHost, host: name, unit: h.catchAll, routes: h.catchAll.Global, object: h.oldest, catchAll: true,
 			})
 		}
 	}
+	return sections
 }
 
 // catchAll returns the catch-all of a host. It reuses the unit of another assembly if nothing that it depends on differs.
@@ -196,7 +206,7 @@ func (a *assembly) notIn(o *assembly) iter.Seq[claim] {
 			}
 			for j := range s.routes {
 				r := &s.routes[j]
-				if !a.claims.has(r) || shared && o.claims.has(r) || r.LeftOut() {
+				if !a.claims.has(r) || shared && o.claims.has(r) {
 					continue
 				}
 				if !yield(claim{s, j}) {

@@ -138,6 +138,10 @@ func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem
 		detail = fmt.Sprintf("%s has a route of the same id (%s) and was there first, so this one is left out", keeper, id)
 		message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
 	}
+	if loser.section.catchAll {
+		detail = fmt.Sprintf("host %s gets no catch-all, because its name differs from that of host %s of %s, which was there first, only in characters "+
+			"that the id of a route cannot have (%s): requests for its other paths reach routes for any host", loser.section.host, winner.section.host, keeper, id)
+	}
 	return rules.Problem{Owner: owner, Route: id, Reason: rules.DuplicateID, Severity: rules.Error, Plain: true, Message: message, Detail: detail, About: id}
 }
 

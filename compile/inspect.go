@@ -26,7 +26,7 @@ type InspectedRoute struct {
 	ID string
 	// Route is nil if it was left out.
 	Route *table.Route
-	// Clones are what the clone rules of the options make of Route. They are in the table if Wins is true.
+	// Clones are what the clone rules of the options make of the route, even if it was left out. They are in the table if Wins is true.
 	Clones []*table.Route
 	// Main is false for a companion of another route, such as a redirect.
 	Main bool
@@ -75,8 +75,9 @@ func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
 	if !found.Wins {
 		found.Keeper = c.contenders[found.ID][0].section.owner()
 	}
+	found.Clones = slices.Collect(texts.Rows(u, r))
 	if found.Route != nil {
-		found.Clones = slices.Collect(texts.Rows(u, r))[1:]
+		found.Clones = found.Clones[1:]
 	}
 	return found
 }
@@ -98,8 +99,8 @@ type Trial struct {
 	Skipped bool
 	// Routes are the routes that the object requests, not including its share of a catch-all.
 	Routes []InspectedRoute
-	// CatchAlls are the catch-alls of hosts that no object of the snapshot has.
-	CatchAlls []*table.Route
+	// CatchAlls are the catch-alls of hosts that would be in the table in place of others, with some that are in both.
+	CatchAlls, ReplacedCatchAlls []*table.Route
 	// Problems are the problems that the object would have, of severity warning and error, in the order of [Result.Problems].
 	Problems []rules.Problem
 }
@@ -121,55 +122,107 @@ func (r *Result) Try(o kube.Object) (Trial, error) {
 		old = &a.objects[i]
 	}
 	tried.unit = a.rules.Compile(o, a.view.Before(o.Ref()))
-	own := slices.Collect(claimsOf(tried.sections(nil)))
-	all := newClaims(slices.Values(slices.Concat(own, a.claims.concerned(own, old))))
+	was, is := a.hostsWith(tried, old)
+	own := slices.Collect(claimsOf(append(tried.sections(nil), a.catchAlls(is, []*assembly{a})...)))
+	var replaced []claim
+	for c := range a.claims.all {
+		if _, host := was[c.section.host]; old != nil && c.section.asker() == old || c.section.catchAll && host {
+			replaced = append(replaced, c)
+		}
+	}
+	others := a.claims.concerned(own, replaced)
+	all := newClaims(slices.Values(slices.Concat(own, others)))
 
 	var result Trial
 	var texts rules.Texts
 	for _, c := range own {
-		result.Routes = append(result.Routes, all.inspect(c, &texts))
+		if !c.section.catchAll {
+			result.Routes = append(result.Routes, all.inspect(c, &texts))
+		}
 	}
+	result.CatchAlls = all.catchAlls(slices.Concat(own, others), &texts)
+	result.ReplacedCatchAlls = a.claims.catchAlls(slices.Concat(replaced, others), &texts)
 	for _, p := range tried.unit.Problems() {
 		result.Skipped = result.Skipped || p.Reason == rules.NotSelected
 		if p.Severity > rules.Info {
 			result.Problems = append(result.Problems, p)
 		}
 	}
-	for i := range tried.unit.Groups {
-		g := &tried.unit.Groups[i]
-		if a.hosts[g.Host] == nil && !g.CatchAll && !a.rules.DisableCatchAllRoutes {
-			result.CatchAlls = append(result.CatchAlls, a.rules.CatchAll(g.Host, g.Redirect, g.FirstHosts).Routes()...)
-		}
-	}
-	isOwn := func(c claim) bool { return c.section.asker() == tried }
+	isOwn := func(c claim) bool { return c.section.object == tried }
 	result.Problems = append(result.Problems, all.duplicates(isOwn)...)
 	result.Problems = append(result.Problems, all.shadows(isOwn)...)
 	return result, nil
 }
 
-// concerned returns the routes that decide about some others: those that want the same ids or match the same, and those that want the
-// ids of the latter. Routes of the object without, if it is not nil, are left out.
-func (c *claims) concerned(of []claim, without *object) []claim {
+// hostsWith returns the hosts of an object and of its old version, which may be nil: as they are now, and as they would be with the object in place of the
+// old version.
+func (a *assembly) hostsWith(tried, old *object) (was, is hosts) {
+	was, is = make(hosts), make(hosts)
+	for _, o := range []*object{tried, old} {
+		for host := range o.groups() {
+			was[host] = a.hosts[host]
+		}
+	}
+	add := func(o *object) {
+		for host, g := range o.groups() {
+			if _, concerned := was[host]; concerned {
+				is.add(o, g)
+			}
+		}
+	}
+	at, _ := a.objects.search(tried.Ref())
+	for i := range a.objects {
+		if i == at {
+			add(tried)
+		}
+		if o := &a.objects[i]; o != old {
+			add(o)
+		}
+	}
+	if at == len(a.objects) {
+		add(tried)
+	}
+	return was, is
+}
+
+// catchAlls returns what a table has of the catch-alls among some routes.
+func (c *claims) catchAlls(among []claim, texts *rules.Texts) (rows []*table.Route) {
+	for _, one := range among {
+		if r := one.route(); one.section.catchAll && c.has(r) {
+			rows = slices.AppendSeq(rows, texts.Rows(one.section.unit, r))
+		}
+	}
+	return rows
+}
+
+// concerned returns the routes that some others and the routes that they replace decide about: those that want the same ids or match the same, and those
+// that want the ids of the latter.
+func (c *claims) concerned(others, replaced []claim) []claim {
 	ids, matches := make(map[uint64]bool), make(map[uint64]bool)
-	for _, o := range of {
+	without := make(map[*section]bool)
+	for _, o := range others {
 		ids[o.route().ID] = true
 		matches[o.route().Match] = true
 	}
+	for _, o := range replaced {
+		ids[o.route().ID] = true
+		without[o.section] = true
+	}
 	delete(matches, 0)
-	others := func(found func(claim)) {
+	each := func(found func(claim)) {
 		for other := range c.all {
-			if without == nil || other.section.asker() != without {
+			if !without[other.section] {
 				found(other)
 			}
 		}
 	}
-	others(func(other claim) {
+	each(func(other claim) {
 		if r := other.route(); matches[r.Match] && !r.LeftOut() {
 			ids[r.ID] = true
 		}
 	})
 	var all []claim
-	others(func(other claim) {
+	each(func(other claim) {
 		if ids[other.route().ID] {
 			all = append(all, other)
 		}

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ type section struct {
 	host   string // for fromHost
 	unit   *rules.Unit
 	routes []rules.Route // some or all of the unit
-	// object is the one that problems name: for the catch-all of a host the first object with the host, nil for the routes of the options.
+	// object is the one that problems name: for the catch-all of a host the oldest object with the host, nil for the routes of the options.
 	object   *object
 	catchAll bool // of the host; no object has requested it
 }
@@ -120,6 +121,20 @@ func (o *object) sections(all []section) []section {
 	return all
 }
 
+// groups yields the hosts of an object, which may be nil.
+func (o *object) groups() iter.Seq2[string, *rules.HostGroup] {
+	return func(yield func(string, *rules.HostGroup) bool) {
+		if o == nil {
+			return
+		}
+		for i := range o.unit.Groups {
+			if g := &o.unit.Groups[i]; !yield(g.Host, g) {
+				return
+			}
+		}
+	}
+}
+
 // asker returns the object that requested the routes; nil for a catch-all, and for the routes of the options.
 func (s *section) asker() *object {
 	if s.catchAll {
@@ -136,10 +151,10 @@ func (s *section) owner() kube.Ref {
 	return s.object.Ref()
 }
 
-// created returns when the asker was created, or 0 if unknown.
+// created returns when the owner was created, or 0 if unknown.
 func (s *section) created() int64 {
-	if o := s.asker(); o != nil {
-		return o.Metadata().Created
+	if s.object == nil {
+		return 0
 	}
-	return 0
+	return s.object.Metadata().Created
 }

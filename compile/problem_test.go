@@ -58,7 +58,7 @@ func TestProblemsSpeakToTheTeam(t *testing.T) {
 			`the object is not valid, so nothing of it is served: invalid "zalando.org/skipper-filter" annotation`},
 	} {
 		s := &kube.Snapshot{Backends: kube.Backends{
-			Services:  []*kube.Service{{Namespace: "shop", Name: "cart", Ports: ports("http")}},
+			Services:  []*kube.Service{{Namespace: "shop", Name: "cart", Selector: true, Ports: ports("http")}},
 			Endpoints: []*kube.Endpoints{{Namespace: "shop", Name: "cart", Subsets: c.endpoints}},
 		}}
 		problems := problemsOf(t, s, c.ingress)

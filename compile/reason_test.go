@@ -16,7 +16,7 @@ func TestElsewhere(t *testing.T) {
 	// These can be the fault of the object itself, or of the type, the default filters or the addresses of a Service.
 	mixed := []rules.Reason{rules.BackendRefused, rules.WouldCrashProxy, rules.NotParsable}
 	changed := make(map[rules.Reason]bool) // while the object was unchanged
-	for seed := range uint64(60) {
+	for seed := range uint64(160) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		options := p.cases[r.IntN(len(p.cases))].options
 		options.TLS = r.IntN(2) == 0

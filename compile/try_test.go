@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -154,6 +156,79 @@ func FuzzTrialSaysWhatIsReported(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) { compareTrials(t, p, seed, 20, map[rules.Reason]int{}) })
+}
+
+// TestTrialsKnowTheCatchAllsOfOthers: hosts that differ in punctuation share the id of their catch-all. A trial reports what /problems reports once the
+// object is in the snapshot, and names the catch-alls that change.
+func TestTrialsKnowTheCatchAllsOfOthers(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	ingress := func() *kube.Ingress {
+		i := &kube.Ingress{Meta: kube.Meta{
+			Namespace: string(rune('a' + r.IntN(3))), Name: string(rune('a' + r.IntN(2))), Created: int64(r.IntN(3)),
+		}, Spec: &kube.IngressSpec{}}
+		for range 1 + r.IntN(2) {
+			i.Spec.Rules = append(i.Spec.Rules, kube.IngressRule{
+				Host: []string{"foo.bar.example.org", "foo-bar.example.org", "foo.bar-example.org"}[r.IntN(3)], HTTP: true,
+				Paths: []kube.IngressPath{{Path: []string{"/a", "/b", ""}[r.IntN(3)], Backend: &kube.IngressBackend{Service: "s", PortNumber: 80}}},
+			})
+		}
+		return i
+	}
+	catchAlls := func(result *compile.Result) map[string]string {
+		all := map[string]string{}
+		for route := range result.Routes.All() {
+			if routeid.IsCatchAll(route.ID) {
+				all[route.ID] = route.Text
+			}
+		}
+		return all
+	}
+	options := rules.Options{HTTPSRedirect: true}
+	reported := 0
+	for step := range 2000 {
+		var ingresses []*kube.Ingress
+		for range 3 {
+			ingresses = append(ingresses, ingress())
+		}
+		s := distinctNames(&kube.Snapshot{Intent: kube.Intent{Ingresses: ingresses}})
+		s.Services = []*kube.Service{{Namespace: "a", Name: "s", Ports: []kube.ServicePort{{Port: 80}}}}
+		changed := ingress()
+		before := mustCompiler(t, options).Compile(s)
+		got, err := before.Try(changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := *s
+		next.Ingresses = append(slices.DeleteFunc(slices.Clone(s.Ingresses), func(i *kube.Ingress) bool { return i.Ref() == changed.Ref() }), changed)
+		after := mustCompiler(t, options).Compile(&next)
+		var want []rules.Problem
+		for _, p := range after.ProblemsOf(changed.Ref()) {
+			if p.Severity > rules.Info {
+				want = append(want, p)
+			}
+			if strings.Contains(p.Route, "catchall") {
+				reported++
+			}
+		}
+		if diff := cmp.Diff(want, got.Problems, cmpopts.EquateComparable(rules.Problem{})); diff != "" {
+			t.Fatalf("step %d: problems (-reported +tried):\n%s", step, diff)
+		}
+		tried := catchAlls(before)
+		for _, gone := range got.ReplacedCatchAlls {
+			delete(tried, gone.ID)
+		}
+		for _, come := range got.CatchAlls {
+			if routeid.IsCatchAll(come.ID) {
+				tried[come.ID] = come.Text
+			}
+		}
+		if diff := cmp.Diff(catchAlls(after), tried); diff != "" {
+			t.Fatalf("step %d: catch-alls (-real +tried):\n%s", step, diff)
+		}
+	}
+	if reported < 20 {
+		t.Errorf("only %d problems of catch-alls were met", reported)
+	}
 }
 
 // TestTrialOfAnotherKind: only objects that have routes can be tried.

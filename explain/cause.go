@@ -43,8 +43,7 @@ func (x *explainer) warn(owner kube.Ref, r rank, route, what, do string) {
 
 // ofProblem converts a problem to a finding.
 func ofProblem(owner kube.Ref, p rules.Problem) finding {
-	info := p.Reason.Info()
-	f := finding{owner: owner, severity: p.Severity, route: p.Route, what: p.What(), do: info.Do, rank: rankInfo}
+	f := finding{owner: owner, severity: p.Severity, route: p.Route, what: p.What(), do: p.Advice(), rank: rankInfo}
 	switch {
 	case p.Reason == rules.Undecodable, p.Reason == rules.InvalidObject:
 		f.rank = rankBroken
@@ -56,7 +55,7 @@ func ofProblem(owner kube.Ref, p rules.Problem) finding {
 		f.rank = rankError
 	case p.Reason == rules.WouldReject, p.Reason == rules.InvalidExpression:
 		f.rank = rankRefused
-	case p.Reason == rules.NoEndpoints:
+	case p.Reason == rules.NoEndpoints, p.Reason == rules.PortDiffers:
 		f.rank = rankNoPods
 	case p.Reason == rules.Shadows:
 		f.rank = rankShared

@@ -124,6 +124,24 @@ func TestWhatIsNotReadIsTold(t *testing.T) {
 	}
 }
 
+// TestObjectsThatAreNotReadAreNoReason: with a selector for Services, one that seems to be missing may exist.
+func TestObjectsThatAreNotReadAreNoReason(t *testing.T) {
+	only := map[kube.Kind]map[string]string{kube.KindService: {"routed": "yes"}, kube.KindEndpoints: {"routed": "yes"}}
+	for name, want := range map[[2]string]string{
+		{"service-in-another-namespace", "ingress shop/cart"}: "Only objects of the kind Service with the label routed=yes are read here.",
+		{"selector-typo", "ingress shop/cart"}:                "Only objects of the kind Endpoints with the label routed=yes are read here.",
+	} {
+		c, _ := ticket(t, name[0])
+		q, err := explain.ParseQuery(strings.Fields(name[1])...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := explain.Explain(explain.Input{Result: c.Latest(), Selectors: only}, q); !strings.HasSuffix(e.Advice, want) {
+			t.Errorf("%s: advice %q, want %q", name, e.Advice, want)
+		}
+	}
+}
+
 // TestSinceIsShown: the answer shows how long a problem has existed, if the caller recorded that.
 func TestSinceIsShown(t *testing.T) {
 	c, _ := ticket(t, "port-name")
@@ -254,7 +272,7 @@ func TestTheWorstIsTheCause(t *testing.T) {
 		ing.Annotations = kube.PairsOf(annotations)
 	}
 	service := func(name string) *kube.Service {
-		return &kube.Service{Namespace: "shop", Name: name, Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
+		return &kube.Service{Namespace: "shop", Name: name, Selector: true, Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}
 	}
 	ask := func(q explain.Query) string {
 		c, err := compile.New(rules.Options{})

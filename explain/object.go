@@ -59,6 +59,9 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 		if p.Reason == rules.NoEndpoints && x.WithoutPods {
 			continue
 		}
+		if only := x.unread(p.Reason); only != "" {
+			p.Do = strings.TrimSpace(p.Advice() + " " + only)
+		}
 		o.Problems = append(o.Problems, x.problem(p))
 		x.findings = append(x.findings, ofProblem(ref, p))
 	}
@@ -93,7 +96,7 @@ func mainRoutes(in compile.Inspection) (own map[string]bool, main []*eskip.Route
 
 func (x *explainer) problem(p rules.Problem) Problem {
 	out := Problem{
-		ID: p.ID(), Route: p.Route, Reason: p.Reason, Severity: p.Severity, What: p.What(), Do: p.Reason.Info().Do,
+		ID: p.ID(), Route: p.Route, Reason: p.Reason, Severity: p.Severity, What: p.What(), Do: p.Advice(),
 	}
 	if x.Since != nil {
 		if t, ok := x.Since(out.ID); ok {
@@ -140,6 +143,24 @@ func (x *explainer) restriction(kind kube.Kind) string {
 	return strings.Join(only, ", and ")
 }
 
+// unread says which objects are read, if a problem is that there is none.
+func (x *explainer) unread(reason rules.Reason) string {
+	kinds := []kube.Kind{kube.KindService}
+	switch reason {
+	case rules.ServiceNotFound:
+	case rules.NoEndpoints:
+		kinds = []kube.Kind{kube.KindEndpoints, kube.KindEndpointSlice}
+	default:
+		return ""
+	}
+	for _, kind := range kinds {
+		if labels := labelText(x.Selectors[kind]); labels != "" {
+			return fmt.Sprintf("Only objects of the kind %s with the label %s are read here.", kind, labels)
+		}
+	}
+	return ""
+}
+
 func labelText(selector map[string]string) string {
 	var texts []string
 	for key, val := range selector {
@@ -165,6 +186,9 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		switch {
 		case r.Route == nil:
 			out.State, out.Why = StateLeftOut, "see the problems"
+			if r.Wins && len(r.Clones) > 0 {
+				out.Why += "; its clones by --clone-route are served"
+			}
 		case !r.Wins:
 			out.State, out.Why = StateLeftOut, fmt.Sprintf("%s has a route of the same id", r.Keeper)
 		case x.HasServed:

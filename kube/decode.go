@@ -186,13 +186,29 @@ type jsonIngressBackend struct {
 			Number int    `json:"number"`
 		} `json:"port"`
 	} `json:"service"`
+	Resource jsonResource `json:"resource"`
+}
+
+// jsonResource is the kind and the name of a resource, as far as they are readable.
+type jsonResource string
+
+func (r *jsonResource) UnmarshalJSON(b []byte) error {
+	var ref *struct{ Kind, Name string }
+	if json.Unmarshal(b, &ref) == nil && ref != nil {
+		*r = jsonResource(ref.Kind + " " + ref.Name)
+	}
+	return nil
 }
 
 func (b *jsonIngressBackend) slim() *IngressBackend {
 	if b == nil {
 		return nil
 	}
-	return &IngressBackend{Service: b.Service.Name, PortName: b.Service.Port.Name, PortNumber: b.Service.Port.Number}
+	to := &IngressBackend{Service: b.Service.Name, PortName: b.Service.Port.Name, PortNumber: b.Service.Port.Number}
+	if to.Service == "" {
+		to.Resource = string(b.Resource)
+	}
+	return to
 }
 
 func (i jsonIngress) slim() Object {

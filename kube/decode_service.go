@@ -10,6 +10,7 @@ type jsonService struct {
 	Spec     *struct {
 		Type         string             `json:"type"`
 		ExternalName string             `json:"externalName"`
+		Selector     jsonPresent        `json:"selector"`
 		Ports        []*jsonServicePort `json:"ports"`
 	} `json:"spec"`
 }
@@ -46,11 +47,20 @@ func (s jsonService) slim() Object {
 	if s.Spec == nil {
 		return o
 	}
-	o.Type, o.ExternalName = s.Spec.Type, s.Spec.ExternalName
+	o.Type, o.ExternalName, o.Selector = s.Spec.Type, s.Spec.ExternalName, bool(s.Spec.Selector)
 	for _, p := range entries(&o.Nulls, "spec.ports", s.Spec.Ports) {
 		o.Ports = append(o.Ports, ServicePort{Name: p.Name, Port: p.Port, TargetPort: TargetPort(p.TargetPort)})
 	}
 	return o
+}
+
+// jsonPresent is whether a mapping has an entry. Anything else has none, without an error.
+type jsonPresent bool
+
+func (p *jsonPresent) UnmarshalJSON(b []byte) error {
+	var entries map[string]json.RawMessage
+	*p = json.Unmarshal(b, &entries) == nil && len(entries) > 0
+	return nil
 }
 
 // jsonCount is the number of entries of a list. Anything else counts as an empty list, without an error.

@@ -124,11 +124,12 @@ type IngressPath struct {
 	Backend  *IngressBackend
 }
 
-// IngressBackend names a service and one of its ports. A resource backend has an empty service name.
+// IngressBackend names a service and one of its ports, or else a resource.
 type IngressBackend struct {
 	Service    string
 	PortName   string
 	PortNumber int
+	Resource   string // kind and name, for people: no resource is supported
 }
 
 // Port returns the port as text: the number if there is one, else the name.

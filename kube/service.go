@@ -2,7 +2,7 @@ package kube
 
 import "strconv"
 
-// Service is a core/v1 Service, without its labels and annotations.
+// Service is a core/v1 Service, without its labels, annotations and selector.
 type Service struct {
 	Namespace string
 	Name      string
@@ -10,6 +10,7 @@ type Service struct {
 	Incomplete   bool
 	Type         string // as written, "" if not set
 	ExternalName string
+	Selector     bool // it selects pods
 	Ports        []ServicePort
 	Nulls        Nulls
 }

@@ -325,24 +325,44 @@ func newBaggage(args []string) condition {
 	})
 }
 
-// baggage parses the members of the W3C header. One malformed member invalidates all.
+// baggage parses the members of the W3C header, without those that are malformed. The last one with a key counts.
 func (r *request) baggage() map[string]string {
 	members := map[string]string{}
-	line, ok := r.first("Baggage")
-	if !ok {
-		return nil
-	}
-	for member := range strings.SplitSeq(line, ",") {
-		pair, _, _ := strings.Cut(member, ";") // properties
-		key, val, ok := strings.Cut(pair, "=")
-		key = strings.TrimSpace(key)
-		val, err := url.PathUnescape(strings.TrimSpace(val))
-		if !ok || key == "" || err != nil {
-			return nil
+	for _, line := range r.header["Baggage"] {
+		for member := range strings.SplitSeq(line, ",") {
+			pair, properties, more := strings.Cut(member, ";")
+			key, val, ok := strings.Cut(pair, "=")
+			key, val = strings.TrimSpace(key), strings.TrimSpace(val)
+			plain, err := url.PathUnescape(val)
+			if ok && err == nil && isToken(key) && isBaggage(val) && (!more || areProperties(properties)) {
+				members[key] = plain
+			}
 		}
-		members[key] = val
 	}
 	return members
+}
+
+// areProperties reports whether a text is a list of keys, with or without values.
+func areProperties(text string) bool {
+	for property := range strings.SplitSeq(text, ";") {
+		key, val, _ := strings.Cut(property, "=")
+		if !isToken(strings.TrimSpace(key)) || !isBaggage(strings.TrimSpace(val)) {
+			return false
+		}
+	}
+	return true
+}
+
+// isToken reports whether a text is a token of HTTP.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)
+	})
+}
+
+// isBaggage reports whether a text has only characters that values may have, so no quotes and no spaces.
+func isBaggage(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`",;\`, c) })
 }
 
 // jwt returns the condition for pairs of a claim and a text or an expression, all or any of which must match.

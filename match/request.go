@@ -73,6 +73,8 @@ func prepare(in Request, o Options) (*request, *Answer) {
 	switch {
 	case err != nil:
 		return nil, &Answer{Status: 400, Text: "malformed target: " + err.Error()}
+	case !validHost(in.Host): // also beside an absolute target
+		return nil, &Answer{Status: 400, Text: "malformed host " + strconv.Quote(in.Host)}
 	case u.Host != "":
 		r.host = u.Host
 	}
@@ -157,18 +159,22 @@ func cutPort(s string) (string, bool) {
 	return host, !strings.ContainsAny(host, ":[]")
 }
 
-// patchPath keeps escaped reserved characters. If anything else is escaped, it uses the decoded path.
+// patchPath returns the path with reserved characters as they are escaped on the wire; all others are decoded.
 func patchPath(u *url.URL) string {
 	raw, path := u.RawPath, u.Path
 	var b strings.Builder
 	for len(raw) > 0 && len(path) > 0 {
 		n := 1
-		if raw[0] == '%' && len(raw) >= 3 && strings.IndexByte(";/?:@&=+$,", path[0]) >= 0 {
+		if raw[0] == '%' && len(raw) >= 3 {
 			n = 3
 		} else if raw[0] != path[0] {
 			return u.Path
 		}
-		b.WriteString(raw[:n])
+		if strings.IndexByte(";/?:@&=+$,", path[0]) >= 0 {
+			b.WriteString(raw[:n])
+		} else {
+			b.WriteByte(path[0])
+		}
 		raw, path = raw[n:], path[1:]
 	}
 	if len(raw) > 0 || len(path) > 0 {
@@ -228,16 +234,13 @@ func validCookie(val string) bool {
 	return true
 }
 
-// parseAddr parses an address with or without a port. It rejects addresses with a zone, which are in no network.
+// parseAddr parses an address with or without a port. One with a zone is in no network.
 func parseAddr(s string) (netip.Addr, bool) {
 	if host, ok := cutPort(s); ok {
 		s = host
 	}
 	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
-		return netip.Addr{}, false
-	}
-	return a, true
+	return a, err == nil
 }
 
 // source returns the address that Source and SourceFromLast use. It is unknown if it depends on the connection and RemoteAddr is

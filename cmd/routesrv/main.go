@@ -109,7 +109,7 @@ func runCompile(ctx context.Context, args []string, env config.Env, std config.S
 		if p.Reason == rules.NoEndpoints && cli.WithoutPods(result.Snapshot) {
 			continue // manifests without pods
 		}
-		fmt.Fprintln(std.Err, shadowdiff.PrintableLines(p.String()))
+		fmt.Fprintln(std.Err, shadowdiff.PrintableLines(p.Line()))
 		if p.Severity > rules.Info {
 			status = config.ExitFailed
 		}

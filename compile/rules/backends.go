@@ -11,11 +11,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// noService describes a missing service.
-func noService(namespace, name string) string {
-	if name == "" {
-		return "a backend names no Service, so its routes are left out"
-	}
+// missingService describes a service that does not exist.
+func missingService(namespace, name string) string {
 	return fmt.Sprintf("there is no Service %q in the namespace %q, so the routes to it are left out", name, kube.NamespaceOrDefault(namespace))
 }
 
@@ -39,53 +36,6 @@ func noPort(svc *kube.Service, name, given string) string {
 		return fmt.Sprintf("Service %q has no port %s, and no other port", name, given)
 	}
 	return fmt.Sprintf("Service %q has no port %s, only %s", name, given, strings.Join(has, ", "))
-}
-
-// checkEndpoints reports a service port without ready endpoints, or whose endpoints do not have the port.
-func (u *Unit) checkEndpoints(key kube.ServiceKey, port kube.ServicePort, eps []endpoint) {
-	if len(eps) > 0 && !strings.HasSuffix(eps[0].address, ":0") {
-		return
-	}
-	text := strconv.Itoa(port.Port)
-	about := key.Name + ":" + text
-	if len(eps) > 0 {
-		u.ownf(Problem{Reason: PortNotFound, Severity: Error, About: about},
-			"no pod of Service %q has the port %q, which is the target of its port %s, so proxies cannot connect", key.Name, port.TargetPort, text)
-		return
-	}
-	of := u.lookups.backing(key)
-	ready, notReady := of.Readiness()
-	var why string
-	switch {
-	case ready > 0:
-		why = fmt.Sprintf("no ready pod of Service %q has the port %q, which is the target of its port %s", key.Name, port.TargetPort, text)
-	case notReady == 1:
-		why = fmt.Sprintf("Service %q has one pod, which is not ready", key.Name)
-	case notReady > 1:
-		why = fmt.Sprintf("Service %q has %d pods, and none of them is ready", key.Name, notReady)
-	default:
-		why = fmt.Sprintf("no pod is behind Service %q: its selector matches none, or none runs", key.Name)
-	}
-	u.ownf(Problem{Reason: NoEndpoints, Severity: Warning, About: about}, "%s, so requests are answered with 502", why)
-}
-
-// Readiness counts the endpoints of a service.
-func (b *backing) Readiness() (ready, notReady int) {
-	if e := b.endpoints; e != nil {
-		for i := range e.Subsets {
-			ready += len(e.Subsets[i].Addresses)
-			notReady += e.Subsets[i].NotReady
-		}
-	}
-	ready += len(b.slices.endpoints())
-	for _, s := range b.slices {
-		for i := range s.Endpoints {
-			if e := &s.Endpoints[i]; !e.Ready || e.Terminating {
-				notReady++
-			}
-		}
-	}
-	return ready, notReady
 }
 
 // Zones counts the ready endpoints by zone; nil if zones are not known: without EndpointSlices.

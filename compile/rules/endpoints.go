@@ -121,24 +121,30 @@ func subsetEndpoints(kind kube.Kind, e *kube.Endpoints, port kube.ServicePort, s
 	if e == nil {
 		return nil
 	}
-	target := port.TargetPort
-	for _, sub := range e.Subsets {
-		at := slices.IndexFunc(sub.Ports, func(p kube.EndpointPort) bool {
-			if kind == kube.KindIngress {
-				return p.Name == port.Name || len(sub.Ports) == 1
-			}
-			return target.IsName && p.Name == target.Name || target.IsNumber(p.Port)
-		})
-		if at < 0 {
+	for i := range e.Subsets {
+		sub := &e.Subsets[i]
+		found, ok := subsetPort(kind, sub, port)
+		if !ok {
 			continue
 		}
 		eps := make([]endpoint, len(sub.Addresses))
 		for i, a := range sub.Addresses {
-			eps[i].address = endpointURL(scheme, a, sub.Ports[at].Port)
+			eps[i].address = endpointURL(scheme, a, found.Port)
 		}
 		return sortEndpoints(eps)
 	}
 	return nil
+}
+
+// subsetPort returns the port with which a subset qualifies.
+func subsetPort(kind kube.Kind, sub *kube.Subset, port kube.ServicePort) (kube.EndpointPort, bool) {
+	target := port.TargetPort
+	return first(sub.Ports, func(p kube.EndpointPort) bool {
+		if kind == kube.KindIngress {
+			return p.Name == port.Name || len(sub.Ports) == 1
+		}
+		return target.IsName && p.Name == target.Name || target.IsNumber(p.Port)
+	})
 }
 
 // sliceEndpoints resolves a service port in the merged slices: in the first TCP port that fits, with its scheme if there is no other. A
@@ -147,21 +153,10 @@ func sliceEndpoints(kind kube.Kind, g mergedSlices, port kube.ServicePort, schem
 	if len(g) == 0 {
 		return nil
 	}
-	target := port.TargetPort
-	found, _ := first(g[len(g)-1].Ports, func(p kube.EndpointPort) bool { // the last slice counts
-		switch {
-		case p.Protocol != "TCP": // a port without a protocol never fits
-			return false
-		case kind == kube.KindIngress:
-			return p.Name == port.Name || p.Port == port.Port
-		case target.IsName:
-			return p.Name == target.Name
-		}
-		return p.Name == "" || target.IsNumber(p.Port)
-	})
+	found, _ := slicePort(kind, g[len(g)-1].Ports, port) // the last slice counts
 	number := found.Port
-	if kind == kube.KindIngress && port.Name == "" && !target.IsName {
-		number = target.Number
+	if fixedNumber(kind, port) {
+		number = port.TargetPort.Number
 	}
 	switch {
 	case scheme != "":
@@ -175,6 +170,27 @@ func sliceEndpoints(kind kube.Kind, g mergedSlices, port kube.ServicePort, schem
 		eps[i].address = endpointURL(scheme, eps[i].address, number)
 	}
 	return sortEndpoints(eps)
+}
+
+// slicePort returns the first port of a slice that fits.
+func slicePort(kind kube.Kind, ports []kube.EndpointPort, port kube.ServicePort) (kube.EndpointPort, bool) {
+	target := port.TargetPort
+	return first(ports, func(p kube.EndpointPort) bool {
+		switch {
+		case p.Protocol != "TCP": // a port without a protocol never fits
+			return false
+		case kind == kube.KindIngress:
+			return p.Name == port.Name || p.Port == port.Port
+		case target.IsName:
+			return p.Name == target.Name
+		}
+		return p.Name == "" || target.IsNumber(p.Port)
+	})
+}
+
+// fixedNumber reports whether the service itself gives the number of the port, and not the slices.
+func fixedNumber(kind kube.Kind, port kube.ServicePort) bool {
+	return kind == kube.KindIngress && port.Name == "" && !port.TargetPort.IsName
 }
 
 // first returns the first element that fits, if one does.

@@ -21,10 +21,15 @@ type backing struct {
 	Service   *kube.Service
 	endpoints *kube.Endpoints
 	slices    mergedSlices
+
+	// No route uses the others, and they may be why: slices without a list of ports, and whether there are Endpoints where only slices count, or slices
+	// where only Endpoints count.
+	unlisted mergedSlices
+	unused   bool
 }
 
 func (b *backing) same(o *backing) bool {
-	return b.Service == o.Service && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices)
+	return b.Service == o.Service && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices) && slices.Equal(b.unlisted, o.unlisted) && b.unused == o.unused
 }
 
 // newIndex indexes backends. Of two objects with the same name, the later one counts; incomplete ones do not count.
@@ -45,8 +50,14 @@ func newIndex(b *kube.Backends, endpointSlices bool) *index {
 	}
 	if endpointSlices {
 		x.addSlices(b.EndpointSlices)
+		for _, e := range b.Endpoints {
+			x.addUnused(e.ServiceKey())
+		}
 	} else {
 		x.addEndpoints(b.Endpoints)
+		for _, s := range b.EndpointSlices {
+			x.addUnused(s.ServiceKey())
+		}
 	}
 	for _, s := range b.Secrets {
 		if !s.Incomplete {
@@ -66,16 +77,24 @@ func (x *index) addEndpoints(all []*kube.Endpoints) {
 	}
 }
 
+func (x *index) addUnused(key kube.ServiceKey) {
+	if of, ok := x.services[key]; ok {
+		of.unused = true
+		x.services[key] = of
+	}
+}
+
 // addSlices uses the namespace as it is: a slice without one is never found (it does not default to "default" here).
 func (x *index) addSlices(all []*kube.EndpointSlice) {
 	for _, s := range all {
 		x.problems = appendNulls(x.problems, s.Ref(), s.Nulls)
-		if s.NoPorts {
-			continue
-		}
 		key := s.ServiceKey()
 		of := x.services[key]
-		of.slices = append(of.slices, s)
+		if s.NoPorts {
+			of.unlisted = append(of.unlisted, s)
+		} else {
+			of.slices = append(of.slices, s)
+		}
 		x.services[key] = of
 	}
 }

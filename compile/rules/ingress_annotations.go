@@ -162,14 +162,14 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 		if n := countPaths(r); n > 1 {
 			b.addf(Problem{Route: r.Id, Reason: MultiplePaths, Severity: Error},
 				"Ignoring route due to multiple path predicates: %d path predicates, route: %s", n, Shortened(r.String()))
-			b.eastWestCompanion(r, b.copies(own)) // as in the reference: the companion is created nevertheless
+			b.eastWestCompanion(r, b.copies(own, i)) // as in the reference: the companion is created nevertheless
 			continue
 		}
 		b.set.appendAnnotated(r, b.ing.Annotations, b.set.eastWestRange(host) > 0)
 		b.set.application(r, &b.ing.Meta)
 		sharers := b.sharers()
 		if len(r.Filters) == len(own.Filters) {
-			sharers = b.copies(own)
+			sharers = b.copies(own, i)
 		}
 		b.forward(r)
 		b.addToHost(host, r, mainRoute, sharers)
@@ -178,33 +178,35 @@ func (b *ingressBuilder) customRoutes(host string, p *kube.IngressPath) {
 	}
 }
 
-// copies returns how many routes share the filters of a custom route in the reference: its copies for all paths, and their east-west
-// companions, also those of copies that are refused. It stops counting at maxSharers, and counts only where it matters.
-func (b *ingressBuilder) copies(own *eskip.Route) int {
+// copies returns how many routes share the filters of the index-th custom route in the reference: its copies for all paths, and their east-west
+// companions, also those of copies that are refused. Of copies with one id, only the first is left when edit rules apply. It stops counting at
+// maxSharers, and counts only where it matters.
+func (b *ingressBuilder) copies(own *eskip.Route, index int) int {
 	if len(b.set.EditRoutes) == 0 || len(own.Filters) == 0 {
 		return 1
 	}
-	paths, n := countPaths(own), 0
+	paths, ids := countPaths(own), make(map[string]bool)
 	for i := range b.ing.Spec.Rules {
 		rule := &b.ing.Spec.Rules[i]
 		for k := range rule.Paths {
 			if !rule.HTTP {
 				break
 			}
+			id := routeid.Custom(b.ing.Namespace, b.ing.Name, own.Id, index, rule.Host, rule.Paths[k].Path)
 			with := &eskip.Route{}
 			setPath(with, b.ann.pathMode, &rule.Paths[k])
 			if paths+countPaths(with) <= 1 {
-				n++
+				ids[id] = true
 			}
 			if b.set.EastWest {
-				n++
+				ids[routeid.EastWest(id)] = true
 			}
-			if n >= maxSharers {
-				return n
+			if len(ids) >= maxSharers {
+				return len(ids)
 			}
 		}
 	}
-	return n
+	return len(ids)
 }
 
 // countPaths counts the path predicates of a route, not including path expressions.

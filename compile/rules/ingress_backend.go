@@ -36,7 +36,9 @@ func (b *ingressBuilder) resolve(backend *kube.IngressBackend, isDefault bool) (
 	svc := b.service(backend)
 	if svc == nil {
 		if isDefault {
-			failed(Problem{Reason: ServiceNotFound, Detail: noService(b.ing.Namespace, backend.Service)}, "service not found")
+			p := noService(b.ing.Namespace, backend)
+			p.About = ""
+			failed(p, "service not found")
 		}
 		return backendTarget{}, false
 	}
@@ -83,14 +85,32 @@ func (b *ingressBuilder) noPort(svc *kube.Service, backend *kube.IngressBackend,
 }
 
 func (b *ingressBuilder) service(backend *kube.IngressBackend) *kube.Service {
-	svc := b.lookups.service(kube.ServiceKeyOf(b.ing.Namespace, backend.Service))
+	var svc *kube.Service
+	if backend.Service != "" {
+		svc = b.lookups.service(kube.ServiceKeyOf(b.ing.Namespace, backend.Service))
+	}
 	if svc == nil {
-		b.add(Problem{
-			Reason: ServiceNotFound, Severity: Error, Message: fmt.Sprintf("Failed to get service %s, %s", backend.Service, backend.Port()),
-			Detail: noService(b.ing.Namespace, backend.Service), About: backend.Service + ":" + backend.Port(),
-		})
+		p := noService(b.ing.Namespace, backend)
+		p.Severity, p.Message = Error, fmt.Sprintf("Failed to get service %s, %s", backend.Service, backend.Port())
+		p.About = backend.Service + ":" + backend.Port()
+		b.add(p)
 	}
 	return svc
+}
+
+// noService describes a backend without a service.
+func noService(namespace string, backend *kube.IngressBackend) Problem {
+	switch {
+	case backend.Resource != "":
+		return Problem{
+			Reason: BackendRefused,
+			Detail: fmt.Sprintf("a backend is a resource (%s), and resource backends are not supported, so its routes are left out", backend.Resource),
+			Do:     "Use a Service as backend.",
+		}
+	case backend.Service == "":
+		return Problem{Reason: ServiceNotFound, Detail: "a backend names no Service, so its routes are left out", Do: "Name a Service and a port of it."}
+	}
+	return Problem{Reason: ServiceNotFound, Detail: missingService(namespace, backend.Service)}
 }
 
 // portScheme returns https for the number 443 only; "443" is a name.
@@ -109,7 +129,7 @@ func (b *ingressBuilder) endpoints(name string, port kube.ServicePort) []endpoin
 	key := kube.ServiceKeyOf(b.ing.Namespace, name)
 	eps := b.endpointsOf(kube.KindIngress, key, port, b.ing.Annotations)
 	if !b.ann.forward {
-		b.checkEndpoints(key, port, eps)
+		b.checkEndpoints(kube.KindIngress, key, port, eps)
 	}
 	if b.ann.zoneOptOut {
 		return eps

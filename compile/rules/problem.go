@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -57,17 +58,27 @@ type Problem struct {
 
 	// Detail says for the application team what is wrong, without a full stop. If empty, the message is used.
 	Detail string `json:"-"`
+	// Do says what the team should do, in sentences, if the reason has no advice that fits: see [Problem.Advice].
+	Do string `json:"-"`
 	// About is the subject of the problem, if the message can change while the problem stays.
 	About string `json:"-"`
 }
 
-// String returns the message after the owner, for people and for the compile command.
+// String returns the message after the owner.
 func (p Problem) String() string {
 	s := fmt.Sprintf("%s: %s: %s", p.Severity, p.Owner, p.Message)
 	if p.Cause != "" {
 		s += ": " + p.Cause
 	}
 	return s
+}
+
+// Line is String with what the message of the reference does not say.
+func (p Problem) Line() string {
+	if p.Detail == "" || p.Detail == p.Message {
+		return p.String()
+	}
+	return fmt.Sprintf("%s (%s)", p, p.Detail)
 }
 
 // What says for the application team what is wrong: a sentence without a full stop, with the names used in the object.
@@ -85,11 +96,14 @@ func (p Problem) What() string {
 // Text says for the application team what is wrong and what to do, in full sentences.
 func (p Problem) Text() string {
 	text := p.What() + "."
-	if do := p.Reason.Info().Do; do != "" {
+	if do := p.Advice(); do != "" {
 		text += " " + do
 	}
 	return text
 }
+
+// Advice says what the team should do, in sentences; empty if there is nothing to do.
+func (p Problem) Advice() string { return cmp.Or(p.Do, p.Reason.Info().Do) }
 
 // ID identifies the problem: 12 hexadecimal digits that are the same on every replica and after every restart, as long as the
 // object has the problem. Changing numbers in its text do not change the id.

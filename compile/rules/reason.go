@@ -14,6 +14,7 @@ const (
 	MissingBackend    Reason = "missing_backend"
 	ServiceNotFound   Reason = "service_not_found"
 	PortNotFound      Reason = "port_not_found"
+	PortDiffers       Reason = "port_differs"
 	NoEndpoints       Reason = "no_endpoints"
 	InvalidService    Reason = "invalid_service"
 	BackendRefused    Reason = "backend_refused"
@@ -94,6 +95,8 @@ var reasons = []ReasonInfo{
 		"Create the Service in the namespace of the object, or correct its name.", true},
 	{PortNotFound, Error, "a backend names a port that its Service does not have",
 		"Name a port of the Service, by number or by name.", true},
+	{PortDiffers, Warning, "the pods of a Service have different numbers for a port, and proxies use one for all",
+		"Finish the rollout. To move a port without errors, let the new pods listen on both numbers until it is finished.", true},
 	{NoEndpoints, Warning, "a Service has no ready pod, so requests are answered with 502",
 		"Compare the selector of the Service with the labels of the pods, and look at the readiness of the pods.", true},
 	{DuplicateID, Error, "another object has a route with the same id, so this one is left out",

@@ -77,7 +77,7 @@ func (p *routeGroupPass) checkService(be *kube.RouteGroupBackend) *Problem {
 	case svc == nil:
 		return &Problem{
 			Reason: ServiceNotFound, Message: fmt.Sprintf("%s/%s: service not found", p.ns, be.ServiceName),
-			Detail: noService(p.ns, be.ServiceName), About: be.ServiceName,
+			Detail: missingService(p.ns, be.ServiceName), About: be.ServiceName,
 		}
 	case !strings.EqualFold(svc.Type, "ClusterIP"):
 		return backendRefused("not supported service type in service/%s/%s: %s", p.ns, be.ServiceName, svc.Type)
@@ -101,7 +101,7 @@ func (p *routeGroupPass) setService(r *eskip.Route, be *kube.RouteGroupBackend) 
 	key := kube.ServiceKey{Namespace: p.ns, Name: be.ServiceName}
 	port, _ := portOf(p.lookups.service(key), be.ServicePort)
 	eps := p.endpointsOf(kube.KindRouteGroup, key, port, p.rg.Annotations)
-	p.checkEndpoints(key, port, eps)
+	p.checkEndpoints(kube.KindRouteGroup, key, port, eps)
 	if !p.internal && !optOut {
 		eps = inZone(eps, p.set.TopologyZone)
 	}

@@ -83,7 +83,7 @@ type more struct {
 	clones []int32 // indexes of texts with distinct ids
 }
 
-// LeftOut reports whether the route is not in the table even if it has its id: a reader of the table would fail on it.
+// LeftOut reports whether the route is not in the table even if it has its id: a reader of the table would fail on it. Its clones may be.
 func (r *Route) LeftOut() bool { return r.text == leftOut }
 
 // role says why a route exists.
@@ -146,15 +146,14 @@ func (t *Texts) Route(u *Unit, r *Route) *table.Route {
 	return t.of(u)[r.text]
 }
 
-// Rows yields what the table has of a route that was not left out: the route and its clones.
+// Rows yields what the table has of a route that has its id: the route, unless it was left out, and its clones.
 func (t *Texts) Rows(u *Unit, r *Route) iter.Seq[*table.Route] {
 	return func(yield func(*table.Route) bool) {
-		texts := t.of(u)
-		if !yield(texts[r.text]) || r.more == nil {
+		if route := t.Route(u, r); route != nil && !yield(route) || r.more == nil {
 			return
 		}
 		for _, clone := range r.more.clones {
-			if !yield(texts[clone]) {
+			if !yield(t.of(u)[clone]) {
 				return
 			}
 		}

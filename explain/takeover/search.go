@@ -32,6 +32,7 @@ type search struct {
 
 	diff    map[string]*eskip.Route // changed routes as they are afterwards; nil if they are gone
 	changed []*eskip.Route          // those that may get requests they did not get before
+	gone    []*eskip.Route          // catch-alls of hosts, which nobody gave up
 	pairs   map[[2]shadowdiff.Owner]*Takeover
 	unknown map[[2]string]bool   // pairs of routes in report.Unknown
 	lost    map[[2]string]bool   // routes and who takes their requests
@@ -42,6 +43,7 @@ type search struct {
 
 	// of the chunk that is being compared
 	old, new *match.Table
+	had, has map[string][]shadowdiff.Owner // who has routes of a host
 }
 
 func newSearch(before, after Side, o Options) *search {
@@ -71,15 +73,17 @@ func remembered(owner shadowdiff.OwnerFunc) shadowdiff.OwnerFunc {
 // changes finds the routes that are new or match other requests than before.
 func (s *search) changes() {
 	for was, is := range table.Changes(s.before.Routes, s.after.Routes) {
-		if is == nil {
-			s.diff[was.ID] = nil
-			continue
-		}
-		now, _ := is.Parse()
-		s.diff[is.ID] = now
-		var before *eskip.Route
+		var before, now *eskip.Route
 		if was != nil {
 			before, _ = was.Parse()
+			s.diff[was.ID] = nil
+		}
+		if is != nil {
+			now, _ = is.Parse()
+			s.diff[is.ID] = now
+		}
+		if before != nil && routeid.IsCatchAll(before.Id) && (now == nil || !samePredicates(before, now)) && len(s.gone) < maxChanged {
+			s.gone = append(s.gone, before)
 		}
 		if now == nil || before != nil && sameMatch(before, now) {
 			continue
@@ -122,7 +126,10 @@ func withoutEndpoints(r *eskip.Route) string {
 // of these.
 func (s *search) compare() {
 	byHost, anyHost := groupByHost(s.changed)
-	hosts := slices.Sorted(maps.Keys(byHost))
+	gone, _ := groupByHost(s.gone)
+	all := maps.Clone(byHost)
+	maps.Copy(all, gone)
+	hosts := slices.Sorted(maps.Keys(all))
 	if len(anyHost) > 0 {
 		hosts = s.allHosts()
 	}
@@ -139,6 +146,11 @@ func (s *search) compare() {
 			continue
 		}
 		s.chunk(chunk, distinct(by))
+		for _, h := range chunk {
+			for _, catchAll := range gone[h] {
+				s.lostCatchAll(h, catchAll)
+			}
+		}
 	}
 }
 
@@ -205,6 +217,7 @@ func (s *search) chunk(hosts []string, changed []*eskip.Route) {
 		}
 	}
 	s.looked += len(old)
+	s.had, s.has = ownersByHost(old, s.before.Owner), ownersByHost(now, s.after.Owner)
 	s.old, _ = match.New(old, s.options.Proxy)
 	s.new, _ = match.New(distinct(now), s.options.Proxy)
 	byHost, anyHost := groupByHost(others)
@@ -224,6 +237,19 @@ func (s *search) chunk(hosts []string, changed []*eskip.Route) {
 			}
 		}
 	}
+}
+
+// ownersByHost returns the objects with routes of each host.
+func ownersByHost(routes []*eskip.Route, owner shadowdiff.OwnerFunc) map[string][]shadowdiff.Owner {
+	of := map[string][]shadowdiff.Owner{}
+	for _, r := range routes {
+		if o := owner.Of(r.Id); o.Name != "" {
+			for _, h := range match.Hosts(r) {
+				of[h] = append(of[h], o)
+			}
+		}
+	}
+	return of
 }
 
 // broughtBy is who brought a host, with the id of one of its routes.
@@ -255,6 +281,39 @@ func (s *search) taker(by *eskip.Route) (to shadowdiff.Owner, brought string) {
 		}
 	}
 	return to, ""
+}
+
+// lostCatchAll looks for a request that a catch-all answered for the objects of its host, and that a route of another object gets now. The first object
+// with a changed route of the host caused that, or else the one that gets the request. An object that no longer has the host loses nothing.
+func (s *search) lostCatchAll(host string, catchAll *eskip.Route) {
+	owners := s.had[host]
+	at := slices.IndexFunc(owners, func(o shadowdiff.Owner) bool { return slices.Contains(s.has[host], o) })
+	if at < 0 || s.lookups > s.options.MaxRequests {
+		return
+	}
+	requests, _ := s.old.Contest(catchAll, catchAll)
+	for _, r := range requests {
+		s.lookups++
+		if before, _ := outcome(s.old.Find(r), catchAll.Id); before == nil {
+			continue
+		}
+		for _, o := range s.new.Find(r).Outcomes {
+			if o.Route == nil {
+				continue
+			}
+			to, taken := s.after.Owner.Of(o.Route.Id), Taken{Route: catchAll.Id, By: o.Route.Id, Request: requestOf(r)}
+			if to.Name == "" {
+				continue
+			}
+			if by, id := s.taker(catchAll); by.Name != "" && by != to {
+				to, taken.Brought = by, id
+			}
+			if !slices.Contains(owners, to) {
+				s.add(owners[at], to, taken)
+				return
+			}
+		}
+	}
 }
 
 // pair looks for a request that the changed route takes from the other one.
@@ -343,8 +402,7 @@ type Tried struct {
 }
 
 // Try returns what objects would take from others if they were in the snapshot of the result that they were tried with, in place of those with
-// their names. owner returns the objects of the routes of the result, as in [Side]. A host that they bring gets its catch-all; what they change of
-// the catch-alls of other hosts is left out. It costs as much as the objects, and then as [Find].
+// their names. owner returns the objects of the routes of the result, as in [Side]. It costs as much as the objects, and then as [Find].
 func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, options Options) (*Report, error) {
 	owners := map[string]shadowdiff.Owner{}
 	upserts := map[string]*table.Route{}
@@ -354,9 +412,14 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 		for _, r := range rows(before.Routes) {
 			deletes[r.ID] = true
 		}
+		for _, r := range o.ReplacedCatchAlls {
+			deletes[r.ID] = true
+		}
 		for _, r := range append(rows(o.Routes), o.CatchAlls...) {
 			upserts[r.ID] = r
-			owners[r.ID] = shadowdiff.Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
+			if !deletes[r.ID] || !routeid.IsCatchAll(r.ID) { // the catch-all of a host that it brings is its doing
+				owners[r.ID] = shadowdiff.Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name}
+			}
 		}
 	}
 	for id := range upserts {
@@ -379,7 +442,10 @@ func Try(result *compile.Result, objects []Tried, owner shadowdiff.OwnerFunc, op
 func rows(routes []compile.InspectedRoute) (all []*table.Route) {
 	for _, r := range routes {
 		if r.Wins && r.Route != nil {
-			all = append(append(all, r.Route), r.Clones...)
+			all = append(all, r.Route)
+		}
+		if r.Wins {
+			all = append(all, r.Clones...)
 		}
 	}
 	return all

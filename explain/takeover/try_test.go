@@ -120,6 +120,72 @@ func TestTheCatchAllOfAHostTakesFromOthers(t *testing.T) {
 	}
 }
 
+// TestLosingACatchAllIsATakeover: an object of another namespace brings a path for a host for which the host gets no catch-all any more. Requests for all other
+// paths, which got a 404, reach an object for any host.
+func TestLosingACatchAllIsATakeover(t *testing.T) {
+	decode := func(namespace, name, host, path, kind string) *kube.Ingress {
+		const backend = `{"service": {"name": "web", "port": {"number": 80}}}`
+		spec := fmt.Sprintf(`{"rules": [{"host": %q, "http": {"paths": [{"path": %q, "pathType": %q, "backend": %s}]}}]}`, host, path, kind, backend)
+		if host == "" {
+			spec = fmt.Sprintf(`{"defaultBackend": %s}`, backend)
+		}
+		text := fmt.Sprintf(`{"metadata": {"namespace": %q, "name": %q}, "spec": %s}`, namespace, name, spec)
+		o, err := kube.DecodeJSON(kube.KindIngress, []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.(*kube.Ingress)
+	}
+	shop, all := decode("shop", "api", "shop.example.org", "/api", "ImplementationSpecific"), decode("all", "rest", "", "", "")
+	for _, c := range []struct {
+		name   string
+		before []*kube.Ingress
+		object *kube.Ingress
+		want   string
+	}{
+		{"a subtree", []*kube.Ingress{all, shop}, decode("new", "sub", "shop.example.org", "/sub", "Prefix"), "Ingress shop/api -> Ingress new/sub"},
+		{"the rest of the host", []*kube.Ingress{all, shop}, decode("new", "root", "shop.example.org", "/", "Prefix"), "Ingress shop/api -> Ingress new/root"},
+		{"an expression", []*kube.Ingress{all, shop}, decode("new", "expr", "shop.example.org", "/sub", "ImplementationSpecific"), ""},
+		{"its own subtree", []*kube.Ingress{all, shop}, decode("shop", "api", "shop.example.org", "/api", "Prefix"), ""},
+		{"another host", []*kube.Ingress{all, shop}, decode("shop", "api", "other.example.org", "/api", "ImplementationSpecific"), "Ingress all/rest -> Ingress shop/api"},
+	} {
+		compiler, err := compile.New(rules.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &kube.Snapshot{
+			Intent:   kube.Intent{Ingresses: c.before},
+			Backends: kube.Backends{Services: []*kube.Service{service("shop"), service("all"), service("new")}},
+		}
+		result := compiler.Compile(s)
+		owner := explain.OwnerFunc(result.Inspect, s)
+		trial, err := result.Try(c.object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options := takeover.Options{Proxy: match.Options{NormalizeHost: true}}
+		tried, err := takeover.Try(result, []takeover.Tried{{Ref: c.object.Ref(), Trial: trial}}, owner, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := *s
+		after.Ingresses = slices.DeleteFunc(slices.Clone(c.before), func(i *kube.Ingress) bool { return i.Ref() == c.object.Ref() })
+		after.Ingresses = append(after.Ingresses, c.object)
+		next := compiler.Compile(&after)
+		found := takeover.Find(takeover.Side{Routes: result.Routes, Owner: owner},
+			takeover.Side{Routes: next.Routes, Owner: explain.OwnerFunc(next.Inspect, &after)}, options)
+		for what, r := range map[string]*takeover.Report{"tried": tried, "found": found} {
+			var got []string
+			for _, one := range r.Takeovers {
+				got = append(got, one.From.String()+" -> "+one.To.String())
+			}
+			if text := strings.Join(got, "\n"); text != c.want {
+				t.Errorf("%s, %s: %q, want %q", c.name, what, text, c.want)
+			}
+		}
+	}
+}
+
 // TestClonesTakeFromOthers: a clone rule makes a route of an object that matches other requests than the object asks for.
 func TestClonesTakeFromOthers(t *testing.T) {
 	of := func(namespace, name, path, method string) *kube.Ingress {

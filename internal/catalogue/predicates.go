@@ -139,9 +139,11 @@ func Cron(text string) (sets [5]uint64, err error) {
 	return sets, nil
 }
 
-// patternsOf returns the patterns of the path predicates of a route. An empty one is none.
-func patternsOf(r *eskip.Route) ([]string, error) {
-	patterns := []string{r.Path}
+// patternsOf returns the patterns of the path predicates of a route. An empty one matches any path, but a proxy counts it.
+func patternsOf(r *eskip.Route) (patterns []string, err error) {
+	if r.Path != "" {
+		patterns = append(patterns, r.Path)
+	}
 	for _, p := range r.Predicates {
 		if p.Name != "Path" && p.Name != "PathSubtree" {
 			continue
@@ -155,7 +157,7 @@ func patternsOf(r *eskip.Route) ([]string, error) {
 		}
 		patterns = append(patterns, pattern)
 	}
-	return slices.DeleteFunc(patterns, func(p string) bool { return p == "" }), nil
+	return patterns, nil
 }
 
 // checkPatterns refuses a free wildcard that is not the last segment of its path.

@@ -100,7 +100,7 @@ func (c *compiler) compile(ctx context.Context, path string) (table.List, error)
 	result := p.compiler.Compile(snapshot)
 	var text strings.Builder
 	for _, problem := range result.Problems {
-		fmt.Fprintln(&text, shadowdiff.PrintableLines(path+": "+problem.String()))
+		fmt.Fprintln(&text, shadowdiff.PrintableLines(path+": "+problem.Line()))
 	}
 	if problems := text.String(); problems != p.problems {
 		_, _ = io.WriteString(c.std.Err, problems) // the comparison matters more than a failed write of the problems

@@ -67,7 +67,8 @@ func TestSettingsInEffectSayWhereTheyComeFrom(t *testing.T) {
 			t.Errorf("%s: %v (%[2]T) from %s, want %v from %v", name, got.Value, got.From, want[0], want[1])
 		}
 	}
-	if got := p.Settings["edit-route"]; !slices.Equal(got.Value.([]any), []any{"/x/y/", "/z/a: b/"}) || got.From != "command line" {
+	if got := p.Settings["edit-route"]; !slices.Equal(got.Value.([]any), []any{"/x/y/", "/z/a: b/", "/a/b/", "/c/d/", "/x/y/", "/z/a: b/"}) ||
+		got.From != "command line and /etc/f.yaml:5" {
 		t.Errorf("edit-route: %v", got)
 	}
 	if got := p.Ignored["enable-swarm"]; got.From != "/etc/f.yaml:6" || !strings.Contains(got.Why, "swarm") {

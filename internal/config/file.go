@@ -309,14 +309,17 @@ func (p *Parser) settings() ([]byte, error) {
 
 // from returns the origin of a setting.
 func (p *Parser) from(name string) string {
-	switch where := p.effective[name].where; {
-	case where == "":
-		return "command line"
-	case p.effective[name].origin == fromEnvironment:
-		return "environment " + where
-	default:
-		return where
+	e, from := p.effective[name], p.effective[name].where
+	switch {
+	case from == "":
+		from = "command line"
+	case e.origin == fromEnvironment:
+		from = "environment " + from
 	}
+	if e.file != "" {
+		from += " and " + e.file
+	}
+	return from
 }
 
 // shown returns values of a flag as a configuration file has them: a list if the flag may be repeated, else the last value, where numbers

@@ -165,12 +165,13 @@ const (
 	fromArguments
 )
 
-// effective is what the highest origin of a flag says.
+// effective is what the highest origin of a flag says, for some flags with what the file says.
 type effective struct {
 	values []string
 	last   string // of values
 	origin origin
 	where  string // of the last one, as in Error
+	file   string // where the file adds to it; empty if it does not
 }
 
 // setting is one value for one flag, in text form.
@@ -234,19 +235,52 @@ func asked(settings []setting, name string) bool {
 	return on
 }
 
-// apply sets the values of the highest origin of each flag, in the order given.
-func (p *Parser) apply(settings []setting) {
-	highest := make(map[string]origin)
+// inForce returns the settings that count, in the order in which they count: for a flag of the reference that may be repeated, and for one that takes
+// several settings, those of all origins, the highest one last; for all other flags those of the highest. It warns of the values of other lists that the
+// highest origin replaces.
+func (p *Parser) inForce(settings []setting) (all []setting) {
+	highest, file := make(map[string]origin), make(map[string]string)
 	for _, s := range settings {
 		highest[s.name] = max(highest[s.name], s.origin)
 	}
+	adds := func(s setting) bool {
+		o := p.byName[s.name]
+		return s.origin < highest[s.name] && o != nil && o.value.repeat && (!o.Own || o.value.settings != nil)
+	}
 	for _, s := range settings {
-		if s.origin != highest[s.name] {
-			continue
+		switch o := p.byName[s.name]; {
+		case adds(s) && s.origin == fromFile:
+			file[s.name] = s.where
+		case s.origin < highest[s.name] && o != nil && o.value.repeat && !adds(s):
+			p.warnings = append(p.warnings, Warning{Flag: p.shown(s.name), Where: s.where, Text: "has no effect: the flag is also given elsewhere"})
 		}
+	}
+	for _, s := range settings {
+		// The reference reads the arguments, the file, and the arguments again. For these flags all three count.
+		twice := s.name == "edit-route" || s.name == "clone-route" || s.name == allowedExternalName
+		if twice && s.origin == highest[s.name] && file[s.name] != "" {
+			all = append(all, s)
+		}
+	}
+	for _, from := range []origin{fromFile, fromEnvironment, fromArguments} {
+		for _, s := range settings {
+			if s.origin == from && (from == highest[s.name] || adds(s)) {
+				all = append(all, s)
+			}
+		}
+	}
+	for name, where := range file {
+		p.effective[name] = effective{file: where}
+	}
+	return all
+}
+
+// apply sets the values that count.
+func (p *Parser) apply(settings []setting) {
+	for _, s := range p.inForce(settings) {
 		before := p.effective[s.name]
 		again := len(before.values) > 0
-		p.effective[s.name] = effective{append(before.values, s.value), s.value, s.origin, s.where}
+		p.effective[s.name] = effective{append(before.values, s.value), s.value, s.origin, s.where, before.file}
 		o, ok := p.byName[s.name]
 		if !ok {
 			p.accept(s, again)

@@ -1,12 +1,15 @@
 package config_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/internal/config"
 )
 
@@ -38,11 +41,83 @@ default-filters-prepend: [file1(), file2() -> file3()]
 	for _, f := range append(c.Compile.DefaultFilters.Prepend, c.Compile.DefaultFilters.Append...) {
 		names = append(names, f.Name)
 	}
-	if got := strings.Join(names, " "); got != "file1 file2 file3 env1 env2" {
-		t.Errorf("default filters %q: lists of several places are not to be joined", got)
+	if got := strings.Join(names, " "); got != "file1 file2 file3 file env1 env2" {
+		t.Errorf("default filters %q: lists of several places add up", got)
 	}
 	if len(warnings) != 0 {
 		t.Errorf("warnings %q, want none", warnings)
+	}
+}
+
+// TestListsOfSeveralPlacesAddUp: what a flag that may be repeated says in the file stays in force beside the command line, in the order of the reference.
+func TestListsOfSeveralPlacesAddUp(t *testing.T) {
+	const content = `
+kubernetes-annotation-predicates: ['example.org/zone=internal=ClientIP("10.0.0.0/8")']
+kubernetes-annotation-filters-append: ['a=file=f()']
+kubernetes-east-west-range-annotation-predicates: ['a=file=P()']
+kubernetes-east-west-range-annotation-filters-append: ['a=file=f()']
+default-filters-prepend: ['f1()', 'f2()']
+default-filters-append: f()
+edit-route: ['/b/c/']
+clone-route: ['/b/c/']
+kubernetes-allowed-external-name: {names: ['^file$']}
+kubernetes-only-allowed-external-names: true
+guard: max-loss=0.25,hold=3h
+kubernetes-label-selector: ["ingresses:team=a"]
+`
+	c, warnings := parse(t, config.Env{
+		ReadFile: files(map[string]string{"f": content}), Environ: []string{"ROUTESRV_FLAG_DEFAULT_FILTERS_PREPEND=e()"},
+	}, "-config-file=f", "-kubernetes-annotation-predicates=example.org/team=x=Weight(5)", "-kubernetes-annotation-filters-append=a=args=g()",
+		"-kubernetes-east-west-range-annotation-predicates=a=args=Q()", "-kubernetes-east-west-range-annotation-filters-append=a=args=g()",
+		"-default-filters-prepend=a1()", "-default-filters-append=g()", "-edit-route=/a/b/", "-clone-route=/a/b/",
+		"-kubernetes-allowed-external-name=^args$", "--guard=hold=2h", "--kubernetes-label-selector=services:team=b")
+	o := c.Compile
+	var got []string
+	for _, list := range [][]rules.AnnotationPredicates{o.AnnotationPredicates, o.EastWestRangeAnnotationPredicates} {
+		for _, a := range list {
+			got = append(got, a.Key+"="+a.Value+"="+eskip.String(&eskip.Route{Predicates: a.Predicates, BackendType: eskip.ShuntBackend}))
+		}
+	}
+	for _, list := range [][]rules.AnnotationFilters{o.AnnotationFiltersAppend, o.EastWestRangeAnnotationFilters} {
+		for _, a := range list {
+			got = append(got, a.Key+"="+a.Value+"="+a.Filters[0].String())
+		}
+	}
+	for _, f := range slices.Concat(o.DefaultFilters.Prepend, o.DefaultFilters.Append) {
+		got = append(got, f.String())
+	}
+	for _, rx := range o.AllowedExternalNames {
+		got = append(got, rx.String())
+	}
+	want := []string{
+		`example.org/zone=internal=ClientIP("10.0.0.0/8") -> <shunt>`, "example.org/team=x=Weight(5) -> <shunt>", "a=file=P() -> <shunt>", "a=args=Q() -> <shunt>",
+		"a=file=f()", "a=args=g()", "a=file=f()", "a=args=g()", "f1()", "f2()", "e()", "a1()", "f()", "g()", "^args$", "^file$", "^args$",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lists (-want +got):\n%s", diff)
+	}
+	edited := []*eskip.Route{{Id: "r", Filters: []*eskip.Filter{{Name: "a"}}, BackendType: eskip.ShuntBackend}}
+	for _, e := range o.EditRoutes {
+		edited = e.Do(edited)
+	}
+	if f := edited[0].Filters[0].Name; f != "c" || len(o.EditRoutes) != 3 || len(o.CloneRoutes) != 3 {
+		t.Errorf("%d edit rules make %s of a filter, %d clone rules", len(o.EditRoutes), f, len(o.CloneRoutes))
+	}
+	if c.Guard.MaxLoss != 0.25 || c.Guard.Hold != 2*time.Hour {
+		t.Errorf("the guard has %+v", c.Guard)
+	}
+	if wanted := []string{"f:13: --kubernetes-label-selector: has no effect: the flag is also given elsewhere"}; !slices.Equal(warnings, wanted) {
+		t.Errorf("warnings %q, want %q", warnings, wanted)
+	}
+	// The reference counts them twice here, and refuses annotations.
+	c, _ = parse(t, config.Env{ReadFile: files(map[string]string{"f": "kubernetes-https-redirect: false"})}, "-config-file=f",
+		`-default-filters-append=setResponseHeader("A", "b")`, "-kubernetes-annotation-predicates=a=b=Weight(5)", "-edit-route=/a/b/")
+	if len(c.Compile.DefaultFilters.Append) != 1 || len(c.Compile.AnnotationPredicates) != 1 || len(c.Compile.EditRoutes) != 1 {
+		t.Errorf("flags of the command line count %+v", c.Compile)
+	}
+	if _, _, err := config.ParseRouteServer([]string{"-kubernetes", "-config-file=f", "-kubernetes-annotation-predicates=a=b=Weight(5)"},
+		config.Env{ReadFile: files(map[string]string{"f": "kubernetes-annotation-predicates: ['a=b=Weight(6)']"})}); err == nil {
+		t.Error("one annotation in both places is accepted")
 	}
 }
 

@@ -83,6 +83,12 @@ func ownerOf(rest string) Owner {
 	return named(KindIngress, rest)
 }
 
+// IsCatchAll reports whether a route is the catch-all of a host.
+func IsCatchAll(id string) bool {
+	return strings.HasPrefix(id, prefix+"__catchall__") && strings.HasSuffix(id, "____") ||
+		strings.HasSuffix(id, catchAllEnd) && OwnerOf(id).Kind == KindGenerated
+}
+
 // NamespaceOf returns the namespace of [ObjectOf], or "" for a route without one. The result has "_" in place of "-".
 func NamespaceOf(id string) string { return ObjectOf(id).Namespace }
 

@@ -3,7 +3,7 @@
 //
 // A case consists of all files of one folder with the same base name: objects, options, API behaviour, default filters, and the
 // expected routes, log and error. ROUTESRV_CONFORMANCE_DIR and ROUTESRV_DIFFERENTIAL_DIR name folders of cases, which are
-// searched for folders at any depth. Those of testdata/differential and differential3 are part of the checkout and always run. The cases of
+// searched for folders at any depth. Those of testdata/differential* are part of the checkout and always run. The cases of
 // matching_test.go are of another kind: tables with requests, from ROUTESRV_MATCHING_DIR or else testdata/matching.
 package conformance
 
@@ -79,7 +79,7 @@ func TestConformance(t *testing.T) {
 // TestDifferential compiles random clusters that the reference has compiled, too: table and log must equal the reference's.
 func TestDifferential(t *testing.T) {
 	var archives []string
-	for _, folder := range []string{"differential", "differential3"} {
+	for _, folder := range []string{"differential", "differential3", "differential4"} {
 		some, err := filepath.Glob("testdata/" + folder + "/*.txtar")
 		if err != nil || len(some) == 0 {
 			t.Fatalf("no archives of cases in %s: %v", folder, err)

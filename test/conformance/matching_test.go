@@ -41,6 +41,7 @@ type matchingRequest struct {
 	RemoteAddr string              `json:"remote_addr"`
 	WantRoute  string              `json:"want_route"`
 	WantParams map[string]string   `json:"want_params"`
+	WantStatus int                 `json:"want_status"` // of the proxy itself, before it looks for a route
 	Note       string              `json:"note"`
 }
 
@@ -141,8 +142,15 @@ func checkMatching(t *testing.T, name string, data []byte) (wrong bool, requests
 			Method: r.Method, Target: r.URL, Host: r.Host, Header: r.Headers, RemoteAddr: r.RemoteAddr,
 			Time: time.Now(),
 		})
+		status := 0
+		if got.Answer != nil {
+			status = got.Answer.Status
+		}
 		switch {
-		case got.Answer != nil, !got.Decided():
+		case status != r.WantStatus:
+			errorf("request %d (%s): %s: the proxy answers %+v, want status %d", i, r.Note, r.URL, got.Answer, r.WantStatus)
+		case got.Answer != nil:
+		case !got.Decided():
 			errorf("request %d (%s): answer %+v, %d outcomes %s, want route %q", i, r.Note, got.Answer, len(got.Outcomes), outcomeIDs(got), r.WantRoute)
 		case outcomeIDs(got) != r.WantRoute:
 			errorf("request %d (%s): %s %s: route %q, want %q", i, r.Note, r.Method, r.URL, outcomeIDs(got), r.WantRoute)

@@ -18,7 +18,7 @@ const flagsIntro = `# Flags
 
 Flags with one dash are Skipper's, with its name, form and default; flags with two dashes are new. Both forms work for both. *S* marks a flag that only
 route servers have, *D* one that only ` + "`dataplane-client`" + ` has, or its own default. A value comes from the command line, else from the environment (` + "`ROUTESRV_FLAG_…`" + `,
-` + "`DATAPLANE_CLIENT_FLAG_…`" + `), else from ` + "`-config-file`" + `, else it is the default. ` + "`--help`" + ` shows the same, with examples and with who sets a flag.
+` + "`DATAPLANE_CLIENT_FLAG_…`" + `), else from ` + "`-config-file`" + `, else it is the default; repeatable flags of Skipper, and settings, add up. ` + "`--help`" + ` shows the same, with examples and who sets a flag.
 `
 
 // helpFlag is a flag in the help of a program.

@@ -134,6 +134,9 @@ func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, dept
 	if string(raw) == "null" {
 		return nil
 	}
+	if isPatch(raw) { // of kustomize, beside the manifests that it patches
+		return yield(raw, &head{}, depth)
+	}
 	if len(raw) == 0 || raw[0] != '{' {
 		return fmt.Errorf("not an object: %.40q", raw)
 	}
@@ -155,6 +158,23 @@ func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, dept
 		}
 	}
 	return nil
+}
+
+// isPatch reports whether a document is a JSON patch (RFC 6902).
+func isPatch(raw []byte) bool {
+	if len(raw) == 0 || raw[0] != '[' {
+		return false
+	}
+	var operations []struct{ Op, Path *string }
+	if json.Unmarshal(raw, &operations) != nil || len(operations) == 0 {
+		return false
+	}
+	for _, o := range operations {
+		if o.Op == nil || o.Path == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // wanted returns the kind of an object, and whether it is one that is read. It logs others.
@@ -180,7 +200,7 @@ func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 	if err != nil {
 		e.ref, e.err = kube.SalvageRef(kind, raw), err
 	} else {
-		intoDefault(o)
+		setDefaults(o)
 		e.ref, e.object = o.Ref(), o
 		if old := s.byRef[e.ref]; old != nil && reflect.DeepEqual(old, o) {
 			e.object = old
@@ -189,26 +209,6 @@ func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 	if kind != kube.KindNamespace {
 		e.ref.Namespace = kube.NamespaceOrDefault(e.ref.Namespace)
 	}
-}
-
-// intoDefault puts a new object without a namespace into the namespace that kubectl would use.
-func intoDefault(o kube.Object) {
-	var namespace *string
-	switch o := o.(type) {
-	case *kube.Ingress:
-		namespace = &o.Namespace
-	case *kube.RouteGroup:
-		namespace = &o.Namespace
-	case *kube.Service:
-		namespace = &o.Namespace
-	case *kube.Endpoints:
-		namespace = &o.Namespace
-	case *kube.EndpointSlice:
-		namespace = &o.Namespace
-	default: // it has none
-		return
-	}
-	*namespace = kube.NamespaceOrDefault(*namespace)
 }
 
 // YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so the markers

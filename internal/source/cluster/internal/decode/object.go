@@ -115,14 +115,17 @@ func slimIngress(in *networkingv1.Ingress) kube.Object {
 }
 
 func slimBackend(b *networkingv1.IngressBackend) *kube.IngressBackend {
-	switch {
-	case b == nil:
+	if b == nil {
 		return nil
-	case b.Service == nil:
-		return &kube.IngressBackend{}
-	default:
-		return &kube.IngressBackend{Service: b.Service.Name, PortName: b.Service.Port.Name, PortNumber: int(b.Service.Port.Number)}
 	}
+	var to kube.IngressBackend
+	if b.Service != nil {
+		to.Service, to.PortName, to.PortNumber = b.Service.Name, b.Service.Port.Name, int(b.Service.Port.Number)
+	}
+	if to.Service == "" && b.Resource != nil {
+		to.Resource = b.Resource.Kind + " " + b.Resource.Name
+	}
+	return &to
 }
 
 func slimNamespace(in *corev1.Namespace) kube.Object {
@@ -131,7 +134,9 @@ func slimNamespace(in *corev1.Namespace) kube.Object {
 }
 
 func slimService(in *corev1.Service) kube.Object {
-	o := &kube.Service{Namespace: in.Namespace, Name: in.Name, Type: string(in.Spec.Type), ExternalName: in.Spec.ExternalName}
+	o := &kube.Service{
+		Namespace: in.Namespace, Name: in.Name, Type: string(in.Spec.Type), ExternalName: in.Spec.ExternalName, Selector: len(in.Spec.Selector) > 0,
+	}
 	o.Ports = sized[kube.ServicePort](len(in.Spec.Ports))
 	for i := range in.Spec.Ports {
 		p := &in.Spec.Ports[i]
