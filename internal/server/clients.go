@@ -3,12 +3,10 @@ package server
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/trial"
-	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
@@ -140,7 +137,7 @@ func (s *Server) reportUp(ctx context.Context) {
 		Send:   s.relay.Report,
 		Collect: func(now time.Time) (fleet.Report, bool) {
 			counts := s.clients.Counts()
-			r := fleet.Report{Clients: &counts, Suspects: s.clients.SuspectReport()}
+			r := fleet.Report{Clients: &counts}
 			upstream := s.relay.Upstream()
 			if a := upstream.Applied; a != nil {
 				r.Holds = fleet.Name{Digest: a.Digest, Revision: a.Revision}
@@ -160,159 +157,14 @@ func (s *Server) identity() string {
 	}.String()
 }
 
-// Messages of the log.
-const (
-	LogSuspect        = "proxies died of a table, the objects that are new in it are kept"
-	LogSuspectUnknown = "proxies died of a table, and nothing is kept for it"
-)
-
-const (
-	// lookAtSuspects is how often the reports of clients are looked at. That costs nothing while no client suspects a table.
-	lookAtSuspects = time.Second
-	// askForSuspects is how often the other replicas are asked, if too few clients of this one suspect a table, and no more than before.
-	askForSuspects = 10 * time.Second
-	// maxRecent is how many served tables are remembered: those of three minutes, if each read has another one. They share most of their memory.
-	maxRecent = 60
-)
-
-// suspects acts when proxies of the fleet died of a table: it blames the filters and predicates that are new in it, so that their objects are
-// kept at the versions of a table with which these proxies lived.
-type suspects struct {
-	s *Server
-
-	acted map[table.Digest]bool // owned by run
-
-	mu     sync.Mutex // guards recent
-	recent []*publish.Served
-}
-
-// published remembers the served table. Of its snapshot only what teams request is needed.
-func (p *suspects) published() {
-	served := p.s.publisher.Served()
-	if served == nil {
-		return
-	}
-	one := &publish.Served{Candidate: publish.Candidate{Table: served.Table}, Committed: served.Committed}
-	if served.Snapshot != nil {
-		one.Snapshot = &kube.Snapshot{Intent: served.Snapshot.Intent}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.recent = append(p.recent, one)
-	p.recent = p.recent[max(0, len(p.recent)-maxRecent):]
-}
-
-// run looks at the reports of clients until the context ends.
-func (p *suspects) run(ctx context.Context) {
-	tick := time.NewTicker(lookAtSuspects)
-	defer tick.Stop()
-	var asked time.Time // when the other replicas were asked last
-	var reported int    // how many clients of this one had reported then
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		clients := p.actOn(p.s.clients.Suspects())
-		if clients > 0 && (clients != reported || time.Since(asked) >= askForSuspects) {
-			p.actOn(p.s.clients.merged(ctx, fleet.Query{}).Suspects)
-			asked = time.Now()
-		}
-		reported = clients
-	}
-}
-
-// actOn acts on the tables that enough clients suspect, and returns how many clients suspect others.
-func (p *suspects) actOn(all []fleet.SuspectTable) (clients int) {
-	var confirmed []fleet.SuspectTable
-	for _, one := range all {
-		switch {
-		case p.acted[one.Digest]:
-		case one.Confirmed:
-			confirmed = append(confirmed, one)
-		default:
-			clients += one.Clients
-		}
-	}
-	if len(confirmed) > 0 {
-		p.act(confirmed)
-	}
-	return clients
-}
-
-// act blames what is new in suspected tables: in all of them if they have something new in common, since proxies that read at different moments
-// die of the same flaw in different tables.
-func (p *suspects) act(all []fleet.SuspectTable) {
-	if len(p.acted) >= maxRecent {
-		clear(p.acted)
-	}
-	var lists [][]trial.Call
-	var earliest *publish.Served
-	clients := 0
-	for _, one := range all {
-		p.acted[one.Digest] = true
-		clients += one.Clients
-		log := p.s.log.With("hash", one.Digest.String(), "clients", one.Clients, "deaths", one.Deaths, "example", one.Example, "evidence", one.Evidence)
-		earlier, bad := p.find(one)
-		if earlier == nil {
-			log.Error(LogSuspectUnknown, "reason", "this replica does not remember the table, or none before it")
-			continue
-		}
-		calls := trial.NewCalls(earlier.Table, bad.Table)
-		switch {
-		case len(calls) == 0:
-			log.Error(LogSuspectUnknown, "reason", "no filter or predicate is new in it")
-			continue
-		case p.s.reviews.trial.Blamed(calls):
-			log.Error(LogSuspectUnknown, "reason", "it has a filter or predicate whose objects are kept already")
-			continue
-		}
-		log.Error(LogSuspect, "texts", len(calls), "first", calls[0].Text)
-		lists = append(lists, calls)
-		if earliest == nil || earlier.Committed.Before(earliest.Committed) {
-			earliest = earlier
-		}
-	}
-	if len(lists) == 0 {
-		return
-	}
-	calls := trial.Common(lists...)
-	if len(calls) == 0 { // several flaws
-		calls = slices.Concat(lists...)
-	}
-	p.s.reviews.trial.Blame(calls, fmt.Sprintf("proxies of %d clients died of the table that brought it: %s", clients, all[0].Evidence))
-	p.s.publisher.Reconsider(earliest)
-	p.s.tables.Recheck()
-}
-
-// find returns a suspected table, and the last one before it with which its proxies lived; nil if either is not remembered.
-func (p *suspects) find(one fleet.SuspectTable) (earlier, bad *publish.Served) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at := len(p.recent) - 1
-	for ; at >= 0 && p.recent[at].Table.Digest() != one.Digest; at-- {
-	}
-	if at < 1 {
-		return nil, nil
-	}
-	for i := at - 1; i >= 0; i-- {
-		if slices.Contains(one.Proven, p.recent[i].Table.Digest()) {
-			return p.recent[i], p.recent[at]
-		}
-	}
-	return p.recent[0], p.recent[at] // the proven one is older than that
-}
-
 // trialFile is the name of the file with verdicts in the state folder.
 const trialFile = "trial.json"
 
 // reviews says what may not be published yet, and what should not have been.
 type reviews struct {
 	s         *Server
-	trial     *trial.Trial // also without a trial proxy: the fleet blames texts, too
+	trial     *trial.Trial
 	takeovers *takeovers
-	suspects  *suspects
 }
 
 func newReviews(s *Server) *reviews {
@@ -320,7 +172,7 @@ func newReviews(s *Server) *reviews {
 	if s.cfg.StateDir != "" {
 		file = filepath.Join(s.cfg.StateDir, trialFile)
 	}
-	r := &reviews{s: s, takeovers: newTakeovers(s), suspects: &suspects{s: s, acted: map[table.Digest]bool{}}}
+	r := &reviews{s: s, takeovers: newTakeovers(s)}
 	r.trial = trial.New(trial.Config{
 		Support: cfg.TrialProxy, Traffic: cfg.TrialTraffic, Timeout: cfg.TrialTimeout, File: file, Log: s.cfg.Logger.With("component", "trial"),
 		Served: func() *table.Table { return s.publisher.Table() },
@@ -340,11 +192,10 @@ func (r *reviews) review(before, after *table.Table) publish.Objections {
 	return objections
 }
 
-// run tries what is new, looks for takeovers in what is published, and for proxies that died, until the context ends.
+// run tries what is new, and looks for takeovers in what is published, until the context ends.
 func (r *reviews) run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { r.trial.Run(ctx) })
 	all.Go(func() { r.takeovers.run(ctx) })
-	all.Go(func() { r.suspects.run(ctx) })
 	all.Wait()
 }

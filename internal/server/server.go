@@ -165,7 +165,6 @@ func (s *Server) newTables() error {
 			s.clients.Published(order, one)
 			if s.reviews != nil {
 				s.reviews.takeovers.published()
-				s.reviews.suspects.published()
 				s.history.published()
 			}
 		},
