@@ -78,7 +78,7 @@ type held struct {
 type reported struct {
 	at      int64
 	fetched *held // nil if its proxy has fetched nothing
-	proven  *held // nil if its proxy has lived with nothing
+	proven  *held // nil if no table is proven
 	took    int64 // time when its proxy fetched
 	figures *figures
 	trouble *trouble // nil for most clients
@@ -86,9 +86,9 @@ type reported struct {
 
 // trouble is what a client reports that has some, or that is in mode Pre.
 type trouble struct {
-	rejected string // why it does not accept the table
-	unread   string // why the metrics of its proxy cannot be read
-	suspects []Suspect
+	rejected string    // why it does not accept the table
+	unread   string    // why the metrics of its proxy cannot be read
+	suspects []Suspect // at most maxSuspects, of this report or earlier ones
 	pre      *Pre
 }
 

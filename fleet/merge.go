@@ -217,11 +217,14 @@ func newer(a, b Client) Client {
 	}
 	if b.Reported.Before(a.Reported) { // the older sighting has the newer report
 		b.Reported, b.Fetched, b.Applied, b.Figures, b.FiguresError = a.Reported, a.Fetched, a.Applied, a.Figures, a.FiguresError
-		b.Proven, b.Suspects = a.Proven, a.Suspects
+		b.Proven = a.Proven
 		if a.State != Silent && b.State != Silent && (b.Holds == nil || !b.Holds.Since.After(a.Reported)) {
 			// The report says what the client has applied. The replica with its stream knows only what was sent.
 			b.State, b.Reason, b.Holds, b.BehindVersions, b.BehindSeconds = a.State, a.Reason, a.Holds, a.BehindVersions, a.BehindSeconds
 		}
+	}
+	if len(b.Suspects) == 0 { // the newer report may be a forged one
+		b.Suspects = a.Suspects
 	}
 	if a.FirstHeard.Before(b.FirstHeard) {
 		b.FirstHeard = a.FirstHeard
@@ -255,13 +258,10 @@ func (v *View) finish(q Query) {
 	v.Counts, v.Clients, v.Relays = Counts{}, orEmpty(v.Clients), orEmpty(v.Relays)
 	zones, versions := make(map[string]*Counts), make(map[string]*Counts)
 	behindRelay := v.Replicas[0].Relay
-	var died suspects
+	v.Suspects = suspectTables(v.Clients, v.Time)
 	chosen := v.Clients[:0]
 	for _, c := range v.Clients {
 		if c.Relay == "" || behindRelay && c.Relay == v.Replicas[0].Name { // a relay reports for its clients
-			if c.State != Silent {
-				died.add(c.ID, c.Suspects, c.Reported)
-			}
 			v.Counts.add(c.State)
 			count(zones, c.Zone, c.State)
 			count(versions, c.Version, c.State)
@@ -270,7 +270,6 @@ func (v *View) finish(q Query) {
 			chosen = append(chosen, c)
 		}
 	}
-	v.Suspects = died.list(v.Counts.Total() - v.Counts.Silent)
 	v.Total, v.Zones, v.Versions = v.Counts.Total(), groups(zones), groups(versions)
 	slices.SortFunc(chosen, func(a, b Client) int {
 		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Relay, b.Relay))

@@ -15,12 +15,15 @@
 //
 // All data here comes from clients. An id is a claim, like a digest: every client that may fetch tables may claim any id.
 // Therefore no decision about tables depends on this package, no request goes to an address that a client names, and texts are
-// checked and truncated before they are stored.
+// checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
+// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: what a client reports
+// about deaths of its proxy is shown for [SuspectFor].
 //
 // # Limits
 //
 // A Registry has at most Config.Max clients, and from one address at most [MaxPerAddress] with an id and [MaxInferredPerAddress]
-// without one. A full Registry adds new clients only in place of silent ones. Silent clients are removed after [Forget].
+// without one. The last quarter is for addresses with few clients. A full Registry adds new clients only in place of silent ones. Silent
+// clients are removed after [Forget].
 //
 // # What it does not do
 //
@@ -49,7 +52,10 @@ const (
 	// with DefaultMax. MaxInferredPerAddress limits clients that are distinguished only by their user agent.
 	MaxPerAddress         = 1000
 	MaxInferredPerAddress = 4
-	maxAgent              = 64 // bytes of a user agent
+	// fewPerAddress is how many clients from one address may use the last quarter of a Registry: a crowd of invented ids from a few
+	// addresses does not keep others out.
+	fewPerAddress = 8
+	maxAgent      = 64 // bytes of a user agent
 )
 
 // Intervals.
@@ -249,7 +255,7 @@ func (r *Registry) hasRoom(k string, address netip.Addr) bool {
 	if k[0] == 0 && from.inferred >= MaxInferredPerAddress || k[0] != 0 && from.named >= MaxPerAddress {
 		return false
 	}
-	return len(r.clients) < r.cfg.Max
+	return len(r.clients) < r.cfg.Max*3/4 || len(r.clients) < r.cfg.Max && from.named+from.inferred < fewPerAddress
 }
 
 // makeRoom removes all silent clients, unless it did so just before, and reports whether there is room now.
@@ -378,8 +384,9 @@ func (r *Registry) keep(c *client, report *Report, at time.Time) {
 		at:   at.UnixNano(),
 		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
 	}
-	if report.Rejected != "" || report.FiguresError != "" || len(report.Suspects) > 0 || report.Pre != nil {
-		kept.trouble = &trouble{report.Rejected, report.FiguresError, report.Suspects, report.Pre}
+	suspects := c.stillSuspects(report.Suspects, at.UnixNano())
+	if report.Rejected != "" || report.FiguresError != "" || len(suspects) > 0 || report.Pre != nil {
+		kept.trouble = &trouble{report.Rejected, report.FiguresError, suspects, report.Pre}
 	}
 	if !report.Fetched.IsZero() {
 		kept.fetched = r.refer(report.Fetched.Digest)

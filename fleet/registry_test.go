@@ -57,8 +57,11 @@ func identity(pod string) string {
 }
 
 // poll is a request of a sidecar that names table n.
-func (w *world) poll(pod string, n int) {
-	w.Saw(fleet.Sighting{Identity: identity(pod), Address: address(1), Holds: name(n)})
+func (w *world) poll(pod string, n int) { w.pollFrom(1, pod, n) }
+
+// pollFrom is the same from an address.
+func (w *world) pollFrom(from int, pod string, n int) {
+	w.Saw(fleet.Sighting{Identity: identity(pod), Address: address(from), Holds: name(n)})
 }
 
 func (w *world) client(t *testing.T, id string) fleet.Client {
@@ -272,7 +275,7 @@ func TestTimesOfAPublish(t *testing.T) {
 	w := newWorld(fleet.Config{})
 	w.publish(1)
 	for i := range 100 {
-		w.poll(fmt.Sprint("p", i), 1)
+		w.pollFrom(i, fmt.Sprint("p", i), 1)
 	}
 	w.Tick()
 	w.now = w.now.Add(time.Second)
@@ -291,13 +294,13 @@ func TestTimesOfAPublish(t *testing.T) {
 			if i == 99 && until < 100 {
 				n = 1
 			}
-			w.poll(fmt.Sprint("p", i), n)
+			w.pollFrom(i, fmt.Sprint("p", i), n)
 		}
 		w.Tick()
 	}
 	step(time.Second, 0, 49)
 	step(2*time.Second, 49, 50)
-	w.poll("late", 2) // it was not part of the rollout
+	w.pollFrom(1000, "late", 2) // it was not part of the rollout
 	step(5*time.Second, 50, 99)
 	p := w.View().Publishes[0]
 	if p.Half == nil || *p.Half != 2 || p.Most == nil || *p.Most != 5 || p.All != nil || p.Digest != name(2).Digest || p.Holders != 100 {
@@ -307,9 +310,9 @@ func TestTimesOfAPublish(t *testing.T) {
 	w.publish(3)
 	w.now = start.Add(10 * time.Second)
 	for i := range 100 {
-		w.poll(fmt.Sprint("p", i), 3) // including the one that never had 2
+		w.pollFrom(i, fmt.Sprint("p", i), 3) // including the one that never had 2
 	}
-	w.poll("late", 3)
+	w.pollFrom(1000, "late", 3)
 	w.Tick()
 	ps := w.View().Publishes
 	if ps[0].All == nil || *ps[0].All != 2 || ps[1].All == nil || *ps[1].All != 10 {
@@ -339,23 +342,27 @@ func TestLagIsThatOfMost(t *testing.T) {
 	w := newWorld(fleet.Config{})
 	w.publish(1)
 	for i := range 200 {
-		w.poll(fmt.Sprint("p", i), 1)
+		w.pollFrom(i, fmt.Sprint("p", i), 1)
 	}
 	w.publish(2)
 	w.now = w.now.Add(4 * time.Second)
 	for i := range 198 {
-		w.poll(fmt.Sprint("p", i), 2)
+		w.pollFrom(i, fmt.Sprint("p", i), 2)
 	}
 	lag := func(want string) {
 		t.Helper()
 		w.Tick()
 		w.expose(t, `
-# HELP routesrv_fleet_behind_seconds How long 99 percent of the live clients have been without the newest table, at most; 0 if they hold it.
+# HELP routesrv_fleet_behind_seconds How long 99 percent of the addresses of live clients have been without the newest table, at most; 0 if they hold it.
 # TYPE routesrv_fleet_behind_seconds gauge
 routesrv_fleet_behind_seconds `+want+"\n", "routesrv_fleet_behind_seconds")
 	}
 	lag("0") // two of 200 are one percent
-	w.poll("p0", 1)
+	w.pollFrom(0, "p0", 1)
+	lag("4")
+	for i := range 900 { // from one address
+		w.pollFrom(7, fmt.Sprint("invented-", i), 2)
+	}
 	lag("4")
 }
 
@@ -398,6 +405,22 @@ func TestHostileIDsGrowNothing(t *testing.T) {
 	}
 	if v := w.View(); v.Total != 100 || v.Counts.Current != 100 {
 		t.Errorf("%+v", v.Counts)
+	}
+}
+
+// TestInventedIDsKeepNobodyOut: a crowd from a few addresses fills three quarters of a Registry at most.
+func TestInventedIDsKeepNobodyOut(t *testing.T) {
+	w := newWorld(fleet.Config{Max: 3000})
+	w.publish(1)
+	for i := range 4 * fleet.MaxPerAddress {
+		w.pollFrom(i%4, fmt.Sprint("invented-", i), 1)
+	}
+	for i := range 500 {
+		w.pollFrom(100+i, fmt.Sprint("real-", i), 1)
+	}
+	w.wantState(t, "ingress/real-499", fleet.Current, 0)
+	if n := w.View().Total; n != 3000*3/4+500 {
+		t.Errorf("%d clients", n)
 	}
 }
 
@@ -510,7 +533,7 @@ func TestMetricsTellOfProxiesThatStopAsking(t *testing.T) {
 	want := func(proxies, refusing int) {
 		t.Helper()
 		w.Tick()
-		text := fmt.Sprintf("# HELP routesrv_live_proxies Clients without dataplane-client, such as Skippers, that asked within three of their intervals.\n"+
+		text := fmt.Sprintf("# HELP routesrv_live_proxies Addresses of clients without dataplane-client, such as Skippers, that asked within three of their intervals.\n"+
 			"# TYPE routesrv_live_proxies gauge\nroutesrv_live_proxies %d\n"+
 			"# HELP routesrv_clients_refusing_routes Live clients whose proxy refused routes of its last table.\n"+
 			"# TYPE routesrv_clients_refusing_routes gauge\nroutesrv_clients_refusing_routes %d\n", proxies, refusing)

@@ -40,9 +40,9 @@ type Report struct {
 	FiguresAgo float64  `json:"figures_ago_seconds,omitempty"`
 	// FiguresError is why the metrics of the proxy cannot be read; empty if they can, or nobody tries.
 	FiguresError string `json:"figures_error,omitempty"`
-	// Proven is the last table with which the client's proxy has lived for 30 s; zero if there is none, or if it does not watch that.
+	// Proven is the last table with which the client's proxy has run for 30 s; zero if there is none.
 	Proven Name `json:"proven,omitzero"`
-	// Suspects are tables of which the client's proxy probably died, the newest first.
+	// Suspects are tables of which the client's proxy probably died.
 	Suspects []Suspect `json:"suspects,omitempty"`
 	// Pre is how the two tables of a client in mode Pre compare; nil in other modes, and before the first comparison.
 	Pre *Pre `json:"pre,omitempty"`
@@ -197,8 +197,7 @@ type Reporter struct {
 	Send func(ctx context.Context, body []byte) error
 	// Collect returns the report without figures; it is cheap. ok is false if there is no receiver.
 	Collect func(now time.Time) (r Report, ok bool)
-	// Figures reads the proxy's figures, within a second or two, and the time of reading. nil or a nil result means that there
-	// are none.
+	// Figures returns the proxy's last figures, within a second or two. nil or a nil result means that there are none.
 	Figures func(ctx context.Context, fetched time.Time) (*Figures, Applied, error)
 	Logger  *slog.Logger // nil means no log
 
@@ -252,7 +251,9 @@ func (r *Reporter) look(ctx context.Context) {
 			fetched = now.Add(-seconds(report.FetchedAgo))
 		}
 		r.figures, r.applied, r.unread = r.Figures(ctx, fetched)
-		r.read, r.about = time.Now(), report.Fetched
+		if r.read, r.about = time.Now(), report.Fetched; r.figures != nil && !r.figures.Time.IsZero() {
+			r.read = r.figures.Time
+		}
 	}
 	if report.Applied = AppliedUnknown; !report.Fetched.IsZero() {
 		report.Applied = AppliedFetched

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/table"
 )
 
 // dies makes a client report that its proxy died of the table bad and has the table good instead.
@@ -21,94 +20,83 @@ func (w *world) dies(pod string, bad, good int) {
 	})
 }
 
-// TestSuspectsAreCountedOverTheFleet: two clients confirm a table in a small fleet, 1 % in a large one.
-func TestSuspectsAreCountedOverTheFleet(t *testing.T) {
+// TestDeathsAreShown: a table of which proxies died is shown with the clients that reported it, for ten minutes.
+func TestDeathsAreShown(t *testing.T) {
 	w := newWorld(fleet.Config{})
-	if s := w.Suspects(); len(s) != 0 {
-		t.Errorf("%+v before anything happened", s)
+	if n := w.Dying(); n != 0 {
+		t.Errorf("%d clients are dying before anything happened", n)
 	}
 	w.dies("p1", 2, 1)
 	first := w.now.Add(-time.Second)
 	w.now = w.now.Add(time.Second)
 	w.report("p3", fleet.Report{Holds: name(2)})
-	if s := w.Suspects(); len(s) != 1 || s[0].Confirmed || s[0].Clients != 1 {
-		t.Errorf("%+v after one client", s)
-	}
 	w.dies("p2", 2, 0)
 	want := []fleet.SuspectTable{{
-		Digest: name(2).Digest, Proven: []table.Digest{name(1).Digest}, Clients: 2, Deaths: 4, Example: "ingress/p1", Evidence: "it died",
-		First: first.UTC(), Last: w.now.Add(-time.Second).UTC(), Confirmed: true,
+		Digest: name(2).Digest, Clients: 2, Deaths: 4, Example: "ingress/p1", Evidence: "it died", First: first.UTC(), Last: w.now.Add(-time.Second).UTC(),
 	}}
-	if diff := cmp.Diff(want, w.Suspects()); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
 	if diff := cmp.Diff(want, w.View().Suspects); diff != "" {
 		t.Errorf("/clients (-want +got)\n%s", diff)
 	}
+	if s := w.client(t, "ingress/p1").Suspects; len(s) != 1 || s[0].Ago != 2 {
+		t.Errorf("p1 is shown with %+v", s)
+	}
+	w.dying(t, 2)
+	for range 60 {
+		w.now = w.now.Add(9 * time.Second)
+		w.report("p1", fleet.Report{Holds: name(3)})
+	}
+	w.dying(t, 1) // p2 is silent
+	w.now = w.now.Add(time.Minute)
+	w.report("p1", fleet.Report{Holds: name(3)})
+	w.dying(t, 0)
+}
+
+// dying expects how many clients have proxies that died, as the metric shows it.
+func (w *world) dying(t *testing.T, want int) {
+	t.Helper()
 	w.Tick()
-	if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(`
-# HELP routesrv_suspect_tables Tables of which proxies of live clients probably died, confirmed by several clients or not.
-# TYPE routesrv_suspect_tables gauge
-routesrv_suspect_tables{confirmed="false"} 0
-routesrv_suspect_tables{confirmed="true"} 1
-`), "routesrv_suspect_tables"); err != nil {
+	if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(fmt.Sprintf(`
+# HELP routesrv_clients_dying Live clients that have reported within ten minutes that their proxy died of a table.
+# TYPE routesrv_clients_dying gauge
+routesrv_clients_dying %d
+`, want)), "routesrv_clients_dying"); err != nil {
 		t.Error(err)
 	}
-	for i := range 250 {
-		w.report(fmt.Sprintf("other-%d", i), fleet.Report{Holds: name(1)})
-	}
-	if s := w.Suspects(); len(s) != 1 || s[0].Confirmed {
-		t.Errorf("%+v by 2 of 253", s)
-	}
-	w.dies("other-1", 2, 1)
-	if s := w.Suspects(); len(s) != 1 || !s[0].Confirmed {
-		t.Errorf("%+v by 3 of 253", s)
-	}
-	w.report("p1", fleet.Report{Holds: name(3)})
-	if s := w.Suspects(); s[0].Clients != 2 {
-		t.Errorf("%+v after a client no longer reports it", s)
-	}
-	w.now = w.now.Add(time.Minute)
-	if s := w.Suspects(); len(s) != 0 {
-		t.Errorf("%+v of clients that are silent", s)
+	if n := w.Dying(); n != want {
+		t.Errorf("%d clients are dying, want %d", n, want)
 	}
 }
 
-// TestSuspectsOfOneTime: where each read gives another table, proxies die of one flaw in different tables.
-func TestSuspectsOfOneTime(t *testing.T) {
-	w := newWorld(fleet.Config{})
-	confirmed := func(want bool) {
-		t.Helper()
-		for _, s := range w.Suspects() {
-			if s.Confirmed != want || s.Clients != 1 {
-				t.Errorf("%+v", s)
-			}
+// TestForgedReportsHideNoDeath: everyone can send reports under any id. Neither a crowd of invented clients nor empty reports under the real id
+// hide a proxy that died, and the view stays bounded.
+func TestForgedReportsHideNoDeath(t *testing.T) {
+	a, b := newWorld(fleet.Config{}), newWorld(fleet.Config{})
+	a.dies("real", 2, 1)
+	a.now = a.now.Add(time.Second)
+	for i := range 1500 {
+		a.report(fmt.Sprintf("invented-%d", i), fleet.Report{Holds: name(1)})
+		a.dies(fmt.Sprintf("a-%d", i), 1000+i, 1)
+	}
+	for range 5 {
+		a.now = a.now.Add(time.Second)
+		b.now = a.now
+		a.report("real", fleet.Report{Holds: name(1)})
+		b.report("real", fleet.Report{Holds: name(1)})
+	}
+	v := fleet.Merge(a.View(), []fleet.Answer{{Address: "10.0.0.2:9911", View: b.View()}}, fleet.Query{})
+	if len(v.Suspects) != 16 || v.Suspects[0].Example != "ingress/real" || v.Suspects[0].Digest != name(2).Digest {
+		t.Errorf("%d suspect tables, the first is %+v", len(v.Suspects), v.Suspects[0])
+	}
+	for _, c := range v.Clients {
+		if c.ID == "ingress/real" && len(c.Suspects) != 1 {
+			t.Errorf("the real client is shown as %+v", c)
 		}
 	}
-	w.report("p1", fleet.Report{Holds: name(4), Suspects: []fleet.Suspect{{Digest: name(2).Digest, Deaths: 2}, {Digest: name(3).Digest, Deaths: 2, Ago: 100}}})
-	confirmed(false) // it is one client
-	w.report("p2", fleet.Report{Holds: name(4), Suspects: []fleet.Suspect{{Digest: name(5).Digest, Deaths: 2, Ago: 1000}}})
-	confirmed(false) // long ago
-	w.report("p2", fleet.Report{Holds: name(4), Suspects: []fleet.Suspect{{Digest: name(4).Digest, Deaths: 2, Ago: 90}}})
-	confirmed(true)
-}
-
-// TestSuspectsOverReplicasAndRelays: each client counts once, and a relay reports for its clients.
-func TestSuspectsOverReplicasAndRelays(t *testing.T) {
-	a, b, relay := newWorld(fleet.Config{}), newWorld(fleet.Config{}), newWorld(fleet.Config{Relay: true})
-	a.dies("p1", 2, 1)
-	b.dies("p1", 2, 1)
-	b.dies("p2", 2, 1)
-	relay.dies("r1", 2, 1)
-	relay.dies("r2", 2, 1)
-	id := fleet.Identity{Kind: fleet.RelayKind, ID: "relay", Interval: time.Second}.String()
-	a.Reported(id, address(9), &fleet.Report{Holds: name(2), Clients: &fleet.Counts{Rejected: 2}, Suspects: relay.SuspectReport()})
-	answers := []fleet.Answer{{Address: "10.0.0.2:9911", View: b.View()}, {Address: "10.0.0.3:9911", View: relay.View()}}
-	for _, n := range []int{1, 2} { // with and without the details of the relay
-		s := fleet.Merge(a.View(), answers[:n], fleet.Query{}).Suspects
-		if len(s) != 1 || s[0].Clients != 4 || s[0].Deaths != 8 || !s[0].Confirmed {
-			t.Errorf("%+v", s)
-		}
+	for i := range 20 {
+		a.dies("real", 3000+i, 1)
+	}
+	if n := len(a.client(t, "ingress/real").Suspects); n != 4 {
+		t.Errorf("%d suspects of one client", n)
 	}
 }
 
@@ -137,27 +125,14 @@ func TestProvenTablesAreReported(t *testing.T) {
 	shows("ingress/p3", &two)
 }
 
-// TestSuspectsAreBounded: whatever clients report, the list is short, and no report is large.
-func TestSuspectsAreBounded(t *testing.T) {
-	w := newWorld(fleet.Config{})
-	for i := range 200 {
-		w.dies(fmt.Sprint(i), 1000+i, 1)
-		w.dies(fmt.Sprint("same-", i), 7, 100+i)
-	}
-	s := w.Suspects()
-	if len(s) != 16 || s[0].Clients != 200 || len(s[0].Proven) != 4 {
-		t.Errorf("%d tables, first %+v", len(s), s[0])
-	}
-	if n := len(w.SuspectReport()); n > 4 {
-		t.Errorf("a relay reports %d tables", n)
-	}
+// TestReportsOfDeathsAreChecked: no report is large.
+func TestReportsOfDeathsAreChecked(t *testing.T) {
 	digest := strings.Repeat("ab", 32)
 	for body, ok := range map[string]bool{
 		`{"suspects": [{"digest": "` + digest + `", "deaths": 2, "evidence": "it\nhas \u00e9"}]}`: true,
 		`{"suspects": [{"digest": "` + digest + `"}]}`:                                            false,
 		`{"suspects": [{"deaths": 2}]}`:                                                           false,
 		`{"suspects": [{"digest": "` + digest + `", "deaths": 2, "ago_seconds": -1}]}`:            false,
-		`{"suspects": [{"digest": "` + digest + `", "deaths": 2, "clients": -1}]}`:                false,
 		`{"suspects": [` + strings.Repeat(`{"digest": "`+digest+`", "deaths": 2},`, 4) +
 			`{"digest": "` + digest + `", "deaths": 2}]}`: false,
 	} {

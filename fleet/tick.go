@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"maps"
+	"net/netip"
 	"slices"
 	"time"
 )
@@ -31,9 +33,10 @@ func (r *Registry) Tick() {
 	defer r.mu.Unlock()
 	r.look()
 	var counts Counts
-	proxies, refusing := 0, 0
-	live := make([]*client, 0, len(r.clients))
-	var behind []time.Duration
+	refusing, dying := 0, 0
+	proxies := make(map[netip.Addr]bool)
+	live := make(map[netip.Addr][]*client)
+	behind := make(map[netip.Addr]time.Duration)
 	for _, c := range r.clients {
 		if now-c.heard > int64(Forget) || !c.counts() && now-c.heard > int64(unknownFor) {
 			r.remove(c)
@@ -45,7 +48,10 @@ func (r *Registry) Tick() {
 		state, _, lag := r.judge(c, now)
 		counts.add(state)
 		if state != Silent && c.inferred() {
-			proxies++
+			proxies[c.address] = true
+		}
+		if c.dying(now) {
+			dying++
 		}
 		if state != Silent && c.report != nil && c.report.figures != nil && c.report.figures.refusedNew > 0 {
 			refusing++
@@ -53,32 +59,27 @@ func (r *Registry) Tick() {
 		if state == Silent || c.holds == nil {
 			continue
 		}
-		live = append(live, c)
-		if lag > 0 {
-			behind = append(behind, lag)
-		}
+		live[c.address] = append(live[c.address], c)
+		behind[c.address] = max(behind[c.address], lag)
 	}
-	r.cfg.Metrics.suspects(r.suspects(now))
-	r.cfg.Metrics.show(counts, proxies, refusing, lagOfMost(behind, len(live)))
+	r.cfg.Metrics.show(counts, len(proxies), refusing, dying, lagOfMost(behind))
 	r.time(live)
 }
 
-// lagOfMost returns the lag that 99 percent of the live clients do not exceed.
-func lagOfMost(behind []time.Duration, live int) time.Duration {
-	slices.Sort(behind)
-	rank := needed(live, 99) - (live - len(behind)) // among the clients that are behind
-	if rank <= 0 {
+// lagOfMost returns the lag that 99 percent of the addresses do not exceed.
+func lagOfMost(behind map[netip.Addr]time.Duration) time.Duration {
+	if len(behind) == 0 {
 		return 0
 	}
-	return behind[rank-1]
+	return slices.Sorted(maps.Values(behind))[needed(len(behind), 99)-1]
 }
 
-// needed returns how many clients make up a share, rounded up.
-func needed(clients, percent int) int { return (clients*percent + 99) / 100 }
+// needed returns how many addresses make up a share, rounded up.
+func needed(addresses, percent int) int { return (addresses*percent + 99) / 100 }
 
-// time checks which shares of the live clients have reached the tables being measured. Clients that arrived after a table's
+// time checks which shares of the addresses of live clients have reached the tables being measured. Clients that arrived after a table's
 // publication do not count.
-func (r *Registry) time(live []*client) {
+func (r *Registry) time(live map[netip.Addr][]*client) {
 	all := r.versions.list
 	newest := -1 // index of a version that all have reached, and with it the earlier ones
 	for i := len(all) - 1; i >= 0 && !all[i].done; i-- {
@@ -98,16 +99,25 @@ func (r *Registry) time(live []*client) {
 }
 
 // timeOne checks one table, and reports whether all clients have it.
-func (r *Registry) timeOne(v *version, live []*client) bool {
+func (r *Registry) timeOne(v *version, live map[netip.Addr][]*client) bool {
 	total, holders, latest := 0, 0, v.at
-	for _, c := range live {
-		if c.first > v.at {
-			continue
+	for _, clients := range live {
+		counts, holds := false, true
+		for _, c := range clients {
+			if c.first > v.at {
+				continue
+			}
+			if counts = true; c.reached(v.order) {
+				latest = max(latest, c.since)
+			} else {
+				holds = false
+			}
 		}
-		total++
-		if c.reached(v.order) {
+		if counts {
+			total++
+		}
+		if counts && holds {
 			holders++
-			latest = max(latest, c.since)
 		}
 	}
 	if total == 0 {

@@ -56,7 +56,7 @@ type View struct {
 	// Relays contains a summary of each relay's clients. The clients themselves are in Clients only if the peers of the replica
 	// include the relay.
 	Relays []Relay `json:"relays"`
-	// Suspects are the tables of which proxies probably died, those of most clients first.
+	// Suspects are tables of which proxies probably died, as clients reported within [SuspectFor].
 	Suspects []SuspectTable `json:"suspects,omitempty"`
 	// Publishes are the last tables, newest first, with how long the fleet took to hold them.
 	Publishes []Publish `json:"publishes"`
@@ -158,7 +158,7 @@ type Client struct {
 	Holds *Table `json:"holds,omitempty"`
 	// Fetched is the table that its proxy last fetched from the sidecar; nil if unknown.
 	Fetched *Table `json:"fetched,omitempty"`
-	// Proven is the last table with which its proxy has lived for 30 s; nil if unknown.
+	// Proven is the last table with which its proxy has run for 30 s; nil if unknown.
 	Proven *Table `json:"proven,omitempty"`
 	// Applied says how far the proxy is with Fetched. No proxy reports which table it has applied: see [Applied].
 	Applied Applied `json:"applied,omitempty"`
@@ -181,7 +181,7 @@ type Client struct {
 	FiguresError string `json:"figures_error,omitempty"`
 	// Pre is how its two tables compared in its last report, in mode Pre; nil if unknown.
 	Pre *Pre `json:"pre,omitempty"`
-	// Suspects are the tables of which its proxy probably died, as of its last report.
+	// Suspects are the tables of which its proxy probably died, as reported within [SuspectFor].
 	Suspects []Suspect `json:"suspects,omitempty"`
 }
 

@@ -10,89 +10,87 @@ import (
 )
 
 const (
-	// ProvenAfter is how long a proxy must have lived since it got a table until the table is proven.
+	// ProvenAfter is how long a proxy must have run with a table until the table is proven.
 	ProvenAfter = 30 * time.Second
-	// SuspectWithin is the time within which a proxy must have died suspectDeaths times of tables that are not proven.
+	// SuspectWithin limits how long after an unproven table a restart of the proxy counts against it.
 	SuspectWithin = 2 * time.Minute
-	suspectDeaths = 2
-	// MaxSuspects is how many suspects are remembered. The oldest one is forgotten first.
-	MaxSuspects = 16
+	// suspectRestarts is how many such restarts, within SuspectWithin, start a fallback.
+	suspectRestarts = 2
+	// excusedFor is how long restarts count against no table after the proxy has repeatedly been restarted with the proven one.
+	excusedFor = 10 * time.Minute
+	// unreadableFor is for how long the metrics of a proxy can be unreadable before time alone proves tables.
+	unreadableFor = 10 * time.Minute
 
-	// sameStart is by how much two times of the start of one process may differ: they are computed from the clock of the machine, which
-	// is adjusted.
-	sameStart = 2 * time.Second
-	// startToRequest is how long after its start a proxy may ask for its first table.
-	startToRequest = 10 * time.Second
+	// clockError is by how much the start time of one process may vary: an operating system derives it from the time of its boot, in seconds.
+	clockError = 1500 * time.Millisecond
+	// fetchedWithin is within what time a proxy has surely fetched the table that it is offered.
+	fetchedWithin = 10 * time.Second
 )
 
-// Suspect is a table of which a proxy probably died.
+// retryDelays are the times between the start of a fallback and the next try of the newest table. The last one repeats.
+func retryDelays() []time.Duration {
+	return []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute}
+}
+
+// Suspect says why a data plane serves the proven table instead of the newest one.
 type Suspect struct {
-	Digest table.Digest `json:"digest"`
-	// Proven is the table that the proxy gets instead; zero if none was proven yet.
-	Proven table.Digest `json:"proven,omitzero"`
-	// At is when the proxy last died of it. Deaths is how often it died within [SuspectWithin], of this table and of unproven ones before it.
-	At     time.Time `json:"at"`
-	Deaths int       `json:"deaths"`
-	// Evidence is what showed the last death, for people.
-	Evidence string `json:"evidence"`
+	Digest   table.Digest `json:"digest"`   // the last table with which the proxy was restarted
+	Deaths   int          `json:"deaths"`   // restarts with unproven tables since the last proven one
+	At       time.Time    `json:"at"`       // start of the last fallback
+	Retry    time.Time    `json:"retry"`    // when the newest table is tried again
+	Retries  int          `json:"retries"`  // tries that failed
+	Evidence string       `json:"evidence"` // for people
 }
 
-// ProofState is what a [Proof] must know after a restart of its process. Its zero value is that of a proxy that was never seen.
+// ProofState is what a [Proof] must know after a restart of its process. The zero value belongs to a proxy that was never seen.
 type ProofState struct {
-	// Proven is the last proven table; zero if there is none.
-	Proven table.Digest `json:"proven,omitzero"`
-	// Has is the table that the proxy has; zero if unknown.
-	Has table.Digest `json:"has,omitzero"`
-	// Started is when the process of the proxy started, according to its metrics; zero if unknown.
-	Started time.Time `json:"started,omitzero"`
-	// Deaths are the last deaths of unproven tables.
-	Deaths   []time.Time `json:"deaths,omitempty"`
-	Suspects []Suspect   `json:"suspects,omitempty"` // the oldest first
+	Proven    table.Digest `json:"proven,omitzero"`     // the last proven table; zero if there is none
+	Offered   table.Digest `json:"offered,omitzero"`    // the table that the proxy can get
+	OfferedAt time.Time    `json:"offered_at,omitzero"` // since when
+	// Since is for how long the offered tables have all been the proven one, or all unproven.
+	Since    time.Time   `json:"since,omitzero"`
+	Started  time.Time   `json:"started,omitzero"`   // start of the proxy's process; zero if unknown
+	Restarts []time.Time `json:"restarts,omitempty"` // that count against unproven tables
+	Suspect  *Suspect    `json:"suspect,omitempty"`  // nil unless the proxy probably dies of new tables
+	// Cleared is when a restart with the proven table last ended a fallback; zero if that was before the last proof. If it happens twice
+	// within [excusedFor], restarts count against no table until ExcusedUntil.
+	Cleared      time.Time `json:"cleared,omitzero"`
+	ExcusedUntil time.Time `json:"excused_until,omitzero"`
 }
 
-// Proof decides which tables are proven, because the proxy beside a data plane has lived with them, and which ones are suspect, because
-// it died. It is not safe for concurrent use. Times come in as arguments, and never decrease.
+// Proof decides which tables are proven, and when a data plane serves the proven table because its proxy dies of newer ones. It is not safe
+// for concurrent use. Times come in as arguments and never decrease.
 //
-// A table goes on trial when the proxy gets it. It is proven once the proxy is alive [ProvenAfter] later, has not been restarted, and has
-// not refused more routes. Later tables do not end a trial, because in a large cluster no table stays for that long; but the proxy must
-// have lived through them, too. The next trial is of the table that the proxy has then. A table that has made the proxy refuse routes is
-// not proven, and the table after it goes on trial.
+// The only evidence is in the metrics of the proxy: when its process started, when it last applied a table, and how many routes it has
+// rejected. Requests count for nothing, because a tenant can send them through the proxy.
 //
-// A restart is a death if the proxy had an unproven table. The second one within [SuspectWithin] makes the table that it had suspect.
-// Deaths count until a table is proven, also if they were of different tables: whoever replaces a suspect by a table with the same flaw
-// learns that from one death.
+// A table is proven once the proxy has run for [ProvenAfter] since it applied that table or a later one, without a restart and without
+// rejecting more routes. Later tables do not restart the wait: in a large cluster no table stays for that long. Without metrics,
+// time alone proves a table.
 //
-// A proxy that asks for its table shows itself by its requests: the first one of a process names no table, the second one names the table
-// that it was sent, and only then it applies that. Whoever never names a table is no proxy. A proxy that reads a file shows itself by its
-// metrics, or not at all; then time alone proves a table.
+// Two restarts within [SuspectWithin] of unproven tables start a fallback to the proven table. While it lasts, no newer table is served. The
+// newest one is tried after 1, 2, 4, 8 minutes, then every 10; one restart continues the fallback, and a proof ends it. A restart
+// with the proven table shows another cause, and ends the fallback, too. If that repeats, restarts do not count for ten minutes.
 type Proof struct {
 	state   ProofState
 	changes int
 
-	file    bool         // the proxy may read a file
-	asks    bool         // it has asked for a table
-	watched bool         // its metrics were read
-	served  table.Digest // what it can get now
-
-	named    bool         // the process of the proxy has named a table
-	sent     table.Digest // the table that it was sent before that; zero for none
-	sentAt   time.Time
-	hasSince time.Time    // of state.Has, in this process; zero if it is from an earlier one
-	trial    table.Digest // zero if no table is on trial
-	from     time.Time    // when it went on trial
-	refused  uint64       // routes that the proxy has refused, as last read
-	base     uint64       // the same before the trial; the highest number if it was never read
-
-	firstRequest time.Time // of the process of the proxy; zero if not seen
-	diedBy       time.Time // when metrics showed a death whose first request was not seen yet; zero if none
-	down         bool      // no process answered when its metrics were last asked for
+	seen     time.Time    // when the metrics of the process of state.Started were last read; zero if not in this process
+	read     time.Time    // when any metrics were last read; at first, the start of this process
+	watched  bool         // the metrics of the proxy have been readable
+	rejected uint64       // routes, as last read
+	trial    table.Digest // the table to prove next; zero if the proven one is offered
+	from     time.Time    // since when the trial table has been offered
+	ran      time.Time    // when the proxy was first seen with it; zero if not yet
+	base     uint64       // rejected before the trial; the highest number if unknown
 }
 
-// NewProof returns a Proof that goes on from a state. file means that the proxy may read a file instead of asking.
-func NewProof(s ProofState, file bool) *Proof {
-	s.Suspects = slices.Clone(s.Suspects[max(0, len(s.Suspects)-MaxSuspects):])
-	s.Deaths = slices.Clone(s.Deaths[max(0, len(s.Deaths)-suspectDeaths):])
-	return &Proof{state: s, file: file}
+// NewProof returns a Proof that continues from a state.
+func NewProof(now time.Time, s ProofState) *Proof {
+	s.Restarts = slices.Clone(s.Restarts)
+	p := &Proof{state: s, read: now, watched: !s.Started.IsZero()}
+	p.try()
+	return p
 }
 
 // State returns what to pass to NewProof after a restart. Nothing in it changes later.
@@ -101,190 +99,150 @@ func (p *Proof) State() ProofState { return p.state }
 // Changes returns how often the state has changed.
 func (p *Proof) Changes() int { return p.changes }
 
-// Proven returns the last proven table; zero if there is none.
-func (p *Proof) Proven() table.Digest { return p.state.Proven }
+// Trial returns the table that is proven next, zero if there is none, and since when the proxy has run with it.
+func (p *Proof) Trial() (d table.Digest, ran time.Time) { return p.trial, p.ran }
 
-// Offered returns the table that the proxy can get now; zero before the first.
-func (p *Proof) Offered() table.Digest { return p.served }
-
-// Trial returns the table on trial, zero if there is none, and since when.
-func (p *Proof) Trial() (table.Digest, time.Time) { return p.trial, p.from }
-
-// Needs reports whether a table may be named by a later result, so that it must not be forgotten.
-func (p *Proof) Needs(d table.Digest) bool {
-	return d == p.state.Proven || d == p.state.Has || d == p.trial || d == p.served
-}
-
-// Suspect returns the entry of a suspect table, or nil. It is read only.
-func (p *Proof) Suspect(d table.Digest) *Suspect {
-	if i := slices.IndexFunc(p.state.Suspects, func(s Suspect) bool { return s.Digest == d }); i >= 0 {
-		return &p.state.Suspects[i]
-	}
-	return nil
+// FallenBack reports whether the proven table must be served instead of any other one.
+func (p *Proof) FallenBack(now time.Time) bool {
+	return p.state.Suspect != nil && now.Before(p.state.Suspect.Retry)
 }
 
 // Restored records that a table comes from a last-known-good file. It is proven, unless the state says that nothing was proven when the
 // file was written, or that it is suspect. known means that there is a state.
 func (p *Proof) Restored(d table.Digest, known bool) {
-	if known && p.state.Proven.IsZero() || p.Suspect(d) != nil || d == p.state.Proven {
+	suspect := p.state.Suspect != nil && p.state.Suspect.Digest == d
+	if known && p.state.Proven.IsZero() || suspect || d == p.state.Proven {
 		return
 	}
 	p.state.Proven = d
 	p.changes++
+	p.try()
 }
 
-// Served records which table the proxy can get from now on. One that reads a file gets it at once.
-func (p *Proof) Served(now time.Time, d table.Digest) {
-	p.served = d
-	if p.file && !p.asks {
-		p.has(now, d)
-	}
-}
-
-// Got records that the proxy was sent a table, or has named it.
-func (p *Proof) Got(now time.Time, d table.Digest) {
-	if p.asks = true; p.named {
-		p.has(now, d)
-	} else {
-		p.sent, p.sentAt = d, now
-	}
-}
-
-// has records that the proxy has a table.
-func (p *Proof) has(now time.Time, d table.Digest) {
-	if d == p.state.Has && !p.hasSince.IsZero() {
+// Offer records which table the proxy can get from now on.
+func (p *Proof) Offer(now time.Time, d table.Digest) {
+	s := &p.state
+	if d == s.Offered {
 		return
 	}
-	p.hasSince = now
-	if p.state.Has != d {
-		p.state.Has = d
-		p.changes++
+	if s.Offered.IsZero() || (d == s.Proven) != (s.Offered == s.Proven) {
+		s.Since = now
 	}
-	if d == p.state.Proven {
+	s.Offered, s.OfferedAt = d, now
+	p.changes++
+	p.try()
+}
+
+// try puts the offered table on trial, unless another one is and may still be proven.
+func (p *Proof) try() {
+	switch s := &p.state; {
+	case s.Offered == s.Proven:
 		p.trial = table.Digest{}
-		return
-	}
-	if p.trial.IsZero() || p.refused > p.base {
-		p.begin(d, now)
-	}
-}
-
-// begin puts a table on trial.
-func (p *Proof) begin(d table.Digest, from time.Time) {
-	p.trial, p.from, p.base = d, from, p.refused
-	if !p.watched {
-		p.base = math.MaxUint64
-	}
-}
-
-// Asked records that the proxy has named its table and asked for a newer one: it is alive.
-func (p *Proof) Asked(now time.Time) {
-	if p.asks = true; !p.named && !p.sent.IsZero() {
-		p.has(p.sentAt, p.sent)
-	}
-	p.named = true
-	p.alive(now)
-}
-
-// Started records a request of the proxy that names no table, which only the first one of its process is.
-func (p *Proof) Started(now time.Time) {
-	if p.file && !p.asks { // it does not read the file, so it does not have what is in it
-		p.state.Has, p.hasSince, p.trial = table.Digest{}, time.Time{}, table.Digest{}
-	}
-	p.asks, p.named, p.sent, p.firstRequest = true, false, table.Digest{}, now
-	seen := !p.diedBy.IsZero() && now.Sub(p.diedBy) < startToRequest
-	if p.diedBy = (time.Time{}); seen {
-		return
-	}
-	p.restarted(now, "it asked for its first table again")
-}
-
-// Read records what the metrics of the proxy show: when its process started, zero if they do not say, and how many routes it has refused.
-func (p *Proof) Read(now, started time.Time, refused uint64) {
-	known := p.down // as a death
-	p.watched, p.refused, p.down = true, refused, false
-	if before := p.state.Started; !started.IsZero() {
-		p.state.Started = started
-		if started.Sub(before).Abs() > sameStart {
-			p.changes++
-			if !known && !before.IsZero() && p.firstRequest.Before(started.Add(-sameStart)) {
-				p.diedBy = now
-				p.restarted(now, "its process started at "+started.UTC().Format(time.RFC3339))
-				return
-			}
+	case p.trial.IsZero() || p.rejected > p.base:
+		p.trial, p.from, p.ran, p.base = s.Offered, s.OfferedAt, time.Time{}, p.rejected
+		if p.seen.IsZero() {
+			p.base = math.MaxUint64
 		}
 	}
-	if !p.asks {
-		p.alive(now)
-	}
 }
 
-// Down records that nothing listens where the metrics of the proxy were read before. Of a proxy that reads a file, which ends as soon as it
-// has read that, nothing else can be seen.
-func (p *Proof) Down(now time.Time) {
-	if p.watched && p.file && !p.asks {
-		p.down = true
-		p.restarted(now, "nothing listens at the address of its metrics")
-	}
-}
-
-// Tick records that time has passed. It matters only for a proxy that shows nothing else.
-func (p *Proof) Tick(now time.Time) {
-	if p.file && !p.asks && !p.watched {
-		p.alive(now)
-	}
-}
-
-// alive records that the proxy lives.
-func (p *Proof) alive(now time.Time) {
-	if p.trial.IsZero() || now.Sub(p.from) < ProvenAfter {
-		return
-	}
-	if p.refused <= p.base {
-		p.state.Proven, p.state.Deaths = p.trial, nil
-		p.forget(p.trial) // without a proven table a suspect is still served, and may turn out to be harmless
+// Read records what the metrics of the proxy show: when its process started, when it last applied a table, both zero if unknown, and how many
+// routes it has rejected. It reports whether the proxy was restarted with an unproven table.
+func (p *Proof) Read(now, started, applied time.Time, rejected uint64) (died bool) {
+	before, seen := p.state.Started, p.seen
+	p.read, p.seen, p.watched, p.rejected = now, now, true, rejected
+	switch other := started.Sub(before).Abs() > clockError || !seen.IsZero() && started.After(seen); {
+	case started.IsZero() || !before.IsZero() && !other:
+	case before.IsZero():
+		p.state.Started = started
 		p.changes++
-	}
-	switch has := p.state.Has; has {
-	case p.state.Proven:
-		p.trial = table.Digest{}
-	case p.trial: // it has made the proxy refuse routes: the next table goes on trial
 	default:
-		p.begin(has, p.hasSince)
+		p.state.Started = started
+		p.changes++
+		died = p.restarted(now, before, seen)
+		if !p.trial.IsZero() {
+			p.trial, p.from, p.ran = p.state.Offered, p.state.OfferedAt, time.Time{}
+		}
+	}
+	// The proxy's time of applying a table is in whole seconds.
+	if p.ran.IsZero() && !applied.IsZero() && !applied.Before(p.from.Truncate(time.Second)) {
+		p.ran = now
+	}
+	if !p.ran.IsZero() && now.Sub(p.ran) >= ProvenAfter {
+		p.prove(now)
+	}
+	return died
+}
+
+// Tick records that time has passed.
+func (p *Proof) Tick(now time.Time) {
+	p.watched = p.watched && now.Sub(p.read) < unreadableFor
+	if !p.watched && min(now.Sub(p.from), now.Sub(p.read)) >= ProvenAfter {
+		p.prove(now)
 	}
 }
 
-// restarted records a restart of the proxy.
-func (p *Proof) restarted(now time.Time, evidence string) {
-	had := p.state.Has
-	p.trial, p.hasSince = table.Digest{}, time.Time{}
-	if p.file && !p.asks {
-		defer func() { p.has(now, p.served) }() // it reads the file again
-	}
-	if had.IsZero() {
+// prove ends the trial. A table with which the proxy has rejected more routes is not proven; the one after it goes on trial.
+func (p *Proof) prove(now time.Time) {
+	s := &p.state
+	switch {
+	case p.trial.IsZero():
+		return
+	case p.rejected > p.base:
+		if p.trial != s.Offered {
+			p.try()
+		}
 		return
 	}
-	p.state.Has = table.Digest{}
+	s.Proven, s.Restarts, s.Suspect, s.Cleared, s.ExcusedUntil = p.trial, nil, nil, time.Time{}, time.Time{}
+	if s.Since = s.OfferedAt; s.Offered == s.Proven {
+		s.Since = now
+	}
 	p.changes++
-	if had == p.state.Proven {
-		return // the reason is another one
-	}
-	deaths := slices.DeleteFunc(slices.Clone(p.state.Deaths), func(at time.Time) bool { return now.Sub(at) > SuspectWithin })
-	deaths = append(deaths, now)
-	p.state.Deaths = deaths[max(0, len(deaths)-suspectDeaths):]
-	if len(deaths) < suspectDeaths {
-		return
-	}
-	s := Suspect{Digest: had, Proven: p.state.Proven, At: now, Deaths: len(deaths)}
-	if old := p.Suspect(had); old != nil {
-		s.Deaths = old.Deaths + 1
-	}
-	s.Evidence = fmt.Sprintf("the proxy died %d times: %s", s.Deaths, evidence)
-	p.forget(had)
-	p.state.Suspects = append(p.state.Suspects[max(0, len(p.state.Suspects)+1-MaxSuspects):], s)
+	p.trial = table.Digest{}
+	p.try()
 }
 
-// forget removes a table from the suspects. Callers of State keep the list that they got.
-func (p *Proof) forget(d table.Digest) {
-	p.state.Suspects = slices.DeleteFunc(slices.Clone(p.state.Suspects), func(s Suspect) bool { return s.Digest == d })
+// restarted records a restart of the proxy, whose process had started at a time, and was last seen alive at another one. It reports whether
+// that counts against an unproven table.
+func (p *Proof) restarted(now, before, seen time.Time) (died bool) {
+	s := &p.state
+	if s.Offered == s.Proven {
+		had := before.Sub(s.Since) > clockError || seen.Sub(s.Since) > fetchedWithin // it may have fetched another table before
+		if had && s.Suspect != nil {
+			if now.Sub(s.Cleared) < excusedFor {
+				s.ExcusedUntil = now.Add(excusedFor)
+			}
+			s.Suspect, s.Cleared = nil, now
+		}
+		if had {
+			s.Restarts = nil
+		}
+		return false
+	}
+	started := s.Started
+	if started.Add(clockError).Before(s.Since) || started.Sub(s.OfferedAt) > SuspectWithin {
+		return false // it ended before it could get an unproven table, or long after
+	}
+	if now.Before(s.ExcusedUntil) {
+		return true
+	}
+	restarts := slices.DeleteFunc(slices.Clone(s.Restarts), func(at time.Time) bool { return started.Sub(at) > SuspectWithin })
+	s.Restarts = append(restarts, started)
+	needed, next := suspectRestarts, Suspect{}
+	if s.Suspect != nil {
+		needed, next = 1, *s.Suspect
+		next.Retries++
+	}
+	if len(s.Restarts) < needed || s.Proven.IsZero() {
+		s.Restarts = s.Restarts[max(0, len(s.Restarts)-suspectRestarts):]
+		return true
+	}
+	delays := retryDelays()
+	next.Digest, next.At, next.Deaths = s.Offered, now, next.Deaths+len(s.Restarts)
+	next.Retry = now.Add(delays[min(next.Retries, len(delays)-1)])
+	next.Evidence = fmt.Sprintf("the proxy was restarted %d times with tables that are not proven, the last time at %s",
+		next.Deaths, started.UTC().Format(time.RFC3339))
+	s.Suspect, s.Restarts = &next, nil
+	return true
 }

@@ -59,7 +59,7 @@ func documents() map[string]any {
 				Digest: digest, Revision: 100, ReadRevision: 102, Routes: 3, Bytes: 569, Zones: []string{"a"}, Time: at, LastRead: at, AgeSeconds: 1.5, Held: true,
 			},
 			Source: api.Source{LastAttempt: at, LastSuccess: at, Revision: 102, NextAttempt: at, Started: at, Initialized: at, Updated: at},
-			Guard:  hold, SuspectTables: 1,
+			Guard:  hold, DyingClients: 1,
 			Decisions: []api.Decision{{Time: at, What: api.DecidedHeld, Digest: other, Objects: "Ingress shop/cart", Reason: guard.RoutesLost}},
 			Problems:  map[string]int{"error": 1, "warning": 0, "info": 0}, LastKnownGood: file,
 		},
@@ -103,7 +103,7 @@ func documents() map[string]any {
 			Figures: &fleet.Figures{Time: at, Requests: &requests, LastApply: at, Refused: map[string]uint64{"unknown_filter": 1}, RefusedNew: 1}, FiguresAgo: 2,
 			Proven:   fleet.Name{Digest: digest, Revision: 100},
 			Pre:      &fleet.Pre{Seconds: 86400, CleanSeconds: 3600, Ready: true},
-			Suspects: []fleet.Suspect{{Digest: other, Proven: digest, Deaths: 2, Evidence: "the proxy died 2 times: it asked for its first table again", Ago: 4.5}},
+			Suspects: []fleet.Suspect{{Digest: other, Proven: digest, Deaths: 2, Evidence: "the proxy was restarted 2 times with tables that are not proven", Ago: 4.5}},
 		},
 		"clients": &fleet.View{
 			Time: at, Table: &fleet.Table{Digest: digest, Revision: 100, Since: at}, Counts: fleet.Counts{Current: 1}, Total: 1,
@@ -111,7 +111,7 @@ func documents() map[string]any {
 			Replicas: []fleet.Replica{{Name: "routesrv-0", Instance: "X", Self: true, Clients: 1}}, Relays: []fleet.Relay{},
 			Publishes: []fleet.Publish{{Digest: digest, Revision: 100, Time: at, Half: &seconds, Holders: 1}}, Matched: 1,
 			Suspects: []fleet.SuspectTable{{
-				Digest: other, Proven: []table.Digest{digest}, Clients: 2, Deaths: 4, Example: "ingress/proxy-1", Evidence: "the proxy died 2 times", First: at, Last: at, Confirmed: true,
+				Digest: other, Clients: 2, Deaths: 4, Example: "ingress/proxy-1", Evidence: "the proxy was restarted 2 times with tables that are not proven", First: at, Last: at,
 			}},
 			Clients: []fleet.Client{{
 				ID: "ingress/proxy-1", Kind: fleet.Sidecar, Pod: "ingress/proxy-1", Zone: "a", Version: "v1.2.3", Mode: "Exec", Address: "10.2.0.1",

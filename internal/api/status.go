@@ -17,12 +17,12 @@ type Status struct {
 	Source        Source         `json:"source"`
 	Upstream      *Fetch         `json:"upstream,omitempty"` // only on a relay
 	Guard         Guard          `json:"guard"`
-	Trial         *Trial         `json:"trial,omitempty"`          // with a trial proxy, or if proxies of the fleet died of something
-	Takeovers     []Takeover     `json:"takeovers,omitempty"`      // of the last hour, newest first
-	Steering      *Steering      `json:"steering,omitempty"`       // while anything is frozen or pinned
-	SuspectTables int            `json:"suspect_tables,omitempty"` // of which proxies of this replica's clients died: see /clients
-	Decisions     []Decision     `json:"decisions,omitempty"`      // about held tables, newest first
-	Problems      map[string]int `json:"problems"`                 // by severity
+	Trial         *Trial         `json:"trial,omitempty"`         // with a trial proxy
+	Takeovers     []Takeover     `json:"takeovers,omitempty"`     // of the last hour, newest first
+	Steering      *Steering      `json:"steering,omitempty"`      // while anything is frozen or pinned
+	DyingClients  int            `json:"dying_clients,omitempty"` // clients of this replica whose proxies died of a table: see /clients
+	Decisions     []Decision     `json:"decisions,omitempty"`     // about held tables, newest first
+	Problems      map[string]int `json:"problems"`                // by severity
 	LastKnownGood *File          `json:"last_known_good,omitempty"`
 }
 

@@ -167,8 +167,8 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 		}
 		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
 	}
-	if n := st.SuspectTables; n > 0 {
-		all = append(all, "proxies died of "+number(n, "table")+": see the command clients")
+	if n := st.DyingClients; n > 0 {
+		all = append(all, "the proxies of "+number(n, "client")+" died of new tables: see the command clients")
 	}
 	if t := st.Table; t != nil {
 		if t.Stale {

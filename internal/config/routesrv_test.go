@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
 		},
 		Poll:  config.Poll{Interval: 3 * time.Second, MaxBackoff: 15 * time.Second},
-		Guard: guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: time.Hour},
+		Guard: guard.Config{MaxLoss: 0.1, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: time.Hour},
 
 		Review:          config.Review{TrialTimeout: 10 * time.Second},
 		RefuseTakeovers: "none",

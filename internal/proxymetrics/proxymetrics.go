@@ -12,7 +12,7 @@
 //
 // # Caveats
 //
-// No proxy reports which table it has applied. [Reader.Figures] reports "applied" if, after the proxy fetched the table, its
+// No proxy reports which table it has applied. [Reader.Judge] reports "applied" if, after the proxy fetched the table, its
 // count of tables has grown and its processing began. Skipper's times are whole seconds, so a table fetched in the same second in
 // which the previous one was applied can be reported as applied too early. A table that is equal as data is never applied, and
 // stays "fetched". A Skipper never removes refused routes from its metrics: only new ones are meaningful, hence
@@ -41,7 +41,7 @@ const (
 	timeout  = 2 * time.Second
 )
 
-// Reader reads the metrics of one proxy. Create it with [New]. It must be used by one goroutine only.
+// Reader reads the metrics of one proxy. Create it with [New]. It must not be used concurrently.
 type Reader struct {
 	url    *url.URL
 	client *http.Client
@@ -55,13 +55,15 @@ type Reader struct {
 	refused uint64         // before it was fetched
 }
 
-// New returns a Reader for the metrics at an http or https URL.
-func New(address string, log *slog.Logger) (*Reader, error) {
+// New returns a Reader for the metrics at an http or https URL. A nil transport means one of its own.
+func New(address string, transport http.RoundTripper, log *slog.Logger) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return nil, errors.New("want http(s)://host[:port]/path, without a password")
 	}
-	transport := &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
+	if transport == nil {
+		transport = &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
+	}
 	return &Reader{url: u, log: log, client: &http.Client{
 		Transport: transport, Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -71,16 +73,15 @@ func New(address string, log *slog.Logger) (*Reader, error) {
 // Close closes the idle connection.
 func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
-// Figures reads the metrics, and reports how far the proxy is with the table that it fetched at the given time; zero means none.
-// The error says why the metrics cannot be read; the beginning and end of that are logged.
-func (r *Reader) Figures(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
+// Read reads the metrics. The error says why they cannot be read; the beginning and end of that are logged.
+func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 	f, err := r.read(ctx)
 	if errors.Is(err, errTooLong) && !r.brief {
 		r.brief = true
 		f, err = r.read(ctx)
 	}
 	if ctx.Err() != nil {
-		return nil, fleet.AppliedUnknown, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if failed := err != nil; failed != r.failing {
 		r.failing = failed
@@ -92,13 +93,14 @@ func (r *Reader) Figures(ctx context.Context, fetched time.Time) (*fleet.Figures
 	}
 	if err != nil {
 		r.brief = false // another process may answer next
-		return nil, fleet.AppliedUnknown, err
+		return nil, err
 	}
-	return f, r.judge(f, fetched), nil
+	return f, nil
 }
 
-// judge compares figures with those before the proxy fetched its table.
-func (r *Reader) judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
+// Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time; zero means
+// none. It compares the figures with those of the call before the proxy fetched that table.
+func (r *Reader) Judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 	// The time comes from an age in a report, so the same moment can differ by the duration of a report.
 	if d := fetched.Sub(r.fetched); d > 500*time.Millisecond || d < -500*time.Millisecond {
 		r.fetched, r.updates, r.refused = fetched, 0, 0

@@ -136,7 +136,7 @@ func TestAppliedFollowsFromWhatChanged(t *testing.T) {
 	proxy := &skipper{updates: 1, applied: time.Unix(1000, 0), refused: 2}
 	srv := httptest.NewServer(proxy)
 	defer srv.Close()
-	r, err := proxymetrics.New(srv.URL+"/metrics", slog.New(slog.DiscardHandler))
+	r, err := proxymetrics.New(srv.URL+"/metrics", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +147,11 @@ func TestAppliedFollowsFromWhatChanged(t *testing.T) {
 		if fetched > 0 {
 			at = time.Unix(fetched, 700_000_000)
 		}
-		f, got, _ := r.Figures(t.Context(), at)
-		if f == nil || got != want || f.RefusedNew != refused {
+		f, err := r.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Judge(f, at); got != want || f.RefusedNew != refused {
 			t.Errorf("%s: %q, %+v, want %q and %d new refused routes", what, got, f, want, refused)
 		}
 	}
@@ -206,13 +209,13 @@ func TestMetricsOfALargeProxyAreRead(t *testing.T) {
 			srv := httptest.NewServer(&test.proxy)
 			defer srv.Close()
 			var log strings.Builder
-			r, err := proxymetrics.New(srv.URL+"/metrics?of=proxy", slog.New(slog.NewTextHandler(&log, nil)))
+			r, err := proxymetrics.New(srv.URL+"/metrics?of=proxy", nil, slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer r.Close()
 			for range 2 {
-				f, _, err := r.Patient().Figures(t.Context(), time.Time{})
+				f, err := r.Patient().Read(t.Context())
 				switch {
 				case test.failure != "":
 					if f != nil || err == nil || !strings.Contains(err.Error(), test.failure) || strings.Count(log.String(), test.failure) != 1 {
@@ -238,7 +241,7 @@ func TestProxiesThatDoNotAnswer(t *testing.T) {
 	srv := httptest.NewServer(proxy)
 	defer srv.Close()
 	var log strings.Builder
-	r, err := proxymetrics.New(srv.URL, slog.New(slog.NewTextHandler(&log, nil)))
+	r, err := proxymetrics.New(srv.URL, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,19 +252,19 @@ func TestProxiesThatDoNotAnswer(t *testing.T) {
 		func() { proxy.status, proxy.padding = 0, proxymetrics.MaxBytes+1<<16 },
 	} {
 		change()
-		if f, applied, err := r.Figures(t.Context(), time.Now()); f != nil || applied != fleet.AppliedUnknown || err == nil {
-			t.Errorf("%+v, %q, %v", f, applied, err)
+		if f, err := r.Read(t.Context()); f != nil || err == nil {
+			t.Errorf("%+v, %v", f, err)
 		}
 	}
 	proxy.padding = 0
-	if f, _, _ := r.Figures(t.Context(), time.Now()); f == nil {
+	if f, _ := r.Read(t.Context()); f == nil {
 		t.Error("no figures of a proxy that answers")
 	}
 	if n := strings.Count(log.String(), "\n"); n != 2 {
 		t.Errorf("%d lines, want one when it begins and one when it ends:\n%s", n, &log)
 	}
 	for _, bad := range []string{"", "x", "ftp://a", "http://", "http://u:p@a/"} {
-		if _, err := proxymetrics.New(bad, nil); err == nil {
+		if _, err := proxymetrics.New(bad, nil, nil); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}

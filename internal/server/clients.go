@@ -134,7 +134,7 @@ func (s *Server) reportUp(ctx context.Context) {
 		Send:   s.relay.Report,
 		Collect: func(now time.Time) (fleet.Report, bool) {
 			counts := s.clients.Counts()
-			r := fleet.Report{Clients: &counts, Suspects: s.clients.SuspectReport()}
+			r := fleet.Report{Clients: &counts}
 			upstream := s.relay.Upstream()
 			if a := upstream.Applied; a != nil {
 				r.Holds = fleet.Name{Digest: a.Digest, Revision: a.Revision}

@@ -77,7 +77,7 @@ func (s *Server) report() api.Status {
 	r := api.Status{
 		Version: s.cfg.Version, Started: s.started, Source: s.tables.Status(), Guard: s.publisher.State().Report(s.publisher.Kept()),
 		Decisions: s.decisions.Last(publish.ShownDecisions), Problems: poller.CountBySeverity(s.problems()),
-		Table: s.cache.Status(), LastKnownGood: s.publisher.File(), SuspectTables: len(s.clients.Suspects()),
+		Table: s.cache.Status(), LastKnownGood: s.publisher.File(), DyingClients: s.clients.Dying(),
 	}
 	if s.reviews != nil {
 		r.Steering = s.steering()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -97,7 +98,7 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 	}
 	c.turns.self, c.turns.remote = make(turn, 1), make(turn, 1)
 	c.decisions = publish.OpenDecisions(cfg.StateDir, log)
-	c.proof = newProof(cfg.StateDir, cfg.RoutesFile != "", cache.Current, c.metrics, log)
+	c.proof = newProof(cfg.StateDir, c.metrics, log)
 	c.sink = cache
 	var err error
 	if cfg.EndpointDebounce > 0 {
@@ -336,7 +337,8 @@ func (c *controller) boot(now time.Time) {
 // prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and the file
 // stays as it is.
 func (c *controller) prove() {
-	c.proof.judge(c.proof.rules.Tick)
+	c.proof.tick(time.Now())
+	c.reconsider()
 	p := c.remote
 	if p == nil || !p.tried { // it may still be reading the file
 		return
@@ -348,15 +350,23 @@ func (c *controller) prove() {
 	}
 }
 
-// replaceSuspect serves the proven table at once, if the proxy has died of the served one.
-func (c *controller) replaceSuspect() {
-	c.call(func() {
-		suspect := publish.Offer{Table: c.served.Table()}
-		if o := c.proof.choose(suspect); o.Table != suspect.Table && c.active != nil {
-			c.served.Publish(o.Table)
-			c.proof.serving(suspect, string(c.origin()))
-		}
-	})
+// reconsider serves the proven table when a fallback has begun, and the newest one when it is tried again.
+func (c *controller) reconsider() {
+	if c.active == nil || c.active.offer.Table == nil {
+		return
+	}
+	if o := c.proof.choose(c.active.offer); o.Table.Digest() != c.served.Table().Digest() {
+		c.served.Publish(o.Table)
+		c.proof.serving(o, string(c.origin()))
+	}
+}
+
+// readProxy records the figures of the proxy.
+func (c *controller) readProxy(now time.Time, f *fleet.Figures) {
+	before := c.proof.fallenBack(now)
+	if c.proof.read(now, f); c.proof.fallenBack(now) != before {
+		c.call(c.reconsider)
+	}
 }
 
 // recheck asks for an early read, because the proxy names a table that is newer than the served one. It never blocks. It does not

@@ -34,7 +34,7 @@ const acceptCommand = "dataplane-client accept"
 
 func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
-	routes := s.afterBoot(s.proving(s.cache.Handler()))
+	routes := s.afterBoot(s.afterReading(s.cache.Handler()))
 	health := httpserve.Endpoint{Path: "/health", Handler: http.HandlerFunc(s.serveHealth),
 		Does: "503 before the first table, 204 after it"}
 	fresh := httpserve.Endpoint{Path: "/fresh", Methods: get, Handler: http.HandlerFunc(s.serveFresh),
@@ -136,11 +136,12 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	})
 }
 
-// proving notes what a request shows about the proxy, before it is answered: a proxy that dies of the served table does not get it again.
-func (s *Sidecar) proving(next http.Handler) http.Handler {
+// afterReading reads the metrics of the proxy before a request for the table is answered: a proxy that dies of the served table does not get
+// it again.
+func (s *Sidecar) afterReading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.controller.proof.asking(r) {
-			s.controller.replaceSuspect()
+		if s.watch != nil {
+			s.watch.fresh(r.Context())
 		}
 		next.ServeHTTP(w, r)
 	})

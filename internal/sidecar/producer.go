@@ -101,8 +101,9 @@ func (s selfSink) Publish(t *table.Table) {
 	s.c.call(func() {
 		s.p.offer.Table = t
 		if s.c.active == &s.p.producer {
-			s.c.served.Publish(s.c.proof.choose(s.p.offer).Table)
-			s.c.proof.serving(s.p.offer, string(fromSelf))
+			o := s.c.proof.choose(s.p.offer)
+			s.c.served.Publish(o.Table)
+			s.c.proof.serving(o, string(fromSelf))
 		}
 	})
 }
@@ -137,7 +138,7 @@ func (c *controller) selfRead(p *selfProducer, end func(*table.Table, table.Read
 func (c *controller) show(end func(*table.Table, table.Read), o publish.Offer, origin string) {
 	chosen := c.proof.choose(o)
 	c.served.Show(end, chosen.Table, chosen.Read)
-	c.proof.serving(o, origin)
+	c.proof.serving(chosen, origin)
 }
 
 // zone returns the zone of the computed table, which is also the zone of the fetched one.

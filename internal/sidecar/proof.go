@@ -8,15 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/publish"
@@ -24,50 +21,46 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Log messages about what the proxy lives with.
+// Log messages about proven and suspect tables.
 const (
-	LogProven          = "table proven: the proxy has lived with it"
-	LogProxyDied       = "the proxy was restarted with a table that is not proven"
-	LogSuspect         = "the proxy keeps dying of a table, the proven one is served instead"
-	LogSuspectUnproven = "the proxy keeps dying of a table, and no table is proven: it stays"
-	LogProofUnusable   = "proof.json is not usable, set aside: a restart does not know which table the proxy died of"
-	LogProofFailed     = "proof.json cannot be written: a restart would not know which table the proxy died of"
+	LogProven        = "table proven: the proxy has run with it"
+	LogProxyDied     = "the proxy was restarted with a table that is not proven"
+	LogFallenBack    = "the proxy keeps dying of new tables, serving the proven one"
+	LogRetry         = "trying the newest table again, the proxy died of an earlier one"
+	LogExcused       = "the proxy was restarted with the proven table, too: serving the newest one"
+	LogProofUnusable = "proof.json is not usable, set aside: starting without the restarts of the proxy"
+	LogProofFailed   = "cannot write proof.json: a restart would forget the restarts of the proxy"
 )
 
 const (
-	// proofFile is the name of the file beside the last-known-good one that remembers what the proxy died of.
+	// proofFile is the name of the file beside the last-known-good one with the state of the proof.
 	proofFile = "proof.json"
-	// maxProofFile limits it, in bytes. It has at most [rollout.MaxSuspects] entries.
+	// maxProofFile limits it, in bytes.
 	maxProofFile = 64 << 10
-	// skipperAgent is how the User-Agent of a Skipper begins.
-	skipperAgent = "Go-http-client/"
 )
 
-// proof follows what the proxy does with the tables that it gets, and serves a proven table instead of one that the proxy dies of.
-// Requests and the controller use it.
+// proof follows the proxy's process by its metrics, and serves the proven table instead of one of which the proxy dies.
 type proof struct {
 	log     *slog.Logger
 	metrics *metrics
-	path    string              // of the file; empty keeps the state in memory only
-	cached  func() *table.Table // what the cache serves: an older table while a change waits
+	path    string // of the file; empty keeps the state in memory only
 	writer  *durable.Writer
 	known   bool // there was a file
 
-	mu      sync.Mutex // guards the fields below
-	rules   *rollout.Proof
-	tables  map[table.Digest]publish.Candidate // those that the rules may name, and those that the proxy may be getting
-	recent  []table.Digest                     // the last ones served: answers with them may be on their way
-	instead table.Digest                       // the suspect for which the proven table is served; zero for none
-	saved   int                                // changes of the rules when a write was last requested
-	failed  bool                               // the last write
+	mu     sync.Mutex // guards the fields below
+	rules  *rollout.Proof
+	tables struct{ proven, trial, offered publish.Candidate } // of the digests in rules, where they are known
+	fallen bool                                               // the proven table is served instead of the newest one
+	saved  int                                                // changes of the rules when a write was last requested
+	failed bool                                               // the last write
 
-	fetched   fleet.Name // the table that the proxy has fetched, according to its requests; zero for none
+	fetched   fleet.Name // the table that the proxy has fetched, according to requests: for reports only
 	fetchedAt time.Time  // when it was fetched, or first named
 }
 
-// newProof reads the state of the previous process. file means that the proxy may read a file.
-func newProof(stateDir string, file bool, cached func() *table.Table, m *metrics, log *slog.Logger) *proof {
-	p := &proof{log: log, metrics: m, cached: cached, tables: make(map[table.Digest]publish.Candidate)}
+// newProof reads the state of the previous process.
+func newProof(stateDir string, m *metrics, log *slog.Logger) *proof {
+	p := &proof{log: log, metrics: m}
 	p.writer = durable.NewWriter(p.write)
 	var state rollout.ProofState
 	if stateDir != "" {
@@ -83,7 +76,7 @@ func newProof(stateDir string, file bool, cached func() *table.Table, m *metrics
 			}
 		}
 	}
-	p.rules = rollout.NewProof(state, file)
+	p.rules = rollout.NewProof(time.Now(), state)
 	return p
 }
 
@@ -91,121 +84,123 @@ func newProof(stateDir string, file bool, cached func() *table.Table, m *metrics
 func (p *proof) restored(t *table.Table, read time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rules.Restored(t.Digest(), p.known)
-	p.keep(publish.Candidate{Table: t, Origin: string(fromLastKnownGood), Read: table.Read{At: read}})
-	p.save()
+	if p.rules.Restored(t.Digest(), p.known); p.rules.State().Proven == t.Digest() {
+		p.tables.proven = publish.Candidate{Table: t, Origin: string(fromLastKnownGood), Read: table.Read{At: read}}
+	}
+	p.follow()
 }
 
-// recentTables is how many served tables are remembered whatever the rules need. They share most of their blocks.
-const recentTables = 4
-
-// keep remembers a table that is served, and forgets those that nobody needs any more. The caller holds mu.
-func (p *proof) keep(c publish.Candidate) {
-	d := c.Table.Digest()
-	if p.tables[d] = c; !slices.Contains(p.recent, d) {
-		p.recent = append(p.recent, d)
-		p.recent = p.recent[max(0, len(p.recent)-recentTables):]
-	}
-	cached := p.cached()
-	for d := range p.tables {
-		if !p.rules.Needs(d) && !slices.Contains(p.recent, d) && (cached == nil || cached.Digest() != d) {
-			delete(p.tables, d)
-		}
-	}
-}
-
-// alternative returns the table to serve instead of one that the proxy dies of; nil if there is none. The caller holds mu.
-func (p *proof) alternative(d table.Digest) *table.Table {
-	proven := p.rules.Proven()
-	if c, ok := p.tables[proven]; ok && d != proven && p.rules.Suspect(d) != nil {
-		return c.Table
-	}
-	return nil
-}
-
-// choose returns what to serve for an offer: the offer, or the proven table if the proxy dies of the offered one. The proven table then has
-// the revision of the offer: for the proxy it replaces what it must not have, and is no step back in time.
+// choose returns what to serve for an offer: the offer, or the proven table during a fallback. The proven table then has the revision of the
+// offer, so that it is no step back in time for the proxy.
 func (p *proof) choose(o publish.Offer) publish.Offer {
-	if o.Table == nil {
-		return o
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.alternative(o.Table.Digest()); t != nil {
-		o.Table = t.WithRevision(o.Table.Revision())
+	proven := p.tables.proven.Table
+	if o.Table != nil && proven != nil && o.Table.Digest() != proven.Digest() && p.rules.FallenBack(time.Now()) {
+		o.Table = proven.WithRevision(o.Table.Revision())
 		o.Read.Held, o.Read.Live = true, false
 	}
 	return o
 }
 
-// serving records that what choose has returned for an offer is served from now on.
+// serving records that what choose has returned is served from now on.
 func (p *proof) serving(o publish.Offer, origin string) {
 	if o.Table == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	d, now := o.Table.Digest(), time.Now()
-	if p.alternative(d) == nil {
-		p.instead = table.Digest{}
-		p.rules.Served(now, d)
-		p.keep(publish.Candidate{Table: o.Table, Origin: origin, Read: o.Read})
-	} else {
-		proven := p.rules.Proven()
-		if p.instead != d {
-			p.instead = d
-			p.log.Error(LogSuspect, "digest", d.String(), "proven", proven.String(), "evidence", p.rules.Suspect(d).Evidence)
+	p.tables.offered = publish.Candidate{Table: o.Table, Origin: origin, Read: o.Read}
+	p.rules.Offer(time.Now(), o.Table.Digest())
+	s := p.rules.State()
+	if fallen := p.rules.FallenBack(time.Now()) && o.Table.Digest() == s.Proven; fallen != p.fallen {
+		switch p.fallen = fallen; {
+		case fallen:
+			p.log.Error(LogFallenBack, "digest", s.Suspect.Digest.String(), "proven", s.Proven.String(), "retry", s.Suspect.Retry, "evidence", s.Suspect.Evidence)
+		case s.Suspect != nil:
+			p.log.Warn(LogRetry, "digest", o.Table.Digest().String())
+		default:
+			p.log.Warn(LogExcused, "digest", o.Table.Digest().String())
 		}
-		p.rules.Served(now, proven)
 	}
-	p.save()
+	p.follow()
+}
+
+// follow keeps the tables that the rules name, and requests a write if the state has changed. The caller holds mu.
+func (p *proof) follow() {
+	is := func(c publish.Candidate, d table.Digest) bool { return c.Table != nil && c.Table.Digest() == d }
+	if t := &p.tables; is(t.trial, p.rules.State().Proven) {
+		t.proven = t.trial
+	}
+	if d, _ := p.rules.Trial(); is(p.tables.offered, d) {
+		p.tables.trial = p.tables.offered
+	}
+	p.metrics.suspect.Set(series.Bool(p.fallen))
+	if n := p.rules.Changes(); n != p.saved && p.path != "" {
+		p.saved = n
+		p.writer.Request()
+	}
 }
 
 // unproven reports whether the last-known-good file must not have a table yet: any table is better than none, and a proven one better than
 // any.
 func (p *proof) unproven(d table.Digest) bool {
+	c, ok := p.proven()
+	return ok && d != c.Table.Digest()
+}
+
+// proven returns the proven table. ok is false if there is none.
+func (p *proof) proven() (c publish.Candidate, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, ok := p.tables[p.rules.Proven()]
-	return ok && d != p.rules.Proven()
+	return p.tables.proven, p.tables.proven.Table != nil
 }
 
-// isProxy reports whether a request comes from the proxy, and not from a person or a tool in the pod.
-func isProxy(r *http.Request) bool {
-	return r.Method == http.MethodGet && strings.HasPrefix(r.UserAgent(), skipperAgent)
-}
-
-// asking records a request of the proxy for its table, before it is answered, and reports whether the proxy has to get another table than
-// the served one.
-func (p *proof) asking(r *http.Request) (other bool) {
-	if !isProxy(r) {
-		return false
+// read records the figures of the proxy.
+func (p *proof) read(now time.Time, f *fleet.Figures) {
+	var rejected uint64
+	for _, n := range f.Refused {
+		rejected += n
 	}
-	return p.judge(func(now time.Time) {
-		if r.Header.Get(api.HeaderIfNoneMatch) != "" {
-			p.rules.Asked(now)
-		} else {
-			p.rules.Started(now)
-		}
-	})
+	applied := f.LastApply
+	if applied.IsZero() && f.Routes != nil {
+		applied = now // it does not show the time, and has a table
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rules.Read(now, f.Started, applied, rejected) {
+		p.metrics.deaths.Inc()
+		p.log.Warn(LogProxyDied, "digest", p.rules.State().Offered.String(), "started", f.Started)
+	}
+	p.follow()
 }
 
-// saw records which table the proxy has after an answer.
+// fallenBack reports whether the proven table must be served.
+func (p *proof) fallenBack(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rules.FallenBack(now)
+}
+
+// tick records that time has passed.
+func (p *proof) tick(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules.Tick(now)
+	p.follow()
+}
+
+// saw records for reports which table the proxy has after an answer.
 func (p *proof) saw(seen etagcache.Seen) {
 	sent, name := seen.Sent, fleet.Name{Digest: seen.Digest, Revision: seen.Revision}
-	arrived := sent.Whole && sent.Status == http.StatusOK
-	if arrived { // it applies the table before it asks again and names it
+	if sent.Whole && sent.Status == http.StatusOK { // it applies the table before it asks again and names it
 		name = fleet.Name{Digest: sent.Digest, Revision: sent.Revision}
 	}
-	has := arrived || sent.Status == http.StatusNotModified && !seen.Ahead
-	p.judge(func(now time.Time) {
-		if !name.Digest.IsZero() && p.fetched.Digest != name.Digest {
-			p.fetched, p.fetchedAt = name, now
-		}
-		if _, known := p.tables[sent.Published]; has && known && isProxy(seen.Request) {
-			p.rules.Got(now, sent.Published)
-		}
-	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !name.Digest.IsZero() && p.fetched.Digest != name.Digest {
+		p.fetched, p.fetchedAt = name, time.Now()
+	}
 }
 
 // hasFetched returns the table that the proxy has fetched, zero for none, and when that was.
@@ -215,111 +210,49 @@ func (p *proof) hasFetched() (fleet.Name, time.Time) {
 	return p.fetched, p.fetchedAt
 }
 
-// read records the figures of the proxy, and reports whether it has to get another table.
-func (p *proof) read(f *fleet.Figures) (other bool) {
-	var refused uint64
-	for _, n := range f.Refused {
-		refused += n
-	}
-	return p.judge(func(now time.Time) { p.rules.Read(now, f.Started, refused) })
-}
-
-// unread records why the figures of the proxy cannot be read, and reports whether it has to get another table.
-func (p *proof) unread(err error) (other bool) {
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return false // something listens
-	}
-	return p.judge(p.rules.Down)
-}
-
-// judge tells the rules what has happened, carries out what they decide, and reports whether a suspect is served although there is a proven
-// table.
-func (p *proof) judge(happened func(now time.Time)) (other bool) {
+// suspects returns for a report why the proven table is served instead of the newest one: nothing, or one entry.
+func (p *proof) suspects(now time.Time) []fleet.Suspect {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.rules.State()
-	happened(time.Now())
-	p.died(before)
-	p.save()
-	return p.alternative(p.rules.Offered()) != nil
-}
-
-// died logs a death since the state before. The caller holds mu.
-func (p *proof) died(before rollout.ProofState) {
 	s := p.rules.State()
-	if n := len(s.Deaths); n == 0 || len(before.Deaths) == n && before.Deaths[n-1].Equal(s.Deaths[n-1]) {
-		return
+	if s.Suspect == nil {
+		return nil
 	}
-	p.metrics.deaths.Inc()
-	p.log.Warn(LogProxyDied, "digest", before.Has.String(), "deaths", len(s.Deaths))
-	if p.rules.Suspect(before.Has) != nil && s.Proven.IsZero() {
-		p.log.Error(LogSuspectUnproven, "digest", before.Has.String())
-	}
+	return []fleet.Suspect{{
+		Digest: s.Suspect.Digest, Proven: s.Proven, Deaths: s.Suspect.Deaths, Evidence: s.Suspect.Evidence, Ago: max(0, now.Sub(s.Suspect.At).Seconds()),
+	}}
 }
 
-// proven returns the proven table. ok is false if there is none.
-func (p *proof) proven() (c publish.Candidate, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c, ok = p.tables[p.rules.Proven()]
-	return c, ok
-}
-
-// reported is how long a suspect is reported to route servers after the last death: long enough to survive their restarts.
-const reported = time.Hour
-
-// maxReportedSuspects is how many suspects a report has.
-const maxReportedSuspects = 3
-
-// report returns the last suspects, the newest first.
-func (p *proof) report(now time.Time) []fleet.Suspect {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []fleet.Suspect
-	for _, s := range slices.Backward(p.rules.State().Suspects) {
-		if len(all) < maxReportedSuspects && (now.Sub(s.At) < reported || s.Digest == p.instead) {
-			all = append(all, fleet.Suspect{
-				Digest: s.Digest, Proven: s.Proven, Deaths: s.Deaths, Evidence: s.Evidence, Ago: max(0, now.Sub(s.At).Seconds()),
-			})
-		}
-	}
-	return all
-}
-
-// proofReport is the state of the proof in /status.
-type proofReport struct {
-	Proven   table.Digest      `json:"proven,omitzero"` // the last proven table; missing if there is none
-	Trial    table.Digest      `json:"trial,omitzero"`  // the table that is being proven
-	Since    time.Time         `json:"trial_since,omitzero"`
-	Instead  table.Digest      `json:"instead_of,omitzero"` // the suspect for which the proven table is served
-	Suspects []rollout.Suspect `json:"suspects,omitempty"`  // the oldest first
-}
-
-func (p *proof) status() *proofReport {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := &proofReport{Proven: p.rules.Proven(), Instead: p.instead, Suspects: p.rules.State().Suspects}
-	r.Trial, r.Since = p.rules.Trial()
-	return r
-}
-
-// rejected says why the proxy does not get the offered table; empty if it does.
+// rejected says why the proxy does not get the newest table; empty if it does.
 func (p *proof) rejected() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s := p.rules.Suspect(p.instead); s != nil && !p.instead.IsZero() {
+	if s := p.rules.State().Suspect; s != nil && p.fallen {
 		return "suspect: " + s.Evidence
 	}
 	return ""
 }
 
-// save requests a write if the state has changed. The caller holds mu.
-func (p *proof) save() {
-	p.metrics.suspect.Set(series.Bool(!p.instead.IsZero()))
-	if n := p.rules.Changes(); n != p.saved && p.path != "" {
-		p.saved = n
-		p.writer.Request()
+// proofReport is the state of the proof in /status.
+type proofReport struct {
+	Proven  table.Digest     `json:"proven,omitzero"`        // the last proven table; missing if there is none
+	Trial   table.Digest     `json:"trial,omitzero"`         // the table that is proven next
+	Since   time.Time        `json:"trial_since,omitzero"`   // when the proxy was first seen with it
+	Instead table.Digest     `json:"instead_of,omitzero"`    // the suspect table for which the proven one is served
+	Suspect *rollout.Suspect `json:"suspect,omitempty"`      // why, and when the newest table is tried again
+	Excused time.Time        `json:"excused_until,omitzero"` // the proxy dies of the proven table, too: until then, restarts count against no table
+}
+
+func (p *proof) status() *proofReport {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.rules.State()
+	r := &proofReport{Proven: s.Proven, Suspect: s.Suspect, Excused: s.ExcusedUntil}
+	if s.Suspect != nil && p.fallen {
+		r.Instead = s.Suspect.Digest
 	}
+	r.Trial, r.Since = p.rules.Trial()
+	return r
 }
 
 // write replaces the file. A failure is retried with the next change.

@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"log/slog"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +13,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// TestProofByMetrics: a proxy that reads a file shows its restarts by the start of its process, and gets the proven table under the revision
-// of the suspect one.
-func TestProofByMetrics(t *testing.T) {
+// TestProofChooses: a proxy that was restarted twice with a table gets the proven one under the revision of the offered one, and newer tables with
+// the next retry.
+func TestProofChooses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newProof(t.TempDir(), true, func() *table.Table { return nil }, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		p := newProof(t.TempDir(), newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 		defer p.flush()
 		offer := func(text string, revision uint64) publish.Offer {
 			t.Helper()
@@ -34,18 +33,18 @@ func TestProofByMetrics(t *testing.T) {
 		}
 		serve := func(o publish.Offer) publish.Offer {
 			chosen := p.choose(o)
-			p.serving(o, "test")
+			p.serving(chosen, "test")
 			return chosen
 		}
-		start := time.Now()
-		read := func(started time.Time, refused uint64) bool {
-			return p.read(&fleet.Figures{Started: started, Refused: map[string]uint64{"other": refused}})
+		read := func(started time.Time) {
+			p.read(time.Now(), &fleet.Figures{Started: started, LastApply: time.Now(), Refused: map[string]uint64{"other": 1}})
 		}
 		good, fatal := offer("a: * -> <shunt>;", 1), offer("a: * -> <shunt>;\nb: Path(\"/\") -> <shunt>;", 2)
+		start := time.Now()
 		serve(good)
 		for range 4 {
 			time.Sleep(10 * time.Second)
-			read(start, 1)
+			read(start)
 		}
 		if c, ok := p.proven(); !ok || c.Table.Digest() != good.Table.Digest() || p.unproven(good.Table.Digest()) || !p.unproven(fatal.Table.Digest()) {
 			t.Fatalf("proven is %+v", c)
@@ -53,33 +52,35 @@ func TestProofByMetrics(t *testing.T) {
 		serve(fatal)
 		for i, want := range []bool{false, true} {
 			time.Sleep(10 * time.Second)
-			if got := read(time.Now().Add(-time.Second), 1); got != want {
-				t.Errorf("death %d: replace the table is %v, want %v", i+1, got, want)
+			read(time.Now().Add(-time.Second))
+			if got := p.fallenBack(time.Now()); got != want {
+				t.Errorf("restart %d: fallen back is %v, want %v", i+1, got, want)
 			}
 		}
 		if o := serve(fatal); o.Table.Digest() != good.Table.Digest() || o.Table.Revision() != 2 || !o.Read.Held {
 			t.Errorf("served is %s of revision %d, held %v", o.Table.Digest(), o.Table.Revision(), o.Read.Held)
 		}
-		if r := p.report(time.Now()); len(r) != 1 || r[0].Digest != fatal.Table.Digest() || r[0].Proven != good.Table.Digest() || r[0].Deaths != 2 || r[0].Evidence == "" {
+		if r := p.suspects(time.Now()); len(r) != 1 || r[0].Digest != fatal.Table.Digest() || r[0].Proven != good.Table.Digest() || r[0].Deaths != 2 || r[0].Evidence == "" {
 			t.Errorf("reported is %+v", r)
 		}
 		if p.rejected() == "" || p.status().Instead != fatal.Table.Digest() {
 			t.Errorf("rejected %q, status %+v", p.rejected(), p.status())
 		}
-		for i := range 100 {
-			serve(offer("d: * -> setPath(\"/"+strconv.Itoa(i)+"\") -> <shunt>;", 2))
+		newer := offer("c: * -> <shunt>;", 3)
+		if o := serve(newer); o.Table.Digest() != good.Table.Digest() || o.Table.Revision() != 3 {
+			t.Errorf("served is %s of revision %d before the retry", o.Table.Digest(), o.Table.Revision())
 		}
-		if n := len(p.tables); n > recentTables+4 {
-			t.Errorf("%d tables are kept", n)
+		time.Sleep(time.Minute)
+		if o := serve(newer); o.Table != newer.Table || p.rejected() != "" {
+			t.Errorf("served is %s at the retry, rejected %q", o.Table.Digest(), p.rejected())
 		}
-		serve(fatal)
-		time.Sleep(2 * time.Hour)
-		if r := p.report(time.Now()); len(r) != 1 {
-			t.Errorf("reported while the table is offered: %+v", r)
+		for range 2 {
+			read(p.rules.State().Started)
+			time.Sleep(30 * time.Second)
 		}
-		serve(offer("c: * -> <shunt>;", 3))
-		if r := p.report(time.Now()); len(r) != 0 {
-			t.Errorf("reported after an hour: %+v", r)
+		read(p.rules.State().Started)
+		if c, _ := p.proven(); c.Table != newer.Table || len(p.suspects(time.Now())) != 0 {
+			t.Errorf("after the retry, proven is %+v, suspect %+v", c, p.suspects(time.Now()))
 		}
 	})
 }

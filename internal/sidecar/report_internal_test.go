@@ -16,7 +16,7 @@ import (
 // count as applied.
 func TestATableIsFetchedWhenItHasArrived(t *testing.T) {
 	first, second := table.Digest{1}, table.Digest{2}
-	p := newProof("", false, func() *table.Table { return nil }, newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	p := newProof("", newMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	p.saw(etagcache.Seen{Sent: etagcache.Sent{Status: http.StatusOK, Digest: first, Whole: true}})
 	if name, at := p.hasFetched(); name.Digest != first || time.Since(at) > time.Minute {
 		t.Errorf("after the first body: %v at %v", name, at)

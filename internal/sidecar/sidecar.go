@@ -33,11 +33,12 @@
 // table wait for that decision, because a proxy that gets 404 while it starts gives up. Mode False uses neither a route server
 // nor the last-known-good table of one.
 //
-// # What the proxy lives with
+// # Proven tables
 //
-// The requests and the metrics of the proxy show whether it lives with a table (rollout.Proof). The last-known-good file of the client gets a
-// table only once it is proven. If the proxy dies of the served table, the proven one is served instead, under the revision of the offered
-// one, as long as that table is offered. The switch of package publish gets what is chosen, so the routes file has the same table.
+// The metrics of the proxy show whether it runs with a table (rollout.Proof). The last-known-good file of the client gets a table only
+// once it is proven. If the proxy dies of new tables, the proven one is served instead, under the revision of the offered one, until the
+// next retry. The switch of package publish gets what is chosen, so the routes file has the same table. Requests are no evidence, since
+// a tenant can send them through the proxy.
 //
 // # Caveats
 //
@@ -59,6 +60,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -69,6 +71,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/proxymetrics"
@@ -96,9 +99,10 @@ type Config struct {
 	// Pod is the name that determines this data plane's slot of the fallback. Together with PodNamespace and Node it identifies
 	// this client to route servers; those two may be empty.
 	Pod, PodNamespace, Node string
-	// ProxyMetricsURL is the URL of the proxy's metrics. The sidecar reports a few sums of them to the route server. Empty turns
-	// this off.
+	// ProxyMetricsURL is the URL of the proxy's metrics. They show whether a table is proven, and the sidecar reports a few sums of them to
+	// the route server. Empty turns this off. ProxyTransport sends the requests; nil means a transport of its own.
 	ProxyMetricsURL string
+	ProxyTransport  http.RoundTripper
 	Cutover         rollout.CutoverConfig
 	// Fallback says when a data plane in Exec computes a table. The sidecar sets its Pod.
 	Fallback rollout.FallbackConfig
@@ -184,7 +188,7 @@ type Sidecar struct {
 	registry   *prometheus.Registry
 	cache      *etagcache.Cache
 	controller *controller
-	figures    *proxymetrics.Reader // nil if the proxy's metrics are not read
+	watch      *watch // nil if the proxy's metrics are not read
 	member     rollout.Member
 	endpoints  []httpserve.Endpoint // of both listeners
 	listeners  *httpserve.Listeners
@@ -207,9 +211,11 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	var err error
 	if cfg.ProxyMetricsURL != "" {
-		if s.figures, err = proxymetrics.New(cfg.ProxyMetricsURL, s.log); err != nil {
+		reader, err := proxymetrics.New(cfg.ProxyMetricsURL, cfg.ProxyTransport, s.log)
+		if err != nil {
 			return nil, fmt.Errorf("sidecar: URL of the proxy's metrics: %w", err)
 		}
+		s.watch = newWatch(reader, func(now time.Time, f *fleet.Figures) { s.controller.readProxy(now, f) })
 	}
 	able := rollout.Able{Compute: cfg.Source != nil, Fetch: len(cfg.Fetch.URLs) > 0}
 	s.member = rollout.MemberOf(cfg.Node, cfg.Pod)
@@ -284,6 +290,9 @@ func (s *Sidecar) RunTables(ctx context.Context) {
 	s.started.Store(time.Now().UnixNano())
 	var background sync.WaitGroup
 	background.Go(func() { s.report(ctx) })
+	if s.watch != nil {
+		background.Go(func() { s.watch.run(ctx) })
+	}
 	s.controller.run(ctx)
 	background.Wait()
 }

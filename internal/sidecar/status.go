@@ -171,15 +171,8 @@ func (s *Sidecar) report(ctx context.Context) {
 		},
 		Collect: s.collect,
 	}
-	if s.figures != nil {
-		defer s.figures.Close()
-		reporter.Figures = func(ctx context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
-			f, applied, err := s.figures.Figures(ctx, fetched)
-			if err == nil && s.controller.proof.read(f) || err != nil && s.controller.proof.unread(err) {
-				s.controller.replaceSuspect()
-			}
-			return f, applied, err
-		}
+	if s.watch != nil {
+		reporter.Figures = s.watch.figures
 	}
 	reporter.Run(ctx)
 }
@@ -191,7 +184,7 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 		return fleet.Report{}, false
 	}
 	status := p.client.Status()
-	r := fleet.Report{Rejected: cmp.Or(dataplane.Rejected(&status), s.controller.proof.rejected()), Suspects: s.controller.proof.report(now)}
+	r := fleet.Report{Rejected: cmp.Or(dataplane.Rejected(&status), s.controller.proof.rejected()), Suspects: s.controller.proof.suspects(now)}
 	if a := status.Applied; a != nil {
 		r.Holds, r.HoldsAgo = fleet.Name{Digest: a.Digest, Revision: a.Revision}, max(0, now.Sub(a.Committed).Seconds())
 	}

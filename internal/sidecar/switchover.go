@@ -36,8 +36,8 @@ func (c *controller) switchTo(p *producer) {
 		return
 	}
 	before := c.origin()
-	if c.served.Take(string(p.origin), c.proof.choose(p.offer)) {
-		c.proof.serving(p.offer, string(p.origin))
+	if o := c.proof.choose(p.offer); c.served.Take(string(p.origin), o) {
+		c.proof.serving(o, string(p.origin))
 		c.switched(p, before)
 	}
 }

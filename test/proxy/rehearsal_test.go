@@ -226,7 +226,7 @@ func TestFleetRehearsal(t *testing.T) {
 	for i, d := range all {
 		programs.Eventually(t, fmt.Sprintf("plane %d: the proven table", i), func() bool { return d.proof(t).Proof.Instead != "" && d.Proxy.Ready() })
 	}
-	programs.Eventually(t, "reports of all", func() bool { return r.status(t).SuspectTables > 0 })
+	programs.Eventually(t, "reports of all", func() bool { return r.status(t).DyingClients > 0 })
 	if s, table := r.status(t), r.table(t); s.Guard.KeptCount != 0 || !strings.Contains(table, `setPath("/e")`) || !strings.Contains(table, fatalText()) {
 		t.Errorf("the route server acts on reports: %+v", s.Guard)
 	}

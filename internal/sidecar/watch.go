@@ -1,0 +1,114 @@
+package sidecar
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/proxymetrics"
+)
+
+const (
+	// watchEvery is the time between two readings of the proxy's metrics, and watchSoon the least time between a reading and one that a
+	// request for the table causes. A reading that takes long makes both longer: readings take at most one part in watchShare of the time.
+	watchEvery = time.Second
+	watchSoon  = 50 * time.Millisecond
+	watchShare = 20
+	// awaitEvery is the time between two attempts while nothing listens, for at most awaitFor: a proxy that dies of its table may live for an
+	// instant only. An attempt costs some 20 µs.
+	awaitEvery = 20 * time.Millisecond
+	awaitFor   = 10 * time.Minute
+	// requestWait is how long a request for the table waits for a reading.
+	requestWait = 250 * time.Millisecond
+)
+
+// watch reads the metrics of the proxy: for the proof, and for reports to route servers.
+type watch struct {
+	read func(now time.Time, f *fleet.Figures) // is told about each reading
+
+	turn   chan struct{} // of capacity 1, taken by the goroutine that uses the fields below
+	reader *proxymetrics.Reader
+	began  time.Time     // of the last attempt
+	took   time.Duration // the last attempt
+	alive  time.Time     // when the metrics were last read; at first, the start of this process
+	last   *fleet.Figures
+	err    error // why last is nil
+}
+
+func newWatch(r *proxymetrics.Reader, read func(time.Time, *fleet.Figures)) *watch {
+	return &watch{reader: r, read: read, turn: make(chan struct{}, 1)}
+}
+
+// run reads the metrics until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	defer w.reader.Close()
+	w.turn <- struct{}{}
+	w.alive = time.Now()
+	<-w.turn
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		w.turn <- struct{}{}
+		if time.Since(w.began) >= w.due() {
+			w.look(ctx)
+		}
+		wait := w.due() - time.Since(w.began)
+		<-w.turn
+		timer.Reset(max(wait, time.Millisecond))
+	}
+}
+
+// due returns the time from the last attempt to the next one. The caller has the turn.
+func (w *watch) due() time.Duration {
+	if errors.Is(w.err, syscall.ECONNREFUSED) && time.Since(w.alive) < awaitFor {
+		return awaitEvery
+	}
+	return max(watchEvery, watchShare*w.took)
+}
+
+// look reads the metrics. The caller has the turn.
+func (w *watch) look(ctx context.Context) {
+	w.began = time.Now()
+	f, err := w.reader.Read(ctx)
+	now := time.Now()
+	if w.took = now.Sub(w.began); ctx.Err() != nil {
+		return
+	}
+	if w.last, w.err = f, err; err == nil {
+		w.alive = now
+		w.read(now, f)
+	}
+}
+
+// fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at once. Whoever
+// sends the request decides nothing but the time of a reading.
+func (w *watch) fresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
+	defer cancel()
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return
+	}
+	if w.took < requestWait && (w.err != nil || time.Since(w.began) >= max(watchSoon, watchShare*w.took)) {
+		w.look(ctx)
+	}
+}
+
+// figures returns the last figures, and how far the proxy is with the table that it fetched at a time, for [fleet.Reporter].
+func (w *watch) figures(_ context.Context, fetched time.Time) (*fleet.Figures, fleet.Applied, error) {
+	w.turn <- struct{}{}
+	defer func() { <-w.turn }()
+	if w.last == nil {
+		return nil, fleet.AppliedUnknown, w.err
+	}
+	return w.last, w.reader.Judge(w.last, fetched), nil
+}
