@@ -122,7 +122,7 @@ func TestARestoreAcrossCrashesIsNeverServedInParts(t *testing.T) {
 	p.eventually("a hold of generated routes alone", func() bool { return p.held().Reason == reason })
 	for back := 5; back < s.size; back += 5 {
 		p.eventually("the kept objects on the disk", func() bool {
-			text, err := os.ReadFile(filepath.Join(state, "table.eskip.state"))
+			text, err := os.ReadFile(filepath.Join(state, "table.eskip.kept.json"))
 			return err == nil && strings.Contains(string(text), reason)
 		})
 		if err := p.cmd.Process.Kill(); err != nil {

@@ -144,7 +144,7 @@ func TestARestoreIsNeverServedInParts(t *testing.T) {
 				programs.Eventually(t, "another team's change in the "+name, func() bool { return strings.Contains(p.body(t), fmt.Sprintf("/version-%d", i)) })
 			}
 		case 40:
-			if info, err := os.Stat(state + "/table.eskip.state"); err != nil || info.Mode().Perm() != 0o600 {
+			if info, err := os.Stat(state + "/table.eskip.kept.json"); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("the file of kept objects: %v, error %v, want mode 0600", info, err)
 			}
 			server.Kill(t)
