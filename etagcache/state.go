@@ -157,7 +157,8 @@ func (c *Cache) swap(next *state) {
 	t := next.version.table
 	c.cfg.Metrics.TableRoutes.Set(float64(t.Len()))
 	c.cfg.Metrics.TableBytes.WithLabelValues(identity.String()).Set(float64(t.Bytes()))
-	c.cfg.Logger.Info("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(),
+	// Whoever publishes says at level info what and why.
+	c.cfg.Logger.Debug("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(),
 		"revision", t.Revision(), "stale", next.read.Stale)
 	if c.cfg.Published != nil {
 		c.cfg.Published(next.version.readings.order, t, next.read.Stale)

@@ -88,6 +88,7 @@ func (s *stream) begin(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", api.StreamType)
 	h.Set("Cache-Control", noStore)
+	h.Set("X-Accel-Buffering", "no") // nginx would keep the events
 	if s.out.encoding != identity {
 		h.Set("Content-Encoding", s.out.encoding.String())
 	}

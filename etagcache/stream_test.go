@@ -223,8 +223,8 @@ func TestStreamBringsTheClientToEveryTable(t *testing.T) {
 				first := manyRoutes(t, 0, 1)
 				poll(c, first, 1, time.Now())
 				l := listen(t, ctx, tr, watchURL, encoding, "")
-				if got := l.res.Header.Get("Content-Type"); got != "text/event-stream" {
-					t.Errorf("content type %q", got)
+				if got := l.res.Header.Get("Content-Type"); got != "text/event-stream" || l.res.Header.Get("X-Accel-Buffering") != "no" {
+					t.Errorf("content type %q, headers %v", got, l.res.Header)
 				}
 				if e, _ := l.readEvent(); e.name != "retry" {
 					t.Errorf("the stream begins with %+v, want retry", e)

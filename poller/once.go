@@ -146,7 +146,7 @@ func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated b
 		p.published(o.Before, o.Now)
 	}
 	if repeated && o.Result != publish.Published {
-		p.log.Info(LogRoutesNoChange)
+		p.log.Debug(LogRoutesNoChange)
 	}
 	if c.Table.Len() == 0 && (o.Now == nil || o.Now.Len() > 0) {
 		p.cfg.Metrics.empty.Inc()

@@ -22,6 +22,8 @@ type View struct {
 	Notes  []Note
 	A, B   Side
 	Report Report
+	// Unread is how many parts of the tables were not compared, because they are no routes. Notes name them.
+	Unread int
 	// At is the time of the comparison; zero is not shown.
 	At time.Time
 	// Owner returns the owners of routes; nil means [OwnerOf].
@@ -118,12 +120,17 @@ func (v *View) Summary() string {
 	switch {
 	case v.Err != "" && r.A+r.B == 0:
 		s = "nothing was compared"
+	case r.Empty() && v.Unread > 0:
+		s = fmt.Sprintf("different: %s not compared, %s the same", Plural(v.Unread, "unreadable route"), Plural(c.Equal, "route"))
 	case r.Empty():
 		s = fmt.Sprintf("same: %s", Plural(c.Equal, "route"))
 	default:
 		n := c.Differences()
 		s = fmt.Sprintf("different: %d of %s: %d missing, %d extra, %d changed, %d renamed",
 			n, Plural(c.Equal+n, "route"), c.Missing, c.Extra, c.Changed, c.Renamed)
+		if v.Unread > 0 {
+			s += fmt.Sprintf("; %s not compared", Plural(v.Unread, "unreadable route"))
+		}
 	}
 	if c.Ignored > 0 {
 		s += fmt.Sprintf(" (%s ignored)", Plural(c.Ignored, "difference"))
@@ -361,7 +368,7 @@ func (v *View) Result() string {
 	switch {
 	case v.Err != "":
 		return "error"
-	case v.Report.Empty():
+	case v.Report.Empty() && v.Unread == 0:
 		return same
 	default:
 		return "different"

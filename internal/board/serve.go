@@ -166,6 +166,7 @@ func (b *Board) serveEvents(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // the stream does not end
 	w.Header().Set("Content-Type", api.StreamType)
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events
 	seen, beat := uint64(0), time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {

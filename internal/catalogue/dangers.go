@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -91,6 +92,12 @@ var dangers = []Danger{
 		mistake: func(args []any, _ int) string { return within(args, 0, "number of bytes", math.MinInt64, maxChunk) },
 	},
 	{
+		Filters: []string{"basicAuth"},
+		Rule:    "argument 1 (file) must not be a folder, or within /dev, /proc or /sys",
+		Effect:  "applying the route reads without end, waits, or ends the process",
+		mistake: func(args []any, _ int) string { return readable(args) },
+	},
+	{
 		Filters: []string{"teeLoopback"}, Seen: true,
 		Rule:   "a route may have it 3 times",
 		Effect: "each copy of a request meets the filters again, so one request becomes thousands and takes gigabytes",
@@ -165,6 +172,31 @@ func clientLimit(args []any, at int) string {
 	}
 	if d, err := time.ParseDuration(fmt.Sprint(args[at])); err == nil && (d < minTick || d > maxWindow) {
 		return fmt.Sprintf("the window %q is out of bounds", args[at])
+	}
+	return ""
+}
+
+// folders are the folders of every system.
+var folders = strings.Fields("/ /bin /boot /etc /home /lib /lib64 /media /mnt /opt /root /run /sbin /srv /tmp /usr /var")
+
+// readable checks the path of a file that a proxy reads to its end, as far as the path tells. The working directory of a container is mostly /.
+func readable(args []any) string {
+	if len(args) == 0 {
+		return ""
+	}
+	text, ok := args[0].(string)
+	if !ok || text == "" {
+		return "" // a proxy refuses it
+	}
+	clean := path.Clean("/" + text)
+	top, _, _ := strings.Cut(clean[1:], "/")
+	switch base := text[strings.LastIndexByte(text, '/')+1:]; {
+	case clean == "/dev/null":
+		return ""
+	case top == "dev", top == "proc", top == "sys":
+		return fmt.Sprintf("the file %q is none with an end", text)
+	case base == "", base == ".", base == "..", slices.Contains(folders, clean):
+		return fmt.Sprintf("%q is a folder", text)
 	}
 	return ""
 }
@@ -262,6 +294,7 @@ func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 // hints are parts of canonical text, one of which is in each route that breaks a rule. They must not be changed.
 var hints = [][]byte{
 	[]byte("admissionControl("), []byte("compress(-"), []byte("atelimit("), []byte("hunks("), []byte("teeLoopback("),
+	[]byte("basicAuth("),
 }
 
 // authenticating are what the names of filters begin with that refuse requests by who sends them.

@@ -109,7 +109,15 @@ func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
 }
 
 func statusOfViews(views []*shadowdiff.View) int {
-	return verdict(!slices.ContainsFunc(views, func(v *shadowdiff.View) bool { return !v.Report.Empty() }))
+	return verdict(!slices.ContainsFunc(views, func(v *shadowdiff.View) bool { return !v.Report.Empty() || v.Unread > 0 }))
+}
+
+// notCompared notes the parts of a table that are no routes.
+func notCompared(v *shadowdiff.View, label string, t *tables.Table) {
+	for _, note := range unread(t) {
+		v.Notes = append(v.Notes, shadowdiff.Note{Name: label + ", not compared", Text: note})
+	}
+	v.Unread += t.Unread
 }
 
 // compare loads the tables, and compares each with the first. The error names each table that cannot be read.
@@ -129,11 +137,14 @@ func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.
 	}
 	for i, b := range sides {
 		if a := sides[0]; i > 0 && a.err == nil && b.err == nil {
-			views = append(views, &shadowdiff.View{
+			view := &shadowdiff.View{
 				A:      shadowdiff.Side{Name: a.name, Revision: a.table.Revision, Read: a.table.Read},
 				B:      shadowdiff.Side{Name: b.name, Revision: b.table.Revision, Read: b.table.Read},
 				Report: shadowdiff.Diff(a.table.Routes, b.table.Routes).Without(j.ignore), At: s.now(), Owner: j.compiler.owners(),
-			})
+			}
+			notCompared(view, "A", a.table)
+			notCompared(view, "B", b.table)
+			views = append(views, view)
 		}
 	}
 	return views, err
@@ -309,6 +320,7 @@ func (j *diffJob) follow(ctx context.Context, s *session) (int, error) {
 	tick := time.NewTicker(j.interval)
 	defer tick.Stop()
 	status, lastError := Trouble, ""
+	var notes []shadowdiff.Note
 	var last *shadowdiff.View
 	for {
 		views, err := j.compare(ctx, s)
@@ -327,6 +339,12 @@ func (j *diffJob) follow(ctx context.Context, s *session) (int, error) {
 			o := tracker.Observe(view.Report, shadowdiff.Meta{
 				RevisionA: view.A.Revision, RevisionB: view.B.Revision, ReadA: view.A.Read, ReadB: view.B.Read, Now: view.At,
 			})
+			if !slices.Equal(view.Notes, notes) {
+				notes = view.Notes
+				for _, n := range notes {
+					writeLines(s.std.Err, []string{n.Name + ": " + n.Text})
+				}
+			}
 			view.Watch, last = &o, view
 			if err := j.writeNews(s, &o); err != nil {
 				return Trouble, printing(err)

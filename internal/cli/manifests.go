@@ -63,6 +63,17 @@ func (s *session) tables() (*tables.Reader, *compiler, error) {
 	return tables.New(tables.Config{Compile: c.compile, Stdin: s.std.In, Timeout: s.timeout, Transport: transport}), c, nil
 }
 
+// unread describes the parts of a table that are no routes.
+func unread(t *tables.Table) (notes []string) {
+	for _, part := range t.LeftOut {
+		notes = append(notes, fmt.Sprintf("route %s: %v", part.ID, part.Err))
+	}
+	if more := t.Unread - len(t.LeftOut); more > 0 {
+		notes = append(notes, fmt.Sprintf("%d more routes", more))
+	}
+	return notes
+}
+
 // loaded is the table of an argument.
 type loaded struct {
 	*tables.Table
@@ -84,6 +95,9 @@ func (s *session) load(ctx context.Context, places ...string) (all []loaded, c *
 		t, err := source.Load(ctx)
 		if err != nil {
 			return nil, nil, err
+		}
+		for _, note := range unread(t) {
+			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %s: left out: %s", s.program.Name, source.Name(), note)})
 		}
 		all = append(all, loaded{t, source.Name()})
 	}

@@ -277,6 +277,8 @@ const (
 	bodyTimeout = 5 * time.Second
 	// bodyMemory limits the bodies of a listener, those on their way and those that handlers work on, in bytes.
 	bodyMemory = 128 << 20
+	// noBody is the answer to a body that is not expected.
+	noBody = "this path takes no request body"
 )
 
 // bodies reads the bodies of requests before handlers see them, so that a slow one occupies nothing but its connection. Where no
@@ -318,8 +320,8 @@ func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	conn := http.NewResponseController(w)
 	limit := b.limit(r)
 	switch {
-	case limit == 0:
-		b.refuse(w, conn, http.StatusBadRequest, "this path takes no request body")
+	case limit == 0 && r.ContentLength > 0:
+		b.refuse(w, conn, http.StatusBadRequest, noBody)
 		return
 	case r.ContentLength > limit:
 		b.refuse(w, conn, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has %d bytes, limit %d", r.ContentLength, limit))
@@ -331,7 +333,11 @@ func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var content []byte
 	var err error
 	whileReading(r, func() { content, err = io.ReadAll(one) })
-	if err != nil {
+	switch {
+	case limit == 0 && errors.Is(err, errBodyTooLarge): // else it is empty, which its header did not say
+		b.refuse(w, conn, http.StatusBadRequest, noBody)
+		return
+	case err != nil:
 		b.refuse(w, conn, statusOf(err), "read the body: "+err.Error())
 		return
 	}

@@ -171,7 +171,7 @@ func (w *World) process(m history.Member) error {
 	pl := w.cfg.Plan
 	millis := func(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
 	p.args = []string{
-		"-application-log-json-enabled", "-source-poll-timeout=" + millis(pl.Interval), "--timing=max-backoff=1s",
+		"-application-log-json-enabled", "-application-log-level=DEBUG", "-source-poll-timeout=" + millis(pl.Interval), "--timing=max-backoff=1s",
 		"--guard=hold=" + pl.Hold.String(), fmt.Sprintf("--guard=max-loss=%g", pl.MaxLoss), "--guard=window=" + pl.Window.String(), "--timing=shutdown=10s",
 	}
 	if plan.ReadsAPI(m) {

@@ -62,7 +62,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata: {name: s, namespace: shop}
-spec: {ports: [{name: http, port: 80, targetPort: web}]}
+spec: {type: ClusterIP, ports: [{name: http, port: 80, targetPort: web}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -154,7 +154,7 @@ func readsObjects(t *testing.T, w world) {
 		}},
 	}, Backends: kube.Backends{
 		Services: []*kube.Service{{
-			Namespace: "shop", Name: "s",
+			Namespace: "shop", Name: "s", Type: "ClusterIP",
 			Ports: []kube.ServicePort{{Name: "http", Port: 80, TargetPort: kube.NamePort("web")}},
 		}},
 		EndpointSlices: []*kube.EndpointSlice{{

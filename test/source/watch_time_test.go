@@ -3,8 +3,11 @@ package source_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -363,5 +366,61 @@ func TestAnAPIThatOnlyHangsMakesReadsFail(t *testing.T) {
 			server.SetFault(path, kubetest.Fault{})
 		}
 		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil })
+	})
+}
+
+// A proxy on the way that buffers answers passes lists, and nothing of a watch.
+func TestKindsWhoseWatchIsNotAnsweredAreListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(t)
+		log, text := logger()
+		var buffers atomic.Bool
+		buffers.Store(true)
+		direct := localTransport(server)
+		w, err := cluster.NewWatcher(cluster.Config{Logger: log, REST: &rest.Config{Host: "http://fake", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if buffers.Load() && r.URL.Query().Get("watch") != "" {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return direct.RoundTrip(r)
+		})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = w.Run(ctx) })
+		begin := time.Now()
+		readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Ingresses) > 0 })
+		if d := time.Since(begin); d > 15*time.Second {
+			t.Errorf("the first table takes %v", d)
+		}
+		time.Sleep(5 * time.Minute)
+		for n := range 3 {
+			apply(t, server, fmt.Sprintf("kind: Service\nmetadata: {name: new-%d, namespace: n1}", n))
+			after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(s.Services) == 2+n
+			})
+			if after > 20*time.Second {
+				t.Errorf("a change is seen after %v", after)
+			}
+		}
+		if n := strings.Count(text.String(), cluster.LogListed); n != 4 { // one of each kind
+			t.Errorf("%d lines say so:\n%s", n, text.String())
+		}
+		buffers.Store(false)
+		time.Sleep(2 * time.Minute)
+		apply(t, server, "kind: Service\nmetadata: {name: last, namespace: n1}")
+		if after := readsUntil(t, w, time.Minute, func(s *kube.Snapshot, err error) bool { return err == nil && len(s.Services) == 5 }); after > time.Second {
+			t.Errorf("without the proxy a change is seen after %v", after)
+		}
+		if n := strings.Count(text.String(), cluster.LogBack); n != 4 {
+			t.Errorf("%d lines say that watches are back:\n%s", n, text.String())
+		}
+		cancel()
+		running.Wait()
 	})
 }

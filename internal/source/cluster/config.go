@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/kube"
@@ -128,17 +127,7 @@ func (c Config) Access() (*rest.Config, error) {
 	case c.InCluster:
 		return inCluster(serviceAccountDir)
 	case c.Kubeconfig != "":
-		if err := checkFile(c.Kubeconfig, maxKubeconfigFile); err != nil {
-			return nil, fmt.Errorf("kubeconfig %q: %w", c.Kubeconfig, err)
-		}
-		rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-			&clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig},
-			&clientcmd.ConfigOverrides{CurrentContext: c.Context},
-		).ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("kubeconfig %q: %w", c.Kubeconfig, err)
-		}
-		return rc, nil
+		return c.fromKubeconfig()
 	}
 	rc := &rest.Config{Host: cmp.Or(c.URL, DefaultURL)}
 	return rc, addFiles(rc, c.TokenFile, c.CAFile)
@@ -153,7 +142,8 @@ func inCluster(dir string) (*rest.Config, error) {
 	if host == "" || port == "" {
 		return nil, ErrNotInCluster
 	}
-	rc := &rest.Config{Host: "https://" + net.JoinHostPort(host, port)}
+	// As in the reference, no proxy of the environment stands between a pod and the API of its cluster.
+	rc := &rest.Config{Host: "https://" + net.JoinHostPort(host, port), Proxy: http.ProxyURL(nil)}
 	return rc, addFiles(rc, filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt"))
 }
 

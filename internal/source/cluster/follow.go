@@ -20,6 +20,9 @@ const (
 	firstDelay, maxDelay = 500 * time.Millisecond, 10 * time.Second
 	// aliveAfter is how long a watch has to stay open to count as working.
 	aliveAfter = 5 * time.Second
+	// acceptAfter is how long a server may take to accept a watch. A proxy on the way that buffers answers never does. Then the kind is listed every
+	// listEvery, and watched again after rewatchAfter.
+	acceptAfter, listEvery, rewatchAfter = 10 * time.Second, 3 * time.Second, time.Minute
 	// downDelay is the delay while the server does not even answer a probe, and probeTimeout limits the probe.
 	downDelay, probeTimeout = 500 * time.Millisecond, 1500 * time.Millisecond
 )
@@ -28,18 +31,29 @@ const (
 // the watch ends.
 func (k *watched) follow(ctx context.Context) {
 	delay := firstDelay
+	var unanswered time.Time // the last watch
 	for ctx.Err() == nil {
 		if !k.awaitWanted(ctx) {
 			return
 		}
 		once, cancel := k.beginAttempt(ctx)
 		down, err := k.load(once)
-		if err == nil {
-			err = k.watch(once) // nil if the server ended the watch as agreed
+		listed := err == nil
+		if listed && time.Since(unanswered) >= rewatchAfter {
+			if err = k.watch(once); errors.Is(err, errUnanswered) { // nil if the server ended the watch as agreed
+				unanswered = time.Now()
+			} else {
+				listed = false
+			}
 		}
 		restarted := once.Err() != nil
 		cancel()
 		if restarted { // or ctx has ended
+			continue
+		}
+		if listed {
+			k.listed()
+			pause(ctx, listEvery)
 			continue
 		}
 		wait := delay
@@ -174,6 +188,9 @@ const (
 	overdueAfter = 30 * time.Second
 )
 
+// errUnanswered reports that the server has not accepted a watch in time.
+var errUnanswered = errors.New("the watch is not answered")
+
 // errOverdue reports that the server did not end a watch when it should have.
 var errOverdue = errors.New("the watch is overdue")
 
@@ -183,14 +200,17 @@ func (k *watched) watch(parent context.Context) error {
 	w := k.w
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	tooSlow := time.AfterFunc(w.cfg.Timeout, func() { cancel(context.DeadlineExceeded) })
+	tooSlow := time.AfterFunc(min(acceptAfter, w.cfg.Timeout), func() { cancel(errUnanswered) })
 	defer tooSlow.Stop()
 	lasts := (shortestWatch + rand.N(longestWatch-shortestWatch)).Truncate(time.Second)
 	overdue := time.AfterFunc(lasts+overdueAfter, func() { cancel(errOverdue) })
 	defer overdue.Stop()
 
 	resp, err := w.api.Watch(ctx, parent, &k.list.resource, k.seen(), lasts)
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), errUnanswered):
+		return errUnanswered
+	case err != nil:
 		return readError("watch", k.list.Name(), err)
 	}
 	tooSlow.Stop()

@@ -34,6 +34,9 @@ func TestInClusterReadsTheServiceAccount(t *testing.T) {
 	if err != nil || rc.Host != "https://[::1]:6443" || rc.BearerToken != "t" || rc.BearerTokenFile != filepath.Join(dir, "token") {
 		t.Errorf("got %v, %v", rc, err)
 	}
+	if via, err := rc.Proxy(httptest.NewRequest("GET", rc.Host, nil)); via != nil || err != nil {
+		t.Errorf("the API is reached via %v, %v", via, err)
+	}
 	t.Setenv("KUBERNETES_SERVICE_PORT", "")
 	if _, err := inCluster(dir); !errors.Is(err, ErrNotInCluster) {
 		t.Errorf("without a port: %v", err)

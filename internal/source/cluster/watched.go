@@ -120,6 +120,25 @@ func (k *watched) accepted() {
 	k.w.wake()
 }
 
+// listed records that the kind was listed and is not watched, because the server does not accept watches.
+func (k *watched) listed() {
+	k.w.mu.Lock()
+	defer k.w.mu.Unlock()
+	if !k.wanted || k.list.seen == 0 {
+		return // told to end a moment ago
+	}
+	if !k.synced {
+		poke(k.w.dirty)
+	}
+	k.stream, k.synced = outage{}, true
+	k.list.setAbsent(false)
+	if !k.reported {
+		k.reported = true
+		k.w.cfg.Logger.Warn(LogListed, slog.String("kind", string(k.list.Kind)), slog.Duration("every", listEvery))
+	}
+	k.w.wake()
+}
+
 // backIfAlive is back for a watch that has stayed open for a while. The caller holds mu.
 func (k *watched) backIfAlive(now time.Time) {
 	if now.Sub(k.opened) >= aliveAfter {

@@ -22,6 +22,7 @@ const (
 // Log messages of a [Watcher].
 const (
 	LogBroken  = "watch is broken; what was seen last is kept"
+	LogListed  = "watch is not answered, perhaps by a proxy that buffers; the kind is listed instead"
 	LogBack    = "watch is back"
 	LogSilent  = "watch does not show the latest changes; it is started again"
 	LogRunning = "watching"

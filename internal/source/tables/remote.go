@@ -211,14 +211,14 @@ func (s *remote) whole(a *httpAnswer) (*Table, error) {
 	if e := api.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
 		return nil, errors.New("the text is not the one that the ETag names: it was cut or changed on its way")
 	}
-	routes, err := parse("answer", string(a.text))
+	t := &Table{}
+	err := t.parse("answer", string(a.text))
 	if err != nil {
 		return nil, err
 	}
-	if a.count >= 0 && a.count != len(routes) {
-		return nil, fmt.Errorf("%d routes, and X-Count says %d", len(routes), a.count)
+	if n := len(t.Routes) + t.Unread; a.count >= 0 && a.count != n {
+		return nil, fmt.Errorf("%d routes, and X-Count says %d", n, a.count)
 	}
-	t := &Table{Routes: routes}
 	if rev := a.header.Get(api.HeaderRevision); rev != "" {
 		if t.Revision, err = strconv.ParseUint(rev, 10, 64); err != nil {
 			return nil, fmt.Errorf("header X-Revision: %q is not a revision", rev)

@@ -12,7 +12,7 @@
 //
 // # Guarantees
 //
-// A table is complete, or Load returns an error. For a route server, Load checks the number of routes against
+// A table is complete but for parts that are no routes, which it names, or Load returns an error. For a route server, Load checks the number of routes against
 // X-Count, and the text against the digest in the ETag if the ETag has one. All pages of a Skipper come from one
 // version of its table: if the table changes between two pages, Load reads all pages again, a few times at most. Load
 // never reads beyond the limits on size and time.
@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -63,6 +64,9 @@ type Table struct {
 	Revision uint64
 	// Read is when the source of the table was last read, if the place reports it; otherwise the time of the load.
 	Read time.Time
+	// LeftOut are the first parts of the text that are no routes, of Unread in all: a route server may serve a route that no proxy can read.
+	LeftOut []table.LeftOut
+	Unread  int
 }
 
 // CompileFunc compiles the manifests at a path, which is a file or a folder. Its error names the file.
@@ -223,10 +227,32 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	case errors.Is(err, table.ErrDamaged): // a copy that must not be compared
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if t.Routes, err = parse(name, string(text)); err != nil {
+	if err := t.parse(name, string(text)); err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// parse parses the routes of a table, and leaves out the parts that are none, unless they are most of it: its error is that of [parse].
+func (t *Table) parse(name, text string) (err error) {
+	if t.Routes, err = parse(name, text); err == nil {
+		return nil
+	}
+	d := table.NewDecoder(nil, math.MaxInt64)
+	d.LeaveOut()
+	_, _ = d.Write([]byte(text)) // Table reports its error
+	rest, wrong := d.Table(0, time.Time{})
+	if t.Unread, t.LeftOut = d.LeftOut(); wrong != nil || t.Unread == 0 || rest.Len() <= t.Unread {
+		return err
+	}
+	for r := range rest.Routes().All() {
+		route, err := r.Parse()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		t.Routes = append(t.Routes, route)
+	}
+	return nil
 }
 
 // readAll reads to the end and fails if the input exceeds the limit.
