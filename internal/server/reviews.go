@@ -31,7 +31,7 @@ func newReviews(s *Server) *reviews {
 	}
 	r.trial = trial.New(trial.Config{
 		Support: cfg.TrialProxy, Traffic: cfg.TrialTraffic, Timeout: cfg.TrialTimeout, File: file, Log: s.cfg.Logger.With("component", "trial"),
-		Served: func() *table.Table { return s.publisher.Table() },
+		Served: func() *table.Table { return s.publisher.Table() }, Namespaces: r.takeovers.namespaces,
 	})
 	s.registry.MustRegister(r.trial)
 	return r

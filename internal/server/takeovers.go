@@ -183,6 +183,16 @@ func (n *takeovers) inspect(ref kube.Ref) (found compile.Inspection, ok bool) {
 	return found, false
 }
 
+// namespaces finds the namespaces of routes of the newest read.
+func (n *takeovers) namespaces() func(id string) string {
+	newest := n.s.compiler.Latest()
+	if newest == nil {
+		return func(string) string { return "" }
+	}
+	owner := explain.OwnerFunc(newest.Inspect, newest.Snapshot)
+	return func(id string) string { return owner(id).Namespace }
+}
+
 // refused returns the routes that the policy does not let pass.
 func (n *takeovers) refused(before, after *table.Table) publish.Objections {
 	objections := make(publish.Objections)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -181,6 +182,13 @@ type document struct {
 	serial  int    // of the marker
 	text    string
 	fetched func() // closes the channel of set, when a proxy has the text
+	local   bool   // set by New: the proxy asks over loopback, so requests from elsewhere are not its own
+}
+
+// loopback reports whether an address with a port is one of this machine.
+func loopback(address string) bool {
+	a, err := netip.ParseAddrPort(address)
+	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
 // markerPrefix begins the id of the marker. It sorts before all other ids, so that a list of one route shows it.
@@ -242,7 +250,7 @@ func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if _, err := w.Write([]byte(text)); err == nil && r.Method == http.MethodGet {
+	if _, err := w.Write([]byte(text)); err == nil && r.Method == http.MethodGet && (!d.local || loopback(r.RemoteAddr)) {
 		fetched()
 	}
 }

@@ -23,15 +23,36 @@ func (t *Trial) Review(before, after *table.Table) publish.Objections {
 		old = before.Routes()
 	}
 	objections := make(publish.Objections)
+	namespaceOf := func(string) string { return "" }
+	if t.cfg.Namespaces != nil {
+		namespaceOf = t.cfg.Namespaces()
+	}
+	now := time.Now()
 	for was, is := range table.Changes(old, after.Routes()) {
 		if is == nil {
 			continue
 		}
-		if o, objects := t.objection(newCalls(was, is)); objects {
+		if o, objects := t.objection(is.ID, newCalls(was, is), namespaceOf, now); objects {
 			objections[is.ID] = o
 		}
 	}
+	t.mu.Lock()
+	t.reviewed = now
+	t.mu.Unlock()
 	return objections
+}
+
+// Ask asks for the trial of calls, and returns how many have no verdict yet.
+func (t *Trial) Ask(calls []Call) (waiting int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range calls {
+		if _, known := t.known[c]; !known {
+			waiting++
+			t.request(c, "", time.Time{})
+		}
+	}
+	return waiting
 }
 
 // newCalls returns the calls that a route has and had not before. was is nil for a new route.
@@ -68,11 +89,11 @@ func CallsOf(routes iter.Seq[*table.Route]) []Call {
 }
 
 // objection returns the most serious objection to the calls of a route.
-func (t *Trial) objection(calls []Call) (worst publish.Objection, objects bool) {
+func (t *Trial) objection(id string, calls []Call, namespaceOf func(id string) string, now time.Time) (worst publish.Objection, objects bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range calls {
-		if o, found := t.objectionTo(c); found && (!objects || o.MoreSerious(worst)) {
+		if o, found := t.objectionTo(c, func() string { return namespaceOf(id) }, now); found && (!objects || o.MoreSerious(worst)) {
 			worst, objects = o, true
 		}
 	}
@@ -80,19 +101,18 @@ func (t *Trial) objection(calls []Call) (worst publish.Objection, objects bool) 
 }
 
 // objectionTo returns what speaks against a call. The caller holds mu.
-func (t *Trial) objectionTo(c Call) (o publish.Objection, objects bool) {
+func (t *Trial) objectionTo(c Call, namespace func() string, now time.Time) (o publish.Objection, objects bool) {
 	o.Reason = publish.ReasonTrial
 	v, known := t.known[c]
 	if known {
 		o.Detail = fmt.Sprintf("%s: %s", c, v)
 		return o, v.Kind != Accepted
 	}
-	a := t.request(c)
-	_, suspect := t.suspects[c]
+	a := t.request(c, namespace(), now)
 	switch {
-	case suspect && time.Since(a.since) >= t.cfg.Timeout:
-		o.Detail = fmt.Sprintf("%s: it was in a table that the trial proxy did not survive, and is tried again", c)
-	case a.lapsed:
+	case a != nil && t.suspected(a) && now.Sub(a.since) >= t.cfg.Timeout:
+		o.Detail = fmt.Sprintf("%s: it waits, because the trial proxy did not survive a text of its namespace", c)
+	case a != nil && a.lapsed:
 		o.Detail, o.Lapsed = fmt.Sprintf("%s: the trial proxy does not answer", c), true
 	default:
 		o.Detail, o.Pending = fmt.Sprintf("%s: it is on trial", c), true
@@ -113,7 +133,7 @@ func (v Verdict) String() string {
 }
 
 // Settle waits until the calls that a table has and the one before has not have verdicts, or have waited too long: a process that starts does
-// not know the served versions of objects, so it must not keep what only waits.
+// not know the served versions of objects, so it must not keep what only waits. Without a table before, what still waits then passes: everything is new.
 func (t *Trial) Settle(ctx context.Context, before, after *table.Table) {
 	end := time.After(settleLimit * t.cfg.Timeout)
 	for ctx.Err() == nil {
@@ -125,8 +145,22 @@ func (t *Trial) Settle(ctx context.Context, before, after *table.Table) {
 		case <-ctx.Done():
 		case <-t.changed:
 		case <-end:
-			t.pass()
+			if before == nil {
+				t.pass()
+			}
 			return
+		}
+	}
+}
+
+// pass lets all calls lapse that are not suspected.
+func (t *Trial) pass() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	searched := t.suspects.calls()
+	for c, a := range t.asked {
+		if !searched[c] && !t.suspected(a) {
+			a.lapsed = true
 		}
 	}
 }

@@ -91,11 +91,16 @@ func TestAProxyThatIsAwayFreezesNothing(t *testing.T) {
 	}
 }
 
+// byRoute makes each route one of a namespace of its own, with the first letters of its id.
+func byRoute() func(id string) string {
+	return func(id string) string { return strings.TrimRight(id, "0123456789") }
+}
+
 // TestSuspectsDoNotLapse: a table that killed the proxy is not published because the proxy does not come back.
 func TestSuspectsDoNotLapse(t *testing.T) {
 	s := newStandIn(t)
 	s.slow = time.Hour
-	trial := start(t, s, Config{Timeout: 50 * time.Millisecond})
+	trial := start(t, s, Config{Timeout: 50 * time.Millisecond, Namespaces: byRoute})
 	after := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>;`)
 	reviewed(t, trial, nil, after, func(o publish.Objections) bool {
 		return strings.Contains(o["a"].Detail, "did not survive") && !o["a"].Lapsed && !o["a"].Pending

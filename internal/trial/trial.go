@@ -3,34 +3,33 @@
 // The proxy reads its table from [Trial.ServeHTTP]. Each [Call] that no trial has accepted yet becomes a route of that table, for a host that
 // nobody asks. The trial then looks at the proxy: whether it has the table,
 // which routes it refuses, whether its process still is the same, answers requests, and needs no more memory and CPU than before. A call that
-// the proxy refuses, dies of, hangs or grows on is found by halving.
+// the proxy refuses, dies of, hangs or grows on is found by trying parts of the table.
 //
 // # Guarantees
 //
 // A call is accepted only if the proxy has shown that it has the table with the call: see [Verdict]. A call fails for its process only if that happened
 // twice, because a process may end for other reasons.
 //
+// Namespaces do not wait for each other. Each round tries as many calls of one as of any other. If the proxy does not survive a round, it gets parts of
+// it until the namespace is found that did harm; all others are tried again at once. That namespace is tried alone, after the others, and with growing
+// delays, until it behaves.
+//
 // Verdicts belong to a build of the proxy. Another one tries everything again, with all calls of the served table.
 //
 // # A proxy that is away
 //
-// While the proxy does not answer, a call waits for [Config.Timeout] and then lapses: [Trial.Review] lets it pass, and the log says so. A call
-// that was in a table which the proxy did not survive never lapses: it waits until it has a verdict. While the proxy comes back from such a
-// table, other calls wait for up to five minutes, because the second bad call of a minute must not pass just because of the first.
+// While the proxy does not answer, a call waits for [Config.Timeout] and then lapses: [Trial.Review] lets it pass, and the log says so. A call that
+// waits because there are many never lapses, nor does one of a namespace that did harm. While the proxy comes back from a table that it did not survive,
+// all calls wait for up to six minutes, the longest pause of a kubelet.
 package trial
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
-	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -45,7 +44,7 @@ const (
 	LogSilent   = "trial proxy does not answer"
 	LogAnswers  = "trial proxy answers"
 	LogFailed   = "text failed its trial"
-	LogSuspects = "trial proxy did not survive a table, looking for the text by halving"
+	LogSuspects = "trial proxy did not survive a table, looking for the text"
 	LogLapsed   = "texts pass without a trial, because the trial proxy does not answer"
 	LogUnused   = "trial proxy takes no requests, so texts are loaded and not used"
 	LogBuild    = "verdicts are about another version of the proxy, everything is tried again"
@@ -82,6 +81,8 @@ type Config struct {
 	File string
 	// Served returns the served table, or nil before the first one. A new build of the proxy tries its calls. It may be nil.
 	Served func() *table.Table
+	// Namespaces returns the namespace of each route of the newest read, by id; "" if no object has it. nil makes all calls those of one namespace.
+	Namespaces func() func(id string) string
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -90,11 +91,8 @@ type Config struct {
 const DefaultTimeout = 10 * time.Second
 
 const (
-	maxBatch      = 5000    // calls in one table
-	maxBatchBytes = 4 << 20 // and their texts
-
-	// maxWait is how long a call waits at most, unless it is suspected.
-	maxWait = 5 * time.Minute
+	// maxSilence is how long a proxy that a trial has ended may need to come back.
+	maxSilence = 6 * time.Minute
 	// lookEvery is how often a proxy is looked at that has nothing to try.
 	lookEvery = 5 * time.Second
 
@@ -108,8 +106,8 @@ const (
 // limits say when a proxy is no longer well. They are variables of a trial, so that tests need not wait.
 type limits struct {
 	fetch  time.Duration // until it has fetched its table: Skippers fetch every 3 seconds by default
-	load   time.Duration // from fetching a table to having applied it
-	use    time.Duration // of one request through it
+	load   time.Duration // from fetching a table to having applied it, and a millisecond for each call; half of it makes others wait
+	use    time.Duration // of one request through it, and of all that a round begins with; half of it makes others wait
 	rest   time.Duration // how long a proxy that nobody asks is watched
 	retry  time.Duration // of questions to a proxy that does not answer
 	growth float64       // bytes of memory that a table may cost
@@ -132,13 +130,18 @@ type Trial struct {
 	mu       sync.Mutex // guards the fields below
 	build    string     // of the proxy that the verdicts are of
 	known    map[Call]Verdict
+	bytes    int           // of the texts in known
 	asked    map[Call]*ask // calls without a verdict
-	suspects map[Call]int  // calls that were in a table that went wrong, and how often they were alone in it
-	batches  [][]Call      // parts of tables that went wrong
-	silent   error         // why the proxy says nothing; nil if it answers
-	since    time.Time     // when it fell silent
-	tainted  float64       // start of the process that must be replaced; 0 if none
-	unused   bool          // it takes no requests
+	tenants  map[string]*tenant
+	suspects search    // of a round that went wrong
+	ran      int       // the kind of the last step
+	went     bool      // it went well
+	reviewed time.Time // when a review has asked last
+	silent   error     // why the proxy says nothing; nil if it answers
+	since    time.Time // when it fell silent
+	harmed   bool      // it did not survive a step, and is not back yet
+	tainted  float64   // start of the process that must be replaced; 0 if none
+	unused   bool      // it takes no requests
 }
 
 // New returns a trial with the verdicts of the file. Run must be called.
@@ -147,14 +150,15 @@ func New(cfg Config) *Trial {
 	t := &Trial{
 		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		limits: limits{
-			fetch: 10 * time.Second, load: 5 * time.Second, use: 2 * time.Second, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.1,
+			fetch: 10 * time.Second, load: 3 * time.Second, use: 1500 * time.Millisecond, rest: time.Second, retry: 500 * time.Millisecond, growth: 256 << 20, busy: 0.1,
 		},
-		known: map[Call]Verdict{}, asked: map[Call]*ask{}, suspects: map[Call]int{},
+		known: map[Call]Verdict{}, asked: map[Call]*ask{}, tenants: map[string]*tenant{},
 		proxy: proxy{support: cfg.Support, traffic: cfg.Traffic, client: &http.Client{
 			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil, DisableCompression: true},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}},
 	}
+	t.doc.local = loopback(cfg.Support.Host)
 	t.doc.set(nil)
 	t.writer = durable.NewWriter(t.write)
 	t.load()
@@ -183,13 +187,17 @@ func (t *Trial) Changed() <-chan struct{} { return t.changed }
 func (t *Trial) Status() api.Trial {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := api.Trial{Build: t.build, Waiting: len(t.asked), Suspects: len(t.suspects), Unused: t.unused, Failed: []api.TrialFailure{}}
+	s := api.Trial{Build: t.build, Waiting: len(t.asked), Unused: t.unused, Failed: []api.TrialFailure{}}
 	if t.silent != nil {
 		s.Silent = t.silent.Error()
 	}
-	for _, a := range t.asked {
+	searched := t.suspects.calls()
+	for c, a := range t.asked {
 		if a.lapsed {
 			s.Lapsed++
+		}
+		if searched[c] || t.suspected(a) {
+			s.Suspects++
 		}
 	}
 	for c, v := range t.known {
@@ -238,72 +246,5 @@ func (t *Trial) Collect(series chan<- prometheus.Metric) {
 	}
 	for verdict, n := range counts {
 		series <- prometheus.MustNewConstMetric(textsDesc, prometheus.GaugeValue, float64(n), verdict)
-	}
-}
-
-// Limits of what is remembered.
-const (
-	maxKnown = 100_000 // verdicts; the oldest accepted ones go first
-	maxFile  = 256 << 20
-	fileWait = 5 * time.Second // for a write at the end
-)
-
-// stored is the content of the file.
-type stored struct {
-	Build    string             `json:"build"`    // of the proxy
-	Verdicts []api.TrialFailure `json:"verdicts"` // also those that accept a call
-}
-
-// load reads the verdicts of an earlier process. A file that cannot be used is logged and set aside: then everything is tried again.
-func (t *Trial) load() {
-	if t.cfg.File == "" {
-		return
-	}
-	var s stored
-	keptAs, err := durable.Load(t.cfg.File, maxFile, func(r io.Reader) error { return json.NewDecoder(r).Decode(&s) })
-	if err != nil {
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
-			t.log.Error(LogFile, "path", t.cfg.File, "error", err, "kept_as", keptAs)
-		}
-		return
-	}
-	t.build = s.Build
-	for _, v := range s.Verdicts {
-		t.known[Call{v.Text, v.Predicate}] = Verdict{Kind(v.Verdict), v.Words, v.At}
-	}
-}
-
-// write replaces the file.
-func (t *Trial) write() {
-	if t.cfg.File == "" {
-		return
-	}
-	s := t.remembered()
-	if err := durable.WriteFile(t.cfg.File, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }); err != nil {
-		t.log.Error(LogFile, "path", t.cfg.File, "error", err)
-	}
-}
-
-// remembered returns the verdicts, without the oldest accepted ones if there are too many.
-func (t *Trial) remembered() stored {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := stored{Build: t.build, Verdicts: make([]api.TrialFailure, 0, len(t.known))}
-	for c, v := range t.known {
-		s.Verdicts = append(s.Verdicts, resultOf(c, v))
-	}
-	accepted := func(f api.TrialFailure) int { return boolRank(f.Verdict == string(Accepted)) }
-	slices.SortFunc(s.Verdicts, func(a, b api.TrialFailure) int { return cmp.Or(accepted(a)-accepted(b), b.At.Compare(a.At)) })
-	for _, old := range s.Verdicts[min(len(s.Verdicts), maxKnown):] {
-		delete(t.known, Call{old.Text, old.Predicate})
-	}
-	s.Verdicts = s.Verdicts[:min(len(s.Verdicts), maxKnown)]
-	return s
-}
-
-// flush waits some seconds for a write in progress.
-func (t *Trial) flush() {
-	if !t.writer.Wait(time.After(fileWait)) {
-		t.log.Error(LogFile, "path", t.cfg.File, "error", "the disk takes too long")
 	}
 }

@@ -73,6 +73,7 @@ func (s *standIn) poll(ctx context.Context) {
 			continue
 		}
 		request := httptest.NewRequest(http.MethodGet, "/trial/routes", nil)
+		request.RemoteAddr = "127.0.0.1:4711"
 		request.Header.Set("User-Agent", "Go-http-client/1.1")
 		request.Header.Set("If-None-Match", etag)
 		answer := httptest.NewRecorder()

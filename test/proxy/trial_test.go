@@ -80,7 +80,7 @@ func TestTrialOfKillers(t *testing.T) {
 	}
 	text += r.object("harmless", `setRequestHeader("X-New", "1")`)
 	r.write(t, text)
-	const patience = 15 * time.Minute // a backstop: halving ten texts, each of which costs two processes, takes as long as these take to start
+	const patience = 15 * time.Minute // a backstop: finding ten texts, each of which costs two processes, takes as long as these take to start
 	programs.Within(t, patience, "the harmless object", func() bool { return strings.Contains(r.table(t), "X-New") })
 	r.write(t, text+r.object("known", `setPath("/a")`))
 	if took := programs.Within(t, time.Minute, "a change without new texts", func() bool {

@@ -1,0 +1,378 @@
+package trial
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Limits of the queue.
+const (
+	roundCalls    = 500     // calls of one round, shared by its namespaces
+	minShare      = 10      // calls of a namespace in a round, however many namespaces there are
+	maxBatch      = 5000    // calls in one table
+	maxBatchBytes = 4 << 20 // and their texts
+
+	// maxWaiting and maxWaitingBytes limit what waits for one namespace. A review asks again for what had no place.
+	maxWaiting      = 2000
+	maxWaitingBytes = 4 << 20
+
+	// maxTenants is how many namespaces that did harm are remembered, and idleTenant for how long after they did.
+	maxTenants = 1000
+	idleTenant = time.Hour
+
+	// unwanted is how long reviews must not have asked for a call until it is forgotten: its object has another version, or is gone.
+	unwanted = 30 * time.Second
+
+	// minDelay and maxDelay limit the time between two turns of a namespace that does harm, and turnFailures the processes that one turn costs.
+	minDelay     = 10 * time.Second
+	maxDelay     = 10 * time.Minute
+	turnFailures = 20
+)
+
+// ask is a call that waits for its verdict.
+type ask struct {
+	call    Call
+	since   time.Time
+	wanted  time.Time // when a review last asked for it; zero for what no review asks for
+	of      []string  // namespaces of the routes that have it; the first one counts it
+	strikes int       // how often it ended or blocked the process, alone
+	lapsed  bool
+}
+
+// maxOf is how many namespaces of one call are remembered.
+const maxOf = 4
+
+// tenant is a namespace with calls that wait, or whose calls did harm.
+type tenant struct {
+	waiting, bytes int
+
+	// Of a namespace that did harm, which is tried alone, after all others:
+	faults   int       // 0 if it did none; the delay doubles with each
+	until    time.Time // when its next turn begins
+	failures int       // of the turn that has begun
+	suspects search
+}
+
+// Kinds of steps.
+const (
+	ofAll      = iota // a round: the same number of calls of each namespace that did no harm
+	ofSuspects        // a part of a round that went wrong
+	ofOne             // a namespace that did harm
+)
+
+// step is what the proxy loads next.
+type step struct {
+	kind   int
+	tenant string   // of ofOne
+	units  [][]Call // the calls by namespace; of ofOne each for itself
+	group  int      // of a search that the units begin; -1 if they are not of one
+	rests  bool     // the proxy is watched for a while, and what it survives is accepted
+}
+
+// calls returns the calls of a step, one of each unit after the other: what a namespace with many has beyond the others comes last.
+func (s *step) calls() (all []Call) {
+	for i := 0; ; i++ {
+		more := false
+		for _, unit := range s.units {
+			if i < len(unit) {
+				all, more = append(all, unit[i]), true
+			}
+		}
+		if !more {
+			return all
+		}
+	}
+}
+
+// request asks for the trial of a call without a verdict. It returns nil if its namespace has too many of them. wanted is the time of a review, or
+// zero. The caller holds mu.
+func (t *Trial) request(c Call, namespace string, wanted time.Time) *ask {
+	a := t.asked[c]
+	switch {
+	case a == nil:
+		of := t.tenantOf(namespace)
+		if of.waiting >= maxWaiting || of.waiting > 0 && of.bytes+len(c.Text) > maxWaitingBytes {
+			return nil
+		}
+		of.waiting++
+		of.bytes += len(c.Text)
+		a = &ask{call: c, since: time.Now(), wanted: wanted, of: []string{namespace}}
+		t.asked[c] = a
+		notify(t.wake)
+	case len(a.of) < maxOf && !slices.Contains(a.of, namespace):
+		a.of = append(a.of, namespace)
+	}
+	if !a.wanted.IsZero() {
+		a.wanted = wanted
+	}
+	return a
+}
+
+// tenantOf returns the entry of a namespace. The caller holds mu.
+func (t *Trial) tenantOf(namespace string) *tenant {
+	of := t.tenants[namespace]
+	if of == nil {
+		of = &tenant{}
+		t.tenants[namespace] = of
+	}
+	return of
+}
+
+// forget takes a call out of the queue. The caller holds mu.
+func (t *Trial) forget(c Call) {
+	if a := t.asked[c]; a != nil {
+		delete(t.asked, c)
+		of := t.tenantOf(a.of[0])
+		of.waiting--
+		of.bytes -= len(c.Text)
+	}
+}
+
+// chooses returns the namespace with which a call is tried: one that did no harm, if it has any, and of these the one with the fewest calls. The
+// caller holds mu.
+func (t *Trial) chooses(a *ask) (string, *tenant) {
+	best := slices.MinFunc(a.of, func(x, y string) int {
+		of, other := t.tenantOf(x), t.tenantOf(y)
+		return cmp.Or(cmp.Compare(of.faults, other.faults), cmp.Compare(of.waiting, other.waiting))
+	})
+	return best, t.tenantOf(best)
+}
+
+// clean forgets calls that nobody wants any more, and namespaces that have done no harm lately. The caller holds mu.
+func (t *Trial) clean(now time.Time) {
+	for c, a := range t.asked {
+		if !a.wanted.IsZero() && t.reviewed.Sub(a.wanted) > unwanted {
+			t.forget(c)
+		}
+	}
+	guilty := 0
+	for name, of := range t.tenants {
+		if of.waiting == 0 && (of.faults == 0 || now.Sub(of.until) > idleTenant) {
+			delete(t.tenants, name)
+		} else if of.faults > 0 {
+			guilty++
+		}
+	}
+	for ; guilty > maxTenants; guilty-- {
+		oldest := ""
+		for name, of := range t.tenants {
+			if of.faults > 0 && (oldest == "" || of.until.Before(t.tenants[oldest].until)) {
+				oldest = name
+			}
+		}
+		t.tenants[oldest].faults = 0
+	}
+}
+
+// next returns what the proxy loads next; a step without units if nothing is due. A round comes first, unless it was the last step: so what a
+// namespace does that did harm costs all others at most one step of it.
+func (t *Trial) next(now time.Time) step {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clean(now)
+	all, one := t.waiting()
+	kinds := []int{ofAll, ofSuspects, ofOne}
+	switch {
+	case t.ran == ofAll && t.went:
+		kinds = []int{ofSuspects, ofOne, ofAll}
+	case t.ran == ofAll, t.ran == ofSuspects && t.went:
+		kinds = []int{ofSuspects, ofAll, ofOne}
+	}
+	for _, kind := range kinds {
+		s := step{kind: kind, group: -1}
+		switch kind {
+		case ofAll:
+			s.units, s.rests = round(all), true
+		case ofSuspects:
+			t.suspects.drop(t.gone(0))
+			s.group, s.units, s.rests = t.suspects.next()
+		case ofOne:
+			s.tenant = t.due(one, now)
+			t.turn(&s, one[s.tenant])
+		}
+		if len(s.units) > 0 {
+			return s
+		}
+	}
+	return step{}
+}
+
+// waiting returns what waits by namespace, the oldest calls first: of namespaces that did no harm, and of those that did. The caller holds mu.
+func (t *Trial) waiting() (all, one map[string][]*ask) {
+	all, one = map[string][]*ask{}, map[string][]*ask{}
+	suspects := t.suspects.calls()
+	for c, a := range t.asked {
+		name, of := t.chooses(a)
+		switch {
+		case a.strikes > 0 || of.faults > 0:
+			one[name] = append(one[name], a)
+		case !suspects[c]:
+			all[name] = append(all[name], a)
+		}
+	}
+	for _, by := range []map[string][]*ask{all, one} {
+		for _, list := range by {
+			slices.SortFunc(list, func(a, b *ask) int { return cmp.Or(a.since.Compare(b.since), compareCalls(a.call, b.call)) })
+		}
+	}
+	return all, one
+}
+
+// round returns the same number of calls of each namespace, those that have waited longest first.
+func round(all map[string][]*ask) (units [][]Call) {
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(all[a][0].since.Compare(all[b][0].since), cmp.Compare(a, b))
+	})
+	names = names[:min(len(names), maxBatch/minShare)]
+	for _, name := range names {
+		units = append(units, share(all[name], max(roundCalls/len(names), minShare), maxBatchBytes/len(names)))
+	}
+	return units
+}
+
+// share returns the first calls, at least one.
+func share(of []*ask, n, bytes int) (calls []Call) {
+	for _, a := range of[:min(len(of), n)] {
+		if bytes -= len(a.call.Text); bytes < 0 && len(calls) > 0 {
+			break
+		}
+		calls = append(calls, a.call)
+	}
+	return calls
+}
+
+// due returns the namespace whose turn has waited longest. The caller holds mu.
+func (t *Trial) due(one map[string][]*ask, now time.Time) (name string) {
+	for n := range one {
+		until := t.tenants[n].until
+		if !until.After(now) && (name == "" || until.Before(t.tenants[name].until) || until.Equal(t.tenants[name].until) && n < name) {
+			name = n
+		}
+	}
+	return name
+}
+
+// turn sets what a namespace tries next that did harm: what is known to do some is narrowed down first, and what did it alone comes last. The caller
+// holds mu.
+func (t *Trial) turn(s *step, waits []*ask) {
+	if len(waits) == 0 {
+		return
+	}
+	of := t.tenants[s.tenant]
+	of.suspects.drop(t.gone(of.faults))
+	if s.group, s.units, s.rests = of.suspects.next(); len(s.units) > 0 {
+		return
+	}
+	s.units, s.rests = [][]Call{{waits[0].call}}, true
+	if clean := slices.DeleteFunc(slices.Clone(waits), func(a *ask) bool { return a.strikes > 0 }); len(clean) > 0 {
+		s.units = singles(share(clean, roundCalls, maxBatchBytes))
+	}
+}
+
+func singles(calls []Call) [][]Call { return slices.Collect(slices.Chunk(calls, 1)) }
+
+// gone returns whether a call does not wait any more, or not to be tried with others of namespaces that have at most so many faults. The caller holds mu.
+func (t *Trial) gone(faults int) func(Call) bool {
+	return func(c Call) bool {
+		a := t.asked[c]
+		if a == nil || a.strikes > 0 {
+			return true
+		}
+		_, of := t.chooses(a)
+		return of.faults > faults
+	}
+}
+
+// blame notes that a step went wrong: of several units, one did harm, which is looked for; one unit is a namespace that did harm, or a call, which is
+// returned. The caller holds mu.
+func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *ask) {
+	in := &t.suspects
+	if s.kind == ofOne {
+		in = &t.tenants[s.tenant].suspects
+		t.tenants[s.tenant].failures++
+	}
+	one := len(s.units) == 1
+	switch {
+	case alone != nil: // nothing is known of the others
+		struck = t.asked[*alone]
+		t.accuse(struck, now)
+		return struck
+	case s.group >= 0:
+		in.failed(s.group, len(s.units), rests)
+	case !one:
+		units, safe := t.ordered(s.units)
+		in.begin(units, safe, rests)
+	}
+	if one {
+		struck = t.asked[s.units[0][0]]
+		of := t.accuse(struck, now)
+		if len(s.units[0]) > 1 {
+			units, safe := t.ordered(singles(s.units[0]))
+			of.suspects.begin(units, safe, rests)
+			return nil
+		}
+	}
+	return struck
+}
+
+// accuse makes the namespace of a call one that did harm. Its first turn has no delay. The caller holds mu.
+func (t *Trial) accuse(a *ask, now time.Time) *tenant {
+	_, of := t.chooses(a)
+	if of.faults == 0 {
+		of.faults, of.until = 1, now
+	}
+	return of
+}
+
+// survived notes that the proxy has lived with a step. The caller holds mu.
+func (t *Trial) survived(s step, now time.Time) {
+	switch of := t.tenants[s.tenant]; {
+	case s.kind == ofSuspects:
+		t.suspects.passed(s.group, len(s.units))
+	case s.kind == ofOne && s.group >= 0:
+		of.suspects.passed(s.group, len(s.units))
+	case s.kind == ofOne && of.failures == 0:
+		of.faults, of.until = max(0, of.faults-1), now.Add(minDelay)
+	}
+}
+
+// endTurn ends the turn of a namespace that has nothing left to try, or has cost too many processes. The caller holds mu.
+func (t *Trial) endTurn(name string, now time.Time) {
+	of := t.tenants[name]
+	if of.waiting > 0 && of.failures < turnFailures {
+		return
+	}
+	if of.failures > 0 {
+		of.until = now.Add(min(minDelay<<(of.faults-1), maxDelay))
+		of.faults = min(of.faults+1, 8)
+	}
+	of.failures = 0
+}
+
+// ordered puts units first whose calls all have names that the proxy knows and that never did harm, and returns how many these are. The caller
+// holds mu.
+func (t *Trial) ordered(units [][]Call) (sorted [][]Call, safe int) {
+	good, bad := make(map[string]bool), make(map[string]bool)
+	for c, v := range t.known {
+		switch v.Kind {
+		case Accepted:
+			good[c.name()] = true
+		case Refused:
+		default:
+			bad[c.name()] = true
+		}
+	}
+	var rest [][]Call
+	for _, unit := range units {
+		if slices.ContainsFunc(unit, func(c Call) bool {
+			return !good[c.name()] || bad[c.name()] || t.asked[c] != nil && t.asked[c].strikes > 0
+		}) {
+			rest = append(rest, unit)
+		} else {
+			sorted = append(sorted, unit)
+		}
+	}
+	return append(sorted, rest...), len(sorted)
+}

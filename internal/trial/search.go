@@ -1,0 +1,98 @@
+package trial
+
+import "slices"
+
+// search finds what the proxy does not survive, among units of calls: namespaces, or the calls of one. To load what is harmless costs little, and the
+// process of a proxy costs seconds. So few units are loaded at a time, the least suspicious ones first, and what is not known to do harm is never
+// loaded with what is.
+type search struct {
+	groups []group
+	rests  bool // the harm shows only after a while
+}
+
+// group is a part of a search.
+type group struct {
+	units [][]Call
+	safe  int  // how many of the first units only have names that the proxy knows and that never did harm
+	bad   bool // at least one of them does harm
+}
+
+// begin adds units of which one does harm.
+func (s *search) begin(units [][]Call, safe int, rests bool) {
+	s.groups = append(s.groups, group{units, safe, true})
+	s.rests = s.rests || rests
+}
+
+// next returns a group and the first of its units, which are loaded next: a whole group that may be harmless, or a part of the largest one that is not.
+func (s *search) next() (at int, units [][]Call, rests bool) {
+	at = -1
+	for i, g := range s.groups {
+		if !g.bad {
+			return i, g.units, true
+		}
+		if at < 0 || len(g.units) > len(s.groups[at].units) {
+			at = i
+		}
+	}
+	if at < 0 {
+		s.rests = false
+		return at, nil, false
+	}
+	g := s.groups[at]
+	n := (len(g.units) + 3) / 4
+	if g.safe > 0 && g.safe < len(g.units) {
+		n = g.safe
+	}
+	return at, g.units[:n], s.rests
+}
+
+// passed takes the first units out of a group, because they do no harm.
+func (s *search) passed(at, n int) {
+	g := &s.groups[at]
+	if g.units, g.safe = g.units[n:], max(0, g.safe-n); len(g.units) == 0 {
+		s.groups = slices.Delete(s.groups, at, at+1)
+	}
+}
+
+// failed notes that one of the first units of a group does harm. If it is one unit, it is found, and taken out. Nothing is known of the others.
+func (s *search) failed(at, n int, rests bool) {
+	g := s.groups[at]
+	s.groups = slices.Delete(s.groups, at, at+1)
+	if n > 1 {
+		s.begin(g.units[:n], min(g.safe, n), rests)
+	}
+	if n < len(g.units) {
+		s.groups = append(s.groups, group{units: g.units[n:], safe: max(0, g.safe-n)})
+	}
+}
+
+// drop takes calls out.
+func (s *search) drop(gone func(Call) bool) {
+	for i := range s.groups {
+		g := &s.groups[i]
+		left, safe := [][]Call{}, 0
+		for k, unit := range g.units {
+			if unit = slices.DeleteFunc(slices.Clone(unit), gone); len(unit) == 0 {
+				continue
+			}
+			if left = append(left, unit); k < g.safe {
+				safe++
+			}
+		}
+		g.units, g.safe = left, safe
+	}
+	s.groups = slices.DeleteFunc(s.groups, func(g group) bool { return len(g.units) == 0 })
+}
+
+// calls returns the calls of all groups.
+func (s *search) calls() map[Call]bool {
+	all := make(map[Call]bool)
+	for _, g := range s.groups {
+		for _, unit := range g.units {
+			for _, c := range unit {
+				all[c] = true
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,117 @@
+package proxy
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/trial"
+	"github.com/routesrv/routesrv/test/programs"
+)
+
+// fairness is how long a change of a team waits at most, whatever other teams do.
+const fairness = 10 * time.Second
+
+// inNamespace is an object of a namespace, with a filter. A text of Lua that ends its process is known to real proxies as well.
+func (r *rehearsal) inNamespace(namespace, name, filter string) string {
+	return strings.Replace(r.object(name, filter), "namespace: shop}", "namespace: "+namespace+"}", 1)
+}
+
+func killer(n int) string { return fmt.Sprintf(`lua("os.exit(3) -- %d")`, n) }
+
+// TestTrialsAreFair: a team changes objects while another team brings texts that end, block or flood the trial proxy, whose process needs more than a
+// second to come back. The changes of the first team are served within ten seconds, and no text of the other one is served untried.
+func TestTrialsAreFair(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	const hang = `setRequestHeader("X-Hang", "1")`
+	for _, c := range []struct {
+		name      string
+		innocents int
+		teams     int
+		guilty    func(r *rehearsal, second int) string // the objects of the other team, after some seconds
+		standIn   bool                                  // a real proxy survives it
+	}{
+		{"a new killer each second", 12, 1, func(r *rehearsal, second int) string {
+			return r.inNamespace("evil", "evil", killer(second))
+		}, false},
+		{"a new killer each second, and many teams", 12, 12, func(r *rehearsal, second int) string {
+			return r.inNamespace("evil", "evil", killer(second))
+		}, false},
+		{"eight killers", 27, 9, func(r *rehearsal, _ int) (all string) {
+			for i := range 8 {
+				all += r.inNamespace("evil", fmt.Sprint("evil-", i), killer(i))
+			}
+			return all
+		}, false},
+		{"a flood", 1, 1, func(r *rehearsal, _ int) string {
+			all := []string{}
+			for i := range 5000 {
+				all = append(all, fmt.Sprintf("setRequestHeader(\"X-Flood\", \"%d\")", i))
+			}
+			return strings.Replace(r.inNamespace("evil", "evil", "flood"), `["flood"]`, "['"+strings.Join(all, "', '")+"']", 1)
+		}, false},
+		{"one that blocks the proxy", 3, 3, func(r *rehearsal, _ int) string {
+			return r.inNamespace("evil", "evil", hang)
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.standIn && os.Getenv(ProgramVariable) != "" {
+				t.Skip("a real proxy survives the text")
+			}
+			faults := Faults{Die: []string{"os.exit(3)"}, Hang: []string{hang}}
+			r, p := withSlowTrial(t, faults)
+			began, innocents := time.Now(), ""
+			r.write(t, c.guilty(r, 0))
+			programs.Eventually(t, "a trial of the other team", func() bool { s := r.status(t); return s.Trial.Waiting > 0 || len(p.Deaths()) > 0 })
+			filters := []string{}
+			for i := range c.innocents {
+				filters = append(filters, fmt.Sprintf(`setPath("/innocent-%d")`, i))
+				innocents += r.inNamespace(fmt.Sprint("team-", i%c.teams), fmt.Sprint("innocent-", i), filters[i])
+			}
+			changed := time.Now()
+			served := func() bool {
+				table := r.table(t)
+				if strings.Contains(table, "os.exit") || strings.Contains(table, hang) {
+					t.Fatal("a text of the other team is served")
+				}
+				return !slices.ContainsFunc(filters, func(filter string) bool { return !strings.Contains(table, filter) })
+			}
+			for second := -1; !served(); time.Sleep(20 * time.Millisecond) { // a table comes when it comes
+				if now := int(time.Since(began) / time.Second); now != second {
+					second = now
+					r.write(t, c.guilty(r, second)+innocents)
+				}
+				if time.Since(changed) > time.Minute {
+					t.Fatalf("not all changes are served after a minute: %+v", r.status(t).Trial)
+				}
+			}
+			took := time.Since(changed).Round(10 * time.Millisecond)
+			if took > fairness {
+				t.Errorf("the changes of the other teams took %v", took)
+			}
+			if strings.Contains(r.server.Log(), trial.LogLapsed) {
+				t.Error("texts passed without a trial")
+			}
+			t.Logf("%v, the proxy died %d times", took, len(p.Deaths()))
+		})
+	}
+}
+
+// withSlowTrial is withTrial with a proxy that needs a while to come back.
+func withSlowTrial(t *testing.T, faults Faults) (*rehearsal, *Proxy) {
+	t.Helper()
+	traffic, support := programs.FreeAddresses(t)
+	r := newRehearsal(t, "--trial-proxy=http://"+support, "--state-dir="+t.TempDir())
+	p := Start(t, Config{
+		RoutesURL: r.server.Support + api.PathTrialRoutes, AliveURL: r.server.Support + api.PathTrialAlive, Traffic: traffic, Support: support,
+		Faults: faults, Poll: 500 * time.Millisecond, Backoff: 1500 * time.Millisecond,
+	})
+	r.server.Ready(t)
+	return r, p
+}
