@@ -196,7 +196,7 @@ var shareNames = [len(shares)]string{"0.5", "0.99", "1"}
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	made := series.In(reg)
 	return &Metrics{
-		clients:  made.Gauges("routesrv_clients", "Clients of this replica: current, behind, rejected or silent.", "state", series.Texts(States())...),
+		clients:  made.Gauges("routesrv_clients", "Clients of this replica: current, behind, rejected or silent. Those of routesrv_clients_dying are not rejected.", "state", series.Texts(States())...),
 		proxies:  made.Gauge("routesrv_live_proxies", "Addresses of clients without dataplane-client, such as Skippers, that asked within three of their intervals."),
 		refusing: made.Gauge("routesrv_clients_refusing_routes", "Live clients whose proxy refused routes of its last table."),
 		dying:    made.Gauge("routesrv_clients_dying", "Live clients that have reported within ten minutes that their proxy died of a table."),

@@ -322,7 +322,7 @@ func TestTimesOfAPublish(t *testing.T) {
 		t.Errorf("%d series", n)
 	}
 	w.expose(t, `
-# HELP routesrv_clients Clients of this replica: current, behind, rejected or silent.
+# HELP routesrv_clients Clients of this replica: current, behind, rejected or silent. Those of routesrv_clients_dying are not rejected.
 # TYPE routesrv_clients gauge
 routesrv_clients{state="behind"} 0
 routesrv_clients{state="current"} 101

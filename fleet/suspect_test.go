@@ -62,9 +62,30 @@ routesrv_clients_dying %d
 `, want)), "routesrv_clients_dying"); err != nil {
 		t.Error(err)
 	}
+	if n := w.metric(t, "routesrv_clients", "rejected"); n != 0 {
+		t.Errorf("%v clients are rejected, want one alert for a death", n)
+	}
 	if n := w.Dying(); n != want {
 		t.Errorf("%d clients are dying, want %d", n, want)
 	}
+}
+
+// metric returns the value of a gauge with a label.
+func (w *world) metric(t *testing.T, name, label string) float64 {
+	t.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == name && len(m.Label) == 1 && m.Label[0].GetValue() == label {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no series %s of %s", name, label)
+	return 0
 }
 
 // TestForgedReportsHideNoDeath: everyone can send reports under any id. Neither a crowd of invented clients nor empty reports under the real id

@@ -45,13 +45,16 @@ func (r *Registry) Tick() {
 		if !c.counts() {
 			continue
 		}
-		state, _, lag := r.judge(c, now)
+		state, versions, lag := r.judge(c, now)
+		if c.dying(now) {
+			dying++
+			if state = Current; versions != 0 { // a metric of its own tells that it does not serve the table
+				state = Behind
+			}
+		}
 		counts.add(state)
 		if state != Silent && c.inferred() {
 			proxies[c.address] = true
-		}
-		if c.dying(now) {
-			dying++
 		}
 		if state != Silent && c.report != nil && c.report.figures != nil && c.report.figures.refusedNew > 0 {
 			refusing++

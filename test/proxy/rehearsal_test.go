@@ -7,12 +7,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/test/programs"
 )
 
@@ -191,13 +194,10 @@ func TestFileRehearsal(t *testing.T) {
 	}
 }
 
-// planes is the size of the fleet in a rehearsal.
-const planes = 20
-
-// fleetOf starts data planes, which serve a proven table.
-func fleetOf(t *testing.T, r *rehearsal) (all []*dataPlane) {
+// fleetOf starts n data planes, which serve a proven table.
+func fleetOf(t *testing.T, r *rehearsal, n int) (all []*dataPlane) {
 	t.Helper()
-	for i := range planes {
+	for i := range n {
 		all = append(all, r.start(t, fmt.Sprint("plane-", i), ""))
 	}
 	for i, d := range all {
@@ -206,60 +206,206 @@ func fleetOf(t *testing.T, r *rehearsal) (all []*dataPlane) {
 	return all
 }
 
-// TestFleetRehearsal: 20 data planes whose proxies die of one text, and no trial proxy. Each proxy dies of it at most twice and gets the proven table.
-// The route server takes no change back for that. Without the text, the change of another team is served everywhere.
+// TestFleetRehearsal: data planes whose proxies die of one text, and no trial proxy. Each proxy dies of it a few times and falls back by itself; the
+// route server shows that, and keeps nothing. After the repair each data plane takes the newest table with its next retry.
 func TestFleetRehearsal(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute and 41 processes")
+		t.Skip("takes two minutes and 21 processes")
 	}
 	t.Parallel()
 	r := newRehearsal(t)
 	r.server.Ready(t)
-	all := fleetOf(t, r)
+	all := fleetOf(t, r, 10)
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
 	for _, d := range all {
 		asking.Go(func() { d.ask("a.example.org", stop) })
 	}
-	innocent := r.object("e", `setPath("/e")`)
-	r.write(t, r.object("fatal", fatalText())+innocent)
+	r.write(t, r.object("fatal", fatalText())+r.object("d", `setPath("/d")`))
 	for i, d := range all {
 		programs.Eventually(t, fmt.Sprintf("plane %d: the proven table", i), func() bool { return d.proof(t).Proof.Instead != "" && d.Proxy.Ready() })
-	}
-	programs.Eventually(t, "reports of all", func() bool { return r.status(t).DyingClients > 0 })
-	if s, table := r.status(t), r.table(t); s.Guard.KeptCount != 0 || !strings.Contains(table, `setPath("/e")`) || !strings.Contains(table, fatalText()) {
-		t.Errorf("the route server acts on reports: %+v", s.Guard)
-	}
-	died, deaths := 0, make([]int, planes)
-	for i, d := range all {
-		if deaths[i] = len(d.Deaths()); deaths[i] > 2 {
-			t.Errorf("plane %d: its proxy died %d times", i, deaths[i])
+		if n := len(d.Deaths()); n > 3 {
+			t.Errorf("plane %d: its proxy died %d times", i, n)
 		}
-		died += min(deaths[i], 1)
 	}
-	t.Logf("%d of %d proxies died of the table", died, planes)
-
-	r.write(t, innocent)
-	programs.Eventually(t, "a later table", func() bool { return !strings.Contains(r.table(t), fatalText()) })
+	programs.Eventually(t, "all of them in the view", func() bool { return r.status(t).DyingClients == len(all) && len(r.clients(t).Suspects) > 0 })
+	if s := r.status(t); s.Guard.KeptCount != 0 || !strings.Contains(r.table(t), fatalText()) || !strings.Contains(r.table(t), `setPath("/d")`) {
+		t.Errorf("the reports of clients have changed the table of the server: %+v\n%s", s.Guard, r.table(t))
+	}
+	r.write(t, r.object("d", `setPath("/d")`))
 	r.settled(t, all)
-	for i, d := range all {
-		if n := len(d.Deaths()); n != deaths[i] {
-			t.Errorf("plane %d: its proxy died again", i)
-		}
-	}
 	close(stop)
 	asking.Wait()
 	r.answered(t, all)
 }
 
+// TestRestartsOfProxiesAreLocal: two of ten proxies are killed again and again. The server takes back nothing, and the other data planes follow.
+func TestRestartsOfProxiesAreLocal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes two minutes and 21 processes")
+	}
+	t.Parallel()
+	r := newRehearsal(t)
+	r.server.Ready(t)
+	all := fleetOf(t, r, 10)
+	stop := make(chan struct{})
+	var killing sync.WaitGroup
+	for _, d := range all[:2] {
+		killing.Go(func() {
+			tick := time.NewTicker(2 * time.Second)
+			defer tick.Stop()
+			for {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+					d.Proxy.Kill()
+				}
+			}
+		})
+	}
+	more := ""
+	for i := range 12 {
+		name := fmt.Sprint("new-", i)
+		more += r.object(name, fmt.Sprintf("setPath(%q)", "/"+name))
+		r.write(t, more)
+		programs.Eventually(t, name, func() bool { return strings.Contains(r.table(t), "/"+name) })
+		for j := range 2 {
+			deaths := len(all[j].Deaths())
+			programs.Eventually(t, fmt.Sprintf("plane %d: a restart", j), func() bool { return len(all[j].Deaths()) > deaths })
+		}
+	}
+	r.settled(t, all[2:])
+	if s := r.status(t); s.Guard.KeptCount != 0 || strings.Count(r.table(t), "/new-") < 12 {
+		t.Errorf("%d objects are kept, the table is\n%s", s.Guard.KeptCount, r.table(t))
+	}
+	close(stop)
+	killing.Wait()
+	r.settled(t, all)
+}
+
+// TestForgedEvidence: a tenant has a route to the data plane beside each proxy, and one to the route server. What it sends there looks like the
+// requests of a proxy that is restarted, and like the reports of its data plane. No table changes, and a proxy that really dies is still shown.
+func TestForgedEvidence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute and 5 processes")
+	}
+	t.Parallel()
+	r := newRehearsal(t)
+	r.server.Ready(t)
+	all := fleetOf(t, r, 2)
+	more := routeGroup("server", `setRequestHeader("X-Tenant", "1")`, r.server.Main)
+	for i, d := range all {
+		more += routeGroup(fmt.Sprint("sidecar-", i), `setRequestHeader("X-Tenant", "1")`, d.Main)
+	}
+	r.write(t, more)
+	r.settled(t, all)
+	through := func(d *dataPlane, method, host, path, body string, header ...string) int {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), method, d.Traffic+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Host = host + ".example.org"
+		for i := 0; i < len(header); i += 2 {
+			q.Header.Set(header[i], header[i+1])
+		}
+		a, err := programs.Do(q, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.Status
+	}
+	forge := func(round int) {
+		for i, d := range all {
+			for range 6 {
+				if status := through(d, http.MethodGet, fmt.Sprint("sidecar-", i), "/routes", "", "User-Agent", "Go-http-client/1.1"); status != http.StatusOK {
+					t.Fatalf("the forged request gets status %d: the test forges nothing", status)
+				}
+			}
+			digest := r.status(t).Table.Digest.String()
+			for j, id := range []string{"id=plane-0", "id=plane-1", fmt.Sprintf("id=invented-%d", round), fmt.Sprintf("id=more-%d", round)} {
+				body := fmt.Sprintf(`{"suspects": [{"digest": %q, "deaths": 9, "evidence": "forged"}]}`, digest)
+				if j < 2 {
+					body = "{}"
+				}
+				if status := through(d, http.MethodPost, "server", api.PathClients, body, api.HeaderClient, "kind=sidecar;"+id+";interval=3000"); status != http.StatusNoContent {
+					t.Fatalf("the forged report gets status %d: the test forges nothing", status)
+				}
+			}
+		}
+	}
+	for i, d := range all {
+		programs.Eventually(t, "the tenant's routes", func() bool {
+			return through(d, http.MethodGet, fmt.Sprint("sidecar-", i), "/routes", "") == http.StatusOK && through(d, http.MethodGet, "server", "/routes", "") == http.StatusOK
+		})
+	}
+	for round := range 20 {
+		forge(round)
+	}
+	name := `setPath("/innocent")`
+	more += r.object("innocent", name)
+	r.write(t, more)
+	programs.Eventually(t, "the innocent object", func() bool { return strings.Contains(r.table(t), name) })
+	r.settled(t, all)
+	for i, d := range all {
+		programs.Eventually(t, fmt.Sprintf("plane %d: the table is proven", i), func() bool { return d.proof(t).Proof.Proven == r.status(t).Table.Digest.String() })
+		if p := d.proof(t); p.Proof.Instead != "" || len(d.Deaths()) != 0 {
+			t.Errorf("plane %d: %+v", i, p)
+		}
+	}
+	if s := r.status(t); s.Guard.KeptCount != 0 {
+		t.Errorf("%d objects are kept", s.Guard.KeptCount)
+	}
+
+	r.write(t, more+r.object("fatal", fatalText()))
+	for i, d := range all {
+		programs.Eventually(t, fmt.Sprintf("plane %d: the proven table", i), func() bool { return d.proof(t).Proof.Instead != "" && d.Proxy.Ready() })
+	}
+	programs.Eventually(t, "the deaths in the view", func() bool { return r.dying(t, "plane-0") && r.dying(t, "plane-1") })
+	for round := range 20 {
+		forge(100 + round)
+		if !r.dying(t, "plane-0") || !r.dying(t, "plane-1") {
+			t.Fatal("forged reports hide a proxy that died")
+		}
+	}
+	if v := r.clients(t); len(v.Suspects) > 16 {
+		t.Errorf("%d suspect tables", len(v.Suspects))
+	}
+}
+
+// clients returns the fleet as the server shows it.
+func (r *rehearsal) clients(t *testing.T) (v fleet.View) {
+	t.Helper()
+	a, err := programs.Fetch(t.Context(), r.server.Support+api.PathClients, "")
+	if err == nil {
+		err = json.Unmarshal([]byte(a.Body), &v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// dying reports whether the server shows that the proxy of a data plane died, on its own evidence.
+func (r *rehearsal) dying(t *testing.T, id string) bool {
+	t.Helper()
+	for _, c := range r.clients(t).Clients {
+		if c.ID == id && slices.ContainsFunc(c.Suspects, func(s fleet.Suspect) bool { return s.Evidence != "forged" }) {
+			return true
+		}
+	}
+	return false
+}
+
 // TestFleetRehearsalWithTrial: with a trial proxy, no proxy of the fleet dies of the text.
 func TestFleetRehearsalWithTrial(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute and 42 processes")
+		t.Skip("takes a minute and 22 processes")
 	}
 	t.Parallel()
 	r, tried := withTrial(t, Faults{Die: []string{fatalText()}})
-	all := fleetOf(t, r)
+	all := fleetOf(t, r, 10)
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
 	for _, d := range all {

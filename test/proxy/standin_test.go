@@ -30,6 +30,9 @@ import (
 // died is the status of a stand-in that its table has ended.
 const died = 3
 
+// lastMoments is how long a stand-in that reads a file lives with a table of which it dies: it applies that right after its start.
+const lastMoments = 50 * time.Millisecond
+
 // stand is the state of a stand-in.
 type stand struct {
 	faults  Faults
@@ -209,8 +212,14 @@ func (s *stand) apply(text []byte) {
 	s.applied, s.table, s.routes, s.loaded, s.began = text, table, use, true, began
 	log.Printf("route settings applied, id: %d", s.updates)
 	if anyHas(use, s.faults.Die) {
-		log.Printf("panic: the table has %q", s.faults.Die)
-		os.Exit(died)
+		end := func() {
+			log.Printf("panic: the table has %q", s.faults.Die)
+			os.Exit(died)
+		}
+		if s.url != "" {
+			end()
+		}
+		time.AfterFunc(lastMoments, end)
 	}
 }
 

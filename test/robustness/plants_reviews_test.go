@@ -46,8 +46,8 @@ func ofReviews() []Plant {
 			What: "a proxy gets the table again that it keeps dying of",
 			Edits: []Edit{{
 				File: "internal/sidecar/proof.go",
-				Old:  "ok && d != proven && p.rules.Suspect(d) != nil {\n",
-				New:  "ok && d != proven && p.rules.Suspect(d) != nil && !planted.On(\"suspect-served\") {\n",
+				Old:  "p.rules.FallenBack(time.Now()) {\n",
+				New:  "p.rules.FallenBack(time.Now()) && !planted.On(\"suspect-served\") {\n",
 			}},
 		},
 		{
@@ -55,8 +55,8 @@ func ofReviews() []Plant {
 			What: "the last-known-good file has a table with which no proxy has lived",
 			Edits: []Edit{{
 				File: "internal/sidecar/proof.go",
-				Old:  "return ok && d != p.rules.Proven()\n",
-				New:  "return ok && d != p.rules.Proven() && !planted.On(\"unproven-written\")\n",
+				Old:  "return ok && d != c.Table.Digest()\n",
+				New:  "return ok && d != c.Table.Digest() && !planted.On(\"unproven-written\")\n",
 			}},
 		},
 	}

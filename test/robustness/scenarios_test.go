@@ -350,6 +350,7 @@ func provenFirst(s *Stage) error {
 		text := s.Text(s.Held("m1").Digest)
 		return strings.Contains(text, "fine") && !strings.Contains(text, history.Fatal)
 	}
+	s.Wait(57 * time.Second) // the newest table is tried again a minute after the second death
 	if err := s.Await("the repaired object", fine); err != nil {
 		return err
 	}

@@ -151,6 +151,9 @@ func (w *World) member(m history.Member) error {
 		Member: m, Interval: w.cfg.Plan.Asking, Timeout: w.cfg.Plan.Timeout, Seed: w.cfg.Plan.Seed ^ hash(m.Name),
 		NewConnections: hash(m.Name)%8 == 0,
 	}
+	if m.Mortal {
+		cfg.Metrics = w.Processes[m.Upstreams[0]].proxy()
+	}
 	for _, u := range m.Upstreams {
 		url, err := w.link(m, u, "http://"+w.Processes[u].Main, m.Kind != history.Poller)
 		if err != nil {
@@ -228,13 +231,19 @@ func (w *World) process(m history.Member) error {
 		}
 		p.args = append(p.args, "--upstream="+strings.Join(upstreams, ","), "--update-mode="+m.Transport, "--fetch-interval="+pl.Interval.String(),
 			"--timing=fetch-timeout="+pl.Timeout.String(), "--timing=full-fetch=1m", "--mode-file="+filepath.Join(p.Folder, "mode"), "--pod-name="+m.Name,
-			"--state-dir="+state, "--fallback=after=5s", "--fallback=window=5s", "--zone="+m.Zone,
+			"--proxy-metrics-url=http://"+p.proxy()+"/metrics", "--state-dir="+state, "--fallback=after=5s", "--fallback=window=5s", "--zone="+m.Zone,
 			"--address="+p.Main, "--support-listener="+p.Support, "--cutover-check=clean-for=2s", "--cutover-check=comparisons=5")
 	}
 	if m.Kind != history.Sidecar {
 		p.args = append(p.args, "-address="+p.Main, "-support-listener="+p.Support, "-wait-for-healthcheck-interval=0s", "--state-dir="+state)
 	}
 	return nil
+}
+
+// proxy returns the address of the metrics of a mortal client beside the process.
+func (p *Process) proxy() string {
+	ip, _, _ := net.SplitHostPort(p.Main)
+	return net.JoinHostPort(ip, "9912")
 }
 
 // place assigns addresses and a folder to a process.

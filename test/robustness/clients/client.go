@@ -33,6 +33,8 @@ type Config struct {
 	Seed      uint64
 	// NewConnections opens a new connection for each request, as HTTP/1.0 clients and load balancers do.
 	NewConnections bool
+	// Metrics is the address where a mortal client shows the metrics of a proxy.
+	Metrics string
 }
 
 // Client is one client. Call Run once.
@@ -48,6 +50,8 @@ type Client struct {
 	whole              bool            // a stream advises to request one, for which the client names its own: another server may have an older one
 	pending            *history.Answer // the table of an event, before its state is known
 	dying              bool            // a mortal client that has named a fatal table
+	applied            string          // the digest that a mortal client has applied
+	metrics            metrics
 }
 
 // New returns a client.
@@ -66,6 +70,13 @@ func New(cfg Config, rec *record.Recorder) *Client {
 // Run sends requests until ctx ends.
 func (c *Client) Run(ctx context.Context) {
 	defer c.http.CloseIdleConnections()
+	if c.cfg.Metrics != "" {
+		stop, err := c.metrics.serve(c.cfg.Metrics)
+		if err != nil {
+			panic(err) // an address of its own
+		}
+		defer stop()
+	}
 	for pause(ctx, time.Duration(c.rng.Int64N(int64(c.cfg.Interval)+1))); ctx.Err() == nil; {
 		begin := time.Now()
 		u := c.cfg.Upstreams[c.rng.IntN(len(c.cfg.Upstreams))]
@@ -102,9 +113,6 @@ func (c *Client) request(ctx context.Context, url string) (*http.Request, error)
 		return nil, err
 	}
 	r.Header.Set("User-Agent", c.cfg.Member.Name)
-	if c.cfg.Member.Mortal {
-		r.Header.Set("User-Agent", "Go-http-client/1.1") // by which a data plane knows its proxy
-	}
 	return r, nil
 }
 
@@ -142,9 +150,14 @@ func (c *Client) poll(ctx context.Context, u Upstream) {
 // mayDie ends a proxy that has a fatal table. As a Skipper does, it names a table in one request before it applies it.
 func (c *Client) mayDie(now time.Duration) {
 	fatal := strings.Contains(c.rec.Text(c.digest), history.Fatal)
-	if fatal && c.dying {
+	switch {
+	case fatal && c.dying:
 		c.rec.Event(history.Event{At: now, Member: c.cfg.Member.Name, Name: "died", Args: c.digest})
-		c.etag, c.digest, fatal = "", "", false
+		c.etag, c.digest, c.applied, fatal = "", "", "", false
+		c.metrics.restarted()
+	case c.digest != c.applied:
+		c.applied = c.digest
+		c.metrics.hasApplied()
 	}
 	c.dying = fatal
 }
