@@ -54,7 +54,7 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 		return asking.Run(ctx, args, std)
 	}
 	return config.Serve(ctx, program(), std, func() (*flags, []config.Warning, error) { return parse(args, env) },
-		func(f *flags) config.Log { return f.log }, newSidecar)
+		func(f *flags) (config.Log, string) { return f.log, f.sidecar.StateDir }, newSidecar)
 }
 
 // newSidecar wires a sidecar from its configuration.

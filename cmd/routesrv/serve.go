@@ -27,10 +27,10 @@ import (
 
 // runServe serves until ctx ends. SIGHUP reads the source at once.
 func runServe(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	return config.Serve(ctx, program(), std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseRouteServer(args, env) }, logOf, newServer)
+	return config.Serve(ctx, program(), std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseRouteServer(args, env) }, processOf, newServer)
 }
 
-func logOf(cfg *config.RouteServer) config.Log { return cfg.Log }
+func processOf(cfg *config.RouteServer) (config.Log, string) { return cfg.Log, cfg.StateDir }
 
 // newServer wires a server from its configuration.
 func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (config.Service, error) {
@@ -153,7 +153,7 @@ func setProfileRates(l config.Listen) {
 // runWebhook answers admission requests of API servers for Ingresses and RouteGroups until ctx ends. It returns the exit status
 // of the webhook server.
 func runWebhook(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	return config.Serve(ctx, program(), std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseWebhook(args, env) }, logOf, newWebhook)
+	return config.Serve(ctx, program(), std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseWebhook(args, env) }, processOf, newWebhook)
 }
 
 // newWebhook wires a webhook server from its configuration.

@@ -20,6 +20,8 @@ import (
 	// only where the system has none.
 	_ "golang.org/x/crypto/x509roots/fallback"
 	"golang.org/x/term"
+
+	"github.com/routesrv/routesrv/internal/durable"
 )
 
 // Exit statuses.
@@ -102,10 +104,10 @@ type Service interface {
 	Reload()
 }
 
-// Serve configures a service and runs it until ctx ends. It returns the exit status. parse returns the configuration, with the part that
-// logOf returns, and build makes the service with its logger. A SIGHUP reloads the service; unhandled, it would end the process without
-// draining.
-func Serve[C any](ctx context.Context, p Program, std Stdio, parse func() (*C, []Warning, error), logOf func(*C) Log,
+// Serve configures a service and runs it until ctx ends. It returns the exit status. parse returns the configuration, with the parts that
+// process returns: how to log, and the state folder, which no other process may use, or "". build makes the service with its logger. A
+// SIGHUP reloads the service; unhandled, it would end the process without draining.
+func Serve[C any](ctx context.Context, p Program, std Stdio, parse func() (*C, []Warning, error), process func(*C) (log Log, stateDir string),
 	build func(*C, *slog.Logger, Stdio) (Service, error),
 ) (status int) {
 	hup := make(chan os.Signal, 1)
@@ -115,7 +117,14 @@ func Serve[C any](ctx context.Context, p Program, std Stdio, parse func() (*C, [
 	if status, ok := p.Configured(warnings, err, std); !ok {
 		return status
 	}
-	log := NewLogger(logOf(cfg), std.Err)
+	logging, stateDir := process(cfg)
+	unlock, err := durable.Lock(stateDir)
+	if err != nil {
+		p.PrintError(fmt.Errorf("--state-dir: %w", err), std)
+		return ExitUnusable
+	}
+	defer unlock()
+	log := NewLogger(logging, std.Err)
 	for _, w := range warnings {
 		log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
 	}

@@ -221,8 +221,8 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	}
 	for _, e := range entries {
 		switch name, random, temporary := strings.Cut(e.Name(), ".tmp"); {
-		case !temporary && slices.Contains([]string{"control", "proof.json", "routes", "table.eskip", "table.eskip.state"}, name):
-		case random != "" && slices.Contains([]string{".proof.json", ".routes", ".table.eskip", ".table.eskip.state"}, name):
+		case !temporary && slices.Contains([]string{"control", "lock", "proof.json", "routes", "table.eskip", "table.eskip.kept.json", "table.eskip.state"}, name):
+		case random != "" && slices.Contains([]string{".proof.json", ".routes", ".table.eskip", ".table.eskip.kept.json", ".table.eskip.state"}, name):
 		default:
 			t.Errorf("%s was left", e.Name())
 		}

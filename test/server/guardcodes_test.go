@@ -64,7 +64,7 @@ var accidents = []struct {
 	},
 	{
 		code: guard.RoutesLost, happens: func(f *fixture) { f.delete(shops(16)...) },
-		state: "held", timed: true, detail: "16 of 30 pairs of host and path are gone (53.3 %, limit 50.0 %)", owner: "Ingress shop/shop15\n",
+		state: "held", timed: true, detail: "16 of 30 pairs of host and path are gone (53.3 %, limit 10.0 %)", owner: "Ingress shop/shop15\n",
 	},
 	{
 		// At most half of the routes, but two of three hosts: one host has many routes.
@@ -72,7 +72,7 @@ var accidents = []struct {
 		state: "held", timed: true, detail: "2 of 3 hosts are gone", owner: "Ingress shop/a\n",
 	},
 	{
-		code: guard.KindLost, objects: ingresses(shops(30)...) + routeGroups(shops(20)...),
+		code: guard.KindLost, objects: ingresses(shops(200)...) + routeGroups(shops(20)...),
 		happens: func(f *fixture) { f.deleteKind(kube.KindRouteGroup, "shop", shops(20)...) },
 		state:   "held", timed: true, detail: "20 of 20 RouteGroups are gone", owner: "RouteGroup shop/shop0\n",
 	},
