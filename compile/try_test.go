@@ -12,7 +12,6 @@ import (
 
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 )
 
@@ -177,7 +176,7 @@ func TestTrialsKnowTheCatchAllsOfOthers(t *testing.T) {
 	catchAlls := func(result *compile.Result) map[string]string {
 		all := map[string]string{}
 		for route := range result.Routes.All() {
-			if routeid.IsCatchAll(route.ID) {
+			if strings.HasPrefix(route.ID, "kube___catchall__") {
 				all[route.ID] = route.Text
 			}
 		}
@@ -218,7 +217,7 @@ func TestTrialsKnowTheCatchAllsOfOthers(t *testing.T) {
 			delete(tried, gone.ID)
 		}
 		for _, come := range got.CatchAlls {
-			if routeid.IsCatchAll(come.ID) {
+			if strings.HasPrefix(come.ID, "kube___catchall__") {
 				tried[come.ID] = come.Text
 			}
 		}

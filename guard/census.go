@@ -16,6 +16,8 @@ const (
 	backends                // requests of which a route has an address
 	others                  // requests of which a route goes to <loopback>, <dynamic> or <forward>
 	hosts                   // by name
+	rests                   // hosts of which a route, or the catch-all, takes the requests for all other paths
+	catchAlls               // of hosts: one member
 	ingresses               // as far as the ids of their routes distinguish them
 	routeGroups             // likewise
 	namespaces              // which have routes
@@ -27,7 +29,7 @@ const (
 // String returns what the members are, for details.
 func (k kind) String() string {
 	return map[kind]string{
-		requests: "pairs of host and path", backends: "pairs of host and path with endpoints", hosts: "hosts",
+		requests: "pairs of host and path", backends: "pairs of host and path with endpoints", hosts: "hosts", rests: "catch-alls of hosts",
 		ingresses: "Ingresses", routeGroups: "RouteGroups",
 	}[k]
 }
@@ -47,6 +49,12 @@ type census [kinds]map[member]int32
 
 // add adds n to the counts of everything that a route is counted for: of nothing if it answers for nobody.
 func (c *census) add(d reader, r *table.Route, n int32) {
+	if routeid.IsCatchAll(r.ID) {
+		c.count(catchAlls, 0, n)
+		for host := range r.HostsOf() {
+			c.count(rests, d.hash(host), n)
+		}
+	}
 	if !answers(r) {
 		return
 	}
@@ -61,7 +69,10 @@ func (c *census) add(d reader, r *table.Route, n int32) {
 		}
 	})
 	for host := range r.HostsOf() {
-		c.count(hosts, d.hash(host), n)
+		m := d.hash(host)
+		if c.count(hosts, m, n); takesRest(r) {
+			c.count(rests, m, n)
+		}
 	}
 	if k, known := objectKinds[owner.Kind]; known {
 		c.count(k, d.hash(string(owner.Kind), owner.Namespace, owner.Name), n)
@@ -112,6 +123,12 @@ func (g *Guard) counted() *census {
 
 // answers reports whether a route answers requests for somebody: generated routes and catch-alls do not.
 func answers(r *table.Route) bool { return routeid.ObjectOf(r.ID).Kind != routeid.KindGenerated }
+
+// takesRest reports whether the compiler gives the hosts of a route no catch-all because of it: unless its path is an expression other than ^/.
+func takesRest(r *table.Route) bool {
+	path, expr := r.Path()
+	return !expr || path == "^/" || path == `^\/`
+}
 
 // requests calls yield for each pair of host and path. Path, PathSubtree and PathRegexp of one text are the same path, so that
 // another path mode loses nothing. A route with neither host nor path answers whatever nobody else does: it is known by its id.

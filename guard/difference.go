@@ -93,6 +93,11 @@ func (g *Guard) compare(before, after *table.Table) *difference {
 			d.all(k).move(m, d.had(k, m), d.has(k, m), lost)
 		}
 	}
+	// A host that is gone has lost more than its catch-all, and if none has one any more, a setting switched them off.
+	off := !d.has(catchAlls, 0)
+	for m := range d.counts[rests] {
+		d.all(rests).move(m, d.had(rests, m), d.has(rests, m), d.has(hosts, m) && !off)
+	}
 	if g.cfg.Namespaces {
 		d.byID(added, removed)
 	}

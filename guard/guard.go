@@ -11,7 +11,8 @@
 //
 // docs/operate/guard.md lists the reasons. Losses are counted by what requests notice, and not by ids: pairs of host and path that some route
 // answers, hosts, the pairs with endpoints, and objects all of whose routes are gone, at least one of them with a pair that nobody answers.
-// Generated routes and catch-alls answer for nobody. A route with neither host nor path counts by its id. A pair has lost its endpoints if all
+// Generated routes and catch-alls answer for nobody; catch-alls of hosts that remain are counted by themselves. A route with neither host nor path
+// counts by its id. A pair has lost its endpoints if all
 // its routes are shunts afterwards, which is how the compiler represents a service without endpoints.
 //
 // A share is exceeded if too much is missing of what is served, of everything that was served within Config.Window (what came back is not

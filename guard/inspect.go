@@ -71,12 +71,14 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 		return limit < 1 && !d.own && (c.beyond(max(limit, smallCluster)) || c.beyond(limit) && g.affected(d) >= minObjects)
 	}
 	kindShare := func(c count) bool { return c.missing >= minObjects && share(c) }
+	restShare := func(c count) bool { return limit < 1 && c.missing >= minObjects && c.beyond(limit) } // no object gave them up
 	for _, rule := range []struct {
 		code   Code
 		kind   kind
 		broken func(count) bool
 	}{
 		{RoutesLost, requests, share}, {HostsLost, hosts, share}, {KindLost, ingresses, kindShare}, {KindLost, routeGroups, kindShare},
+		{RoutesLost, rests, restShare},
 	} {
 		if detail := g.tooMuch(d, rule.kind, rule.broken, "are gone", limit); detail != "" {
 			return rule.code, detail

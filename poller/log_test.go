@@ -58,7 +58,7 @@ func TestLogOfEachPoll(t *testing.T) {
 				"ERROR suspicious table held back", "INFO received empty routes; ignoring",
 			}},
 			{"still empty", func(*world) {}, []string{"INFO received empty routes; ignoring"}},
-			{"back again", func(w *world) { w.set("a", "b") }, []string{"INFO hold ended, the source shows a table that is fine"}},
+			{"back again", func(w *world) { w.set("a", "b") }, []string{"INFO hold ended: the source shows a table that is fine"}},
 			{"no change", func(*world) {}, []string{}},
 		}},
 		{"held", []step{
@@ -67,7 +67,7 @@ func TestLogOfEachPoll(t *testing.T) {
 			{"still lost", func(*world) {}, []string{}},
 			{"fewer lost", func(w *world) { w.set("a", "x") }, []string{}},
 			{"all back", func(w *world) { w.set("a", "b", "x") }, []string{
-				"INFO hold ended, the source shows a table that is fine", "INFO routes updated",
+				"INFO hold ended: the source shows a table that is fine", "INFO routes updated",
 			}},
 		}},
 	} {

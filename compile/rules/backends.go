@@ -38,14 +38,21 @@ func noPort(svc *kube.Service, name, given string) string {
 	return fmt.Sprintf("Service %q has no port %s, only %s", name, given, strings.Join(has, ", "))
 }
 
-// Zones counts the ready endpoints by zone; nil if zones are not known: without EndpointSlices.
+// Zones counts the ready pods by zone; nil if zones are not known: without EndpointSlices.
 func (s *Service) Zones() map[string]int {
 	if len(s.slices) == 0 {
 		return nil
 	}
-	zones := make(map[string]int)
+	addresses := make(map[string]map[string]bool)
 	for _, e := range s.slices.endpoints() {
-		zones[e.zone]++
+		if addresses[e.zone] == nil {
+			addresses[e.zone] = make(map[string]bool)
+		}
+		addresses[e.zone][e.address] = true
+	}
+	zones := make(map[string]int)
+	for zone, of := range addresses {
+		zones[zone] = pods(of)
 	}
 	return zones
 }

@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 
 	// pure: no I/O, no clock, no log
 	"compile/rules": {"eskip", "internal/catalogue", "kube", "internal/routeid", "table"},
-	"compile":       {"compile/rules", "kube", "table"},
+	"compile":       {"compile/rules", "internal/routeid", "kube", "table"},
 	"shadowdiff":    {"internal/series", "eskip", "internal/routeid", "table"},
 	"rollout":       {"table"},
 	"match":         {"eskip", "internal/catalogue"},

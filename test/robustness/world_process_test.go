@@ -143,7 +143,7 @@ func (p *Process) await(cmd *exec.Cmd, log *os.File, read, done chan struct{}) {
 const (
 	messageHeld     = "suspicious table held back"
 	messageReleased = "held table released"
-	messageHoldEnds = "hold ended, the source shows a table that is fine"
+	messageHoldEnds = "hold ended: the source shows a table that is fine"
 	messageKept     = "objects are kept at their served versions"
 	messageResumed  = "objects that the previous process kept stay kept"
 	messageBack     = "kept objects are back"

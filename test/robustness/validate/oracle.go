@@ -49,7 +49,10 @@ func head(text string) string {
 }
 
 func newOracle(o history.Options) *oracle {
-	options := rules.Options{EndpointSlices: o.EndpointSlices, Healthcheck: o.Healthcheck, HTTPSRedirect: o.HTTPSRedirect}
+	// The programs log at level debug, and then health checks are in the access log.
+	options := rules.Options{
+		EndpointSlices: o.EndpointSlices, Healthcheck: o.Healthcheck, HealthcheckAccessLog: o.Healthcheck, HTTPSRedirect: o.HTTPSRedirect,
+	}
 	r := &oracle{
 		known: make(map[string]*routeSet), shared: make(map[string]map[kube.Ref]bool), requests: make(map[int]map[string]bool),
 	}

@@ -36,7 +36,7 @@ func TestTheOracleRemembersNothing(t *testing.T) {
 			}
 			return s
 		}
-		c, err := compile.New(rules.Options{EndpointSlices: true, Healthcheck: true, HTTPSRedirect: true})
+		c, err := compile.New(rules.Options{EndpointSlices: true, Healthcheck: true, HealthcheckAccessLog: true, HTTPSRedirect: true})
 		if err != nil {
 			t.Fatal(err)
 		}
