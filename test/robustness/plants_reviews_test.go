@@ -19,8 +19,8 @@ func ofReviews() []Plant {
 			What: "a change of the losing object releases the object that takes its requests",
 			Edits: []Edit{{
 				File: "publish/review.go",
-				Old:  "return k.Reason == ReasonTakeover }); len(kept) > 0 {\n",
-				New:  "return k.Reason == ReasonTakeover }); len(kept) > 0 && !planted.On(\"taker-freed\") {\n",
+				Old:  "k.replaces() }); len(kept) > 0 &&",
+				New:  "k.replaces() }); len(kept) > 0 && !planted.On(\"taker-freed\") &&",
 			}},
 		},
 		{
@@ -28,8 +28,8 @@ func ofReviews() []Plant {
 			What: "what waits for its trial is served",
 			Edits: []Edit{{
 				File: "internal/trial/review.go",
-				Old:  "\tcase a.lapsed:\n",
-				New:  "\tcase a.lapsed || planted.On(\"untried-served\"):\n",
+				Old:  "\tcase a != nil && a.lapsed:\n",
+				New:  "\tcase a != nil && a.lapsed || planted.On(\"untried-served\"):\n",
 			}},
 		},
 		{
