@@ -181,6 +181,13 @@ func (p *proof) read(now time.Time, f *fleet.Figures) {
 	p.follow()
 }
 
+// knowsProcess reports whether the start of the proxy's process is known.
+func (p *proof) knowsProcess() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.rules.State().Started.IsZero()
+}
+
 // fallenBack reports whether the proven table must be served.
 func (p *proof) fallenBack(now time.Time) bool {
 	p.mu.Lock()

@@ -21,8 +21,8 @@ const (
 	// a process. Each reading by time earns another one.
 	maxSpare = 8
 	eagerFor = 2 * time.Second
-	// awaitEvery is the time between two attempts while nothing listens, for at most awaitFor: a proxy that dies of its table may live for
-	// milliseconds only. The attempts cost less than 1 % of a core.
+	// awaitEvery is the time between two attempts while nothing listens any more, for at most awaitFor: a proxy that dies of its table may
+	// live for milliseconds only. The attempts cost less than 1 % of a core.
 	awaitEvery = 10 * time.Millisecond
 	awaitFor   = 10 * time.Minute
 	// requestWait is how long a request for the table waits for a reading.
@@ -39,21 +39,23 @@ type watch struct {
 	took   time.Duration // by a successful attempt, on average
 	eager  time.Time     // until when readings may be spent
 	spare  int           // readings to spend
-	alive  time.Time     // when the metrics were last read; at first, the start of this process
+	alive  time.Time     // when the metrics were last read; at first, the start of this process if an earlier one has read them
 	last   *fleet.Figures
 	err    error // why last is nil
 }
 
-func newWatch(r *proxymetrics.Reader, read func(time.Time, *fleet.Figures)) *watch {
-	return &watch{reader: r, read: read, turn: make(chan struct{}, 1)}
+// newWatch returns a watch; known means that an earlier process has read the metrics.
+func newWatch(r *proxymetrics.Reader, known bool, read func(time.Time, *fleet.Figures)) *watch {
+	w := &watch{reader: r, read: read, turn: make(chan struct{}, 1)}
+	if known {
+		w.alive = time.Now()
+	}
+	return w
 }
 
 // run reads the metrics until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.reader.Close()
-	w.turn <- struct{}{}
-	w.alive = time.Now()
-	<-w.turn
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
