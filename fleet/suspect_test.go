@@ -56,7 +56,7 @@ func (w *world) dying(t *testing.T, want int) {
 	t.Helper()
 	w.Tick()
 	if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(fmt.Sprintf(`
-# HELP routesrv_clients_dying Live clients that have reported within ten minutes that their proxy died of a table.
+# HELP routesrv_clients_dying Live clients that reported within ten minutes that their proxy died.
 # TYPE routesrv_clients_dying gauge
 routesrv_clients_dying %d
 `, want)), "routesrv_clients_dying"); err != nil {
