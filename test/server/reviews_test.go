@@ -228,3 +228,46 @@ func TestAnExpensiveChangeDelaysNobody(t *testing.T) {
 		t.Errorf("kept is %+v", k)
 	}
 }
+
+// TestATakerIsKeptWheneverItsRoutesCome: with its Service, before it, or once the Service has the port or another type. An object that is kept does not free
+// itself when its Service goes and comes back.
+func TestATakerIsKeptWheneverItsRoutesCome(t *testing.T) {
+	const folder = "keep-takeovers-service-later"
+	service := reviewInput(t, folder, "service")
+	port := strings.Replace(service, "port: 80", "port: 8080", 1)
+	external := strings.Replace(service, "type: ClusterIP,", "type: ExternalName, externalName: elsewhere.example.org,", 1)
+	for _, file := range []string{"routegroup", "ingress"} {
+		taker := reviewInput(t, folder, file)
+		for name, steps := range map[string][]string{
+			"together":        {taker + "\n---\n" + service},
+			"service first":   {service, taker},
+			"service later":   {taker, service},
+			"the port later":  {taker + "\n---\n" + port, service},
+			"the type later":  {taker + "\n---\n" + external, service},
+			"it comes again":  {taker + "\n---\n" + service, "", service},
+			"another version": {service, taker, strings.Replace(taker, "/cart", "/cart/deep", 1)},
+		} {
+			t.Run(file+" "+name, func(t *testing.T) {
+				t.Parallel()
+				f := startReading(t, reviewInput(t, folder, "cluster"), true, func(cfg *server.Config) {
+					bySlices(cfg)
+					keepTakeovers(1)(cfg)
+				})
+				for _, step := range steps {
+					if step == "" {
+						f.deleteKind(kube.KindService, "beta", "taker")
+					} else {
+						f.apply(step)
+					}
+					f.polled()
+				}
+				f.eventually("the object is kept", func() bool { return f.guard().KeptCount == 1 })
+				f.apply(strings.NewReplacer("beta", "gamma", "www.example.org", "gamma.example.org").Replace(taker + "\n---\n" + service))
+				f.eventually("another team's change", func() bool { return strings.Contains(f.get("/routes").body, "gamma") })
+				if table := f.get("/routes").body; strings.Contains(table, "beta__taker") {
+					t.Errorf("it is served:\n%s", table)
+				}
+			})
+		}
+	}
+}
