@@ -177,7 +177,7 @@ func (t *Trial) next(now time.Time) step {
 	switch {
 	case t.ran == ofAll && t.went:
 		kinds = []int{ofSuspects, ofOne, ofAll}
-	case t.ran == ofAll, t.ran == ofSuspects && t.went:
+	case t.ran == ofAll, t.ran == ofSuspects && t.went && !t.suspects.sure():
 		kinds = []int{ofSuspects, ofAll, ofOne}
 	}
 	for _, kind := range kinds {

@@ -46,6 +46,12 @@ func (s *search) next() (at int, units [][]Call, rests bool) {
 	return at, g.units[:n], s.rests
 }
 
+// sure reports whether what is loaded next does harm for sure, because all others of its group do none.
+func (s *search) sure() bool {
+	at, units, _ := s.next()
+	return at >= 0 && s.groups[at].bad && len(units) == len(s.groups[at].units)
+}
+
 // passed takes the first units out of a group, because they do no harm.
 func (s *search) passed(at, n int) {
 	g := &s.groups[at]
