@@ -36,13 +36,14 @@ type ask struct {
 	call    Call
 	since   time.Time
 	wanted  time.Time // when a review last asked for it; zero for what no review asks for
-	of      []string  // namespaces of the routes that have it; the first one counts it
+	routes  []string  // that have it, by id
+	of      []string  // their namespaces; the first one counts it
 	strikes int       // how often it ended or blocked the process, alone
 	lapsed  bool
 }
 
-// maxOf is how many namespaces of one call are remembered.
-const maxOf = 4
+// maxOf is how many routes of one call are remembered.
+const maxOf = 8
 
 // tenant is a namespace with calls that wait, or whose calls did harm.
 type tenant struct {
@@ -86,28 +87,39 @@ func (s *step) calls() (all []Call) {
 	}
 }
 
-// request asks for the trial of a call without a verdict. It returns nil if its namespace has too many of them. wanted is the time of a review, or
-// zero. The caller holds mu.
-func (t *Trial) request(c Call, namespace string, wanted time.Time) *ask {
+// request asks for the trial of a call without a verdict, for a route. It returns nil if the namespace of that has too many of them. wanted is the time of
+// a review, or zero. The caller holds mu.
+func (t *Trial) request(c Call, route string, namespaceOf func(id string) string, wanted time.Time) *ask {
 	a := t.asked[c]
-	switch {
-	case a == nil:
+	if a != nil && (len(a.routes) == maxOf || slices.Contains(a.routes, route)) {
+		a.wanted = latest(a.wanted, wanted)
+		return a
+	}
+	namespace := namespaceOf(route)
+	if a == nil {
 		of := t.tenantOf(namespace)
 		if of.waiting >= maxWaiting || of.waiting > 0 && of.bytes+len(c.Text) > maxWaitingBytes {
 			return nil
 		}
 		of.waiting++
 		of.bytes += len(c.Text)
-		a = &ask{call: c, since: time.Now(), wanted: wanted, of: []string{namespace}}
+		a = &ask{call: c, since: time.Now(), wanted: wanted}
 		t.asked[c] = a
 		notify(t.wake)
-	case len(a.of) < maxOf && !slices.Contains(a.of, namespace):
+	}
+	if a.routes = append(a.routes, route); !slices.Contains(a.of, namespace) {
 		a.of = append(a.of, namespace)
 	}
-	if !a.wanted.IsZero() {
-		a.wanted = wanted
-	}
+	a.wanted = latest(a.wanted, wanted)
 	return a
+}
+
+// latest returns when a call was wanted last. What no review asked for stays wanted.
+func latest(was, now time.Time) time.Time {
+	if was.IsZero() {
+		return was
+	}
+	return now
 }
 
 // tenantOf returns the entry of a namespace. The caller holds mu.
