@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/internal/webhook"
@@ -57,6 +60,21 @@ func TestTakeoversOfServicesThatComeWithOrAfterTheObject(t *testing.T) {
 		}
 		if len(r.Takeovers) != 1 || r.Takeovers[0].From.Namespace != "alpha" || r.Takeovers[0].To.Namespace != "beta" {
 			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+// TestCompileAgainstCountsServices: routesrv compile --against sends the Services of its files along.
+func TestCompileAgainstCountsServices(t *testing.T) {
+	const folder = "compile-against-new-service"
+	f := start(t, reviewInput(t, folder, "cluster"), bySlices)
+	f.polled()
+	path := func(name string) string { return filepath.Join("testdata", "reviews", folder, name+".yaml") }
+	for _, files := range [][]string{{path("service"), path("routegroup")}, {path("service"), path("ingress")}, {path("routegroup")}} {
+		var out strings.Builder
+		status, err := cli.Against(t.Context(), "http://"+f.support, files, "text", config.Stdio{In: strings.NewReader(""), Out: &out, Err: io.Discard})
+		if err != nil || status != cli.Unhealthy || !strings.Contains(out.String(), "GET https://www.example.org/cart: RouteGroup alpha/web -> ") {
+			t.Errorf("%v: status %d, %v\n%s", files, status, err, out.String())
 		}
 	}
 }
