@@ -21,7 +21,7 @@ const (
 	hostsAtOnce = 200  // whose routes are in memory
 )
 
-// What is too expensive: a change with that is unknown.
+// Costs and limits of a search. A change that exceeds them is undecided.
 const (
 	maxSize     = 5000 // instructions of the expressions of a route
 	maxContest  = 4096 // requests that are made up for a pair of routes
@@ -97,7 +97,7 @@ func (s *search) spend(namespace string, steps int) bool {
 	return left > 0 && s.budget > 0 && !s.options.Stop()
 }
 
-// skip notes that nobody knows what some routes of a change take.
+// skip records routes of a change that are not compared.
 func (s *search) skip(c *change, routes []*eskip.Route) {
 	for _, r := range routes {
 		s.report.Skipped++
@@ -141,7 +141,7 @@ func remembered(owner shadowdiff.OwnerFunc) shadowdiff.OwnerFunc {
 	}
 }
 
-// find finds the routes that are new or match other requests than before, by owner.
+// find finds, by owner, the routes that are new or match other requests than before.
 func (s *search) find() {
 	byOwner := map[shadowdiff.Owner]*change{}
 	var nobodys []*eskip.Route

@@ -45,20 +45,20 @@ type Report struct {
 	Takeovers []Takeover `json:"takeovers"`
 	// Unknown are pairs of routes that may be takeovers: an expression decides, and no request was found that proves it.
 	Unknown []Unknown `json:"unknown"`
-	// Skipped is how many changed routes were not compared with all others, because that is too expensive.
+	// Skipped is how many changed routes were not compared with all others, because the search exceeded its budget.
 	Skipped int `json:"skipped"`
 
 	skipped map[shadowdiff.Owner]string    // owners of skipped routes, with one of these
 	doubts  map[[2]shadowdiff.Owner]*doubt // one for each two owners
 }
 
-// doubt are pairs of routes of two owners of which nobody knows.
+// doubt is the undecided pairs of routes of two owners.
 type doubt struct {
 	Unknown // the first one
 	pairs   int
 }
 
-// add adds a pair of routes of which nobody knows.
+// add adds an undecided pair of routes.
 func (r *Report) add(u Unknown) {
 	if r.doubts == nil {
 		r.doubts = map[[2]shadowdiff.Owner]*doubt{}
@@ -72,8 +72,7 @@ func (r *Report) add(u Unknown) {
 	}
 }
 
-// Doubts returns one pair of routes for each two owners of which nobody knows whether one takes requests of the other. [Report.Unknown] may have several,
-// and not all.
+// Doubts returns one undecided pair of routes for each pair of owners. [Report.Unknown] is limited, and may have several of them.
 func (r *Report) Doubts() []Unknown {
 	all := make([]Unknown, 0, len(r.doubts))
 	for _, d := range r.doubts {
@@ -117,7 +116,7 @@ type Request struct {
 	From   string              `json:"from,omitempty"` // address of the client, if it matters
 }
 
-// Unknown is a pair of routes of which nobody knows whether one takes requests of the other.
+// Unknown is an undecided pair of routes: one may take requests of the other.
 type Unknown struct {
 	From  shadowdiff.Owner `json:"from"`
 	To    shadowdiff.Owner `json:"to"`
@@ -241,7 +240,7 @@ func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool)
 		}
 	}
 	for to, by := range r.skipped {
-		add(to, p.Routes, "may take requests of others: that is too expensive to find out", by)
+		add(to, p.Routes, "may take requests of others: the search exceeded its budget", by)
 	}
 	refused := make(map[string]string)
 	for _, s := range sums {
@@ -258,9 +257,9 @@ func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool)
 	return refused
 }
 
-// String says what nobody knows.
+// String describes an undecided pair in one line.
 func (u *Unknown) String() string {
-	return fmt.Sprintf("may take requests of %s: an expression decides, or that is too expensive to find out (route %s -> %s)", u.From, u.Route, u.By)
+	return fmt.Sprintf("may take requests of %s (route %s -> %s): undecided, because of an expression or the budget of the search", u.From, u.Route, u.By)
 }
 
 // maxShown limits the routes of one takeover that are printed for people.
@@ -305,13 +304,13 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 	}
 	if len(r.Unknown) > 0 {
-		b.WriteString("\nunknown, because an expression decides and no request was found, or because that is too expensive:\n")
+		b.WriteString("\nunknown, because an expression decides and no request was found, or because the search exceeded its budget:\n")
 	}
 	for _, u := range r.Unknown {
 		fmt.Fprintf(&b, "    %s -> %s: route %s -> %s\n", u.From, u.To, u.Route, u.By)
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(&b, "\n%d changed routes were not compared with all others: that is too expensive\n", r.Skipped)
+		fmt.Fprintf(&b, "\n%d changed routes were not compared with all others: the search exceeded its budget\n", r.Skipped)
 	}
 	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
 	return err

@@ -194,7 +194,7 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 		}
 	}
 	if report.Skipped > 0 {
-		const line = "takeover: may take requests of others: that is too expensive to find out"
+		const line = "takeover: may take requests of others: the search exceeded its budget"
 		if j.refuse == RefuseNone {
 			v.Takeovers = append(v.Takeovers, line)
 		} else {
