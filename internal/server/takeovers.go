@@ -188,22 +188,22 @@ type side struct {
 	snapshot *kube.Snapshot
 }
 
-func (n *takeovers) find(before, after side) *takeover.Report {
+func (n *takeovers) find(before, after side, stop func() bool) *takeover.Report {
 	owner := explain.OwnerFunc(n.inspect, before.snapshot, after.snapshot)
 	of := func(s side) takeover.Side { return takeover.Side{Routes: s.table.Routes(), Owner: owner} }
-	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), Steps: lookSteps})
+	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), Steps: lookSteps, Stop: stop})
 }
 
 // between returns the takeovers between two tables that were served one after the other: those that the policy has let pass, if it has just looked at
 // them.
-func (n *takeovers) between(before, after side) *takeover.Report {
+func (n *takeovers) between(ctx context.Context, before, after side) *takeover.Report {
 	n.mu.Lock()
 	known := n.checked
 	n.mu.Unlock()
 	if known.report != nil && known.before == before.table && known.after == after.table {
 		return known.report
 	}
-	return n.find(before, after)
+	return n.find(before, after, func() bool { return ctx.Err() != nil })
 }
 
 // inspect describes an object of the newest read.
@@ -242,7 +242,7 @@ func (n *takeovers) refused(before, after *table.Table) publish.Objections {
 		if served := n.s.publisher.Served(); served != nil {
 			was.snapshot = served.Snapshot
 		}
-		report := n.find(was, side{after, newest})
+		report := n.find(was, side{after, newest}, nil)
 		for id, detail := range policy.Refused(report, n.allowed) {
 			objections[id] = publish.Objection{Reason: publish.ReasonTakeover, Detail: detail}
 		}
@@ -281,7 +281,7 @@ func (n *takeovers) run(ctx context.Context) {
 		if served := n.s.publisher.Served(); served != nil {
 			now := side{served.Table, served.Snapshot}
 			if last.table != nil && last.table != now.table {
-				n.note(n.between(last, now), time.Now().UTC())
+				n.note(n.between(ctx, last, now), time.Now().UTC())
 			}
 			last = now
 		}
