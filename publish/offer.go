@@ -69,7 +69,7 @@ func (a *Attempt) offer(newest Candidate) Outcome {
 func (p *Publisher) situation(newest Candidate) situation {
 	s := situation{newest: newest, list: p.standing.Load().list, lost: p.lost, peers: p.peers, now: time.Now()}
 	if served := p.served.Load(); served != nil {
-		s.served = served.Candidate
+		s.served, s.aged = served.Candidate, served.Stale && s.now.Sub(served.Read.At) > p.policy.hold
 	} else {
 		s.served.Table, s.first = p.baseline, true
 	}
