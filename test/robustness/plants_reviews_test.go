@@ -33,6 +33,15 @@ func ofReviews() []Plant {
 			}},
 		},
 		{
+			Name: "late-taker-served", Validator: validate.NameReviewed, Scenario: "indirect",
+			What: "routes that appear without a change of their object are not reviewed",
+			Edits: []Edit{{
+				File: "publish/decide.go",
+				Old:  "\tif objected || d.table != wanted.Table {\n",
+				New:  "\tif (objected || d.table != wanted.Table) && !planted.On(\"late-taker-served\") {\n",
+			}},
+		},
+		{
 			Name: "untried-served", Validator: validate.NameReviewed, Scenario: "trial",
 			What: "what waits for its trial is served",
 			Edits: []Edit{{

@@ -53,6 +53,7 @@ func Scenarios() []Scenario {
 		{Name: "others", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: others},
 		{Name: "reused", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: reused},
 		{Name: "takeover", Members: fleet(1, 3, 1, 0), KeepTakeovers: true, Play: takenOver},
+		{Name: "indirect", Members: fleet(1, 3, 1, 0), KeepTakeovers: true, Play: indirect},
 		{Name: "trial", Members: fleet(1, 3, 1, 0), Trial: true, Play: tried},
 		{Name: "late", Members: fleet(1, 3, 1, 0), Trial: true, Play: triedLate},
 		{Name: "proven", Members: []history.Member{
@@ -292,29 +293,6 @@ func reused(s *Stage) error {
 		}
 	}
 	s.Wait(5 * time.Second)
-	return nil
-}
-
-// takenOver applies an object that takes requests of another namespace, changes the losing one, and then applies a version that takes nothing.
-func takenOver(s *Stage) error {
-	loser := App("losers", "victim", "10.9.0.1")
-	taker := func(host, class string) traffic.Write {
-		return traffic.Write{Key: traffic.Key{Kind: traffic.RouteGroup, Namespace: "takers", Name: "all"}, Class: class, Object: `{"apiVersion":"zalando.org/v1",
-			"kind":"RouteGroup","metadata":{"name":"all","namespace":"takers"},"spec":{"hosts":["` + host + `"],"backends":[{"name":"b","type":"shunt"}],
-			"routes":[{"pathSubtree":"/deep","backends":[{"backendName":"b"}]}]}}`}
-	}
-	steps := [][]traffic.Write{
-		loser, {taker("victim.losers.example.org", traffic.Refused)}, App("newcomers", "new", "10.9.0.2"), nil, {taker("all.takers.example.org", traffic.Valid)},
-	}
-	front := loser[len(loser)-1]
-	front.Object = strings.Replace(front.Object, `"metadata":{`, `"metadata":{"annotations":{"zalando.org/skipper-predicate":"Method(\"GET\")"},`, 1)
-	steps[3] = []traffic.Write{front}
-	for _, writes := range steps {
-		if err := s.Apply(writes...); err != nil {
-			return err
-		}
-		s.Wait(4 * time.Second) // longer than a validator allows for a read to show
-	}
 	return nil
 }
 

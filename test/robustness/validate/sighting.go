@@ -96,7 +96,7 @@ func (x *Index) windowOf(s *sighting, origin string, e *epoch) window {
 
 // lostSince returns the lowest revision of what a server serves again if an accident begins at a time: everything that it lost within the window.
 func (x *Index) lostSince(e *epoch, at time.Duration) uint64 {
-	return e.newest(at - x.h.Run.Window - x.processing)
+	return e.newest(max(at-x.h.Run.Window-x.processing, e.from))
 }
 
 // heldFrom returns the lowest revision of the intent that an origin may hold on to while a sighting is served.
