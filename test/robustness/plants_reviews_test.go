@@ -33,6 +33,15 @@ func ofReviews() []Plant {
 			}},
 		},
 		{
+			Name: "late-served", Validator: validate.NameReviewed, Scenario: "late",
+			What: "routes that come with a Service need no review",
+			Edits: []Edit{{
+				File: "publish/review.go",
+				Old:  "\towners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))\n",
+				New:  "\tif planted.On(\"late-served\") {\n\t\treturn\n\t}\n\towners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))\n",
+			}},
+		},
+		{
 			Name: "untried-served", Validator: validate.NameReviewed, Scenario: "trial",
 			What: "what waits for its trial is served",
 			Edits: []Edit{{

@@ -56,6 +56,7 @@ func Scenarios() []Scenario {
 		{Name: "takeover", Members: fleet(1, 3, 1, 0), KeepTakeovers: true, Play: takenOver},
 		{Name: "indirect", Members: fleet(1, 3, 1, 0), KeepTakeovers: true, Play: indirect},
 		{Name: "trial", Members: fleet(1, 3, 1, 0), Trial: true, Play: tried},
+		{Name: "late", Members: fleet(1, 3, 1, 0), Trial: true, Play: triedLate},
 		{Name: "proven", Members: []history.Member{
 			{Name: "s1", Kind: history.Server, Transport: "poll"},
 			{Name: "d1", Kind: history.Sidecar, Upstreams: []string{"s1"}, Transport: "poll", Mode: "Exec"},
@@ -345,6 +346,20 @@ func provenFirst(s *Stage) error {
 		s.Newcomer("n1", "d1", time.Second)
 		return err
 	})
+}
+
+// triedLate applies an object with a filter that the trial proxy refuses, and its Service afterwards: then its effect changes, and the object does not.
+func triedLate(s *Stage) error {
+	backends := App("late", "filters", "10.9.0.1")[:2]
+	for i, writes := range [][]traffic.Write{
+		{filtered("late", refusedText, traffic.Refused)}, backends, App("newcomers", "new", "10.9.0.2"), {filtered("late", "fine", traffic.Valid)},
+	} {
+		if err := s.Apply(writes...); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+		s.Wait(4 * time.Second) // longer than a validator allows for a read to show
+	}
+	return nil
 }
 
 // tried applies a filter that the trial proxy refuses, and then one that it accepts. A new object and a change follow each.
