@@ -93,7 +93,7 @@ func TestTrialsAreFair(t *testing.T) {
 				}
 				return !slices.ContainsFunc(filters, func(filter string) bool { return !strings.Contains(table, filter) })
 			}
-			began = began.Add(-time.Second) // the objects of the first second are written together
+			began = began.Add(-time.Second)                                  // the objects of the first second are written together
 			for second := -1; !served(); time.Sleep(20 * time.Millisecond) { // a table comes when it comes
 				if now := int(time.Since(began) / time.Second); now != second {
 					second = now
