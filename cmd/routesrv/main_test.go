@@ -64,6 +64,11 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "the name of the program as first argument", out: `^configuration is valid\n$`,
 			args: []string{"routesrv", "--check-config", "-kubernetes"},
 		},
+		{
+			name: "the name of the program after the check", out: `^configuration is valid\n$`,
+			args: []string{"--check-config", "routesrv", "-kubernetes"},
+		},
+		{name: "the name of the program as another argument", args: []string{"-kubernetes", "routesrv"}, status: 2, stdrr: `unexpected argument`},
 		{name: "the name of the program before a subcommand", args: []string{"routesrv", "version"}, out: `^routesrv `},
 		{name: "the name of the program twice", args: []string{"routesrv", "routesrv"}, status: 2, stdrr: `routesrv`},
 		{

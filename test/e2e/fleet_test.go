@@ -262,7 +262,7 @@ func (f *fleetUnderTest) wrong(v *fleet.View) (wrong []string) {
 func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
-	objects, slices := heldObjects(1, 250)
+	objects, slices := heldObjects(1, 235)
 	withObjects(t, c, objects+slices)
 	api := newFaultProxy(t, c)
 	f := startFleet(t, api)
@@ -282,7 +282,7 @@ func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 		f.want[f.pollers[i].id] = fleet.Behind
 	}
 	f.want[id(4)], f.want[id(5)] = fleet.Rejected, fleet.Rejected
-	lost, _ := heldObjects(1, 22)
+	lost, _ := heldObjects(1, 21)
 	remove(t, c, ingressesOf(lost))
 	t.Logf("the truth about every client after %v", f.agrees(t))
 

@@ -24,21 +24,21 @@ func ofReviews() []Plant {
 			}},
 		},
 		{
-			Name: "late-taker-served", Validator: validate.NameReviewed, Scenario: "indirect",
-			What: "routes that appear without a change of their object are not reviewed",
-			Edits: []Edit{{
-				File: "publish/decide.go",
-				Old:  "\tif objected || d.table != wanted.Table {\n",
-				New:  "\tif (objected || d.table != wanted.Table) && !planted.On(\"late-taker-served\") {\n",
-			}},
-		},
-		{
 			Name: "late-served", Validator: validate.NameReviewed, Scenario: "late",
 			What: "routes that come with a Service need no review",
 			Edits: []Edit{{
 				File: "publish/review.go",
 				Old:  "\towners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))\n",
 				New:  "\tif planted.On(\"late-served\") {\n\t\treturn\n\t}\n\towners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))\n",
+			}},
+		},
+		{
+			Name: "late-taker-served", Validator: validate.NameReviewed, Scenario: "indirect",
+			What: "routes that appear without a change of their object are not reviewed",
+			Edits: []Edit{{
+				File: "publish/decide.go",
+				Old:  "\tif objected || d.table != wanted.Table {\n",
+				New:  "\tif (objected || d.table != wanted.Table) && !planted.On(\"late-taker-served\") {\n",
 			}},
 		},
 		{

@@ -1,4 +1,4 @@
-package migrate_test
+package kubelet_test
 
 import (
 	"bytes"
@@ -12,11 +12,11 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,22 +25,46 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
 
-	"github.com/routesrv/routesrv/internal/migrate"
 	"github.com/routesrv/routesrv/test/kubelet"
 	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/test/programs"
 )
 
-// setImage does what kubectl set image does to a Deployment: its patch, and nothing else.
-func setImage(t *testing.T, d *appsv1.Deployment, container, image string) *appsv1.Deployment {
+const migration = "../../examples/migrate/"
+
+// oldDeployment returns the Deployment of the reference.
+func oldDeployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
+	text, err := os.ReadFile(migration + "skipper-ingress-routesrv.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := bytes.Cut(text, []byte("\n---\n"))
+	d := &appsv1.Deployment{}
+	if err := yaml.UnmarshalStrict(first, d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// patched returns a Deployment with the patch of the example, applied as kustomize applies it.
+func patched(t *testing.T, d *appsv1.Deployment) *appsv1.Deployment {
+	t.Helper()
+	text, err := os.ReadFile(migration + "routesrv.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
 	before, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q}]}}}}`, container, image)
-	after, err := strategicpatch.StrategicMergePatch(before, []byte(patch), appsv1.Deployment{})
+	after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.Deployment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,22 +109,16 @@ ports: [{name: http, port: 8080, protocol: TCP}]
 endpoints: [{addresses: [10.2.0.7], conditions: {ready: true}}, {addresses: [10.2.0.8], conditions: {ready: true}}]
 `
 
-// TestSetImageIsTheWholeSwap: a Deployment that was written for the reference runs with our image when nothing else is changed.
-// The reference itself is not run here; going back works because the manifest is then unchanged.
-func TestSetImageIsTheWholeSwap(t *testing.T) {
-	manifests, err := os.Open("../../internal/migrate/testdata/platform.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer manifests.Close()
-	in, err := migrate.Parse("-", manifests, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := in.Deployment
-	swapped := setImage(t, old, "routesrv", "example/routesrv:1")
-	if back := setImage(t, swapped, "routesrv", old.Spec.Template.Spec.Containers[0].Image); !reflect.DeepEqual(back, old) {
-		t.Errorf("back is\n%+v, was\n%+v", back, old)
+// TestPatchedDeploymentOfTheReferenceServes: a Deployment that was written for the reference runs with our image and command when
+// nothing else is changed. The reference itself is not run here.
+func TestPatchedDeploymentOfTheReferenceServes(t *testing.T) {
+	old := oldDeployment(t)
+	swapped := patched(t, old)
+	container := &swapped.Spec.Template.Spec.Containers[0]
+	back := swapped.DeepCopy()
+	back.Spec.Template.Spec.Containers[0].Image, back.Spec.Template.Spec.Containers[0].Command = old.Spec.Template.Spec.Containers[0].Image, nil
+	if diff := cmp.Diff(old, back); diff != "" {
+		t.Errorf("the patch changes more than image and command (-old +patched):\n%s", diff)
 	}
 
 	pod := &corev1.Pod{
@@ -139,7 +157,7 @@ func TestSetImageIsTheWholeSwap(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	p, err := kubelet.Start(ctx, kubelet.Config{
-		Pod: pod, IP: netip.MustParseAddr("192.0.2.10"), Images: map[string]kubelet.Image{"example/routesrv:1": kubelet.Routesrv(built)}, Client: client,
+		Pod: pod, IP: netip.MustParseAddr("192.0.2.10"), Images: map[string]kubelet.Image{container.Image: kubelet.Routesrv(built)}, Client: client,
 		APIServer: api.Listener.Addr().String(), CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}), Dir: t.TempDir(),
 	})
 	if err != nil {
