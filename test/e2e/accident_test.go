@@ -126,13 +126,13 @@ func (a accident) run(t *testing.T) {
 	if lost > 100 {
 		t.Errorf("%d requests were lost, want 100 at most", lost)
 	}
-	// Until a tenth is deleted the loss looks like daily work. The next read notices, and each proxy polls once more.
+	// Until a tenth is deleted the loss looks like daily work. The next read notices, and each proxy polls once more; a loaded machine is late.
 	tenth := time.Duration(0.1 / a.share * float64(deleted))
-	if limit := max(10*time.Second/time.Duration(a.times), tenth+3*poll); last > limit {
+	if limit := max(10*time.Second/time.Duration(a.times), tenth+4*poll); last > limit {
 		t.Errorf("the last request was lost %s after the first deletion, want %s at most", last, limit)
 	}
-	if lost == 0 || requests < 100*a.times*5 {
-		t.Errorf("%d requests, of which %d lost, show nothing", requests, lost)
+	if want := int(100 * a.over.Seconds()); requests < want {
+		t.Errorf("%d requests show little, want %d", requests, want)
 	}
 }
 

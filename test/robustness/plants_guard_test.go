@@ -61,13 +61,20 @@ func ofTheGuard() []Plant {
 		},
 		{
 			Name: "kept-too-few", Validator: validate.NameGuarded, Scenario: "others",
-			What: "the last one of the objects that would be lost is not kept",
-			Edits: []Edit{{
-				File: "publish/accident.go",
-				Old:  "\treturn slices.CompactFunc(found.sorted()",
-				New: "\tif planted.On(\"kept-too-few\") && len(found) > 0 {\n\t\tfound = found.sorted()[:len(found)-1]\n\t}\n" +
-					"\treturn slices.CompactFunc(found.sorted()",
-			}},
+			What: "half of the objects that would be lost are not kept",
+			Edits: []Edit{
+				{
+					File: "publish/accident.go",
+					Old:  "\treturn slices.CompactFunc(found.sorted()",
+					New: "\tif planted.On(\"kept-too-few\") {\n\t\tfound = found.sorted()[:len(found)/2]\n\t}\n" +
+						"\treturn slices.CompactFunc(found.sorted()",
+				},
+				{
+					File: "publish/decide.go",
+					Old:  "\t\tif loss.Reason == \"\" && (",
+					New:  "\t\tif (loss.Reason == \"\" || planted.On(\"kept-too-few\")) && (",
+				},
+			},
 		},
 		{
 			Name: "others-delayed", Validator: validate.NameLive, Scenario: "others",

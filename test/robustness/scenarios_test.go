@@ -48,7 +48,8 @@ func Scenarios() []Scenario {
 		}},
 		{Name: "restore-after-loss", Members: fleet(1, 2, 1, 0), Hold: 2 * time.Minute, Play: func(s *Stage) error {
 			s.Wait(7 * time.Second) // until the served table is on disk
-			return restore(s, deleteWhileDown, func(*Stage) error { return nil })
+			lose := func(s *Stage) error { return deleteWhileDown(s, true) }
+			return restore(s, lose, func(*Stage) error { return nil })
 		}},
 		{Name: "others", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: others},
 		{Name: "reused", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: reused},
@@ -155,7 +156,7 @@ func lossWhileDown(s *Stage) error {
 		return err
 	}
 	s.Wait(7 * time.Second) // until the served table is on disk
-	err := deleteWhileDown(s)
+	err := deleteWhileDown(s, false)
 	s.Wait(2 * time.Second)
 	return err
 }
@@ -163,10 +164,15 @@ func lossWhileDown(s *Stage) error {
 // deleteMost deletes most objects at once.
 func deleteMost(s *Stage) error { return s.Delete(0.8, traffic.Ingress, traffic.RouteGroup) }
 
-// deleteWhileDown deletes most objects while the server is restarted.
-func deleteWhileDown(s *Stage) error {
+// deleteWhileDown deletes most objects while the server is restarted, and also its history if only tables are to be known then.
+func deleteWhileDown(s *Stage, forget bool) error {
 	err := s.During(plan.Fault{Name: plan.Kill, Link: "s1", For: 1500 * time.Millisecond}, func() error {
 		s.Wait(500 * time.Millisecond)
+		if forget {
+			if err := os.RemoveAll(filepath.Join(s.Process("s1").Folder, "state", "history")); err != nil {
+				return err
+			}
+		}
 		return deleteMost(s)
 	})
 	return errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
