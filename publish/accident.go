@@ -85,12 +85,16 @@ func (p *policy) lostObjects(s *situation, d *decision, loss *guard.Loss, partly
 			add(ref, o.version, like)
 		}
 	}
+	var was map[kube.Ref]kube.Object
 	for _, k := range s.peers {
-		if is, isLost := s.lost[k.Ref]; isLost && is.version != nil || newest[k.Ref] != nil || s.served.Snapshot == nil {
+		if is, isLost := s.lost[k.Ref]; isLost && is.version != nil || newest[k.Ref] != nil || d.list.has(k.Ref) || s.served.Snapshot == nil {
 			continue
 		}
-		if was := objectOf(s.served.Snapshot, k.Ref); was != nil && slices.ContainsFunc(p.builder.RoutesOf(was), loss.Of) {
-			add(k.Ref, was, k)
+		if was == nil {
+			was = objectsOf(s.served.Snapshot)
+		}
+		if o := was[k.Ref]; o != nil && slices.ContainsFunc(p.builder.RoutesOf(o), loss.Of) {
+			add(k.Ref, o, k)
 		}
 	}
 	return slices.CompactFunc(found.sorted(), func(a, b *Kept) bool { return a.Ref == b.Ref })
@@ -120,15 +124,6 @@ func (p *policy) lostNow(before *kube.Snapshot, d *decision, loss *guard.Loss, p
 // isGone reports whether an object that was lost earlier still has no routes, and some of its requests are not answered.
 func (p *policy) isGone(o lostObject, is kube.Object, loss *guard.Loss) bool {
 	return (is == nil || len(p.builder.RoutesOf(is)) == 0) && slices.ContainsFunc(o.routes, loss.Unanswered)
-}
-
-func objectOf(s *kube.Snapshot, ref kube.Ref) kube.Object {
-	for o := range s.Objects() {
-		if o.Ref() == ref {
-			return o
-		}
-	}
-	return nil
 }
 
 // lostServices returns the services, kept ones among them, that had endpoints and have none in the newest snapshot. It is called only if that

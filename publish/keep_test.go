@@ -693,3 +693,34 @@ func TestWhatIsKeptShowsDuringReadsToo(t *testing.T) {
 		t.Errorf("the sink was called %d times, want 3", looks)
 	}
 }
+
+// TestAdoptedObjectsCostLittle: reads while thousands of objects are kept on all replicas cost about as much as without the others.
+func TestAdoptedObjectsCostLittle(t *testing.T) {
+	c := newCluster(t, publish.Config{})
+	c.add("many", "app-00", "10.3.0.1")
+	for i := range 4000 {
+		c.ingress("many", fmt.Sprintf("app-%02d", i), fmt.Sprintf("app-%d.many.example.org", i), "app-00")
+	}
+	c.read()
+	c.remove("many", 0, 3000)
+	c.read()
+	if n := len(c.publisher.Kept()); n != 3000 {
+		t.Fatalf("%d objects are kept", n)
+	}
+	read := func() time.Duration {
+		best := time.Hour
+		for range 5 {
+			began := time.Now()
+			c.read()
+			best = min(best, time.Since(began))
+		}
+		return best
+	}
+	alone := read()
+	c.publisher.Adopt(c.publisher.List())
+	if together := read(); together > 3*alone {
+		t.Errorf("a read takes %s, and %s without other replicas", together, alone)
+	} else {
+		t.Logf("a read takes %s, and %s without other replicas", together, alone)
+	}
+}

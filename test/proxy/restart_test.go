@@ -79,3 +79,35 @@ func (r *rehearsal) held(t *testing.T, id string) string {
 	}
 	return ""
 }
+
+// TestServerStartsBesideANewKiller: an object that ends proxies and an innocent one are applied while the server does not run. The first table after its
+// start is compared with the last-known-good file, so the killer is tried before any proxy of the fleet gets it, and the innocent object is served.
+func TestServerStartsBesideANewKiller(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute and 6 processes")
+	}
+	t.Parallel()
+	r, _ := withTrial(t, Faults{Die: []string{fatalText()}})
+	all := fleetOf(t, r, 2)
+	r.settled(t, all)
+	programs.Eventually(t, "a last-known-good file", func() bool {
+		f := r.status(t).LastKnownGood
+		return f != nil && !f.Written.IsZero()
+	})
+	r.server.Kill(t)
+	r.write(t, r.object("fatal", fatalText())+r.object("innocent", `setPath("/innocent")`))
+	r.serve()
+	r.server.Ready(t)
+	began := time.Now()
+	programs.Eventually(t, "the innocent object", func() bool { return strings.Contains(r.table(t), `setPath("/innocent")`) })
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the innocent object waited %s", took)
+	}
+	programs.Eventually(t, "the killer is kept", func() bool { return r.status(t).Guard.KeptCount == 1 })
+	r.settled(t, all)
+	for i, d := range all {
+		if n := len(d.Deaths()); n > 0 {
+			t.Errorf("plane %d: its proxy died %d times", i, n)
+		}
+	}
+}
