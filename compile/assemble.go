@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
@@ -116,7 +115,7 @@ func (r *Result) problems() []rules.Problem {
 		ofObjects = append(ofObjects, o.unit.Problems()...)
 	}
 	problems := slices.Concat(
-		snapshotProblems(r.Snapshot), a.view.Problems(), ofObjects, a.certificateProblems(), a.catchAllProblems(), a.eastWestProblems(),
+		snapshotProblems(r.Snapshot), a.view.Problems(), ofObjects, a.catchAllProblems(), a.eastWestProblems(),
 		a.fixed.Problems(), a.claims.duplicates(everyone), a.claims.shadows(everyone),
 	)
 	// The problems of one owner stay in the order of detection.
@@ -135,28 +134,6 @@ func snapshotProblems(s *kube.Snapshot) []rules.Problem {
 			Reason: rules.DefaultFilters, Severity: rules.Error, Plain: true,
 			Message: "could not fetch default filter configurations", Cause: f.Err.Error(),
 		})
-	}
-	return problems
-}
-
-// certificateProblems reports for each accepted certificate whether it is the first or a newer one of its host.
-func (a *assembly) certificateProblems() []rules.Problem {
-	var problems []rules.Problem
-	registry := make(map[string]time.Time)
-	for _, o := range a.objects {
-		for _, c := range o.unit.Certificates {
-			verb := "adding certificate to registry"
-			if before, ok := registry[c.Host]; ok {
-				if !c.NotBefore.After(before) {
-					continue
-				}
-				verb = "updating certificate in registry"
-			}
-			registry[c.Host] = c.NotBefore
-			problems = append(problems, rules.Problem{
-				Owner: o.Ref(), Reason: rules.TLSCertificate, Severity: rules.Info, Plain: true, Message: verb + " - " + c.Host,
-			})
-		}
 	}
 	return problems
 }

@@ -22,7 +22,7 @@ var optionNames = map[string]string{
 	"backend-traffic-algorithm": "TrafficAlgorithm", "default-lb-algorithm": "DefaultLBAlgorithm", "eastWestRangePredicatesAppend": "EastWestRangePredicates",
 	"enable-kubernetes-endpointslices": "EndpointSlices", "enableExternalNames": "ExternalNames", "force-kubernetes-service": "ForceService",
 	"forward-backend-url": "ForwardBackendURL", "healthcheck-cidrs": "HealthcheckCIDRs", "kubernetes-application-annotation-label": "ApplicationLabel",
-	"kubernetes-enable-tls": "TLS", "kubernetes-ingress-class": "IngressClass", "kubernetesAnnotationFiltersAppend": "AnnotationFiltersAppend",
+	"kubernetes-ingress-class": "IngressClass", "kubernetesAnnotationFiltersAppend": "AnnotationFiltersAppend",
 	"kubernetesAnnotationPredicates":                 "AnnotationPredicates",
 	"kubernetesEastWestRangeAnnotationFiltersAppend": "EastWestRangeAnnotationFilters",
 	"kubernetesEastWestRangeAnnotationPredicates":    "EastWestRangeAnnotationPredicates",

@@ -9,7 +9,7 @@
 //
 // # Rules and build
 //
-// The rules are package [rules]: they compile one object, with what it looks up (services with their endpoints, secrets, default
+// The rules are package [rules]: they compile one object, with what it looks up (services with their endpoints, default
 // filters), into a unit: its routes, printed, and its problems.
 //
 // The build, this package, assembles the units of a snapshot into one list of routes:

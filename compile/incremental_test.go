@@ -28,7 +28,6 @@ func newPool(t testing.TB) *pool {
 		p.all.Services = append(p.all.Services, s.Services...)
 		p.all.Endpoints = append(p.all.Endpoints, s.Endpoints...)
 		p.all.EndpointSlices = append(p.all.EndpointSlices, s.EndpointSlices...)
-		p.all.Secrets = append(p.all.Secrets, s.Secrets...)
 	}
 	return p
 }
@@ -36,7 +35,7 @@ func newPool(t testing.TB) *pool {
 // mutate returns a snapshot with one object added, removed, replaced by an equal one, or replaced by a different one.
 func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
 	next := *s
-	switch r.IntN(9) {
+	switch r.IntN(8) {
 	case 0, 1:
 		next.Ingresses = change(r, s.Ingresses, p.all.Ingresses, func(i *kube.Ingress) {
 			i.Annotations = pick(r, p.all.Ingresses).Annotations
@@ -94,17 +93,6 @@ func (p *pool) mutate(r *rand.Rand, s *kube.Snapshot) *kube.Snapshot {
 		})
 	case 7:
 		next.DefaultFilters = p.cases[r.IntN(len(p.cases))].snapshot.DefaultFilters
-	case 8:
-		next.Secrets = change(r, s.Secrets, p.all.Secrets, func(sec *kube.Secret) {
-			switch other := pick(r, p.all.Secrets); r.IntN(3) {
-			case 0:
-				sec.Cert, sec.Key = other.Cert, other.Key
-			case 1:
-				sec.Type = other.Type
-			case 2:
-				sec.Incomplete = !sec.Incomplete
-			}
-		})
 	}
 	return &next
 }
@@ -155,7 +143,6 @@ func compareSteps(t *testing.T, p *pool, seed uint64, steps int) (seen map[rules
 	options.EndpointSlices = r.IntN(2) == 0
 	options.HTTPSRedirect = r.IntN(2) == 0
 	options.EastWest = r.IntN(3) == 0
-	options.TLS = r.IntN(2) == 0
 	options.DisableCatchAllRoutes = r.IntN(4) == 0
 	incremental := mustCompiler(t, options)
 	s := p.cases[r.IntN(len(p.cases))].snapshot
@@ -219,7 +206,7 @@ func TestIncrementalEqualsFull(t *testing.T) {
 	}
 	for _, reason := range []rules.Reason{
 		rules.DuplicateID, rules.Shadows, rules.WouldCrashProxy, rules.NotParsable, rules.InvalidExpression, rules.NullEntry,
-		rules.InvalidObject, rules.TLSSecret, rules.TLSCertificate, rules.ServiceNotFound, rules.PortNotFound, rules.NoEndpoints,
+		rules.InvalidObject, rules.ServiceNotFound, rules.PortNotFound, rules.NoEndpoints,
 		rules.NotSelected, rules.ZeroWeight, rules.WouldReject,
 	} {
 		if seen[reason] < 100 {

@@ -19,7 +19,6 @@ func TestElsewhere(t *testing.T) {
 	for seed := range uint64(160) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		options := p.cases[r.IntN(len(p.cases))].options
-		options.TLS = r.IntN(2) == 0
 		compiler := mustCompiler(t, options)
 		s := distinctNames(p.cases[r.IntN(len(p.cases))].snapshot)
 		before := compiler.Compile(s)

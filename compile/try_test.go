@@ -23,7 +23,6 @@ func compareTrials(t *testing.T, p *pool, seed uint64, steps int, seen map[rules
 	options := p.cases[r.IntN(len(p.cases))].options
 	options.EndpointSlices = r.IntN(2) == 0
 	options.HTTPSRedirect = r.IntN(2) == 0
-	options.TLS = r.IntN(2) == 0
 	options.DisableCatchAllRoutes = r.IntN(4) == 0
 	compiler := mustCompiler(t, options)
 	s := distinctNames(p.cases[r.IntN(len(p.cases))].snapshot)
@@ -141,7 +140,7 @@ func TestTrialSaysWhatIsReported(t *testing.T) {
 	}
 	for _, reason := range []rules.Reason{
 		rules.DuplicateID, rules.Shadows, rules.WouldCrashProxy, rules.NotParsable, rules.InvalidExpression, rules.NullEntry,
-		rules.InvalidObject, rules.TLSSecret, rules.ServiceNotFound,
+		rules.InvalidObject, rules.ServiceNotFound,
 	} {
 		if seen[reason] < 5 {
 			t.Errorf("the trials met %d problems %s: they say little about them", seen[reason], reason)

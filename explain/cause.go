@@ -49,8 +49,6 @@ func ofProblem(owner kube.Ref, p rules.Problem) finding {
 		f.rank = rankBroken
 	case p.Reason == rules.NotSelected:
 		f.rank, f.severity = rankBroken, rules.Error // an error to the user who asks, even if the fleet is not affected
-	case p.Reason == rules.TLSSecret && p.Severity == rules.Error:
-		f.rank = rankWarning // requests are still answered
 	case p.Severity == rules.Error:
 		f.rank = rankError
 	case p.Reason == rules.WouldReject, p.Reason == rules.InvalidExpression:

@@ -45,7 +45,7 @@ func FuzzExplain(f *testing.F) {
 				},
 			}, {Meta: kube.Meta{Namespace: "shop", Name: "no-spec"}}},
 		}, Backends: kube.Backends{Services: []*kube.Service{{Namespace: "shop", Name: "s", Ports: []kube.ServicePort{{Port: 80, TargetPort: kube.NumberPort(80)}}}}}}
-		c, err := compile.New(rules.Options{HTTPSRedirect: true, TLS: true})
+		c, err := compile.New(rules.Options{HTTPSRedirect: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,6 @@ func neighbours(s *kube.Snapshot, refs []kube.Ref) *kube.Snapshot {
 	part.RouteGroups = filter(s.RouteGroups, func(o *kube.RouteGroup) bool { return near(o, o.Ref()) })
 	in := func(namespace string) bool { return namespaces[kube.NamespaceOrDefault(namespace)] }
 	part.Services = filter(s.Services, func(o *kube.Service) bool { return in(o.Namespace) })
-	part.Secrets = filter(s.Secrets, func(o *kube.Secret) bool { return in(o.Namespace) })
 	part.Endpoints = filter(s.Endpoints, func(o *kube.Endpoints) bool { return in(o.Namespace) })
 	part.EndpointSlices = filter(s.EndpointSlices, func(o *kube.EndpointSlice) bool { return in(o.Namespace) })
 	return &part

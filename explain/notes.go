@@ -32,10 +32,7 @@ func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool,
 			x.checkLost(o.Owner, route.Id, found, own)
 		}
 	}
-	read := slices.ContainsFunc(in.Problems, func(p rules.Problem) bool {
-		return p.Reason == rules.TLSSecret || p.Reason == rules.TLSCertificate
-	})
-	if secrets := secretsOf(in.Object); len(secrets) > 0 && !read {
+	if secrets := secretsOf(in.Object); len(secrets) > 0 {
 		o.note("spec.tls names the Secret %s. The route server reads no Secrets, so it does not know whether it exists and fits: ask the operators of what ends TLS for the host.",
 			short(secrets, 3))
 	}

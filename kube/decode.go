@@ -37,7 +37,7 @@ func DecodeJSON(kind Kind, data []byte) (o Object, err error) {
 
 var decoders = map[Kind]func([]byte) (Object, error){
 	KindIngress: decode[jsonIngress], KindRouteGroup: decode[jsonRouteGroup], KindService: decode[jsonService],
-	KindEndpoints: decode[jsonEndpoints], KindEndpointSlice: decode[jsonEndpointSlice], KindSecret: decode[jsonSecret],
+	KindEndpoints: decode[jsonEndpoints], KindEndpointSlice: decode[jsonEndpointSlice],
 	KindNamespace: decode[jsonNamespace],
 }
 
@@ -135,7 +135,7 @@ type jsonTLS struct {
 func slimTLS(in []*jsonTLS, nulls *Nulls) []TLS {
 	var out []TLS
 	for _, t := range entries(nulls, "spec.tls", in) {
-		out = append(out, TLS(*t))
+		out = append(out, TLS{SecretName: t.SecretName})
 	}
 	return out
 }

@@ -148,18 +148,6 @@ func (e jsonEndpointSlice) slim() Object {
 	return o
 }
 
-type jsonSecret struct {
-	Metadata *jsonMeta         `json:"metadata"`
-	Type     string            `json:"type"`
-	Data     map[string]string `json:"data"`
-}
-
-func (s jsonSecret) slim() Object {
-	o := &Secret{Incomplete: s.Metadata == nil, Type: s.Type, Cert: s.Data["tls.crt"], Key: s.Data["tls.key"]}
-	o.Namespace, o.Name = s.Metadata.name()
-	return o
-}
-
 type jsonNamespace struct {
 	Metadata *jsonMeta `json:"metadata"`
 }

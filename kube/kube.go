@@ -38,10 +38,9 @@ const (
 	KindNamespace     Kind = "Namespace"
 	KindEndpoints     Kind = "Endpoints"
 	KindEndpointSlice Kind = "EndpointSlice"
-	KindSecret        Kind = "Secret"
 )
 
-// apiVersions are the API versions in which the kinds are read. No source reads secrets.
+// apiVersions are the API versions in which the kinds are read.
 var apiVersions = map[Kind]string{
 	KindIngress: "networking.k8s.io/v1", KindRouteGroup: "zalando.org/v1", KindEndpointSlice: "discovery.k8s.io/v1",
 	KindService: "v1", KindEndpoints: "v1", KindNamespace: "v1",
@@ -128,7 +127,7 @@ func LastChange(fields iter.Seq2[time.Time, string]) string {
 // none.
 type Nulls []string
 
-// NamespaceOrDefault returns ns, or "default" for the empty namespace, for lookups of Services, Endpoints and Secrets.
+// NamespaceOrDefault returns ns, or "default" for the empty namespace, for lookups of Services and Endpoints.
 func NamespaceOrDefault(ns string) string {
 	if ns == "" {
 		return "default"
@@ -161,7 +160,6 @@ func (i *Intent) SameAs(o *Intent) bool {
 // Backends is where traffic can go right now. Like the [Snapshot] that it is a half of, it is immutable.
 type Backends struct {
 	Services []*Service
-	Secrets  []*Secret
 
 	// Endpoints and EndpointSlices: the source fills the requested one, or both.
 	Endpoints      []*Endpoints
@@ -170,14 +168,14 @@ type Backends struct {
 
 // SameAs reports whether both hold identical objects in the same order. It compares pointers: O(objects), no allocation.
 func (b *Backends) SameAs(o *Backends) bool {
-	return slices.Equal(b.Services, o.Services) && slices.Equal(b.Secrets, o.Secrets) && slices.Equal(b.Endpoints, o.Endpoints) &&
+	return slices.Equal(b.Services, o.Services) && slices.Equal(b.Endpoints, o.Endpoints) &&
 		slices.Equal(b.EndpointSlices, o.EndpointSlices)
 }
 
-// Of returns the objects of some services, and all secrets.
+// Of returns the objects of some services.
 func (b *Backends) Of(takes func(ServiceKey) bool) *Backends {
 	return &Backends{
-		Services: objectsOf(b.Services, takes), Secrets: b.Secrets,
+		Services:  objectsOf(b.Services, takes),
 		Endpoints: objectsOf(b.Endpoints, takes), EndpointSlices: objectsOf(b.EndpointSlices, takes),
 	}
 }
@@ -229,8 +227,6 @@ func (s *Snapshot) Add(o Object) {
 		s.Endpoints = append(s.Endpoints, o)
 	case *EndpointSlice:
 		s.EndpointSlices = append(s.EndpointSlices, o)
-	case *Secret:
-		s.Secrets = append(s.Secrets, o)
 	}
 }
 
@@ -257,7 +253,7 @@ func (k *ServiceKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ServiceKeyOf returns the key of a Service, Endpoints or Secret: an empty namespace counts as "default".
+// ServiceKeyOf returns the key of a Service or Endpoints: an empty namespace counts as "default".
 func ServiceKeyOf(ns, name string) ServiceKey {
 	return ServiceKey{Namespace: NamespaceOrDefault(ns), Name: name}
 }

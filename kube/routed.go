@@ -140,11 +140,8 @@ func (b *IngressBackend) Port() string {
 	return b.PortName
 }
 
-// TLS is an entry of spec.tls, of an Ingress or a RouteGroup.
-type TLS struct {
-	Hosts      []string
-	SecretName string
-}
+// TLS is an entry of spec.tls, of an Ingress or a RouteGroup. Only its secret is kept.
+type TLS struct{ SecretName string }
 
 // Ref implements [Object].
 func (i *Ingress) Ref() Ref { return Ref{KindIngress, i.Namespace, i.Name} }

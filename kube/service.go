@@ -111,16 +111,6 @@ type SliceEndpoint struct {
 	Terminating bool
 }
 
-// Secret is a core/v1 Secret; only the two entries of a TLS secret are kept.
-type Secret struct {
-	Namespace  string
-	Name       string
-	Incomplete bool // without metadata; it cannot be referenced
-	Type       string
-	Cert       string // data["tls.crt"], base64
-	Key        string // data["tls.key"], base64
-}
-
 // Namespace is a core/v1 Namespace; only its annotations are kept.
 type Namespace struct {
 	Name        string
@@ -138,6 +128,3 @@ func (e *Endpoints) Ref() Ref { return Ref{KindEndpoints, e.Namespace, e.Name} }
 
 // Ref implements [Object].
 func (s *EndpointSlice) Ref() Ref { return Ref{KindEndpointSlice, s.Namespace, s.Name} }
-
-// Ref implements [Object].
-func (s *Secret) Ref() Ref { return Ref{KindSecret, s.Namespace, s.Name} }

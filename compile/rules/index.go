@@ -10,7 +10,6 @@ import (
 // index has the backends of a snapshot by name. It is immutable.
 type index struct {
 	services map[kube.ServiceKey]backing
-	secrets  map[kube.ServiceKey]*kube.Secret
 	problems []Problem // of the backends themselves
 
 	of kube.Backends // what the index was made from
@@ -36,7 +35,7 @@ func (b *backing) same(o *backing) bool {
 func newIndex(b *kube.Backends, endpointSlices bool) *index {
 	x := &index{
 		of:       *b,
-		services: make(map[kube.ServiceKey]backing, len(b.Services)), secrets: make(map[kube.ServiceKey]*kube.Secret, len(b.Secrets)),
+		services: make(map[kube.ServiceKey]backing, len(b.Services)),
 	}
 	for _, svc := range b.Services {
 		x.problems = appendNulls(x.problems, svc.Ref(), svc.Nulls)
@@ -57,11 +56,6 @@ func newIndex(b *kube.Backends, endpointSlices bool) *index {
 		x.addEndpoints(b.Endpoints)
 		for _, s := range b.EndpointSlices {
 			x.addUnused(s.ServiceKey())
-		}
-	}
-	for _, s := range b.Secrets {
-		if !s.Incomplete {
-			x.secrets[kube.ServiceKeyOf(s.Namespace, s.Name)] = s
 		}
 	}
 	return x
@@ -173,7 +167,6 @@ func (v *View) backing(key kube.ServiceKey) backing {
 type lookups struct {
 	view     *View // set while the object is compiled
 	services []Service
-	secrets  map[kube.ServiceKey]*kube.Secret
 	filters  *kube.DefaultFilters
 	// volatile marks a result that also depends on other objects: the object is compiled again in each build.
 	volatile bool
@@ -200,14 +193,6 @@ func (l *lookups) backing(key kube.ServiceKey) backing {
 	return of
 }
 
-func (l *lookups) secret(key kube.ServiceKey) *kube.Secret {
-	if l.secrets == nil {
-		l.secrets = make(map[kube.ServiceKey]*kube.Secret)
-	}
-	l.secrets[key] = l.view.secrets[key]
-	return l.secrets[key]
-}
-
 // defaultFilters looks up the default filters of a service.
 func (l *lookups) defaultFilters(key kube.ServiceKey) ([]*eskip.Filter, error) {
 	if l.view.filters == nil {
@@ -225,11 +210,6 @@ func (u *Unit) Holds(v *View) bool {
 	for i := range l.services {
 		s := &l.services[i]
 		if now := v.services[s.Key]; !now.same(&s.backing) {
-			return false
-		}
-	}
-	for key, secret := range l.secrets {
-		if v.secrets[key] != secret {
 			return false
 		}
 	}

@@ -36,9 +36,6 @@ func compileIngress(u *Unit, ing *kube.Ingress) {
 		b.rule(&ing.Spec.Rules[i])
 	}
 	b.checkWeightNames()
-	if b.set.TLS {
-		b.tls()
-	}
 }
 
 // rule compiles the paths of one host; custom routes come before the route of each path.

@@ -55,12 +55,8 @@ type Options struct {
 	ForceService bool
 	// ForwardBackendURL is where objects with a forward backend send their traffic; empty turns this off.
 	ForwardBackendURL string
-	// BackendNameTracingTag adds tracingTag("skipper.backend_name", NAME) to the routes of RouteGroups.
-	BackendNameTracingTag bool
 	// ApplicationLabel is the label whose value becomes the application annotation of a route. Empty turns this off.
 	ApplicationLabel string
-	// TLS checks the spec.tls of objects and their secrets. It never changes a route.
-	TLS bool
 
 	// External names: whether Ingresses may reference ExternalName services, whether to keep the Host header of the request, and
 	// which names are allowed (regular expressions, unanchored; they also apply to the network and lb addresses of RouteGroups).

@@ -33,8 +33,6 @@ const (
 	InvalidExpression Reason = "invalid_expression"
 	NullEntry         Reason = "null_entry"
 	ProcessingFailed  Reason = "processing_failed"
-	TLSSecret         Reason = "tls_secret"
-	TLSCertificate    Reason = "tls_certificate"
 	EastWestEnabled   Reason = "east_west"
 	TooLarge          Reason = "too_large"
 	InternalError     Reason = "internal_error"
@@ -103,9 +101,6 @@ var reasons = []ReasonInfo{
 		"Change the name, host or path in this object: the other route had the id first.", true},
 	{Shadows, Warning, "another object has a route for the same requests, and proxies take one of the two at random",
 		"Remove the route from this object, or give it another host or path: the other object had it first.", true},
-	{TLSSecret, Error, "spec.tls and its secret do not match, so the host has no certificate of its own",
-		"Create the secret with tls.crt and tls.key in the namespace of the object, and name in spec.tls the hosts of the object.", true},
-	{TLSCertificate, Info, "a certificate was accepted", "", true},
 	{InvalidService, Error, "a Service has no metadata or no spec, so backends cannot refer to it", "Correct the Service.", false},
 	{DefaultFilters, Error, "the default filters, which the operators of the ingress maintain, are not valid", "Tell the operators of the ingress.", true},
 	{ProcessingFailed, Error, "a rule with which the operators of the ingress change routes failed for this route", "Tell the operators of the ingress.", true},

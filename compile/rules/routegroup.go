@@ -84,9 +84,6 @@ func (b *routeGroupBuilder) splitHosts() (external, internal []string) {
 // compile compiles the routes of the pass. What it returns ends the whole group.
 func (p *routeGroupPass) compile() *Problem {
 	p.hostExpr = hostExpr(p.hosts...)
-	if p.set.TLS {
-		p.checkTLS(p.rg.Spec.TLS, p.rg.Spec.Hosts, p.rg.Namespace, "routegroup hosts", "RouteGroup")
-	}
 	if len(p.rg.Spec.Routes) == 0 {
 		if failed := p.entry(0, &kube.RouteSpec{}); failed != nil { // a route for each default backend
 			return failed

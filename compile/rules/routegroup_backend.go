@@ -54,9 +54,6 @@ func (p *routeGroupPass) setBackend(r *eskip.Route, be *kube.RouteGroupBackend) 
 	default: // shunt, loopback, dynamic
 		r.BackendType = typ
 	}
-	if p.set.BackendNameTracingTag {
-		r.Filters = append(r.Filters, filter("tracingTag", "skipper.backend_name", be.Name))
-	}
 }
 
 func (b *routeGroupBuilder) algorithm(be *kube.RouteGroupBackend) string {

@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/table"
@@ -31,8 +30,6 @@ type Unit struct {
 	Companions []Route
 	// Groups are the routes by host, in the order of appearance of the hosts.
 	Groups []HostGroup
-	// Certificates are the certificates accepted for hosts, in order.
-	Certificates []Certificate
 }
 
 // Problems returns what was found while the object was compiled, in the order of detection. The slice must not be changed.
@@ -57,12 +54,6 @@ type HostGroup struct {
 type Redirect struct {
 	Code     int
 	Disabled bool
-}
-
-// Certificate is a certificate that was accepted for a host.
-type Certificate struct {
-	Host      string
-	NotBefore time.Time
 }
 
 // Route is a finished route of a unit. It competes for its id with the routes of all units; a winner comes with its clones.

@@ -29,7 +29,6 @@ var kinds = map[string]kube.Kind{
 	"services":       kube.KindService,
 	"endpoints":      kube.KindEndpoints,
 	"endpointslices": kube.KindEndpointSlice,
-	"secrets":        kube.KindSecret,
 	"namespaces":     kube.KindNamespace,
 }
 
@@ -43,7 +42,7 @@ func served(k kube.Kind) bool {
 }
 
 var resourcePath = regexp.MustCompile(
-	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|secrets|namespaces)(?:/([^/]+))?$`)
+	`(?:/namespaces/([^/]+))?/(services|ingresses|routegroups|endpointslices|endpoints|namespaces)(?:/([^/]+))?$`)
 
 // answer is a response before it is encoded for the wire.
 type answer struct {

@@ -299,7 +299,7 @@ func (s *Server) reorder(before, now *object) {
 }
 
 // Read acts as a source without HTTP: it returns what a correct source reads, and an error while a list or the discovery has a
-// fault. It fills EndpointSlices, Endpoints and Secrets.
+// fault. It fills EndpointSlices and Endpoints.
 func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -330,8 +330,6 @@ func (s *Server) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 			snap.Endpoints = append(snap.Endpoints, v)
 		case *kube.EndpointSlice:
 			snap.EndpointSlices = append(snap.EndpointSlices, v)
-		case *kube.Secret:
-			snap.Secrets = append(snap.Secrets, v)
 		}
 	}
 	return snap, nil

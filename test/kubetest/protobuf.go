@@ -77,8 +77,6 @@ func marshalItem(kind kube.Kind, text []byte) ([]byte, error) {
 		o = &corev1.Endpoints{}
 	case kube.KindEndpointSlice:
 		o = &discoveryv1.EndpointSlice{}
-	case kube.KindSecret:
-		o = &corev1.Secret{}
 	case kube.KindNamespace:
 		o = &corev1.Namespace{}
 	default:

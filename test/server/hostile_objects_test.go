@@ -136,7 +136,7 @@ func hostileCluster(t testing.TB, textOf func(n int) string) []byte {
 // hostileOptions are options of the compiler under which it looks at every field. slices says whether it takes endpoints from EndpointSlices.
 func hostileOptions(slices bool) rules.Options {
 	return rules.Options{
-		EndpointSlices: slices, EastWest: true, HTTPSRedirect: true, TLS: true, ExternalNames: true, ApplicationLabel: "application", BackendNameTracingTag: true,
+		EndpointSlices: slices, EastWest: true, HTTPSRedirect: true, ExternalNames: true, ApplicationLabel: "application",
 		EastWestRangeDomains: []string{"ingress.cluster.local"}, EastWestRangePredicates: eskip.MustParsePredicates(`ClientIP("10.0.0.0/8")`),
 		EditRoutes:  []*eskip.Editor{eskip.NewEditor(regexp.MustCompile(`^setPath[(]"(.*)"[)]$`), `setPath("/v1$1")`)},
 		CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile(`^Host[(](.*)[)]$`), "HostAny($1)")},
