@@ -18,6 +18,7 @@ type Metrics struct {
 
 	// Only where objects are known: since when and until when anything is frozen or pinned, and what, as a number.
 	steeredSince, steeredUntil, steeredHash prometheus.Gauge
+	lost                                    prometheus.Gauge
 	write                                   func(file, result string)
 }
 
@@ -32,6 +33,7 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 
 		steeredSince: later.Gauge(prefix+"_steering_since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any."),
 		steeredUntil: later.Gauge(prefix+"_steering_until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself."),
+		lost:         later.Gauge(prefix+"_lost_hosts_ratio", "Share of the hosts that were lost within the window of the guard and are not kept."),
 		steeredHash:  later.Gauge(prefix+"_steering_hash", "A number equal on replicas with the same freezes and pins; 0 without any."),
 	}
 	m.keeps(nil)
@@ -73,7 +75,7 @@ func (m *Metrics) keeps(list keptList) {
 	}
 }
 
-// Steering returns the series of freezes and pins, for a server that reads objects.
+// Steering returns the series of freezes and pins, and of published losses, for a server that reads objects.
 func (m *Metrics) Steering() []prometheus.Collector {
-	return []prometheus.Collector{m.steeredSince, m.steeredUntil, m.steeredHash}
+	return []prometheus.Collector{m.steeredSince, m.steeredUntil, m.steeredHash, m.lost}
 }

@@ -87,6 +87,7 @@ func (s *Server) report() api.Status {
 			r.Trial = &tried
 		}
 	}
+	r.Warnings = s.warned(r.DyingClients)
 	r.Ready = r.Table != nil
 	if s.relay != nil {
 		upstream := s.relay.Upstream()

@@ -250,7 +250,7 @@ func (n *takeovers) run(ctx context.Context) {
 		if served := n.s.publisher.Served(); served != nil {
 			now := side{served.Table, served.Snapshot}
 			if last.table != nil && last.table != now.table {
-				n.note(n.between(last, now), time.Now().UTC())
+				n.note(n.between(last, now), served.Committed.UTC())
 			}
 			last = now
 		}
