@@ -89,7 +89,7 @@ func (p Program) commands() []command {
 		{name: "show", args: "ENTRY", min: 1, max: 1, outputs: []string{"text", "json", "html"}, job: func() job { return showJob{} }},
 		{name: "freeze", inPod: true, job: func() job { return &steerJob{order: api.SteerFreeze} }},
 		{name: "unfreeze", inPod: true, job: func() job { return &steerJob{order: api.SteerRelease} }},
-		{name: "rollback", args: "ENTRY", min: 1, max: 1, inPod: true, job: func() job { return &steerJob{order: api.SteerRollback} }},
+		{name: "rollback", args: "[ENTRY]", max: 1, inPod: true, job: func() job { return &steerJob{order: api.SteerRollback} }},
 		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, hidden: true, job: func() job { return postJob{} }},
 		{name: "accept", args: "DIGEST", min: 1, max: 1, inPod: true, beside: true, job: func() job { return &acceptJob{} }},
 	}

@@ -118,7 +118,7 @@ func (s *Server) warnTakeovers() []api.Warning {
 	return []api.Warning{{
 		What: api.WarnTakeovers, Since: worst.At,
 		Text:    fmt.Sprintf("%d routes lost requests to other namespaces since %s, published, such as %s; last change: %s by %s", total, clock(worst.At), worst.Example, worst.To, by),
-		Command: "rollback --to " + s.before(worst.At) + " --object " + worst.To.String() + " --why REASON",
+		Command: "rollback --to " + s.before(worst.At) + fmt.Sprintf(" --object %s/%s/%s --why REASON", worst.To.Kind, worst.To.Namespace, worst.To.Name),
 	}}
 }
 
