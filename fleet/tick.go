@@ -51,6 +51,7 @@ func (r *Registry) Tick() {
 			if state = Current; versions != 0 { // a metric of its own tells that it does not serve the table
 				state = Behind
 			}
+			lag = 0 // it follows on purpose no further than the proven table
 		}
 		counts.add(state)
 		if state != Silent && c.inferred() {

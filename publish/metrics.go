@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/internal/series"
-	"github.com/routesrv/routesrv/kube"
 )
 
 // Metrics are the series of a Publisher.
@@ -28,12 +27,12 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	m := &Metrics{
 		write: func(string, string) {},
 		holds: made.Counters(prefix+"_guard_holds_total", "How often the guard began to hold a table or keep objects.", "reason", series.Texts(Reasons())...),
-		held:  made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects."),
-		kept:  made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "kind"),
+		held:  made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects; reviews do not count."),
+		kept:  made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "reason"),
 
 		steeredSince: later.Gauge(prefix+"_steering_since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any."),
 		steeredUntil: later.Gauge(prefix+"_steering_until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself."),
-		lost:         later.Gauge(prefix+"_lost_hosts_ratio", "Share of the hosts that were lost within the window of the guard and are not kept."),
+		lost:         later.Gauge(prefix+"_lost_hosts_ratio", "Share of hosts lost within the window of the guard, and served so."),
 		steeredHash:  later.Gauge(prefix+"_steering_hash", "A number equal on replicas with the same freezes and pins; 0 without any."),
 	}
 	m.keeps(nil)
@@ -65,13 +64,17 @@ func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 func (m *Metrics) keeps(list keptList) {
 	m.steers(list)
 	list = list.settled()
-	m.held.Set(float64(min(1, len(list.acceptable())))) // once: a scrape may come at any time
-	count := map[kube.Kind]int{kube.KindIngress: 0, kube.KindRouteGroup: 0, kube.KindService: 0}
+	m.held.Set(float64(min(1, len(list.guarded())))) // once: a scrape may come at any time
+	count := map[string]int{keptBy: 0, string(ReasonTrial): 0, string(ReasonTakeover): 0, string(ReasonFreeze): 0, string(ReasonPin): 0}
 	for _, k := range list.objects() {
-		count[k.Kind]++
+		if reviewed(k.Reason) || steered(k.Reason) {
+			count[string(k.Reason)]++
+		} else {
+			count[keptBy]++
+		}
 	}
-	for kind, n := range count {
-		m.kept.WithLabelValues(string(kind)).Set(float64(n))
+	for reason, n := range count {
+		m.kept.WithLabelValues(reason).Set(float64(n))
 	}
 }
 

@@ -140,7 +140,7 @@ type checked struct {
 
 func newTakeovers(s *Server) *takeovers {
 	return &takeovers{s: s, look: make(chan struct{}, 1), noticed: series.In(s.registry).Counter("routesrv_takeovers_total",
-		"Pairs of objects: a published change of one took requests of the other.")}
+		"Routes that lost requests to another namespace by published changes.")}
 }
 
 // published says that another table is served.
@@ -267,6 +267,9 @@ func (n *takeovers) note(report *takeover.Report, now time.Time) {
 	var fresh []api.Takeover
 	for i := range report.Takeovers {
 		t := &report.Takeovers[i]
+		if t.BetweenNamespaces() {
+			n.noticed.Add(float64(t.Lost))
+		}
 		fresh = append(fresh, api.Takeover{
 			At: now, From: refOf(t.From), To: refOf(t.To), Lost: t.Lost, Example: t.String(),
 		})
@@ -274,7 +277,6 @@ func (n *takeovers) note(report *takeover.Report, now time.Time) {
 	if len(fresh) == 0 {
 		return
 	}
-	n.noticed.Add(float64(len(fresh)))
 	n.s.history.took(fresh)
 	n.s.log.Warn(LogTakeover, "count", len(fresh), "example", fresh[0].Example)
 	n.mu.Lock()
