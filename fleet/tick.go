@@ -46,7 +46,7 @@ func (r *Registry) Tick() {
 			continue
 		}
 		state, versions, lag := r.judge(c, now)
-		if c.dying(now) {
+		if r.dying(c, now) {
 			dying++
 			if state = Current; versions != 0 { // a metric of its own tells that it does not serve the table
 				state = Behind
