@@ -20,6 +20,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/cli"
@@ -62,6 +64,9 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 	if len(args) > 0 && args[0] == "routesrv" {
 		args = args[1:]
 	}
+	if len(args) > 1 && strings.TrimLeft(args[0], "-") == "check-config" && args[1] == "routesrv" { // before the arguments of a platform
+		args = slices.Delete(slices.Clone(args), 1, 2)
+	}
 	env := config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out}
 	if len(args) == 0 {
 		return runServe(ctx, args, env, std)
@@ -71,7 +76,8 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 			return c.Run(ctx, args[1:], env, std)
 		}
 	}
-	if asks := asking(env); asks.Has(args[0]) {
+	asks := asking(env)
+	if _, mistyped := asks.Nearest(args[0]); asks.Has(args[0]) || mistyped && !strings.HasPrefix(args[0], "-") {
 		return asks.Run(ctx, args, std)
 	}
 	return runServe(ctx, args, env, std)

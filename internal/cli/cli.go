@@ -144,7 +144,11 @@ func (p Program) Run(ctx context.Context, args []string, std config.Stdio) int {
 	}
 	c, ok := p.find(args[0])
 	if !ok {
-		fmt.Fprintf(std.Err, "%s: unknown command %q: want one of %s\n", p.Name, shadowdiff.Printable(args[0]), strings.Join(p.names(), ", "))
+		hint := "want one of " + strings.Join(p.names(), ", ")
+		if like, found := p.Nearest(args[0]); found {
+			hint = "did you mean " + like + "?"
+		}
+		fmt.Fprintf(std.Err, "%s: unknown command %q: %s\n", p.Name, shadowdiff.Printable(args[0]), hint)
 		return Trouble
 	}
 	status, err := p.run(ctx, c, args[1:], std)
@@ -177,9 +181,19 @@ func unjoined(err error) []error {
 func (p Program) names() []string {
 	var names []string
 	for _, c := range p.commands() {
-		names = append(names, c.name)
+		if !c.hidden {
+			names = append(names, c.name)
+		}
+	}
+	for _, o := range p.Others {
+		names = append(names, o.Name)
 	}
 	return append(names, "completion", "version")
+}
+
+// Nearest returns the command whose name is closest to a mistyped one.
+func (p Program) Nearest(typed string) (name string, found bool) {
+	return config.Nearest(typed, p.names())
 }
 
 // session is one run of a command.

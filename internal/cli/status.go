@@ -219,6 +219,16 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 	row("CONTEXT", "REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS")
 	var notes []string
 	for i, r := range replies {
+		said := make(map[string][]string) // what replicas tell, by the text
+		var texts []string
+		tell := func(replica string, all ...string) {
+			for _, text := range all {
+				if said[text] == nil {
+					texts = append(texts, text)
+				}
+				said[text] = append(said[text], replica)
+			}
+		}
 		if r.err != nil {
 			row(r.cluster, "", "no answer")
 			notes = append(notes, label(r.cluster, "")+r.err.Error())
@@ -231,7 +241,7 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 					state = "not running"
 				}
 				row(r.cluster, a.replica, state)
-				notes = append(notes, label(r.cluster, a.replica)+doc.Error)
+				tell(a.replica, doc.Error)
 				continue
 			}
 			st := a.value
@@ -240,9 +250,10 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
 			row(r.cluster, cells...)
-			for _, text := range slices.Concat(doc.Wrong, told(st)) {
-				notes = append(notes, label(r.cluster, a.replica)+text)
-			}
+			tell(a.replica, slices.Concat(doc.Wrong, told(st))...)
+		}
+		for _, text := range texts {
+			notes = append(notes, label(r.cluster, strings.Join(said[text], ", "))+text)
 		}
 	}
 	if err := g.write(s.std.Out); err != nil {
