@@ -9,9 +9,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
-
-	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
@@ -25,7 +22,6 @@ func main() { config.Main(run) }
 
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args, environ []string, std config.Stdio) int {
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go also returns what it logs
 	program := cli.Program{
 		Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: config.VersionText("kubectl-routesrv", version),
 		Env: config.Env{Environ: environ, ReadFile: config.ReadFile(ctx)},

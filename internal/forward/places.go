@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
@@ -44,7 +46,10 @@ type places struct {
 
 // NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
 // to a pod when a command first needs it.
-func NewPlaces() cli.Places { return &places{} }
+func NewPlaces() cli.Places {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go also returns what it logs
+	return &places{}
+}
 
 // Define implements [cli.Places].
 func (p *places) Define(flags *config.Parser) {

@@ -186,6 +186,7 @@ func (s *Server) newPoller() error {
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
 		return err
 	}
+	s.rememberProblems()
 	sink := s.cfg.Tracing.Sink(s.cache)
 	if s.cfg.EndpointDebounce > 0 {
 		sink = publish.NewBudget(sink, s.cfg.EndpointDebounce, s.registry)
@@ -302,6 +303,7 @@ func (s *Server) runTables(ctx context.Context) error {
 	if s.reviews != nil {
 		beside.Go(func() { s.reviews.run(ctx) })
 		beside.Go(func() { s.history.run(ctx) })
+		beside.Go(func() { s.keepProblems(ctx) })
 	}
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })
