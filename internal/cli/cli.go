@@ -208,14 +208,17 @@ type session struct {
 	output   string             // text, json or html
 	timeout  time.Duration
 	parallel int
-	named    bool // rows begin with the name of the cluster
+	named    bool   // rows begin with the name of the cluster
+	urls     string // file of clusters
+	close    func() // ends the connections to these
 	now      func() time.Time
 }
 
 func (p Program) run(ctx context.Context, c command, args []string, std config.Stdio) (int, error) {
 	places := p.placesOf(c)
 	defer places.Close()
-	s := &session{program: p, places: places, std: std, now: p.Now}
+	s := &session{program: p, places: places, std: std, now: p.Now, close: func() {}}
+	defer func() { s.close() }()
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -234,6 +237,11 @@ func (p Program) run(ctx context.Context, c command, args []string, std config.S
 		return Trouble, usageError{err}
 	}
 	if c.local && !p.Remote || c.listed {
+		s.args = words
+	} else if s.urls != "" {
+		if s.clusters, err = s.listed(); err != nil {
+			return Trouble, usageError{err}
+		}
 		s.args = words
 	} else if s.clusters, s.args, err = places.Clusters(words); err != nil {
 		return Trouble, usageError{err}

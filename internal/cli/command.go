@@ -150,6 +150,9 @@ func (p Program) parser(c command, j job, s *session) *config.Parser {
 	if p.Remote {
 		parser.Ask("parallel", config.Number(&s.parallel, defaultParallel, 1, maxParallel))
 	}
+	if p.Remote || c.listed {
+		parser.Ask("urls", config.Text("FILE", &s.urls, ""))
+	}
 	s.places.Define(parser)
 	return parser
 }

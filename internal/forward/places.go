@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/cli"
@@ -148,6 +149,9 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
 		}
 		p.closeLater(c.Close)
 		pods, err := c.Pods(ctx, p.namespace, p.selector)
+		if _, refused := errors.AsType[*apierrors.StatusError](err); err != nil && !refused {
+			return nil, fmt.Errorf("%w (without the API server: --urls FILE, with NAME and the URL of a support listener on each line)", err)
+		}
 		if err != nil {
 			return nil, err
 		}
