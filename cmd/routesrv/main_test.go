@@ -53,6 +53,11 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
 		},
 		{
+			name: "a check takes the arguments of a platform, which name the program", out: `^configuration is valid\n$`,
+			args: []string{"--check-config", "routesrv", "-kubernetes", "-kubernetes-in-cluster"},
+		},
+		{name: "a mistyped command", args: []string{"stauts", "http://localhost:9911"}, status: 2, stdrr: `did you mean status\?`},
+		{
 			name: "a check says what is wrong", status: 2, stdrr: `-addres\b`,
 			args: []string{"--check-config", "-kubernetes", "-addres=:1"},
 		},
