@@ -638,7 +638,7 @@ func TestWhatIsKeptShowsDuringReadsToo(t *testing.T) {
 			return
 		}
 		looks++
-		const want = "# HELP routesrv_guard_held 1 while the guard holds a table or keeps objects; reviews do not count.\n# TYPE routesrv_guard_held gauge\nroutesrv_guard_held 1\n"
+		const want = "# HELP routesrv_guard_held 1 while the guard holds a table or keeps objects.\n# TYPE routesrv_guard_held gauge\nroutesrv_guard_held 1\n"
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "routesrv_guard_held"); err != nil {
 			t.Error(err)
 		}

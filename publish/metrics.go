@@ -27,12 +27,12 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 	m := &Metrics{
 		write: func(string, string) {},
 		holds: made.Counters(prefix+"_guard_holds_total", "How often the guard began to hold a table or keep objects.", "reason", series.Texts(Reasons())...),
-		held:  made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects; reviews do not count."),
+		held:  made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects."),
 		kept:  made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "reason"),
 
 		steeredSince: later.Gauge(prefix+"_steering_since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any."),
 		steeredUntil: later.Gauge(prefix+"_steering_until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself."),
-		lost:         later.Gauge(prefix+"_lost_hosts_ratio", "Share of hosts lost within the window of the guard, and served so."),
+		lost:         later.Gauge(prefix+"_lost_hosts_ratio", "Share of hosts lost within the guard window, and published."),
 		steeredHash:  later.Gauge(prefix+"_steering_hash", "A number equal on replicas with the same freezes and pins; 0 without any."),
 	}
 	m.keeps(nil)
