@@ -86,6 +86,7 @@ type Server struct {
 	log       *slog.Logger
 	registry  *prometheus.Registry
 	cache     *etagcache.Cache
+	onDisk    map[string]time.Time // since when there are problems, as the file has it; owned by keepProblems once that runs
 	tables    tables
 	publisher *publish.Publisher
 	kept      keptAnswer

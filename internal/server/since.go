@@ -32,6 +32,7 @@ func (s *Server) rememberProblems() {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 		s.log.Warn(logSince, "error", err, "kept_as", keptAs)
 	}
+	s.onDisk = since
 	s.compiler.Remember(since)
 }
 
@@ -40,7 +41,6 @@ func (s *Server) keepProblems(ctx context.Context) {
 	if s.compiler == nil || s.cfg.StateDir == "" {
 		return
 	}
-	var written map[string]time.Time // nil before the first time
 	write := func() {
 		if s.compiler.Latest() == nil {
 			return // nothing was read yet
@@ -49,14 +49,14 @@ func (s *Server) keepProblems(ctx context.Context) {
 		for _, p := range s.compiler.Problems() {
 			since[p.ID()] = p.Since.UTC()
 		}
-		if written != nil && maps.Equal(since, written) {
+		if maps.Equal(since, s.onDisk) {
 			return
 		}
 		text, err := json.Marshal(since)
 		if err == nil {
 			err = durable.WriteChecked(filepath.Join(s.cfg.StateDir, sinceFile), text)
 		}
-		if written = since; err != nil { // the last-known-good file has an alert about a disk that takes nothing
+		if s.onDisk = since; err != nil { // the last-known-good file has an alert about a disk that takes nothing
 			s.log.Warn(logSince, "error", err)
 		}
 	}
