@@ -83,8 +83,8 @@ docs-check: ## fail if a generated reference is not what the code says, a docume
 # See tools/test.sh.
 SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./test/robustness/validate \
 	./internal/source/cluster/internal/decode ./match/report ./publish/history ./explain/takeover ./internal/routeid ./internal/source/manifests \
-	./internal/migrate ./internal/api ./test/scale
-RUNNERS = ./test/e2e ./test/e2e/manifests ./test/robustness ./test/programs ./test/proxy ./test/deploy ./test/migrate ./test/robustness/abuse ./test/kubelet ./test/bench
+	./internal/api ./test/scale
+RUNNERS = ./test/e2e ./test/e2e/manifests ./test/robustness ./test/programs ./test/proxy ./test/deploy ./test/robustness/abuse ./test/kubelet ./test/bench
 
 # Where CI is true no test may be skipped.
 .PHONY: test

@@ -110,7 +110,39 @@ type Trial struct {
 //
 // The problems are those that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree. It
 // costs as much as the object.
-func (r *Result) Try(o kube.Object) (Trial, error) {
+func (r *Result) Try(o kube.Object) (Trial, error) { return r.try(o, r.all.view) }
+
+// Foresee is Try with more Services, Endpoints and slices beside those of the snapshot; nil means none. The routes of the result are also those that the
+// object has as soon as each of its Services has the ports that it names, and endpoints: the object does not change then.
+func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
+	view := r.all.view
+	if b != nil {
+		view = r.all.rules.With(view, b)
+	}
+	now, err := r.try(o, view)
+	if err != nil || now.Skipped {
+		return now, err
+	}
+	wanted := rules.Wanted(o.(kube.Routed))
+	if view.Has(wanted) {
+		return now, nil
+	}
+	later, err := r.try(o, r.all.rules.With(view, wanted))
+	has := make(map[string]bool)
+	for _, route := range now.Routes {
+		has[route.ID] = true
+	}
+	for _, route := range later.Routes {
+		if !has[route.ID] {
+			now.Routes = append(now.Routes, route)
+		}
+	}
+	now.CatchAlls, now.ReplacedCatchAlls = later.CatchAlls, later.ReplacedCatchAlls
+	return now, err
+}
+
+// try is Try with a view of the backends.
+func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	a := r.all
 	routed, ok := o.(kube.Routed)
 	if !ok {
@@ -121,7 +153,7 @@ func (r *Result) Try(o kube.Object) (Trial, error) {
 	if i, found := a.objects.search(o.Ref()); found {
 		old = &a.objects[i]
 	}
-	tried.unit = a.rules.Compile(o, a.view.Before(o.Ref()))
+	tried.unit = a.rules.Compile(o, view.Before(o.Ref()))
 	was, is := a.hostsWith(tried, old)
 	own := slices.Collect(claimsOf(append(tried.sections(nil), a.catchAlls(is, []*assembly{a})...)))
 	var replaced []claim

@@ -158,7 +158,7 @@ type Config struct {
 	// StateDir is the folder of the last-known-good file ([publish.LastKnownGoodFile]): a valid eskip document with its metadata in
 	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
 	StateDir string
-	// Unproven reports whether the last-known-good file must not have a table yet, because no proxy has lived with it. The file then
+	// Unproven reports whether the last-known-good file must not have a table yet, because no proxy has run with it. The file then
 	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. nil means that the file has each applied table.
 	Unproven func(table.Digest) bool
 

@@ -196,13 +196,13 @@ var shareNames = [len(shares)]string{"0.5", "0.99", "1"}
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	made := series.In(reg)
 	return &Metrics{
-		clients:  made.Gauges("routesrv_clients", "Clients of this replica: current, behind, rejected or silent. Those of routesrv_clients_dying are not rejected.", "state", series.Texts(States())...),
-		proxies:  made.Gauge("routesrv_live_proxies", "Addresses of clients without dataplane-client, such as Skippers, that asked within three of their intervals."),
+		clients:  made.Gauges("routesrv_clients", "Clients of this replica: current, behind, rejected (unless dying) or silent.", "state", series.Texts(States())...),
+		proxies:  made.Gauge("routesrv_live_proxies", "Addresses of clients without dataplane-client that asked within three of their intervals."),
 		refusing: made.Gauge("routesrv_clients_refusing_routes", "Live clients whose proxy refused routes of its last table."),
 		dying:    made.Gauge("routesrv_clients_dying", "Live clients whose proxy died of a table, until they recover."),
 		lag: made.Gauge("routesrv_fleet_behind_seconds",
-			"How long 99 percent of the addresses of live clients have been without the newest table, at most; 0 if they hold it."),
-		duration: made.Histograms("routesrv_fleet_publish_seconds", "Time until a share of the addresses of live clients held a new table: 0.5, 0.99 or 1.",
+			"How long 99 percent of the addresses of clients have been without the newest table, at most; 0 if they hold it."),
+		duration: made.Histograms("routesrv_fleet_publish_seconds", "Time until a share of the addresses of clients held a new table: 0.5, 0.99 or 1.",
 			"share", []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}, shareNames[:]...),
 		reports: made.Counters("routesrv_client_reports_total", "Reports of clients, by result: taken or refused.", "result", "taken", "refused"),
 		refused: made.Counter("routesrv_clients_refused_total", "Requests of clients outside of the fleet, because it is full or too many come from one address."),

@@ -322,7 +322,7 @@ func TestTimesOfAPublish(t *testing.T) {
 		t.Errorf("%d series", n)
 	}
 	w.expose(t, `
-# HELP routesrv_clients Clients of this replica: current, behind, rejected or silent. Those of routesrv_clients_dying are not rejected.
+# HELP routesrv_clients Clients of this replica: current, behind, rejected (unless dying) or silent.
 # TYPE routesrv_clients gauge
 routesrv_clients{state="behind"} 0
 routesrv_clients{state="current"} 101
@@ -353,7 +353,7 @@ func TestLagIsThatOfMost(t *testing.T) {
 		t.Helper()
 		w.Tick()
 		w.expose(t, `
-# HELP routesrv_fleet_behind_seconds How long 99 percent of the addresses of live clients have been without the newest table, at most; 0 if they hold it.
+# HELP routesrv_fleet_behind_seconds How long 99 percent of the addresses of clients have been without the newest table, at most; 0 if they hold it.
 # TYPE routesrv_fleet_behind_seconds gauge
 routesrv_fleet_behind_seconds `+want+"\n", "routesrv_fleet_behind_seconds")
 	}
@@ -533,7 +533,7 @@ func TestMetricsTellOfProxiesThatStopAsking(t *testing.T) {
 	want := func(proxies, refusing int) {
 		t.Helper()
 		w.Tick()
-		text := fmt.Sprintf("# HELP routesrv_live_proxies Addresses of clients without dataplane-client, such as Skippers, that asked within three of their intervals.\n"+
+		text := fmt.Sprintf("# HELP routesrv_live_proxies Addresses of clients without dataplane-client that asked within three of their intervals.\n"+
 			"# TYPE routesrv_live_proxies gauge\nroutesrv_live_proxies %d\n"+
 			"# HELP routesrv_clients_refusing_routes Live clients whose proxy refused routes of its last table.\n"+
 			"# TYPE routesrv_clients_refusing_routes gauge\nroutesrv_clients_refusing_routes %d\n", proxies, refusing)

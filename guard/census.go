@@ -75,7 +75,8 @@ func (c *census) add(d reader, r *table.Route, n int32) {
 		}
 	}
 	if k, known := objectKinds[owner.Kind]; known {
-		c.count(k, d.hash(string(owner.Kind), owner.Namespace, owner.Name), n)
+		_, key := routeid.ObjectKey(r.ID, r.HostsOf())
+		c.count(k, d.hash(string(owner.Kind), key), n)
 	}
 	if owner.Namespace != "" {
 		c.count(namespaces, d.hash(owner.Namespace), n)
@@ -172,17 +173,17 @@ var objectKinds = map[routeid.Kind]kind{routeid.KindIngress: ingresses, routeid.
 // owner returns the object that a route belongs to, as far as its id shows, and whether it is one of those that left knows. That of a
 // custom route may have several names.
 func (d reader) owner(r *table.Route, left func(kind, member) bool) (o member, exists bool) {
-	owner := routeid.ObjectOf(r.ID)
-	k, known := objectKinds[owner.Kind]
+	kind, key := routeid.ObjectKey(r.ID, r.HostsOf())
+	k, known := objectKinds[kind]
 	if !known {
 		return 0, false
 	}
-	o = d.hash(string(owner.Kind), owner.Namespace, owner.Name)
+	o = d.hash(string(kind), key)
 	if left(k, o) {
 		return o, true
 	}
 	for _, name := range routeid.CustomNames(r.ID) {
-		if other := d.hash(string(owner.Kind), owner.Namespace, name); left(k, other) {
+		if other := d.hash(string(kind), routeid.NamespaceOf(r.ID)+"__"+name); left(k, other) {
 			return other, true
 		}
 	}

@@ -68,7 +68,8 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 		backendLimit = min(backendLimit, ReturnTolerance)
 	}
 	share := func(c count) bool {
-		return limit < 1 && !d.own && (c.beyond(max(limit, smallCluster)) || c.beyond(limit) && g.affected(d) >= minObjects)
+		many := c.beyond(limit) && !g.held.Aged && g.affected(d) >= minObjects
+		return limit < 1 && !d.own && (many || c.beyond(max(limit, smallCluster)))
 	}
 	kindShare := func(c count) bool { return c.missing >= minObjects && share(c) }
 	restShare := func(c count) bool { return limit < 1 && c.missing >= minObjects && c.beyond(limit) } // no object gave them up

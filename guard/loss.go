@@ -76,6 +76,9 @@ type Held struct {
 	// Ongoing means that the caller keeps objects because of an accident that began within the window, and serves everything else. The
 	// accident may continue, so every further object that loses all its routes is suspicious, and a loss of 5 % of the endpoints.
 	Ongoing bool
+	// Aged means that the served table is older than a hold, as after a long time without a process: teams may have deleted what is missing.
+	// Only a loss of more than half is suspicious then.
+	Aged bool
 }
 
 // Judge compares a table with the served one, or nil. Call it for every completed read, also without a change; now is the time of the read.

@@ -238,3 +238,21 @@ func TestRoutesThatAreGoneAreNoLostBackends(t *testing.T) {
 	r.wants(r.judge(time.Second, backed(t, 60, 30, noEndpoints)), "")
 	r.wants(r.judge(time.Second, backed(t, 60, 31, noEndpoints)), guard.BackendsLost)
 }
+
+// TestNamespacesWithDashes: the Ingresses of namespaces whose names contain "--" are counted one by one, whatever their ids show.
+func TestNamespacesWithDashes(t *testing.T) {
+	apps := func(from int) *table.Table {
+		var c definitions
+		for i := from; i < 300; i++ {
+			c.Add(fmt.Sprintf("kube_team_%d__shop__app_%d__app_%d_example_org____s", i%10, i, i), fmt.Sprintf("app-%d[.]example[.]org", i), `PathSubtree("/")`, alive)
+		}
+		return c.Table(t)
+	}
+	r := newRun(t, guard.Config{MaxLoss: 0.1}, nil)
+	r.served = apps(0)
+	r.wants(r.judge(time.Second, apps(25)), "")
+	r.wants(r.judge(time.Second, apps(40)), guard.RoutesLost)
+	r.served = apps(0)
+	r.held = guard.Held{Since: r.now, Ongoing: true}
+	r.wants(r.judge(time.Second, apps(1)), guard.RoutesLost)
+}

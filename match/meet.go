@@ -19,16 +19,17 @@ import (
 // last slash, the method, and the port. They have no more than the routes ask for. Ask [Table.Find] what becomes of each in the table.
 //
 // complete means that the result is no matter of luck: if the first route gets any request of the second one, then also one of these, unless
-// a route that is not [Literal] is in its way.
-func (t *Table) Contest(by, of *eskip.Route) (requests []Request, complete bool) {
+// a route that is not [Literal] is in its way. No more than most requests are tried, and tried says how many were.
+func (t *Table) Contest(by, of *eskip.Route, most int) (requests []Request, tried int, complete bool) {
 	m := &meeting{table: t, path: pathShape{tail: tailAny}, header: map[string][]string{}, query: url.Values{}, complete: true}
 	if !m.add(by) || !m.add(of) || !m.expressions() {
-		return nil, true
+		return nil, 0, true
 	}
 	o := t.options
 	o.Candidates = -1
 	two, _ := New([]*eskip.Route{by, of}, o)
-	for _, r := range m.requests() {
+	all := m.requests(most)
+	for _, r := range all {
 		possible, others := false, false
 		res := two.Find(r)
 		for _, out := range res.Outcomes {
@@ -39,7 +40,51 @@ func (t *Table) Contest(by, of *eskip.Route) (requests []Request, complete bool)
 			requests = append(requests, r)
 		}
 	}
-	return requests, m.complete
+	return requests, len(all), m.complete
+}
+
+// Reach returns how many routes of the table may match a request for a host: [Table.Find] looks at all of these.
+func (t *Table) Reach(host string) int {
+	return len(t.routes.hosts[hostKey(host)]) + len(t.routes.loose)
+}
+
+// Size returns how many instructions the expressions of a route have when they are compiled: repetitions in a short text can make many. Arguments of
+// predicates count as expressions.
+func Size(r *eskip.Route) (size int) {
+	add := func(exprs ...string) {
+		for _, expr := range exprs {
+			if rx, err := syntax.Parse(expr, syntax.Perl); err == nil {
+				size += sizeOf(rx)
+			}
+		}
+	}
+	for _, expr := range r.HostRegexps {
+		if plainHosts(expr) == nil {
+			add(expr)
+		}
+	}
+	add(r.PathRegexps...)
+	for _, exprs := range r.HeaderRegexps {
+		add(exprs...)
+	}
+	for _, p := range r.Predicates {
+		if p.Name != "PathSubtree" && p.Name != "HostAny" {
+			add(texts(p)...)
+		}
+	}
+	return size
+}
+
+// sizeOf returns about how many instructions an expression has.
+func sizeOf(rx *syntax.Regexp) int {
+	size := 1 + len(rx.Rune)
+	for _, sub := range rx.Sub {
+		size += sizeOf(sub)
+	}
+	if rx.Op == syntax.OpRepeat {
+		size *= max(rx.Min, rx.Max, 1)
+	}
+	return size
 }
 
 // matches reports whether a route of the table may match a request.
@@ -71,13 +116,21 @@ func Literal(r *eskip.Route) bool {
 			return false
 		}
 	}
-	return len(r.PathRegexps) == 0 && len(r.HeaderRegexps) == 0
+	return !slices.ContainsFunc(r.PathRegexps, func(expr string) bool { return !everyPath(expr) }) && len(r.HeaderRegexps) == 0
 }
+
+// everyPath reports whether an expression matches each path of a request, such as the one of an Ingress for "/".
+func everyPath(expr string) bool { return expr == "^/" || expr == "/" || expr == "^" || expr == "" }
 
 // Limits of what Contest makes up for two routes.
 const (
-	maxMeetHosts = 64
-	maxMeetPaths = 64
+	maxMeetHosts   = 64
+	maxMeetPaths   = 64
+	maxMeetMethods = 32
+
+	// Of more than maxMeetAll pairs of a path and a method, those of the plainest maxMeetBoth of each are made up, and each with the plainest of the other.
+	maxMeetAll  = 1024
+	maxMeetBoth = 16
 )
 
 // meeting collects what a request needs for all routes that were added.
@@ -107,7 +160,11 @@ func (m *meeting) add(r *eskip.Route) bool {
 			return false
 		}
 	}
-	m.pathExprs = append(m.pathExprs, r.PathRegexps...)
+	for _, expr := range r.PathRegexps {
+		if !everyPath(expr) {
+			m.pathExprs = append(m.pathExprs, expr)
+		}
+	}
 	if r.Method != "" && !m.meetMethods([]string{r.Method}) {
 		return false
 	}
@@ -155,9 +212,24 @@ func (m *meeting) expressions() bool {
 					return false
 				}
 			}
+			if !m.path.begins(beginning(a)) {
+				return false
+			}
 		}
 	}
 	return true
+}
+
+// begins reports whether a path of the shape may begin with a text.
+func (p *pathShape) begins(text string) bool {
+	front := ""
+	for _, s := range p.segments {
+		if kindOf(s) == single {
+			return strings.HasPrefix(front+"/", text) || strings.HasPrefix(text, front+"/")
+		}
+		front += "/" + s
+	}
+	return strings.HasPrefix(front+"/", text) || strings.HasPrefix(text, front+"/")
 }
 
 // predicate adds what a predicate without a field asks for. Wrong arguments ask for nothing: a proxy refuses the route.
@@ -260,8 +332,8 @@ func (m *meeting) meetPath(text string, subtree bool) bool {
 	return ok
 }
 
-// requests returns the requests that were made up: every combination of a host, a path and a method.
-func (m *meeting) requests() []Request {
+// requests returns the requests that were made up: every combination of a host, a path and a method. If there are more than most, they are not complete.
+func (m *meeting) requests(most int) []Request {
 	facts := m.table.facts()
 	if len(m.cookies) > 0 {
 		m.header["Cookie"] = []string{strings.Join(m.cookies, "; ")}
@@ -276,9 +348,16 @@ func (m *meeting) requests() []Request {
 	var all []Request
 	paths, methods := m.somePaths(facts), m.someMethods(facts)
 	for _, host := range m.someHosts(facts) {
-		for _, path := range paths {
+		for i, path := range paths {
 			target := (&url.URL{Path: path}).EscapedPath() + query
-			for _, method := range methods {
+			for k, method := range methods {
+				if len(paths)*len(methods) > maxMeetAll && i > 0 && k > 0 && (i > maxMeetBoth || k > maxMeetBoth) {
+					continue // a route far away must not make each pair expensive
+				}
+				if len(all) >= most {
+					m.complete = false
+					return all
+				}
 				all = append(all, Request{Method: method, Target: target, Host: host, Header: m.header, RemoteAddr: m.remote})
 			}
 		}
@@ -306,6 +385,7 @@ func (m *meeting) someHosts(f *facts) []string {
 	default:
 		hosts = []string{"any-host.invalid"}
 	}
+	m.complete = m.complete && len(hosts) <= maxMeetHosts
 	return hosts[:min(len(hosts), maxMeetHosts)]
 }
 
@@ -319,7 +399,7 @@ func (m *meeting) someMethods(f *facts) []string {
 	}
 	methods := []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "TRACE"}
 	for _, other := range slices.Sorted(maps.Keys(f.methods)) {
-		if !slices.Contains(methods, other) {
+		if len(methods) < maxMeetMethods && !slices.Contains(methods, other) {
 			methods = append(methods, other)
 		}
 	}

@@ -21,10 +21,11 @@ func (p *Publisher) Accept(a Acceptance) (*table.Table, error) {
 		return nil, err
 	}
 	p.saveKept(d.list) // an acceptance must not depend on the disk; if it fails, a restart may ask for it again
-	p.publish(d.candidate(), func() { p.cfg.Sink.Publish(d.table) })
+	c := d.candidate().ofRead()
+	p.publish(c, func() { p.cfg.Sink.Publish(c.Table) })
 	p.lost = d.lost
 	p.record(&d, &a)
-	return d.table, nil
+	return c.Table, nil
 }
 
 // accepted returns the decision that an acceptance leads to.

@@ -18,10 +18,11 @@ type losses map[kube.Ref]lostObject
 
 // lostObject is an object as it was served last: an Ingress or RouteGroup, or a service.
 type lostObject struct {
-	version kube.Object
-	routes  []*table.Route
-	service *compile.KeptService
-	at      time.Time
+	version  kube.Object
+	routes   []*table.Route
+	services []kube.ServiceKey // that it referred to
+	service  *compile.KeptService
+	at       time.Time
 }
 
 // recent returns the losses that are less than a window ago.
@@ -45,7 +46,7 @@ func (p *policy) remember(s *situation, d *decision, loss *guard.Loss, lost lost
 			continue
 		}
 		if routes := p.builder.RoutesOf(was); slices.ContainsFunc(routes, loss.Of) {
-			next[was.Ref()] = lostObject{version: was, routes: routes, at: s.now}
+			next[was.Ref()] = lostObject{version: was, routes: routes, services: p.builder.ServicesOf(was), at: s.now}
 		}
 	}
 	for key, version := range s.servicesAt(lost, d.list) {
@@ -162,23 +163,32 @@ func (s *situation) servicesAt(lost lostServices, list keptList) map[kube.Servic
 	return compile.ServicesAt(&s.served.Snapshot.Backends, keys)
 }
 
-// withServices returns a list with the services that kept objects need and that have lost their endpoints meanwhile.
+// withServices returns a list with the services that kept objects need and that have lost their endpoints meanwhile, or within the window.
 func (p *policy) withServices(s *situation, list keptList, lost lostServices) keptList {
+	if s.served.Snapshot == nil {
+		return list
+	}
 	needed := make(map[kube.ServiceKey]*Kept)
+	versions := make(map[kube.ServiceKey]*compile.KeptService)
 	for _, k := range list {
-		if k.Object() != nil && s.served.Snapshot != nil {
-			for _, key := range p.builder.ServicesOf(k.Object()) {
-				if lost()[key] && !list.has(serviceRef(key)) {
-					needed[key] = k
-				}
+		for _, key := range p.servicesOf(s, k) {
+			if list.has(serviceRef(key)) {
+				continue
+			}
+			if o := s.lost[serviceRef(key)]; o.service != nil && p.stillEmpty(o, s.newest.Snapshot) {
+				needed[key], versions[key] = k, o.service
+			} else if lost()[key] {
+				needed[key] = k
 			}
 		}
 	}
 	if len(needed) == 0 {
 		return list
 	}
+	now := slices.DeleteFunc(slices.Collect(maps.Keys(needed)), func(key kube.ServiceKey) bool { return versions[key] != nil })
+	maps.Copy(versions, compile.ServicesAt(&s.served.Snapshot.Backends, now))
 	var more keptList
-	for key, version := range compile.ServicesAt(&s.served.Snapshot.Backends, slices.Collect(maps.Keys(needed))) {
+	for key, version := range versions {
 		user := needed[key]
 		k := &Kept{
 			Ref: serviceRef(key), Service: version, Reason: user.Reason, Detail: "needed by " + user.Ref.String() + ", which is kept",
@@ -190,6 +200,18 @@ func (p *policy) withServices(s *situation, list keptList, lost lostServices) ke
 		more = append(more, k)
 	}
 	return list.and(more)
+}
+
+// servicesOf returns the services that a kept object needs.
+func (p *policy) servicesOf(s *situation, k *Kept) []kube.ServiceKey {
+	object := k.Object()
+	if object == nil {
+		return nil
+	}
+	if o := s.lost[k.Ref]; o.version == kube.Object(object) {
+		return o.services // it may not be compiled any more
+	}
+	return p.builder.ServicesOf(object)
 }
 
 // emptied returns new entries for the services that have lost their endpoints, now or within the window, if that makes a table suspicious.

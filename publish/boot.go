@@ -134,7 +134,7 @@ func (p *Publisher) Flush() {
 	p.file.wait()
 }
 
-// Prove makes the last-known-good file have a table with which a proxy has lived: see FileConfig.Unproven. It neither judges nor serves the
+// Prove makes the last-known-good file have a table with which a proxy has run: see FileConfig.Unproven. It neither judges nor serves the
 // table, and may be called while a sink runs. Call it after Boot.
 func (p *Publisher) Prove(c Candidate) { p.file.prove(c) }
 

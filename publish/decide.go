@@ -31,6 +31,7 @@ type situation struct {
 	// served is what the newest table is compared with; its Table is nil if there is nothing, and its Snapshot nil if that is unknown.
 	served Candidate
 	first  bool // nothing is served yet: served is the table of another replica
+	aged   bool // served comes from a file, and was read last more than a hold ago
 	list   keptList
 	lost   losses
 	peers  keptList // what other replicas keep
@@ -90,7 +91,7 @@ func (p *policy) decide(s situation) decision {
 		}
 	} else {
 		d = p.build(&s, s.newest, nil)
-		loss = p.judge(s.served.Table, s.newest.Table, s.list, s.now)
+		loss = p.judge(s.served.Table, s.newest.Table, s.list, s.aged, s.now)
 		d.lost, d.list = s.lost, s.list.freezesAndPins()
 	}
 	d.over = over
@@ -113,7 +114,7 @@ func (p *policy) broken(s situation) decision {
 	list, over := s.list.inForce(s.now)
 	d := p.build(&s, s.newest, nil)
 	d.list, d.lost, d.over = list.freezesAndPins(), s.lost, over
-	loss := p.judge(s.served.Table, s.newest.Table, list, s.now)
+	loss := p.judge(s.served.Table, s.newest.Table, list, s.aged, s.now)
 	if kept := list.objects().settled().and(list.freezesAndPins()); len(kept) > 0 && loss.Reason == "" && !s.newest.Table.Equal(s.served.Table) {
 		loss.Reason, loss.Detail = guard.RoutesLost, "BUG: objects cannot be kept one by one: "+kept.names()
 	}
@@ -139,7 +140,7 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 		p.guard.Forgive(base)
 	}
 	d := p.build(&s, wanted, list)
-	loss := p.judge(base, d.table, list, s.now)
+	loss := p.judge(base, d.table, list, s.aged, s.now)
 	for _, find := range []func() keptList{
 		func() keptList { return p.lostObjects(&s, &d, loss, false) },
 		func() keptList { return p.lostObjects(&s, &d, loss, true) }, // an edit of one team passes, unless such edits are the accident
@@ -148,14 +149,17 @@ func (p *policy) decideObjects(s situation) (decision, *guard.Loss) {
 		if found := find(); len(found) > 0 {
 			list = p.withServices(&s, list.and(found.without(list)), lost)
 			d = p.build(&s, wanted, list)
-			loss = p.judge(base, d.table, list, s.now)
+			loss = p.judge(base, d.table, list, s.aged, s.now)
 		}
 	}
 	if objected || d.table != wanted.Table {
 		p.withhold(&s, &d, base)
 	}
 	d.newest, d.wanted, d.due, d.lost = s.newest, wanted, due.without(d.list).without(back), s.lost
-	if base != nil && loss.Any() && s.served.Snapshot != nil {
+	if s.aged && loss.Reason == "" {
+		p.guard.Forgive(d.table) // what is missing was lost long ago
+		d.lost = nil
+	} else if base != nil && loss.Any() && s.served.Snapshot != nil {
 		d.lost = p.remember(&s, &d, loss, lost)
 	}
 	d.list = d.list.and(s.list.freezesAndPins().without(d.list))
@@ -189,7 +193,7 @@ func (p *policy) stays(s *situation, wanted Candidate, base *table.Table, lost l
 	if len(kept) == 0 {
 		return nil, nil, nil
 	}
-	loss := p.judge(base, wanted.Table, s.list, s.now)
+	loss := p.judge(base, wanted.Table, s.list, s.aged, s.now)
 	exist := present(kept, wanted.Snapshot)
 	for _, k := range kept {
 		switch {

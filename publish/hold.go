@@ -37,10 +37,11 @@ func (h *holder) until(reason guard.Code, now time.Time) time.Time {
 	return now.UTC().Add(h.hold)
 }
 
-// judge compares a table with the served one. list is what is kept and held so far.
-func (h *holder) judge(served, t *table.Table, list keptList, now time.Time) *guard.Loss {
+// judge compares a table with the served one. list is what is kept and held so far. aged means that the served table is from a file that is older
+// than a hold.
+func (h *holder) judge(served, t *table.Table, list keptList, aged bool, now time.Time) *guard.Loss {
 	since, _ := list.guarded().times()
-	return h.guard.Judge(served, t, guard.Held{Since: since, Ongoing: !list.objects().accident(now, h.window).IsZero()}, now)
+	return h.guard.Judge(served, t, guard.Held{Since: since, Ongoing: !list.objects().accident(now, h.window).IsZero(), Aged: aged}, now)
 }
 
 // holdTable returns the entries that hold a table with a loss, those of list and new ones; none if the table can be served. Then due are the entries

@@ -34,7 +34,7 @@ type verdict struct {
 }
 
 func (h *heldTables) offer(served, candidate *table.Table, now time.Time) verdict {
-	held, _, due := h.holdTable(h.list, h.judge(served, candidate, h.list, now), now)
+	held, _, due := h.holdTable(h.list, h.judge(served, candidate, h.list, false, now), now)
 	h.standing = standing{list: held, newest: &Candidate{Table: candidate}, reads: h.reads + 1, last: h.last}
 	if len(due) > 0 {
 		d := decisionTo(due, candidate, nil)

@@ -281,6 +281,41 @@ func TestAnAccidentThatGoesOn(t *testing.T) {
 	})
 }
 
+// TestAnAccidentThatTakesServicesToo: Ingresses are deleted one by one, each with its Service and EndpointSlice. What comes back has its endpoints, except
+// those that belong to another team by now.
+func TestAnAccidentThatTakesServicesToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, publish.Config{})
+		for i := range 200 {
+			c.add("big", fmt.Sprintf("app-%03d", i), fmt.Sprintf("10.4.0.%d", i+1))
+		}
+		c.read()
+		time.Sleep(20 * time.Minute)
+		for n := range 30 {
+			name := fmt.Sprintf("big/app-%03d", n)
+			delete(c.ingresses, name)
+			delete(c.services, name)
+			delete(c.pods, name)
+			if n == 5 {
+				c.add("team", "late", "10.4.0.3") // the address of an earlier pod
+			}
+			c.read()
+			time.Sleep(time.Second)
+		}
+		for n := range 30 {
+			address := fmt.Sprintf(`"http://10.4.0.%d:8080"`, n+1)
+			line := fmt.Sprintf("app_%03d", n)
+			found := false
+			for l := range strings.Lines(string(c.publisher.Table().Text())) {
+				found = found || strings.Contains(l, "big__"+line) && strings.Contains(l, address)
+			}
+			if found != (n != 2) {
+				t.Errorf("%s with its endpoint is served: %v", line, found)
+			}
+		}
+	})
+}
+
 // TestReplicasAdoptKeptObjects: the reads of one replica exceed the limit, those of the other fall between and do not. The other keeps the
 // same objects once it knows the list, as it served them itself, and drops them when they were accepted here.
 func TestReplicasAdoptKeptObjects(t *testing.T) {

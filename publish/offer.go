@@ -69,7 +69,7 @@ func (a *Attempt) offer(newest Candidate) Outcome {
 func (p *Publisher) situation(newest Candidate) situation {
 	s := situation{newest: newest, list: p.standing.Load().list, lost: p.lost, peers: p.peers, now: time.Now()}
 	if served := p.served.Load(); served != nil {
-		s.served = served.Candidate
+		s.served, s.aged = served.Candidate, served.Stale && s.now.Sub(served.Read.At) > p.policy.hold
 	} else {
 		s.served.Table, s.first = p.baseline, true
 	}
@@ -241,9 +241,19 @@ func (a *Attempt) confirm(c Candidate) {
 
 // publishChanged publishes a candidate outside of a read, if it is another table than the served one. The caller holds mu.
 func (p *Publisher) publishChanged(c Candidate) {
+	c = c.ofRead()
 	if served := p.Table(); served == nil || !served.Equal(c.Table) {
 		p.publish(c, func() { p.cfg.Sink.Publish(c.Table) })
 	}
+}
+
+// ofRead returns the candidate with a table of the revision of its read, if that is lower: after a restore of the source a table with the same routes has
+// the revision of before until a read changes it, and the next table would move clients back.
+func (c Candidate) ofRead() Candidate {
+	if newest := c.Read.Newest; newest > 0 && newest < c.Table.Revision() {
+		c.Table = c.Table.WithRevision(newest)
+	}
+	return c
 }
 
 // publish calls serve to serve a candidate, and writes it to the file. The caller holds mu.

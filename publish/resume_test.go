@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 )
 
@@ -221,4 +222,38 @@ func TestAHoldIsWrittenWhenTheDiskRecovers(t *testing.T) {
 			t.Errorf("result %v", o.Result)
 		}
 	})
+}
+
+// TestAnOldFileKeepsNoDeletions: a process that did not run for a day compares with its file, but what teams have deleted meanwhile stays deleted.
+// After a minute the same loss is an accident.
+func TestAnOldFileKeepsNoDeletions(t *testing.T) {
+	for away, keeps := range map[time.Duration]int{time.Minute: 25, 24 * time.Hour: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var served map[kube.Ref]kube.Object
+			cfg := publish.Config{File: publish.LastKnownGood(t.TempDir()), Changed: func(*kube.Snapshot) (map[kube.Ref]kube.Object, bool) { return served, true }}
+			c := newCluster(t, cfg)
+			for i := range 100 {
+				c.add("big", fmt.Sprintf("app-%02d", i), fmt.Sprintf("10.4.0.%d", i+1))
+			}
+			c.read()
+			c.publisher.Flush()
+			time.Sleep(away)
+			served = map[kube.Ref]kube.Object{}
+			for i := range 25 {
+				name := fmt.Sprintf("big/app-%02d", i)
+				served[c.ingresses[name].Ref()] = c.ingresses[name]
+				delete(c.ingresses, name)
+			}
+			c.start(cfg)
+			c.read()
+			if kept := len(c.publisher.Kept()); kept != keeps {
+				t.Errorf("after %v %d objects are kept, want %d", away, kept, keeps)
+			}
+			delete(c.ingresses, "team/app-00")
+			if c.read(); keeps == 0 && len(c.publisher.Kept()) > 0 {
+				t.Errorf("a later deletion brings back what was lost long ago: %v", c.publisher.Kept())
+			}
+			c.publisher.Flush()
+		})
+	}
 }

@@ -148,7 +148,7 @@ func (s *Switch) Take(from string, o Offer) bool {
 
 // holds reports whether a move to a table has to wait because the table is suspicious beside the served one.
 func (s *Switch) holds(t *table.Table, now time.Time) bool {
-	held, fresh, due := s.holder.holdTable(s.held.list, s.holder.judge(s.table, t, s.held.list, now), now)
+	held, fresh, due := s.holder.holdTable(s.held.list, s.holder.judge(s.table, t, s.held.list, false, now), now)
 	if len(due) > 0 {
 		s.cfg.Decided(decisionTo(due, t, nil))
 	}

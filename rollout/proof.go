@@ -23,6 +23,8 @@ const (
 
 	// clockError is by how much the start time of one process may vary: an operating system derives it from the time of its boot, in seconds.
 	clockError = 1500 * time.Millisecond
+	// resolution is that of the time. A process that started after the last reading of another one, as far as that can be told, is a new one.
+	resolution = 20 * time.Millisecond
 	// fetchedWithin is within what time a proxy has surely fetched the table that it is offered.
 	fetchedWithin = 10 * time.Second
 )
@@ -151,7 +153,8 @@ func (p *Proof) try() {
 func (p *Proof) Read(now, started, applied time.Time, rejected uint64) (died bool) {
 	before, seen := p.state.Started, p.seen
 	p.read, p.seen, p.watched, p.rejected = now, now, true, rejected
-	switch other := started.Sub(before).Abs() > clockError || !seen.IsZero() && started.After(seen); {
+	later := started.Sub(before)
+	switch other := later.Abs() > clockError || later > resolution && !seen.IsZero() && started.After(seen.Add(-resolution)); {
 	case started.IsZero() || !before.IsZero() && !other:
 	case before.IsZero():
 		p.state.Started = started

@@ -10,7 +10,7 @@
 //     force and, if that is not the requested one, says why and what to do.
 //   - [Fallback] decides when a data plane in Exec without an answering route server starts to read the cluster, and when it
 //     stops.
-//   - [Proof] decides which tables a proxy has lived with, and which one it probably died of.
+//   - [Proof] decides which tables are proven, and when to fall back to the proven one.
 //
 // # What it guarantees
 //

@@ -2,8 +2,13 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/routesrv/routesrv/internal/config"
 )
 
 // TestSettingsInTheMigrationGuideAreCheckedAsItShows runs the commands of the guide that use --check-config.
@@ -29,5 +34,62 @@ func TestSettingsInTheMigrationGuideAreCheckedAsItShows(t *testing.T) {
 	}
 	if commands < 3 {
 		t.Errorf("only %d commands were run", commands)
+	}
+}
+
+// TestArgumentsWithoutEffectAreListed checks the arguments of a platform's Deployment, and every flag that has no effect.
+func TestArgumentsWithoutEffectAreListed(t *testing.T) {
+	text, err := os.ReadFile("../../examples/migrate/skipper-ingress-routesrv.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n---\n")
+	var d struct {
+		Spec struct {
+			Template struct {
+				Spec struct{ Containers []struct{ Args []string } }
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(first), &d); err != nil {
+		t.Fatal(err)
+	}
+	listed := func(args ...string) []string {
+		t.Helper()
+		r := runWith(t, "", append([]string{"--check-config", "routesrv"}, args...)...)
+		if r.status != 0 {
+			t.Fatalf("exit status %d\n%s", r.status, r.err)
+		}
+		var names []string
+		for line := range strings.Lines(r.err) {
+			flag, _ := strings.CutPrefix(line, "routesrv: warning: -")
+			name, why, _ := strings.Cut(flag, ": ")
+			if strings.TrimSpace(why) == "" {
+				t.Errorf("no reason in %q", line)
+			}
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	want := []string{"enable-swarm", "forwarded-headers", "forwarded-headers-exclude-cidrs", "opentracing"}
+	if got := listed(d.Spec.Template.Spec.Containers[0].Args[1:]...); !slices.Equal(got, want) {
+		t.Errorf("of the platform: %q, want %q", got, want)
+	}
+
+	args := []string{"-kubernetes"}
+	want = nil
+	for _, f := range config.UnsupportedFlags() {
+		if f.Refused {
+			continue
+		}
+		value := "=1"
+		if f.Bool {
+			value = "=true"
+		}
+		args, want = append(args, "-"+f.Name+value), append(want, f.Name)
+	}
+	if got := listed(args...); !slices.Equal(got, want) || len(want) < 150 {
+		t.Errorf("%d flags are listed, want %d", len(got), len(want))
 	}
 }

@@ -3,15 +3,14 @@
 //
 //	routesrv [flags]                 serve
 //	routesrv compile [flags] PATH... print the table of manifests
-//	routesrv migrate [flags] FILE    write an overlay for a Deployment of Skipper's route server
 //	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
 //	routesrv status|clients|problems|explain|match|diff|held|accept [flags] ...
 //	                                 ask running route servers, or about tables and manifests
 //	routesrv completion SHELL        print the completion script of a shell
 //	routesrv version                 print the version
 //
-// A first argument "routesrv" is skipped, because manifests for Skipper's image pass the program name there. SIGHUP reads the
-// source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile
+// A first argument "routesrv" is skipped, also after --check-config, because manifests for Skipper's image pass the program name
+// there. SIGHUP reads the source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile
 // and the commands that ask document their own exit statuses.
 package main
 
@@ -54,19 +53,13 @@ func asking(env config.Env) cli.Program {
 func commands() []cli.OtherCommand {
 	return []cli.OtherCommand{
 		{Name: "compile", Summary: "Prints the table of manifests.", Run: runCompile, Flags: config.Flags},
-		{Name: "migrate", Summary: "Writes an overlay for a Deployment of Skipper's route server.", Run: runMigrate, Flags: migrateFlags},
 		{Name: "webhook", Summary: "Answers API servers before they store an Ingress or a RouteGroup.", Run: runWebhook, Flags: config.Flags},
 	}
 }
 
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args, environ []string, std config.Stdio) int {
-	if len(args) > 0 && args[0] == "routesrv" {
-		args = args[1:]
-	}
-	if len(args) > 1 && strings.TrimLeft(args[0], "-") == "check-config" && args[1] == "routesrv" { // before the arguments of a platform
-		args = slices.Delete(slices.Clone(args), 1, 2)
-	}
+	args = withoutName(args)
 	env := config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out}
 	if len(args) == 0 {
 		return runServe(ctx, args, env, std)
@@ -81,6 +74,19 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 		return asks.Run(ctx, args, std)
 	}
 	return runServe(ctx, args, env, std)
+}
+
+// withoutName returns the arguments without a first "routesrv". A user who checks the arguments of a manifest writes --check-config before them.
+func withoutName(args []string) []string {
+	for i, arg := range args {
+		if arg == "routesrv" {
+			return slices.Delete(slices.Clone(args), i, i+1)
+		}
+		if name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "="); name != "check-config" {
+			break
+		}
+	}
+	return args
 }
 
 // runCompile compiles manifests with the flags of the server. It prints the table, and on standard error one line for each

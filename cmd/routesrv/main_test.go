@@ -52,10 +52,6 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
 		},
-		{
-			name: "a check takes the arguments of a platform, which name the program", out: `^configuration is valid\n$`,
-			args: []string{"--check-config", "routesrv", "-kubernetes", "-kubernetes-in-cluster"},
-		},
 		{name: "a mistyped command", args: []string{"stauts", "http://localhost:9911"}, status: 2, stdrr: `did you mean status\?`},
 		{
 			name: "a check says what is wrong", status: 2, stdrr: `-addres\b`,
@@ -69,6 +65,11 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "the name of the program as first argument", out: `^configuration is valid\n$`,
 			args: []string{"routesrv", "--check-config", "-kubernetes"},
 		},
+		{
+			name: "the name of the program after the check", out: `^configuration is valid\n$`,
+			args: []string{"--check-config", "routesrv", "-kubernetes"},
+		},
+		{name: "the name of the program as another argument", args: []string{"-kubernetes", "routesrv"}, status: 2, stdrr: `unexpected argument`},
 		{name: "the name of the program before a subcommand", args: []string{"routesrv", "version"}, out: `^routesrv `},
 		{name: "the name of the program twice", args: []string{"routesrv", "routesrv"}, status: 2, stdrr: `routesrv`},
 		{

@@ -103,6 +103,8 @@ func (x *index) addSlices(all []*kube.EndpointSlice) {
 type View struct {
 	*index
 	filters *kube.DefaultFilters // nil if services have none
+	// beside are services that count in place of those of the snapshot; nil except in a view of [View.With].
+	beside map[kube.ServiceKey]backing
 
 	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It is valid
 	// for one build.
@@ -139,6 +141,34 @@ func (v *View) Before(o kube.Ref) *View {
 	return &sooner
 }
 
+// With returns a view with more Services, Endpoints and slices. Those of one name come in place of what the snapshot has of that kind.
+func (s *Set) With(v *View, b *kube.Backends) *View {
+	next := *v
+	next.resolved, next.beside = make(map[endpointsKey]resolution), make(map[kube.ServiceKey]backing)
+	for key, of := range newIndex(b, s.EndpointSlices).services {
+		was := v.backing(key)
+		if of.Service == nil {
+			of.Service = was.Service
+		}
+		if of.endpoints == nil {
+			of.endpoints = was.endpoints
+		}
+		if of.slices == nil {
+			of.slices = was.slices
+		}
+		next.beside[key] = of
+	}
+	return &next
+}
+
+// backing returns what there is of a service.
+func (v *View) backing(key kube.ServiceKey) backing {
+	if of, ok := v.beside[key]; ok {
+		return of
+	}
+	return v.services[key]
+}
+
 // lookups records what an object looked up while it was compiled. As long as the results stay the same, so does its unit.
 type lookups struct {
 	view     *View // set while the object is compiled
@@ -165,7 +195,7 @@ func (l *lookups) backing(key kube.ServiceKey) backing {
 			return l.services[i].backing
 		}
 	}
-	of := l.view.services[key]
+	of := l.view.backing(key)
 	l.services = append(l.services, Service{key, of})
 	return of
 }

@@ -129,6 +129,7 @@ type Texts struct {
 func (t *Texts) of(u *Unit) []*table.Route {
 	for i, known := range t.units {
 		if known == u {
+			t.next = 1 - i // the other one was used before
 			return t.routes[i]
 		}
 	}

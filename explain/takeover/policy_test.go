@@ -66,7 +66,7 @@ func TestPolicyRefuses(t *testing.T) {
 		{"what is allowed does not count", 2, []takeover.Takeover{taken("shop/a", "evil/all", "1"), taken("pay/b", "evil/all", "2", "3")}, "pay/b", map[string]string{}},
 		{"others count even so", 1, []takeover.Takeover{taken("pay/b", "evil/all", "2"), taken("shop/a", "evil/all", "1")}, "pay/b", map[string]string{"evil/all1": first}},
 	} {
-		got := takeover.Policy{Routes: c.routes}.Refused(&takeover.Report{Takeovers: c.taken}, func(t *takeover.Takeover) bool { return t.From == object(c.allowed) })
+		got := takeover.Policy{Routes: c.routes}.Refused(&takeover.Report{Takeovers: c.taken}, func(from, _ shadowdiff.Owner) bool { return from == object(c.allowed) })
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}

@@ -45,8 +45,43 @@ type Report struct {
 	Takeovers []Takeover `json:"takeovers"`
 	// Unknown are pairs of routes that may be takeovers: an expression decides, and no request was found that proves it.
 	Unknown []Unknown `json:"unknown"`
-	// Skipped is how many changed routes were not compared with all others, because there are too many.
+	// Skipped is how many changed routes were not compared with all others, because the search exceeded its budget.
 	Skipped int `json:"skipped"`
+
+	skipped map[shadowdiff.Owner]string    // owners of skipped routes, with one of these
+	doubts  map[[2]shadowdiff.Owner]*doubt // one for each two owners
+}
+
+// doubt is the undecided pairs of routes of two owners.
+type doubt struct {
+	Unknown // the first one
+	pairs   int
+}
+
+// add adds an undecided pair of routes.
+func (r *Report) add(u Unknown) {
+	if r.doubts == nil {
+		r.doubts = map[[2]shadowdiff.Owner]*doubt{}
+	}
+	key := [2]shadowdiff.Owner{u.From, u.To}
+	if r.doubts[key] == nil {
+		r.doubts[key] = &doubt{Unknown: u}
+	}
+	if r.doubts[key].pairs++; len(r.Unknown) < maxUnknown {
+		r.Unknown = append(r.Unknown, u)
+	}
+}
+
+// Doubts returns one undecided pair of routes for each pair of owners. [Report.Unknown] is limited, and may have several of them.
+func (r *Report) Doubts() []Unknown {
+	all := make([]Unknown, 0, len(r.doubts))
+	for _, d := range r.doubts {
+		all = append(all, d.Unknown)
+	}
+	slices.SortFunc(all, func(a, b Unknown) int {
+		return cmp.Or(strings.Compare(a.To.String(), b.To.String()), strings.Compare(a.From.String(), b.From.String()))
+	})
+	return all
 }
 
 // Takeover is what one owner takes from another.
@@ -81,7 +116,7 @@ type Request struct {
 	From   string              `json:"from,omitempty"` // address of the client, if it matters
 }
 
-// Unknown is a pair of routes of which nobody knows whether one takes requests of the other.
+// Unknown is an undecided pair of routes: one may take requests of the other.
 type Unknown struct {
 	From  shadowdiff.Owner `json:"from"`
 	To    shadowdiff.Owner `json:"to"`
@@ -93,19 +128,15 @@ type Unknown struct {
 type Options struct {
 	// Proxy holds the settings of the proxies.
 	Proxy match.Options
-	// MaxRoutes limits how many other routes are compared, and so time and memory: a changed route without a host competes with all. Default
-	// DefaultMaxRoutes.
-	MaxRoutes int
-	// MaxRequests limits how many requests are made up, and so time: one is looked up in some microseconds, among hundreds of routes of one host in
-	// a few hundred. What is left then is unknown. Default DefaultMaxRequests.
-	MaxRequests int
+	// Steps limits what the changes of one namespace may cost, and so time: a step takes about a microsecond. All changes together may cost 25 times
+	// as much. What is left then is unknown. The same tables have the same result. Default DefaultSteps.
+	Steps int
+	// Stop ends the search; the report is then of no use. nil means that nothing does.
+	Stop func() bool
 }
 
-// The defaults of Options.
-const (
-	DefaultMaxRoutes   = 200_000
-	DefaultMaxRequests = 400_000
-)
+// DefaultSteps is the default of Options.Steps.
+const DefaultSteps = 4_000_000
 
 // Find returns the takeovers between two tables. It costs one look at the hosts of all routes, and then as much as the routes that share a
 // host with a changed one, a few hundred hosts at a time.
@@ -114,7 +145,7 @@ func Find(before, after Side, o Options) *Report {
 }
 
 func (s *search) run() *Report {
-	s.changes()
+	s.find()
 	s.compare()
 	return s.sorted()
 }
@@ -172,46 +203,63 @@ func (p Policy) String() string {
 	return fmt.Sprintf("namespace:%d", p.Routes)
 }
 
-// Refused returns the new routes whose owner takes too much, by id, with what it takes. allowed says which owner lets which other take its requests.
-func (p Policy) Refused(r *Report, allowed func(t *Takeover) bool) map[string]string {
+// Refused returns the new routes whose owner takes too much, or may do so, by id, with what it takes. allowed says which owner lets which other take its
+// requests.
+func (p Policy) Refused(r *Report, allowed func(from, to shadowdiff.Owner) bool) map[string]string {
 	if p.Routes == 0 {
 		return nil
 	}
 	type sum struct {
-		lost  int
-		first *Takeover
-		by    []string
+		lost   int
+		detail string
+		by     []string
 	}
-	sums := make(map[string]*sum)
+	sums := make(map[shadowdiff.Owner]*sum)
+	add := func(to shadowdiff.Owner, lost int, detail string, by ...string) {
+		s := sums[to]
+		if s == nil {
+			s = &sum{detail: detail}
+			sums[to] = s
+		}
+		s.lost += lost
+		s.by = append(s.by, by...)
+	}
+	counts := func(from, to shadowdiff.Owner) bool { return from.Namespace != to.Namespace && !allowed(from, to) }
 	for i := range r.Takeovers {
 		t := &r.Takeovers[i]
-		if !t.BetweenNamespaces() || allowed(t) {
-			continue
+		if counts(t.From, t.To) {
+			add(t.To, t.Lost, "takes "+t.String())
+			for _, one := range t.Taken {
+				add(t.To, 0, "", cmp.Or(one.Brought, one.By))
+			}
 		}
-		s := sums[t.To.String()]
-		if s == nil {
-			s = &sum{first: t}
-			sums[t.To.String()] = s
+	}
+	for _, d := range r.Doubts() {
+		if counts(d.From, d.To) {
+			add(d.To, r.doubts[[2]shadowdiff.Owner{d.From, d.To}].pairs, d.String(), d.By)
 		}
-		s.lost += t.Lost
-		for _, one := range t.Taken {
-			s.by = append(s.by, cmp.Or(one.Brought, one.By))
-		}
+	}
+	for to, by := range r.skipped {
+		add(to, p.Routes, "may take requests of others: the search exceeded its budget", by)
 	}
 	refused := make(map[string]string)
 	for _, s := range sums {
 		if s.lost < p.Routes {
 			continue
 		}
-		detail := "takes " + s.first.String()
-		if more := s.lost - 1; more > 0 {
-			detail += fmt.Sprintf(", and requests of %d more routes of other namespaces", more)
+		if more := s.lost - 1; more > 0 && strings.HasPrefix(s.detail, "takes ") {
+			s.detail += fmt.Sprintf(", and requests of %d more routes of other namespaces", more)
 		}
 		for _, id := range s.by {
-			refused[id] = detail
+			refused[id] = s.detail
 		}
 	}
 	return refused
+}
+
+// String describes an undecided pair in one line.
+func (u *Unknown) String() string {
+	return fmt.Sprintf("may take requests of %s (route %s -> %s): undecided, because of an expression or the budget of the search", u.From, u.Route, u.By)
 }
 
 // maxShown limits the routes of one takeover that are printed for people.
@@ -256,13 +304,13 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 	}
 	if len(r.Unknown) > 0 {
-		b.WriteString("\nunknown, because an expression decides and no request was found:\n")
+		b.WriteString("\nunknown, because an expression decides and no request was found, or because the search exceeded its budget:\n")
 	}
 	for _, u := range r.Unknown {
 		fmt.Fprintf(&b, "    %s -> %s: route %s -> %s\n", u.From, u.To, u.Route, u.By)
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(&b, "\n%d changed routes were not looked at: there are too many\n", r.Skipped)
+		fmt.Fprintf(&b, "\n%d changed routes were not compared with all others: the search exceeded its budget\n", r.Skipped)
 	}
 	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
 	return err

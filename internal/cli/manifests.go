@@ -209,8 +209,8 @@ func (s *session) explainManifests(ctx context.Context, path string, query expla
 }
 
 // Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text,
-// json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. Nothing else of the manifests
-// leaves this machine. It returns the exit status: Healthy if they take nothing, Unhealthy if they do or may.
+// json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. Of the manifests only these, Services and
+// their endpoints leave this machine. It returns the exit status: Healthy if they take nothing, Unhealthy if they do or may.
 func Against(ctx context.Context, server string, paths []string, output string, std config.Stdio) (int, error) {
 	body, err := routed(ctx, paths, std.In)
 	if err != nil {
@@ -235,21 +235,28 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	return verdict(!report.Found()), printing(write(std.Out))
 }
 
-// routed returns the Ingresses and RouteGroups of manifests, each as a document in JSON.
+// routed returns the Ingresses and RouteGroups of manifests, and the Services, Endpoints and EndpointSlices on which their routes depend, each as a document
+// in JSON.
 func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error) {
 	source, err := manifests.New(manifests.Config{Paths: paths, Stdin: stdin})
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
+	found := false
 	err = source.Objects(ctx, func(kind string, object []byte) error {
-		if kind == "Ingress" || kind == "RouteGroup" {
-			b.Write(object)
-			b.WriteString("\n---\n")
+		switch kube.Kind(kind) {
+		case kube.KindIngress, kube.KindRouteGroup:
+			found = true
+		case kube.KindService, kube.KindEndpoints, kube.KindEndpointSlice:
+		default:
+			return nil
 		}
+		b.Write(object)
+		b.WriteString("\n---\n")
 		return nil
 	})
-	if err == nil && b.Len() == 0 {
+	if err == nil && !found {
 		err = errors.New("the manifests have no Ingress and no RouteGroup")
 	}
 	return b.Bytes(), err

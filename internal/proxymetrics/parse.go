@@ -2,6 +2,7 @@ package proxymetrics
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +61,11 @@ func (f figure) value() *uint64 {
 
 // Parse reads the metrics of a Skipper, of either flavour.
 func Parse(r io.Reader) (*fleet.Figures, error) {
+	return parse(r, slices.Concat(families, routeFamilies))
+}
+
+// parse reads only the named families of Prometheus text.
+func parse(r io.Reader, names []string) (*fleet.Figures, error) {
 	in := bufio.NewReader(r)
 	first, err := in.Peek(1)
 	if err != nil {
@@ -68,7 +75,7 @@ func Parse(r io.Reader) (*fleet.Figures, error) {
 	if first[0] == '{' {
 		err = s.codahale(in)
 	} else {
-		err = s.prometheus(in)
+		err = s.prometheus(in, names)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
@@ -101,9 +108,9 @@ func (s *sums) figures() (*fleet.Figures, error) {
 }
 
 // prometheus reads the text format of Prometheus.
-func (s *sums) prometheus(in io.Reader) error {
+func (s *sums) prometheus(in io.Reader, names []string) error {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(&limited{r: in, limit: MaxText})
+	families, err := parser.TextToMetricFamilies(&limited{r: newFilter(in, names), limit: MaxText})
 	if err != nil {
 		return err
 	}
@@ -116,6 +123,41 @@ func (s *sums) prometheus(in io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// filter passes on the lines of some families, without the buckets of histograms: a proxy that ignores names in the URL sends many megabytes.
+type filter struct {
+	lines *bufio.Scanner
+	names []string
+	rest  []byte
+}
+
+func newFilter(r io.Reader, names []string) *filter {
+	return &filter{lines: bufio.NewScanner(r), names: names}
+}
+
+func (f *filter) Read(p []byte) (int, error) {
+	for len(f.rest) == 0 {
+		if !f.lines.Scan() {
+			return 0, cmp.Or(f.lines.Err(), io.EOF)
+		}
+		if line := f.lines.Bytes(); f.wants(line) {
+			f.rest = append(append(f.rest, line...), '\n')
+		}
+	}
+	n := copy(p, f.rest)
+	f.rest = f.rest[n:]
+	return n, nil
+}
+
+// wants reports whether a line is a type or a value of one of the families.
+func (f *filter) wants(line []byte) bool {
+	line = bytes.TrimPrefix(line, []byte("# TYPE "))
+	return slices.ContainsFunc(f.names, func(name string) bool {
+		rest, ok := bytes.CutPrefix(line, []byte(name))
+		rest = bytes.TrimPrefix(rest, []byte("_count"))
+		return ok && (len(rest) == 0 || rest[0] == '{' || rest[0] == ' ')
+	})
 }
 
 // valueOf returns the value of a series: of a histogram, how many values it has.
@@ -202,7 +244,7 @@ func (s *sums) refuse(reason string, value float64) {
 // codahale reads the JSON document: its kinds of metrics, each by its key, have a count or a value.
 func (s *sums) codahale(in io.Reader) error {
 	var kinds map[string]map[string]struct{ Count, Value *float64 }
-	if err := json.NewDecoder(in).Decode(&kinds); err != nil {
+	if err := json.NewDecoder(&limited{r: in, limit: maxJSON}).Decode(&kinds); err != nil {
 		return err
 	}
 	for _, metrics := range kinds {

@@ -6,9 +6,9 @@
 // # Limits
 //
 // A proxy of a large cluster has series for each route, host and method, of many megabytes. The Reader asks only for the families
-// that it uses (name[]=), and if these are still more than [MaxText], without those that have series for each route: then errors
-// are counted by the proxy's totals. A proxy that ignores the names, such as one with codahale's JSON, and has a longer document
-// yields no figures.
+// that it uses (name[]=), and skips the others in the answer of a proxy that ignores this. If these are still more than [MaxText], it
+// reads without those that have series for each route: then errors are counted by the proxy's totals. A document of more than
+// [MaxBytes] yields no figures.
 //
 // # Caveats
 //
@@ -35,9 +35,10 @@ import (
 
 // Limits of reading.
 const (
-	// MaxBytes limits the size of a document. MaxText limits Prometheus text, which is parsed as a whole.
-	MaxBytes = 8 << 20
+	// MaxBytes limits the size of a document. MaxText limits the Prometheus text that is parsed as a whole.
+	MaxBytes = 64 << 20
 	MaxText  = 2 << 20
+	maxJSON  = 8 << 20
 	timeout  = 2 * time.Second
 )
 
@@ -153,7 +154,7 @@ func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	}
-	f, err := Parse(&limited{r: resp.Body, limit: MaxBytes})
+	f, err := parse(&limited{r: resp.Body, limit: MaxBytes}, r.names())
 	if err != nil {
 		return nil, err
 	}
@@ -172,14 +173,19 @@ var (
 
 // address returns the URL with the names of the families. A proxy that does not know this parameter sends everything.
 func (r *Reader) address() string {
-	u, names := *r.url, families
-	if !r.brief {
-		names = slices.Concat(families, routeFamilies)
-	}
+	u := *r.url
 	query := u.Query()
-	query["name[]"] = append(query["name[]"], names...)
+	query["name[]"] = append(query["name[]"], r.names()...)
 	u.RawQuery = query.Encode()
 	return u.String()
+}
+
+// names returns the families to read.
+func (r *Reader) names() []string {
+	if r.brief {
+		return families
+	}
+	return slices.Concat(families, routeFamilies)
 }
 
 // errTooLong means that there are too many metrics.

@@ -1,5 +1,5 @@
 // Package routeid creates and parses the ids of routes. The ids equal those of the reference exactly. The compiler calls the
-// functions that create them; code that has only a table uses [OwnerOf], [ObjectOf], [NamespaceOf] and [Generated].
+// functions that create them; code that has only a table uses [OwnerOf], [ObjectOf], [ObjectKey], [NamespaceOf] and [Generated].
 //
 // # What an id tells
 //
@@ -11,7 +11,7 @@
 //
 // An id has "_" for every character of a name that a symbol of eskip cannot have, such as "-" and ".". Therefore a name that
 // contains "--" or ends with "-" looks like two parts, and a RouteGroup in a namespace with the prefix "internal-" looks like one
-// without the prefix. [OwnerOf] is a good guess for grouping in a report, not a proof.
+// without the prefix. [ObjectKey] is exact for most ids, and [OwnerOf] is a good guess for grouping in a report, not a proof.
 //
 // # What it does not do
 //
@@ -19,6 +19,7 @@
 package routeid
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -130,6 +131,34 @@ func NamesWithin(name string) (names []string) {
 		names = append(names, front)
 	}
 	return names
+}
+
+// ObjectKey returns the kind of an object, and its namespace and name as the id has them, with "__" between them; no key for a route of no object.
+// Unlike [ObjectOf] it is not misled by a name that contains "--": not for a RouteGroup, and not for an Ingress with a host. hosts are the
+// expressions of the route.
+func ObjectKey(id string, hosts iter.Seq[string]) (kind Kind, key string) {
+	o := ObjectOf(id)
+	if o.Namespace == "" {
+		return o.Kind, ""
+	}
+	_, rest, _ := strings.Cut(Original(id), "_")
+	if o.Kind == KindRouteGroup {
+		if rest = strings.TrimPrefix(rest, prefixRouteGroup); !strings.HasPrefix(rest, o.Namespace+"__") {
+			rest = strings.TrimPrefix(rest, prefixInternal)
+		}
+		for range 2 { // route and backend, and the method
+			rest = rest[:strings.LastIndex(rest, "__")]
+		}
+		return o.Kind, rest
+	}
+	least := len(o.Namespace) + len("__n")
+	for expr := range hosts {
+		host, _, _ := strings.Cut(strings.ReplaceAll(expr, "[.]", "."), ".?") // without the optional dot and port
+		if i := strings.Index(rest[least:], "__"+escapeRunes(host)+"__"); i >= 0 {
+			return o.Kind, rest[:least+i]
+		}
+	}
+	return o.Kind, o.Namespace + "__" + o.Name
 }
 
 // routeGroupOwner parses the part after kube_rg__.

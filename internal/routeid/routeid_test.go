@@ -30,6 +30,30 @@ func TestIDs(t *testing.T) {
 	}
 }
 
+// TestObjectKey: names with "--" are told apart.
+func TestObjectKey(t *testing.T) {
+	host := func(host string) string { return strings.ReplaceAll(host, ".", "[.]") + "[.]?(:[0-9]+)?" }
+	for _, c := range []struct{ id, host, want string }{
+		{routeid.Ingress("a--b", "c-d", "www.example.org", "/api", "x"), host("www.example.org"), "a__b__c_d"},
+		{routeid.Ingress("a", "b--c", "c.org", "/c.org/", "c-org"), host("c.org"), "a__b__c"},
+		{routeid.Ingress("a", "c-org", "c.org", "/", "c-org"), host("c.org"), "a__c_org"},
+		{routeid.EastWest(routeid.Ingress("a--b", "c-d", "www", "", "x")), host("www"), "a__b__c_d"},
+		{"clone_" + routeid.Ingress("a--b", "c-d", "www", "", "x"), host("www"), "a__b__c_d"},
+		{routeid.Ingress("a--b", "c-d", "www", "", "x"), host("elsewhere"), "a__b"},
+		{routeid.Custom("a", "b", "mine", 0, "www", "/api"), host("www"), "a__b_mine_0"},
+		{routeid.RouteGroup("a--b", "c--d", "get_post", 12, 3, true), "", "a__b__c__d"},
+		{routeid.RouteGroup("a--b", "c--d", "all", 0, 0, false) + routeid.SuffixRedirect, "", "a__b__c__d"},
+		{routeid.RouteGroup("rg", "rg", "all", 0, 0, false), "", "rg__rg"},
+		{routeid.RouteGroup("internal", "a", "all", 0, 0, false), "", "internal__a"},
+		{routeid.CatchAll("www"), host("www"), ""},
+		{routeid.HealthzUp, "", ""},
+	} {
+		if _, key := routeid.ObjectKey(c.id, slices.Values([]string{c.host})); key != c.want {
+			t.Errorf("%s at %s: got %q, want %q", c.id, c.host, key, c.want)
+		}
+	}
+}
+
 func TestCustomNames(t *testing.T) {
 	for id, want := range map[string][]string{
 		routeid.Custom("shop", "cart", "mine", 0, "www", "/api"):        {"cart"},

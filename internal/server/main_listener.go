@@ -49,11 +49,11 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 		{Path: api.PathClients, Methods: []string{http.MethodPost}, MaxBody: fleet.MaxReport, Handler: http.HandlerFunc(s.serveReport),
 			Does: "takes the [report](../debug/fleet.md#reports) of a client, at most 4 KiB: 204; 400 if it is not valid, 503 at the limit of clients"},
 		{Path: api.PathKept, Methods: get, Handler: http.HandlerFunc(s.serveKept),
-			Does: "for starting replicas: the kept objects, with what is served of them; 404 on a relay"},
+			Does: "for starting replicas: the kept objects; 404 on a relay"},
 		{Path: api.PathKeptNames, Methods: get, Handler: http.HandlerFunc(s.serveKeptNames),
-			Does: "for other replicas: the Ingresses and RouteGroups that the guard keeps, without their versions"},
+			Does: "for other replicas: what the guard keeps, by name"},
 		{Path: api.PathKeptHistory, Methods: get, Handler: http.HandlerFunc(s.serveKeptHistory),
-			Does: "for starting replicas: the [history](../operate/steering.md), at most 64 MiB; 404 if there is none"},
+			Does: "for starting replicas: the [history](../operate/steering.md), at most 64 MiB"},
 		{Path: "/health", Handler: http.HandlerFunc(s.health), Does: "503 before the first table, then always 204"},
 	}
 	if s.reviews != nil {

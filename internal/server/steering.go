@@ -30,7 +30,7 @@ const maxWarned = 20
 func (s *Server) steeringEndpoint() httpserve.Endpoint {
 	return httpserve.Endpoint{
 		Listener: httpserve.ControlListener, Path: api.PathSteering, Methods: []string{http.MethodPost}, MaxBody: httpserve.MaxForm, Handler: http.HandlerFunc(s.serveSteering),
-		Does: "[steers](../operate/steering.md) objects: `order=` is `freeze`, `rollback` (`entry=` or `at=`, `deleted=true`) or `release`; `namespace=` or `object=` choose objects, else all; `until=` is a time, or `release`; `dry=true` changes nothing",
+		Does: "[steers](../operate/steering.md) objects: `order=` is `freeze`, `rollback` (`entry=` or `at=`, `deleted=true`) or `release`; `namespace=` or `object=` choose objects, else all; `until=` is a time, or `release`; `dry=true`",
 	}
 }
 

@@ -50,24 +50,34 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "nothing was read yet", http.StatusServiceUnavailable)
 		return
 	}
-	objects, err := objectsOf(r)
+	body, err := manifestsOf(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	objects, err := concerned(body, result.Snapshot)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	tried := make([]takeover.Tried, len(objects))
 	for i, o := range objects {
-		trial, err := result.Try(o)
+		trial, err := result.Foresee(o, &body.Backends)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		tried[i] = takeover.Tried{Ref: o.Ref(), Trial: trial}
 	}
-	report, err := takeover.Try(result, tried, s.owners(), takeover.Options{Proxy: s.proxyOptions()})
+	report, err := takeover.Try(result, tried, s.owners(), takeover.Options{
+		Proxy: s.proxyOptions(), Steps: questionSteps, Stop: func() bool { return r.Context().Err() != nil },
+	})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
+	}
+	if r.Context().Err() != nil {
+		return // nobody waits for it
 	}
 	text := report.WriteText
 	if r.URL.Query().Get("format") == "markdown" {
@@ -76,8 +86,8 @@ func (s *Server) serveTakeovers(w http.ResponseWriter, r *http.Request) {
 	writeAnswer(w, r, http.StatusOK, report.WriteJSON, text)
 }
 
-// objectsOf reads the Ingresses and RouteGroups of a body. The error names what is not one, or says that there is none.
-func objectsOf(r *http.Request) ([]kube.Object, error) {
+// manifestsOf reads a body. The error names what is no object.
+func manifestsOf(r *http.Request) (*kube.Snapshot, error) {
 	source, err := manifests.New(manifests.Config{
 		Paths: []string{"-"}, Stdin: r.Body, MaxFileBytes: maxTakeoverBytes,
 	})
@@ -91,15 +101,36 @@ func objectsOf(r *http.Request) ([]kube.Object, error) {
 	for _, bad := range snapshot.Bad {
 		return nil, fmt.Errorf("%s: %w", bad.Ref, bad.Err)
 	}
-	var objects []kube.Object
-	for o := range snapshot.Objects() {
+	return snapshot, nil
+}
+
+// concerned returns the Ingresses and RouteGroups of a body, and those of the cluster that may have other routes with the Services, Endpoints and slices
+// of the body. The error says that there are none, or too many.
+func concerned(body, cluster *kube.Snapshot) (objects []kube.Object, _ error) {
+	has, namespaces := make(map[kube.Ref]bool), make(map[string]bool)
+	for _, s := range body.Services {
+		namespaces[s.Namespace] = true
+	}
+	for _, e := range body.Endpoints {
+		namespaces[e.Namespace] = true
+	}
+	for _, s := range body.EndpointSlices {
+		namespaces[s.Namespace] = true
+	}
+	for o := range body.Objects() {
+		has[o.Ref()] = true
 		objects = append(objects, o)
 	}
-	switch {
-	case len(objects) == 0:
-		return nil, errors.New("want Ingresses or RouteGroups, as YAML or JSON")
-	case len(objects) > maxTakeoverObjects:
+	if len(objects)+len(namespaces) == 0 {
+		return nil, errors.New("want Ingresses or RouteGroups, or Services of some, as YAML or JSON")
+	}
+	if len(objects) > maxTakeoverObjects {
 		return nil, fmt.Errorf("%d objects: want at most %d", len(objects), maxTakeoverObjects)
+	}
+	for o := range cluster.Objects() {
+		if ref := o.Ref(); namespaces[ref.Namespace] && !has[ref] {
+			objects = append(objects, o)
+		}
 	}
 	return objects, nil
 }
@@ -112,10 +143,10 @@ const LogTakeover = "a change takes requests of others"
 const allowTakeover = "routesrv.dev/allow-takeover-by"
 
 const (
-	maxReviewed = 20_000 // routes of others that one look compares
-	maxMadeUp   = 5_000  // requests of one look: a hostile object must not cost seconds
-	maxNotices  = 100    // takeovers that are remembered
-	noticeTime  = time.Hour
+	lookSteps     = 200_000 // of one namespace in a look at what is published, about as many microseconds: a hostile object must not cost seconds
+	questionSteps = 500_000 // in an answer
+	maxNotices    = 100     // takeovers that are remembered
+	noticeTime    = time.Hour
 )
 
 // takeovers finds what changes take from others: before they are published, for the policy, and afterwards, for people.
@@ -157,22 +188,22 @@ type side struct {
 	snapshot *kube.Snapshot
 }
 
-func (n *takeovers) find(before, after side) *takeover.Report {
+func (n *takeovers) find(before, after side, stop func() bool) *takeover.Report {
 	owner := explain.OwnerFunc(n.inspect, before.snapshot, after.snapshot)
 	of := func(s side) takeover.Side { return takeover.Side{Routes: s.table.Routes(), Owner: owner} }
-	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), MaxRoutes: maxReviewed, MaxRequests: maxMadeUp})
+	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), Steps: lookSteps, Stop: stop})
 }
 
 // between returns the takeovers between two tables that were served one after the other: those that the policy has let pass, if it has just looked at
 // them.
-func (n *takeovers) between(before, after side) *takeover.Report {
+func (n *takeovers) between(ctx context.Context, before, after side) *takeover.Report {
 	n.mu.Lock()
 	known := n.checked
 	n.mu.Unlock()
 	if known.report != nil && known.before == before.table && known.after == after.table {
 		return known.report
 	}
-	return n.find(before, after)
+	return n.find(before, after, func() bool { return ctx.Err() != nil })
 }
 
 // inspect describes an object of the newest read.
@@ -211,7 +242,7 @@ func (n *takeovers) refused(before, after *table.Table) publish.Objections {
 		if served := n.s.publisher.Served(); served != nil {
 			was.snapshot = served.Snapshot
 		}
-		report := n.find(was, side{after, newest})
+		report := n.find(was, side{after, newest}, nil)
 		for id, detail := range policy.Refused(report, n.allowed) {
 			objections[id] = publish.Objection{Reason: publish.ReasonTakeover, Detail: detail}
 		}
@@ -221,22 +252,22 @@ func (n *takeovers) refused(before, after *table.Table) publish.Objections {
 }
 
 // allowed reports whether the annotation of the losing object, or of its namespace, lets the other one take its requests.
-func (n *takeovers) allowed(t *takeover.Takeover) bool {
-	in, ok := n.inspect(refOf(t.From))
+func (n *takeovers) allowed(from, to shadowdiff.Owner) bool {
+	in, ok := n.inspect(refOf(from))
 	if !ok {
 		return false
 	}
 	list, _ := in.Object.Metadata().Annotations.Lookup(allowTakeover)
 	if newest := n.s.compiler.Latest(); newest != nil {
 		for _, ns := range newest.Snapshot.Namespaces {
-			if ns.Name == t.From.Namespace {
+			if ns.Name == from.Namespace {
 				all, _ := ns.Annotations.Lookup(allowTakeover)
 				list += "," + all
 			}
 		}
 	}
 	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); name != "" && (name == "*" || name == t.To.Namespace || name == t.To.Namespace+"/"+t.To.Name) {
+		if name = strings.TrimSpace(name); name != "" && (name == "*" || name == to.Namespace || name == to.Namespace+"/"+to.Name) {
 			return true
 		}
 	}
@@ -250,7 +281,7 @@ func (n *takeovers) run(ctx context.Context) {
 		if served := n.s.publisher.Served(); served != nil {
 			now := side{served.Table, served.Snapshot}
 			if last.table != nil && last.table != now.table {
-				n.note(n.between(last, now), served.Committed.UTC())
+				n.note(n.between(ctx, last, now), served.Committed.UTC())
 			}
 			last = now
 		}

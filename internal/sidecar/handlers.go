@@ -141,7 +141,7 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 func (s *Sidecar) afterReading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.watch != nil {
-			s.watch.fresh(r.Context())
+			s.watch.fresh(r.Context(), r.Header.Get(api.HeaderIfNoneMatch) != "")
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -28,6 +28,7 @@ const (
 	LogFallenBack    = "the proxy keeps dying of new tables, serving the proven one"
 	LogRetry         = "trying the newest table again, the proxy died of an earlier one"
 	LogExcused       = "the proxy was restarted with the proven table, too: serving the newest one"
+	LogNoStart       = "the metrics of the proxy do not show when its process started: no fallback if it dies (-metrics-flavour=prometheus)"
 	LogProofUnusable = "proof.json is not usable, set aside: starting without the restarts of the proxy"
 	LogProofFailed   = "cannot write proof.json: a restart would forget the restarts of the proxy"
 )
@@ -53,6 +54,7 @@ type proof struct {
 	fallen bool                                               // the proven table is served instead of the newest one
 	saved  int                                                // changes of the rules when a write was last requested
 	failed bool                                               // the last write
+	warned bool                                               // of metrics without a start time
 
 	fetched   fleet.Name // the table that the proxy has fetched, according to requests: for reports only
 	fetchedAt time.Time  // when it was fetched, or first named
@@ -168,11 +170,22 @@ func (p *proof) read(now time.Time, f *fleet.Figures) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if f.Started.IsZero() && !p.warned {
+		p.warned = true
+		p.log.Warn(LogNoStart)
+	}
 	if p.rules.Read(now, f.Started, applied, rejected) {
 		p.metrics.deaths.Inc()
 		p.log.Warn(LogProxyDied, "digest", p.rules.State().Offered.String(), "started", f.Started)
 	}
 	p.follow()
+}
+
+// knowsProcess reports whether the start of the proxy's process is known.
+func (p *proof) knowsProcess() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.rules.State().Started.IsZero()
 }
 
 // fallenBack reports whether the proven table must be served.

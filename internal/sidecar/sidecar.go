@@ -71,7 +71,6 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/internal/proxymetrics"
@@ -210,12 +209,11 @@ func New(cfg Config) (*Sidecar, error) {
 		}
 	}
 	var err error
+	var metrics *proxymetrics.Reader
 	if cfg.ProxyMetricsURL != "" {
-		reader, err := proxymetrics.New(cfg.ProxyMetricsURL, cfg.ProxyTransport, s.log)
-		if err != nil {
+		if metrics, err = proxymetrics.New(cfg.ProxyMetricsURL, cfg.ProxyTransport, s.log); err != nil {
 			return nil, fmt.Errorf("sidecar: URL of the proxy's metrics: %w", err)
 		}
-		s.watch = newWatch(reader, func(now time.Time, f *fleet.Figures) { s.controller.readProxy(now, f) })
 	}
 	able := rollout.Able{Compute: cfg.Source != nil, Fetch: len(cfg.Fetch.URLs) > 0}
 	s.member = rollout.MemberOf(cfg.Node, cfg.Pod)
@@ -231,6 +229,9 @@ func New(cfg Config) (*Sidecar, error) {
 	}
 	if s.controller, err = newController(&s.cfg, decider, modes, s.cache, s.log); err != nil {
 		return nil, err
+	}
+	if metrics != nil {
+		s.watch = newWatch(metrics, s.controller.proof.knowsProcess(), s.controller.readProxy)
 	}
 	s.endpoints = s.newEndpoints()
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{

@@ -224,8 +224,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		held:      made.Gauge("dataplane_switch_held", "1 while a switch to another producer is held because of its table."),
 		computing: made.Gauge("dataplane_fallback", "1 while a table is computed because no route server answers."),
 		badMode:   made.Gauge("dataplane_mode_file_invalid", "1 while the mode file has no valid mode."),
-		suspect:   made.Gauge("dataplane_suspect", "1 while the proven table is served, because the proxy died of the offered one."),
-		deaths:    made.Counter("dataplane_proxy_deaths_total", "Restarts of the proxy while it had a table that was not proven."),
+		suspect:   made.Gauge("dataplane_suspect", "1 while the proven table is served, because the proxy died of newer ones."),
+		deaths:    made.Counter("dataplane_proxy_deaths_total", "Restarts of the proxy with tables that were not proven."),
 	}
 	m.show(&view{Origin: fromNobody})
 	return m

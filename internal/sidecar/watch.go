@@ -17,12 +17,16 @@ const (
 	watchEvery = time.Second
 	watchSoon  = 50 * time.Millisecond
 	watchShare = 10
-	// awaitEvery is the time between two attempts while nothing listens, for at most awaitFor: a proxy that dies of its table may live for
-	// milliseconds only. The attempts cost less than 1 % of a core.
+	// maxSpare is how many readings may come sooner than that within eagerFor after a request that names no table, such as the first one of
+	// a process. Each reading by time earns another one.
+	maxSpare = 8
+	eagerFor = 2 * time.Second
+	// awaitEvery is the time between two attempts while nothing listens any more, for at most awaitFor: a proxy that dies of its table may
+	// live for milliseconds only. The attempts cost less than 1 % of a core.
 	awaitEvery = 10 * time.Millisecond
 	awaitFor   = 10 * time.Minute
 	// requestWait is how long a request for the table waits for a reading.
-	requestWait = 250 * time.Millisecond
+	requestWait = 500 * time.Millisecond
 )
 
 // watch reads the metrics of the proxy: for the proof, and for reports to route servers.
@@ -33,21 +37,25 @@ type watch struct {
 	reader *proxymetrics.Reader
 	began  time.Time     // of the last attempt
 	took   time.Duration // by a successful attempt, on average
-	alive  time.Time     // when the metrics were last read; at first, the start of this process
+	eager  time.Time     // until when readings may be spent
+	spare  int           // readings to spend
+	alive  time.Time     // when the metrics were last read; at first, the start of this process if an earlier one has read them
 	last   *fleet.Figures
 	err    error // why last is nil
 }
 
-func newWatch(r *proxymetrics.Reader, read func(time.Time, *fleet.Figures)) *watch {
-	return &watch{reader: r, read: read, turn: make(chan struct{}, 1)}
+// newWatch returns a watch; known means that an earlier process has read the metrics.
+func newWatch(r *proxymetrics.Reader, known bool, read func(time.Time, *fleet.Figures)) *watch {
+	w := &watch{reader: r, read: read, turn: make(chan struct{}, 1)}
+	if known {
+		w.alive = time.Now()
+	}
+	return w
 }
 
 // run reads the metrics until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	defer w.reader.Close()
-	w.turn <- struct{}{}
-	w.alive = time.Now()
-	<-w.turn
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -59,6 +67,7 @@ func (w *watch) run(ctx context.Context) {
 		w.turn <- struct{}{}
 		if time.Since(w.began) >= w.due() {
 			w.look(ctx)
+			w.spare = min(w.spare+1, maxSpare)
 		}
 		wait := w.due() - time.Since(w.began)
 		<-w.turn
@@ -91,7 +100,7 @@ func (w *watch) look(ctx context.Context) {
 
 // fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at once. Whoever
 // sends the request decides nothing but the time of a reading.
-func (w *watch) fresh(ctx context.Context) {
+func (w *watch) fresh(ctx context.Context, named bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
 	defer cancel()
 	select {
@@ -100,7 +109,15 @@ func (w *watch) fresh(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	if w.took < requestWait && (w.err != nil || time.Since(w.began) >= max(watchSoon, watchShare*w.took)) {
+	if !named {
+		w.eager = time.Now().Add(eagerFor)
+	}
+	due := w.err != nil || time.Since(w.began) >= max(watchSoon, watchShare*w.took)
+	if !due && w.spare > 0 && time.Now().Before(w.eager) {
+		w.spare--
+		due = true
+	}
+	if due && w.took < requestWait {
 		w.look(ctx)
 	}
 }

@@ -18,14 +18,14 @@ const (
 	maxWaiting      = 2000
 	maxWaitingBytes = 4 << 20
 
-	// maxTenants is how many namespaces that did harm are remembered, and idleTenant for how long after they did.
+	// maxTenants is how many namespaces that harmed the proxy are remembered, and idleTenant for how long after they did.
 	maxTenants = 1000
 	idleTenant = time.Hour
 
 	// unwanted is how long reviews must not have asked for a call until it is forgotten: its object has another version, or is gone.
 	unwanted = 30 * time.Second
 
-	// minDelay and maxDelay limit the time between two turns of a namespace that does harm, and turnFailures the processes that one turn costs.
+	// minDelay and maxDelay limit the time between two turns of a namespace that harms the proxy, and turnFailures the processes that one turn costs.
 	minDelay     = 10 * time.Second
 	maxDelay     = 10 * time.Minute
 	turnFailures = 20
@@ -36,19 +36,20 @@ type ask struct {
 	call    Call
 	since   time.Time
 	wanted  time.Time // when a review last asked for it; zero for what no review asks for
-	of      []string  // namespaces of the routes that have it; the first one counts it
+	routes  []string  // that have it, by id
+	of      []string  // their namespaces; the first one counts it
 	strikes int       // how often it ended or blocked the process, alone
 	lapsed  bool
 }
 
-// maxOf is how many namespaces of one call are remembered.
-const maxOf = 4
+// maxOf is how many routes of one call are remembered.
+const maxOf = 8
 
-// tenant is a namespace with calls that wait, or whose calls did harm.
+// tenant is a namespace with calls that wait, or whose calls harmed the proxy.
 type tenant struct {
 	waiting, bytes int
 
-	// Of a namespace that did harm, which is tried alone, after all others:
+	// Of a namespace that harmed the proxy, which is tried alone, after all others:
 	faults   int       // 0 if it did none; the delay doubles with each
 	until    time.Time // when its next turn begins
 	failures int       // of the turn that has begun
@@ -57,9 +58,9 @@ type tenant struct {
 
 // Kinds of steps.
 const (
-	ofAll      = iota // a round: the same number of calls of each namespace that did no harm
+	ofAll      = iota // a round: the same number of calls of each namespace in good standing
 	ofSuspects        // a part of a round that went wrong
-	ofOne             // a namespace that did harm
+	ofOne             // a namespace that harmed the proxy
 )
 
 // step is what the proxy loads next.
@@ -86,28 +87,39 @@ func (s *step) calls() (all []Call) {
 	}
 }
 
-// request asks for the trial of a call without a verdict. It returns nil if its namespace has too many of them. wanted is the time of a review, or
-// zero. The caller holds mu.
-func (t *Trial) request(c Call, namespace string, wanted time.Time) *ask {
+// request asks for the trial of a call without a verdict, for a route. It returns nil if the namespace of that has too many of them. wanted is the time of
+// a review, or zero. The caller holds mu.
+func (t *Trial) request(c Call, route string, namespaceOf func(id string) string, wanted time.Time) *ask {
 	a := t.asked[c]
-	switch {
-	case a == nil:
+	if a != nil && (len(a.routes) == maxOf || slices.Contains(a.routes, route)) {
+		a.wanted = latest(a.wanted, wanted)
+		return a
+	}
+	namespace := namespaceOf(route)
+	if a == nil {
 		of := t.tenantOf(namespace)
 		if of.waiting >= maxWaiting || of.waiting > 0 && of.bytes+len(c.Text) > maxWaitingBytes {
 			return nil
 		}
 		of.waiting++
 		of.bytes += len(c.Text)
-		a = &ask{call: c, since: time.Now(), wanted: wanted, of: []string{namespace}}
+		a = &ask{call: c, since: time.Now(), wanted: wanted}
 		t.asked[c] = a
 		notify(t.wake)
-	case len(a.of) < maxOf && !slices.Contains(a.of, namespace):
+	}
+	if a.routes = append(a.routes, route); !slices.Contains(a.of, namespace) {
 		a.of = append(a.of, namespace)
 	}
-	if !a.wanted.IsZero() {
-		a.wanted = wanted
-	}
+	a.wanted = latest(a.wanted, wanted)
 	return a
+}
+
+// latest returns when a call was wanted last. What no review asked for stays wanted.
+func latest(was, now time.Time) time.Time {
+	if was.IsZero() {
+		return was
+	}
+	return now
 }
 
 // tenantOf returns the entry of a namespace. The caller holds mu.
@@ -130,7 +142,7 @@ func (t *Trial) forget(c Call) {
 	}
 }
 
-// chooses returns the namespace with which a call is tried: one that did no harm, if it has any, and of these the one with the fewest calls. The
+// chooses returns the namespace with which a call is tried: one in good standing, if it has any, and of these the one with the fewest calls. The
 // caller holds mu.
 func (t *Trial) chooses(a *ask) (string, *tenant) {
 	best := slices.MinFunc(a.of, func(x, y string) int {
@@ -140,7 +152,7 @@ func (t *Trial) chooses(a *ask) (string, *tenant) {
 	return best, t.tenantOf(best)
 }
 
-// clean forgets calls that nobody wants any more, and namespaces that have done no harm lately. The caller holds mu.
+// clean forgets calls that no review asks for any more, and namespaces that have done no harm lately. The caller holds mu.
 func (t *Trial) clean(now time.Time) {
 	for c, a := range t.asked {
 		if !a.wanted.IsZero() && t.reviewed.Sub(a.wanted) > unwanted {
@@ -167,7 +179,7 @@ func (t *Trial) clean(now time.Time) {
 }
 
 // next returns what the proxy loads next; a step without units if nothing is due. A round comes first, unless it was the last step: so what a
-// namespace does that did harm costs all others at most one step of it.
+// namespace does after it harmed the proxy costs all others at most one step of it.
 func (t *Trial) next(now time.Time) step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,7 +189,7 @@ func (t *Trial) next(now time.Time) step {
 	switch {
 	case t.ran == ofAll && t.went:
 		kinds = []int{ofSuspects, ofOne, ofAll}
-	case t.ran == ofAll, t.ran == ofSuspects && t.went:
+	case t.ran == ofAll, t.ran == ofSuspects && t.went && !t.suspects.sure():
 		kinds = []int{ofSuspects, ofAll, ofOne}
 	}
 	for _, kind := range kinds {
@@ -199,7 +211,7 @@ func (t *Trial) next(now time.Time) step {
 	return step{}
 }
 
-// waiting returns what waits by namespace, the oldest calls first: of namespaces that did no harm, and of those that did. The caller holds mu.
+// waiting returns what waits by namespace, the oldest calls first: of namespaces in good standing, and of those that did. The caller holds mu.
 func (t *Trial) waiting() (all, one map[string][]*ask) {
 	all, one = map[string][]*ask{}, map[string][]*ask{}
 	suspects := t.suspects.calls()
@@ -254,7 +266,7 @@ func (t *Trial) due(one map[string][]*ask, now time.Time) (name string) {
 	return name
 }
 
-// turn sets what a namespace tries next that did harm: what is known to do some is narrowed down first, and what did it alone comes last. The caller
+// turn sets what a namespace tries next that harmed the proxy: what is known to do some is narrowed down first, and what did it alone comes last. The caller
 // holds mu.
 func (t *Trial) turn(s *step, waits []*ask) {
 	if len(waits) == 0 {
@@ -285,7 +297,7 @@ func (t *Trial) gone(faults int) func(Call) bool {
 	}
 }
 
-// blame notes that a step went wrong: of several units, one did harm, which is looked for; one unit is a namespace that did harm, or a call, which is
+// blame notes that a step went wrong: of several units, one harmed the proxy, which is looked for; one unit is a namespace that harmed the proxy, or a call, which is
 // returned. The caller holds mu.
 func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *ask) {
 	in := &t.suspects
@@ -317,7 +329,7 @@ func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *a
 	return struck
 }
 
-// accuse makes the namespace of a call one that did harm. Its first turn has no delay. The caller holds mu.
+// accuse makes the namespace of a call one that harmed the proxy. Its first turn has no delay. The caller holds mu.
 func (t *Trial) accuse(a *ask, now time.Time) *tenant {
 	_, of := t.chooses(a)
 	if of.faults == 0 {
@@ -351,7 +363,7 @@ func (t *Trial) endTurn(name string, now time.Time) {
 	of.failures = 0
 }
 
-// ordered puts units first whose calls all have names that the proxy knows and that never did harm, and returns how many these are. The caller
+// ordered puts units first whose calls all have names that the proxy knows and that never harmed the proxy, and returns how many these are. The caller
 // holds mu.
 func (t *Trial) ordered(units [][]Call) (sorted [][]Call, safe int) {
 	good, bad := make(map[string]bool), make(map[string]bool)

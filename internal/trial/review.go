@@ -25,7 +25,14 @@ func (t *Trial) Review(before, after *table.Table) publish.Objections {
 	objections := make(publish.Objections)
 	namespaceOf := func(string) string { return "" }
 	if t.cfg.Namespaces != nil {
-		namespaceOf = t.cfg.Namespaces()
+		last, namespace := "", ""
+		find := t.cfg.Namespaces()
+		namespaceOf = func(id string) string {
+			if id != last { // one route may have thousands of calls
+				last, namespace = id, find(id)
+			}
+			return namespace
+		}
 	}
 	now := time.Now()
 	for was, is := range table.Changes(old, after.Routes()) {
@@ -49,7 +56,7 @@ func (t *Trial) Ask(calls []Call) (waiting int) {
 	for _, c := range calls {
 		if _, known := t.known[c]; !known {
 			waiting++
-			t.request(c, "", time.Time{})
+			t.request(c, "", func(string) string { return "" }, time.Time{})
 		}
 	}
 	return waiting
@@ -93,7 +100,7 @@ func (t *Trial) objection(id string, calls []Call, namespaceOf func(id string) s
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range calls {
-		if o, found := t.objectionTo(c, func() string { return namespaceOf(id) }, now); found && (!objects || o.MoreSerious(worst)) {
+		if o, found := t.objectionTo(c, id, namespaceOf, now); found && (!objects || o.MoreSerious(worst)) {
 			worst, objects = o, true
 		}
 	}
@@ -101,14 +108,14 @@ func (t *Trial) objection(id string, calls []Call, namespaceOf func(id string) s
 }
 
 // objectionTo returns what speaks against a call. The caller holds mu.
-func (t *Trial) objectionTo(c Call, namespace func() string, now time.Time) (o publish.Objection, objects bool) {
+func (t *Trial) objectionTo(c Call, route string, namespaceOf func(id string) string, now time.Time) (o publish.Objection, objects bool) {
 	o.Reason = publish.ReasonTrial
 	v, known := t.known[c]
 	if known {
 		o.Detail = fmt.Sprintf("%s: %s", c, v)
 		return o, v.Kind != Accepted
 	}
-	a := t.request(c, namespace(), now)
+	a := t.request(c, route, namespaceOf, now)
 	switch {
 	case a != nil && t.suspected(a) && now.Sub(a.since) >= t.cfg.Timeout:
 		o.Detail = fmt.Sprintf("%s: it waits, because the trial proxy did not survive a text of its namespace", c)

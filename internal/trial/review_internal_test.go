@@ -109,6 +109,10 @@ func TestSuspectsDoNotLapse(t *testing.T) {
 	both := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>; b: Path("/b") -> setPath("/") -> <shunt>;`)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+	trial.Settle(ctx, tableOf(t, `c: Path("/c") -> setPath("/c") -> <shunt>;`), both)
+	if o := trial.Review(nil, both); o["b"].Lapsed || !o["b"].Pending || ctx.Err() != nil {
+		t.Errorf("with a table to compare with: %+v", o)
+	}
 	trial.Settle(ctx, nil, both)
 	if o := trial.Review(nil, both); !o["b"].Lapsed || o["a"].Lapsed || ctx.Err() != nil {
 		t.Errorf("after the first table had to be published: %+v", o)

@@ -147,7 +147,7 @@ func (t *Trial) expire(now time.Time) {
 	}
 }
 
-// suspected reports whether a call waits for the turn of a namespace that did harm. The caller holds mu.
+// suspected reports whether a call waits for the turn of a namespace that harmed the proxy. The caller holds mu.
 func (t *Trial) suspected(a *ask) bool {
 	_, of := t.chooses(a)
 	return a.strikes > 0 || of.faults > 0
@@ -320,7 +320,7 @@ func (t *Trial) same(ctx context.Context, before sign) outcome {
 // closed reports whether an error says that no process listens.
 func closed(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// resting looks at a proxy that nobody asks anything. Of several calls it need not be proven that one of them does harm.
+// resting looks at a proxy that nobody asks anything. Of several calls it need not be proven that one of them harms the proxy.
 func (t *Trial) resting(ctx context.Context, before sign, calls int) outcome {
 	windows := busyWindows
 	if calls > 1 {
@@ -359,7 +359,7 @@ func (t *Trial) watch(ctx context.Context, before sign, windows int) outcome {
 	}
 }
 
-// record keeps the verdicts of a step, or looks for what did harm.
+// record keeps the verdicts of a step, or looks for what harmed the proxy.
 func (t *Trial) record(s step, out outcome, before sign, now time.Time) {
 	t.mu.Lock()
 	var failed []api.TrialFailure

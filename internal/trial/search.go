@@ -13,11 +13,11 @@ type search struct {
 // group is a part of a search.
 type group struct {
 	units [][]Call
-	safe  int  // how many of the first units only have names that the proxy knows and that never did harm
-	bad   bool // at least one of them does harm
+	safe  int  // how many of the first units only have names that the proxy knows and that never harmed the proxy
+	bad   bool // at least one of them harms the proxy
 }
 
-// begin adds units of which one does harm.
+// begin adds units of which one harms the proxy.
 func (s *search) begin(units [][]Call, safe int, rests bool) {
 	s.groups = append(s.groups, group{units, safe, true})
 	s.rests = s.rests || rests
@@ -46,7 +46,13 @@ func (s *search) next() (at int, units [][]Call, rests bool) {
 	return at, g.units[:n], s.rests
 }
 
-// passed takes the first units out of a group, because they do no harm.
+// sure reports whether what is loaded next harms the proxy for sure, because all others of its group are harmless.
+func (s *search) sure() bool {
+	at, units, _ := s.next()
+	return at >= 0 && s.groups[at].bad && len(units) == len(s.groups[at].units)
+}
+
+// passed takes the first units out of a group, because they are harmless.
 func (s *search) passed(at, n int) {
 	g := &s.groups[at]
 	if g.units, g.safe = g.units[n:], max(0, g.safe-n); len(g.units) == 0 {
@@ -54,7 +60,7 @@ func (s *search) passed(at, n int) {
 	}
 }
 
-// failed notes that one of the first units of a group does harm. If it is one unit, it is found, and taken out. Nothing is known of the others.
+// failed notes that one of the first units of a group harms the proxy. If it is one unit, it is found, and taken out. Nothing is known of the others.
 func (s *search) failed(at, n int, rests bool) {
 	g := s.groups[at]
 	s.groups = slices.Delete(s.groups, at, at+1)

@@ -11,7 +11,7 @@
 // twice, because a process may end for other reasons.
 //
 // Namespaces do not wait for each other. Each round tries as many calls of one as of any other. If the proxy does not survive a round, it gets parts of
-// it until the namespace is found that did harm; all others are tried again at once. That namespace is tried alone, after the others, and with growing
+// it until the namespace is found that harmed the proxy; all others are tried again at once. That namespace is tried alone, after the others, and with growing
 // delays, until it behaves.
 //
 // Verdicts belong to a build of the proxy. Another one tries everything again, with all calls of the served table.
@@ -19,7 +19,7 @@
 // # A proxy that is away
 //
 // While the proxy does not answer, a call waits for [Config.Timeout] and then lapses: [Trial.Review] lets it pass, and the log says so. A call that
-// waits because there are many never lapses, nor does one of a namespace that did harm. While the proxy comes back from a table that it did not survive,
+// waits because there are many never lapses, nor does one of a namespace that harmed the proxy. While the proxy comes back from a table that it did not survive,
 // all calls wait for up to six minutes, the longest pause of a kubelet.
 package trial
 

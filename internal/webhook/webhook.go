@@ -59,9 +59,9 @@ const (
 	RefuseObject    Refusal = "object"    // all
 )
 
-// refuses reports whether a takeover is refused.
-func (r Refusal) refuses(t *takeover.Takeover) bool {
-	return r == RefuseObject || r == RefuseNamespace && t.BetweenNamespaces()
+// refuses reports whether it is refused that one owner takes requests of another, or may do so.
+func (r Refusal) refuses(from, to shadowdiff.Owner) bool {
+	return r == RefuseObject || r == RefuseNamespace && from.Namespace != to.Namespace
 }
 
 // NewJudge returns a judge with the options of the route server. The error names an invalid option.
@@ -160,16 +160,16 @@ func (j *Judge) trials(v *Verdict, tried takeover.Tried) {
 	}
 }
 
-// maxCompared limits how many routes of others a review looks at: an object without hosts competes with all.
-const maxCompared = 4000
+// reviewSteps limits what the search for takeovers of an object costs, and so time: about as many microseconds.
+const reviewSteps = 20_000
 
-// takeovers adds what an object would take from routes of others. Before the first snapshot nothing is known of others.
+// takeovers adds what an object would take from routes of others, or may take. Before the first snapshot nothing is known of others.
 func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tried) error {
 	owners := j.owners.Load()
 	if cluster == nil || owners == nil || len(tried.Routes) == 0 {
 		return nil
 	}
-	report, err := takeover.Try(cluster, []takeover.Tried{tried}, *owners, takeover.Options{Proxy: j.proxy, MaxRoutes: maxCompared})
+	report, err := takeover.Try(cluster, []takeover.Tried{tried}, *owners, takeover.Options{Proxy: j.proxy, Steps: reviewSteps})
 	if err != nil {
 		return err
 	}
@@ -179,10 +179,26 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 		if more := t.Lost - 1; more > 0 {
 			line += fmt.Sprintf(", and %d more routes", more)
 		}
-		if j.refuse.refuses(t) {
+		if j.refuse.refuses(t.From, t.To) {
 			v.Taken = append(v.Taken, line)
 		} else {
 			v.Takeovers = append(v.Takeovers, line)
+		}
+	}
+	for _, u := range report.Doubts() {
+		switch line := "takeover: " + u.String(); {
+		case j.refuse.refuses(u.From, u.To):
+			v.Taken = append(v.Taken, line)
+		case u.From.Namespace != u.To.Namespace:
+			v.Takeovers = append(v.Takeovers, line)
+		}
+	}
+	if report.Skipped > 0 {
+		const line = "takeover: may take requests of others: the search exceeded its budget"
+		if j.refuse == RefuseNone {
+			v.Takeovers = append(v.Takeovers, line)
+		} else {
+			v.Taken = append(v.Taken, line)
 		}
 	}
 	return nil
@@ -217,7 +233,7 @@ func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried
 	case !j.takes(kind, o):
 		tried.Skipped = true
 	case cluster != nil:
-		tried.Trial, err = cluster.Try(o)
+		tried.Trial, err = cluster.Foresee(o, nil)
 	default:
 		tried.Trial, err = j.tryAlone(o)
 	}

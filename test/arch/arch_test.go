@@ -90,12 +90,10 @@ var allowed = map[string][]string{
 	"internal/trial":   {"eskip", "internal/api", "internal/durable", "publish", "table"},
 	"internal/forward": {"internal/cli", "internal/config"},
 
-	"internal/migrate": {"internal/config", "internal/source/manifests"},
-
 	// binaries
 	"cmd/dataplane-client": {"guard", "internal/cli", "internal/config", "internal/httpserve", "dataplane", "rollout", "internal/sidecar"},
 	"cmd/kubectl-routesrv": {"internal/cli", "internal/config", "internal/forward"},
-	"cmd/routesrv":         {"internal/api", "compile/rules", "internal/webhook", "internal/cli", "internal/config", "dataplane", "fleet", "internal/migrate", "internal/httpserve", "poller", "internal/server", "shadowdiff", "internal/tracing", "table"},
+	"cmd/routesrv":         {"internal/api", "compile/rules", "internal/webhook", "internal/cli", "internal/config", "dataplane", "fleet", "internal/httpserve", "poller", "internal/server", "shadowdiff", "internal/tracing", "table"},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
@@ -118,7 +116,7 @@ var rows = []struct {
 	{"parts", []string{"internal/httpserve", "internal/events", "internal/tracing", "internal/proxymetrics", "internal/trial", "match/report", "publish/history"}},
 	{"pages", []string{"internal/console", "internal/board", "internal/config"}},
 	{"commands", []string{"internal/cli"}},
-	{"assembly", []string{"internal/webhook", "internal/server", "internal/sidecar", "internal/forward", "internal/migrate"}},
+	{"assembly", []string{"internal/webhook", "internal/server", "internal/sidecar", "internal/forward"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
@@ -222,10 +220,10 @@ var outside = map[string][]string{
 	"k8s.io/client-go/":             {"internal/source/cluster", "internal/events", "internal/cli", "internal/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 	"k8s.io/": {
-		"internal/webhook", "internal/cli", "internal/config", "internal/events", "internal/forward", "internal/migrate", "internal/source/cluster",
+		"internal/webhook", "internal/cli", "internal/config", "internal/events", "internal/forward", "internal/source/cluster",
 		"internal/source/cluster/internal/decode",
 	},
-	"sigs.k8s.io/":                {"internal/migrate", "internal/source/manifests"},
+	"sigs.k8s.io/":                {"internal/source/manifests"},
 	"go.opentelemetry.io/":        {"internal/tracing"},
 	"google.golang.org/protobuf/": {"internal/source/cluster/internal/decode"},
 	"go.yaml.in/":                 {"internal/config"},
@@ -234,7 +232,7 @@ var outside = map[string][]string{
 
 // pure packages do no I/O, use no clock and log nothing.
 var pure = []string{
-	"eskip", "kube", "table", "guard", "internal/routeid", "internal/api", "internal/catalogue", "compile/rules", "compile", "rollout", "shadowdiff", "match", "explain", "explain/takeover", "internal/source/cluster/internal/decode", "internal/migrate",
+	"eskip", "kube", "table", "guard", "internal/routeid", "internal/api", "internal/catalogue", "compile/rules", "compile", "rollout", "shadowdiff", "match", "explain", "explain/takeover", "internal/source/cluster/internal/decode",
 }
 
 // impure are imports that a pure package must not have. net/http is for the template context of eskip only; no pure package may
@@ -367,7 +365,6 @@ func TestPlantedImportsAreFound(t *testing.T) {
 		found          bool
 	}{
 		{"internal/console", "k8s.io/client-go/rest", true},
-		{"internal/migrate", "k8s.io/client-go/rest", true},
 		{"internal/events", "k8s.io/client-go/rest", false},
 		{"internal/events", "k8s.io/apimachinery/pkg/watch", true},
 		{"publish", "k8s.io/api/core/v1", true},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,9 +32,12 @@ type running struct {
 	over bool
 }
 
-// run starts a process, which ends with the test. The last value of a repeated flag counts.
+// run starts a process, which ends with the test, with a state folder that no other process uses. The last value of a repeated flag counts.
 func (p process) run(t *testing.T, more ...string) *running {
 	t.Helper()
+	if slices.ContainsFunc(p.args, func(arg string) bool { return strings.HasPrefix(arg, "--state-dir=") }) {
+		more = append(more, "--state-dir="+t.TempDir())
+	}
 	cmd := exec.Command(p.binary, append(append([]string{}, p.args...), more...)...)
 	cmd.Env = p.env
 	stderr, err := cmd.StderrPipe()

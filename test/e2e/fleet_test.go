@@ -137,7 +137,7 @@ func startFleet(t *testing.T, api *faultProxy) *fleetUnderTest {
 	return f
 }
 
-// startFleetSidecar starts one sidecar, over a stream or by polling. The guards of the fourth and the fifth hold any loss.
+// startFleetSidecar starts one sidecar, over a stream or by polling. The guards of the fourth and the fifth hold the loss of one percent, if that is 20 objects.
 func startFleetSidecar(t *testing.T, i int, server, metrics string) *process {
 	t.Helper()
 	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
@@ -262,7 +262,7 @@ func (f *fleetUnderTest) wrong(v *fleet.View) (wrong []string) {
 func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 	c := ownCluster(t)
 	withShop(t, c)
-	objects, slices := heldObjects(1, 9)
+	objects, slices := heldObjects(1, 235)
 	withObjects(t, c, objects+slices)
 	api := newFaultProxy(t, c)
 	f := startFleet(t, api)
@@ -282,7 +282,7 @@ func TestEveryReplicaTellsTheTruthAboutTheFleet(t *testing.T) {
 		f.want[f.pollers[i].id] = fleet.Behind
 	}
 	f.want[id(4)], f.want[id(5)] = fleet.Rejected, fleet.Rejected
-	lost, _ := heldObjects(1, 3)
+	lost, _ := heldObjects(1, 21)
 	remove(t, c, ingressesOf(lost))
 	t.Logf("the truth about every client after %v", f.agrees(t))
 

@@ -238,7 +238,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if diff := cmp.Diff([]string{"control", "proof.json", "routes", "table.eskip"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"control", "lock", "proof.json", "routes", "table.eskip"}, names); diff != "" {
 		t.Errorf("files after a normal start and end (-want +got):\n%s", diff)
 	}
 }

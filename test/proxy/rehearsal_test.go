@@ -120,6 +120,7 @@ func (d *dataPlane) ask(host string, stop <-chan struct{}) {
 // rehearsal is a route server whose objects the test writes.
 type rehearsal struct {
 	server  *programs.Process
+	serve   func() // starts the server
 	objects string // the file
 	backend string
 }
@@ -132,9 +133,12 @@ func newRehearsal(t *testing.T, more ...string) *rehearsal {
 	r := &rehearsal{objects: filepath.Join(t.TempDir(), "objects.yaml"), backend: backend.URL}
 	r.write(t, "")
 	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
-	r.server = programs.Start(t, filepath.Join(dir, "routesrv"), main, support, append([]string{
-		"--manifests=" + r.objects, "-address=" + main, "-support-listener=" + support, "-source-poll-timeout=300", "-wait-for-healthcheck-interval=0s",
-	}, more...))
+	r.serve = func() {
+		r.server = programs.Start(t, filepath.Join(dir, "routesrv"), main, support, append([]string{
+			"--manifests=" + r.objects, "-address=" + main, "-support-listener=" + support, "-source-poll-timeout=300", "-wait-for-healthcheck-interval=0s",
+		}, more...))
+	}
+	r.serve()
 	return r
 }
 

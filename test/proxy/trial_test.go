@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,10 +33,10 @@ func allOf(f Faults) []string {
 }
 
 // withTrial starts a route server with a trial proxy.
-func withTrial(t *testing.T, faults Faults) (*rehearsal, *Proxy) {
+func withTrial(t *testing.T, faults Faults, more ...string) (*rehearsal, *Proxy) {
 	t.Helper()
 	traffic, support := programs.FreeAddresses(t)
-	r := newRehearsal(t, "--trial-proxy=http://"+support, "--state-dir="+t.TempDir())
+	r := newRehearsal(t, append([]string{"--trial-proxy=http://" + support, "--state-dir=" + t.TempDir()}, more...)...)
 	p := Start(t, Config{
 		RoutesURL: r.server.Support + api.PathTrialRoutes, AliveURL: r.server.Support + api.PathTrialAlive, Traffic: traffic, Support: support, Faults: faults,
 	})
@@ -158,5 +159,40 @@ func TestTrialWithoutItsProxy(t *testing.T) {
 	metrics, err := programs.Fetch(t.Context(), r.server.Support+"/metrics", "")
 	if err != nil || metrics.Status != http.StatusOK || !strings.Contains(metrics.Body, "routesrv_trial_proxy_up 0") {
 		t.Errorf("metrics: %v %v", metrics.Status, err)
+	}
+}
+
+// TestTrialOfRoutesThatComeLater: the filter of an object enters the table when its pods become ready, or its Service comes, and not before its trial.
+func TestTrialOfRoutesThatComeLater(t *testing.T) {
+	t.Parallel()
+	const text = `oauthTokeninfoAllScope("uid")`
+	input := func(names ...string) (all string) {
+		for _, n := range names {
+			content, err := os.ReadFile(filepath.Join("..", "server", "testdata", "reviews", "trial-pods-later", n+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all += string(content) + "\n---\n"
+		}
+		return all
+	}
+	for _, steps := range [][]string{
+		{input("cluster", "routegroup", "service", "endpointslice")},
+		{input("cluster", "routegroup", "service"), input("cluster", "routegroup", "service", "endpointslice")},
+		{input("cluster", "routegroup", "endpointslice"), input("cluster", "routegroup", "service", "endpointslice")},
+	} {
+		r, _ := withTrial(t, Faults{Refuse: []string{text}}, "-enable-kubernetes-endpointslices")
+		for i, step := range steps {
+			marker := fmt.Sprintf("step-%d", i)
+			r.write(t, step+r.object(marker, `setPath("/known")`))
+			programs.Eventually(t, "the step", func() bool { return strings.Contains(r.table(t), strings.ReplaceAll(marker, "-", "_")) })
+		}
+		programs.Eventually(t, "the object is kept", func() bool {
+			if strings.Contains(r.table(t), text) {
+				t.Fatal("the text is served")
+			}
+			g := r.status(t).Guard
+			return g.KeptCount == 1 && g.Kept[0].Name == "taker" && g.Kept[0].Reason == publish.ReasonTrial && strings.Contains(g.Kept[0].Detail, "refuses")
+		})
 	}
 }

@@ -9,18 +9,18 @@ func ofTheGuard() []Plant {
 			Name: "guard-after-restart", Validator: validate.NameGuarded, Scenario: "loss-while-down",
 			What: "the first read after a restart is not compared with the last-known-good table",
 			Edits: []Edit{{
-				File: "publish/publish.go",
-				Old:  "\tif t := p.Table(); t != nil {\n",
-				New:  "\tif t := p.Table(); t != nil && !(planted.On(\"guard-after-restart\") && p.served.Load().Stale) {\n",
+				File: "publish/offer.go",
+				Old:  "\tif served := p.served.Load(); served != nil {\n",
+				New:  "\tif served := p.served.Load(); served != nil && !(planted.On(\"guard-after-restart\") && served.Stale) {\n",
 			}},
 		},
 		{
 			Name: "short-hold", Validator: validate.NameGuarded, Scenario: "loss",
 			What: "kept objects are released after a tenth of their time",
 			Edits: []Edit{{
-				File: "publish/keeper.go",
-				Old:  "\t\tuntil = o.From.Add(k.hold)\n",
-				New:  "\t\tif until = o.From.Add(k.hold); planted.On(\"short-hold\") {\n\t\t\tuntil = o.From.Add(k.hold / 10)\n\t\t}\n",
+				File: "publish/hold.go",
+				Old:  "\treturn now.UTC().Add(h.hold)\n",
+				New:  "\tif planted.On(\"short-hold\") {\n\t\treturn now.UTC().Add(h.hold / 10)\n\t}\n\treturn now.UTC().Add(h.hold)\n",
 			}},
 		},
 		{
@@ -36,18 +36,18 @@ func ofTheGuard() []Plant {
 			Name: "restore-in-parts", Validator: validate.NameGuarded, Scenario: "restore",
 			What: "kept objects are released as soon as half of what was lost is back",
 			Edits: []Edit{{
-				File: "publish/keep.go",
-				Old:  "\t\tif o = k.until(o, loss.Share); k.due(o, now) {\n",
-				New:  "\t\tif o = k.until(o, loss.Share); k.due(o, now) || planted.On(\"restore-in-parts\") && loss.Share < 0.4 {\n",
+				File: "publish/decide.go",
+				Old:  "\t\tcase k.over(s.now) ||",
+				New:  "\t\tcase planted.On(\"restore-in-parts\") && loss.Share < 0.4 || k.over(s.now) ||",
 			}},
 		},
 		{
 			Name: "hold-in-parts", Validator: validate.NameGuarded, Scenario: "restore-after-loss",
 			What: "a hold of a whole table ends as soon as the table is not suspicious, although something is not back",
 			Edits: []Edit{{
-				File: "publish/keeper.go",
-				Old:  "(was == nil || loss.Missing(was.Reasons) == 0) {\n",
-				New:  "(was == nil || loss.Missing(was.Reasons) == 0 || planted.On(\"hold-in-parts\")) {\n",
+				File: "publish/hold.go",
+				Old:  "loss.Missing(reasons) == 0 {\n",
+				New:  "(loss.Missing(reasons) == 0 || planted.On(\"hold-in-parts\")) {\n",
 			}},
 		},
 		{
@@ -55,29 +55,36 @@ func ofTheGuard() []Plant {
 			What: "a restart releases what was kept",
 			Edits: []Edit{{
 				File: "publish/boot.go",
-				Old:  "\tp.takeOver(kept)\n\tf.mu.Lock()\n",
-				New:  "\tif !planted.On(\"hold-forgotten\") {\n\t\tp.takeOver(kept)\n\t}\n\tf.mu.Lock()\n",
+				Old:  "\tp.takeOver(kept) // also without a table\n",
+				New:  "\tif !planted.On(\"hold-forgotten\") {\n\t\tp.takeOver(kept)\n\t}\n",
 			}},
 		},
 		{
 			Name: "kept-too-few", Validator: validate.NameGuarded, Scenario: "others",
-			What: "the last one of the objects that would be lost is not kept",
-			Edits: []Edit{{
-				File: "publish/keep.go",
-				Old:  "\treturn found\n}\n\n// lostServices returns",
-				New: "\tif planted.On(\"kept-too-few\") && len(found) > 0 {\n\t\tfound = found[:len(found)-1]\n\t}\n" +
-					"\treturn found\n}\n\n// lostServices returns",
-			}},
+			What: "half of the objects that would be lost are not kept",
+			Edits: []Edit{
+				{
+					File: "publish/accident.go",
+					Old:  "\treturn slices.CompactFunc(found.sorted()",
+					New: "\tif planted.On(\"kept-too-few\") {\n\t\tfound = found.sorted()[:len(found)/2]\n\t}\n" +
+						"\treturn slices.CompactFunc(found.sorted()",
+				},
+				{
+					File: "publish/decide.go",
+					Old:  "\t\tif loss.Reason == \"\" && (",
+					New:  "\t\tif (loss.Reason == \"\" || planted.On(\"kept-too-few\")) && (",
+				},
+			},
 		},
 		{
 			Name: "others-delayed", Validator: validate.NameLive, Scenario: "others",
 			What: "while objects are kept, all others stay as they are served",
 			Edits: []Edit{{
-				File: "publish/keep.go",
-				Old:  "\ts, list := list.apply(c.Snapshot)\n",
-				New: "\tif served := p.snapshot(); planted.On(\"others-delayed\") && served != nil {\n\t\told := *c.Snapshot\n" +
+				File: "publish/decide.go",
+				Old:  "\tsnapshot, list := list.apply(c.Snapshot)\n",
+				New: "\tif served := s.served.Snapshot; planted.On(\"others-delayed\") && served != nil {\n\t\told := *c.Snapshot\n" +
 					"\t\told.Ingresses, old.RouteGroups = served.Ingresses, served.RouteGroups\n\t\tc.Snapshot = &old\n\t}\n" +
-					"\ts, list := list.apply(c.Snapshot)\n",
+					"\tsnapshot, list := list.apply(c.Snapshot)\n",
 			}},
 		},
 		{
@@ -85,12 +92,12 @@ func ofTheGuard() []Plant {
 			What: "every object that changed together with those that would be lost is kept",
 			Edits: []Edit{
 				{
-					File: "publish/keep.go",
-					Old:  "\t\treturn grown || loss.Reason.Loses() &&",
-					New:  "\t\treturn grown || was != nil && planted.On(\"kept-too-many\") || loss.Reason.Loses() &&",
+					File: "publish/accident.go",
+					Old:  "\t\treturn grown || loses &&",
+					New:  "\t\treturn grown || was != nil && planted.On(\"kept-too-many\") || loses &&",
 				},
 				{
-					File: "publish/keep.go",
+					File: "publish/decide.go",
 					Old:  "\treturn routes != nil && !slices.ContainsFunc(routes",
 					New:  "\treturn routes != nil && !planted.On(\"kept-too-many\") && !slices.ContainsFunc(routes",
 				},
@@ -109,9 +116,9 @@ func ofTheGuard() []Plant {
 			Name: "frozen-endpoints", Validator: validate.NameLive, Scenario: "loss",
 			What: "a hold keeps the whole table, endpoints included",
 			Edits: []Edit{{
-				File: "publish/keep.go",
-				Old:  "\tif p.cfg.Builder != nil && newest.Snapshot != nil {\n",
-				New:  "\tif !planted.On(\"frozen-endpoints\") && p.cfg.Builder != nil && newest.Snapshot != nil {\n",
+				File: "publish/decide.go",
+				Old:  "\tif p.builder != nil && s.newest.Snapshot != nil {\n",
+				New:  "\tif !planted.On(\"frozen-endpoints\") && p.builder != nil && s.newest.Snapshot != nil {\n",
 			}},
 		},
 		{

@@ -19,8 +19,26 @@ func ofReviews() []Plant {
 			What: "a change of the losing object releases the object that takes its requests",
 			Edits: []Edit{{
 				File: "publish/review.go",
-				Old:  "return k.Reason == ReasonTakeover }); len(kept) > 0 {\n",
-				New:  "return k.Reason == ReasonTakeover }); len(kept) > 0 && !planted.On(\"taker-freed\") {\n",
+				Old:  "k.replaces() }); len(kept) > 0 &&",
+				New:  "k.replaces() }); len(kept) > 0 && !planted.On(\"taker-freed\") &&",
+			}},
+		},
+		{
+			Name: "late-served", Validator: validate.NameReviewed, Scenario: "late",
+			What: "routes that come with a Service need no review",
+			Edits: []Edit{{
+				File: "publish/review.go",
+				Old:  "\towners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))\n",
+				New:  "\tif planted.On(\"late-served\") {\n\t\treturn\n\t}\n\towners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))\n",
+			}},
+		},
+		{
+			Name: "late-taker-served", Validator: validate.NameReviewed, Scenario: "indirect",
+			What: "routes that appear without a change of their object are not reviewed",
+			Edits: []Edit{{
+				File: "publish/decide.go",
+				Old:  "\tif objected || d.table != wanted.Table {\n",
+				New:  "\tif (objected || d.table != wanted.Table) && !planted.On(\"late-taker-served\") {\n",
 			}},
 		},
 		{
@@ -28,8 +46,8 @@ func ofReviews() []Plant {
 			What: "what waits for its trial is served",
 			Edits: []Edit{{
 				File: "internal/trial/review.go",
-				Old:  "\tcase a.lapsed:\n",
-				New:  "\tcase a.lapsed || planted.On(\"untried-served\"):\n",
+				Old:  "\tcase a != nil && a.lapsed:\n",
+				New:  "\tcase a != nil && a.lapsed || planted.On(\"untried-served\"):\n",
 			}},
 		},
 		{

@@ -48,12 +48,15 @@ func Scenarios() []Scenario {
 		}},
 		{Name: "restore-after-loss", Members: fleet(1, 2, 1, 0), Hold: 2 * time.Minute, Play: func(s *Stage) error {
 			s.Wait(7 * time.Second) // until the served table is on disk
-			return restore(s, deleteWhileDown, func(*Stage) error { return nil })
+			lose := func(s *Stage) error { return deleteWhileDown(s, true) }
+			return restore(s, lose, func(*Stage) error { return nil })
 		}},
 		{Name: "others", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: others},
 		{Name: "reused", Members: fleet(1, 3, 1, 0), Hold: 2 * time.Minute, Play: reused},
 		{Name: "takeover", Members: fleet(1, 3, 1, 0), KeepTakeovers: true, Play: takenOver},
+		{Name: "indirect", Members: fleet(1, 3, 1, 0), KeepTakeovers: true, Play: indirect},
 		{Name: "trial", Members: fleet(1, 3, 1, 0), Trial: true, Play: tried},
+		{Name: "late", Members: fleet(1, 3, 1, 0), Trial: true, Play: triedLate},
 		{Name: "proven", Members: []history.Member{
 			{Name: "s1", Kind: history.Server, Transport: "poll"},
 			{Name: "d1", Kind: history.Sidecar, Upstreams: []string{"s1"}, Transport: "poll", Mode: "Exec"},
@@ -153,7 +156,7 @@ func lossWhileDown(s *Stage) error {
 		return err
 	}
 	s.Wait(7 * time.Second) // until the served table is on disk
-	err := deleteWhileDown(s)
+	err := deleteWhileDown(s, false)
 	s.Wait(2 * time.Second)
 	return err
 }
@@ -161,10 +164,15 @@ func lossWhileDown(s *Stage) error {
 // deleteMost deletes most objects at once.
 func deleteMost(s *Stage) error { return s.Delete(0.8, traffic.Ingress, traffic.RouteGroup) }
 
-// deleteWhileDown deletes most objects while the server is restarted.
-func deleteWhileDown(s *Stage) error {
+// deleteWhileDown deletes most objects while the server is restarted, and also its history if only tables are to be known then.
+func deleteWhileDown(s *Stage, forget bool) error {
 	err := s.During(plan.Fault{Name: plan.Kill, Link: "s1", For: 1500 * time.Millisecond}, func() error {
 		s.Wait(500 * time.Millisecond)
+		if forget {
+			if err := os.RemoveAll(filepath.Join(s.Process("s1").Folder, "state", "history")); err != nil {
+				return err
+			}
+		}
 		return deleteMost(s)
 	})
 	return errors.Join(err, s.world.AwaitReady(s.ctx, "s1", starting))
@@ -294,29 +302,6 @@ func reused(s *Stage) error {
 	return nil
 }
 
-// takenOver applies an object that takes requests of another namespace, changes the losing one, and then applies a version that takes nothing.
-func takenOver(s *Stage) error {
-	loser := App("losers", "victim", "10.9.0.1")
-	taker := func(host, class string) traffic.Write {
-		return traffic.Write{Key: traffic.Key{Kind: traffic.RouteGroup, Namespace: "takers", Name: "all"}, Class: class, Object: `{"apiVersion":"zalando.org/v1",
-			"kind":"RouteGroup","metadata":{"name":"all","namespace":"takers"},"spec":{"hosts":["` + host + `"],"backends":[{"name":"b","type":"shunt"}],
-			"routes":[{"pathSubtree":"/deep","backends":[{"backendName":"b"}]}]}}`}
-	}
-	steps := [][]traffic.Write{
-		loser, {taker("victim.losers.example.org", traffic.Refused)}, App("newcomers", "new", "10.9.0.2"), nil, {taker("all.takers.example.org", traffic.Valid)},
-	}
-	front := loser[len(loser)-1]
-	front.Object = strings.Replace(front.Object, `"metadata":{`, `"metadata":{"annotations":{"zalando.org/skipper-predicate":"Method(\"GET\")"},`, 1)
-	steps[3] = []traffic.Write{front}
-	for _, writes := range steps {
-		if err := s.Apply(writes...); err != nil {
-			return err
-		}
-		s.Wait(4 * time.Second) // longer than a validator allows for a read to show
-	}
-	return nil
-}
-
 // filtered is the Ingress of an application in a namespace, with a filter.
 func filtered(namespace, value, class string) traffic.Write {
 	app := App(namespace, "filters", "10.9.0.1")
@@ -361,6 +346,20 @@ func provenFirst(s *Stage) error {
 		s.Newcomer("n1", "d1", time.Second)
 		return err
 	})
+}
+
+// triedLate applies an object with a filter that the trial proxy refuses, and its Service afterwards: then its effect changes, and the object does not.
+func triedLate(s *Stage) error {
+	backends := App("late", "filters", "10.9.0.1")[:2]
+	for i, writes := range [][]traffic.Write{
+		{filtered("late", refusedText, traffic.Refused)}, backends, App("newcomers", "new", "10.9.0.2"), {filtered("late", "fine", traffic.Valid)},
+	} {
+		if err := s.Apply(writes...); err != nil {
+			return fmt.Errorf("step %d: %w", i, err)
+		}
+		s.Wait(4 * time.Second) // longer than a validator allows for a read to show
+	}
+	return nil
 }
 
 // tried applies a filter that the trial proxy refuses, and then one that it accepts. A new object and a change follow each.

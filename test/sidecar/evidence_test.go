@@ -1,6 +1,7 @@
 package sidecar_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -48,26 +49,26 @@ func TestATableThatChangesOnTheServerAloneIsCompared(t *testing.T) {
 // The limits that an operator sets for the data plane also apply to tables of the route server, which has its own limits.
 func TestLimitsOfTheGuardCountForFetchedTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		names := strings.Split("abcdefghij", "")
-		var objects []string
-		for _, name := range names {
-			objects = append(objects, ingress(name))
+		var names, objects []string
+		for i := range 300 {
+			names = append(names, fmt.Sprintf("app-%03d", i))
+			objects = append(objects, ingress(names[i]))
 		}
 		w := newWorld(t, objects...)
 		w.runServer(w.options)
 		cfg := w.config("Exec")
-		cfg.Guard.MaxLoss = 0.1
+		cfg.Guard.MaxLoss = 0.05
 		p := w.run(cfg)
 		p.expect("Exec", "routeserver", 5*time.Second)
-		for _, name := range names[:3] {
+		for _, name := range names[:25] {
 			w.cluster.Delete(kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: name})
 		}
 		w.note(w.compiled())
 		time.Sleep(time.Minute)
-		if got := w.server.Current().Len(); got != 7 {
-			t.Fatalf("the route server has %d routes, want 7", got)
+		if got := w.server.Current().Len(); got != 275 {
+			t.Fatalf("the route server has %d routes, want 275", got)
 		}
-		if got := strings.Count(p.get("/routes").Body.String(), "->"); got < 10 || !strings.Contains(p.get("/routes").Body.String(), "a_example") {
+		if got := strings.Count(p.get("/routes").Body.String(), "->"); got < 300 || !strings.Contains(p.get("/routes").Body.String(), "app_000_example") {
 			t.Errorf("the proxy is given:\n%s", p.get("/routes").Body)
 		}
 	})

@@ -280,7 +280,7 @@ func (w *Watcher) checkKind(parent context.Context, k *watched) {
 func (k *watched) isSynced() bool {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
-	return k.synced
+	return k.synced && !k.list.absent
 }
 
 // catchUp brings all kinds up to what was written before it was called.

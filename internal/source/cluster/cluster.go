@@ -123,6 +123,9 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 		}
 		s.failed = l
 		answer, err := s.askFor(ctx, l, consistent, floor, l.state)
+		if s.without(l, err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

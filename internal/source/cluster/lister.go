@@ -121,6 +121,25 @@ type state struct {
 	wire  digest        // of the compressed answer, if it was compressed
 }
 
+// LogNoNamespaces is logged as a warning when namespaces may not be listed, once until they may.
+const LogNoNamespaces = "namespaces cannot be listed, so their annotations do not count"
+
+// without reports whether a read goes on without a list: the one of namespaces, of which only annotations count, if the server must not read it. err is
+// the result of asking for it.
+func (r *lister) without(l *list, err error) bool {
+	if l.Kind != kube.KindNamespace {
+		return false
+	}
+	forbidden := err != nil && reasonOf(err) == reasonForbidden
+	if forbidden && !l.absent {
+		r.cfg.Logger.Warn(LogNoNamespaces, "error", err)
+	}
+	if forbidden || err == nil {
+		l.setAbsent(forbidden)
+	}
+	return forbidden
+}
+
 // listing is a complete answer to a list request. Items that equal those of the state it was compared with share
 // their objects.
 type listing struct {

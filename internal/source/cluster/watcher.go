@@ -252,6 +252,9 @@ func (w *Watcher) ready(began time.Time) (wait, err error) {
 		if k.list.absent && !k.wanted {
 			continue
 		}
+		if k.stream.err != nil && w.without(k.list, k.stream.err) {
+			continue
+		}
 		switch failed := k.failed(now); {
 		case failed != nil:
 			return nil, failed

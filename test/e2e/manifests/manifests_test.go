@@ -102,7 +102,7 @@ func TestManifests(t *testing.T) {
 	t.Run("PodsKeepToTheStrictestStandard", m.testPodSecurity)
 	t.Run("ModeAloneChangesNoPod", m.testModes)
 	t.Run("SidecarGoesAsItCame", m.testSidecarGoes)
-	t.Run("MigratedStandsBesideTheOldOne", m.testMigrated)
+	t.Run("PatchMovesAnExistingDeployment", m.testMigrated)
 	t.Run("GitOpsControllersAreAskedInTheirWords", m.testGitOps)
 }
 

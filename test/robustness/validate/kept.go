@@ -69,6 +69,7 @@ func (x *Index) keepingOf(origin string, e *epoch, w window, live uint64, at tim
 		return nil
 	}
 	k.began = e.newest(first.End)
+	k.from = min(k.from, x.lostSince(origin, e, first.End))
 	losers := 0
 	for _, t := range e.owners {
 		if x.oracle.loses(e, t, k.began, w.hi) {

@@ -53,9 +53,9 @@ func (x *Index) refuse(e *epoch, t *thing, refused map[line]*thing) {
 				continue
 			}
 			for _, l := range x.oracle.routes(e.full(t, s), "").lines {
-				if bad {
+				if bad && !x.oracle.isShared(l.id) { // else another object may have it, as with the catch-all of a host
 					refused[l] = t
-				} else {
+				} else if !bad {
 					delete(refused, l)
 				}
 			}

@@ -89,9 +89,19 @@ func (x *Index) windowOf(s *sighting, origin string, e *epoch) window {
 	w := window{intent: lo, backends: lo, hi: s.revision, kept: s.kept, held: s.held}
 	if s.held {
 		// The intent is from the last read that passed, which has shown at least the previous table.
-		w.intent = min(w.intent, x.heldFrom(origin, e, s))
+		w.intent = min(w.intent, x.heldFrom(origin, e, s), x.lostSince(origin, e, x.h.Answers[s.first].End-x.h.Run.Hold))
 	}
 	return w
+}
+
+// lostSince returns the lowest revision of what a server serves again if an accident begins at a time: everything that it lost within the window,
+// but nothing from before its first read.
+func (x *Index) lostSince(origin string, e *epoch, at time.Duration) uint64 {
+	since := e.newest(at - x.h.Run.Window - x.processing)
+	if i := slices.IndexFunc(x.reads[origin], func(r *read) bool { return r.from >= e.from }); i >= 0 {
+		since = max(since, x.reads[origin][i].low)
+	}
+	return since
 }
 
 // heldFrom returns the lowest revision of the intent that an origin may hold on to while a sighting is served.
