@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ type Hold struct {
 	Detail string     `json:"detail"`
 	Since  time.Time  `json:"since"`
 	Until  *time.Time `json:"release_at,omitempty"` // the earliest end; nil if time does not end it
+	// By says who keeps it, and Do what its team should do, in a sentence. Empty mean the guard.
+	By string `json:"-"`
+	Do string `json:"-"`
 	// Snapshot is what the served table is compiled from, with Options; nil if only the table is known, as after a restart.
 	Snapshot *kube.Snapshot `json:"-"`
 	Options  rules.Options  `json:"-"`
@@ -173,7 +177,7 @@ func (x *explainer) tellHold() {
 
 // text says why the guard holds, and since when.
 func (h *Hold) text() string {
-	text := fmt.Sprintf("the guard holds it back since %s (%s: %s)", h.Since.UTC().Format(time.RFC3339), h.Reason, h.Detail)
+	text := fmt.Sprintf("%s holds it back since %s (%s: %s)", cmp.Or(h.By, "the guard"), h.Since.UTC().Format(time.RFC3339), h.Reason, h.Detail)
 	if h.Until != nil {
 		text += fmt.Sprintf(", until %s at the earliest", h.Until.UTC().Format(time.RFC3339))
 	}
@@ -182,6 +186,9 @@ func (h *Hold) text() string {
 
 // advice says what ends a hold.
 func (h *Hold) advice() string {
+	if h.Do != "" {
+		return h.Do
+	}
 	if h.Until == nil {
 		return "If the change is intended, ask the operators of the ingress to accept it (routesrv accept): time does not end this hold."
 	}

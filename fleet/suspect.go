@@ -138,14 +138,22 @@ func (r *Registry) Dying() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.clients {
-		if c.dying(now) {
+		if r.dying(c, now) {
 			n++
 		}
 	}
 	return n
 }
 
-// dying reports whether the client is live and has suspects.
-func (c *client) dying(now int64) bool {
-	return !c.silent(now) && c.counts() && slices.ContainsFunc(c.suspects(), func(s Suspect) bool { return !s.over(now) })
+// recoveredAfter is how long a client must hold the newest table, and report no suspect, to have recovered: a table is proven in less.
+const recoveredAfter = time.Minute
+
+// dying reports whether the client is live, has suspects, and has not recovered. The caller holds mu.
+func (r *Registry) dying(c *client, now int64) bool {
+	if c.silent(now) || !c.counts() || !slices.ContainsFunc(c.suspects(), func(s Suspect) bool { return !s.over(now) }) {
+		return false
+	}
+	versions, _ := r.lag(c, now)
+	mentioned := slices.ContainsFunc(c.suspects(), func(s Suspect) bool { return s.reported >= c.report.at })
+	return mentioned || versions != 0 || c.holds == nil || now-c.since < int64(recoveredAfter)
 }

@@ -20,7 +20,8 @@ func (w *world) dies(pod string, bad, good int) {
 	})
 }
 
-// TestDeathsAreShown: a table of which proxies died is shown with the clients that reported it, for ten minutes.
+// TestDeathsAreShown: a table of which proxies died is shown with the clients that reported it, for ten minutes. A client counts as dying until it has held
+// the newest table for a minute and says nothing of deaths.
 func TestDeathsAreShown(t *testing.T) {
 	w := newWorld(fleet.Config{})
 	if n := w.Dying(); n != 0 {
@@ -41,14 +42,22 @@ func TestDeathsAreShown(t *testing.T) {
 		t.Errorf("p1 is shown with %+v", s)
 	}
 	w.dying(t, 2)
-	for range 60 {
-		w.now = w.now.Add(9 * time.Second)
-		w.report("p1", fleet.Report{Holds: name(3)})
+	holds := func(n, times int) {
+		for range times {
+			w.now = w.now.Add(9 * time.Second)
+			w.report("p1", fleet.Report{Holds: name(n)})
+		}
 	}
+	holds(3, 6)
 	w.dying(t, 1) // p2 is silent
-	w.now = w.now.Add(time.Minute)
-	w.report("p1", fleet.Report{Holds: name(3)})
+	w.dies("p1", 3, 1)
+	holds(4, 7)
+	w.dying(t, 1)
+	holds(4, 1)
 	w.dying(t, 0)
+	if n := len(w.View().Suspects); n != 2 {
+		t.Errorf("%d suspects are shown, want 2", n)
+	}
 }
 
 // dying expects how many clients have proxies that died, as the metric shows it.
@@ -56,7 +65,7 @@ func (w *world) dying(t *testing.T, want int) {
 	t.Helper()
 	w.Tick()
 	if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(fmt.Sprintf(`
-# HELP routesrv_clients_dying Live clients that reported within ten minutes that their proxy died.
+# HELP routesrv_clients_dying Live clients whose proxy died of a table, until they recover.
 # TYPE routesrv_clients_dying gauge
 routesrv_clients_dying %d
 `, want)), "routesrv_clients_dying"); err != nil {

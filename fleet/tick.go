@@ -46,11 +46,12 @@ func (r *Registry) Tick() {
 			continue
 		}
 		state, versions, lag := r.judge(c, now)
-		if c.dying(now) {
+		if r.dying(c, now) {
 			dying++
 			if state = Current; versions != 0 { // a metric of its own tells that it does not serve the table
 				state = Behind
 			}
+			lag = 0 // it follows on purpose no further than the proven table
 		}
 		counts.add(state)
 		if state != Silent && c.inferred() {

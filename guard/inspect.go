@@ -174,6 +174,27 @@ func (g *Guard) follow(served *table.Table) {
 	}
 }
 
+// minLostHosts is how many hosts count as a loss for [Guard.Lost]: teams delete one or two at a time.
+const minLostHosts = 3
+
+// Lost returns how many hosts were lost within the window although the tables passed, of how many that were served, and when that began. served is the
+// served table. All are zero without a loss worth a warning.
+func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
+	g.follow(served)
+	for _, l := range g.window(set{kind: hosts}).lost {
+		if l.young {
+			continue
+		}
+		if lost++; since.IsZero() || l.at.Before(since) {
+			since = l.at
+		}
+	}
+	if lost < minLostHosts {
+		return 0, 0, time.Time{}
+	}
+	return lost, g.size(set{kind: hosts}) + lost, since
+}
+
 // past reports whether the step from one number to the other crosses the ceiling.
 func past(ceiling, from, to int) bool {
 	return ceiling > 0 && to > ceiling && from <= ceiling

@@ -54,6 +54,7 @@ type ledger struct {
 
 	mu      sync.Mutex // guards the fields below
 	since   map[rules.Problem]time.Time
+	earlier map[string]time.Time // by an earlier process, by id; until the first read
 	current []Problem
 }
 
@@ -75,7 +76,9 @@ func (l *ledger) record(problems []rules.Problem, now time.Time) {
 	for _, p := range problems {
 		at, known := l.since[p]
 		if !known {
-			at = now
+			if at = now; l.earlier != nil {
+				at = cmp.Or(l.earlier[p.ID()], now)
+			}
 			if _, twice := since[p]; !twice {
 				fresh = append(fresh, p)
 			}
@@ -84,7 +87,7 @@ func (l *ledger) record(problems []rules.Problem, now time.Time) {
 		current = append(current, Problem{p, at})
 	}
 	gone := len(l.since) - (len(since) - len(fresh))
-	l.since, l.current = since, current
+	l.since, l.current, l.earlier = since, current, nil
 	l.report(fresh, gone)
 }
 

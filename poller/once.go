@@ -251,6 +251,13 @@ func (c *Compiler) Compile(s *kube.Snapshot) table.List {
 // Problems returns the current problems, sorted by owner. The caller owns the slice.
 func (c *Compiler) Problems() []Problem { return c.ledger.list() }
 
+// Remember sets since when an earlier process knew problems, by their ids. Call it before the first read.
+func (c *Compiler) Remember(since map[string]time.Time) {
+	c.ledger.mu.Lock()
+	defer c.ledger.mu.Unlock()
+	c.ledger.earlier = since
+}
+
 // Addresses returns the ready addresses of a service, sorted as strings, from the last successful read. ok is false before the
 // first read.
 func (c *Compiler) Addresses(namespace, name string) (addresses []string, ok bool) {

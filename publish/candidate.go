@@ -89,6 +89,25 @@ type State struct {
 	Polls    int
 
 	Last *api.Decision // the last release or acceptance; nil if there was none
+	Lost Lost
+}
+
+// Lost counts the hosts that were lost within the window of the guard and are not served, because too few were lost at a time. The zero value means
+// no loss that is worth a warning.
+type Lost struct {
+	Hosts, Of int
+	Since     time.Time
+}
+
+// WarnLost is the share of hosts whose loss is worth a warning.
+const WarnLost = 0.02
+
+// Share returns the share of the hosts that were lost.
+func (l Lost) Share() float64 {
+	if l.Of == 0 {
+		return 0
+	}
+	return float64(l.Hosts) / float64(l.Of)
 }
 
 // maxKeptShown is how many kept objects a report lists.

@@ -104,6 +104,7 @@ type standing struct {
 	newest *Candidate   // the newest table, if anything of it is kept back; nil until this process has read one
 	reads  int          // how many reads in a row kept something back
 	last   *api.Decision
+	lost   Lost
 }
 
 // accepts checks that an acceptance names what is held: the table, or the list of objects.
@@ -131,7 +132,7 @@ func (s *standing) accepts(a Acceptance) error {
 
 // state returns what is held: the whole table, or objects.
 func (s *standing) state() State {
-	state := State{Last: s.last}
+	state := State{Last: s.last, Lost: s.lost}
 	list, digest := s.list.objects().acceptable().newestFirst(), s.digest
 	if tables := s.list.tables(); len(tables) > 0 && s.newest != nil {
 		list, digest = tables, s.newest.Table.Digest() // possibly computed here for the first time

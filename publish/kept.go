@@ -101,6 +101,19 @@ func (k *Kept) Waits() string {
 	return "its newest version"
 }
 
+// Keeper says who keeps the object, and what its team should do, in a sentence; both are empty for the guard.
+func (k *Kept) Keeper() (who, advice string) {
+	switch {
+	case steered(k.Reason):
+		return "an operator (" + cmp.Or(k.By, "unknown") + ")", "It is frozen or pinned on purpose: its newest version is served when that ends, or when the operators of the ingress release it (routesrv unfreeze)."
+	case k.Reason == ReasonTrial:
+		return "the trial of filters and predicates", "Correct the filter or predicate: the newest version is served once a proxy accepts it."
+	case k.Reason == ReasonTakeover:
+		return "the review of takeovers", "Take other hosts or paths, or ask the owner of the requests to allow it with the annotation routesrv.dev/allow-takeover-by."
+	}
+	return "", ""
+}
+
 func (k *Kept) check() error {
 	valid := false
 	switch {

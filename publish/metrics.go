@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/internal/series"
-	"github.com/routesrv/routesrv/kube"
 )
 
 // Metrics are the series of a Publisher.
@@ -18,6 +17,7 @@ type Metrics struct {
 
 	// Only where objects are known: since when and until when anything is frozen or pinned, and what, as a number.
 	steeredSince, steeredUntil, steeredHash prometheus.Gauge
+	lost                                    prometheus.Gauge
 	write                                   func(file, result string)
 }
 
@@ -28,10 +28,11 @@ func NewMetrics(reg prometheus.Registerer, prefix string) *Metrics {
 		write: func(string, string) {},
 		holds: made.Counters(prefix+"_guard_holds_total", "How often the guard began to hold a table or keep objects.", "reason", series.Texts(Reasons())...),
 		held:  made.Gauge(prefix+"_guard_held", "1 while the guard holds a table or keeps objects."),
-		kept:  made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "kind"),
+		kept:  made.Gauges(prefix+"_kept_objects", "Objects kept at an earlier version.", "reason"),
 
 		steeredSince: later.Gauge(prefix+"_steering_since_timestamp_seconds", "When the oldest freeze or pin began; 0 without any."),
 		steeredUntil: later.Gauge(prefix+"_steering_until_timestamp_seconds", "When the first freeze or pin ends; 0 if none ends by itself."),
+		lost:         later.Gauge(prefix+"_lost_hosts_ratio", "Share of hosts lost within the guard window, and published."),
 		steeredHash:  later.Gauge(prefix+"_steering_hash", "A number equal on replicas with the same freezes and pins; 0 without any."),
 	}
 	m.keeps(nil)
@@ -63,17 +64,21 @@ func (m *Metrics) CountWrites(count func(file, result string)) *Metrics {
 func (m *Metrics) keeps(list keptList) {
 	m.steers(list)
 	list = list.settled()
-	m.held.Set(float64(min(1, len(list.acceptable())))) // once: a scrape may come at any time
-	count := map[kube.Kind]int{kube.KindIngress: 0, kube.KindRouteGroup: 0, kube.KindService: 0}
+	m.held.Set(float64(min(1, len(list.guarded())))) // once: a scrape may come at any time
+	count := map[string]int{keptBy: 0, string(ReasonTrial): 0, string(ReasonTakeover): 0, string(ReasonFreeze): 0, string(ReasonPin): 0}
 	for _, k := range list.objects() {
-		count[k.Kind]++
+		if reviewed(k.Reason) || steered(k.Reason) {
+			count[string(k.Reason)]++
+		} else {
+			count[keptBy]++
+		}
 	}
-	for kind, n := range count {
-		m.kept.WithLabelValues(string(kind)).Set(float64(n))
+	for reason, n := range count {
+		m.kept.WithLabelValues(reason).Set(float64(n))
 	}
 }
 
-// Steering returns the series of freezes and pins, for a server that reads objects.
+// Steering returns the series of freezes and pins, and of published losses, for a server that reads objects.
 func (m *Metrics) Steering() []prometheus.Collector {
-	return []prometheus.Collector{m.steeredSince, m.steeredUntil, m.steeredHash}
+	return []prometheus.Collector{m.steeredSince, m.steeredUntil, m.steeredHash, m.lost}
 }

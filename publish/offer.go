@@ -213,6 +213,7 @@ func (p *Publisher) showDecision(d *decision, last *api.Decision) {
 		newest := d.newest
 		next.newest, next.reads = &newest, was.reads+1
 	}
+	next.lost.Hosts, next.lost.Of, next.lost.Since = p.policy.guard.Lost(p.Table())
 	p.show(next)
 }
 
@@ -220,6 +221,7 @@ func (p *Publisher) showDecision(d *decision, last *api.Decision) {
 func (p *Publisher) show(s *standing) {
 	p.standing.Store(s)
 	p.cfg.Metrics.keeps(s.list)
+	p.cfg.Metrics.lost.Set(s.lost.Share())
 }
 
 // confirm records that a read showed the served table. The caller holds mu.

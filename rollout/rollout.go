@@ -130,7 +130,7 @@ func (d *Decider) refuse(asked Mode, e Evidence) string {
 	}
 	override := d.setting
 	override.Override = true
-	return fmt.Sprintf("switch from %s to Exec refused by the cutover check: %s; switches automatically when it is, or at once with mode %q",
+	return fmt.Sprintf("switch from %s to Exec refused by the cutover check: %s; it switches once the check passes, or at once with mode %q",
 		d.mode, r.Reason, override)
 }
 

@@ -69,7 +69,8 @@ func run(ctx context.Context, args, environ []string, std config.Stdio) int {
 			return c.Run(ctx, args[1:], env, std)
 		}
 	}
-	if asks := asking(env); asks.Has(args[0]) {
+	asks := asking(env)
+	if _, mistyped := asks.Nearest(args[0]); asks.Has(args[0]) || mistyped && !strings.HasPrefix(args[0], "-") {
 		return asks.Run(ctx, args, std)
 	}
 	return runServe(ctx, args, env, std)

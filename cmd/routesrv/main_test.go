@@ -52,6 +52,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
 		},
+		{name: "a mistyped command", args: []string{"stauts", "http://localhost:9911"}, status: 2, stdrr: `did you mean status\?`},
 		{
 			name: "a check says what is wrong", status: 2, stdrr: `-addres\b`,
 			args: []string{"--check-config", "-kubernetes", "-addres=:1"},

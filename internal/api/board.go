@@ -35,6 +35,8 @@ type BoardCluster struct {
 	// Kept counts the objects that are served at an earlier version, and Orders the freezes and pins.
 	Kept   int `json:"kept,omitempty"`
 	Orders int `json:"orders,omitempty"`
+	// Warnings are texts about what is served and needs an operator.
+	Warnings []string `json:"warnings,omitempty"`
 	// Problems are counted by severity, and Reasons are the most frequent ones.
 	Problems map[string]int `json:"problems,omitempty"`
 	Reasons  []BoardCount   `json:"reasons,omitempty"`

@@ -19,12 +19,28 @@ type Status struct {
 	Guard         Guard          `json:"guard"`
 	Trial         *Trial         `json:"trial,omitempty"`         // with a trial proxy
 	Takeovers     []Takeover     `json:"takeovers,omitempty"`     // of the last hour, newest first
+	Warnings      []Warning      `json:"warnings,omitempty"`      // what is served and needs an operator
 	Steering      *Steering      `json:"steering,omitempty"`      // while anything is frozen or pinned
 	DyingClients  int            `json:"dying_clients,omitempty"` // clients of this replica whose proxies died of a table: see /clients
 	Decisions     []Decision     `json:"decisions,omitempty"`     // about held tables, newest first
 	Problems      map[string]int `json:"problems"`                // by severity
 	LastKnownGood *File          `json:"last_known_good,omitempty"`
 }
+
+// Warning is something that is served and that an operator should look at.
+type Warning struct {
+	What    string    `json:"what"`           // one of WarnLost, WarnDeaths and WarnTakeovers
+	Since   time.Time `json:"since,omitzero"` // zero if unknown
+	Text    string    `json:"text"`           // with what changed last, and by whom
+	Command string    `json:"command"`        // that helps, without the name of the program
+}
+
+// What warnings are about.
+const (
+	WarnLost      = "hosts_lost"
+	WarnDeaths    = "proxy_deaths"
+	WarnTakeovers = "takeovers"
+)
 
 // Table is the served table in the status of a route server or a data plane.
 type Table struct {

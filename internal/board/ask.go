@@ -139,6 +139,10 @@ func readStatus(_ *Board, r io.Reader) (func(*api.BoardCluster), error) {
 	return func(d *api.BoardCluster) {
 		d.Asked, d.Version, d.Relay = time.Now().UTC(), cut(s.Version), s.Upstream != nil
 		d.Kept, d.Orders, d.Problems, d.Table = s.Guard.KeptCount, 0, s.Problems, nil
+		d.Warnings = nil
+		for _, w := range s.Warnings {
+			d.Warnings = append(d.Warnings, cut(w.Text))
+		}
 		if s.Steering != nil {
 			d.Orders = len(s.Steering.Orders)
 		}
@@ -309,6 +313,11 @@ func (c *cluster) judged(now time.Time) api.BoardCluster {
 	}
 	if d.Pre != nil && d.Pre.Differ > 0 {
 		notice = append(notice, fmt.Sprintf("%d data planes in Pre show a difference", d.Pre.Differ))
+	}
+	if notice = append(notice, d.Warnings...); len(d.Warnings) > 0 && d.Pre != nil && d.Pre.Clean {
+		unclean := *d.Pre
+		unclean.Clean, unclean.Reason = false, d.Warnings[0]
+		d.Pre = &unclean
 	}
 	d.Why = append(bad, notice...)
 	switch {

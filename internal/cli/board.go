@@ -24,15 +24,12 @@ const defaultCleanFor = 72 * time.Hour
 
 // boardJob shows many clusters on one page, or says which are not clean.
 type boardJob struct {
-	urls     string
 	port     int
 	cleanFor time.Duration
-	close    func() // ends the connections to the clusters of a file
 }
 
 func (j *boardJob) define(flags *config.Parser) {
 	j.cleanFor = defaultCleanFor
-	flags.Ask("urls", config.Text("FILE", &j.urls, ""))
 	flags.Ask("port", config.Number(&j.port, 0, 0, 65535))
 	flags.Ask("clean-for", config.Parsed("duration", &j.cleanFor, "3d", parseDays))
 }
@@ -53,8 +50,6 @@ func parseDays(text string) (time.Duration, error) {
 }
 
 func (j *boardJob) run(ctx context.Context, s *session) (int, error) {
-	j.close = func() {}
-	defer func() { j.close() }()
 	clusters, err := j.clusters(s)
 	if err != nil {
 		return Trouble, usageError{err}
@@ -76,11 +71,11 @@ func (j *boardJob) run(ctx context.Context, s *session) (int, error) {
 
 // clusters returns the clusters of the file, or those that the flags choose.
 func (j *boardJob) clusters(s *session) ([]Cluster, error) {
-	if j.urls != "" {
+	if s.urls != "" {
 		if len(s.args) > 0 {
 			return nil, fmt.Errorf("unexpected argument %q", s.args[0])
 		}
-		return j.listed(s)
+		return s.listed()
 	}
 	if !s.program.Remote {
 		return nil, errors.New("want --urls FILE: a line for each cluster, NAME URL, with the URL of a support listener")
@@ -98,11 +93,11 @@ func (j *boardJob) clusters(s *session) ([]Cluster, error) {
 }
 
 // listed reads the file of clusters: NAME URL, and after these the URL of the main listener if its stream is to be followed.
-func (j *boardJob) listed(s *session) (all []Cluster, err error) {
+func (s *session) listed() (all []Cluster, err error) {
 	const most = 1 << 20
 	in := s.std.In
-	if j.urls != "-" {
-		f, err := os.Open(j.urls)
+	if s.urls != "-" {
+		f, err := os.Open(s.urls)
 		if err != nil {
 			return nil, fmt.Errorf("--urls: %w", err)
 		}
@@ -117,7 +112,7 @@ func (j *boardJob) listed(s *session) (all []Cluster, err error) {
 	if err != nil {
 		return nil, err
 	}
-	j.close = transport.CloseIdleConnections
+	s.close = transport.CloseIdleConnections
 	transport.MaxIdleConnsPerHost, transport.MaxIdleConns = 1, 0 // one question at a time
 	lines := bufio.NewScanner(io.LimitReader(in, most))
 	for n := 1; lines.Scan(); n++ {

@@ -144,7 +144,11 @@ func (p Program) Run(ctx context.Context, args []string, std config.Stdio) int {
 	}
 	c, ok := p.find(args[0])
 	if !ok {
-		fmt.Fprintf(std.Err, "%s: unknown command %q: want one of %s\n", p.Name, shadowdiff.Printable(args[0]), strings.Join(p.names(), ", "))
+		hint := "want one of " + strings.Join(p.names(), ", ")
+		if like, found := p.Nearest(args[0]); found {
+			hint = "did you mean " + like + "?"
+		}
+		fmt.Fprintf(std.Err, "%s: unknown command %q: %s\n", p.Name, shadowdiff.Printable(args[0]), hint)
 		return Trouble
 	}
 	status, err := p.run(ctx, c, args[1:], std)
@@ -177,9 +181,19 @@ func unjoined(err error) []error {
 func (p Program) names() []string {
 	var names []string
 	for _, c := range p.commands() {
-		names = append(names, c.name)
+		if !c.hidden {
+			names = append(names, c.name)
+		}
+	}
+	for _, o := range p.Others {
+		names = append(names, o.Name)
 	}
 	return append(names, "completion", "version")
+}
+
+// Nearest returns the command whose name is closest to a mistyped one.
+func (p Program) Nearest(typed string) (name string, found bool) {
+	return config.Nearest(typed, p.names())
 }
 
 // session is one run of a command.
@@ -194,14 +208,17 @@ type session struct {
 	output   string             // text, json or html
 	timeout  time.Duration
 	parallel int
-	named    bool // rows begin with the name of the cluster
+	named    bool   // rows begin with the name of the cluster
+	urls     string // file of clusters
+	close    func() // ends the connections to these
 	now      func() time.Time
 }
 
 func (p Program) run(ctx context.Context, c command, args []string, std config.Stdio) (int, error) {
 	places := p.placesOf(c)
 	defer places.Close()
-	s := &session{program: p, places: places, std: std, now: p.Now}
+	s := &session{program: p, places: places, std: std, now: p.Now, close: func() {}}
+	defer func() { s.close() }()
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -220,6 +237,11 @@ func (p Program) run(ctx context.Context, c command, args []string, std config.S
 		return Trouble, usageError{err}
 	}
 	if c.local && !p.Remote || c.listed {
+		s.args = words
+	} else if s.urls != "" {
+		if s.clusters, err = s.listed(); err != nil {
+			return Trouble, usageError{err}
+		}
 		s.args = words
 	} else if s.clusters, s.args, err = places.Clusters(words); err != nil {
 		return Trouble, usageError{err}

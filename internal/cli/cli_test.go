@@ -9,11 +9,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/internal/cli"
@@ -305,4 +308,38 @@ func TestLogFollowsTheHistory(t *testing.T) {
 			t.Errorf("entries (-want +got):\n%s\n%s", diff, &out.b)
 		}
 	})
+}
+
+// TestMistypedCommandIsGuessed: and commands for other programs are not named.
+func TestMistypedCommandIsGuessed(t *testing.T) {
+	for typed, want := range map[string]string{"stauts": "did you mean status?", "rolback": "did you mean rollback?", "abracadabra": "want one of board, status, clients,"} {
+		var errs bytes.Buffer
+		status := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return new(world) }}.Run(t.Context(), []string{typed}, config.Stdio{Out: io.Discard, Err: &errs})
+		if said := errs.String(); status != cli.Trouble || !strings.Contains(said, want) || strings.Contains(said, "post") {
+			t.Errorf("%s: status %d, %s", typed, status, said)
+		}
+	}
+}
+
+// TestWithoutAnAPIServerURLsAreAsked: a file of support listeners takes the place of clusters.
+func TestWithoutAnAPIServerURLsAreAsked(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/status-healthy.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := readWorld(t, slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return !strings.Contains(f.Name, "/") }))
+	replicas, err := w.clusters[0].Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(file, []byte("eu "+replicas[0].Support.URL+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	away := &world{clusters: []cli.Cluster{{Name: "prod", Find: func(context.Context) ([]cli.Replica, error) { return nil, errors.New("connection refused") }}}}
+	var out, errs bytes.Buffer
+	p := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return away }, Now: func() time.Time { return now }}
+	if status := p.Run(t.Context(), []string{"status", "--urls=" + file}, config.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || !strings.Contains(out.String(), "eu ") {
+		t.Errorf("status %d\n%s%s", status, &out, &errs)
+	}
 }

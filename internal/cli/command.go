@@ -89,7 +89,7 @@ func (p Program) commands() []command {
 		{name: "show", args: "ENTRY", min: 1, max: 1, outputs: []string{"text", "json", "html"}, job: func() job { return showJob{} }},
 		{name: "freeze", inPod: true, job: func() job { return &steerJob{order: api.SteerFreeze} }},
 		{name: "unfreeze", inPod: true, job: func() job { return &steerJob{order: api.SteerRelease} }},
-		{name: "rollback", args: "ENTRY", min: 1, max: 1, inPod: true, job: func() job { return &steerJob{order: api.SteerRollback} }},
+		{name: "rollback", args: "[ENTRY]", max: 1, inPod: true, job: func() job { return &steerJob{order: api.SteerRollback} }},
 		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, hidden: true, job: func() job { return postJob{} }},
 		{name: "accept", args: "DIGEST", min: 1, max: 1, inPod: true, beside: true, job: func() job { return &acceptJob{} }},
 	}
@@ -149,6 +149,9 @@ func (p Program) parser(c command, j job, s *session) *config.Parser {
 	parser.Ask("timeout", config.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute))
 	if p.Remote {
 		parser.Ask("parallel", config.Number(&s.parallel, defaultParallel, 1, maxParallel))
+	}
+	if p.Remote || c.listed {
+		parser.Ask("urls", config.Text("FILE", &s.urls, ""))
 	}
 	s.places.Define(parser)
 	return parser

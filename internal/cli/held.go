@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -102,18 +104,28 @@ func (s *session) writeHeld(r reply[*holding]) error {
 			continue
 		}
 		held = true
-		writeLines(s.std.Out, []string{"=== " + label(r.cluster, "") + "held by " + strings.Join(g.replicas, ", ")})
-		if err := writeText(s.std.Out, g.value.text); err != nil {
+		accept := s.program.Name + " accept " + s.acceptPlace(r.cluster) + g.value.Digest.String() + " --why REASON"
+		writeLines(s.std.Out, []string{"=== " + label(r.cluster, "") + "held by " + strings.Join(g.replicas, ", "), "To publish it" + where + ": " + accept, ""})
+		if err := writeHead(s.std.Out, g.value.text); err != nil {
 			return err
 		}
-		fmt.Fprintln(s.std.Out)
-		accept := s.program.Name + " accept " + s.acceptPlace(r.cluster) + g.value.Digest.String() + " --why REASON"
-		writeLines(s.std.Out, []string{"To publish it" + where + ": " + accept})
 	}
 	if !held {
 		writeLines(s.std.Out, []string{label(r.cluster, "") + "nothing is held"})
 	}
 	return nil
+}
+
+// maxHeldLines is how many lines of a comparison are printed.
+const maxHeldLines = 60
+
+// writeHead prints the first lines of a text, and how many more there are.
+func writeHead(w io.Writer, text []byte) error {
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	if more := len(lines) - maxHeldLines; more > 1 {
+		lines = append(lines[:maxHeldLines:maxHeldLines], fmt.Appendf(nil, "… and %d more lines: held -o json has all\n", more-1))
+	}
+	return writeText(w, bytes.Join(lines, nil))
 }
 
 // acceptPlace returns the arguments of accept before the digest: the cluster, and the flags that choose its pods.
@@ -230,7 +242,7 @@ func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string
 			continue
 		}
 		if names = append(names, a.replica); len(names) == 1 {
-			_ = writeText(s.std.Out, a.value.text)
+			_ = writeHead(s.std.Out, a.value.text)
 		}
 	}
 	writeLines(s.std.Out, []string{"", "Held by " + label(r.cluster, "") + strings.Join(names, ", ")})

@@ -67,7 +67,7 @@ func (s *session) oneCluster() (Cluster, error) {
 type logJob struct {
 	since, at, namespace, object string
 	limit                        int
-	follow                       bool
+	follow, lost                 bool
 }
 
 func (j *logJob) define(flags *config.Parser) {
@@ -77,9 +77,13 @@ func (j *logJob) define(flags *config.Parser) {
 	flags.Ask("object", config.Text("NAME", &j.object, ""))
 	flags.Ask("limit", config.Number(&j.limit, 100, 1, 5000))
 	flags.Ask("follow", config.Bool(&j.follow, false))
+	flags.Ask("lost", config.Bool(&j.lost, false))
 }
 
 func (j *logJob) run(ctx context.Context, s *session) (int, error) {
+	if j.follow && j.lost {
+		return Trouble, usagef("--follow and --lost: want one of them")
+	}
 	c, err := s.oneCluster()
 	if err != nil {
 		return Trouble, err
@@ -89,6 +93,9 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 		return Trouble, err
 	}
 	q := url.Values{"limit": {strconv.Itoa(j.limit)}}
+	if j.lost {
+		q.Set("limit", "5000")
+	}
 	for name, value := range map[string]string{"since": j.since, "at": j.at, "namespace": j.namespace, "object": j.object} {
 		if value != "" {
 			q.Set(name, value)
@@ -101,6 +108,9 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 		cancel()
 		if err != nil {
 			return Trouble, err
+		}
+		if j.lost {
+			all = j.largest(all)
 		}
 		if err := j.write(s, replica.Name, all, last); err != nil {
 			return Trouble, err
@@ -119,7 +129,14 @@ func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 	}
 }
 
-// write prints the entries after some one, the newest last.
+// largest returns the entries that removed routes, those that removed the most first.
+func (j *logJob) largest(all entries) entries {
+	all = slices.DeleteFunc(all, func(e api.HistoryEntry) bool { return e.Removed == 0 })
+	slices.SortStableFunc(all, func(a, b api.HistoryEntry) int { return cmp.Compare(b.Removed, a.Removed) })
+	return all[:min(len(all), j.limit)]
+}
+
+// write prints the entries after some one, the newest or the largest last.
 func (j *logJob) write(s *session, replica string, all entries, after uint64) error {
 	fresh := slices.DeleteFunc(slices.Clone(all), func(e api.HistoryEntry) bool { return e.N <= after })
 	slices.Reverse(fresh)

@@ -56,7 +56,7 @@ func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askStatus)
 	differ := j.settle(ctx, s, replies)
-	judge := func(i int, r reply[*serverStatus]) documentCluster { return j.judge(r, differ[i]) }
+	judge := func(i int, r reply[*serverStatus]) documentCluster { return j.judge(s, r, differ[i]) }
 	return conclude(s, "status", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs) })
 }
 
@@ -155,7 +155,7 @@ func stuck(first map[string]string, r reply[*serverStatus]) map[string]string {
 }
 
 // wrong returns the problems of one replica, the worst first.
-func (j *statusJob) wrong(st *serverStatus) []string {
+func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string {
 	var all []string
 	if st.Table == nil {
 		all = append(all, "has no table yet")
@@ -167,8 +167,8 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 		}
 		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
 	}
-	if n := st.DyingClients; n > 0 {
-		all = append(all, "the proxies of "+number(n, "client")+" died of new tables: see the command clients")
+	for _, w := range st.Warnings {
+		all = append(all, strings.TrimSpace(w.Text+"; to help: "+s.program.Name+" "+w.Command+" "+s.acceptPlace(cluster)))
 	}
 	if t := st.Table; t != nil {
 		if t.Stale {
@@ -186,7 +186,7 @@ func (j *statusJob) wrong(st *serverStatus) []string {
 	return all
 }
 
-func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) documentCluster {
+func (j *statusJob) judge(s *session, r reply[*serverStatus], differ map[string]string) documentCluster {
 	status := Healthy
 	d := outline(r, status)
 	for k, a := range r.answers {
@@ -199,7 +199,7 @@ func (j *statusJob) judge(r reply[*serverStatus], differ map[string]string) docu
 			status = Trouble
 			continue
 		}
-		one.Wrong = j.wrong(a.value)
+		one.Wrong = j.wrong(s, r.cluster, a.value)
 		if text := differ[a.replica]; text != "" {
 			one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
 		}
@@ -219,6 +219,16 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 	row("CONTEXT", "REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS")
 	var notes []string
 	for i, r := range replies {
+		said := make(map[string][]string) // what replicas tell, by the text
+		var texts []string
+		tell := func(replica string, all ...string) {
+			for _, text := range all {
+				if said[text] == nil {
+					texts = append(texts, text)
+				}
+				said[text] = append(said[text], replica)
+			}
+		}
 		if r.err != nil {
 			row(r.cluster, "", "no answer")
 			notes = append(notes, label(r.cluster, "")+r.err.Error())
@@ -231,7 +241,7 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 					state = "not running"
 				}
 				row(r.cluster, a.replica, state)
-				notes = append(notes, label(r.cluster, a.replica)+doc.Error)
+				tell(a.replica, doc.Error)
 				continue
 			}
 			st := a.value
@@ -240,9 +250,10 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
 			row(r.cluster, cells...)
-			for _, text := range slices.Concat(doc.Wrong, told(st)) {
-				notes = append(notes, label(r.cluster, a.replica)+text)
-			}
+			tell(a.replica, slices.Concat(doc.Wrong, told(st))...)
+		}
+		for _, text := range texts {
+			notes = append(notes, label(r.cluster, strings.Join(said[text], ", "))+text)
 		}
 	}
 	if err := g.write(s.std.Out); err != nil {

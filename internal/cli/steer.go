@@ -9,7 +9,9 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/internal/api"
@@ -27,6 +29,9 @@ type steerJob struct {
 	untilReleased     bool
 	by, why           string
 	dry, yes, all     bool
+	to                string // of a rollback
+	deleted           bool
+	progress          sync.Mutex // of lines about it
 }
 
 func (j *steerJob) define(flags *config.Parser) {
@@ -36,6 +41,10 @@ func (j *steerJob) define(flags *config.Parser) {
 	if j.order != api.SteerRelease {
 		flags.Ask("for", config.Duration(&j.duration, api.DefaultSteering, time.Second, api.MaxSteering))
 		flags.Ask("until-released", config.Bool(&j.untilReleased, false))
+	}
+	if j.order == api.SteerRollback {
+		flags.Ask("to", config.Text("TIME", &j.to, ""))
+		flags.Ask("deleted", config.Bool(&j.deleted, false))
 	}
 	flags.Ask("by", config.Text("NAME", &j.by, ""))
 	flags.Ask("why", config.Text("REASON", &j.why, ""))
@@ -54,6 +63,8 @@ func (j *steerJob) form(s *session) (url.Values, error) {
 	switch {
 	case chosen != 1:
 		return nil, usagef("want one of --of-namespace, --object and --all")
+	case j.order == api.SteerRollback && (len(s.args) == 0) == (j.to == ""):
+		return nil, usagef("want an entry of the history or --to TIME, and one of them")
 	case strings.TrimSpace(j.why) == "" && j.order != api.SteerRelease:
 		return nil, usagef("want --why: for what reason?")
 	case !j.yes && !j.dry && !s.std.InTerminal:
@@ -91,7 +102,9 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 		return Trouble, err
 	}
 	if j.order == api.SteerRollback {
-		form.Set("entry", s.args[0])
+		form.Set("at", j.to)
+		form.Set("deleted", strconv.FormatBool(j.deleted))
+		form.Set("entry", strings.Join(s.args, ""))
 	}
 	planned, err := j.preview(ctx, s, first, form)
 	if err != nil {
@@ -112,8 +125,10 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 			return Unhealthy, err
 		}
 	}
-	replies := ask(ctx, s, []Cluster{c}, func(ctx context.Context, r Replica) (*posted[api.Steered], error) {
-		return j.carryOut(ctx, r, form, planned)
+	parts := *s // each has the time limit of a command
+	parts.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
+	replies := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*posted[api.Steered], error) {
+		return j.carryOut(ctx, s, r, form, planned)
 	})
 	return j.report(s, replies[0])
 }
@@ -148,18 +163,29 @@ func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.
 }
 
 // carryOut gives one replica the command. Of a roll back it names the versions, because replicas number their entries differently.
-func (j *steerJob) carryOut(ctx context.Context, r Replica, form url.Values, planned *api.Steered) (answer *posted[api.Steered], err error) {
+func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url.Values, planned *api.Steered) (answer *posted[api.Steered], err error) {
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post[api.Steered](ctx, r, api.PathSteering, form)
 	}
+	done := 0
 	for pins := range slices.Chunk(planned.Pins, pinsPerCommand) {
 		one := maps.Clone(form)
 		one.Del("entry")
+		one.Del("at")
 		_, of, _ := strings.Cut(planned.What, " to ")
 		one.Set("of", of)
 		one["pin"] = pins
-		if answer, err = post[api.Steered](ctx, r, api.PathSteering, one); err != nil {
-			return nil, err
+		part, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
+		answer, err = bounded(part, func(ctx context.Context) (*posted[api.Steered], error) {
+			return post[api.Steered](ctx, r, api.PathSteering, one)
+		})
+		if cancel(); err != nil {
+			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, number(len(planned.Pins), "object"), err)
+		}
+		if done += len(pins); len(planned.Pins) > pinsPerCommand {
+			j.progress.Lock()
+			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, number(len(planned.Pins), "object"))})
+			j.progress.Unlock()
 		}
 	}
 	return answer, nil
@@ -230,7 +256,7 @@ func (j *steerJob) report(s *session, r reply[*posted[api.Steered]]) (int, error
 	}
 	writeLines(s.std.Err, r.missing())
 	if status == Trouble {
-		writeLines(s.std.Err, []string{"not every replica has it: a replica that starts takes the list of the others; run the command again for one that runs"})
+		writeLines(s.std.Err, []string{"not every replica has it: run the command again, which repeats nothing that is done; a replica that starts takes the list of the others"})
 	}
 	return status, nil
 }

@@ -402,7 +402,7 @@ func printable(s string) string {
 // unknown returns the error for a name that is not a flag. It repeats only the name: the intended value may be a secret.
 func (p *Parser) unknown(what, dash, name string) error {
 	msg := "unknown " + what + " " + dash + printable(name)
-	if like, found := nearest(name, p.names()); found {
+	if like, found := Nearest(name, p.names()); found {
 		if dash != "" {
 			like = p.shown(like)
 		}
@@ -411,8 +411,8 @@ func (p *Parser) unknown(what, dash, name string) error {
 	return fmt.Errorf("%s (%s --help lists all flags)", msg, p.cmd.Name)
 }
 
-// nearest returns the name closest to the typed one, if at most a third of the letters differ.
-func nearest(typed string, names []string) (string, bool) {
+// Nearest returns the name closest to the typed one, if at most a third of the letters differ.
+func Nearest(typed string, names []string) (string, bool) {
 	if len(typed) > maxShown {
 		return "", false
 	}

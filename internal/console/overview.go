@@ -95,7 +95,7 @@ func tilesOf(s State, b *overviewPage, now time.Time) []tile {
 		}
 		all = append(all, t)
 	}
-	return append(all, fleetTile(&b.Fleet))
+	return append(all, fleetTile(&b.Fleet, s.DyingClients))
 }
 
 func tableTile(s State, now time.Time) tile {
@@ -132,10 +132,15 @@ func guardTile(s State, now time.Time) tile {
 	if g := s.Guard; g.Held {
 		return tile{"Guard", "#guard", "✕", bad, "held", text(string(g.Reason)) + ", since " + newMoment(g.Since, now).Ago}
 	}
+	for _, w := range s.Warnings {
+		if w.What != api.WarnDeaths {
+			return tile{"Guard", "#warnings", "▲", notice, "harm published", cut(w.Text, 100)}
+		}
+	}
 	return tile{"Guard", "#guard", "✓", good, "open", "what is read is served"}
 }
 
-func fleetTile(f *fleetView) tile {
+func fleetTile(f *fleetView, dying int) tile {
 	t := tile{"Fleet", "#fleet", "○", neutral, "unknown", "no list of clients here"}
 	switch {
 	case !f.Known:
@@ -147,6 +152,8 @@ func fleetTile(f *fleetView) tile {
 		rejected, behind, silent := f.Counts.Rejected, f.Counts.Behind, f.Counts.Silent
 		t.Sign, t.Tone, t.Word, t.Detail = "✓", good, "current", plural(f.Total, "client")
 		switch {
+		case dying > 0:
+			t.Sign, t.Tone, t.Word = "✕", bad, thousands(dying)+" with dying proxies"
 		case rejected > 0:
 			t.Sign, t.Tone, t.Word = "✕", bad, thousands(rejected)+" rejected"
 		case behind > 0:

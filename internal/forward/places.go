@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
@@ -44,7 +47,10 @@ type places struct {
 
 // NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
 // to a pod when a command first needs it.
-func NewPlaces() cli.Places { return &places{} }
+func NewPlaces() cli.Places {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go also returns what it logs
+	return &places{}
+}
 
 // Define implements [cli.Places].
 func (p *places) Define(flags *config.Parser) {
@@ -143,6 +149,9 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
 		}
 		p.closeLater(c.Close)
 		pods, err := c.Pods(ctx, p.namespace, p.selector)
+		if _, refused := errors.AsType[*apierrors.StatusError](err); err != nil && !refused {
+			return nil, fmt.Errorf("%w (without the API server: --urls FILE, with NAME and the URL of a support listener on each line)", err)
+		}
 		if err != nil {
 			return nil, err
 		}

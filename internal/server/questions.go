@@ -304,6 +304,7 @@ func (s *Server) hold(query explain.Query) *explain.Hold {
 	for _, k := range s.publisher.Kept() {
 		if k.Ref == (kube.Ref{Kind: query.Kind, Namespace: query.Namespace, Name: query.Name}) {
 			h.Reason, h.Detail, h.Since, until, kept = string(k.Reason), k.Detail, k.Since, k.Until, true
+			h.By, h.Do = k.Keeper()
 		}
 	}
 	if !g.Held && !kept {

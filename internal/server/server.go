@@ -86,6 +86,7 @@ type Server struct {
 	log       *slog.Logger
 	registry  *prometheus.Registry
 	cache     *etagcache.Cache
+	onDisk    map[string]time.Time // since when there are problems, as the file has it; owned by keepProblems once that runs
 	tables    tables
 	publisher *publish.Publisher
 	kept      keptAnswer
@@ -186,6 +187,7 @@ func (s *Server) newPoller() error {
 	if s.compiler, err = poller.NewCompiler(s.cfg.Compile, s.cfg.Logger, s.registry); err != nil {
 		return err
 	}
+	s.rememberProblems()
 	sink := s.cfg.Tracing.Sink(s.cache)
 	if s.cfg.EndpointDebounce > 0 {
 		sink = publish.NewBudget(sink, s.cfg.EndpointDebounce, s.registry)
@@ -302,6 +304,7 @@ func (s *Server) runTables(ctx context.Context) error {
 	if s.reviews != nil {
 		beside.Go(func() { s.reviews.run(ctx) })
 		beside.Go(func() { s.history.run(ctx) })
+		beside.Go(func() { s.keepProblems(ctx) })
 	}
 	if s.relay != nil {
 		beside.Go(func() { s.reportUp(ctx) })

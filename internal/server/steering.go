@@ -30,17 +30,20 @@ const maxWarned = 20
 func (s *Server) steeringEndpoint() httpserve.Endpoint {
 	return httpserve.Endpoint{
 		Listener: httpserve.ControlListener, Path: api.PathSteering, Methods: []string{http.MethodPost}, MaxBody: httpserve.MaxForm, Handler: http.HandlerFunc(s.serveSteering),
-		Does: "[steers](../operate/steering.md) objects: `order=` is `freeze`, `rollback` (with `entry=`) or `release`; `namespace=` or `object=` choose objects, else all; `until=` is a time, or `release`; `dry=true` changes nothing",
+		Does: "[steers](../operate/steering.md) objects: `order=` is `freeze`, `rollback` (`entry=` or `at=`, `deleted=true`) or `release`; `namespace=` or `object=` choose objects, else all; `until=` is a time, or `release`; `dry=true`",
 	}
 }
 
 // command is a command of an operator about objects.
 type command struct {
 	order string
-	entry uint64   // of a rollback
-	names []string // or the versions to which it goes
-	of    string   // and which these are, in words
+	entry uint64    // of a rollback
+	at    time.Time // or when it was current
+	names []string  // or the versions to which it goes
+	of    string    // and which these are, in words
 	dry   bool
+	// deleted limits a rollback to objects that do not exist any more.
+	deleted bool
 	publish.Order
 }
 
@@ -103,17 +106,29 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 		if err := httpserve.CheckWords("of", c.of); err != nil {
 			return c, err
 		}
-		if len(c.names) == 0 {
+		if c.deleted = form.Get("deleted") == "true"; len(c.names) > 0 {
+			break
+		}
+		switch at := form.Get("at"); {
+		case at != "" && form.Get("entry") != "":
+			return c, errors.New("want an entry of the history or a time, not both")
+		case at != "":
+			if c.at, err = moment(at, now); err != nil {
+				return c, err
+			}
+		default:
 			if c.entry, err = strconv.ParseUint(form.Get("entry"), 10, 64); err != nil {
 				return c, fmt.Errorf("entry %q: want the number of an entry of the history", form.Get("entry"))
 			}
 		}
-		c.Freeze = c.Scope.Name == "" // also what did not change since then stays as it is
 	case api.SteerRelease:
 		c.Release = true
 		return c, nil
 	default:
 		return c, fmt.Errorf("order %q: want %s, %s or %s", c.order, api.SteerFreeze, api.SteerRollback, api.SteerRelease)
+	}
+	if c.order == api.SteerRollback {
+		c.Freeze = c.Scope.Name == "" && !c.deleted // also what did not change since then stays as it is
 	}
 	switch until := form.Get("until"); {
 	case until == api.SteerRelease && strings.TrimSpace(c.Why) == "":
@@ -133,12 +148,16 @@ func readCommand(form url.Values, now time.Time) (c command, err error) {
 
 // steer carries out a command, unless it is dry, and says what it changes.
 func (s *Server) steer(r *http.Request, c *command) (*api.Steered, error) {
+	parts := len(c.names) > 0 // a part of a plan, which the caller knows
 	if c.order == api.SteerRollback {
 		if err := s.pins(c); err != nil {
 			return nil, err
 		}
 	}
 	answer := &api.Steered{Dry: c.dry, What: c.words(), Until: c.Until, Pins: c.names, By: c.By, Why: c.Why}
+	if parts && !c.dry {
+		return answer, s.carryOut(c, answer)
+	}
 	before, after, err := s.publisher.Preview(c.Order)
 	switch {
 	case err == nil:
@@ -160,14 +179,19 @@ func (s *Server) steer(r *http.Request, c *command) (*api.Steered, error) {
 	if c.dry {
 		return answer, nil
 	}
+	return answer, s.carryOut(c, answer)
+}
+
+// carryOut carries out a command, and says in the answer what is served then.
+func (s *Server) carryOut(c *command, answer *api.Steered) error {
 	if err := s.publisher.Steer(c.Order); err != nil {
-		return nil, err
+		return err
 	}
 	if t := s.publisher.Table(); t != nil {
 		answer.Digest = t.Digest()
 	}
 	s.tables.Recheck()
-	return answer, nil
+	return nil
 }
 
 // words says what a command does.
@@ -211,6 +235,13 @@ func (s *Server) pins(c *command) error {
 
 // differing returns the versions as of the entry of a command that differ from what is served, and fills in its names and words.
 func (s *Server) differing(c *command) ([]*history.Version, error) {
+	if !c.at.IsZero() {
+		e, ok := s.history.At(c.at)
+		if !ok {
+			return nil, fmt.Errorf("%w: the history is younger than %s", history.ErrNoEntry, c.at.UTC().Format(time.RFC3339))
+		}
+		c.entry = e.N
+	}
 	entry, err := s.history.Entry(c.entry)
 	if err != nil {
 		return nil, err
@@ -225,11 +256,26 @@ func (s *Server) differing(c *command) ([]*history.Version, error) {
 		return nil, errors.New("nothing was read yet, so nobody knows what would change")
 	}
 	now := s.history.VersionsOf(&served.Snapshot.Intent)
+	pinned := make(map[kube.Ref]bool) // by an earlier command, which other replicas may lack
+	for _, k := range s.publisher.List() {
+		pinned[k.Ref] = k.Reason == publish.ReasonPin
+	}
+	newest := make(map[kube.Ref]bool)
+	if r := s.compiler.Latest(); r != nil && c.deleted {
+		for o := range r.Snapshot.Objects() {
+			newest[o.Ref()] = true
+		}
+	}
 	var versions []*history.Version
 	for ref, was := range then {
-		if c.Scope.Name != "" || !was.Same(now[ref]) { // one object stays as it was also if it is like that now
+		switch {
+		case c.deleted && (newest[ref] || was.Object() == nil):
+		case c.Scope.Name != "", pinned[ref], !was.Same(now[ref]): // one object stays as it was also if it is like that now
 			versions = append(versions, was)
 		}
+	}
+	if len(versions) == 0 && c.deleted {
+		return nil, fmt.Errorf("%w: no object of entry %d is gone there", history.ErrNoEntry, c.entry)
 	}
 	if len(versions) == 0 && c.Scope.Name != "" {
 		return nil, fmt.Errorf("%s: %w", c.Scope, history.ErrNoEntry)

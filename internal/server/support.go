@@ -87,6 +87,7 @@ func (s *Server) report() api.Status {
 			r.Trial = &tried
 		}
 	}
+	r.Warnings = s.warned(r.DyingClients)
 	r.Ready = r.Table != nil
 	if s.relay != nil {
 		upstream := s.relay.Upstream()
@@ -198,9 +199,10 @@ func (s *Server) eventProblems() []poller.Problem {
 func (s *Server) keptProblems(wanted func(*publish.Kept) bool) (all []poller.Problem) {
 	for _, k := range s.publisher.Kept() {
 		if !k.Pending && wanted(k) {
+			_, advice := k.Keeper()
 			all = append(all, poller.Problem{Since: k.Since, Problem: rules.Problem{
 				Owner: k.Ref, Reason: rules.Kept, Severity: rules.Warning,
-				Message: fmt.Sprintf("served %s, %s waits: %s%s", k.Served(), k.Waits(), k.Detail, endOf(k)),
+				Message: fmt.Sprintf("served %s, %s waits: %s%s", k.Served(), k.Waits(), k.Detail, endOf(k)), Do: advice,
 			}})
 		}
 	}

@@ -171,7 +171,7 @@ type checked struct {
 
 func newTakeovers(s *Server) *takeovers {
 	return &takeovers{s: s, look: make(chan struct{}, 1), noticed: series.In(s.registry).Counter("routesrv_takeovers_total",
-		"Pairs of objects: a published change of one took requests of the other.")}
+		"Routes that lost requests to another namespace by published changes.")}
 }
 
 // published says that another table is served.
@@ -281,7 +281,7 @@ func (n *takeovers) run(ctx context.Context) {
 		if served := n.s.publisher.Served(); served != nil {
 			now := side{served.Table, served.Snapshot}
 			if last.table != nil && last.table != now.table {
-				n.note(n.between(ctx, last, now), time.Now().UTC())
+				n.note(n.between(ctx, last, now), served.Committed.UTC())
 			}
 			last = now
 		}
@@ -298,6 +298,9 @@ func (n *takeovers) note(report *takeover.Report, now time.Time) {
 	var fresh []api.Takeover
 	for i := range report.Takeovers {
 		t := &report.Takeovers[i]
+		if t.BetweenNamespaces() {
+			n.noticed.Add(float64(t.Lost))
+		}
 		fresh = append(fresh, api.Takeover{
 			At: now, From: refOf(t.From), To: refOf(t.To), Lost: t.Lost, Example: t.String(),
 		})
@@ -305,7 +308,6 @@ func (n *takeovers) note(report *takeover.Report, now time.Time) {
 	if len(fresh) == 0 {
 		return
 	}
-	n.noticed.Add(float64(len(fresh)))
 	n.s.history.took(fresh)
 	n.s.log.Warn(LogTakeover, "count", len(fresh), "example", fresh[0].Example)
 	n.mu.Lock()

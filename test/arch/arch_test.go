@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 	},
 
 	"internal/server": {
-		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "internal/catalogue", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/api", "kube", "match", "match/report", "poller",
+		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "internal/catalogue", "internal/durable", "internal/trial", "internal/config", "internal/console", "internal/httpserve", "internal/api", "kube", "match", "match/report", "poller",
 		"internal/source/manifests", "internal/tracing", "shadowdiff", "shadowdiff/page", "table",
 	},
 	"internal/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},

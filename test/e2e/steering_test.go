@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -162,4 +165,37 @@ func TestSteering(t *testing.T) {
 	b.serves(t, "all is new", "cart-bad-2", "pay-frozen", "!cart-good")
 	plane2 := startFetching(t, "auto", a.Main, b.Main)
 	plane2.serves(t, "a data plane", "cart-bad-2", "pay-frozen")
+
+	before := time.Now().UTC().Format(time.RFC3339Nano)
+	if err := c.remove(t.Context(), steered("cart", "bad-2")); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*process{a, b} {
+		p.serves(t, "a deletion", "!cart-bad-2", "pay-frozen")
+	}
+	if said := command(0, "rollback", "--to="+before, "--deleted", "--all", "--why=deleted by mistake", "--yes"); strings.Count(said, "done, serves") != 2 || !strings.Contains(said, "1 object pinned") {
+		t.Errorf("rollback says\n%s", said)
+	}
+	plane2.serves(t, "what was deleted", "cart-bad-2", "pay-frozen")
+	if err := c.apply(t.Context(), steered("pay", "flows")); err != nil {
+		t.Fatal(err)
+	}
+	plane2.serves(t, "what is new", "cart-bad-2", "pay-flows")
+	if said := command(0, "log", "--lost"); !strings.Contains(said, "Ingress shop/cart deleted") {
+		t.Errorf("log says\n%s", said)
+	}
+	if said := command(0, "status"); strings.Count(said, "pin of Ingress shop/cart") != 1 || strings.Contains(said, "trial proxy") {
+		t.Errorf("status says\n%s", said)
+	}
+
+	urls, away := filepath.Join(t.TempDir(), "urls"), pluginKubeconfig(t, map[string]*rest.Config{"prod": {Host: "http://127.0.0.1:1"}}, map[string]string{"prod": "x"})
+	if err := os.WriteFile(urls, []byte("prod "+a.Support+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, errs := runPlugin(t, away, "status", "--context=prod"); status != 2 || !strings.Contains(out+errs, "connection refused") || !strings.Contains(out+errs, "--urls FILE") {
+		t.Errorf("without the API server: status %d\n%s%s", status, out, errs)
+	}
+	if status, out, errs := runPlugin(t, away, "status", "--urls="+urls); status != 0 || !strings.Contains(out, "healthy") {
+		t.Errorf("by URL: status %d\n%s%s", status, out, errs)
+	}
 }

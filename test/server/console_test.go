@@ -16,6 +16,12 @@ import (
 // page opens a page of the support listener in a browser. Without Chromium the test is skipped, except in CI.
 func (f *fixture) page(path string) (*browser.Page, context.Context) {
 	f.t.Helper()
+	return f.pageOf(path, 1200)
+}
+
+// pageOf is page in a window of some width.
+func (f *fixture) pageOf(path string, width int) (*browser.Page, context.Context) {
+	f.t.Helper()
 	programs.Tool(f.t, "chromium", browser.Names()...)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	b, err := browser.Start(ctx)
@@ -23,7 +29,7 @@ func (f *fixture) page(path string) (*browser.Page, context.Context) {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { b.Close(); cancel() })
-	p, err := b.NewPage(ctx, browser.Options{Width: 1200, Height: 900})
+	p, err := b.NewPage(ctx, browser.Options{Width: width, Height: 900})
 	if err == nil {
 		err = p.Open(ctx, "http://"+f.support+path)
 	}
@@ -127,5 +133,19 @@ func TestPagesAnswerQuestions(t *testing.T) {
 		if !strings.Contains(got.body, want) || got.status >= 500 {
 			t.Errorf("GET %s: %d, no %q in\n%s", path, got.status, want, got.body)
 		}
+	}
+}
+
+// TestPhoneShowsWhoTakesRequests: the object that takes requests is not cut off.
+func TestPhoneShowsWhoTakesRequests(t *testing.T) {
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses("cart-with-a-long-name"), true, nil)
+	f.polled()
+	f.apply(taking("other", "cart-with-a-long-name"))
+	f.eventually("the takeover", func() bool { return len(f.noticed()) == 1 })
+	p, ctx := f.pageOf("/", 375)
+	var right float64
+	f.may(p.Eval(ctx, "Math.max(...[...document.querySelectorAll('#takeovers td')].map(e => e.getBoundingClientRect().right))", &right))
+	if text, err := p.Text(ctx, "#takeovers tbody"); err != nil || !strings.Contains(text, "other/all") || right > 375 {
+		t.Errorf("the table is %v wide and says %q (%v)", right, text, err)
 	}
 }

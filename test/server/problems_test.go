@@ -2,8 +2,13 @@ package server_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/server"
 )
 
 // Problems that harm a fleet or cost their author routes are reported over HTTP.
@@ -131,5 +136,36 @@ func TestProblemsAreChosenByTheQuery(t *testing.T) {
 				t.Errorf("%s: problem %+v", query, p)
 			}
 		}
+	}
+}
+
+// TestProblemsKeepTheirTimeOverARestart: as long as the object has the problem.
+func TestProblemsKeepTheirTimeOverARestart(t *testing.T) {
+	dir := t.TempDir()
+	since := func(objects string) (at time.Time) {
+		f := startReading(t, objects, true, func(cfg *server.Config) { cfg.StateDir = dir })
+		f.polled()
+		var all api.Problems
+		if err := json.Unmarshal([]byte(f.request(http.MethodGet, f.support, api.PathProblems).body), &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all.Problems {
+			if p.Reason == "service_not_found" {
+				at = p.Since
+			}
+		}
+		if err := f.stop(); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	broken := strings.Replace(ingress("broken"), "name: s,", "name: gone,", 1)
+	first := since(backend("s", "10.2.0.1") + ingress("a") + broken)
+	if again := since(backend("s", "10.2.0.1") + ingress("a") + broken); first.IsZero() || !again.Equal(first) {
+		t.Errorf("since %v, after a restart %v", first, again)
+	}
+	since(backend("s", "10.2.0.1") + ingress("a"))
+	if later := since(backend("s", "10.2.0.1") + ingress("a") + broken); !later.After(first) {
+		t.Errorf("a problem that was solved in between is there since %v, want after %v", later, first)
 	}
 }

@@ -1,0 +1,184 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/internal/cli"
+	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/internal/server"
+)
+
+// besides are the places of commands for one server: its support listener and its control socket.
+type besides struct {
+	f *fixture
+	// slow delays commands until their time limit is over, once more than a number of them were carried out; nil delays none.
+	slow   func(n int32) bool
+	posted atomic.Int32
+}
+
+func (*besides) Define(*config.Parser) {}
+func (*besides) Args() string          { return "" }
+func (*besides) Close()                {}
+func (b *besides) Clusters(args []string) ([]cli.Cluster, []string, error) {
+	r := cli.Replica{Name: "a", Support: &cli.Listener{URL: "http://" + b.f.support, Transport: b.f.client.Transport}}
+	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
+		if form.Get("dry") == "" && b.slow != nil && b.slow(b.posted.Add(1)) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		sent := b.f.control(http.MethodPost, path+"?"+form.Encode())
+		if sent.status != http.StatusOK {
+			return nil, errors.New(sent.body)
+		}
+		return []byte(sent.body), nil
+	}
+	return []cli.Cluster{{Find: func(context.Context) ([]cli.Replica, error) { return []cli.Replica{r}, nil }}}, args, nil
+}
+
+// command runs a command and returns its exit status and what it prints.
+func (b *besides) command(args ...string) (int, string) {
+	b.f.t.Helper()
+	var out bytes.Buffer
+	p := cli.Program{Name: "kubectl routesrv", Places: func() cli.Places { return b }, Remote: true}
+	status := p.Run(b.f.t.Context(), args, config.Stdio{In: strings.NewReader(""), Out: &out, Err: &out})
+	return status, out.String()
+}
+
+// warnings returns the warnings of a kind in the status.
+func (f *fixture) warnings(what string) (found *api.Warning) {
+	f.t.Helper()
+	var s api.Status
+	if err := json.Unmarshal([]byte(f.request(http.MethodGet, f.support, api.PathStatus).body), &s); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, w := range s.Warnings {
+		if w.What == what {
+			found = &w
+		}
+	}
+	return found
+}
+
+// TestPublishedLossIsAWarning: hosts that were lost below the limit of the guard are served as lost, and every view says so, with the command that
+// brings them back.
+func TestPublishedLossIsAWarning(t *testing.T) {
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(shops(40)...), true, nil)
+	f.polled()
+	b := &besides{f: f}
+	if status, said := b.command("status"); status != 0 {
+		t.Fatalf("before: status %d\n%s", status, said)
+	}
+	f.delete(shops(40)[:10]...)
+	f.eventually("the warning", func() bool {
+		return f.warnings(api.WarnLost) != nil && !strings.Contains(f.warnings(api.WarnLost).Text, "change: unknown")
+	})
+	w := f.warnings(api.WarnLost)
+	for _, want := range []string{"25 % of hosts lost since " + w.Since.Format("15:04") + ", published (10 of 40)", "last change: Ingress shop/", "deleted by unknown"} {
+		if !strings.Contains(w.Text, want) {
+			t.Errorf("the warning is %q, want %q", w.Text, want)
+		}
+	}
+	status, said := b.command("status")
+	if status != 1 || !strings.Contains(said, "25 % of hosts lost") || !strings.Contains(said, "kubectl routesrv rollback --to ") || strings.Contains(said, " healthy ") {
+		t.Errorf("status %d\n%s", status, said)
+	}
+	if status, said = b.command("board", "-o", "text"); status != 1 || strings.Contains(said, "good") {
+		t.Errorf("board: status %d\n%s", status, said)
+	}
+	if !strings.Contains(f.metrics(), "\nroutesrv_lost_hosts_ratio 0.25\n") {
+		t.Error("the metric does not say a quarter")
+	}
+	if page := f.request(http.MethodGet, f.support, "/").body; !strings.Contains(page, `id="warnings"`) || !strings.Contains(page, `class="tile notice" href="#warnings"`) {
+		t.Error("the console has no warning")
+	}
+
+	args := strings.Fields(strings.Replace(w.Command, "--why REASON", "--why=accident --yes", 1))
+	if status, said = b.command(args...); status != 0 || !strings.Contains(said, "10 objects pinned") {
+		t.Fatalf("%v: status %d\n%s", args, status, said)
+	}
+	f.eventually("the end of the warning", func() bool { return f.warnings(api.WarnLost) == nil })
+	if table := f.get("/routes").body; strings.Count(table, "Path") < 40 {
+		t.Errorf("the table lacks routes:\n%s", table)
+	}
+	f.apply(strings.Replace(ingress("new"), "path: /", "path: /new", 1)) // a roll back of what was deleted freezes nothing
+	f.eventually("a new object", func() bool { return strings.Contains(f.get("/routes").body, "kube_shop__new__") })
+}
+
+// TestTakeoverOfManyRoutesIsAWarning: a catch-all of one tenant that takes requests of many hosts of others.
+func TestTakeoverOfManyRoutesIsAWarning(t *testing.T) {
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(shops(30)...), true, nil)
+	f.polled()
+	f.apply(taking("other", shops(30)[:5]...))
+	f.eventually("takeovers", func() bool { return len(f.noticed()) == 5 })
+	if w := f.warnings(api.WarnTakeovers); w != nil {
+		t.Errorf("a few takeovers: %+v", w)
+	}
+	f.apply(taking("other", shops(30)...))
+	f.eventually("the warning", func() bool { return f.warnings(api.WarnTakeovers) != nil })
+	w := f.warnings(api.WarnTakeovers)
+	if !strings.Contains(w.Text, "routes lost requests to other namespaces") || !strings.Contains(w.Text, "RouteGroup other/all by unknown") ||
+		!strings.Contains(w.Command, " --object RouteGroup/other/all ") {
+		t.Errorf("the warning is %+v", w)
+	}
+	b := &besides{f: f}
+	if status, said := b.command("status"); status != 1 || !strings.Contains(said, w.Text) {
+		t.Errorf("status %d\n%s", status, said)
+	}
+	args := strings.Fields(strings.Replace(w.Command, "--why REASON", "--why=accident --yes", 1))
+	if status, said := b.command(args...); status != 0 {
+		t.Fatalf("%v: status %d\n%s", args, status, said)
+	}
+	f.eventually("the end of the takeover", func() bool {
+		return strings.Count(f.get("/routes").body, `PathSubtree("/deep")`) <= 5
+	})
+}
+
+// TestRollBackOfHundredsOfObjects: one command pins them in parts, each with its own time limit, says how far it is, and how far it came if a part fails;
+// the next call does the rest.
+func TestRollBackOfHundredsOfObjects(t *testing.T) {
+	const n = 700
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses(shops(n)...), true, func(cfg *server.Config) { cfg.Guard.MaxLoss = 1 })
+	f.polled()
+	before := time.Now().UTC().Format(time.RFC3339Nano)
+	f.delete(shops(n)[:n-1]...)
+	f.eventually("the loss", func() bool { return strings.Count(f.get("/routes").body, "kube_shop__") < 10 })
+	b := &besides{f: f, slow: func(n int32) bool { return n == 2 }}
+	roll := []string{"rollback", "--to=" + before, "--deleted", "--all", "--why=accident", "--yes", "--timeout=20s"}
+	status, said := b.command(append(roll, "--timeout=3s")...)
+	if status != 2 || !strings.Contains(said, "a: 500 of 699 objects pinned\n") || !strings.Contains(said, "500 of 699 objects pinned, then: no answer within 3s") ||
+		!strings.Contains(said, "run the command again") {
+		t.Errorf("status %d\n%s", status, tail(said))
+	}
+	if status, said = b.command(roll...); status != 0 || !strings.Contains(said, "a: 699 of 699 objects pinned\n") {
+		t.Errorf("status %d\n%s", status, tail(said))
+	}
+	for i := range n {
+		if name := shops(n)[i]; !strings.Contains(f.get("/routes").body, "kube_shop__"+name+"__") {
+			t.Fatalf("%s is missing", name)
+		}
+	}
+	if status, said = b.command("rollback", "--to=2001-01-01T00:00:00Z", "--all", "--why=x", "--yes"); status != 2 || !strings.Contains(said, "the history is younger than") {
+		t.Errorf("a time before the history: status %d\n%s", status, said)
+	}
+	for _, wrong := range [][]string{{"rollback", "--all", "--why=x", "--yes"}, {"rollback", "1", "--to=12:00", "--all", "--why=x", "--yes"}} {
+		if status, said = b.command(wrong...); status != 2 || !strings.Contains(said, "want an entry of the history or --to TIME") {
+			t.Errorf("%v: status %d\n%s", wrong, status, said)
+		}
+	}
+}
+
+// tail returns the last lines of a text.
+func tail(text string) string {
+	lines := strings.Split(text, "\n")
+	return strings.Join(lines[max(0, len(lines)-20):], "\n")
+}
