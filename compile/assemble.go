@@ -197,8 +197,8 @@ func (a *assembly) notIn(o *assembly) iter.Seq[claim] {
 // maxBatch is how many texts are unpacked at once while a list is made.
 const maxBatch = 8000
 
-// changed returns the list of the routes of an assembly, from a list before and the assembly that this one was made of. Both lists share
-// what is equal. The deletions come last, when it is known which ids no route has any more.
+// changed returns the list of routes of the assembly is, derived from the list before and the assembly was that before was built from.
+// The two lists share equal blocks. Deletions come last, because only then are the unused ids known.
 func changed(before table.List, was, is *assembly) table.List {
 	var texts rules.Texts
 	deletes := make(map[string]struct{})

@@ -90,11 +90,11 @@ func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	return next
 }
 
-// CompileBeside returns the routes of another snapshot than the latest one, such as one in which some objects have earlier versions. It
-// costs as much as the differences from the latest snapshot, and from that of the previous call. It reports no problems: those are
-// reported for the latest snapshot.
+// CompileBeside returns the routes of a snapshot other than the latest one, such as one in which some objects have earlier versions. Its
+// cost is proportional to the differences from the latest snapshot and from the snapshot of the previous call. It reports no problems:
+// Compile reports them for the latest snapshot.
 func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
-	before := c.beside // lists beside the latest are a sequence of their own, because they are alike
+	before := c.beside // successive calls have similar lists, so each is derived from the previous one
 	if before == nil {
 		before = c.latest.Load()
 	} else if s.SameObjects(before.Snapshot) {
@@ -107,7 +107,7 @@ func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
 // Forget frees what CompileBeside keeps for its next call.
 func (c *Compiler) Forget() { c.beside = nil }
 
-// build builds a snapshot. The list of routes is made from that of a result before, if there is one.
+// build compiles a snapshot. It derives the list of routes from the list of before, unless before is nil.
 func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result {
 	recent := c.recent
 	c.recent = nil // until the end: after a panic nothing of it is used again

@@ -112,8 +112,8 @@ type Trial struct {
 // costs as much as the object.
 func (r *Result) Try(o kube.Object) (Trial, error) { return r.try(o, r.all.view) }
 
-// Foresee is Try with more Services, Endpoints and slices beside those of the snapshot; nil means none. The routes of the result are also those that the
-// object has as soon as each of its Services has the ports that it names, and endpoints: the object does not change then.
+// Foresee is Try with Services, Endpoints and slices in addition to the snapshot's; nil means none. The result also includes the routes that
+// the object will have, without a change to it, once each of its Services has endpoints and the ports that the object names.
 func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
 	view := r.all.view
 	if b != nil {

@@ -16,7 +16,7 @@ type object struct {
 	unit *rules.Unit
 }
 
-// objects are those of a build, by kind, namespace and name.
+// objects are the objects of a build, sorted by kind, namespace and name.
 type objects []object
 
 func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
@@ -46,7 +46,7 @@ func (k objects) search(name kube.Ref) (at int, found bool) {
 // memo has the units of the objects of a build. It is all that makes the next builds cheaper than the first one.
 type memo map[kube.Object]*rules.Unit
 
-// compile gives each object its unit: that of a build before, if the object looks up the same, or a new one.
+// compile sets the unit of each object: the unit of an earlier build if the object's lookups give the same results, otherwise a new one.
 func (k objects) compile(set *rules.Set, v *rules.View, recent []memo) {
 	for i := range k { // in order, because of what objects resolve for others
 		for _, known := range recent {

@@ -211,8 +211,8 @@ func (l *lexer) punctuation() {
 	l.invalid(reasonUnexpected, l.pos)
 }
 
-// number reads a number: a sign, then digits with at most one decimal point, which must not be last. It returns false for one that
-// ends with the point, behind which the reference goes on.
+// number reads a number: an optional sign, then digits with at most one decimal point, which must not be last. It returns false if the
+// number ends with the point; the reference then continues after the point.
 func (l *lexer) number() bool {
 	src, i := l.src, l.pos
 	if src[i] == '-' {

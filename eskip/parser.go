@@ -283,7 +283,7 @@ func (p *parser) route(r *Route, name token) bool {
 	return true
 }
 
-// list parses a text that consists only of predicates or filters, each of which item parses.
+// list parses a text that consists only of predicates or filters. It calls item for each one.
 func (p *parser) list(separator kind, item func() bool) bool {
 	p.next()
 	if p.tok.kind == tokInvalid {

@@ -78,8 +78,8 @@ func (c *claims) judge(seq uint64, r table.Read) {
 	c.oldest = max(c.oldest, r.Oldest)
 }
 
-// forget makes all claims new when they are made again, because the source has gone back in time: one from before, which nobody had to decide
-// because its table came, would otherwise stay undecided, and its client would keep that table for ever.
+// forget drops all claims after the source has gone back in time. An old claim, left undecided because its table arrived, would never be
+// decided otherwise, and its client would keep that table forever.
 func (c *claims) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

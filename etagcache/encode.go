@@ -44,7 +44,7 @@ func (c *compressors) encoded(b *table.Block, e encoding) *encodedBlock {
 	}).(*encodedBlock)
 }
 
-// compressors are those of a cache. Their memory is reused from block to block, until the garbage collector frees it.
+// compressors are the compressors of a cache. Blocks reuse their memory until the garbage collector frees it.
 type compressors struct{ frames, deflaters sync.Pool }
 
 func newCompressors() *compressors {
@@ -158,8 +158,8 @@ type checksum struct {
 	size uint32 // modulo 2^32, as the format requires
 }
 
-// add appends a part. Without its inversions, which crc32.Update does before and after, a CRC is linear: that of a whole is that of its
-// beginning, continued by as many zeros as the rest has bytes, plus that of the rest.
+// add appends a part. Without the inversions that crc32.Update does before and after, a CRC is linear: the CRC of a||b is the CRC of a
+// followed by len(b) zero bytes, plus the CRC of b.
 func (c *checksum) add(crc uint32, size int) {
 	c.crc = ^withZeros(^c.crc, size) ^ crc
 	c.size += uint32(size)

@@ -148,10 +148,10 @@ type Cache struct {
 // New checks cfg and fills in its defaults. The Cache has no table and starts no goroutine.
 func New(cfg Config) (*Cache, error) {
 	if cfg.MaxStreams < 0 {
-		return nil, errors.New("max streams: want no negative number")
+		return nil, errors.New("max streams must not be negative")
 	}
 	if cfg.SharedMaxAge < 0 || cfg.SharedMaxAge%time.Second != 0 {
-		return nil, errors.New("shared max age: want whole seconds")
+		return nil, errors.New("shared max age must be whole seconds and not negative")
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "etagcache")
 	if cfg.Metrics == nil {

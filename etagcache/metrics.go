@@ -46,7 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		StreamsDropped:  made.Counter("routesrv_streams_dropped_total", "Streams whose reader read nothing or broke the connection."),
 		StreamSentBytes: made.Counter("routesrv_stream_sent_bytes_total", "Bytes sent on streams, as encoded."),
 		StreamEvents:    made.Counters("routesrv_stream_events_total", "Events sent on streams.", "event", api.Events()...),
-		TableBytes:      made.Gauges("routesrv_table_bytes", "Size of the last full table; 0 for an encoding that nobody requested.", "encoding"),
+		TableBytes:      made.Gauges("routesrv_table_bytes", "Size of the last full table; 0 for an encoding that no client requested.", "encoding"),
 		TableRoutes:     made.Gauge("routesrv_table_routes", "Routes in the served table."),
 		TableStale:      made.Gauge("routesrv_table_stale", "1 while the table comes from a last-known-good file and no read has confirmed it."),
 		ReadRevision:    made.Gauge("routesrv_table_read_revision", "Highest list revision of the last read that showed the served table."),

@@ -81,7 +81,7 @@ func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 func (c *Cache) replace(next *state, t *table.Table) {
 	before := next.version
 	if t.Revision() < next.newest {
-		// The source went back in time: what was known about its revisions is void.
+		// The source went back in time, so its earlier revisions no longer count.
 		before, next.oldest = nil, 0
 	}
 	c.versions++
@@ -94,8 +94,8 @@ func (c *Cache) replace(next *state, t *table.Table) {
 // Begin reports that a read of the source begins. A failed read needs no further call; otherwise call the returned function once
 // with the result.
 //
-// t is the table of the source, or, if r.Held says that another one is held back, a table derived from the read: it is served
-// from now on. If t has the content of the current table and a higher revision, the ETag gets that revision, because the content
+// t is served from now on. It is the table of the source or, if r.Held reports that another table is held back, a table derived from
+// the read. If t has the content of the current table and a higher revision, the ETag gets that revision, because the content
 // is current again (see the package documentation). If r is not Held, or is Live, the current table is as new as the read; a Live
 // read names the Candidate that clients must keep. t is nil if a table is held back, or waits, and no table was derived from the
 // read. Then the current table may no longer be the content of the source, and a client that got the newer table elsewhere must

@@ -73,7 +73,7 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newStream returns a stream for a request, which says what the client has. It sends nothing yet.
+// newStream returns a stream for a request, which names the table that the client has. It sends nothing yet.
 func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone")}
 	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], preference[1:]), c.cfg.Metrics) // streams have no zstd form
@@ -168,8 +168,8 @@ func (s *stream) note(x *exchange) {
 	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 }
 
-// current says which table the stream has brought the client to, and how fresh that table is, unless only the time of the read
-// has changed since it last said so.
+// current sends an event with the table that the client now has and how fresh it is, unless only the time of the read has changed since
+// the last such event.
 func (s *stream) current(x *exchange) {
 	f := api.Current{Revision: s.has.Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {

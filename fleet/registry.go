@@ -1,14 +1,14 @@
 // Package fleet tracks which client holds which table: every client of a route server, from its requests and its reports.
 //
 // A [Registry] is told about each request and stream ([Registry.Saw]), each report ([Registry.Reported]) and each published table
-// ([Registry.Published]). It returns a [View] of its own clients, and [Merge] merges the views of several replicas. A [Reporter]
-// is the other side: it sends the reports of a sidecar or a relay.
+// ([Registry.Published]). It returns a [View] of the clients of this replica, and [Merge] merges the views of several replicas. A
+// [Reporter] is the other side: it sends the reports of a sidecar or a relay.
 //
 // # States
 //
 // A client is compared with the tables that its replica has published, which are numbered. It is current if it holds the last
 // one, or an unknown one that may be newer; behind if it holds an earlier one, or any other unknown one; rejected if its last
-// report says why it does not accept the table; and silent if nothing was heard for three of its intervals. Silent takes
+// report gives a reason for rejecting the table; and silent if nothing was heard for three of its intervals. Silent takes
 // precedence over rejected, and rejected over the others.
 //
 // # Trust
@@ -66,7 +66,7 @@ const (
 	defaultInterval = 3 * time.Second
 	// streamInterval is the time between two heartbeats of a stream. Clients that do not report give no other sign of life.
 	streamInterval = 15 * time.Second
-	// unknownFor is within what time somebody unknown must ask again to be a client.
+	// unknownFor is the time within which a requester without an id must ask again to count as a client.
 	unknownFor = 5 * time.Minute
 	// makeRoomEvery is how often a full Registry looks for silent clients.
 	makeRoomEvery = time.Second

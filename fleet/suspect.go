@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Suspect is a table of which the proxy of a client probably died, as the client reports it.
+// Suspect is a table that probably crashed the proxy of a client, as reported by the client.
 type Suspect struct {
 	Digest table.Digest `json:"digest"`
 	// Proven is the table that the proxy gets instead; zero if it has none. The flaw is in the difference between the two.
@@ -23,7 +23,7 @@ type Suspect struct {
 	reported int64 // when it was last reported
 }
 
-// SuspectTable is a table of which proxies of the fleet probably died. It is shown and changes nothing.
+// SuspectTable is a table that probably crashed proxies of the fleet. It is only shown and has no effect.
 type SuspectTable struct {
 	Digest table.Digest `json:"digest"`
 	// Clients is how many live clients have reported it, and Deaths is the sum of theirs.
@@ -104,7 +104,7 @@ func (c *client) showSuspects(now int64) (list []Suspect) {
 	return list
 }
 
-// suspectTables adds up the suspects of live clients at a time, those of the clients that are known for longest first.
+// suspectTables adds up the suspects of the clients that are not silent, starting with the longest-known clients.
 func suspectTables(clients []Client, at time.Time) []SuspectTable {
 	clients = slices.DeleteFunc(slices.Clone(clients), func(c Client) bool { return len(c.Suspects) == 0 || c.State == Silent })
 	slices.SortFunc(clients, func(a, b Client) int { return cmp.Or(a.FirstHeard.Compare(b.FirstHeard), cmp.Compare(a.ID, b.ID)) })
@@ -132,7 +132,7 @@ func suspectTables(clients []Client, at time.Time) []SuspectTable {
 	return list
 }
 
-// Dying returns how many live clients of this replica have reported within [SuspectFor] that their proxy died of a table.
+// Dying returns how many live clients of this replica have reported within [SuspectFor] that a table crashed their proxy.
 func (r *Registry) Dying() (n int) {
 	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()

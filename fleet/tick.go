@@ -48,7 +48,7 @@ func (r *Registry) Tick() {
 		state, versions, lag := r.judge(c, now)
 		if c.dying(now) {
 			dying++
-			if state = Current; versions != 0 { // a metric of its own tells that it does not serve the table
+			if state = Current; versions != 0 { // a separate metric counts clients that do not serve the table
 				state = Behind
 			}
 		}
@@ -147,7 +147,7 @@ func (r *Registry) finish(v *version, at int64) {
 	v.done = true
 }
 
-// of returns where the number of a state is; for one that only later versions know, a place that nobody reads.
+// of returns a pointer to the counter for s; unknown states (from newer clients) share a scratch counter.
 func (c *Counts) of(s State) *int {
 	switch s {
 	case Current:

@@ -35,7 +35,7 @@ func (p *jsonTargetPort) UnmarshalJSON(b []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("target port %s: want a string or an integer", b)
+		return fmt.Errorf("target port %s must be a string or an integer", b)
 	}
 	*p = jsonTargetPort(NamePort(s))
 	return nil

@@ -205,7 +205,7 @@ type Snapshot struct {
 	Intent
 	Backends
 
-	// Namespaces are the namespaces, if somebody wants to know their annotations.
+	// Namespaces are the namespaces, if their annotations are needed.
 	Namespaces []*Namespace
 
 	// Bad are the objects that could not be decoded, in the order of reading.
@@ -230,8 +230,7 @@ func (s *Snapshot) Add(o Object) {
 	}
 }
 
-// DefaultFilters is the content of a folder of default filter files. Err says why the folder could not be read; then there are no
-// texts.
+// DefaultFilters is the content of a folder of default filter files. Err is why the folder could not be read; then Texts is empty.
 type DefaultFilters struct {
 	Texts map[ServiceKey]string
 	Err   error `json:"-"`
@@ -247,7 +246,7 @@ func (k ServiceKey) MarshalText() ([]byte, error) { return []byte(k.Namespace + 
 func (k *ServiceKey) UnmarshalText(text []byte) error {
 	namespace, name, ok := strings.Cut(string(text), "/")
 	if !ok {
-		return fmt.Errorf("%q: want namespace/name", text)
+		return fmt.Errorf("%q must be namespace/name", text)
 	}
 	k.Namespace, k.Name = namespace, name
 	return nil
@@ -273,7 +272,7 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 		slices.EqualFunc(s.Bad, o.Bad, func(a, b BadObject) bool { return a.Ref == b.Ref && a.Err.Error() == b.Err.Error() })
 }
 
-// Selection says which objects a source reads.
+// Selection selects the objects that a source reads.
 type Selection struct {
 	// Namespace is the only namespace to read; empty means all.
 	Namespace string
@@ -302,7 +301,7 @@ type ReadOptions struct {
 	Consistent bool
 }
 
-// ReadError says which request made a read incomplete. The previous table stays.
+// ReadError reports which request made a read incomplete. The previous table stays in use.
 type ReadError struct {
 	// Verb and Resource as in RBAC ("list", "routegroups.zalando.org"); File and similar for manifests.
 	Verb     string

@@ -49,7 +49,7 @@ func (b *builder) entry(e *entry, r *eskip.Route) {
 	}
 }
 
-// predicates builds the conditions of the predicates without a field of their own, from left to right.
+// predicates builds the conditions of the predicates without a field in eskip.Route, from left to right.
 func (b *builder) predicates(e *entry) {
 	for _, p := range e.route.Predicates {
 		switch p.Name {
@@ -180,7 +180,7 @@ func (e *entry) headers(kind string, headers map[string][]string, testOf func(st
 		name := spellings[0]
 		e.conditions = append(e.conditions, condition{
 			name: kind, args: [2]string{name, headers[name][len(headers[name])-1]}, test: headerTest(textproto.CanonicalMIMEHeaderKey(name), alternatives),
-			why: "names one header in several spellings, of which a proxy keeps an arbitrary one", chance: -1,
+			why: "names one header in several spellings; a proxy keeps an arbitrary one", chance: -1,
 		})
 	}
 }

@@ -257,8 +257,8 @@ func places(entries []*entry, path []string) (found []place) {
 // fewEntries is how many routes of a place are shown whatever their host is.
 const fewEntries = 16
 
-// visit calls f in the order of the search with the entries of all places that match the path, until f returns false: with those that may
-// accept the host and, if near is set, also with those of other hosts at a place that has few entries.
+// visit calls f with the entries of all places that match the path, in search order, until f returns false. It passes entries that may
+// accept the host and, if near is set, also entries for other hosts at a place with few entries.
 func (x *index) visit(path []string, host string, near bool, f func(rank string, e *entry) bool) {
 	var found []place
 	if near {

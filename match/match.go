@@ -172,7 +172,7 @@ type Candidate struct {
 	Weight int          `json:"weight"`
 	// Lost are the predicates that do not hold; the first one decided.
 	Lost []string `json:"lost,omitempty"`
-	// Behind says why a route whose predicates all hold, or are undecided, does not win.
+	// Behind is why a route whose predicates all hold, or are undecided, does not win.
 	Behind Behind `json:"behind,omitempty"`
 	// Open are the undecided predicates.
 	Open []Undecided `json:"undecided,omitempty"`

@@ -16,10 +16,10 @@ import (
 
 // Contest returns requests that two routes both match, and that the first one gets, or may get, if there are no others: the plainest
 // first, as far as it can make some up. The requests differ in what decides which other routes match as well: the depth of the path and its
-// last slash, the method, and the port. They have no more than the routes ask for. Ask [Table.Find] what becomes of each in the table.
+// last slash, the method, and the port. They contain only what the routes require. Use [Table.Find] to see which route each one gets.
 //
-// complete means that the result is no matter of luck: if the first route gets any request of the second one, then also one of these, unless
-// a route that is not [Literal] is in its way. No more than most requests are tried, and tried says how many were.
+// complete means that the result is conclusive: if the first route gets any request of the second one, it also gets one of these, unless
+// a route that is not [Literal] prevents it. At most most requests are tried; tried is their number.
 func (t *Table) Contest(by, of *eskip.Route, most int) (requests []Request, tried int, complete bool) {
 	m := &meeting{table: t, path: pathShape{tail: tailAny}, header: map[string][]string{}, query: url.Values{}, complete: true}
 	if !m.add(by) || !m.add(of) || !m.expressions() {
@@ -122,13 +122,14 @@ func Literal(r *eskip.Route) bool {
 // everyPath reports whether an expression matches each path of a request, such as the one of an Ingress for "/".
 func everyPath(expr string) bool { return expr == "^/" || expr == "/" || expr == "^" || expr == "" }
 
-// Limits of what Contest makes up for two routes.
+// Limits of the requests that Contest constructs for two routes.
 const (
 	maxMeetHosts   = 64
 	maxMeetPaths   = 64
 	maxMeetMethods = 32
 
-	// Of more than maxMeetAll pairs of a path and a method, those of the plainest maxMeetBoth of each are made up, and each with the plainest of the other.
+	// Of more than maxMeetAll pairs of a path and a method, Contest tries only the pairs of the plainest maxMeetBoth paths and methods,
+	// each path with the plainest method, and each method with the plainest path.
 	maxMeetAll  = 1024
 	maxMeetBoth = 16
 )
@@ -303,7 +304,7 @@ func (m *meeting) meetHosts(hosts []plainHost) bool {
 	var both []plainHost
 	for _, mine := range m.hosts {
 		for _, other := range hosts {
-			if mine.match(other.name) { // with a port of its own, maybe
+			if mine.match(other.name) { // other may have a port
 				both = append(both, plainHost{other.name, mine.port && other.port})
 			} else if other.match(mine.name) {
 				both = append(both, mine)

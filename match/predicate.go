@@ -365,7 +365,7 @@ func isBaggage(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`",;\`, c) })
 }
 
-// jwt returns the condition for pairs of a claim and a text or an expression, all or any of which must match.
+// jwt returns the condition for pairs of a claim and a text or an expression. All pairs must match, or any, depending on all.
 func (b *builder) jwt(pairs []string, all, regexps bool) condition {
 	tests := make([]func(string) bool, len(pairs)/2)
 	for i := range tests {

@@ -119,8 +119,8 @@ func readOf(s *kube.Snapshot, o kube.ReadOptions, at time.Time) table.Read {
 
 // compile compiles the candidate table of a snapshot. It reports whether the table is the same as in the previous read.
 //
-// The revision of the table is the highest of the read. The lowest would not do: it does not change as long as nobody writes to
-// one of the kinds, so different tables would have the same revision.
+// The revision of the table is the highest of the read. The lowest would not do: it does not change while one of the kinds has no
+// writes, so different tables would have the same revision.
 func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	start := time.Now()
 	routes := p.cfg.Compile(s)

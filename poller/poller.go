@@ -126,9 +126,9 @@ func New(cfg Config) (*Poller, error) {
 	case cfg.Source == nil || cfg.Compile == nil || cfg.Publisher == nil:
 		return nil, errors.New("poller: Source, Compile and Publisher are required")
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
-		return nil, fmt.Errorf("poller: interval %v: want at least 1ms", cfg.Interval)
+		return nil, fmt.Errorf("poller: interval %v must be at least 1ms", cfg.Interval)
 	case cfg.ProbeInterval < 0 || cfg.MaxBackoff < 0:
-		return nil, fmt.Errorf("poller: probe interval %v, max backoff %v: want no negative time", cfg.ProbeInterval, cfg.MaxBackoff)
+		return nil, fmt.Errorf("poller: probe interval %v and max backoff %v must not be negative", cfg.ProbeInterval, cfg.MaxBackoff)
 	}
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, DefaultMaxBackoff), cfg.Interval)

@@ -47,7 +47,7 @@ type FallbackConfig struct {
 // It starts to compute when no route server has answered for After and the condition of the policy is met, but not before the
 // next slot of the pod. A slot is an instant in each window, at a position that is a hash of the pod's name; windows follow each
 // other without gaps since the epoch. The slot depends only on the name and the clock, so data planes need not know each other.
-// Whenever they notice that no route server answers, no more of them start in a part of a window than have their slot in it.
+// Whenever they notice that no route server answers, only those start in a part of a window that have their slot in it.
 //
 // It stops at the first answer of a route server, and then has to wait for its slot again.
 type Fallback struct {

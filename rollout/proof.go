@@ -23,7 +23,8 @@ const (
 
 	// clockError is by how much the start time of one process may vary: an operating system derives it from the time of its boot, in seconds.
 	clockError = 1500 * time.Millisecond
-	// resolution is that of the time. A process that started after the last reading of another one, as far as that can be told, is a new one.
+	// resolution is the assumed resolution of times. A process counts as new if it started after the last reading of the previous one, as far
+	// as this resolution can tell.
 	resolution = 20 * time.Millisecond
 	// fetchedWithin is within what time a proxy has surely fetched the table that it is offered.
 	fetchedWithin = 10 * time.Second
@@ -34,7 +35,7 @@ func retryDelays() []time.Duration {
 	return []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute}
 }
 
-// Suspect says why a data plane serves the proven table instead of the newest one.
+// Suspect is why a data plane serves the proven table instead of the newest one.
 type Suspect struct {
 	Digest   table.Digest `json:"digest"`   // the last table with which the proxy was restarted
 	Deaths   int          `json:"deaths"`   // restarts with unproven tables since the last proven one
@@ -53,15 +54,15 @@ type ProofState struct {
 	Since    time.Time   `json:"since,omitzero"`
 	Started  time.Time   `json:"started,omitzero"`   // start of the proxy's process; zero if unknown
 	Restarts []time.Time `json:"restarts,omitempty"` // that count against unproven tables
-	Suspect  *Suspect    `json:"suspect,omitempty"`  // nil unless the proxy probably dies of new tables
+	Suspect  *Suspect    `json:"suspect,omitempty"`  // nil unless new tables probably crash the proxy
 	// Cleared is when a restart with the proven table last ended a fallback; zero if that was before the last proof. If it happens twice
 	// within [excusedFor], restarts count against no table until ExcusedUntil.
 	Cleared      time.Time `json:"cleared,omitzero"`
 	ExcusedUntil time.Time `json:"excused_until,omitzero"`
 }
 
-// Proof decides which tables are proven, and when a data plane serves the proven table because its proxy dies of newer ones. It is not safe
-// for concurrent use. Times come in as arguments and never decrease.
+// Proof decides which tables are proven, and when a data plane serves the proven table because newer ones crash its proxy. It is not safe
+// for concurrent use. Times are arguments and must not decrease.
 //
 // The only evidence is in the metrics of the proxy: when its process started, when it last applied a table, and how many routes it has
 // rejected. Requests count for nothing, because a tenant can send them through the proxy.
@@ -109,8 +110,8 @@ func (p *Proof) FallenBack(now time.Time) bool {
 	return p.state.Suspect != nil && now.Before(p.state.Suspect.Retry)
 }
 
-// Restored records that a table comes from a last-known-good file. It is proven, unless the state says that nothing was proven when the
-// file was written, or that it is suspect. known means that there is a state.
+// Restored records that a table comes from a last-known-good file. It is proven, unless according to the state nothing was proven when
+// the file was written, or the table is suspect. known means that a state exists.
 func (p *Proof) Restored(d table.Digest, known bool) {
 	suspect := p.state.Suspect != nil && p.state.Suspect.Digest == d
 	if known && p.state.Proven.IsZero() || suspect || d == p.state.Proven {
@@ -185,7 +186,7 @@ func (p *Proof) Tick(now time.Time) {
 	}
 }
 
-// prove ends the trial. A table with which the proxy has rejected more routes is not proven; the one after it goes on trial.
+// prove ends the trial. A table with which the proxy has rejected more routes is not proven; the trial of the next table begins.
 func (p *Proof) prove(now time.Time) {
 	s := &p.state
 	switch {

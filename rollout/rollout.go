@@ -1,13 +1,13 @@
 // Package rollout decides how a data plane moves to the route server and back: which mode is in force, whether a cutover is
-// allowed, when a data plane without an answering route server may read the cluster itself, and which tables its proxy lives with.
+// allowed, when a data plane without an answering route server may read the cluster itself, and which tables its proxy survives.
 //
 // It has five parts. Each only decides: no I/O, no clock, no log. Time is an argument.
 //
-//   - [Mode] says where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%";
+//   - [Mode] is where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%";
 //     [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts for a share.
-//   - [CutoverConfig] says whether the comparisons of Pre allow a cutover.
+//   - [CutoverConfig] decides whether the comparisons of Pre allow a cutover.
 //   - [Decider] checks the requested mode against the cutover check and against what this data plane can do. It decides which mode is in
-//     force and, if that is not the requested one, says why and what to do.
+//     force and, if that is not the requested one, returns the reason and what to do.
 //   - [Fallback] decides when a data plane in Exec without an answering route server starts to read the cluster, and when it
 //     stops.
 //   - [Proof] decides which tables are proven, and when to fall back to the proven one.
@@ -48,7 +48,7 @@ func place(purpose, name string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Able says what the configuration lets a data plane do.
+// Able is what the configuration allows a data plane to do.
 type Able struct {
 	Compute bool // read a cluster and compile
 	Fetch   bool // ask a route server
@@ -69,7 +69,7 @@ func (a Able) Missing(m Mode) string {
 type Decision struct {
 	Mode  Mode // in force
 	Asked Mode // the mode that the setting means for this data plane
-	// Refused says why Asked is not in force, and what to do. It is empty if Asked is in force.
+	// Refused is why Asked is not in force, and what to do. It is empty if Asked is in force.
 	Refused string
 }
 
@@ -87,8 +87,8 @@ type Decider struct {
 	mode    Mode // in force
 }
 
-// NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error says which
-// configuration the mode lacks.
+// NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error names the
+// configuration that the mode lacks.
 func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*Decider, error) {
 	d := &Decider{name: name, check: check, able: able, setting: start, mode: start.For(name)}
 	if missing := able.Missing(d.mode); missing != "" {
@@ -140,7 +140,7 @@ const (
 	DefaultMinComparisons = 100
 )
 
-// CutoverPolicy says what the cutover check does. It is a value of --cutover-check.
+// CutoverPolicy is what the cutover check does. It is a value of --cutover-check.
 type CutoverPolicy string
 
 // The policies.

@@ -151,7 +151,7 @@ func calls[T any](list []T, of func(T) call) []call {
 	return all
 }
 
-// between returns the part for two texts, of which one may be empty because it does not exist.
+// between returns the part for two texts. One of them may be empty because it does not exist.
 func between(e Element, old, new string) Part {
 	p := Part{Element: e, Old: old, New: new}
 	switch {

@@ -26,8 +26,8 @@ type Owner struct {
 // maxCandidates is how many names an owner may have to be listed.
 const maxCandidates = 4
 
-// String returns "RouteGroup shop/cart", or says that no object owns the route. An owner that only an id shows is marked, with the names
-// that it may have.
+// String returns "RouteGroup shop/cart", or a text that no object owns the route. An owner known only from an id is marked, with its
+// possible names.
 func (o Owner) String() string {
 	switch o.Kind {
 	case generatedKind:
@@ -56,7 +56,7 @@ func (o Owner) guess() string {
 	return pattern + ")"
 }
 
-// mayBeCustom reports whether the name may be that of an Ingress with the id and the number of a custom route behind it.
+// mayBeCustom reports whether the name may be an Ingress's name followed by the id and the number of a custom route.
 func (o Owner) mayBeCustom() bool {
 	return o.Kind == string(routeid.KindIngress) && routeid.NamesWithin(o.Name) != nil
 }

@@ -8,7 +8,7 @@
 //
 // # What is equal
 //
-// Two routes are equal if [eskip.Equivalent] says so, or if they print the same with sorted endpoints and predicates. So the
+// Two routes are equal if [eskip.Equivalent] reports true, or if they print the same with sorted endpoints and predicates. So the
 // order of endpoints and predicates makes no difference, even among predicates with the same name; the order of filters does. An
 // int argument of a compiled route equals the float64 that the parser returns, because data planes get the text.
 //

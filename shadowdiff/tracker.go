@@ -13,7 +13,7 @@ import (
 
 // Limits and defaults of [TrackerConfig].
 const (
-	DefaultInterval   = 3 * time.Second // that of all producers of tables
+	DefaultInterval   = 3 * time.Second // the poll interval of all producers of tables
 	DefaultMaxTracked = 20_000
 
 	confirmComparisons = 3  // consecutive ones

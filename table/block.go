@@ -151,7 +151,7 @@ type builder struct {
 	routes []*Route // behind the blocks
 }
 
-// add adds the next route. If a block that was taken as it is has to go on with this route, it is unpacked again.
+// add adds the next route. It unpacks a block that was reused unchanged if this route belongs to that block.
 func (b *builder) add(r *Route) {
 	if last := len(b.blocks) - 1; len(b.routes) == 0 && last >= 0 && b.blocks[last].Len() < maxBlock && !startsBlock(r.ID) {
 		b.routes, b.blocks = b.blocks[last].Routes(), b.blocks[:last]
@@ -172,7 +172,7 @@ func (b *builder) take(block *Block) {
 	}
 }
 
-// cut ends the block if it cannot go on with the id.
+// cut ends the block if it cannot continue with the id.
 func (b *builder) cut(id string) {
 	if len(b.routes) == maxBlock || startsBlock(id) {
 		b.end()

@@ -22,13 +22,12 @@ const (
 )
 
 // Decoder builds a table from an eskip document while the document arrives, so that the whole text is never in memory.
-// [Decoder.Write] accepts pieces of any size. A route begins at the beginning of a line, with its id, and goes on until the next such
-// line; it may have [MaxRoute] bytes. Each is parsed alone. A Decoder is not safe for concurrent use.
+// [Decoder.Write] accepts pieces of any size. A route begins with its id at the beginning of a line and extends to the next such
+// line; it may have up to [MaxRoute] bytes. Each is parsed separately. A Decoder is not safe for concurrent use.
 //
 // A line of a canonical text ("id: expression;") keeps its text, whatever the spelling of the expression; every other route is printed
-// again. So a canonical document keeps its bytes and its digest. This holds for everything that a route
-// server sends and WriteFile writes: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as
-// Host(/^(a)$/).
+// again. So a canonical document keeps its bytes and its digest. This includes everything that a route server sends and WriteFile
+// writes: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as Host(/^(a)$/).
 type Decoder struct {
 	limit int64
 	base  *Table // may be nil

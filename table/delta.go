@@ -99,7 +99,7 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	}
 	next := t.Next(list, d.Revision, at)
 	if digest := next.Digest(); digest != d.Target || next.Len() != d.Count {
-		return nil, fmt.Errorf("delta does not lead to its target: %d routes with digest %s, want %d with %s", next.Len(), digest, d.Count, d.Target)
+		return nil, fmt.Errorf("delta does not lead to its target: %d routes with digest %s, must be %d with %s", next.Len(), digest, d.Count, d.Target)
 	}
 	return next, nil
 }

@@ -152,8 +152,8 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	return next.list(), nil
 }
 
-// share replaces blocks of the list, which nobody else has yet, by those of another list with the same routes, so that both are
-// stored once.
+// share replaces blocks of the list with the blocks of other that have the same routes, so that equal blocks are stored once. The list
+// must not be shared yet.
 func (l List) share(other List) {
 	for i, b := range l.blocks {
 		if theirs := other.blockOf(b.first); theirs != nil && theirs.equal(b) {

@@ -21,7 +21,7 @@
 // A list keeps its routes compressed, in blocks: it needs a tenth of the memory of its text, and unpacks a block each time its routes
 // are needed.
 //
-// Other modules may import it: what it exports keeps its form and its meaning within a major version.
+// Other modules may import this package: its exported API is stable within a major version.
 package table
 
 import (
@@ -49,8 +49,8 @@ type content struct {
 	list   List
 	digest func() Digest
 	zones  func() []string
-	// states are those of the hash behind each block, so that a table that begins with the same blocks continues from there. Until
-	// the digest is computed they are those that the previous table had.
+	// states are the states of the hash after each block, so that a table that begins with the same blocks continues from there. Until
+	// the digest is computed they are the states of the previous table.
 	states atomic.Pointer[[]hash.Cloner]
 }
 
@@ -209,10 +209,10 @@ func (d *Digest) UnmarshalText(text []byte) error {
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	if len(s) != hex.EncodedLen(len(d)) {
-		return Digest{}, fmt.Errorf("digest has %d characters, want %d", len(s), hex.EncodedLen(len(d)))
+		return Digest{}, fmt.Errorf("digest has %d characters, must have %d", len(s), hex.EncodedLen(len(d)))
 	}
 	if _, err := hex.Decode(d[:], []byte(s)); err != nil || strings.ContainsAny(s, "ABCDEF") {
-		return Digest{}, fmt.Errorf("digest %q: want lower-case hexadecimal digits", s)
+		return Digest{}, fmt.Errorf("digest %q: must be lower-case hexadecimal digits", s)
 	}
 	return d, nil
 }

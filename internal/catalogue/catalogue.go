@@ -1,7 +1,7 @@
 // Package catalogue knows the filters and predicates of Skipper, and which routes a proxy refuses.
 //
-// A proxy that cannot create a filter or predicate of a route drops that route, and only its log says so. The rules come from
-// probing the constructors of Skipper v0.27.65. Some depend on the flags of a proxy, or on files and networks: such routes count
+// A proxy that cannot create a filter or predicate of a route drops that route and reports it only in its log. The rules come from
+// probing the constructors of Skipper v0.27.65. Routes whose validity depends on the flags of a proxy, or on files and networks, count
 // as valid.
 package catalogue
 
@@ -73,8 +73,8 @@ type Catalogue struct {
 // New returns a catalogue. The first call parses a few hundred lines.
 func New(o Options) *Catalogue { return &Catalogue{o, knownFilters(), knownPredicates()} }
 
-// Check says why a proxy would refuse or drop the route: its first mistake, in the order in which a proxy checks. The reason is
-// empty if there is none. Check keeps no reference to the route.
+// Check returns why a proxy would refuse or drop the route: its first mistake, in the order in which a proxy checks. The reason is
+// empty if the route is valid. Check keeps no reference to the route.
 func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 	if err := c.Backend(r); err != nil {
 		return FailedBackendSplit, err
@@ -176,9 +176,9 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 	return "", nil
 }
 
-// AtLoad says what a proxy does with the filter each time it loads a table, other than creating it: "runs code" or "asks the
+// AtLoad returns what a proxy does with the filter each time it loads a table, apart from creating it: "runs code" or "asks the
 // network"; empty if nothing, or if the proxies do not know the filter. A script that never ends, or a server that does not answer,
-// keeps a proxy from applying this table and every later one.
+// prevents a proxy from applying this table and every later one.
 func (c *Catalogue) AtLoad(name string) string {
 	known := c.filters[name]
 	switch {

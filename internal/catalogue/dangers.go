@@ -26,17 +26,17 @@ type Danger struct {
 	// rule refuses only values without any use.
 	Seen bool
 
-	// mistake says what is wrong with the arguments, or "". count is how many filters of this name the route has so far.
+	// mistake returns what is wrong with the arguments, or "". count is the number of filters with this name in the route so far.
 	mistake func(args []any, count int) string
 }
 
-// Limits of the rules. They are far above the values that anybody uses.
+// Limits of the rules. They are far above the values used in practice.
 const (
 	// maxHits is the largest rate limit of a group, and maxClientHits that of each client: a proxy keeps 24 bytes for each hit, in
 	// one buffer that it allocates with the first request, 240 MB and 24 MB.
 	maxHits       = 10_000_000
 	maxClientHits = 1_000_000
-	// maxWindow is a window of which the tenfold, the interval of the clean-up, is still a duration.
+	// maxWindow is the longest window for which ten windows, the interval of the clean-up, do not overflow a duration.
 	maxWindow = math.MaxInt64 / 10 * time.Nanosecond
 	// minTick is the shortest interval of a ticker. At a microsecond it keeps 90 % of a core busy, at a millisecond 3 %.
 	minTick = time.Millisecond
@@ -291,7 +291,7 @@ func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 	return table.Of(rest, t.Revision(), t.Time()), killers
 }
 
-// hints are parts of canonical text, one of which is in each route that breaks a rule. They must not be changed.
+// hints are parts of canonical text. Each route that breaks a rule contains at least one of them. They must not be changed.
 var hints = [][]byte{
 	[]byte("admissionControl("), []byte("compress(-"), []byte("atelimit("), []byte("hunks("), []byte("teeLoopback("),
 	[]byte("basicAuth("),

@@ -34,8 +34,8 @@ func temporary(path string) (dir, prefix string) {
 }
 
 // WriteFile replaces or creates the file at path with what write writes. If write or any step before the rename fails, the file
-// is unchanged and the error says what failed. If only the last step fails, syncing the directory, the new content is in place but may
-// be lost after a power failure.
+// is unchanged and the error names the failed step. If only the last step fails, syncing the directory, the new content is in place but
+// may be lost after a power failure.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(temporary(path)) // with mode 0600: a routing table names internal hosts and may contain credentials
 	if err != nil {
@@ -105,8 +105,8 @@ func Tidy(path string) {
 	}
 }
 
-// Writer calls a function in a goroutine that lives while there is something to write, so that nobody has to wait for a disk. Requests
-// that come while it writes lead to one more call. All methods are safe for concurrent use.
+// Writer calls a function in a goroutine, so that callers need not wait for a disk. The goroutine runs only while writes are pending.
+// Requests that arrive during a write lead to one more call. All methods are safe for concurrent use.
 type Writer struct {
 	write func()
 
@@ -115,7 +115,7 @@ type Writer struct {
 	idle  chan struct{} // closed when the goroutine has ended; nil while there is none
 }
 
-// NewWriter returns a Writer for a function that writes whatever is wanted when it is called.
+// NewWriter returns a Writer for a function that writes the state at the time of the call.
 func NewWriter(write func()) *Writer { return &Writer{write: write} }
 
 // Request makes the Writer write. It returns at once.

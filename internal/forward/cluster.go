@@ -79,7 +79,7 @@ func (k *Kubeconfig) Match(patterns string) ([]string, error) {
 	chosen := make(map[string]bool)
 	for p := range strings.SplitSeq(patterns, ",") {
 		if p = strings.TrimSpace(p); p == "" {
-			return nil, errors.New("an empty pattern: want names of contexts such as prod-*")
+			return nil, errors.New("an empty pattern: must be names of contexts such as prod-*")
 		}
 		fits, found := glob(p), false
 		for _, name := range names {
@@ -197,7 +197,7 @@ func (p *Pod) Ready() bool {
 	})
 }
 
-// Waiting says why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
+// Waiting returns why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
 func (p *Pod) Waiting() string {
 	for _, s := range p.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil {

@@ -79,7 +79,7 @@ func (p *places) Complete(flag string) []string {
 // Clusters implements [cli.Places]. Flags choose the clusters, so it returns every argument unused.
 func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	if p.context != "" && p.contexts != "" {
-		return nil, nil, errors.New("--context and --contexts: want one of them")
+		return nil, nil, errors.New("--context and --contexts cannot be combined")
 	}
 	if p.namespace == "" || strings.ContainsAny(p.namespace, "/?#% ") {
 		return nil, nil, fmt.Errorf("%q is not a namespace", p.namespace)

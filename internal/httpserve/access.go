@@ -19,13 +19,13 @@ import (
 type Access struct {
 	// Certificate admits only clients with a certificate that the handshake has verified.
 	Certificate bool
-	// SocketOnly admits nobody over TCP, but for clients with a verified certificate if Certificate is set.
+	// SocketOnly refuses all requests over TCP, except from clients with a verified certificate if Certificate is set.
 	SocketOnly bool
-	// Command reads a page in the pod, such as "dataplane-client get", for the answer to requests that are refused.
+	// Command reads a page in the pod, such as "dataplane-client get". Answers to refused requests suggest it.
 	Command string
 }
 
-// Wrap returns a handler that answers 403 to requests that are not admitted, and says what to do instead.
+// Wrap returns a handler that answers 403 to requests that are not admitted, with what to do instead.
 func (a Access) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := a.refuses(r); why != "" {

@@ -21,7 +21,7 @@ import (
 
 // TLSConfig configures TLS for a listener. The zero value is plain HTTP.
 type TLSConfig struct {
-	// Enable serves TLS with the certificates from the files, in pairs, of which there must be one.
+	// Enable serves TLS with the certificates from the files, in pairs. At least one pair is required.
 	Enable              bool
 	CertFiles, KeyFiles []string
 	// MinVersion is a version constant of crypto/tls; 0 means TLS 1.2.
@@ -61,7 +61,7 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	case len(cfg.CertFiles) == 0:
 		return nil, fmt.Errorf("TLS needs certificates: set %s and %s", cfg.Flags.Cert, cfg.Flags.Key)
 	case len(cfg.CertFiles) != len(cfg.KeyFiles):
-		return nil, fmt.Errorf("%s names %d files and %s %d: want pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
+		return nil, fmt.Errorf("%s names %d files and %s %d: must be pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
 	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
 		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
 	}

@@ -192,7 +192,8 @@ func (c *Connections) victim(now time.Time) (full bool, victim *countedConn) {
 	return true, victim
 }
 
-// grace returns how long a connection is spared. A crowd of one address gets less, so that it keeps nobody else waiting.
+// grace returns how long a new connection is exempt from eviction. Addresses with many connections get less, so that they do not block
+// others.
 func (c *Connections) grace(conn *countedConn) time.Duration {
 	if c.addresses[conn.address] > max(1, c.max/shares) {
 		return manyGrace
@@ -353,7 +354,7 @@ func (b *bodies) refuse(w http.ResponseWriter, conn *http.ResponseController, st
 	http.Error(w, why, status)
 }
 
-// body reads a body within its limit, and counts its bytes among those of all bodies.
+// body reads a body within its limit, and adds its bytes to the total of all bodies.
 type body struct {
 	from        io.Reader
 	limit, size int64

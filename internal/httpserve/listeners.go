@@ -24,12 +24,12 @@ type ListenersConfig struct {
 	// Flags is the prefix of flags in messages: "-" or "--".
 	Flags string
 
-	// Endpoints are those of all listeners. The support listener and the control socket answer exactly these. Main answers on the
-	// main listener; nil means exactly these, too.
+	// Endpoints are the endpoints of all listeners. The support listener and the control socket serve exactly these. Main serves the
+	// main listener; nil means Endpoints.
 	Endpoints []Endpoint
 	Main      http.Handler
-	// DrainStreams asks the streams of the main listener, which do not end by themselves, to end within the window. It returns when they have
-	// ended. nil means that there are none.
+	// DrainStreams ends the streams of the main listener, which would otherwise stay open, within the window. It returns when they have
+	// ended. nil means that the main listener has no streams.
 	DrainStreams func(window time.Duration)
 	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener], there
 	// is none.
@@ -207,7 +207,7 @@ func (l *Listeners) drain(ended <-chan struct{}) {
 	}
 	var draining sync.WaitGroup
 	defer draining.Wait()
-	// Streams do not end by themselves. By the end of the window, load balancers send new connections elsewhere.
+	// Clients do not end streams. By the end of the window, load balancers send new connections elsewhere.
 	draining.Go(func() { l.cfg.DrainStreams(l.cfg.Drain) })
 	timer := time.NewTimer(l.cfg.Drain)
 	defer timer.Stop()

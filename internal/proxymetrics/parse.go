@@ -177,7 +177,7 @@ func valueOf(m *dto.Metric) float64 {
 	return math.NaN()
 }
 
-// series processes a series of a family, which has no prefix any more. Untyped counts of histograms keep their suffix.
+// series processes a series of a family, whose name comes without its prefix. Untyped counts of histograms keep their suffix.
 func (s *sums) series(family string, m *dto.Metric, value float64) {
 	label := func(name string) string {
 		for _, l := range m.Label {

@@ -56,11 +56,11 @@ type Reader struct {
 	refused uint64         // before it was fetched
 }
 
-// New returns a Reader for the metrics at an http or https URL. A nil transport means one of its own.
+// New returns a Reader for the metrics at an http or https URL. If transport is nil, New creates one.
 func New(address string, transport http.RoundTripper, log *slog.Logger) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return nil, errors.New("want http(s)://host[:port]/path, without a password")
+		return nil, errors.New("must be http(s)://host[:port]/path, without a password")
 	}
 	if transport == nil {
 		transport = &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
@@ -74,7 +74,7 @@ func New(address string, transport http.RoundTripper, log *slog.Logger) (*Reader
 // Close closes the idle connection.
 func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
-// Read reads the metrics. The error says why they cannot be read; the beginning and end of that are logged.
+// Read reads the metrics. It logs when reading begins to fail and when it works again.
 func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 	f, err := r.read(ctx)
 	if errors.Is(err, errTooLong) && !r.brief {
@@ -100,7 +100,7 @@ func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 }
 
 // Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time; zero means
-// none. It compares the figures with those of the call before the proxy fetched that table.
+// none. It compares the figures with the figures of the last call before the proxy fetched that table.
 func (r *Reader) Judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 	// The time comes from an age in a report, so the same moment can differ by the duration of a report.
 	if d := fetched.Sub(r.fetched); d > 500*time.Millisecond || d < -500*time.Millisecond {

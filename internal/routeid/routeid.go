@@ -1,4 +1,4 @@
-// Package routeid creates and parses the ids of routes. The ids equal those of the reference exactly. The compiler calls the
+// Package routeid creates and parses the ids of routes. The ids are identical to the reference's. The compiler calls the
 // functions that create them; code that has only a table uses [OwnerOf], [ObjectOf], [ObjectKey], [NamespaceOf] and [Generated].
 //
 // # What an id tells

@@ -21,7 +21,7 @@ type Kind string
 
 // The kinds, the worst first.
 const (
-	Lost      Kind = "lost"      // no route gets it any more
+	Lost      Kind = "lost"      // only the old table has a route for it
 	Gained    Kind = "gained"    // no route got it before
 	Route     Kind = "route"     // another route gets it, with other filters or another backend
 	Undecided Kind = "undecided" // chance decides between other routes than before
@@ -40,10 +40,10 @@ type Replayed struct {
 	// Requests is how many requests were replayed. Same of them are treated as before.
 	Requests uint64 `json:"requests"`
 	Same     uint64 `json:"same"`
-	// Skipped is how many lines were no requests. FirstSkipped says why the first of them was not.
+	// Skipped is the number of lines that are not requests. FirstSkipped is why the first of them is not.
 	Skipped      uint64 `json:"skipped"`
 	FirstSkipped string `json:"first_skipped,omitempty"`
-	// Differences are sorted: those of the most requests first.
+	// Differences are sorted by number of requests, the most frequent first.
 	Differences []Difference `json:"differences"`
 	// Beyond is how many requests differ in ways that Differences does not list, because there are too many.
 	Beyond uint64 `json:"beyond,omitempty"`
@@ -76,7 +76,7 @@ const (
 // Replay asks two tables for the routes of recorded requests, and reports the requests that get another route, other filters or
 // another backend. It shows what a new version, a cutover or a pull request changes for the traffic that exists, by how much of it there is.
 //
-// A record of requests has only what was logged: a route that asks for a header that nobody recorded does not get its requests here. Both tables get
+// A recorded request has only what was logged: a route that requires a header that was not logged does not match here. Both tables get
 // the same request, so such a route is missed on both sides.
 //
 // A Replay is not safe for concurrent use.
@@ -283,7 +283,7 @@ func (d *Difference) what() string {
 	old, now := strings.Join(d.Old, " or "), strings.Join(d.New, " or ")
 	switch d.Kind {
 	case Lost:
-		return "no route any more, before " + old
+		return "no route, before " + old
 	case Gained:
 		return "no route before, now " + now
 	case Route:

@@ -81,7 +81,7 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // ParseLine parses a line of a log: of Skipper's access log, in its text form or in JSON, or a method and a URL, as in
-// "GET https://shop.example.org/cart". The error says what is wrong with the line.
+// "GET https://shop.example.org/cart". The error describes what is wrong with the line.
 func ParseLine(line []byte) (match.Request, error) {
 	switch {
 	case len(line) > 0 && line[0] == '{':
@@ -92,7 +92,7 @@ func ParseLine(line []byte) (match.Request, error) {
 	method, url, ok := strings.Cut(string(line), " ")
 	url = strings.TrimSpace(url)
 	if !ok || url == "" || !isMethod(method) {
-		return match.Request{}, errors.New(`want a line of an access log, or a method and a URL such as "GET https://shop.example.org/cart"`)
+		return match.Request{}, errors.New(`must be a line of an access log, or a method and a URL such as "GET https://shop.example.org/cart"`)
 	}
 	r := match.Request{Method: method}
 	return r, SetURL(&r, url)
@@ -133,7 +133,7 @@ func parseCombined(line string) (match.Request, error) {
 	}
 	_, rest, _ = strings.Cut(rest, `"`) // status and size
 	referer, rest, _ := strings.Cut(rest, `" "`)
-	// The agent comes from the client, and may have quotes of its own; what follows has none.
+	// The agent comes from the client and may contain quotes; the fields after it contain none.
 	end := strings.LastIndexByte(rest, '"')
 	if end < 0 {
 		return match.Request{}, errors.New("the access log has no agent in quotes behind the referer")

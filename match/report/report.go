@@ -41,15 +41,15 @@ func (v *View) Matched() bool {
 	return len(v.Result.Outcomes) > 0 && !slices.ContainsFunc(v.Result.Outcomes, lost)
 }
 
-// AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host. The error says what
-// is expected.
+// AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host. The error describes
+// the expected form.
 func AddHeader(r *match.Request, line string) error {
 	name, val, ok := strings.Cut(line, ":")
 	if !ok {
 		name, ok = strings.CutSuffix(line, ";")
 	}
 	if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(val, "\r\n") {
-		return fmt.Errorf("%q: want a header such as 'X-Beta: 1'", line)
+		return fmt.Errorf("%q: must be a header such as 'X-Beta: 1'", line)
 	}
 	val = strings.TrimSpace(val)
 	if strings.EqualFold(name, "Host") {
@@ -63,12 +63,12 @@ func AddHeader(r *match.Request, line string) error {
 	return nil
 }
 
-// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error says what is
-// expected.
+// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error describes the expected
+// form.
 func SetURL(r *match.Request, text string) error {
 	if strings.HasPrefix(text, "/") {
 		if r.Host == "" {
-			return fmt.Errorf("%q names no host: want a URL, or add -H 'Host: shop.example.org'", text)
+			return fmt.Errorf("%q has no host: use a URL, or add -H 'Host: shop.example.org'", text)
 		}
 		r.Target, _, _ = strings.Cut(text, "#")
 		return nil
@@ -82,7 +82,7 @@ func SetURL(r *match.Request, text string) error {
 	}
 	host := rest[strings.LastIndexByte(rest[:end], '@')+1 : end]
 	if u, err := url.Parse("http://" + host); !ok || scheme != "http" && scheme != "https" || err != nil || u.Hostname() == "" {
-		return fmt.Errorf("%q: want the URL of a request, such as https://shop.example.org/cart", text)
+		return fmt.Errorf("%q: must be the URL of a request, such as https://shop.example.org/cart", text)
 	}
 	r.Target = rest[end:]
 	if !strings.HasPrefix(r.Target, "/") {

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// DefaultLimit is the default of Config.Limit. In a cluster with 20,000 objects of which one changes every ten seconds it is enough
-	// for weeks.
+	// DefaultLimit is the default of Config.Limit. It is enough for weeks in a cluster with 20,000 objects and one change every ten
+	// seconds.
 	DefaultLimit = 256 << 20
 	// memoryLimit is the limit without a folder.
 	memoryLimit = 16 << 20
@@ -39,7 +39,7 @@ const (
 	maxEntries = 20_000
 )
 
-// LogFailed says that a part of the history could not be read or written. Nothing else depends on it.
+// LogFailed reports that a part of the history could not be read or written. Nothing else depends on it.
 const LogFailed = "history of objects"
 
 // Config configures a History.
@@ -225,7 +225,7 @@ func (b *batch) flush() {
 	b.frame.Objects = b.frame.Objects[:0]
 }
 
-// change says what becomes of an object. The caller holds mu.
+// change returns the change that v makes to its object. The caller holds mu.
 func (h *History) change(v *Version) api.HistoryChange {
 	c := api.HistoryChange{Ref: v.Ref, What: api.ObjectChanged}
 	switch {
@@ -291,7 +291,7 @@ func (h *History) Entries(since time.Time, n int, wanted func(*api.HistoryEntry)
 	return all
 }
 
-// At returns the entry that was current at some time: what was served then. ok is false if the history is younger.
+// At returns the entry that was served at a time. ok is false if the history begins later.
 func (h *History) At(t time.Time) (e api.HistoryEntry, ok bool) {
 	for _, e := range h.Entries(time.Time{}, 1, func(e *api.HistoryEntry) bool { return !e.At.After(t) }) {
 		return e, true

@@ -42,11 +42,11 @@ type frame struct {
 type segment struct {
 	path   string
 	file   *os.File // open for appending; nil for one that is only read
-	memory []byte   // its content without a path; what was appended never changes
-	first  uint64   // entry of which it has all objects
+	memory []byte   // its content if it has no path; appended bytes never change
+	first  uint64   // the entry whose objects it has in full
 	base   int64    // bytes of all objects at its beginning
 	size   int64
-	closed bool // takes no more frames
+	closed bool // accepts no frames
 }
 
 func (s *segment) name() string {
@@ -179,7 +179,7 @@ func (s *segment) read(offset int64) (*frame, error) {
 	return f, err
 }
 
-// scan calls yield for each frame up to the first bad one. The error says that there was one.
+// scan calls yield for each frame up to the first bad one, for which it returns an error.
 func (s *segment) scan(yield func(offset int64, f *frame)) error {
 	r, err := s.reader(0)
 	if err != nil {

@@ -183,7 +183,7 @@ type cell struct {
 	Absent              bool
 }
 
-// newRows returns the parts of a difference side by side. Identical endpoints, of which there may be hundreds, are only counted.
+// newRows returns the parts of a difference side by side. Identical endpoints are only counted, because a route may have hundreds.
 func newRows(e shadowdiff.Tracked) []row {
 	if e.A == nil && e.B == nil {
 		return nil
@@ -278,7 +278,7 @@ func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	h.Set("Vary", "Accept")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if f, ok = choose(r); !ok {
-		http.Error(w, "format: want text, html or json", http.StatusBadRequest)
+		http.Error(w, "format must be text, html or json", http.StatusBadRequest)
 	}
 	return f, ok
 }
@@ -306,7 +306,7 @@ func Send(w http.ResponseWriter, f Form, body []byte) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
-	_, _ = w.Write(body) // ignore clients that are gone
+	_, _ = w.Write(body) // ignore clients that have disconnected
 }
 
 // choose returns the form that a request asks for: by name, or the first one that it accepts.

@@ -120,7 +120,7 @@ func (r *lister) confirmLoss(ctx context.Context, l *list, a listing, known stat
 	}
 	again, err := r.ask(ctx, l, 0, known)
 	if err != nil {
-		return again, fmt.Errorf("confirm by a consistent list that %d of %d objects are gone: %w", a.lost, len(known.items), err)
+		return again, fmt.Errorf("confirm with a consistent list that %d of %d objects were removed: %w", a.lost, len(known.items), err)
 	}
 	if again.lost < a.lost {
 		r.cfg.Logger.Warn(LogUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.lost-again.lost))
@@ -314,8 +314,8 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 	return k.listAndAdopt(ctx, true)
 }
 
-// await waits until the watch of a kind has reached the revision, but no longer than a moment. It reports whether the
-// watch is there.
+// await waits until the watch of a kind has reached the revision, but at most consistentPatience. It reports whether the
+// watch has reached it.
 func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision) bool {
 	ctx, cancel := context.WithTimeout(ctx, consistentPatience)
 	defer cancel()

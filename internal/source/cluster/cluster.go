@@ -41,8 +41,8 @@
 //
 // The snapshot's revisions compare the revisions of different kinds. Kubernetes uses one counter for them, unless
 // some kinds are stored in a separate etcd. A list served from the watch cache has the revision of the last write to
-// its kind. So [kube.Snapshot.Revision], the lowest of all lists, lags as long as nobody writes to one of the kinds;
-// see [kube.Snapshot.Newest].
+// its kind. So [kube.Snapshot.Revision], the lowest of all lists, lags while one of the kinds has no writes; see
+// [kube.Snapshot.Newest].
 //
 // Client-go writes to klog when a token file cannot be read.
 package cluster
@@ -61,7 +61,7 @@ import (
 
 // Source reads one cluster. It is safe for concurrent use; reads run one after the other.
 type Source struct {
-	*lister       // whoever has its turn owns it, and also failed
+	*lister       // only the current read may use it and failed
 	failed  *list // the list that made the last read fail; nil means discovery
 }
 

@@ -37,8 +37,8 @@ var (
 	ErrInvalidCA = errors.New("invalid CA")
 )
 
-// Config says which cluster to read, and which of its objects. The first of REST, InCluster and Kubeconfig that is set
-// says how the API is reached; without any of them, URL is its address.
+// Config configures which cluster to read, and which of its objects. The first of REST, InCluster and Kubeconfig that is
+// set determines how to connect to the API; without any of them, URL is its address.
 type Config struct {
 	// REST is a complete client configuration. It is copied.
 	REST *rest.Config
@@ -57,7 +57,7 @@ type Config struct {
 	TokenFile string
 	CAFile    string
 
-	// Selection says which objects to list. The API server evaluates the selectors.
+	// Selection selects the objects to list. The API server evaluates the selectors.
 	kube.Selection
 
 	// EndpointSlices reads EndpointSlices instead of Endpoints.
@@ -100,7 +100,7 @@ func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 	rc.Timeout = 0               // each request has a deadline
 	if lists {
 		// Sequential requests gain nothing from HTTP/2. Over HTTP/2 an API server sends a compressed list in frames
-		// of 4 KB, each of which costs the transport time and memory.
+		// of 4 KB, and each frame costs the transport time and memory.
 		rc.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	}
 

@@ -168,7 +168,7 @@ func isDown(err error) bool {
 	return false
 }
 
-// oneLine joins a server's message into one line of no more than [maxMessage] bytes.
+// oneLine joins a server's message into one line of at most [maxMessage] bytes.
 func oneLine(message string) string {
 	text := strings.ToValidUTF8(strings.Join(strings.Fields(message), " "), "\ufffd")
 	if len(text) > maxMessage {

@@ -245,7 +245,7 @@ func (k *watched) watchError(ctx, parent context.Context, path string, err error
 }
 
 // next reads an event, with the item if an object was added or modified. The error is a *[statusError] if the event
-// says why the watch ends.
+// is an error that ends the watch.
 func (k *watched) next(events *decode.Events) (e decode.Event, item item, err error) {
 	// A panic while decoding untrusted input ends the watch, not the process.
 	defer func() {

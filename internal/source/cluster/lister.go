@@ -114,7 +114,7 @@ func (l *list) adopt(a listing) (changed bool) {
 	return changed
 }
 
-// state is what is known of a list at a revision. The items are shared: nobody may modify them.
+// state is the known content of a list at a revision. The items are shared and must not be modified.
 type state struct {
 	items []item
 	seen  kube.Revision // 0 if the list had none, or was not read yet
@@ -122,10 +122,10 @@ type state struct {
 }
 
 // LogNoNamespaces is logged as a warning when namespaces may not be listed, once until they may.
-const LogNoNamespaces = "namespaces cannot be listed, so their annotations do not count"
+const LogNoNamespaces = "namespaces cannot be listed; ignoring their annotations"
 
-// without reports whether a read goes on without a list: the one of namespaces, of which only annotations count, if the server must not read it. err is
-// the result of asking for it.
+// without reports whether a read continues without the list: only if it is the list of namespaces, which is read only for annotations, and
+// this process has no permission to read it. err is the result of the list request.
 func (r *lister) without(l *list, err error) bool {
 	if l.Kind != kube.KindNamespace {
 		return false
@@ -140,8 +140,8 @@ func (r *lister) without(l *list, err error) bool {
 	return forbidden
 }
 
-// listing is a complete answer to a list request. Items that equal those of the state it was compared with share
-// their objects.
+// listing is a complete answer to a list request. Items equal to items of the state it was compared with share their
+// objects.
 type listing struct {
 	state
 	lost int // how many known objects it lacks

@@ -103,8 +103,8 @@ func (k *watched) failed(now time.Time) error {
 	return nil
 }
 
-// accepted records that the server has accepted a watch. What is known is complete up to the list that preceded it, so
-// this ends an outage and adds the kind to the snapshot.
+// accepted records that the server has accepted a watch. The known objects are complete up to the preceding list, so this
+// ends an outage and adds the kind to the snapshot.
 func (k *watched) accepted() {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()

@@ -21,19 +21,19 @@ const (
 
 // Log messages of a [Watcher].
 const (
-	LogBroken  = "watch is broken; what was seen last is kept"
-	LogListed  = "watch is not answered, perhaps by a proxy that buffers; the kind is listed instead"
-	LogBack    = "watch is back"
-	LogSilent  = "watch does not show the latest changes; it is started again"
+	LogBroken  = "watch is broken; keeping the last known objects"
+	LogListed  = "watch request gets no answer, perhaps because a proxy buffers it; falling back to lists"
+	LogBack    = "watch recovered"
+	LogSilent  = "watch does not deliver the latest changes; restarting it"
 	LogRunning = "watching"
 )
 
 // Watcher reads one cluster by watching it, with one list and one watch for each kind. Reads return what the watches
 // have shown and cost next to nothing. It is a source and a follower for package poller.
 //
-// A watch never resumes. Each one follows a list, from the revision of that list, and ends after some minutes at the
-// latest. So whatever a watch has missed, and why, the next list shows it, and there is one way from a failure back to a
-// complete state. A watch that stays broken makes reads fail, so that the table counts as stale.
+// A watch never resumes. Each one starts at the revision of a list, and ends after some minutes at the latest. So the next
+// list shows whatever a watch has missed, and every failure is recovered from in the same way. A watch that stays broken
+// makes reads fail, so that the table counts as stale.
 //
 // Reads succeed only while [Watcher.Run] runs. Run may be called again after it has returned. It then lists
 // everything again; objects that did not change in between keep their pointers. The other methods are safe for
@@ -49,14 +49,14 @@ const (
 //
 // Events and bookmarks of a kind arrive in the order of their revisions. So a kind is complete up to the last one
 // that arrived, and has nothing newer. The snapshot is complete up to the lowest of these revisions and has nothing
-// above the highest. A kind that nobody writes to gets a bookmark about once a minute: Revision lags by that much, as
-// it does for lists from the API server's cache.
+// above the highest. A kind without writes gets a bookmark about once a minute: Revision lags by that much, as it does
+// for lists from the API server's cache.
 //
 // A watch from a revision that the server has not reached, because etcd was restored, is silent: it delivers neither
-// events nor an error. Therefore the Watcher asks for the current revision of each kind every [checkInterval], with a
-// consistent list of one object. If that revision is below what the watch has shown, etcd was restored: the Watcher
-// lists everything again, consistently, before the next read succeeds. If the watch does not reach the revision
-// within [silentAfter], the Watcher starts it again.
+// events nor an error. Therefore the Watcher requests the current revision of each kind every [checkInterval], with a
+// consistent list of one object. If that revision is below the watch's, etcd was restored: the Watcher lists everything
+// again, consistently, before the next read succeeds. If the watch does not reach the revision within [silentAfter], the
+// Watcher restarts it.
 //
 // A consistent read asks for the current revision of each kind and waits briefly for the watch to reach it. It lists
 // consistently every kind whose watch does not.

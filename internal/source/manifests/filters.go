@@ -25,7 +25,7 @@ type Reader interface {
 	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
 }
 
-// follower is an optional interface of the source: a source that follows its objects by itself implements it.
+// follower is an optional interface, implemented by sources that follow their objects.
 type follower interface {
 	Run(ctx context.Context) error
 	Changed() <-chan struct{}

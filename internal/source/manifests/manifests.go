@@ -44,7 +44,7 @@ const DefaultMaxFileBytes = 256 << 20
 // maxFiles limits the number of files, so that a folder given by mistake, such as /, is not read to its end.
 const maxFiles = 10_000
 
-// Config says what to read.
+// Config configures a Source.
 type Config struct {
 	// Paths are files and folders, in order; "-" means Stdin. At least one is required.
 	Paths []string
@@ -52,7 +52,7 @@ type Config struct {
 	// Stdin is the input for the path "-". The first Read reads it to its end.
 	Stdin io.Reader
 
-	// Selection says which objects to read.
+	// Selection selects the objects to read.
 	kube.Selection
 
 	// Namespaces reads namespaces as well. That one is in many files is no problem.
@@ -83,7 +83,7 @@ func New(cfg Config) (*Source, error) {
 	case len(cfg.Paths) == 0:
 		return nil, errors.New("no path of manifests")
 	case cfg.MaxFileBytes < 0:
-		return nil, fmt.Errorf("limit of %d bytes: want a positive number", cfg.MaxFileBytes)
+		return nil, fmt.Errorf("limit of %d bytes must not be negative", cfg.MaxFileBytes)
 	}
 	for _, p := range cfg.Paths {
 		switch {
@@ -164,7 +164,7 @@ func (s *Source) Objects(ctx context.Context, yield func(kind string, object []b
 	return nil
 }
 
-// commit stores the files as those of the last complete read, and builds their snapshot.
+// commit stores the files as the last complete read, and builds their snapshot.
 func (s *Source) commit(files []*parsed) {
 	s.byName = make(map[string]*parsed, len(files))
 	s.byRef = make(map[kube.Ref]kube.Object)

@@ -141,13 +141,13 @@ func (r *Reader) Close() { r.client.CloseIdleConnections() }
 func (r *Reader) Open(place string) (*Source, error) {
 	switch {
 	case place == "":
-		return nil, errors.New("the name of a table is empty: want a file, a folder of manifests, a URL or -")
+		return nil, errors.New("the name of a table is empty: must be a file, a folder of manifests, a URL or -")
 	case place == "-":
 		return r.openStdin()
 	case strings.HasPrefix(place, "http://"), strings.HasPrefix(place, "https://"):
 		return r.openURL(place)
 	case strings.Contains(place, "://"):
-		return nil, fmt.Errorf("%s: want a URL with http or https", place)
+		return nil, fmt.Errorf("%s: must be an http or https URL", place)
 	}
 	info, err := os.Stat(place)
 	if err != nil {

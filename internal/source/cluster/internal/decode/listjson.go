@@ -75,13 +75,13 @@ func (s *splitter) member(head *head, item func([]byte)) error {
 		return err
 	}
 	if s.next() != ':' {
-		return errors.New("want a colon")
+		return errors.New("missing colon after key")
 	}
 	s.at++
 	switch {
 	case strings.EqualFold(key, "items"):
 		if !head.noItems {
-			return errors.New("items stand there twice")
+			return errors.New(`duplicate field "items"`)
 		}
 		if s.next() != '[' {
 			var null []json.RawMessage
@@ -97,7 +97,7 @@ func (s *splitter) member(head *head, item func([]byte)) error {
 		})
 	case strings.EqualFold(key, "metadata"):
 		if head.hasMeta {
-			return errors.New("metadata stands there twice")
+			return errors.New(`duplicate field "metadata"`)
 		}
 		var meta struct{ ResourceVersion, Continue string }
 		err := s.decode(&meta)
@@ -122,10 +122,10 @@ func (s *splitter) decode(into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// elements calls f for each element between two brackets. f has to read it.
+// elements calls f for each element between two brackets. f must read the element.
 func (s *splitter) elements(opening, closing byte, f func() error) error {
 	if s.next() != opening {
-		return fmt.Errorf("want %q", opening)
+		return fmt.Errorf("missing %q", opening)
 	}
 	s.at++
 	if s.next() == closing {
@@ -145,7 +145,7 @@ func (s *splitter) elements(opening, closing byte, f func() error) error {
 		case 0:
 			return errEnds
 		default:
-			return fmt.Errorf("want a comma or %q", closing)
+			return fmt.Errorf("missing comma or %q", closing)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (s *splitter) value() ([]byte, error) {
 	from := s.from
 	s.from = -1
 	if err == nil && s.at == from {
-		err = errors.New("want a value")
+		err = errors.New("missing value")
 	}
 	return s.text[from:s.at], err
 }

@@ -135,7 +135,7 @@ func (f *frames) ReadByte() (byte, error) {
 	return b, err
 }
 
-// bytes reads n bytes, which are valid until the next call. It takes no more memory than the body has bytes, whatever n is.
+// bytes reads n bytes, which are valid until the next call. Whatever n is, it allocates at most as many bytes as the body has.
 func (f *frames) bytes(n uint64) ([]byte, error) {
 	if n <= uint64(f.in.Size()) {
 		b, err := f.in.Peek(int(n))

@@ -5,8 +5,8 @@
 // [Events] does the same for the stream of a watch. [Object] decodes one item of either; only it turns bytes into
 // objects.
 //
-// The package does not trust its input. A body that ends early, is of another kind or lies about its lengths is an
-// error, and costs no more memory than its size.
+// The package does not trust its input. A body that is truncated, of another kind or has wrong lengths is an error, and
+// costs at most as much memory as its size.
 package decode
 
 import (
