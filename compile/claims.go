@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 )
 
-// claim is a route that wants an id.
+// claim is a route that claims an id.
 type claim struct {
 	section *section
 	at      int // in the section
@@ -32,11 +32,11 @@ func claimsOf(sections []section) iter.Seq[claim] {
 	}
 }
 
-// claims decides which route gets an id that several want.
+// claims decides which route gets an id that several routes claim.
 type claims struct {
 	all iter.Seq[claim]
 
-	// losers do not get their id; contenders are the routes that want an id, the winner first, by id.
+	// losers do not get their id; contenders are the routes that claim an id, the winner first, by id.
 	losers     map[*rules.Route]struct{}
 	contenders map[string][]claim
 }
@@ -62,8 +62,8 @@ func newClaims(all iter.Seq[claim]) *claims {
 	return c
 }
 
-// repeated returns the claims that share their hash with another one, by hash. A hash of 0 never counts. Nearly all hashes are unique, and one bit for each
-// sorts these out in a fraction of the time that a map of all would take.
+// repeated returns the claims that share their hash with another one, by hash. It ignores the hash 0. Nearly all hashes are unique; a bitmap
+// filters them out in a fraction of the time that a map of all hashes would take.
 func repeated(all iter.Seq[claim], hash func(*rules.Route) uint64) map[uint64][]claim {
 	words := uint64(1) // with 32 bits or more for each claim, few share one by chance
 	for range all {

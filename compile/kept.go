@@ -15,8 +15,8 @@ func (c *Compiler) LostServices(before, now *kube.Backends) []kube.ServiceKey {
 	return rules.LostServices(before, now, c.set.EndpointSlices)
 }
 
-// KeptService is a service at an earlier version with everything that belongs to it: one that has lost its endpoints, while it is unknown
-// whether that is intended. It has no addresses that by now belong to another service. It is immutable.
+// KeptService is a service at an earlier version with everything that belongs to it. A service that lost its endpoints is kept while it is
+// unknown whether that is intended. It has no addresses that now belong to another service. It is immutable.
 type KeptService struct {
 	kube.Backends
 	// Sharing are the other services of the namespace that had some of the addresses as well.
@@ -57,9 +57,9 @@ func ServicesAt(b *kube.Backends, keys []kube.ServiceKey) map[kube.ServiceKey]*K
 	return all
 }
 
-// KeepServices returns backends with some services at earlier versions, and these without the addresses that by now belong to another
-// service: a pod that died gives its address back, and the next pod that gets it may belong to another tenant. It changes none of its
-// arguments. It costs O(objects).
+// KeepServices returns backends with some services at earlier versions, without the addresses that now belong to another service: the
+// address of a terminated pod is reused, and the next pod that gets it may belong to another tenant. It changes none of its arguments. It
+// takes O(objects) time.
 func KeepServices(now *kube.Backends, kept map[kube.ServiceKey]*KeptService) (*kube.Backends, map[kube.ServiceKey]*KeptService) {
 	if len(kept) == 0 {
 		return now, nil

@@ -95,7 +95,7 @@ type lexer struct {
 	reason string // of tokInvalid
 
 	incomplete bool  // an incomplete number was passed over
-	passed     int   // where the last of them ended
+	passed     int   // end of the last of them
 	before     token // the last valid token before it
 }
 

@@ -98,7 +98,7 @@ func (c *compressors) encodeOnce(text []byte, e encoding) []byte {
 	return sum.appendTrailer(slices.Concat(gzipHeader, data))
 }
 
-// newlines are the separators between two blocks: a line feed, as it is, as a stored deflate block, and as a zstd frame with a raw block.
+// newlines are the separators between two blocks: a line feed as plain text, as a stored deflate block, and as a zstd frame with a raw block.
 var newlines = [encodings][]byte{
 	identity:  []byte("\n"),
 	gzipped:   []byte("\x00\x01\x00\xfe\xff\n"),
@@ -277,7 +277,7 @@ func (b *body) add(p part) {
 
 func (b *body) addBytes(data []byte) { b.add(bytes.NewReader(data)) }
 
-// ReadAt implements [io.ReaderAt]. It walks the parts from the beginning: there are a few hundred.
+// ReadAt implements [io.ReaderAt]. It searches the parts from the beginning: a body has a few hundred.
 func (b *body) ReadAt(dst []byte, off int64) (n int, err error) {
 	for _, p := range b.parts {
 		if off >= p.Size() {

@@ -19,8 +19,8 @@
 // The digest is computed over the uncompressed text. The revision is the highest list revision of the read that first produced
 // this content, so the content has nothing that was written later; the tag omits it if the source has no revisions. The rotation
 // counts bodies that broke off (below). A tag matches if digest and encoding are equal and its body is not known to have broken
-// off; so a bare digest, as issued by other route servers, matches, too. Clients must treat the tag as opaque. Package wire
-// parses and formats it.
+// off; so a bare digest, as issued by other route servers, matches, too. Clients must treat the tag as opaque. Package api parses
+// and formats it.
 //
 // # Order of tables
 //
@@ -50,7 +50,7 @@
 // The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table: if
 // content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a replica that
 // still has B would send the client back to B. That changes neither bytes nor digest, so no client downloads anything. If the source
-// goes back in time, the history is void; a table that is current again keeps its revision, and claims sort out its clients.
+// goes back in time, the history is discarded; a table that is current again keeps its revision, and claims decide about its clients.
 //
 // A table from a last-known-good file does not count as newer than any other table until a read has confirmed it. Tables of a
 // source without revisions (Newest 0) have no order: only the digest counts.
@@ -71,9 +71,9 @@
 // # Cost
 //
 // A table is encoded block by block ([table.Block]) when the first client asks for an encoding. The result is kept as long as
-// versions have the block: a change of one route costs one block in each encoding. Of the last 64 versions, only the ids
-// of changed routes are remembered; a delta contains the texts of its target table. So it may include a route that changed and
-// changed back, and history costs next to nothing. A delta is built once for all clients.
+// versions have the block: a change of one route costs one block in each encoding. The cache remembers only the ids of changed
+// routes of the last 64 versions; a delta contains the texts of its target table. So it may include a route that changed and
+// changed back, and history needs little memory. A delta is built once for all clients.
 //
 // # Streams
 //

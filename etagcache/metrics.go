@@ -98,7 +98,7 @@ type Seen struct {
 }
 
 // Sent is the answer to a request, or the last event since the previous Seen that brings a stream to a table. The zero value means that
-// there was none.
+// no answer or event was sent.
 type Sent struct {
 	// Began is when the request arrived or writing the event began. Ended is when the last byte was passed to the network.
 	Began, Ended time.Time

@@ -142,7 +142,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 	c.swap(&next)
 }
 
-// swap makes next the state, and reports its table if it is another one. The caller holds mu.
+// swap sets the state to next, and reports its table if it differs. The caller holds mu.
 func (c *Cache) swap(next *state) {
 	if !next.read.At.IsZero() {
 		c.cfg.Metrics.LastRead.Set(float64(next.read.At.UnixMilli()) / 1000)
@@ -157,7 +157,7 @@ func (c *Cache) swap(next *state) {
 	t := next.version.table
 	c.cfg.Metrics.TableRoutes.Set(float64(t.Len()))
 	c.cfg.Metrics.TableBytes.WithLabelValues(identity.String()).Set(float64(t.Bytes()))
-	// Whoever publishes says at level info what and why.
+	// The publisher logs what was published, and why, at level info.
 	c.cfg.Logger.Debug("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(),
 		"revision", t.Revision(), "stale", next.read.Stale)
 	if c.cfg.Published != nil {
@@ -165,7 +165,7 @@ func (c *Cache) swap(next *state) {
 	}
 }
 
-// version is a table with everything that is sent of it. It is immutable, except for what is made on first demand and revisions.
+// version is a table with its derived tables and bodies. It is immutable, except for revisions and for what is built on first demand.
 type version struct {
 	cache    *Cache
 	table    *table.Table
@@ -187,7 +187,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 	return v
 }
 
-// requested returns the tables of the zones that were requested. It waits for those that are being made.
+// requested returns the tables of the zones that were requested. It waits for tables under construction.
 func (v *version) requested() map[string]*variant {
 	made := make(map[string]*variant)
 	for zone, get := range v.zones.Range {

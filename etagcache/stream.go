@@ -22,8 +22,8 @@ const (
 	retrySpread = 4 * time.Second
 )
 
-// stream is a client that follows the table. It has no queue: it knows what it sent last, and when it can write, it sends what
-// leads from there to the current table.
+// stream is a client that follows the table. It has no queue: it remembers the table that it sent last, and whenever it can write, it
+// sends the changes from there to the current table.
 type stream struct {
 	cache *Cache
 	r     *http.Request
@@ -35,7 +35,7 @@ type stream struct {
 	sent  Sent     // since the last report
 }
 
-// said is what the last current event was about.
+// said identifies the content of the last current event.
 type said struct {
 	order uint64 // of the version
 	has   api.Tag
@@ -144,8 +144,8 @@ func (s *stream) step(st *state) error {
 	return s.out.flush()
 }
 
-// update sends what leads from the client's table, nil for none, to the table of x: a delta if there is one, else the advice to
-// fetch the table, whose encoded body all clients share.
+// update brings the client from its table, or from nil, to the table of x: it sends a delta if one exists, otherwise an event that
+// tells the client to fetch the table, whose encoded body all clients share.
 func (s *stream) update(x *exchange, has *api.Tag) error {
 	var d *delta
 	if has != nil {

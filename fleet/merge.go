@@ -202,7 +202,7 @@ func together(a, b Client) Client {
 		return c
 	}
 	if c.State == Silent {
-		if c.State = c.standing(); c.State == Silent { // a replica of an earlier version does not say more
+		if c.State = c.standing(); c.State == Silent { // a replica of an earlier version reports no other state
 			c.State = Current
 		}
 	}

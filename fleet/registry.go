@@ -16,8 +16,8 @@
 // All data here comes from clients. An id is a claim, like a digest: every client that may fetch tables may claim any id.
 // Therefore no decision about tables depends on this package, no request goes to an address that a client names, and texts are
 // checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
-// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: what a client reports
-// about deaths of its proxy is shown for [SuspectFor].
+// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of a
+// proxy are shown for [SuspectFor].
 //
 // # Limits
 //
@@ -128,7 +128,7 @@ type Sighting struct {
 	UserAgent string
 	Address   netip.Addr
 	Zone      string // the requested zone, for a client without an identity
-	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero means neither.
+	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero if both are unknown.
 	Holds Name
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool
@@ -195,7 +195,7 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 		return
 	case Written:
 		if reporting {
-			return // what was written may not be applied: the client's reports say that
+			return // the client may not have applied what was written; its reports are authoritative
 		}
 	}
 	c.heard = now

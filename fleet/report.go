@@ -197,7 +197,7 @@ type Reporter struct {
 	Send func(ctx context.Context, body []byte) error
 	// Collect returns the report without figures; it is cheap. ok is false if there is no receiver.
 	Collect func(now time.Time) (r Report, ok bool)
-	// Figures returns the proxy's last figures, within a second or two. nil or a nil result means that there are none.
+	// Figures returns the proxy's last figures, within a second or two. A nil function or result means that figures are not available.
 	Figures func(ctx context.Context, fetched time.Time) (*Figures, Applied, error)
 	Logger  *slog.Logger // nil means no log
 
@@ -205,7 +205,7 @@ type Reporter struct {
 	due     time.Time // when to send the next one if nothing changes
 	failing bool
 	figures *Figures
-	unread  error     // why there are none
+	unread  error     // why figures is nil
 	read    time.Time // when the figures were read
 	applied Applied
 	about   Name // the table that applied refers to

@@ -26,13 +26,13 @@ type Suspect struct {
 // SuspectTable is a table that probably crashed proxies of the fleet. It is only shown and has no effect.
 type SuspectTable struct {
 	Digest table.Digest `json:"digest"`
-	// Clients is how many live clients have reported it, and Deaths is the sum of theirs.
+	// Clients is how many live clients have reported it, and Deaths is the sum of their reported deaths.
 	Clients int `json:"clients"`
 	Deaths  int `json:"deaths"`
-	// Example is the one of these clients that is known for longest, and Evidence is what it reports.
+	// Example is the longest-known of these clients, and Evidence is its evidence.
 	Example  string    `json:"example"`
 	Evidence string    `json:"evidence"`
-	First    time.Time `json:"first"` // the first of the last deaths
+	First    time.Time `json:"first"` // earliest of the clients' last deaths
 	Last     time.Time `json:"last"`
 }
 
@@ -40,7 +40,7 @@ const (
 	// SuspectFor is how long a suspect is shown after its last report. No other report ends that earlier: everyone can send one
 	// under any id.
 	SuspectFor = 10 * time.Minute
-	// maxSuspectTables limits the list. It has the tables of the clients that are known for longest: new ids cost nothing.
+	// maxSuspectTables limits the list. Tables of the longest-known clients take precedence, because new ids are easily invented.
 	maxSuspectTables = 16
 )
 

@@ -80,8 +80,8 @@ func lagOfMost(behind map[netip.Addr]time.Duration) time.Duration {
 // needed returns how many addresses make up a share, rounded up.
 func needed(addresses, percent int) int { return (addresses*percent + 99) / 100 }
 
-// time checks which shares of the addresses of live clients have reached the tables being measured. Clients that arrived after a table's
-// publication do not count.
+// time checks which shares of the addresses of live clients have reached the tables being measured. Clients first heard after the
+// publication of a table do not count for it.
 func (r *Registry) time(live map[netip.Addr][]*client) {
 	all := r.versions.list
 	newest := -1 // index of a version that all have reached, and with it the earlier ones

@@ -160,7 +160,7 @@ type Client struct {
 	Fetched *Table `json:"fetched,omitempty"`
 	// Proven is the last table with which its proxy has run for 30 s; nil if unknown.
 	Proven *Table `json:"proven,omitempty"`
-	// Applied says how far the proxy is with Fetched. No proxy reports which table it has applied: see [Applied].
+	// Applied is how far the proxy has got with Fetched. No proxy reports which table it has applied: see [Applied].
 	Applied Applied `json:"applied,omitempty"`
 	// BehindVersions is how many tables were published after the one that it holds. BehindSeconds is for how long a newer one has
 	// existed. Both are 0 in state Current; BehindVersions is -1 if the table is unknown or too old to count.

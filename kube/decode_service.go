@@ -54,7 +54,7 @@ func (s jsonService) slim() Object {
 	return o
 }
 
-// jsonPresent is whether a mapping has an entry. Anything else has none, without an error.
+// jsonPresent is whether the value is a mapping with an entry. Any other value counts as empty, without an error.
 type jsonPresent bool
 
 func (p *jsonPresent) UnmarshalJSON(b []byte) error {

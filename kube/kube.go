@@ -99,8 +99,8 @@ type Meta struct {
 	Labels      Pairs
 	// Created is the time of creation in seconds since 1970, or 0 if unknown.
 	Created int64
-	// Changed says when the object was last changed and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": from
-	// the newest of its managed fields, except those of subresources. Empty if no field has a time.
+	// Changed is when the object was last changed, and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": from the
+	// newest of its managed fields, except fields of subresources. Empty if no field has a time.
 	Changed string
 }
 
@@ -342,7 +342,7 @@ func (p Pairs) Get(key string) string {
 	return value
 }
 
-// Lookup returns the value of a key, and whether there is one.
+// Lookup returns the value of a key, and whether the key exists.
 func (p Pairs) Lookup(key string) (value string, ok bool) {
 	i, ok := slices.BinarySearchFunc(p, key, func(pair Pair, key string) int { return strings.Compare(pair.Key, key) })
 	if !ok {

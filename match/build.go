@@ -160,7 +160,7 @@ func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^
 func (e *entry) headers(kind string, headers map[string][]string, testOf func(string) (func(string) bool, error)) {
 	for _, spellings := range spellings(headers) {
 		e.weight++
-		var alternatives [][]func(string) bool // for each spelling what must hold
+		var alternatives [][]func(string) bool // the conditions of each spelling
 		var failed error
 		for _, name := range spellings {
 			var tests []func(string) bool
@@ -229,7 +229,7 @@ func (e *entry) ask(r *request) verdict {
 	return v
 }
 
-// open returns the undecided conditions, and in failed those that do not hold.
+// open returns the undecided conditions and the failed ones.
 func (e *entry) open(r *request) (open, failed []*condition) {
 	for i := range e.conditions {
 		switch c := &e.conditions[i]; c.test(r) {

@@ -137,7 +137,7 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	return all
 }
 
-// distance says how far a route is from a match: the number of predicates that do not hold. A wrong path counts more than one
+// distance measures how far a route is from a match: the number of predicates that do not hold. A wrong path counts more than one
 // predicate, and a wrong host more than two: users seldom look for routes of other hosts.
 func (l loser) distance() int {
 	d := 2 * len(l.failed)
@@ -229,8 +229,8 @@ func (x *index) add(e *entry) {
 	}
 }
 
-// place is an entry at a place that matches the path of a request. The rank says how specific the place is: a rank that sorts first comes
-// first, and each place has one rank.
+// place is an entry at a place that matches the path of a request. Each place has a rank: more specific places have ranks that sort
+// first.
 type place struct {
 	rank string
 	*entry

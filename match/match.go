@@ -58,7 +58,7 @@ const DefaultCandidates = 5
 // Reason is why a proxy does not use a route.
 type Reason = catalogue.Reason
 
-// The reasons beside those of package catalogue.
+// Reasons in addition to package catalogue's.
 const (
 	Dead       Reason = "dead"       // the route counts as valid, but its path never matches
 	Overridden Reason = "overridden" // a later route of the table has the same id
@@ -120,7 +120,7 @@ type Result struct {
 	// undecided.
 	Outcomes []Outcome
 
-	// Candidates are the next best routes: first matching routes that come later, then those with the fewest predicates that do
+	// Candidates are the next best routes: first matching routes of lower rank, then the routes with the fewest predicates that do
 	// not hold.
 	Candidates []Candidate
 
@@ -156,7 +156,7 @@ type Outcome struct {
 	// Ties are the ids of routes with the same weight at the same place that also match or may match. Which one wins is arbitrary
 	// and can change with every table that a proxy applies.
 	Ties []string
-	// Notes say on what it depends whether a proxy has the route.
+	// Notes name the conditions under which a proxy has the route.
 	Notes []string
 }
 

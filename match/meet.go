@@ -14,8 +14,8 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Contest returns requests that two routes both match, and that the first one gets, or may get, if there are no others: the plainest
-// first, as far as it can make some up. The requests differ in what decides which other routes match as well: the depth of the path and its
+// Contest constructs requests that two routes both match, and that the first one gets, or may get, without other routes: the plainest
+// first. The requests differ in the properties that decide which other routes match, too: the depth of the path and its
 // last slash, the method, and the port. They contain only what the routes require. Use [Table.Find] to see which route each one gets.
 //
 // complete means that the result is conclusive: if the first route gets any request of the second one, it also gets one of these, unless
@@ -43,7 +43,7 @@ func (t *Table) Contest(by, of *eskip.Route, most int) (requests []Request, trie
 	return requests, len(all), m.complete
 }
 
-// Reach returns how many routes of the table may match a request for a host: [Table.Find] looks at all of these.
+// Reach returns how many routes of the table may match a request for a host: [Table.Find] checks all of these.
 func (t *Table) Reach(host string) int {
 	return len(t.routes.hosts[hostKey(host)]) + len(t.routes.loose)
 }
@@ -119,7 +119,7 @@ func Literal(r *eskip.Route) bool {
 	return !slices.ContainsFunc(r.PathRegexps, func(expr string) bool { return !everyPath(expr) }) && len(r.HeaderRegexps) == 0
 }
 
-// everyPath reports whether an expression matches each path of a request, such as the one of an Ingress for "/".
+// everyPath reports whether an expression matches every request path, such as the expression of an Ingress for "/".
 func everyPath(expr string) bool { return expr == "^/" || expr == "/" || expr == "^" || expr == "" }
 
 // Limits of the requests that Contest constructs for two routes.
@@ -134,7 +134,7 @@ const (
 	maxMeetBoth = 16
 )
 
-// meeting collects what a request needs for all routes that were added.
+// meeting collects the properties that a request needs to match all added routes.
 type meeting struct {
 	table    *Table
 	complete bool
@@ -151,7 +151,7 @@ type meeting struct {
 	remote, xff string
 }
 
-// add adds what a route asks for. It returns false if no request can have that.
+// add adds the conditions of a route. It returns false if no request can meet them.
 func (m *meeting) add(r *eskip.Route) bool {
 	for _, expr := range r.HostRegexps {
 		plain := plainHosts(expr)
@@ -189,7 +189,7 @@ func (m *meeting) add(r *eskip.Route) bool {
 	return true
 }
 
-// expressions compares the expressions for hosts and paths with what is known of these. It returns false if no request can have both.
+// expressions compares the expressions for hosts and paths with the known hosts and paths. It returns false if no request can match both.
 func (m *meeting) expressions() bool {
 	for _, expr := range m.hostExprs {
 		rx, err := regexp.Compile(expr)
@@ -233,7 +233,7 @@ func (p *pathShape) begins(text string) bool {
 	return strings.HasPrefix(front+"/", text) || strings.HasPrefix(text, front+"/")
 }
 
-// predicate adds what a predicate without a field asks for. Wrong arguments ask for nothing: a proxy refuses the route.
+// predicate adds the condition of a predicate without a field. It ignores wrong arguments: a proxy refuses the route.
 func (m *meeting) predicate(p *eskip.Predicate) bool {
 	args := texts(p)
 	if len(args) == 0 {
@@ -333,7 +333,7 @@ func (m *meeting) meetPath(text string, subtree bool) bool {
 	return ok
 }
 
-// requests returns the requests that were made up: every combination of a host, a path and a method. If there are more than most, they are not complete.
+// requests returns every combination of a host, a path and a method, but at most most of them; then m is not complete.
 func (m *meeting) requests(most int) []Request {
 	facts := m.table.facts()
 	if len(m.cookies) > 0 {
@@ -404,15 +404,15 @@ func (m *meeting) someMethods(f *facts) []string {
 			methods = append(methods, other)
 		}
 	}
-	for n := 0; ; n++ { // one that no route names
+	for n := 0; ; n++ { // find a method that no route names
 		if other := "METHOD" + strings.Repeat("X", n); !f.methods[other] {
 			return append(methods, other)
 		}
 	}
 }
 
-// somePaths returns paths of the common shape: each number of further segments that can make a difference, with and without a slash
-// at the end.
+// somePaths returns paths of the common shape: with each number of additional segments that can make a difference, with and without a
+// trailing slash.
 func (m *meeting) somePaths(f *facts) []string {
 	fresh := f.freshSegment()
 	var base []string
@@ -447,7 +447,7 @@ func (m *meeting) somePaths(f *facts) []string {
 	return paths[:min(len(paths), maxMeetPaths)]
 }
 
-// facts are what Contest has to know about the routes of a table.
+// facts summarises the routes of a table for Contest.
 type facts struct {
 	depth    int             // of the longest pattern, in segments
 	methods  map[string]bool // that routes name
@@ -494,8 +494,8 @@ func (f *facts) freshSegment() string {
 	return fresh
 }
 
-// sample returns a short text that an expression matches, as a rule: expressions with assertions in their middle may not match it.
-// pick selects one of several. It is empty for an expression that is none.
+// sample returns a short text that an expression usually matches; an expression with assertions in the middle may not match it. pick
+// selects one of several texts. The result is empty for an invalid expression.
 func sample(expr string, pick int) string {
 	rx, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -519,7 +519,7 @@ func beginning(expr string) string {
 	return string(rx.Sub[1].Rune)
 }
 
-// maxSample limits a text that is made up: a repetition in a repetition can be long.
+// maxSample limits the length of a sample: nested repetitions can be long.
 const maxSample = 1 << 10
 
 func writeSample(b *strings.Builder, rx *syntax.Regexp, pick int) {

@@ -144,14 +144,14 @@ func (p *pattern) shared(path []string) int {
 
 // pathShape describes the paths that a pattern matches, or several patterns together.
 type pathShape struct {
-	segments []string // a single wildcard stands for any segment but the empty one, which is a slash at the end
-	tail     byte     // what may come behind them
+	segments []string // a single wildcard matches any segment except the empty one, which is a trailing slash
+	tail     byte     // what may follow them
 }
 
 // Kinds of tails.
 const (
 	tailNone byte = iota // nothing
-	tailFree             // at least one letter behind a slash
+	tailFree             // a slash and at least one letter
 	tailAny              // nothing, a slash, or segments
 )
 
@@ -197,7 +197,7 @@ func (s pathShape) meet(o pathShape) (pathShape, bool) {
 		both.segments = append(both.segments, a)
 	}
 	if len(s.segments) > len(o.segments) {
-		both.tail = s.tail // what is behind is behind the tail of the other as well
+		both.tail = s.tail // the shorter shape's tail covers the longer shape's segments and tail
 	}
 	if n := len(both.segments); n > 0 && both.segments[n-1] == "" && both.tail != tailNone {
 		return pathShape{}, false // only the root has such a pattern

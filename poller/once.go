@@ -57,7 +57,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 	return failures
 }
 
-// attempt reads, compiles, judges and publishes. If it fails or panics, nothing changes.
+// attempt reads, compiles, judges and publishes. If it fails or panics, the served table stays.
 func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	start := time.Now()
 	trace := p.cfg.Trace(start) // before the publisher is told about the read

@@ -284,7 +284,7 @@ func (untraced) End(string, string, kube.Revision, kube.Revision) {}
 // and must not overload the source. A failing source is not read early at all.
 const recheckGap = time.Second
 
-// schedule says when the next read is due, and how to read. It is owned by Run.
+// schedule holds when the next read is due, and how to read. It is owned by Run.
 //
 // While reads fail they come after a growing delay, because they may be expensive. Probes are cheap and come often: one that succeeds
 // triggers a read at once. If that read fails nevertheless, reads return to their delay until a probe has failed, because the cause is

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Mode says where the data plane's table comes from. The zero value changes nothing in the cluster.
+// Mode is where the data plane's table comes from. The zero value changes nothing in the cluster.
 type Mode uint8
 
 // The modes.

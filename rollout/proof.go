@@ -16,17 +16,17 @@ const (
 	SuspectWithin = 2 * time.Minute
 	// suspectRestarts is how many such restarts, within SuspectWithin, start a fallback.
 	suspectRestarts = 2
-	// excusedFor is how long restarts count against no table after the proxy has repeatedly been restarted with the proven one.
+	// excusedFor is how long restarts are ignored after the proxy has repeatedly been restarted with the proven table.
 	excusedFor = 10 * time.Minute
 	// unreadableFor is for how long the metrics of a proxy can be unreadable before time alone proves tables.
 	unreadableFor = 10 * time.Minute
 
-	// clockError is by how much the start time of one process may vary: an operating system derives it from the time of its boot, in seconds.
+	// clockError is by how much the start time of one process may vary: an operating system derives it from its boot time in seconds.
 	clockError = 1500 * time.Millisecond
 	// resolution is the assumed resolution of times. A process counts as new if it started after the last reading of the previous one, as far
 	// as this resolution can tell.
 	resolution = 20 * time.Millisecond
-	// fetchedWithin is within what time a proxy has surely fetched the table that it is offered.
+	// fetchedWithin is how long a proxy may take to fetch an offered table.
 	fetchedWithin = 10 * time.Second
 )
 
@@ -42,7 +42,7 @@ type Suspect struct {
 	At       time.Time    `json:"at"`       // start of the last fallback
 	Retry    time.Time    `json:"retry"`    // when the newest table is tried again
 	Retries  int          `json:"retries"`  // tries that failed
-	Evidence string       `json:"evidence"` // for people
+	Evidence string       `json:"evidence"` // human-readable
 }
 
 // ProofState is what a [Proof] must know after a restart of its process. The zero value belongs to a proxy that was never seen.
@@ -136,7 +136,7 @@ func (p *Proof) Offer(now time.Time, d table.Digest) {
 	p.try()
 }
 
-// try puts the offered table on trial, unless another one is and may still be proven.
+// try starts the trial of the offered table, unless another table is on trial and may still be proven.
 func (p *Proof) try() {
 	switch s := &p.state; {
 	case s.Offered == s.Proven:
@@ -207,8 +207,8 @@ func (p *Proof) prove(now time.Time) {
 	p.try()
 }
 
-// restarted records a restart of the proxy, whose process had started at a time, and was last seen alive at another one. It reports whether
-// that counts against an unproven table.
+// restarted records a restart of the proxy, whose previous process started at before and was last seen alive at seen. It reports whether the
+// restart counts against an unproven table.
 func (p *Proof) restarted(now, before, seen time.Time) (died bool) {
 	s := &p.state
 	if s.Offered == s.Proven {

@@ -77,7 +77,7 @@ type Decision struct {
 //
 // The setting at the start is not a switch and is not gated: a restarting pod of a fleet in Exec must come up in Exec. If the
 // whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the setting
-// again, so that a refused switch happens as soon as nothing speaks against it.
+// again, so that a refused switch happens as soon as it is allowed.
 type Decider struct {
 	name  string // of the member
 	check CutoverConfig
@@ -145,9 +145,9 @@ type CutoverPolicy string
 
 // The policies.
 const (
-	CutoverReport  CutoverPolicy = "report"  // says whether a cutover is advisable, and refuses nothing
+	CutoverReport  CutoverPolicy = "report"  // reports whether a cutover is advisable, and refuses nothing
 	CutoverEnforce CutoverPolicy = "enforce" // refuses a switch to Exec while it is not
-	CutoverOff     CutoverPolicy = "off"     // says nothing and refuses nothing
+	CutoverOff     CutoverPolicy = "off"     // reports nothing and refuses nothing
 )
 
 // CutoverConfig sets when a cutover from Pre to Exec is advisable.
@@ -159,7 +159,7 @@ type CutoverConfig struct {
 	MinComparisons int
 }
 
-// Evidence summarises the comparisons of Pre. The zero value means that there were none.
+// Evidence summarises the comparisons of Pre. The zero value means no comparisons.
 type Evidence struct {
 	Comparisons int           // consecutive clean ones until now
 	CleanFor    time.Duration // since the first of these
@@ -173,7 +173,7 @@ type Readiness struct {
 	Reason string // why not; empty if it is ready
 }
 
-// Judge says whether a cutover is advisable.
+// Judge reports whether a cutover is advisable.
 func (g CutoverConfig) Judge(e Evidence) Readiness {
 	switch {
 	case e.Trouble != "":

@@ -40,7 +40,7 @@ func TestSettingThatIsWrongSaysWhatIsRight(t *testing.T) {
 		if got != (rollout.Setting{}) && got.Mode == rollout.Exec {
 			t.Errorf("ParseSetting(%q) gives Exec beside its error", text)
 		}
-		if !strings.Contains(err.Error(), "want") || len(err.Error()) > 300 {
+		if !strings.Contains(err.Error(), "must be") || len(err.Error()) > 300 {
 			t.Errorf("ParseSetting(%q): %v: want what is right, in short", text, err)
 		}
 	}

@@ -117,7 +117,7 @@ func (t *textWriter) entry(e Tracked) {
 	}
 }
 
-// history says since when a difference has been seen.
+// history returns since when a difference has been seen.
 func history(e Tracked) string {
 	if e.Count == 0 {
 		return ""

@@ -37,7 +37,7 @@ type Block struct {
 	memos sync.Map // key to func() any
 }
 
-// line is what a block has of a route in addition to the text.
+// line is the data of a route that a block holds in addition to the text.
 type line struct {
 	end   int // in the text
 	hosts int // index in hosts
@@ -135,7 +135,7 @@ func (b *Block) AppendText(dst []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// Memo returns what the first call with the key has made, and keeps it as long as the block: for values that depend on nothing else
+// Memo returns the value built by the first call with the key, and keeps it as long as the block: for values that depend on nothing else
 // than the routes. As with a context, keys are of a type of the caller.
 func (b *Block) Memo(key any, make func() any) any {
 	get, ok := b.memos.Load(key)
@@ -145,7 +145,7 @@ func (b *Block) Memo(key any, make func() any) any {
 	return get.(func() any)()
 }
 
-// builder cuts routes, which come sorted by id, into blocks. The zero value has none.
+// builder divides routes, which must be added in the order of their ids, into blocks. The zero value has no blocks.
 type builder struct {
 	blocks []*Block
 	routes []*Route // behind the blocks

@@ -214,7 +214,7 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	return base.Next(list, revision, at), nil
 }
 
-// end parses what is left of the document.
+// end parses the rest of the document.
 func (d *Decoder) end() error {
 	if d.err == nil {
 		d.endLine()

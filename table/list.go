@@ -63,7 +63,7 @@ func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 // Get returns the route with the id, or nil. It unpacks a block: see [List.Lookup] for many ids.
 func (l List) Get(id string) *Route { return l.Lookup().Get(id) }
 
-// blockOf returns the block that has the id if any has; nil if none can.
+// blockOf returns the only block that can contain the id; nil if no block can.
 func (l List) blockOf(id string) *Block {
 	i, found := slices.BinarySearchFunc(l.blocks, id, func(b *Block, id string) int { return strings.Compare(b.first, id) })
 	if !found {

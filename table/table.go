@@ -217,7 +217,7 @@ func ParseDigest(s string) (Digest, error) {
 	return d, nil
 }
 
-// adopt takes over the states of the hash of the blocks that begin both tables, as far as they are known.
+// adopt copies the known hash states of the common leading blocks of both tables.
 func (c *content) adopt(before *content) {
 	states := *before.states.Load()
 	n := 0

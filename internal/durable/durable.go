@@ -93,14 +93,14 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Tidy removes the temporary files that killed processes left behind for path, and touches nothing else. Call it before the first write:
-// it would also remove the file of a write in progress, which then fails.
+// Tidy removes the temporary files that killed processes left behind for path, and nothing else. Call it before the first write:
+// it would also remove the file of a write in progress, which would then fail.
 func Tidy(path string) {
 	dir, prefix := temporary(path)
-	entries, _ := os.ReadDir(dir) // without the folder there are none
+	entries, _ := os.ReadDir(dir) // a missing folder has no entries
 	for _, e := range entries {
 		if random, ours := strings.CutPrefix(e.Name(), prefix); ours && strings.Trim(random, "0123456789") == "" && e.Type().IsRegular() {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // one that stays does no harm
+			_ = os.Remove(filepath.Join(dir, e.Name())) // a leftover file is harmless
 		}
 	}
 }
@@ -112,7 +112,7 @@ type Writer struct {
 
 	mu    sync.Mutex
 	again bool          // requested since the last call began
-	idle  chan struct{} // closed when the goroutine has ended; nil while there is none
+	idle  chan struct{} // closed when the goroutine has ended; nil without a goroutine
 }
 
 // NewWriter returns a Writer for a function that writes the state at the time of the call.
@@ -152,7 +152,7 @@ func (w *Writer) Writing() bool {
 	return w.idle != nil
 }
 
-// Wait waits until nothing is left to write. It returns false if the time ends before.
+// Wait waits until all writes are done. It returns false if end fires first.
 func (w *Writer) Wait(end <-chan time.Time) bool {
 	w.mu.Lock()
 	idle := w.idle
@@ -169,7 +169,7 @@ func (w *Writer) Wait(end <-chan time.Time) bool {
 }
 
 // Open opens a regular file of at most limit bytes and returns its size. It follows symbolic links, as in a mounted ConfigMap. It
-// never blocks, whatever kind of file is at path, and reads nothing. The error wraps the one of the operating system, if it has one.
+// never blocks, whatever kind of file is at path, and reads nothing. The error wraps the error of the operating system, if any.
 func Open(path string, limit int64) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -220,9 +220,9 @@ func ReadKeyPair(cert, key string) (tls.Certificate, error) {
 const badSuffix = ".bad"
 
 // Load passes the file at path to read, if it is a regular file of at most limit bytes. The error is nil if read accepts it by returning
-// nil, and wraps [fs.ErrNotExist] if nothing is at path. Whatever cannot be used, or read rejects, is renamed to path.bad for later
-// inspection: keptAs is that name, or empty if it cannot be moved. Only the last such file is kept; a non-empty folder of that name is
-// never deleted. Load removes leftovers of writes.
+// nil, and wraps [fs.ErrNotExist] if path does not exist. Load renames an unusable or rejected file to path.bad for later inspection:
+// keptAs is that name, or empty if the file cannot be renamed. Only the last such file is kept; a non-empty folder of that name is never
+// deleted. Load also removes temporary files of interrupted writes.
 func Load(path string, limit int64, read func(io.Reader) error) (keptAs string, err error) {
 	Tidy(path)
 	err = load(path, limit, read)

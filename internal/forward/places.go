@@ -216,8 +216,8 @@ func (p *places) listener(pod *Pod, scheme string, port int) *cli.Listener {
 // program is the program in the container that has a control socket.
 const program = "routesrv"
 
-// containerOf returns the name of the container that declares the port, else of the one that has the program's name, else of the
-// first.
+// containerOf returns the name of the container that declares the port, else of the container with the program's name, else of the
+// first one.
 func containerOf(pod *Pod, port int) string {
 	containers := pod.Containers()
 	for _, c := range containers {

@@ -63,8 +63,8 @@ func ListenControl(state string) (net.Listener, error) {
 	return l, nil
 }
 
-// DialControl connects to the process that listens on the control socket of a state folder. The error is [ErrNoControl] if there is
-// none.
+// DialControl connects to the process that listens on the control socket of a state folder. The error is [ErrNoControl] if no process
+// does.
 func DialControl(ctx context.Context, state string) (conn net.Conn, err error) {
 	folder := filepath.Join(state, controlFolder)
 	err = inFolder(folder, func(short string) (err error) {
@@ -106,7 +106,7 @@ func inFolder(folder string, f func(short string) error) error {
 // Peer is the process at the other end of a control socket, as the kernel knows it.
 type Peer struct{ UID, PID int }
 
-// String returns who the peer is, for the record of its decisions.
+// String identifies the peer in the record of its decisions.
 func (p Peer) String() string { return "uid " + strconv.Itoa(p.UID) }
 
 // peerKey is the key of the [Peer] in the context of a request.
@@ -117,7 +117,7 @@ func (p Peer) Attach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// PeerOf returns who sent a request over the control socket. It is false for all other listeners.
+// PeerOf returns the sender of a request over the control socket. It returns false for all other listeners.
 func PeerOf(ctx context.Context) (Peer, bool) {
 	p, ok := ctx.Value(peerKey{}).(Peer)
 	return p, ok

@@ -1,4 +1,4 @@
-// Package httpserve has what all HTTP listeners of the binaries share: the [Listeners] of a program, with limits on time, bodies and
+// Package httpserve is shared by all HTTP listeners of the binaries. It has the [Listeners] of a program, with limits on time, bodies and
 // connections, an orderly shutdown and a counted error log; JSON answers; the socket on which operators change what is served; and
 // the acceptance of tables that a guard holds back.
 //
@@ -113,13 +113,13 @@ type Endpoint struct {
 	Methods []string
 	// Does describes the answer: one sentence in Markdown without a full stop.
 	Does string
-	// Condition says when the endpoint exists, in the operator's words, as in "with `-enable-profile`"; empty means always. It is
-	// for the document only: the caller leaves endpoints that do not exist out of the list.
+	// Condition is when the endpoint exists, in the operator's words, as in "with `-enable-profile`"; empty means always. It is only for
+	// the documentation: the caller omits endpoints that do not exist from the list.
 	Condition string
 	// ChecksMethods is set for a handler that answers wrong methods itself. Otherwise [Mux] does that.
 	ChecksMethods bool
-	// MaxBody is the limit of a request's body in bytes. With 0 the endpoint takes none. An endpoint with a body has a Path without
-	// wildcards and names its Methods.
+	// MaxBody is the limit of a request's body in bytes. With 0 the endpoint accepts no body. An endpoint with a body must have a Path
+	// without wildcards, and Methods.
 	MaxBody int64
 	Handler http.Handler
 }

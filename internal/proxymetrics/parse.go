@@ -21,7 +21,7 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 )
 
-// errNoSkipper means that a document has none of the series that every Skipper has.
+// errNoSkipper reports that a document lacks all of the series that every Skipper has.
 var errNoSkipper = errors.New("not the metrics of a Skipper")
 
 // maxReasons is how many reasons of refused routes are kept; the others are added up as "other".
@@ -39,7 +39,7 @@ type sums struct {
 	refused                                                 map[string]uint64
 }
 
-// figure is a sum of series, or none if there was no series.
+// figure is the sum of some series; has is false without any series.
 type figure struct {
 	sum float64
 	has bool
@@ -47,7 +47,7 @@ type figure struct {
 
 func (f *figure) add(v float64) { f.sum, f.has = f.sum+v, true }
 
-// value returns nil for none. It returns 0 for a value that no counter can have.
+// value returns nil if the figure is missing. It returns 0 for a value that no counter can have.
 func (f figure) value() *uint64 {
 	if !f.has {
 		return nil

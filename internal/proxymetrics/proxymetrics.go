@@ -1,7 +1,7 @@
 // Package proxymetrics reads the metrics of a Skipper: requests, errors, routes, and whether it has applied a table.
 //
-// It supports both flavours of Skipper, Prometheus text and codahale's JSON. It uses series that are off by default if they are
-// on; a figure without a series is missing.
+// It supports both formats of Skipper, Prometheus text and codahale's JSON. It uses series that are off by default if they are on; a
+// figure without a series is omitted.
 //
 // # Limits
 //
@@ -188,7 +188,7 @@ func (r *Reader) names() []string {
 	return slices.Concat(families, routeFamilies)
 }
 
-// errTooLong means that there are too many metrics.
+// errTooLong reports that the metrics exceed the limit on their size.
 var errTooLong = errors.New("the metrics are too long")
 
 // limited returns an error where an io.LimitReader would return EOF.

@@ -9,7 +9,7 @@
 //	kube___catchall__<host>____, kube_rg__[internal_]__<host>__catchall__0_0  catch-all of a host, which may have many owners
 //	clone_<id>                                                                copy by -clone-route
 //
-// An id has "_" for every character of a name that a symbol of eskip cannot have, such as "-" and ".". Therefore a name that
+// An id has "_" for every character of a name that is not allowed in an eskip symbol, such as "-" and ".". Therefore a name that
 // contains "--" or ends with "-" looks like two parts, and a RouteGroup in a namespace with the prefix "internal-" looks like one
 // without the prefix. [ObjectKey] is exact for most ids, and [OwnerOf] is a good guess for grouping in a report, not a proof.
 //
@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// Kind is the origin of a route, as far as its id shows.
+// Kind is the origin of a route according to its id.
 type Kind string
 
 // The kinds of owners. They are shown to users and appear in JSON reports.
@@ -52,7 +52,7 @@ func Generated(id string) bool {
 	return false
 }
 
-// Original returns the id of the route that a clone was made of; any other id as it is.
+// Original returns the id of the route that a clone was copied from; it returns any other id unchanged.
 func Original(id string) string {
 	for strings.HasPrefix(id, ClonePrefix) {
 		id = id[len(ClonePrefix):]

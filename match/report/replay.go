@@ -56,10 +56,10 @@ func (r *Replayed) Different() uint64 { return r.Requests - r.Same }
 type Difference struct {
 	Kind     Kind   `json:"kind"`
 	Requests uint64 `json:"requests"`
-	// Old and New are the ids of the routes; several if chance decides, none if no route gets the requests.
+	// Old and New are the ids of the routes: several if chance decides, empty if no route gets the requests.
 	Old []string `json:"old"`
 	New []string `json:"new"`
-	// Parts say what differs between the routes, where there is one on each side.
+	// Parts describe how the routes differ, if each side has one.
 	Parts []string `json:"parts,omitempty"`
 	// Examples are some of the requests, as METHOD URL.
 	Examples []string `json:"examples"`
@@ -73,8 +73,8 @@ const (
 	maxPairs       = 1 << 17 // of routes whose comparison is remembered
 )
 
-// Replay asks two tables for the routes of recorded requests, and reports the requests that get another route, other filters or
-// another backend. It shows what a new version, a cutover or a pull request changes for the traffic that exists, by how much of it there is.
+// Replay matches recorded requests against two tables, and reports the requests that get another route, other filters or another
+// backend. It shows how a new version, a cutover or a pull request affects real traffic, weighted by volume.
 //
 // A recorded request has only what was logged: a route that requires a header that was not logged does not match here. Both tables get
 // the same request, so such a route is missed on both sides.
@@ -278,7 +278,7 @@ func (r *Replayed) WriteText(w io.Writer) error {
 // count returns a number with its noun.
 func count(n uint64, noun string) string { return shadowdiff.Plural(int(n), noun) }
 
-// what says in words what changes.
+// what describes the change.
 func (d *Difference) what() string {
 	old, now := strings.Join(d.Old, " or "), strings.Join(d.New, " or ")
 	switch d.Kind {

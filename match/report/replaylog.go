@@ -18,8 +18,8 @@ import (
 const maxLine = 1 << 20
 
 // Read replays all requests of a log, which may be compressed with gzip. each changes every request before it is replayed, and may be nil;
-// progress is called every few thousand lines with the bytes that were read, and may be nil. A line that is no request is counted and skipped.
-// An error comes from the reader or the context.
+// progress is called every few thousand lines with the number of bytes read, and may be nil. Lines that are not requests are counted and skipped.
+// It returns only errors of the reader and the context.
 func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Request), progress func(bytes int64)) error {
 	counted := &counter{r: log}
 	in := bufio.NewReaderSize(counted, 256<<10)
@@ -145,7 +145,7 @@ func parseCombined(line string) (match.Request, error) {
 	return logged(client, method, uri, fields[1], referer, agent)
 }
 
-// logged makes a request of what a log says; a dash stands for nothing.
+// logged builds a request from the fields of a log line; a dash is an empty field.
 func logged(client, method, uri, host, referer, agent string) (match.Request, error) {
 	if !isMethod(method) || uri == "" {
 		return match.Request{}, fmt.Errorf("no method and path in it: %q %q", method, uri)
@@ -165,7 +165,7 @@ func logged(client, method, uri, host, referer, agent string) (match.Request, er
 	return r, nil
 }
 
-// isMethod reports whether a word is one that HTTP allows as a method, as far as letters go.
+// isMethod reports whether a word has only characters that HTTP allows in methods.
 func isMethod(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !('A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '-' || c == '_') {

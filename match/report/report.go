@@ -123,7 +123,7 @@ func (v *View) WriteText(w io.Writer) error {
 			warning.Route.Id, v.owner(warning.Route), effect, warning.Reason, warning.Text)
 	}
 	if n := len(v.Refusals); n > len(res.Warnings) && res.Answer == nil {
-		fmt.Fprintf(&b, "\n%d routes of the table are not used by a proxy; those that match this request are above: %d\n", n, len(res.Warnings))
+		fmt.Fprintf(&b, "\na proxy does not use %d routes of the table; %d of them match this request (see above)\n", n, len(res.Warnings))
 	}
 	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
 	return err
@@ -212,7 +212,7 @@ type Match struct {
 	Warnings   []jsonWarning   `json:"warnings"`
 }
 
-// Meaning returns what decides about the request, on which replicas with the same table agree: the result, and the routes with what they do.
+// Meaning returns the part of the report on which replicas with the same table agree: the result, and the routes with their effects.
 func (m *Match) Meaning() string {
 	parts := []any{m.Result, m.Answer}
 	for _, o := range m.Outcomes {

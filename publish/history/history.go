@@ -1,11 +1,11 @@
 // Package history remembers what a server has served: each change of intent, and the versions of the objects in it, for weeks.
 //
-// A [History] is an append-only list of entries in a few files, its segments. Each begins with all objects of its time, so the oldest can
-// be removed when all together exceed their limit. Without a folder there is one segment in memory, and a smaller limit.
+// A [History] is an append-only list of entries in a few files, its segments. Each segment begins with a copy of all objects, so the oldest
+// can be removed when the total size exceeds the limit. Without a folder, the history has one segment in memory, and a smaller limit.
 //
-// What is stored of an object is what the compiler reads of it: no other annotation, no secret, no endpoint.
+// The history stores only the parts of an object that the compiler reads: no other annotations, secrets or endpoints.
 //
-// Whatever is found in the folder prevents nothing: each frame of a file has a checksum, and what follows a bad one is not used.
+// Damaged files are tolerated: each frame of a file has a checksum, and the rest of a file after a bad frame is ignored.
 //
 // Other modules should not import it: it may change with every release.
 package history
@@ -46,9 +46,9 @@ const LogFailed = "history of objects"
 type Config struct {
 	// Folder has the segments; empty keeps the history in memory.
 	Folder string
-	// Limit is how many bytes all segments may have. Default DefaultLimit.
+	// Limit is the maximum size of all segments in bytes. Default DefaultLimit.
 	Limit int64
-	// Bare returns metadata without what the compiler does not read. nil keeps all.
+	// Bare returns only the metadata that the compiler reads. nil keeps all metadata.
 	Bare func(kube.Meta) kube.Meta
 	Log  *slog.Logger // nil means no log
 }
@@ -67,7 +67,7 @@ func (v *Version) exists() bool { return v.Object() != nil || v.DefaultFilters !
 // filtersRef names the default filters.
 var filtersRef = publish.PinFilters(nil, "").Ref
 
-// identity is a hash of an object, without the time and the author of its last change. Zero means that there is no object.
+// identity is a hash of an object, without the time and the author of its last change. Zero means that the object does not exist.
 type identity [16]byte
 
 func identityOf(v *Version) (id identity) {
@@ -105,7 +105,7 @@ type History struct {
 
 	encoder  *zstd.Encoder // guarded by mu, as everything below
 	mu       sync.Mutex
-	last     map[kube.Ref]any // what was recorded last, by the pointers of this process
+	last     map[kube.Ref]any // the last recorded objects, as pointers of this process
 	loaded   bool             // from the folder
 	memory   bool             // the next segment is in memory, because the last one could not be written
 	segments []*segment       // the oldest first
@@ -144,7 +144,7 @@ func (h *History) load() {
 		err := s.scan(func(offset int64, f *frame) { h.index(s, offset, f) })
 		if err != nil {
 			h.log.Error(LogFailed, "path", s.path, "error", err)
-			_ = s.close() // what comes next goes to another one
+			_ = s.close() // later frames go to another segment
 		}
 		h.segments = append(h.segments, s)
 	}
@@ -171,9 +171,9 @@ func (h *History) index(s *segment, offset int64, f *frame) {
 	}
 }
 
-// Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in what it knows of the
-// entry: time, revision, digest, routes, takeovers and decisions. If nothing is to be told, there is none. An entry that cannot be written is logged, and what it
-// would have told of objects comes with the next one, which is in memory.
+// Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in the time, revision,
+// digest, routes, takeovers and decisions of the entry. Record does nothing if the entry has no content. If an entry cannot be written, Record logs
+// the failure and adds its objects to the next entry, which is in memory.
 func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
 	defer h.lock()()
 	first := len(h.entries) == 0 // then nothing is known yet
@@ -240,7 +240,7 @@ func (h *History) change(v *Version) api.HistoryChange {
 	return c
 }
 
-// changes passes on the versions of an intent that differ from what was recorded last, and remembers them as recorded. The caller holds mu.
+// changes calls add for the versions of an intent that differ from the last recorded ones, and marks them as recorded. The caller holds mu.
 func (h *History) changes(now *kube.Intent, add func(Version)) {
 	was := h.last
 	h.last = make(map[kube.Ref]any, len(now.Ingresses)+len(now.RouteGroups)+1)
@@ -279,7 +279,7 @@ func (h *History) lastOf(ref kube.Ref) place {
 	return place{}
 }
 
-// Entries returns the entries from some time on that a function wants, at most n of them, the newest first.
+// Entries returns the entries since a time for which wanted returns true, at most n of them, the newest first.
 func (h *History) Entries(since time.Time, n int, wanted func(*api.HistoryEntry) bool) []api.HistoryEntry {
 	defer h.lock()()
 	all := []api.HistoryEntry{}

@@ -248,7 +248,7 @@ func (v *Version) check() error {
 	return nil
 }
 
-// segment returns the segment for entry n, with all objects at its beginning: in memory, if the folder takes none. The caller holds mu.
+// segment returns the segment for entry n, with all objects at its beginning. It is in memory if the folder is not writable. The caller holds mu.
 func (h *History) segment(n uint64) (*segment, error) {
 	if k := len(h.segments); k > 0 {
 		last := h.segments[k-1]

@@ -77,7 +77,7 @@ func read(found map[kube.Ref]*Version, places map[kube.Ref]place) error {
 	return nil
 }
 
-// Intent returns what was served as of an entry. The error is as of Versions.
+// Intent returns the intent that was served as of an entry. It returns the same errors as Versions.
 func (h *History) Intent(n uint64) (*kube.Intent, error) {
 	versions, err := h.Versions(n, func(kube.Ref) bool { return true })
 	if err != nil {
@@ -189,7 +189,7 @@ func (h *History) Find(name string) (*Version, error) {
 	return nil, fmt.Errorf("%s at this version: %w", v.Ref, ErrNoEntry)
 }
 
-// maxExport limits what a replica takes from another one, in bytes.
+// maxExport limits what a replica accepts from another one, in bytes.
 const maxExport = 64 << 20
 
 // Export writes the newest segments, as they are in files. Segments that are appended to meanwhile are cut behind a frame.

@@ -45,7 +45,7 @@ var cssText string
 //go:embed page.js
 var jsText string
 
-// compiled is the template. It shows a view as it is; every text of it that objects may have written goes through safe.
+// compiled is the template of a view. Every text that may come from an object is passed through safe.
 var compiled = template.Must(template.New("page").Funcs(template.FuncMap{
 	"safe":    shadowdiff.Printable,
 	"lower":   strings.ToLower,
@@ -81,7 +81,7 @@ func write(w io.Writer, v *shadowdiff.View, served bool) error {
 	return b.Flush()
 }
 
-// document is the data of the template: the view, and what is on the page of it.
+// document is the data of the template: the view, and the part of it that the page shows.
 type document struct {
 	*shadowdiff.View
 	Policy         string

@@ -147,9 +147,9 @@ func (c *client) get(parent context.Context, r request, use func(*response) erro
 	}
 }
 
-// receive checks the header and reads the body if it is compressed: it is about a fifteenth of its content, and one that equals the
-// previous body need not be decompressed. A body that ends before its Content-Length, its last chunk or its END_STREAM is a transport
-// error; without any of these, the body's checksum detects it.
+// receive checks the header and reads the body if it is compressed: compressed bodies are about a fifteenth of the size, and a body equal
+// to the previous one need not be decompressed. A body that ends before its Content-Length, its last chunk or its END_STREAM is a
+// transport error; without any of these, the checksum of the body detects it.
 func (c *client) receive(resp *http.Response, out *response) (err error) {
 	if out.Media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
 		return err
@@ -251,7 +251,7 @@ func mediaType(header string) (string, error) {
 // wireKept is the largest buffer for compressed bodies that is kept between two reads.
 const wireKept = 4 << 20
 
-// sourceError is an error of what a body is read from: the network, or the decompressor.
+// sourceError is an error of the reader of a body: the network, or the decompressor.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string { return e.err.Error() }

@@ -3,8 +3,8 @@
 // A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, and EndpointSlices or
 // Endpoints. Each read makes one request per kind, one for discovery, and one for a single object, which
 // returns the current revision of the cluster. The package uses no paging and compiles nothing. A [Watcher] reads the
-// same objects with one watch for each kind. Both build on a lister, which compares each list with what is known: an
-// object that did not change keeps its pointer and is not even decoded.
+// same objects with one watch for each kind. Both build on a lister, which compares each list with the known objects: an
+// unchanged object keeps its pointer and is not even decoded.
 //
 // # Complete
 //
@@ -146,8 +146,8 @@ func (s *Source) Drop() {
 }
 
 // Probe repeats the request that made the last [Source.Read] fail, for one object only. It returns an error if the
-// API server does not answer, or answers that it cannot serve: a read would fail as well. It ignores any other
-// problem and leaves it to a read. It fails when ctx ends while a Read is running.
+// API server does not answer, or answers that it cannot serve: then a read would fail, too. It leaves any other problem
+// to a read. It fails when ctx ends while a Read is running.
 func (s *Source) Probe(ctx context.Context) error {
 	release, err := s.acquire(ctx)
 	if err != nil {

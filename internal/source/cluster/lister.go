@@ -48,9 +48,8 @@ func newLister(cfg Config) (*lister, error) {
 	return r, nil
 }
 
-// acquire waits for the turn to make requests for lists. Lists share their memory and run one at a time, so that a
-// restarted API server does not get all of them at once. The caller calls release when it is done. The error is the
-// one of ctx.
+// acquire waits for exclusive use of the lister. Lists share their memory and run one at a time, so that a restarted API
+// server does not get all of them at once. The caller calls release when it is done. The error is ctx's.
 func (r *lister) acquire(ctx context.Context) (release func(), err error) {
 	select {
 	case r.busy <- struct{}{}:
@@ -69,9 +68,8 @@ func (r *lister) drop() {
 	r.last = &kube.Snapshot{}
 }
 
-// probe asks for one object of a list, or for discovery if l is nil. It returns an error if the API server does not
-// answer, or answers that it cannot serve: a list would fail as well. It ignores any other problem and leaves it to a
-// list.
+// probe requests one object of a list, or discovery if l is nil. It returns an error if the API server does not answer,
+// or answers that it cannot serve: then a list would fail, too. It leaves any other problem to a list.
 func (r *lister) probe(ctx context.Context, l *list) error {
 	verb, resource := "get", discoveryPath
 	var err error
@@ -87,7 +85,7 @@ func (r *lister) probe(ctx context.Context, l *list) error {
 	return &kube.ReadError{Verb: verb, Resource: resource, Err: err}
 }
 
-// list is a kind with what is known of it. The owner of the lister guards it.
+// list is a kind with its known state. The owner of the lister guards it.
 type list struct {
 	resource
 

@@ -187,7 +187,7 @@ func (c *client) listsRouteGroups(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return slices.ContainsFunc(g.Versions, serves) }), nil
 }
 
-// RouteGroups count as removed once this many reads over this much time have all found none.
+// RouteGroups count as removed once confirmingReads reads over at least confirmingTime have all found none.
 const (
 	confirmingReads = 3
 	confirmingTime  = 10 * time.Second
@@ -202,13 +202,13 @@ var errUnconfirmed = errors.New("the cluster no longer seems to have RouteGroups
 
 // absence is the evidence that RouteGroups were removed.
 type absence struct {
-	since time.Time // time of the first read that found none; zero: no such read
+	since time.Time // time of the first read that found none; zero without such a read
 	reads int       // consecutive
 }
 
 // confirm counts a read that finds no RouteGroups although some are served. It returns nil when enough reads have
-// found none for long enough. A 404 alone is not enough evidence: an API server that has just started, or an
-// aggregated one behind it, returns it for a moment. So the list of all groups has to agree as well.
+// found none for long enough. A 404 alone is not enough evidence: an API server that has just started, or an aggregated
+// one behind it, briefly returns 404. So the list of all groups must agree, too.
 func (r *lister) confirm(ctx context.Context, groupFound bool) error {
 	listed, err := r.api.listsRouteGroups(ctx)
 	switch {

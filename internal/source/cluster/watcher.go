@@ -64,8 +64,8 @@ const (
 // # Caveats
 //
 // Kinds arrive independently. An Ingress that refers to a new Service can appear some milliseconds before the
-// Service; lists that are read one after the other mostly rule that out. Gathering events for a moment hides the
-// effect, unless the API server's caches lag behind each other.
+// Service; lists that are read one after the other mostly rule that out. Gathering events briefly hides the effect,
+// unless the API server's caches lag behind each other.
 type Watcher struct {
 	// set by New, read only
 	*lister            // mu guards its lists and last snapshot; its turn guards the rest
@@ -74,7 +74,7 @@ type Watcher struct {
 
 	dirty chan struct{} // capacity 1: a change waits to be gathered
 
-	mu        sync.Mutex    // guards what follows, and all of kinds
+	mu        sync.Mutex    // guards the fields below, and all of kinds
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
 	active    bool          // Run runs
 	discovery outage
@@ -82,7 +82,7 @@ type Watcher struct {
 }
 
 // errNotRunning reports that Run is not running.
-var errNotRunning = errors.New("the watch does not run")
+var errNotRunning = errors.New("the watch is not running")
 
 // NewWatcher checks the configuration and prepares a Watcher. It reads the files that the configuration names, makes no
 // request and starts nothing.
@@ -101,8 +101,8 @@ func NewWatcher(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Changed delivers a value when a read would return something new: after events have been gathered for a moment, or
-// when a broken kind has recovered. The channel holds at most one value.
+// Changed delivers a value when a read would return something new: after events have been gathered briefly, or when a
+// broken kind has recovered. The channel holds at most one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // Run watches until ctx ends and returns nil once everything that it started has ended. It returns an error if it is
@@ -162,7 +162,7 @@ func (w *Watcher) wake() {
 	w.moved = make(chan struct{})
 }
 
-// gather signals Changed once no further event has arrived for a moment, with an upper limit.
+// gather signals Changed once no event has arrived for quietTime, and after busyTime at the latest.
 func (w *Watcher) gather(ctx context.Context) {
 	for {
 		select {
@@ -192,10 +192,10 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Read returns what the watches have shown. It waits until every kind has been listed, at most for the time limit of
-// a request, and fails when a kind cannot be listed. The error is a *[kube.ReadError] that names the kind, or the
-// error of ctx. If nothing changed, Read returns the same objects and slices again and, if the revisions are the
-// same, the same snapshot.
+// Read returns the objects as seen by the watches. It waits until every kind has been listed, at most for the time limit
+// of a request, and fails when a kind cannot be listed. The error is a *[kube.ReadError] that names the kind, or the error
+// of ctx. If nothing changed, Read returns the same objects and slices again and, if the revisions are the same, the same
+// snapshot.
 func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(parent, w.cfg.Timeout)
 	defer cancel()
@@ -232,8 +232,8 @@ func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapsh
 	}
 }
 
-// ready returns why a read has to wait, or must fail. The caller holds mu. A failure from before the read began does
-// not make the read fail as long as it may still pass.
+// ready returns why a read must wait, or must fail. The caller holds mu. A failure from before the read began does not
+// fail the read as long as it may still recover.
 func (w *Watcher) ready(began time.Time) (wait, err error) {
 	now := time.Now()
 	if !w.active {

@@ -159,7 +159,7 @@ func readFilters(path string, e fs.DirEntry) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%w: links to what is no file: %s", errNotMeant, info.Mode().Type())
+		return "", fmt.Errorf("%w: link target is not a regular file: %s", errNotMeant, info.Mode().Type())
 	case info.Size() > maxFilterFile:
 		return "", fmt.Errorf("%w: larger than 1 MiB", errNotMeant)
 	}

@@ -134,7 +134,7 @@ func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, dept
 	if string(raw) == "null" {
 		return nil
 	}
-	if isPatch(raw) { // of kustomize, beside the manifests that it patches
+	if isPatch(raw) { // a kustomize patch, next to the manifests that it patches
 		return yield(raw, &head{}, depth)
 	}
 	if len(raw) == 0 || raw[0] != '{' {
@@ -214,8 +214,8 @@ func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 // YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so the markers
 // can be found without parsing.
 
-// otherBreaks are the line breaks of YAML that no editor writes. [Split] does not split at them, and a document that has
-// another one behind such a break is an error.
+// otherBreaks are the line breaks of YAML that no editor writes. [Split] does not split at them; a document that contains
+// another one after such a break is an error.
 const otherBreaks = "\r\u0085\u2028\u2029"
 
 // Doc is one document of a stream.

@@ -7,13 +7,13 @@
 //   - routes on the standard input, which only one source can have; read once
 //     http://…, https://…        a route server, or a Skipper if the answer has X-Timestamp
 //     a folder, *.yaml, *.yml, *.json
-//     manifests, which Config.Compile makes routes of
+//     manifests, which Config.Compile compiles into routes
 //     any other file             routes; a copy of a table, as last-known-good files are, has its digest checked
 //
 // # Guarantees
 //
-// A table is complete but for parts that are no routes, which it names, or Load returns an error. For a route server, Load checks the number of routes against
-// X-Count, and the text against the digest in the ETag if the ETag has one. All pages of a Skipper come from one
+// A table is complete except for parts that are not routes, which it lists; otherwise Load returns an error. For a route server, Load
+// checks the number of routes against X-Count, and the text against the digest in the ETag if the ETag has one. All pages of a Skipper come from one
 // version of its table: if the table changes between two pages, Load reads all pages again, a few times at most. Load
 // never reads beyond the limits on size and time.
 //
@@ -233,7 +233,7 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	return t, nil
 }
 
-// parse parses the routes of a table, and leaves out the parts that are none, unless they are most of it: its error is that of [parse].
+// parse parses the routes of a table, and leaves out parts that are not routes. If those are most of the text, it returns the error of [parse].
 func (t *Table) parse(name, text string) (err error) {
 	if t.Routes, err = parse(name, text); err == nil {
 		return nil

@@ -54,8 +54,8 @@ const (
 
 // List calls item for each item of a list of objects of the kind, in order, and returns the revision of the list, 0
 // if it has none. The bytes of an item are valid only during the call. An error means that the body is not one
-// complete list of the kind; item may already have been called. Errors of the body are wrapped. No body is ever in memory
-// as a whole: the largest item decides.
+// complete list of the kind; item may already have been called. Errors of the body are wrapped. List never holds a whole
+// body in memory: it needs the size of the largest item.
 func (w *Walker) List(media string, body io.Reader, kind kube.Kind, item func([]byte)) (kube.Revision, error) {
 	head, err := w.walk(media, body, kind, item)
 	if err != nil {

@@ -17,7 +17,7 @@ type splitter struct {
 	in      io.Reader
 	text    []byte // a window of the body, which grows to the largest value
 	at      int    // everything before it was read
-	from    int    // where the value that is being read begins, -1 for none: the window does not move past it
+	from    int    // start of the value being read, -1 for none: the window does not move past it
 	dropped int64  // bytes of the body before the window
 	err     error  // of in; io.EOF at its end
 }
@@ -43,7 +43,7 @@ func (w *Walker) walkJSON(head *head, item func([]byte)) error {
 	return nil
 }
 
-// more reads more of the body behind the text. It reports whether there is more.
+// more reads more of the body into the window. It reports whether it has read anything.
 func (s *splitter) more() bool {
 	keep := s.at
 	if s.from >= 0 {
@@ -163,8 +163,8 @@ func (s *splitter) next() byte {
 	return 0
 }
 
-// value reads one value and returns its text: up to the bracket that closes it, or else up to what must follow it. The text
-// is valid until more is read.
+// value reads one value and returns its text: up to the closing bracket, or else up to the delimiter that follows it. The
+// text is valid until more is read.
 func (s *splitter) value() ([]byte, error) {
 	s.next()
 	s.from = s.at
@@ -177,7 +177,7 @@ func (s *splitter) value() ([]byte, error) {
 	return s.text[from:s.at], err
 }
 
-// skip moves behind the value that begins here.
+// skip moves to the end of the value that begins here.
 func (s *splitter) skip() error {
 	for depth := 0; s.at < len(s.text) || s.more(); s.at++ {
 		switch s.text[s.at] {

@@ -79,7 +79,7 @@ func (f *frames) list(size uint64, head *head, item func([]byte)) error {
 	})
 }
 
-// fields calls f for each field of a message that ends at a position, or, if that is negative, with the body. f has to
+// fields calls f for each field of a message that ends at a position, or, if that is negative, with the body. f must
 // read the field.
 func (f *frames) fields(end int64, field func(protowire.Number, uint64) error) error {
 	for end < 0 || f.at < end {
@@ -105,7 +105,7 @@ func (f *frames) fields(end int64, field func(protowire.Number, uint64) error) e
 		switch {
 		case err != nil:
 		case end >= 0 && f.at > end, end >= 0 && wire != protowire.VarintType && size > uint64(end-f.at):
-			err = errors.New("a field is longer than what it is in")
+			err = errors.New("field is longer than its message")
 		case wire == protowire.BytesType:
 			err = field(number, size)
 		case wire != protowire.VarintType:
@@ -118,7 +118,7 @@ func (f *frames) fields(end int64, field func(protowire.Number, uint64) error) e
 	return nil
 }
 
-// unexpected returns the error for an end of the body where more has to follow.
+// unexpected returns io.ErrUnexpectedEOF for io.EOF in the middle of a message.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -167,8 +167,8 @@ const (
 	listMetadata, listItems                      = 1, 2
 )
 
-// Status decodes the body of an error answer: a Status object in either encoding, as far as it is readable, or any
-// text, which becomes the message.
+// Status decodes the body of an error answer: the readable part of a Status object in either encoding, or any text,
+// which becomes the message.
 func Status(body []byte) (status metav1.Status) {
 	var u runtime.Unknown
 	if raw, ok := bytes.CutPrefix(body, protobufMagic); ok && u.Unmarshal(raw) == nil && u.Kind == "Status" {

@@ -38,7 +38,7 @@ var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
 	kube.KindEndpointSlice: decoder[discoveryv1.EndpointSlice](slimEndpointSlice),
 }
 
-// decoder returns a function that decodes an object and takes from it what is kept.
+// decoder returns a function that decodes an object and reduces it to the parts that are kept.
 func decoder[T any, P interface {
 	*T
 	Unmarshal(raw []byte) error
@@ -74,8 +74,8 @@ func Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
 	return o, nil
 }
 
-// The functions of this file take from the types of k8s.io/api what an object keeps. They return what [kube.DecodeJSON] returns for
-// the JSON form of the same object.
+// The functions of this file convert the types of k8s.io/api to the types of package kube. The results equal the results of
+// [kube.DecodeJSON] for the JSON form of the same object.
 
 func slimMeta(m *metav1.ObjectMeta) kube.Meta {
 	delete(m.Annotations, kube.LastAppliedAnnotation)
