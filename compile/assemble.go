@@ -25,8 +25,8 @@ type assembly struct {
 	claims   *claims
 }
 
-// assemble combines the units of a snapshot. It reuses units of recent builds, and the routes without a single owner of other assemblies;
-// it compiles only the rest.
+// assemble combines the units of a snapshot. It reuses units of recent builds, and the routes without a single owner of other
+// assemblies; it compiles only the rest.
 func (c *Compiler) assemble(s *kube.Snapshot, from []*assembly, recent []memo) *assembly {
 	a := &assembly{rules: c.set, objects: gather(s), fixed: c.fixed}
 	views := make([]*rules.View, len(from))
@@ -197,8 +197,8 @@ func (a *assembly) notIn(o *assembly) iter.Seq[claim] {
 // maxBatch is the maximum number of texts unpacked at once while a list is built.
 const maxBatch = 8000
 
-// changed returns the list of routes of the assembly is, derived from the list before and the assembly was that before was built from.
-// The two lists share equal blocks. Deletions come last, because only then are the unused ids known.
+// changed returns the list of routes of the assembly is, derived from the list before and the assembly was that before was built
+// from. The two lists share equal blocks. Deletions come last, because only then are the unused ids known.
 func changed(before table.List, was, is *assembly) table.List {
 	var texts rules.Texts
 	deletes := make(map[string]struct{})
@@ -222,8 +222,8 @@ func changed(before table.List, was, is *assembly) table.List {
 	return replaced(list, newIn(before, upserts), slices.Collect(maps.Keys(deletes)))
 }
 
-// newIn returns the routes that a list does not have with the same text. It searches in the order of ids, to unpack each block of the list
-// only once.
+// newIn returns the routes that a list does not have with the same text. It searches in the order of ids, to unpack each block of
+// the list only once.
 func newIn(before table.List, routes []*table.Route) []*table.Route {
 	slices.SortFunc(routes, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
 	has := before.Lookup()

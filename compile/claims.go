@@ -62,8 +62,8 @@ func newClaims(all iter.Seq[claim]) *claims {
 	return c
 }
 
-// repeated returns the claims that share their hash with another one, by hash. It ignores the hash 0. Nearly all hashes are unique; a bitmap
-// filters them out in a fraction of the time that a map of all hashes would take.
+// repeated returns the claims that share their hash with another one, by hash. It ignores the hash 0. Nearly all hashes are
+// unique; a bitmap filters them out in a fraction of the time that a map of all hashes would take.
 func repeated(all iter.Seq[claim], hash func(*rules.Route) uint64) map[uint64][]claim {
 	words := uint64(1) // with 32 bits or more for each claim, few share one by chance
 	for range all {
@@ -88,8 +88,8 @@ func repeated(all iter.Seq[claim], hash func(*rules.Route) uint64) map[uint64][]
 	return several
 }
 
-// oldest sorts claims in the order of the reference and moves the claim of the oldest object to the front. If creation times are equal
-// or missing, the order of the reference decides. It returns the list.
+// oldest sorts claims in the order of the reference and moves the claim of the oldest object to the front. If creation times are
+// equal or missing, the order of the reference decides. It returns the list.
 func oldest(all []claim) []claim {
 	slices.SortStableFunc(all, func(a, b claim) int { return a.section.compare(b.section) })
 	first, created := 0, all[0].section.created()

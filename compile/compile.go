@@ -57,8 +57,8 @@ type Result struct {
 	all *assembly
 }
 
-// Compiler compiles snapshots with one set of options. Latest is safe for concurrent use; the other methods are not. After a panic it
-// discards its cached results, because they can no longer be trusted.
+// Compiler compiles snapshots with one set of options. Latest is safe for concurrent use; the other methods are not. After a
+// panic it discards its cached results, because they can no longer be trusted.
 type Compiler struct {
 	set    *rules.Set
 	fixed  *rules.Unit // the routes of the options
@@ -90,9 +90,9 @@ func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	return next
 }
 
-// CompileBeside returns the routes of a snapshot other than the latest one, such as one in which some objects have earlier versions. Its
-// cost is proportional to the differences from the latest snapshot and from the snapshot of the previous call. It reports no problems:
-// Compile reports them for the latest snapshot.
+// CompileBeside returns the routes of a snapshot other than the latest one, such as one in which some objects have earlier
+// versions. Its cost is proportional to the differences from the latest snapshot and from the snapshot of the previous call. It
+// reports no problems: Compile reports them for the latest snapshot.
 func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
 	before := c.beside // successive calls have similar lists, so each is derived from the previous one
 	if before == nil {
@@ -137,8 +137,8 @@ func (r *Result) Addresses(namespace, name string) []string {
 	return r.all.view.Addresses(namespace, name)
 }
 
-// RoutesOf returns the printed routes of an object in one of the last snapshots. The result is empty for an object that was not compiled.
-// It takes time proportional to the size of the object.
+// RoutesOf returns the printed routes of an object in one of the last snapshots. The result is empty for an object that was not
+// compiled. It takes time proportional to the size of the object.
 func (c *Compiler) RoutesOf(o kube.Object) []*table.Route {
 	if u := c.unitOf(o); u != nil {
 		return u.Routes()
@@ -160,8 +160,8 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 	return keys
 }
 
-// OwnersOf returns the owners of routes of the last build, by id. The owner of a catch-all is the first object with the host. Ids of routes
-// that belong only to the server are omitted. It takes time proportional to the number of routes.
+// OwnersOf returns the owners of routes of the last build, by id. The owner of a catch-all is the first object with the host. Ids
+// of routes that belong only to the server are omitted. It takes time proportional to the number of routes.
 func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
 	last := c.beside
 	if last == nil {

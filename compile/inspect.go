@@ -26,7 +26,8 @@ type InspectedRoute struct {
 	ID string
 	// Route is nil if it was left out.
 	Route *table.Route
-	// Clones are the copies of the route by the clone rules of the options, even if it was left out. They are in the table if Wins is true.
+	// Clones are the copies of the route by the clone rules of the options, even if it was left out. They are in the table if
+	// Wins is true.
 	Clones []*table.Route
 	// Main is false for a companion of another route, such as a redirect.
 	Main bool
@@ -105,15 +106,16 @@ type Trial struct {
 	Problems []rules.Problem
 }
 
-// Try compiles an Ingress or a RouteGroup as if it were in the snapshot, replacing an existing object of the same kind and name. It
-// stores nothing.
+// Try compiles an Ingress or a RouteGroup as if it were in the snapshot, replacing an existing object of the same kind and name.
+// It stores nothing.
 //
 // It returns the problems that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree. It
 // takes time proportional to the size of the object.
 func (r *Result) Try(o kube.Object) (Trial, error) { return r.try(o, r.all.view) }
 
-// Foresee is Try with Services, Endpoints and slices in addition to the snapshot's; nil means none. The result also includes the routes that
-// the object will have, without a change to it, once each of its Services has endpoints and the ports that the object names.
+// Foresee is Try with Services, Endpoints and slices in addition to the snapshot's; nil means none. The result also includes the
+// routes that the object will have, without a change to it, once each of its Services has endpoints and the ports that the object
+// names.
 func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
 	view := r.all.view
 	if b != nil {
@@ -186,8 +188,8 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	return result, nil
 }
 
-// hostsWith returns the hosts of an object and of its old version, which may be nil: their current state, and their state with the object in place
-// of the old version.
+// hostsWith returns the hosts of an object and of its old version, which may be nil: their current state, and their state with
+// the object in place of the old version.
 func (a *assembly) hostsWith(tried, old *object) (was, is hosts) {
 	was, is = make(hosts), make(hosts)
 	for _, o := range []*object{tried, old} {
@@ -227,8 +229,8 @@ func (c *claims) catchAlls(among []claim, texts *rules.Texts) (rows []*table.Rou
 	return rows
 }
 
-// concerned returns the routes whose ids depend on some routes and on the routes that they replace: routes that claim the same ids or match the same
-// requests, and routes that claim the ids of the latter.
+// concerned returns the routes whose ids depend on some routes and on the routes that they replace: routes that claim the same
+// ids or match the same requests, and routes that claim the ids of the latter.
 func (c *claims) concerned(others, replaced []claim) []claim {
 	ids, matches := make(map[uint64]bool), make(map[uint64]bool)
 	without := make(map[*section]bool)

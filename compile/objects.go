@@ -46,7 +46,8 @@ func (k objects) search(name kube.Ref) (at int, found bool) {
 // memo caches the units of the objects of a build, which makes later builds cheaper than the first one.
 type memo map[kube.Object]*rules.Unit
 
-// compile sets the unit of each object: the unit of an earlier build if the object's lookups give the same results, otherwise a new one.
+// compile sets the unit of each object: the unit of an earlier build if the object's lookups give the same results, otherwise a
+// new one.
 func (k objects) compile(set *rules.Set, v *rules.View, recent []memo) {
 	for i := range k { // in order, because of what objects resolve for others
 		for _, known := range recent {
@@ -75,7 +76,8 @@ type section struct {
 	host   string // for fromHost
 	unit   *rules.Unit
 	routes []rules.Route // some or all of the unit
-	// object is the object named in problems. For the catch-all of a host it is the oldest object with the host; nil for the routes of the options.
+	// object is the object named in problems. For the catch-all of a host it is the oldest object with the host; nil for the
+	// routes of the options.
 	object   *object
 	catchAll bool // of the host; no object has requested it
 }
@@ -90,8 +92,8 @@ const (
 	fromOptions
 )
 
-// compare orders sections as the reference does. If creation times are equal or missing, this order decides which route gets an id that
-// several routes claim.
+// compare orders sections as the reference does. If creation times are equal or missing, this order decides which route gets an
+// id that several routes claim.
 func (s *section) compare(o *section) int {
 	behind := func(s *section) int {
 		if s.catchAll {

@@ -1,7 +1,7 @@
 // Package eskip is the route language: its types, parser, printer and equality.
 //
-// A routing table is text. Each definition has a route's id, the conditions for requests (predicates), the processing of requests and
-// responses (filters) and the destination (the backend):
+// A routing table is text. Each definition consists of the id of a route, conditions for requests (predicates), steps in the
+// processing of requests and responses (filters), and a destination (the backend):
 //
 //	shop: Host(/^shop[.]example[.]org$/) && PathSubtree("/")
 //	  -> setRequestHeader("X-Shop", "1")

@@ -21,8 +21,8 @@ type Claim struct {
 }
 
 // claims remembers the tables that clients have named and that may be newer than this replica's. Each is judged separately: a
-// table that one client names does not change the answer to a client that names another table. The next request that names the table
-// of a forgotten claim repeats the claim.
+// table that one client names does not change the answer to a client that names another table. The next request that names the
+// table of a forgotten claim repeats the claim.
 type claims struct {
 	mu    sync.Mutex
 	known recent[Claim, claim]
@@ -78,8 +78,8 @@ func (c *claims) judge(seq uint64, r table.Read) {
 	c.oldest = max(c.oldest, r.Oldest)
 }
 
-// forget drops all claims after the source has gone back in time. An old claim, left undecided because its table arrived, would never be
-// decided otherwise, and its client would keep that table forever.
+// forget drops all claims after the source has gone back in time. An old claim, left undecided because its table arrived, would
+// never be decided otherwise, and its client would keep that table forever.
 func (c *claims) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +98,8 @@ func (c *claims) resolve(what Claim, as uint64) bool {
 	return ok
 }
 
-// Claims returns the undecided claims, the oldest first. A cache whose source is another route server cannot decide them from reads
-// of a cluster: its owner asks that server, and calls Resolve.
+// Claims returns the undecided claims, the oldest first. A cache whose source is another route server cannot decide them from
+// reads of a cluster: its owner asks that server, and calls Resolve.
 func (c *Cache) Claims() []Claim {
 	st := c.state.Load()
 	c.claims.mu.Lock()
@@ -113,8 +113,8 @@ func (c *Cache) Claims() []Claim {
 	return open
 }
 
-// Resolve reports that the source would send its table, with the given digest and revision, to a client that has the claimed one. If
-// that is the current table, requests and streams that name the claimed one get it from now on, with the given revision if the
+// Resolve reports that the source would send its table, with the given digest and revision, to a client that has the claimed one.
+// If that is the current table, requests and streams that name the claimed one get it from now on, with the given revision if the
 // current one is lower, and Resolve returns true.
 func (c *Cache) Resolve(what Claim, fit table.Digest, revision uint64) bool {
 	c.mu.Lock()

@@ -112,8 +112,8 @@ func (c *Cache) notOlderThan(st *state, t Claim) bool {
 	return st.newest == 0 || t.Revision <= st.oldest || c.history.showed(t.Digest, t.Revision, st.version.readings.order)
 }
 
-// keep records a claim about a table that may be newer, and reports whether the client must keep it: not if the claim is refuted or
-// resolved.
+// keep records a claim about a table that may be newer, and reports whether the client must keep it: not if the claim is refuted
+// or resolved.
 func (x *exchange) keep(t api.Tag) bool {
 	metrics := x.cache.cfg.Metrics
 	known, isNew := x.cache.claims.ask(Claim{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())

@@ -47,10 +47,11 @@
 // name exactly this table get 200 with the older one, which the metric routesrv_older_tables_served_total counts. A read through
 // caches never refutes. While no read completes, the answer is 304.
 //
-// The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table: if
-// content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a replica that
-// still has B would send the client back to B. That changes neither bytes nor digest, so no client downloads anything. If the source
-// goes back in time, the history is discarded; a table that is current again keeps its revision, and claims decide about its clients.
+// The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table:
+// if content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a
+// replica that still has B would send the client back to B. That changes neither bytes nor digest, so no client downloads
+// anything. If the source goes back in time, the history is discarded; a table that is current again keeps its revision, and
+// claims decide about its clients.
 //
 // A table from a last-known-good file does not count as newer than any other table until a read has confirmed it. Tables of a
 // source without revisions (Newest 0) have no order: only the digest counts.
@@ -63,10 +64,11 @@
 // # Bodies that broke off
 //
 // Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table.
-// Therefore the cache remembers bodies whose writing failed, also because their reader stalled. Requests from the same address that
-// name the ETag of such a body get 200 with an ETag of a higher rotation: the client with half a body gets no 304 for it, and other
-// clients behind the same address download at most once more. Only the replica that sent the body knows this. A body counts as sent once the kernel has taken all
-// of it: if the connection ends before the last socket buffer has arrived, the cache does not notice. See [brokenBodies].
+// Therefore the cache remembers bodies whose writing failed, also because their reader stalled. Requests from the same address
+// that name the ETag of such a body get 200 with an ETag of a higher rotation: the client with half a body gets no 304 for it,
+// and other clients behind the same address download at most once more. Only the replica that sent the body knows this. A body
+// counts as sent once the kernel has taken all of it: if the connection ends before the last socket buffer has arrived, the cache
+// does not notice. See [brokenBodies].
 //
 // # Cost
 //
@@ -122,8 +124,8 @@ type Config struct {
 	SharedMaxAge time.Duration
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
-	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of requests,
-	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil.
+	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of
+	// requests, must not block, and must not call the Cache, except [Cache.Order]. It may be nil.
 	Saw func(Seen)
 }
 

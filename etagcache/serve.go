@@ -178,7 +178,8 @@ func clientOf(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// Limits for readers that stall. Such a reader holds a goroutine, a buffer, and the blocks of its table that newer tables do not have.
+// Limits for readers that stall. Such a reader holds a goroutine, a buffer, and the blocks of its table that newer tables do not
+// have.
 const (
 	// maxSilence is how long a reader may take for sendSize bytes of a body, or for one write on a stream.
 	maxSilence = 30 * time.Second
@@ -237,8 +238,8 @@ func (s *send) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// ReadFrom writes a body in parts of sendSize. With the half of it, as [io.Copy] would write, a reader with a small window gets one write
-// for each probe of the window.
+// ReadFrom writes a body in parts of sendSize. With the half of it, as [io.Copy] would write, a reader with a small window gets
+// one write for each probe of the window.
 func (s *send) ReadFrom(body io.Reader) (n int64, err error) {
 	return io.CopyBuffer(struct{ io.Writer }{s}, body, make([]byte, sendSize))
 }
@@ -275,8 +276,8 @@ type bodyKey struct {
 	encoding encoding
 }
 
-// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at all, may
-// have half a body.
+// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at
+// all, may have half a body.
 func (b *brokenBodies) rotation(key bodyKey) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -62,9 +62,10 @@ type Answer struct {
 	Err     error
 }
 
-// Merge merges the View of a replica with the Views of its peers. A client known to several replicas is shown as seen by the one that
-// heard it last, with its newest report. A client that is current only for a lagging replica is behind. Relays among the peers
-// contribute details of their clients; counts exclude them. Answers with this replica's instance are ignored. Merge changes local.
+// Merge merges the View of a replica with the Views of its peers. A client known to several replicas is shown as seen by the one
+// that heard it last, with its newest report. A client that is current only for a lagging replica is behind. Relays among the
+// peers contribute details of their clients; counts exclude them. Answers with this replica's instance are ignored. Merge changes
+// local.
 func Merge(local *View, answers []Answer, q Query) *View {
 	v := *local
 	own := v.Replicas[0]
@@ -143,7 +144,7 @@ func (m *merger) join(v *View) {
 	for _, one := range v.Relays {
 		m.summary(one)
 	}
-	if self.Relay { // the relay itself knows this best
+	if self.Relay { // the relay's own answer is authoritative
 		m.summary(Relay{ID: self.Name, Counts: v.Counts, Total: v.Counts.Total(), Heard: v.Time, State: Current, Details: true})
 	}
 }
@@ -179,7 +180,7 @@ func (m *merger) behind(v *View) (versions int, since time.Duration) {
 	return -1, m.reference.Time.Sub(newest.Since)
 }
 
-// standing returns the state of the client, whether or not it was heard lately.
+// standing returns the state of the client, regardless of when it was last heard.
 func (c *Client) standing() State {
 	if c.State == Silent && c.Otherwise != "" {
 		return c.Otherwise
@@ -187,8 +188,8 @@ func (c *Client) standing() State {
 	return c.State
 }
 
-// together merges the data of two replicas about one client. It is silent only if neither has heard it for three of its intervals:
-// its stream, its polls and its reports may reach different replicas.
+// together merges the data of two replicas about one client. It is silent only if neither has heard it for three of its
+// intervals: its stream, its polls and its reports may reach different replicas.
 func together(a, b Client) Client {
 	age, pace := min(a.age, b.age), max(a.IntervalSeconds, b.IntervalSeconds)
 	c := newer(a, b)

@@ -16,14 +16,14 @@
 // All data here comes from clients. An id is a claim, like a digest: every client that may fetch tables may claim any id.
 // Therefore no decision about tables depends on this package, no request goes to an address that a client names, and texts are
 // checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
-// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of a
-// proxy are shown for [SuspectFor].
+// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of
+// a proxy are shown for [SuspectFor].
 //
 // # Limits
 //
 // A Registry has at most Config.Max clients, and from one address at most [MaxPerAddress] with an id and [MaxInferredPerAddress]
-// without one. The last quarter is for addresses with few clients. A full Registry adds new clients only in place of silent ones. Silent
-// clients are removed after [Forget].
+// without one. The last quarter is for addresses with few clients. A full Registry adds new clients only in place of silent ones.
+// Silent clients are removed after [Forget].
 //
 // # What it does not do
 //
@@ -52,8 +52,8 @@ const (
 	// with DefaultMax. MaxInferredPerAddress limits clients that are distinguished only by their user agent.
 	MaxPerAddress         = 1000
 	MaxInferredPerAddress = 4
-	// fewPerAddress is how many clients from one address may use the last quarter of a Registry: a crowd of invented ids from a few
-	// addresses does not keep others out.
+	// fewPerAddress is how many clients from one address may use the last quarter of a Registry, so that invented ids from a few
+	// addresses do not block other clients.
 	fewPerAddress = 8
 	maxAgent      = 64 // bytes of a user agent
 )
@@ -128,7 +128,8 @@ type Sighting struct {
 	UserAgent string
 	Address   netip.Addr
 	Zone      string // the requested zone, for a client without an identity
-	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero if both are unknown.
+	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero if both are
+	// unknown.
 	Holds Name
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool

@@ -197,7 +197,8 @@ type Reporter struct {
 	Send func(ctx context.Context, body []byte) error
 	// Collect returns the report without figures; it is cheap. ok is false if there is no receiver.
 	Collect func(now time.Time) (r Report, ok bool)
-	// Figures returns the proxy's last figures, within a second or two. A nil function or result means that figures are not available.
+	// Figures returns the proxy's last figures, within a second or two. A nil function or result means that figures are not
+	// available.
 	Figures func(ctx context.Context, fetched time.Time) (*Figures, Applied, error)
 	Logger  *slog.Logger // nil means no log
 
@@ -289,13 +290,13 @@ func (r *Reporter) send(ctx context.Context, report *Report) error {
 	return r.Send(ctx, body)
 }
 
-// said logs when reports begin to arrive or fail.
+// said logs when reports begin to fail or to succeed again.
 func (r *Reporter) said(err error) {
 	switch {
 	case err != nil && !r.failing:
-		r.Logger.Info("reports do not arrive: the route server sees this client by its requests only", "error", err)
+		r.Logger.Info("cannot send reports: the route server sees only the requests of this client", "error", err)
 	case err == nil && r.failing:
-		r.Logger.Info("reports arrive again")
+		r.Logger.Info("sending reports works again")
 	}
 	r.failing = err != nil
 }

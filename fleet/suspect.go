@@ -16,7 +16,7 @@ type Suspect struct {
 	// Proven is the table that the proxy gets instead; zero if it has none. The flaw is in the difference between the two.
 	Proven table.Digest `json:"proven,omitzero"`
 	Deaths int          `json:"deaths"`
-	// Evidence is what showed the last death, for people.
+	// Evidence is the evidence of the last death, human-readable.
 	Evidence string  `json:"evidence,omitempty"`
 	Ago      float64 `json:"ago_seconds,omitempty"` // since the client fell back
 
@@ -59,12 +59,12 @@ func checkSuspects(list []Suspect) error {
 	return nil
 }
 
-// sameSuspects reports whether two reports tell of the same deaths: the time since then does not count.
+// sameSuspects reports whether two reports contain the same deaths, ignoring the time since then.
 func sameSuspects(a, b []Suspect) bool {
 	return slices.EqualFunc(a, b, func(a, b Suspect) bool { return a.Digest == b.Digest && a.Deaths == b.Deaths })
 }
 
-// stillSuspects adds reported suspects to those of earlier reports, at most maxSuspects.
+// stillSuspects adds reported suspects to the suspects of earlier reports, at most maxSuspects.
 func (c *client) stillSuspects(list []Suspect, now int64) (kept []Suspect) {
 	for _, s := range c.suspects() {
 		if !s.over(now) {
@@ -82,7 +82,7 @@ func (c *client) stillSuspects(list []Suspect, now int64) (kept []Suspect) {
 	return kept
 }
 
-// suspects returns the suspects of all reports. Some may be over.
+// suspects returns the suspects of all reports, including expired ones.
 func (c *client) suspects() []Suspect {
 	if c.report == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 const (
 	// maxVersions is how many published tables are remembered: 25 minutes with a change in every poll of three seconds.
 	maxVersions = 512
-	// maxPending is for how many of them propagation is measured. Measuring older ones, too, would not add information: the newer ones
-	// already show that propagation is slow.
+	// maxPending is for how many of them propagation is measured. Measuring older ones, too, would not add information: the newer
+	// ones already show that propagation is slow.
 	maxPending = 32
 	// shownPublishes is how many of them a View contains.
 	shownPublishes = 64
@@ -147,8 +147,8 @@ func (c *client) reached(order uint64) bool {
 	return c.holds != nil && max(c.holds.order, uint64(c.aheadOf)) >= order
 }
 
-// look updates the versions of all tables that clients hold: a zone's table may also belong to a later version than the one for which
-// it was named.
+// look updates the versions of all tables that clients hold: a zone's table may also belong to a later version than the one for
+// which it was named.
 func (r *Registry) look() {
 	for _, h := range r.tables {
 		h.order = r.cfg.Order(h.digest)

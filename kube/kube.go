@@ -142,7 +142,7 @@ type BadObject struct {
 	Err error
 }
 
-// Intent is what teams request. Like the [Snapshot] that it is a half of, it is immutable.
+// Intent is the part of a [Snapshot] that teams write: the objects that request routes. It is immutable.
 type Intent struct {
 	Ingresses   []*Ingress
 	RouteGroups []*RouteGroup
@@ -157,7 +157,7 @@ func (i *Intent) SameAs(o *Intent) bool {
 	return slices.Equal(i.Ingresses, o.Ingresses) && slices.Equal(i.RouteGroups, o.RouteGroups) && i.DefaultFilters == o.DefaultFilters
 }
 
-// Backends is where traffic can go right now. Like the [Snapshot] that it is a half of, it is immutable.
+// Backends is the part of a [Snapshot] with the current destinations of traffic. It is immutable.
 type Backends struct {
 	Services []*Service
 
@@ -189,7 +189,7 @@ func objectsOf[T interface{ ServiceKey() ServiceKey }](list []T, takes func(Serv
 	return some
 }
 
-// Snapshot contains every object of one complete read, in the order of the lists: what teams request, and where traffic can go.
+// Snapshot contains every object of one complete read, in the order of the lists: intent and backends.
 // It is immutable: neither the slices nor the objects may be changed after a source has returned it. The zero Snapshot is an
 // empty cluster.
 type Snapshot struct {
@@ -230,7 +230,8 @@ func (s *Snapshot) Add(o Object) {
 	}
 }
 
-// DefaultFilters is the content of a folder of default filter files. Err is why the folder could not be read; then Texts is empty.
+// DefaultFilters is the content of a folder of default filter files. Err is why the folder could not be read; then Texts is
+// empty.
 type DefaultFilters struct {
 	Texts map[ServiceKey]string
 	Err   error `json:"-"`
@@ -314,8 +315,8 @@ func (e *ReadError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.R
 // Unwrap returns the cause.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Pairs are the annotations or the labels of an object, sorted by key, each key once; nil if there are none. They must not be changed.
-// A slice takes a fraction of the memory of a map, and a cluster has tens of thousands of them.
+// Pairs are the annotations or the labels of an object, sorted by key, each key once; nil if there are none. They must not be
+// changed. A slice takes a fraction of the memory of a map, and a cluster has tens of thousands of them.
 type Pairs []Pair
 
 // Pair is one annotation or label.

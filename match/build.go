@@ -87,7 +87,7 @@ func undecidedTest(*request) verdict { return maybe }
 // paths determines the route's places in the tree of paths.
 func (b *builder) paths(e *entry) {
 	add := func(text string, subtree bool) {
-		if text != "" { // else it is no path predicate
+		if text != "" { // otherwise it is not a path predicate
 			e.patterns = append(e.patterns, parsePattern(text, subtree, b.options.IgnoreTrailingSlash))
 		}
 	}
@@ -155,8 +155,8 @@ func (b *builder) fields(e *entry) {
 // compile. It is used only for warnings.
 func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
 
-// headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. If there are
-// several spellings of a name, the reference keeps an arbitrary one.
+// headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. If
+// there are several spellings of a name, the reference keeps an arbitrary one.
 func (e *entry) headers(kind string, headers map[string][]string, testOf func(string) (func(string) bool, error)) {
 	for _, spellings := range spellings(headers) {
 		e.weight++

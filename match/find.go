@@ -209,8 +209,8 @@ func (e *entry) place() string {
 	return ""
 }
 
-// index finds the routes that a request can reach, in the order of the reference. A route that accepts only certain hosts is looked at
-// for these alone, so a table of thousands of hosts is as fast as one of a few.
+// index finds the routes that a request can reach, in the order of the reference. A route that accepts only certain hosts is
+// considered only for these, so a table of thousands of hosts is as fast as one of a few.
 type index struct {
 	all   []*entry
 	hosts map[string][]*entry // by the hosts that they accept
@@ -229,8 +229,8 @@ func (x *index) add(e *entry) {
 	}
 }
 
-// place is an entry at a place that matches the path of a request. Each place has a rank: more specific places have ranks that sort
-// first.
+// place is an entry at a place that matches the path of a request. Each place has a rank: more specific places have ranks that
+// sort first.
 type place struct {
 	rank string
 	*entry
@@ -257,8 +257,8 @@ func places(entries []*entry, path []string) (found []place) {
 // fewEntries is how many routes of a place are shown whatever their host is.
 const fewEntries = 16
 
-// visit calls f with the entries of all places that match the path, in search order, until f returns false. It passes entries that may
-// accept the host and, if near is set, also entries for other hosts at a place with few entries.
+// visit calls f with the entries of all places that match the path, in search order, until f returns false. It passes entries
+// that may accept the host and, if near is set, also entries for other hosts at a place with few entries.
 func (x *index) visit(path []string, host string, near bool, f func(rank string, e *entry) bool) {
 	var found []place
 	if near {

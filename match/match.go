@@ -80,8 +80,8 @@ type Table struct {
 	facts     func() *facts
 }
 
-// New builds a table from the routes of one document, as the parser returns them. It keeps the routes, which must not change afterwards, and returns those
-// that a proxy does not use, in their order.
+// New builds a table from the routes of one document, as the parser returns them. It keeps the routes, which must not change
+// afterwards, and returns those that a proxy does not use, in their order.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 	b := newBuilder(o)
 	t := &Table{options: o, catalogue: b.catalogue, routes: newIndex(), refused: newIndex()}
@@ -210,8 +210,8 @@ type group struct {
 	ended bool // one of them certainly holds
 }
 
-// outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides all its
-// TrafficSegments together, so outcomes evaluates each interval of that number separately.
+// outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides
+// all its TrafficSegments together, so outcomes evaluates each interval of that number separately.
 func outcomes(groups []group, path []string) []Outcome {
 	var ranges []*[2]float64
 	for _, g := range groups {

@@ -14,12 +14,13 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Contest constructs requests that two routes both match, and that the first one gets, or may get, without other routes: the plainest
-// first. The requests differ in the properties that decide which other routes match, too: the depth of the path and its
-// last slash, the method, and the port. They contain only what the routes require. Use [Table.Find] to see which route each one gets.
+// Contest constructs requests that two routes both match, and that the first one gets, or may get, without other routes: the
+// plainest first. The requests differ in the properties that decide which other routes match, too: the depth of the path and its
+// last slash, the method, and the port. They contain only what the routes require. Use [Table.Find] to see which route each one
+// gets.
 //
-// complete means that the result is conclusive: if the first route gets any request of the second one, it also gets one of these, unless
-// a route that is not [Literal] prevents it. At most most requests are tried; tried is their number.
+// complete means that the result is conclusive: if the first route gets any request of the second one, it also gets one of these,
+// unless a route that is not [Literal] prevents it. At most most requests are tried; tried is their number.
 func (t *Table) Contest(by, of *eskip.Route, most int) (requests []Request, tried int, complete bool) {
 	m := &meeting{table: t, path: pathShape{tail: tailAny}, header: map[string][]string{}, query: url.Values{}, complete: true}
 	if !m.add(by) || !m.add(of) || !m.expressions() {
@@ -48,8 +49,8 @@ func (t *Table) Reach(host string) int {
 	return len(t.routes.hosts[hostKey(host)]) + len(t.routes.loose)
 }
 
-// Size returns how many instructions the expressions of a route have when they are compiled: repetitions in a short text can make many. Arguments of
-// predicates count as expressions.
+// Size returns the number of instructions in the compiled expressions of a route: repetitions in a short text can produce many.
+// Arguments of predicates count as expressions.
 func Size(r *eskip.Route) (size int) {
 	add := func(exprs ...string) {
 		for _, expr := range exprs {
@@ -128,8 +129,8 @@ const (
 	maxMeetPaths   = 64
 	maxMeetMethods = 32
 
-	// Of more than maxMeetAll pairs of a path and a method, Contest tries only the pairs of the plainest maxMeetBoth paths and methods,
-	// each path with the plainest method, and each method with the plainest path.
+	// Of more than maxMeetAll pairs of a path and a method, Contest tries only the pairs of the plainest maxMeetBoth paths and
+	// methods, each path with the plainest method, and each method with the plainest path.
 	maxMeetAll  = 1024
 	maxMeetBoth = 16
 )
@@ -189,7 +190,8 @@ func (m *meeting) add(r *eskip.Route) bool {
 	return true
 }
 
-// expressions compares the expressions for hosts and paths with the known hosts and paths. It returns false if no request can match both.
+// expressions compares the expressions for hosts and paths with the known hosts and paths. It returns false if no request can
+// match both.
 func (m *meeting) expressions() bool {
 	for _, expr := range m.hostExprs {
 		rx, err := regexp.Compile(expr)
@@ -390,7 +392,7 @@ func (m *meeting) someHosts(f *facts) []string {
 	return hosts[:min(len(hosts), maxMeetHosts)]
 }
 
-// someMethods returns one method if no route of the table names any, and else all that can make a difference.
+// someMethods returns one method if no route of the table names any, otherwise all methods that can make a difference.
 func (m *meeting) someMethods(f *facts) []string {
 	if m.methods != nil {
 		return slices.Compact(slices.Sorted(slices.Values(m.methods)))
@@ -411,8 +413,8 @@ func (m *meeting) someMethods(f *facts) []string {
 	}
 }
 
-// somePaths returns paths of the common shape: with each number of additional segments that can make a difference, with and without a
-// trailing slash.
+// somePaths returns paths of the common shape: with each number of additional segments that can make a difference, with and
+// without a trailing slash.
 func (m *meeting) somePaths(f *facts) []string {
 	fresh := f.freshSegment()
 	var base []string
@@ -494,8 +496,8 @@ func (f *facts) freshSegment() string {
 	return fresh
 }
 
-// sample returns a short text that an expression usually matches; an expression with assertions in the middle may not match it. pick
-// selects one of several texts. The result is empty for an invalid expression.
+// sample returns a short text that an expression usually matches; an expression with assertions in the middle may not match it.
+// pick selects one of several texts. The result is empty for an invalid expression.
 func sample(expr string, pick int) string {
 	rx, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -506,7 +508,7 @@ func sample(expr string, pick int) string {
 	return b.String()
 }
 
-// beginning returns the text with which everything begins that an expression matches.
+// beginning returns a prefix of every text that an expression matches.
 func beginning(expr string) string {
 	rx, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {

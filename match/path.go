@@ -68,8 +68,8 @@ func parsePattern(text string, subtree, ignoreSlash bool) pattern {
 	return p
 }
 
-// rank returns how specific the pattern is for a path, one byte for each segment, and whether it matches. In the order of ranks, a literal
-// segment comes before a wildcard for one, and that before the rest of the path.
+// rank returns how specific the pattern is for a path, one byte for each segment, and whether it matches. In the order of ranks,
+// a literal segment comes before a wildcard for one, and that before the rest of the path.
 func (p *pattern) rank(path []string) (rank string, ok bool) {
 	shape := shapeOf(p)
 	if len(path) < len(shape.segments) {
@@ -125,7 +125,7 @@ func (p *pattern) params(path []string) map[string]string {
 	return found
 }
 
-// shared says how much of a path agrees with the pattern: leading segments, then letters of the next one.
+// shared measures how much of a path agrees with the pattern: leading segments, then letters of the next one.
 func (p *pattern) shared(path []string) int {
 	for i, s := range p.segments {
 		if i == len(path) {

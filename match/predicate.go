@@ -26,7 +26,7 @@ const (
 	yes
 )
 
-// not returns the verdict of the opposite.
+// not returns the opposite verdict.
 func (v verdict) not() verdict { return yes - v }
 
 func verdictOf(b bool) verdict {
@@ -325,7 +325,7 @@ func newBaggage(args []string) condition {
 	})
 }
 
-// baggage parses the members of the W3C header, without those that are malformed. The last one with a key counts.
+// baggage parses the members of the W3C header, except malformed ones. The last one with a key counts.
 func (r *request) baggage() map[string]string {
 	members := map[string]string{}
 	for _, line := range r.header["Baggage"] {

@@ -133,8 +133,8 @@ func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	return before != nil && before.Equal(p.candidate)
 }
 
-// offer offers the candidate to the publisher, and logs the outcome. repeated means that the candidate is the same as in the previous
-// read. The result is the label of the metric.
+// offer offers the candidate to the publisher, and logs the outcome. repeated means that the candidate is the same as in the
+// previous read. The result is the label of the metric.
 func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated bool) (result string) {
 	if served := p.cfg.Publisher.Table(); served != nil && served.Equal(c.Table) {
 		c.Table = served // without a change in the source the ETag does not change
@@ -222,8 +222,8 @@ func logChanges(log *slog.Logger, before, after *table.Table) {
 	}
 }
 
-// Compiler compiles snapshots for a [Poller], and snapshots with kept objects for a publisher: it is a [publish.Builder]. Problems,
-// Addresses and Latest are safe for concurrent use; only the goroutine that runs the Poller may call the others.
+// Compiler compiles snapshots for a [Poller], and snapshots with kept objects for a publisher: it is a [publish.Builder].
+// Problems, Addresses and Latest are safe for concurrent use; only the goroutine that runs the Poller may call the others.
 type Compiler struct {
 	*compile.Compiler
 	ledger *ledger

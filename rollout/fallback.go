@@ -70,8 +70,8 @@ func NewFallback(cfg FallbackConfig, now time.Time) *Fallback {
 type Contact struct {
 	// Answered is when one of them last sent a table or reported it unchanged; zero if never.
 	Answered time.Time
-	// HasTable reports whether the data plane has a table from a route server, fetched or last-known-good. TableRead is when its source
-	// was last read, zero if unknown.
+	// HasTable reports whether the data plane has a table from a route server, fetched or last-known-good. TableRead is when its
+	// source was last read, zero if unknown.
 	HasTable  bool
 	TableRead time.Time
 }
@@ -127,7 +127,7 @@ func (f *Fallback) wanted(now time.Time, c Contact) bool {
 func (f *Fallback) reason(now, heard time.Time, c Contact) string {
 	silent := now.Sub(heard).Truncate(time.Second)
 	if !c.HasTable {
-		return fmt.Sprintf("no route server has answered for %s, and there is no table", silent)
+		return fmt.Sprintf("no route server has answered for %s, and no table is available", silent)
 	}
 	return fmt.Sprintf("no route server has answered for %s, and the table is older than %s", silent, f.cfg.MaxAge)
 }

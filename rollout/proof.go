@@ -21,10 +21,11 @@ const (
 	// unreadableFor is for how long the metrics of a proxy can be unreadable before time alone proves tables.
 	unreadableFor = 10 * time.Minute
 
-	// clockError is by how much the start time of one process may vary: an operating system derives it from its boot time in seconds.
+	// clockError is by how much the start time of one process may vary: an operating system derives it from its boot time in
+	// seconds.
 	clockError = 1500 * time.Millisecond
-	// resolution is the assumed resolution of times. A process counts as new if it started after the last reading of the previous one, as far
-	// as this resolution can tell.
+	// resolution is the assumed resolution of times. A process counts as new if it started after the last reading of the previous
+	// one, as far as this resolution can tell.
 	resolution = 20 * time.Millisecond
 	// fetchedWithin is how long a proxy may take to fetch an offered table.
 	fetchedWithin = 10 * time.Second
@@ -55,25 +56,26 @@ type ProofState struct {
 	Started  time.Time   `json:"started,omitzero"`   // start of the proxy's process; zero if unknown
 	Restarts []time.Time `json:"restarts,omitempty"` // that count against unproven tables
 	Suspect  *Suspect    `json:"suspect,omitempty"`  // nil unless new tables probably crash the proxy
-	// Cleared is when a restart with the proven table last ended a fallback; zero if that was before the last proof. If it happens twice
-	// within [excusedFor], restarts count against no table until ExcusedUntil.
+	// Cleared is when a restart with the proven table last ended a fallback; zero if that was before the last proof. If it
+	// happens twice within [excusedFor], restarts count against no table until ExcusedUntil.
 	Cleared      time.Time `json:"cleared,omitzero"`
 	ExcusedUntil time.Time `json:"excused_until,omitzero"`
 }
 
-// Proof decides which tables are proven, and when a data plane serves the proven table because newer ones crash its proxy. It is not safe
-// for concurrent use. Times are arguments and must not decrease.
+// Proof decides which tables are proven, and when a data plane serves the proven table because newer ones crash its proxy. It is
+// not safe for concurrent use. Times are arguments and must not decrease.
 //
-// The only evidence is in the metrics of the proxy: when its process started, when it last applied a table, and how many routes it has
-// rejected. Requests count for nothing, because a tenant can send them through the proxy.
+// The only evidence is in the metrics of the proxy: when its process started, when it last applied a table, and how many routes
+// it has rejected. Requests count for nothing, because a tenant can send them through the proxy.
 //
-// A table is proven once the proxy has run for [ProvenAfter] since it applied that table or a later one, without a restart and without
-// rejecting more routes. Later tables do not restart the wait: in a large cluster no table stays for that long. Without metrics,
-// time alone proves a table.
+// A table is proven once the proxy has run for [ProvenAfter] since it applied that table or a later one, without a restart and
+// without rejecting more routes. Later tables do not restart the wait: in a large cluster no table stays for that long. Without
+// metrics, time alone proves a table.
 //
-// Two restarts within [SuspectWithin] of unproven tables start a fallback to the proven table. While it lasts, no newer table is served. The
-// newest one is tried after 1, 2, 4, 8 minutes, then every 10; one restart continues the fallback, and a proof ends it. A restart
-// with the proven table shows another cause, and ends the fallback, too. If that repeats, restarts do not count for ten minutes.
+// Two restarts within [SuspectWithin] of unproven tables start a fallback to the proven table. While it lasts, no newer table is
+// served. The newest one is tried after 1, 2, 4, 8 minutes, then every 10; one restart continues the fallback, and a proof ends
+// it. A restart with the proven table shows another cause, and ends the fallback, too. If that repeats, restarts do not count for
+// ten minutes.
 type Proof struct {
 	state   ProofState
 	changes int
@@ -110,8 +112,8 @@ func (p *Proof) FallenBack(now time.Time) bool {
 	return p.state.Suspect != nil && now.Before(p.state.Suspect.Retry)
 }
 
-// Restored records that a table comes from a last-known-good file. It is proven, unless according to the state nothing was proven when
-// the file was written, or the table is suspect. known means that a state exists.
+// Restored records that a table comes from a last-known-good file. It is proven, unless according to the state nothing was proven
+// when the file was written, or the table is suspect. known means that a state exists.
 func (p *Proof) Restored(d table.Digest, known bool) {
 	suspect := p.state.Suspect != nil && p.state.Suspect.Digest == d
 	if known && p.state.Proven.IsZero() || suspect || d == p.state.Proven {
@@ -149,8 +151,8 @@ func (p *Proof) try() {
 	}
 }
 
-// Read records what the metrics of the proxy show: when its process started, when it last applied a table, both zero if unknown, and how many
-// routes it has rejected. It reports whether the proxy was restarted with an unproven table.
+// Read records what the metrics of the proxy show: when its process started, when it last applied a table, both zero if unknown,
+// and how many routes it has rejected. It reports whether the proxy was restarted with an unproven table.
 func (p *Proof) Read(now, started, applied time.Time, rejected uint64) (died bool) {
 	before, seen := p.state.Started, p.seen
 	p.read, p.seen, p.watched, p.rejected = now, now, true, rejected
@@ -207,8 +209,8 @@ func (p *Proof) prove(now time.Time) {
 	p.try()
 }
 
-// restarted records a restart of the proxy, whose previous process started at before and was last seen alive at seen. It reports whether the
-// restart counts against an unproven table.
+// restarted records a restart of the proxy, whose previous process started at before and was last seen alive at seen. It reports
+// whether the restart counts against an unproven table.
 func (p *Proof) restarted(now, before, seen time.Time) (died bool) {
 	s := &p.state
 	if s.Offered == s.Proven {

@@ -16,9 +16,9 @@
 //
 // Raising the share of a setting only adds data planes to Exec, and lowering it only removes some. Membership is the same in
 // every process and after every restart. Where the share goes by nodes, it also survives a rollout of a Deployment, which renames
-// every pod. If the cutover check refuses a switch to Exec, the current mode stays in force. A data plane starts to read the cluster only
-// in its own slot of the fallback window. The slots of a fleet are spread evenly over the window, so that the loss of a route
-// server does not bring back the load that it removes.
+// every pod. If the cutover check refuses a switch to Exec, the current mode stays in force. A data plane starts to read the
+// cluster only in its own slot of the fallback window. The slots of a fleet are spread evenly over the window, so that the loss
+// of a route server does not bring back the load that it removes.
 //
 // # What it does not do
 //
@@ -76,8 +76,8 @@ type Decision struct {
 // Decider decides which mode is in force. It is not safe for concurrent use.
 //
 // The setting at the start is not a switch and is not gated: a restarting pod of a fleet in Exec must come up in Exec. If the
-// whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the setting
-// again, so that a refused switch happens as soon as it is allowed.
+// whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the
+// setting again, so that a refused switch happens as soon as it is allowed.
 type Decider struct {
 	name  string // of the member
 	check CutoverConfig

@@ -18,16 +18,16 @@ const (
 type Owner struct {
 	Kind            string // RouteGroup, Ingress, generated or other
 	Namespace, Name string // as the object has them, unless FromID
-	// FromID means that only the id of the route is known. Kubernetes names have "-" and "." where ids have "_", so the name is one of
-	// [Owner.Candidates].
+	// FromID means that only the id of the route is known. Kubernetes names have "-" and "." where ids have "_", so the name is
+	// one of [Owner.Candidates].
 	FromID bool
 }
 
 // maxCandidates is the maximum number of possible names of an owner that are listed.
 const maxCandidates = 4
 
-// String returns "RouteGroup shop/cart", or a text that no object owns the route. An owner known only from an id is marked, with its
-// possible names.
+// String returns "RouteGroup shop/cart", or a text that no object owns the route. An owner known only from an id is marked, with
+// its possible names.
 func (o Owner) String() string {
 	switch o.Kind {
 	case generatedKind:
@@ -61,8 +61,8 @@ func (o Owner) mayBeCustom() bool {
 	return o.Kind == string(routeid.KindIngress) && routeid.NamesWithin(o.Name) != nil
 }
 
-// Candidates returns the possible NAMESPACE/NAME of the owner, derived from the id, the likeliest first. It returns nil for more than
-// four candidates, if the route may be a custom one, or if the owner is known. A namespace has no dots.
+// Candidates returns the possible NAMESPACE/NAME of the owner, derived from the id, the likeliest first. It returns nil for more
+// than four candidates, if the route may be a custom one, or if the owner is known. A namespace has no dots.
 func (o Owner) Candidates() []string {
 	if !o.FromID || o.mayBeCustom() {
 		return nil
@@ -87,8 +87,8 @@ func (o Owner) Candidates() []string {
 
 func dashed(s string) string { return strings.ReplaceAll(s, "_", "-") }
 
-// MarshalJSON prints a known owner with its namespace and name, and an owner derived from an id with from_id and its candidates: a name
-// that may not exist is never printed as an existing one.
+// MarshalJSON prints a known owner with its namespace and name, and an owner derived from an id with from_id and its candidates:
+// a name that may not exist is never printed as an existing one.
 func (o Owner) MarshalJSON() ([]byte, error) {
 	form := struct {
 		Kind       string   `json:"kind"`

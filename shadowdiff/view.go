@@ -22,7 +22,7 @@ type View struct {
 	Notes  []Note
 	A, B   Side
 	Report Report
-	// Unread is how many parts of the tables were not compared, because they are no routes. Notes name them.
+	// Unread is how many parts of the tables were not compared, because they are not routes. Notes name them.
 	Unread int
 	// At is the time of the comparison; zero is not shown.
 	At time.Time

@@ -111,8 +111,8 @@ func (b *Block) Len() int { return len(b.lines) }
 // Bytes returns the length of the text that AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
-// ReadAt implements [io.ReaderAt] for the text of the block: its lines, joined by "\n", without a trailing one. The canonical text of
-// a table consists of the texts of its blocks, joined in the same way.
+// ReadAt implements [io.ReaderAt] for the text of the block: its lines, joined by "\n", without a trailing one. The canonical
+// text of a table consists of the texts of its blocks, joined in the same way.
 func (b *Block) ReadAt(dst []byte, off int64) (n int, err error) {
 	for n < len(dst) {
 		if off >= int64(b.bytes) {
@@ -135,8 +135,8 @@ func (b *Block) AppendText(dst []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// Memo returns the value built by the first call with the key, and keeps it as long as the block: for values that depend on nothing else
-// than the routes. As with a context, keys are of a type of the caller.
+// Memo returns the value built by the first call with the key, and keeps it as long as the block: for values that depend on
+// nothing else than the routes. As with a context, keys are of a type of the caller.
 func (b *Block) Memo(key any, make func() any) any {
 	get, ok := b.memos.Load(key)
 	if !ok {
@@ -148,7 +148,7 @@ func (b *Block) Memo(key any, make func() any) any {
 // builder divides routes, which must be added in the order of their ids, into blocks. The zero value has no blocks.
 type builder struct {
 	blocks []*Block
-	routes []*Route // behind the blocks
+	routes []*Route // after the blocks
 }
 
 // add adds the next route. It unpacks a block that was reused unchanged if this route belongs to that block.
@@ -160,7 +160,7 @@ func (b *builder) add(r *Route) {
 	b.routes = append(b.routes, r)
 }
 
-// take adds the routes of a block of another list: the block itself, if these routes become one here, too.
+// take adds the routes of a block of another list: the block itself, if these routes form a block here, too.
 func (b *builder) take(block *Block) {
 	b.cut(block.first)
 	if last := len(b.blocks) - 1; len(b.routes) == 0 && (last < 0 || startsBlock(block.first) || b.blocks[last].Len() == maxBlock) {

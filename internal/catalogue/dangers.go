@@ -13,9 +13,9 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A few filters accept arguments that pass every check of a proxy and then end the process, block it permanently, or exhaust its memory
-// or a core: on every instance that gets the route, and again after each restart. Therefore the compiler leaves such routes out,
-// and a data plane removes them from fetched tables.
+// A few filters accept arguments that pass every check of a proxy and then end the process, block it permanently, or exhaust its
+// memory or a core: on every instance that gets the route, and again after each restart. Therefore the compiler leaves such
+// routes out, and a data plane removes them from fetched tables.
 
 // Danger is a rule for arguments of filters that proxies accept and do not survive.
 type Danger struct {
@@ -122,8 +122,8 @@ func dangerOf(name string) *Danger {
 	return &dangers[at]
 }
 
-// Survives returns an error that names the filter if no proxy would survive the filters of a route, and nil otherwise. The backend
-// does not matter: proxies create the filters of all routes. It is pure and safe for concurrent use.
+// Survives returns an error that names the filter if no proxy would survive the filters of a route, and nil otherwise. The
+// backend does not matter: proxies create the filters of all routes. It is pure and safe for concurrent use.
 func Survives(filters []*eskip.Filter) error {
 	for i, f := range filters {
 		d := dangerOf(f.Name)
@@ -143,8 +143,8 @@ func Survives(filters []*eskip.Filter) error {
 	return nil
 }
 
-// within checks a number. A proxy cuts fractions off. Other types are not checked, because a proxy refuses them or means something
-// else.
+// within checks a number. A proxy cuts fractions off. Other types are not checked, because a proxy refuses them or means
+// something else.
 func within(args []any, at int, what string, least, most int64) string {
 	if at >= len(args) {
 		return ""
@@ -179,7 +179,8 @@ func clientLimit(args []any, at int) string {
 // folders are the folders of every system.
 var folders = strings.Fields("/ /bin /boot /etc /home /lib /lib64 /media /mnt /opt /root /run /sbin /srv /tmp /usr /var")
 
-// readable checks the path of a file that a proxy reads to its end. It judges only by the path. The working directory of most containers is /.
+// readable checks the path of a file that a proxy reads to its end. It judges only by the path. The working directory of most
+// containers is /.
 func readable(args []any) string {
 	if len(args) == 0 {
 		return ""
@@ -235,9 +236,9 @@ type Killer struct {
 	Err error // names the filter and the mistake
 }
 
-// Killers returns the routes of t that no proxy survives, sorted by id. checked is a table without such routes, or nil; routes that t
-// shares with it are not checked again. A route is parsed only if its text contains a filter with a rule, so checking a whole
-// table costs little more than a few text searches. Killers ignores routes that do not parse.
+// Killers returns the routes of t that no proxy survives, sorted by id. checked is a table without such routes, or nil; routes
+// that t shares with it are not checked again. A route is parsed only if its text contains a filter with a rule, so checking a
+// whole table costs little more than a few text searches. Killers ignores routes that do not parse.
 func Killers(checked, t *table.Table) (found []Killer) {
 	if checked != nil {
 		for _, r := range table.Changes(checked.Routes(), t.Routes()) {

@@ -55,8 +55,8 @@ func (c *Catalogue) checkMore(p *eskip.Predicate) (err error) {
 	return err
 }
 
-// Period returns the limits of Before, After or Between, whose arguments have the right types. known is false if only the proxies know
-// their time zone.
+// Period returns the limits of Before, After or Between, whose arguments have the right types. known is false if only the proxies
+// know their time zone.
 func (c *Catalogue) Period(p *eskip.Predicate) (limits []time.Time, known bool, err error) {
 	n := 1
 	if p.Name == "Between" {
@@ -106,8 +106,8 @@ func instant(a any, zone *time.Location) (time.Time, error) {
 	return t, nil
 }
 
-// Cron parses the minute, hour, day, month and weekday of a Cron predicate: each is *, or a list of numbers and ranges. Bit n of a set means
-// that it includes n.
+// Cron parses the minute, hour, day, month and weekday of a Cron predicate: each is *, or a list of numbers and ranges. Bit n of
+// a set means that it includes n.
 func Cron(text string) (sets [5]uint64, err error) {
 	fields := strings.Fields(text)
 	if len(fields) != len(sets) {

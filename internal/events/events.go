@@ -7,10 +7,10 @@
 //
 // # Limits
 //
-// The name of an Event consists of the object and the id of the problem, so each problem has one Event, however many replicas write
-// it and however often they restart: a replica leaves a recently written Event unchanged. Writes are limited to a few per second in
-// total and to some for each object; the others wait for the next check. Events delay nothing else: if an API server refuses them,
-// the failures are only logged and counted.
+// The name of an Event consists of the object and the id of the problem, so each problem has one Event, however many replicas
+// write it and however often they restart: a replica leaves a recently written Event unchanged. Writes are limited to a few per
+// second in total and to some for each object; the others wait for the next check. Events delay nothing else: if an API server
+// refuses them, the failures are only logged and counted.
 package events
 
 import (
@@ -183,7 +183,8 @@ func (w *Writer) record(ctx context.Context, e Event) bool {
 	return true
 }
 
-// eventOf returns an Event about a problem. That of a solved problem has a suffix, so that the Event of the problem stays unchanged.
+// eventOf returns an Event about a problem. That of a solved problem has a suffix, so that the Event of the problem stays
+// unchanged.
 func eventOf(k key, suffix, kind, reason, message string) Event {
 	return Event{Name: nameOf(k) + suffix, Object: k.object, Type: kind, Reason: reason, Message: cut(message)}
 }

@@ -239,9 +239,9 @@ func clip(s string) string {
 // maxOutput limits what a command may write to each of its streams, in bytes.
 const maxOutput = 1 << 20
 
-// Exec runs a command in a container of the pod, without a shell and without input, and returns what it wrote to its standard output.
-// The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. If the command ran and failed, the error is
-// the first line that it wrote to its standard error, or else describes how it ended.
+// Exec runs a command in a container of the pod, without a shell and without input, and returns what it wrote to its standard
+// output. The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. If the command ran and
+// failed, the error is the first line that it wrote to its standard error, or else describes how it ended.
 func (p *Pod) Exec(ctx context.Context, container string, command ...string) (stdout []byte, err error) {
 	u := p.request("exec").VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	sockets, err := remotecommand.NewWebSocketExecutor(p.cluster.config, http.MethodGet, u.String())

@@ -42,8 +42,8 @@ type places struct {
 	open []func() // functions that Close calls
 }
 
-// NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
-// to a pod when a command first needs it.
+// NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a
+// connection to a pod when a command first needs it.
 func NewPlaces() cli.Places { return &places{} }
 
 // Define implements [cli.Places].
@@ -216,8 +216,8 @@ func (p *places) listener(pod *Pod, scheme string, port int) *cli.Listener {
 // program is the program in the container that has a control socket.
 const program = "routesrv"
 
-// containerOf returns the name of the container that declares the port, else of the container with the program's name, else of the
-// first one.
+// containerOf returns the name of the container that declares the port, else of the container with the program's name, else of
+// the first one.
 func containerOf(pod *Pod, port int) string {
 	containers := pod.Containers()
 	for _, c := range containers {

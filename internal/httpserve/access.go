@@ -11,11 +11,11 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// Access controls access to the pages of a support listener that shares its network with a proxy. Requests over the control socket
-// are always admitted, all others if they meet one of the conditions in the fields.
+// Access controls access to the pages of a support listener that shares its network with a proxy. Requests over the control
+// socket are always admitted, all others if they meet one of the conditions in the fields.
 //
-// A tenant controls the destination of a proxied request, its headers and its host, but not its source address: a connection from the
-// proxy to this machine comes from an address of this machine. So without a certificate, such requests are refused.
+// A tenant controls the destination of a proxied request, its headers and its host, but not its source address: a connection from
+// the proxy to this machine comes from an address of this machine. So without a certificate, such requests are refused.
 type Access struct {
 	// Certificate admits only clients with a certificate that the handshake has verified.
 	Certificate bool

@@ -15,8 +15,8 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// controlFolder has mode 0700, and the socket in it 0600. The state folder itself may have another owner, such as a volume created by
-// the kubelet.
+// controlFolder has mode 0700, and the socket in it 0600. The state folder itself may have another owner, such as a volume
+// created by the kubelet.
 const (
 	controlFolder = "control"
 	controlSocket = "socket"
@@ -25,9 +25,9 @@ const (
 // ErrNoControl reports that no process listens on the control socket of a state folder.
 var ErrNoControl = errors.New("no process listens on the control socket")
 
-// ListenControl opens the control socket of a state folder, and replaces one that a crashed process has left. Requests that change the
-// served table are accepted only there, not over TCP: a proxy forwards requests of tenants to any address, including the address of its
-// pod, but never to a file.
+// ListenControl opens the control socket of a state folder, and replaces one that a crashed process has left. Requests that
+// change the served table are accepted only there, not over TCP: a proxy forwards requests of tenants to any address, including
+// the address of its pod, but never to a file.
 //
 // The socket of a closed listener stays until the next process replaces it.
 func ListenControl(state string) (net.Listener, error) {
@@ -63,8 +63,8 @@ func ListenControl(state string) (net.Listener, error) {
 	return l, nil
 }
 
-// DialControl connects to the process that listens on the control socket of a state folder. The error is [ErrNoControl] if no process
-// does.
+// DialControl connects to the process that listens on the control socket of a state folder. The error is [ErrNoControl] if no
+// process does.
 func DialControl(ctx context.Context, state string) (conn net.Conn, err error) {
 	folder := filepath.Join(state, controlFolder)
 	err = inFolder(folder, func(short string) (err error) {
@@ -134,8 +134,8 @@ func rememberPeer(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Control returns the handler of the control socket: the endpoints of [ControlListener], and support for every other path. It answers
-// only root and the user of this process, although the mode of the socket already excludes others.
+// Control returns the handler of the control socket: the endpoints of [ControlListener], and support for every other path. It
+// answers only root and the user of this process, although the mode of the socket already excludes others.
 func Control(endpoints []Endpoint, support http.Handler) http.Handler {
 	mux := Mux(ControlListener, endpoints)
 	mux.Handle("/", support)

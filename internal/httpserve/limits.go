@@ -55,15 +55,16 @@ func MainConnections(want int) int {
 	return min(want, free)
 }
 
-// Connections limits the connections of a listener. When the limit is reached, it closes a connection of the address that has the most:
-// the one that has waited longest. On a main listener only connections without a complete request count as waiting, and without any of
-// these, new connections wait in the kernel until one ends: answers are never cut. On a support listener every connection counts as
-// waiting since its last request began or ended, so that a probe always gets in, whatever others do with their connections.
+// Connections limits the connections of a listener. When the limit is reached, it closes a connection of the address that has the
+// most: the one that has waited longest. On a main listener only connections without a complete request count as waiting, and
+// without any of these, new connections wait in the kernel until one ends: answers are never cut. On a support listener every
+// connection counts as waiting since its last request began or ended, so that a probe always gets in, whatever others do with
+// their connections.
 //
 // Create it with [NewConnections], call Track with the server before it serves, and wrap the listener with Listener.
 type Connections struct {
 	max     int
-	always  bool // every connection can make room
+	always  bool // every connection may be closed to make room
 	open    prometheus.Gauge
 	evicted prometheus.Counter
 
@@ -150,7 +151,8 @@ func (l *countingListener) Close() error {
 	return l.Listener.Close()
 }
 
-// wait returns true once one more connection is allowed, if necessary after closing another one. It returns false if l was closed.
+// wait returns true once one more connection is allowed, if necessary after closing another one. It returns false if l was
+// closed.
 func (c *Connections) wait(l *countingListener) bool {
 	for {
 		full, victim := c.victim(time.Now())
@@ -168,8 +170,8 @@ func (c *Connections) wait(l *countingListener) bool {
 	}
 }
 
-// victim reports whether the listener is full, and if so, returns the connection to close: among the connections that may be closed, the
-// oldest of the address with most connections; nil if none may be closed yet.
+// victim reports whether the listener is full, and if so, returns the connection to close: among the connections that may be
+// closed, the oldest of the address with most connections; nil if none may be closed yet.
 func (c *Connections) victim(now time.Time) (full bool, victim *countedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,8 +194,8 @@ func (c *Connections) victim(now time.Time) (full bool, victim *countedConn) {
 	return true, victim
 }
 
-// grace returns how long a new connection is exempt from eviction. Addresses with many connections get less, so that they do not block
-// others.
+// grace returns how long a new connection is exempt from eviction. Addresses with many connections get less, so that they do not
+// block others.
 func (c *Connections) grace(conn *countedConn) time.Duration {
 	if c.addresses[conn.address] > max(1, c.max/shares) {
 		return manyGrace
@@ -282,8 +284,8 @@ const (
 	noBody = "this path takes no request body"
 )
 
-// bodies reads the bodies of requests before handlers run, so that a slow body occupies only its connection. It refuses bodies that are
-// not expected: net/http would wait for them after the answer.
+// bodies reads the bodies of requests before handlers run, so that a slow body occupies only its connection. It refuses bodies
+// that are not expected: net/http would wait for them after the answer.
 type bodies struct {
 	next   http.Handler
 	limits map[string][]Endpoint // with bodies, by path
@@ -311,8 +313,8 @@ func (b *bodies) limit(r *http.Request) int64 {
 	return 0
 }
 
-// ServeHTTP implements [http.Handler]. It answers 400 to an unexpected body, 413 to a body that is too large, 408 to a body that does not
-// arrive in time, and 503 while bodies use too much memory.
+// ServeHTTP implements [http.Handler]. It answers 400 to an unexpected body, 413 to a body that is too large, 408 to a body that
+// does not arrive in time, and 503 while bodies use too much memory.
 func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		b.next.ServeHTTP(w, r)

@@ -125,7 +125,8 @@ func (s *sums) prometheus(in io.Reader, names []string) error {
 	return nil
 }
 
-// filter passes on the lines of some families, without the buckets of histograms: a proxy that ignores names in the URL sends many megabytes.
+// filter passes on the lines of some families, without the buckets of histograms: a proxy that ignores names in the URL sends
+// many megabytes.
 type filter struct {
 	lines *bufio.Scanner
 	names []string

@@ -1,14 +1,14 @@
 // Package proxymetrics reads the metrics of a Skipper: requests, errors, routes, and whether it has applied a table.
 //
-// It supports both formats of Skipper, Prometheus text and codahale's JSON. It uses series that are off by default if they are on; a
-// figure without a series is omitted.
+// It supports both formats of Skipper, Prometheus text and codahale's JSON. It uses series that are off by default if they are
+// on; a figure without a series is omitted.
 //
 // # Limits
 //
 // A proxy of a large cluster has series for each route, host and method, of many megabytes. The Reader asks only for the families
-// that it uses (name[]=), and skips the others in the answer of a proxy that ignores this. If these are still more than [MaxText], it
-// reads without those that have series for each route: then errors are counted by the proxy's totals. A document of more than
-// [MaxBytes] yields no figures.
+// that it uses (name[]=), and skips the others in the answer of a proxy that ignores this. If these are still more than
+// [MaxText], it reads without those that have series for each route: then errors are counted by the proxy's totals. A document of
+// more than [MaxBytes] yields no figures.
 //
 // # Caveats
 //
@@ -99,8 +99,8 @@ func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 	return f, nil
 }
 
-// Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time; zero means
-// none. It compares the figures with the figures of the last call before the proxy fetched that table.
+// Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time;
+// zero means none. It compares the figures with the figures of the last call before the proxy fetched that table.
 func (r *Reader) Judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 	// The time comes from an age in a report, so the same moment can differ by the duration of a report.
 	if d := fetched.Sub(r.fetched); d > 500*time.Millisecond || d < -500*time.Millisecond {

@@ -110,8 +110,8 @@ func ObjectOf(id string) Owner {
 	return ownerOf(rest)
 }
 
-// CustomNames returns the names that the Ingress of a custom route (spec/ingress.md section 7) may have, the longest first; nil for an id
-// that no custom route has.
+// CustomNames returns the names that the Ingress of a custom route (spec/ingress.md section 7) may have, the longest first; nil
+// for an id that no custom route has.
 func CustomNames(id string) []string {
 	if o := ObjectOf(id); o.Kind == KindIngress && strings.HasSuffix(id, "____") {
 		return NamesWithin(o.Name)
@@ -119,8 +119,9 @@ func CustomNames(id string) []string {
 	return nil
 }
 
-// NamesWithin returns the names of Ingresses that may be in the name of an [Owner], the longest first: the id of a custom route has
-// NAME_ROUTE_INDEX where others have the name, and both NAME and ROUTE may contain "_". It is nil if the name has no such end.
+// NamesWithin returns the names of Ingresses that may be in the name of an [Owner], the longest first: the id of a custom route
+// has NAME_ROUTE_INDEX where others have the name, and both NAME and ROUTE may contain "_". It is nil if the name has no such
+// end.
 func NamesWithin(name string) (names []string) {
 	front, numbered := strings.CutSuffix(strings.TrimRight(name, "0123456789"), "_")
 	if !numbered || strings.HasSuffix(name, "_") {

@@ -37,7 +37,7 @@ func (k Kind) rank() int {
 // Replayed is the result of a replay.
 type Replayed struct {
 	Schema string `json:"schema"`
-	// Requests is how many requests were replayed. Same of them are treated as before.
+	// Requests is how many requests were replayed. Same is how many of them are treated as before.
 	Requests uint64 `json:"requests"`
 	Same     uint64 `json:"same"`
 	// Skipped is the number of lines that are not requests. FirstSkipped is why the first of them is not.
@@ -76,8 +76,8 @@ const (
 // Replay matches recorded requests against two tables, and reports the requests that get another route, other filters or another
 // backend. It shows how a new version, a cutover or a pull request affects real traffic, weighted by volume.
 //
-// A recorded request has only what was logged: a route that requires a header that was not logged does not match here. Both tables get
-// the same request, so such a route is missed on both sides.
+// A recorded request has only what was logged: a route that requires a header that was not logged does not match here. Both
+// tables get the same request, so such a route is missed on both sides.
 //
 // A Replay is not safe for concurrent use.
 type Replay struct {
@@ -95,8 +95,8 @@ type verdict struct {
 	parts []string
 }
 
-// NewReplay returns a replay for the routes of two tables, which must not change, and proxies with the given settings. Differences between filters
-// and backends that ignore selects do not count.
+// NewReplay returns a replay for the routes of two tables, which must not change, and proxies with the given settings.
+// Differences between filters and backends that ignore selects do not count.
 func NewReplay(before, after []*eskip.Route, proxy match.Options, ignore shadowdiff.Ignore) *Replay {
 	proxy.Candidates = -1
 	r := &Replay{

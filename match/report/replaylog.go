@@ -17,9 +17,9 @@ import (
 // maxLine limits a line of a log, in bytes.
 const maxLine = 1 << 20
 
-// Read replays all requests of a log, which may be compressed with gzip. each changes every request before it is replayed, and may be nil;
-// progress is called every few thousand lines with the number of bytes read, and may be nil. Lines that are not requests are counted and skipped.
-// It returns only errors of the reader and the context.
+// Read replays all requests of a log, which may be compressed with gzip. each changes every request before it is replayed, and
+// may be nil; progress is called every few thousand lines with the number of bytes read, and may be nil. Lines that are not
+// requests are counted and skipped. It returns only errors of the reader and the context.
 func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Request), progress func(bytes int64)) error {
 	counted := &counter{r: log}
 	in := bufio.NewReaderSize(counted, 256<<10)
@@ -122,25 +122,25 @@ func parseCombined(line string) (match.Request, error) {
 	_, rest, ok := strings.Cut(line, `] "`)
 	request, rest, ok2 := strings.Cut(rest, `" `)
 	if !ok || !ok2 {
-		return match.Request{}, errors.New("the access log has no request in quotes behind its time")
+		return match.Request{}, errors.New("the access log has no request in quotes after its time")
 	}
 	method, uri, ok := strings.Cut(request, " ")
 	if i := strings.LastIndexByte(uri, ' '); i >= 0 {
 		uri = uri[:i] // the protocol
 	}
 	if !ok {
-		return match.Request{}, fmt.Errorf("%q is no request", request)
+		return match.Request{}, fmt.Errorf("%q is not a request", request)
 	}
 	_, rest, _ = strings.Cut(rest, `"`) // status and size
 	referer, rest, _ := strings.Cut(rest, `" "`)
 	// The agent comes from the client and may contain quotes; the fields after it contain none.
 	end := strings.LastIndexByte(rest, '"')
 	if end < 0 {
-		return match.Request{}, errors.New("the access log has no agent in quotes behind the referer")
+		return match.Request{}, errors.New("the access log has no agent in quotes after the referer")
 	}
 	agent, fields := rest[:end], strings.Fields(rest[end+1:])
 	if len(fields) < 2 {
-		return match.Request{}, errors.New("the access log has no host behind the duration: it is not Skipper's")
+		return match.Request{}, errors.New("the access log has no host after the duration: it is not a log of Skipper")
 	}
 	return logged(client, method, uri, fields[1], referer, agent)
 }

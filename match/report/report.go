@@ -1,5 +1,6 @@
-// Package report formats the results of package match as text and JSON, and parses requests as people and logs write them. The command and
-// the endpoint of a route server share it, so that their answers are the same. [Replay] compares two tables by the requests of a log.
+// Package report formats the results of package match as text and JSON, and parses requests as people and logs write them. The
+// command and the endpoint of a route server share it, so that their answers are the same. [Replay] compares two tables by the
+// requests of a log.
 //
 // Other modules should not import it: it may change with every release.
 package report
@@ -63,8 +64,8 @@ func AddHeader(r *match.Request, line string) error {
 	return nil
 }
 
-// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error describes the expected
-// form.
+// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error describes the
+// expected form.
 func SetURL(r *match.Request, text string) error {
 	if strings.HasPrefix(text, "/") {
 		if r.Host == "" {
@@ -112,7 +113,7 @@ func (v *View) WriteText(w io.Writer) error {
 		v.writeCandidates(&b, res.Candidates)
 	}
 	for _, warning := range res.Warnings {
-		effect := "would match, behind the route above"
+		effect := "would match after the route above"
 		switch {
 		case warning.Partly:
 			effect = "might match"
@@ -212,7 +213,8 @@ type Match struct {
 	Warnings   []jsonWarning   `json:"warnings"`
 }
 
-// Meaning returns the part of the report on which replicas with the same table agree: the result, and the routes with their effects.
+// Meaning returns the part of the report on which replicas with the same table agree: the result, and the routes with their
+// effects.
 func (m *Match) Meaning() string {
 	parts := []any{m.Result, m.Answer}
 	for _, o := range m.Outcomes {

@@ -1,7 +1,8 @@
 // Package history remembers what a server has served: each change of intent, and the versions of the objects in it, for weeks.
 //
-// A [History] is an append-only list of entries in a few files, its segments. Each segment begins with a copy of all objects, so the oldest
-// can be removed when the total size exceeds the limit. Without a folder, the history has one segment in memory, and a smaller limit.
+// A [History] is an append-only list of entries in a few files, its segments. Each segment begins with a copy of all objects, so
+// the oldest can be removed when the total size exceeds the limit. Without a folder, the history has one segment in memory, and a
+// smaller limit.
 //
 // The history stores only the parts of an object that the compiler reads: no other annotations, secrets or endpoints.
 //
@@ -35,7 +36,7 @@ const (
 	memoryLimit = 16 << 20
 	// segments is how many files share the limit.
 	segments = 4
-	// maxEntries is how many entries are known at most, whatever their size.
+	// maxEntries is the maximum number of entries, whatever their size.
 	maxEntries = 20_000
 )
 
@@ -82,7 +83,7 @@ func identityOf(v *Version) (id identity) {
 	}
 	text, err := json.Marshal(less)
 	if err != nil {
-		panic(fmt.Sprintf("%s has no JSON form: %v", v.Ref, err)) // it came from one
+		panic(fmt.Sprintf("%s has no JSON form: %v", v.Ref, err)) // it was decoded from JSON
 	}
 	sum := sha256.Sum256(text)
 	copy(id[:], sum[:])
@@ -97,8 +98,8 @@ type place struct {
 	id      identity
 }
 
-// History is what a server has served. Create it with [Open]. All methods are safe for concurrent use; [History.Record] and [History.Close] belong to
-// one goroutine.
+// History is what a server has served. Create it with [Open]. All methods are safe for concurrent use; [History.Record] and
+// [History.Close] belong to one goroutine.
 type History struct {
 	cfg Config
 	log *slog.Logger
@@ -114,8 +115,8 @@ type History struct {
 	next     uint64               // number of the next entry
 }
 
-// Open returns the history in a folder. The first use reads it, because a server has more urgent work when it starts. Nothing fails: what cannot be
-// read is logged.
+// Open returns the history in a folder. The first use reads it, because a server has more urgent work when it starts. Open does
+// not fail: unreadable files are logged.
 func Open(cfg Config) *History {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Limit = cmp.Or(cfg.Limit, DefaultLimit)
@@ -128,7 +129,7 @@ func Open(cfg Config) *History {
 	return &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1, encoder: newEncoder()}
 }
 
-// lock reads the history unless that was done, and locks it. The caller must call the returned function.
+// lock locks the history, and reads it on the first call. The caller must call the returned function.
 func (h *History) lock() (unlock func()) {
 	h.mu.Lock()
 	if !h.loaded {
@@ -171,12 +172,12 @@ func (h *History) index(s *segment, offset int64, f *frame) {
 	}
 }
 
-// Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in the time, revision,
-// digest, routes, takeovers and decisions of the entry. Record does nothing if the entry has no content. If an entry cannot be written, Record logs
-// the failure and adds its objects to the next entry, which is in memory.
+// Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in the
+// time, revision, digest, routes, takeovers and decisions of the entry. Record does nothing if the entry has no content. If an
+// entry cannot be written, Record logs the failure and adds its objects to the next entry, which is in memory.
 func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
 	defer h.lock()()
-	first := len(h.entries) == 0 // then nothing is known yet
+	first := len(h.entries) == 0 // the history is empty
 	e.N = h.next
 	b := batch{h: h, frame: frame{N: e.N}}
 	h.changes(now, func(v Version) {
@@ -200,7 +201,7 @@ func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
 	h.shrink()
 }
 
-// batch writes versions, some of them in each frame: there may be many.
+// batch writes versions in frames of limited size, because there may be many.
 type batch struct {
 	h       *History
 	segment *segment // nil before the first frame of an entry
@@ -240,7 +241,8 @@ func (h *History) change(v *Version) api.HistoryChange {
 	return c
 }
 
-// changes calls add for the versions of an intent that differ from the last recorded ones, and marks them as recorded. The caller holds mu.
+// changes calls add for the versions of an intent that differ from the last recorded ones, and marks them as recorded. The caller
+// holds mu.
 func (h *History) changes(now *kube.Intent, add func(Version)) {
 	was := h.last
 	h.last = make(map[kube.Ref]any, len(now.Ingresses)+len(now.RouteGroups)+1)

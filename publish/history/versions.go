@@ -26,8 +26,8 @@ func (h *History) Entry(n uint64) (api.HistoryEntry, error) {
 	return h.entries[i], nil
 }
 
-// Versions returns the versions of objects that were served as of an entry. An object that did not exist then, but did at some other time, has
-// a version without an object. The error is [ErrNoEntry], or describes what could not be read.
+// Versions returns the versions of objects that were served as of an entry. An object that did not exist then, but did at some
+// other time, has a version without an object. The error is [ErrNoEntry], or describes what could not be read.
 func (h *History) Versions(n uint64, wanted func(kube.Ref) bool) (map[kube.Ref]*Version, error) {
 	if _, err := h.Entry(n); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (h *History) Versions(n uint64, wanted func(kube.Ref) bool) (map[kube.Ref]*
 	return found, read(found, places)
 }
 
-// read fills in the versions at some places.
+// read decodes the versions at some places.
 func read(found map[kube.Ref]*Version, places map[kube.Ref]place) error {
 	type frameAt struct {
 		segment *segment
@@ -97,8 +97,9 @@ func (h *History) Intent(n uint64) (*kube.Intent, error) {
 	return &intent, nil
 }
 
-// Changed returns the last served versions of the objects that differ from the snapshot; nil for an object that was not served. It is used when a
-// process starts: see publish.Config. Unreadable versions are logged and left out. known is false for an empty history.
+// Changed returns the last served versions of the objects that differ from the snapshot; nil for an object that was not served.
+// It is used when a process starts: see publish.Config. Unreadable versions are logged and left out. known is false for an empty
+// history.
 func (h *History) Changed(newest *kube.Snapshot) (_ map[kube.Ref]kube.Object, known bool) {
 	changed := make(map[kube.Ref]kube.Object)
 	places := make(map[kube.Ref]place)
@@ -136,7 +137,8 @@ func (h *History) Changed(newest *kube.Snapshot) (_ map[kube.Ref]kube.Object, kn
 	return changed, true
 }
 
-// Same reports whether two versions are the same, except for when and by whom they were written. nil is no object.
+// Same reports whether two versions are the same, except for when and by whom they were written. nil means that the object does
+// not exist.
 func (v *Version) Same(other *Version) bool {
 	if other == nil {
 		other = &Version{Ref: v.Ref}
@@ -154,7 +156,8 @@ func (h *History) VersionsOf(i *kube.Intent) map[kube.Ref]*Version {
 	return found
 }
 
-// Name names a version over replicas, which number their entries differently: KIND/NAMESPACE/NAME@IDENTITY, and "-" as the identity of no object.
+// Name returns a name of a version that is the same on all replicas, which number their entries differently:
+// KIND/NAMESPACE/NAME@IDENTITY, with "-" as the identity of an object that does not exist.
 func (v *Version) Name() string {
 	id := "-"
 	if known := identityOf(v); known != (identity{}) {
@@ -192,7 +195,8 @@ func (h *History) Find(name string) (*Version, error) {
 // maxExport limits what a replica accepts from another one, in bytes.
 const maxExport = 64 << 20
 
-// Export writes the newest segments, as they are in files. Segments that are appended to meanwhile are cut behind a frame.
+// Export writes the newest segments in the form of their files. Segments that are appended to meanwhile are cut at the end of a
+// frame.
 func (h *History) Export(w io.Writer) error {
 	unlock := h.lock()
 	var newest []*segment
@@ -226,8 +230,8 @@ func (h *History) Empty() bool {
 	return len(h.entries) == 0
 }
 
-// Import loads what another replica has exported. It must be called before the first Record, and does nothing if the history has entries. At the
-// first invalid frame it stops and returns an error.
+// Import loads what another replica has exported. It must be called before the first Record, and does nothing if the history has
+// entries. At the first invalid frame it stops and returns an error.
 func (h *History) Import(r io.Reader) error {
 	defer h.lock()()
 	if len(h.entries) > 0 {

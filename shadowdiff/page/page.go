@@ -183,7 +183,8 @@ type cell struct {
 	Absent              bool
 }
 
-// newRows returns the parts of a difference side by side. Identical endpoints are only counted, because a route may have hundreds.
+// newRows returns the parts of a difference side by side. Identical endpoints are only counted, because a route may have
+// hundreds.
 func newRows(e shadowdiff.Tracked) []row {
 	if e.A == nil && e.B == nil {
 		return nil
@@ -253,8 +254,9 @@ var forms = [...]struct{ name, mediaType string }{
 	Text: {"text", "text/plain"}, HTML: {"html", "text/html"}, JSON: {"json", "application/json"},
 }
 
-// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the first of these forms in the
-// Accept header, else as text. view is called once for each request, concurrently; its routes must not change afterwards.
+// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the first
+// of these forms in the Accept header, else as text. view is called once for each request, concurrently; its routes must not
+// change afterwards.
 func Handler(view func() shadowdiff.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		form, ok := Negotiate(w, r)
@@ -271,8 +273,8 @@ func Handler(view func() shadowdiff.View) http.Handler {
 	})
 }
 
-// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request, because
-// no form has the name that it asks for.
+// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request,
+// because no form has the name that it asks for.
 func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	h := w.Header()
 	h.Set("Vary", "Accept")

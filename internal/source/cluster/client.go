@@ -147,9 +147,9 @@ func (c *client) get(parent context.Context, r request, use func(*response) erro
 	}
 }
 
-// receive checks the header and reads the body if it is compressed: compressed bodies are about a fifteenth of the size, and a body equal
-// to the previous one need not be decompressed. A body that ends before its Content-Length, its last chunk or its END_STREAM is a
-// transport error; without any of these, the checksum of the body detects it.
+// receive checks the header and reads the body if it is compressed: compressed bodies are about a fifteenth of the size, and a
+// body equal to the previous one need not be decompressed. A body that ends before its Content-Length, its last chunk or its
+// END_STREAM is a transport error; without any of these, the checksum of the body detects it.
 func (c *client) receive(resp *http.Response, out *response) (err error) {
 	if out.Media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
 		return err

@@ -20,8 +20,8 @@ const (
 	firstDelay, maxDelay = 500 * time.Millisecond, 10 * time.Second
 	// aliveAfter is how long a watch must stay open to count as working.
 	aliveAfter = 5 * time.Second
-	// acceptAfter is how long a server may take to accept a watch. Behind a proxy that buffers answers, it never does. Then the kind is listed
-	// every listEvery, and watched again after rewatchAfter.
+	// acceptAfter is how long a server may take to accept a watch. Behind a proxy that buffers answers, it never does. Then the
+	// kind is listed every listEvery, and watched again after rewatchAfter.
 	acceptAfter, listEvery, rewatchAfter = 10 * time.Second, 3 * time.Second, time.Minute
 	// downDelay is the delay while the server does not even answer a probe, and probeTimeout limits the probe.
 	downDelay, probeTimeout = 500 * time.Millisecond, 1500 * time.Millisecond

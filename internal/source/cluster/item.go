@@ -96,8 +96,8 @@ func sortItems(items []item) []item {
 	return items[:n]
 }
 
-// digest is the SHA-256 of an object as encoded in a list, or of a compressed answer. A weaker hash would not do: tenants write objects,
-// and could hide the second of two versions that collide.
+// digest is the SHA-256 of an object as encoded in a list, or of a compressed answer. A weaker hash would not do: tenants write
+// objects, and could hide the second of two versions that collide.
 type digest [sha256.Size]byte
 
 // matcher finds the items of an answer among the known ones and decodes the others.

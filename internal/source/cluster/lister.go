@@ -122,8 +122,8 @@ type state struct {
 // LogNoNamespaces is logged as a warning when namespaces may not be listed, once until they may.
 const LogNoNamespaces = "namespaces cannot be listed; ignoring their annotations"
 
-// without reports whether a read continues without the list: only if it is the list of namespaces, which is read only for annotations, and
-// this process has no permission to read it. err is the result of the list request.
+// without reports whether a read continues without the list: only if it is the list of namespaces, which is read only for
+// annotations, and this process has no permission to read it. err is the result of the list request.
 func (r *lister) without(l *list, err error) bool {
 	if l.Kind != kube.KindNamespace {
 		return false

@@ -39,11 +39,11 @@ type prober interface {
 
 // FilterFolder adds default filters of services, read from a folder, to the snapshots of another source.
 //
-// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every snapshot reads the folder again. If the
-// folder cannot be read, the read does not fail: like the reference, the snapshot then reports the error and has no default filters. Other
-// entries of the folder are ignored and logged at debug level: folders, files over 1 MiB, and names that do not split at exactly one dot. A
-// default filter file that cannot be read is ignored too, but its first failure is logged as a warning: the service loses filters that may
-// protect it.
+// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every snapshot reads the folder
+// again. If the folder cannot be read, the read does not fail: like the reference, the snapshot then reports the error and has no
+// default filters. Other entries of the folder are ignored and logged at debug level: folders, files over 1 MiB, and names that
+// do not split at exactly one dot. A default filter file that cannot be read is ignored too, but its first failure is logged as a
+// warning: the service loses filters that may protect it.
 //
 // A FilterFolder is not safe for concurrent use.
 type FilterFolder struct {

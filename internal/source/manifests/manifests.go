@@ -138,8 +138,8 @@ func (s *Source) turn(ctx context.Context) error {
 	}
 }
 
-// Objects calls yield with the JSON of each object of all files, including items of lists and kinds that [Source.Read] ignores, for callers
-// that need more of an object than Read decodes. It stops at an error of yield, and adds the file and the line to it.
+// Objects calls yield with the JSON of each object of all files, including items of lists and kinds that [Source.Read] ignores,
+// for callers that need more of an object than Read decodes. It stops at an error of yield, and adds the file and the line to it.
 func (s *Source) Objects(ctx context.Context, yield func(kind string, object []byte) error) error {
 	if err := s.turn(ctx); err != nil {
 		return err

@@ -127,8 +127,8 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// each calls yield with an object in JSON, or with the objects of a list, which may have lists in it. If an item lacks its kind or API
-// version, the enclosing list provides it.
+// each calls yield with an object in JSON, or with the objects of a list, which may have lists in it. If an item lacks its kind
+// or API version, the enclosing list provides it.
 func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, depth int) error) error {
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {

@@ -87,7 +87,7 @@ func TestErrorsOfFilesNameTheirPlace(t *testing.T) {
 		{"ftp://host/routes", "ftp://host/routes: must be an http or https URL"},
 		{"http:///routes", "the URL has no host"},
 		{"http://[::1/routes", "not a URL"},
-		{"-", "-: there is no standard input"},
+		{"-", "-: no standard input"},
 	} {
 		_, err := load(t, reader(t, tables.Config{MaxBytes: 1000}), c.place)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -53,7 +53,7 @@ func (w *Walker) walkProtobuf(head *head, item func([]byte)) error {
 		err = errors.New("no message in the body")
 	}
 	if err != nil {
-		return fmt.Errorf("protobuf, behind byte %d: %w", f.at, err)
+		return fmt.Errorf("protobuf, after byte %d: %w", f.at, err)
 	}
 	return nil
 }

@@ -55,8 +55,8 @@ func decoder[T any, P interface {
 // HasProtobuf reports whether the kind has a protobuf form. Custom resources have none.
 func HasProtobuf(kind kube.Kind) bool { return decoders[kind] != nil }
 
-// Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The error
-// is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
+// Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The
+// error is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
 func Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
 	if media != MediaProtobuf {
 		return kube.DecodeJSON(kind, raw)
