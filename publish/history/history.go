@@ -41,7 +41,7 @@ const (
 )
 
 // LogFailed reports that a part of the history could not be read or written. Nothing else depends on it.
-const LogFailed = "history of objects"
+const LogFailed = "cannot read or write the history of objects"
 
 // Config configures a History.
 type Config struct {
