@@ -1,4 +1,4 @@
-// Package durable keeps files that survive a crash whole, and reads files that may be anything.
+// Package durable writes files that survive a crash intact, and reads files safely whatever they are.
 //
 // [WriteFile] writes a temporary file beside the target, syncs it, renames it over the target and syncs the directory, without
 // which the rename itself may be lost. A reader finds either the old or the new content, even after a power failure, never a mix
@@ -55,7 +55,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// WriteChecked replaces or creates a file with data behind a line with its SHA-256, for [LoadChecked]. The errors are those of
+// WriteChecked replaces or creates a file with data after a line with its SHA-256, for [LoadChecked]. It returns the errors of
 // [WriteFile].
 func WriteChecked(path string, data []byte) error {
 	return WriteFile(path, func(w io.Writer) error {

@@ -183,8 +183,8 @@ func (w *Writer) record(ctx context.Context, e Event) bool {
 	return true
 }
 
-// eventOf returns an Event about a problem. That of a solved problem has a suffix, so that the Event of the problem stays
-// unchanged.
+// eventOf returns an Event about a problem. The name of the Event for a solved problem has a suffix, so that the Event of the
+// problem stays unchanged.
 func eventOf(k key, suffix, kind, reason, message string) Event {
 	return Event{Name: nameOf(k) + suffix, Object: k.object, Type: kind, Reason: reason, Message: cut(message)}
 }

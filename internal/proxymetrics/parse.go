@@ -59,7 +59,7 @@ func (f figure) value() *uint64 {
 	return &n
 }
 
-// Parse reads the metrics of a Skipper, of either flavour.
+// Parse reads the metrics of a Skipper, in either format.
 func Parse(r io.Reader) (*fleet.Figures, error) {
 	return parse(r, slices.Concat(families, routeFamilies))
 }
@@ -214,7 +214,7 @@ func (s *sums) series(family string, m *dto.Metric, value float64) {
 	}
 }
 
-// custom processes a figure that both flavours have under one key.
+// custom processes a figure that both formats have under the same key.
 func (s *sums) custom(key string, value float64) {
 	switch {
 	case strings.HasPrefix(key, "incoming."):

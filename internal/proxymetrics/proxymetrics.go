@@ -87,9 +87,9 @@ func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 	if failed := err != nil; failed != r.failing {
 		r.failing = failed
 		if failed {
-			r.log.Warn("no figures of the proxy (--proxy-metrics-url)", "error", err)
+			r.log.Warn("cannot read the metrics of the proxy (--proxy-metrics-url)", "error", err)
 		} else {
-			r.log.Info("figures of the proxy can be read")
+			r.log.Info("reading the metrics of the proxy works again")
 		}
 	}
 	if err != nil {

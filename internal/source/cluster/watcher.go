@@ -111,7 +111,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.active {
 		w.mu.Unlock()
-		return errors.New("the watch runs already")
+		return errors.New("the watch is already running")
 	}
 	w.cfg.Logger.Info(LogRunning)
 	w.active, w.asked, w.discovery = true, false, outage{}

@@ -149,7 +149,7 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 }
 
 // errNotMeant is wrapped by errors about entries that are not default filter files.
-var errNotMeant = errors.New("passed over")
+var errNotMeant = errors.New("ignored")
 
 func readFilters(path string, e fs.DirEntry) (string, error) {
 	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {

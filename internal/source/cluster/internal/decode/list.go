@@ -62,7 +62,7 @@ func (w *Walker) List(media string, body io.Reader, kind kube.Kind, item func([]
 		return 0, err
 	}
 	if head.more != "" {
-		return 0, errors.New("it is one page of a list although no page was asked for")
+		return 0, errors.New("the body is only one page of a list, although no page was requested")
 	}
 	return head.revision(), nil
 }

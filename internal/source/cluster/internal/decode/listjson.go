@@ -11,8 +11,8 @@ import (
 )
 
 // splitter splits JSON into values. It looks only at strings, brackets and commas, which is many times as fast as decoding:
-// most items of a list did not change and are never decoded. What else is wrong with an item shows when it is decoded, and
-// is a problem of that object alone.
+// most items of a list did not change and are never decoded. Other mistakes in an item are found when it is decoded, and
+// affect only that object.
 type splitter struct {
 	in      io.Reader
 	text    []byte // a window of the body, which grows to the largest value
@@ -32,7 +32,7 @@ func (w *Walker) walkJSON(head *head, item func([]byte)) error {
 	defer func() { w.buf = s.text }()
 	err := s.elements('{', '}', func() error { return s.member(head, item) })
 	if err == nil && s.next() != 0 {
-		err = errors.New("something follows the list")
+		err = errors.New("unexpected data after the list")
 	}
 	if s.err != nil && !errors.Is(s.err, io.EOF) {
 		err = s.err

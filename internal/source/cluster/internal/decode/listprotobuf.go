@@ -24,7 +24,7 @@ func (w *Walker) walkProtobuf(head *head, item func([]byte)) error {
 	f := &frames{Walker: w}
 	magic, err := f.bytes(uint64(len(protobufMagic)))
 	if err != nil || !bytes.Equal(magic, protobufMagic) {
-		return errors.Join(errors.New("it does not begin like protobuf of the Kubernetes API"), err)
+		return errors.Join(errors.New("the body does not begin with the protobuf prefix of the Kubernetes API"), err)
 	}
 	found := false
 	err = f.fields(-1, func(field protowire.Number, size uint64) error {
@@ -61,7 +61,7 @@ func (w *Walker) walkProtobuf(head *head, item func([]byte)) error {
 // list walks the list message, which has the size.
 func (f *frames) list(size uint64, head *head, item func([]byte)) error {
 	if size > 1<<62 {
-		return errors.New("a field is longer than anything")
+		return errors.New("field length overflows")
 	}
 	return f.fields(f.at+int64(size), func(field protowire.Number, size uint64) error {
 		value, err := f.bytes(size)
