@@ -13,7 +13,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// assembly is everything that the list of routes of a snapshot is made of.
+// assembly holds everything from which the list of routes of a snapshot is built.
 type assembly struct {
 	rules    *rules.Set
 	view     *rules.View
@@ -25,8 +25,8 @@ type assembly struct {
 	claims   *claims
 }
 
-// assemble puts the units of a snapshot together. It compiles only what others have not: units are those of recent builds, what belongs to
-// no single object is from other assemblies.
+// assemble combines the units of a snapshot. It reuses units of recent builds, and the routes without a single owner of other
+// assemblies; it compiles only the rest.
 func (c *Compiler) assemble(s *kube.Snapshot, from []*assembly, recent []memo) *assembly {
 	a := &assembly{rules: c.set, objects: gather(s), fixed: c.fixed}
 	views := make([]*rules.View, len(from))
@@ -55,7 +55,7 @@ func (c *Compiler) assemble(s *kube.Snapshot, from []*assembly, recent []memo) *
 	return a
 }
 
-// host is what the objects of a host say about its catch-all.
+// host collects what the objects of a host determine about its catch-all.
 type host struct {
 	oldest      *object  // of those that have the host: the catch-all is as old
 	expressions []string // for the host, of the first object
@@ -64,7 +64,7 @@ type host struct {
 	catchAll    *rules.Unit // nil if it has one, or none is wanted
 }
 
-// hosts are those of objects by name.
+// hosts are the hosts of objects, by name.
 type hosts map[string]*host
 
 // add adds a group of an object. Objects come in their order.
@@ -97,7 +97,7 @@ func (a *assembly) catchAlls(all hosts, from []*assembly) (sections []section) {
 	return sections
 }
 
-// catchAll returns the catch-all of a host. It reuses the unit of another assembly if nothing that it depends on differs.
+// catchAll returns the catch-all of a host. It reuses the unit of another assembly if its inputs are equal.
 func (a *assembly) catchAll(name string, h *host, from []*assembly) *rules.Unit {
 	for _, other := range from {
 		if o := other.hosts[name]; o != nil && o.catchAll != nil && o.redirect == h.redirect && slices.Equal(o.expressions, h.expressions) {
@@ -172,7 +172,7 @@ func (a *assembly) eastWestProblems() []rules.Problem {
 	}}
 }
 
-// notIn yields the routes that are in the table of this assembly and not in that of another one, which may be nil.
+// notIn yields the routes that are in the table of this assembly but not in the table of other, which may be nil.
 func (a *assembly) notIn(o *assembly) iter.Seq[claim] {
 	return func(yield func(claim) bool) {
 		for i := range a.sections {
@@ -194,11 +194,11 @@ func (a *assembly) notIn(o *assembly) iter.Seq[claim] {
 	}
 }
 
-// maxBatch is how many texts are unpacked at once while a list is made.
+// maxBatch is the maximum number of texts unpacked at once while a list is built.
 const maxBatch = 8000
 
-// changed returns the list of the routes of an assembly, from a list before and the assembly that this one was made of. Both lists share
-// what is equal. The deletions come last, when it is known which ids no route has any more.
+// changed returns the list of routes of the assembly is, derived from the list before and the assembly was that before was built
+// from. The two lists share equal blocks. Deletions come last, because only then are the unused ids known.
 func changed(before table.List, was, is *assembly) table.List {
 	var texts rules.Texts
 	deletes := make(map[string]struct{})
@@ -222,7 +222,8 @@ func changed(before table.List, was, is *assembly) table.List {
 	return replaced(list, newIn(before, upserts), slices.Collect(maps.Keys(deletes)))
 }
 
-// newIn returns the routes that a list does not have with the same text. In the order of ids each block of the list is unpacked once.
+// newIn returns the routes that a list does not have with the same text. It searches in the order of ids, to unpack each block of
+// the list only once.
 func newIn(before table.List, routes []*table.Route) []*table.Route {
 	slices.SortFunc(routes, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
 	has := before.Lookup()
@@ -232,7 +233,7 @@ func newIn(before table.List, routes []*table.Route) []*table.Route {
 	})
 }
 
-// replaced changes a list. The rules have checked each route when it was printed, as the list does, so an error is a defect.
+// replaced changes a list. The rules have already checked each printed route as the list does, so an error is a bug.
 func replaced(list table.List, upserts []*table.Route, deletes []string) table.List {
 	next, err := list.With(upserts, deletes)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 )
 
-// claim is a route that wants an id.
+// claim is a route that claims an id.
 type claim struct {
 	section *section
 	at      int // in the section
@@ -32,11 +32,11 @@ func claimsOf(sections []section) iter.Seq[claim] {
 	}
 }
 
-// claims decides which route gets an id that several want.
+// claims decides which route gets an id that several routes claim.
 type claims struct {
 	all iter.Seq[claim]
 
-	// losers do not get their id; contenders are the routes that want an id, the winner first, by id.
+	// losers do not get their id; contenders are the routes that claim an id, the winner first, by id.
 	losers     map[*rules.Route]struct{}
 	contenders map[string][]claim
 }
@@ -62,8 +62,8 @@ func newClaims(all iter.Seq[claim]) *claims {
 	return c
 }
 
-// repeated returns the claims that share their hash with another one, by hash. A hash of 0 never counts. Nearly all hashes are unique, and one bit for each
-// sorts these out in a fraction of the time that a map of all would take.
+// repeated returns the claims that share their hash with another one, by hash. It ignores the hash 0. Nearly all hashes are
+// unique; a bitmap filters them out in a fraction of the time that a map of all hashes would take.
 func repeated(all iter.Seq[claim], hash func(*rules.Route) uint64) map[uint64][]claim {
 	words := uint64(1) // with 32 bits or more for each claim, few share one by chance
 	for range all {
@@ -88,8 +88,8 @@ func repeated(all iter.Seq[claim], hash func(*rules.Route) uint64) map[uint64][]
 	return several
 }
 
-// oldest sorts claims in the order of the reference and moves that of the oldest object to the front. If creation times are equal or
-// missing, the order of the reference decides. It returns the list.
+// oldest sorts claims in the order of the reference and moves the claim of the oldest object to the front. If creation times are
+// equal or missing, the order of the reference decides. It returns the list.
 func oldest(all []claim) []claim {
 	slices.SortStableFunc(all, func(a, b claim) int { return a.section.compare(b.section) })
 	first, created := 0, all[0].section.created()
@@ -133,14 +133,14 @@ func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem
 	owner, keeper := loser.section.owner(), winner.section.owner()
 	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id,
 		rules.Shortened(texts.Expression(winner.section.unit, winner.route())), rules.Shortened(texts.Expression(loser.section.unit, loser.route())))
-	detail := fmt.Sprintf("two paths of the object make routes of one id (%s), so only the first of them is served", id)
+	detail := fmt.Sprintf("two paths of the object produce the same route id (%s), so only the first one is served", id)
 	if keeper != owner {
-		detail = fmt.Sprintf("%s has a route of the same id (%s) and was there first, so this one is left out", keeper, id)
+		detail = fmt.Sprintf("the older %s has a route with the same id (%s), so this one is left out", keeper, id)
 		message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
 	}
 	if loser.section.catchAll {
-		detail = fmt.Sprintf("host %s gets no catch-all, because its name differs from that of host %s of %s, which was there first, only in characters "+
-			"that the id of a route cannot have (%s): requests for its other paths reach routes for any host", loser.section.host, winner.section.host, keeper, id)
+		detail = fmt.Sprintf("host %s gets no catch-all, because it differs from host %s of the older %s only in characters that a route id cannot contain "+
+			"(%s): requests for its other paths reach routes for any host", loser.section.host, winner.section.host, keeper, id)
 	}
 	return rules.Problem{Owner: owner, Route: id, Reason: rules.DuplicateID, Severity: rules.Error, Plain: true, Message: message, Detail: detail, About: id}
 }
@@ -170,9 +170,9 @@ func (c *claims) shadows(of func(claim) bool) []rules.Problem {
 	return problems
 }
 
-// shadow returns the problem of a route that matches the same as another one.
+// shadow returns the problem of a route that matches the same requests as an older one.
 func shadow(p, first claim, texts *rules.Texts) rules.Problem {
-	text := fmt.Sprintf("%s, which was there first, has a route for the same host and path, and proxies take one of the two at random", first.section.owner())
+	text := fmt.Sprintf("the older %s has a route for the same host and path, and proxies choose one of the two at random", first.section.owner())
 	return rules.Problem{
 		Owner: p.section.owner(), Route: texts.ID(p.section.unit, p.route()), Reason: rules.Shadows, Severity: rules.Warning, Message: text, Detail: text,
 	}

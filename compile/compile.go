@@ -14,22 +14,22 @@
 //
 // The build, this package, assembles the units of a snapshot into one list of routes:
 //
-//   - objects.go has the unit of each object, which is compiled again only if the object or a result of its lookups is another one, and the
+//   - objects.go holds the unit of each object, which is recompiled only if the object or a result of its lookups changed, and the
 //     order of the reference;
-//   - claims.go gives each id to one route, and reports the routes that want or match the same;
-//   - assemble.go puts the units together, with the catch-alls of their hosts, and changes the previous list into the new one, so that both
-//     share what is equal.
+//   - claims.go gives each id to one route, and reports the routes that claim the same id or match the same requests;
+//   - assemble.go combines the units with the catch-alls of their hosts, and derives the new list from the previous one, so that the two
+//     share equal blocks.
 //
-// Only results are kept from one build to the next, and they affect the cost of a result, never the result.
+// Builds share only cached results, which affect the cost of a build, never its result.
 //
 // # Isolation
 //
-// Every route is printed and parsed back on its own. A route that fails is left out and reported as a problem of its object, so
+// Every route is printed and parsed back separately. A route that fails is left out and reported as a problem of its object, so
 // no object can make the table unreadable for the fleet. A broken object loses only its own routes.
 //
 // # Order
 //
-// The order decides which route gets an id that several want: Ingresses by namespace and name; then hosts in sorted order, each
+// The order decides which route gets an id that several claim: Ingresses by namespace and name; then hosts in sorted order, each
 // with the routes of its objects and its catch-all; then the companions of default backends; then RouteGroups by namespace and
 // name; then the routes that depend only on the options.
 //
@@ -57,8 +57,8 @@ type Result struct {
 	all *assembly
 }
 
-// Compiler compiles snapshots with one set of options. Latest is safe for concurrent use; the other methods are not. After a panic it
-// starts again without what it remembered, because that can no longer be trusted.
+// Compiler compiles snapshots with one set of options. Latest is safe for concurrent use; the other methods are not. After a
+// panic it discards its cached results, because they can no longer be trusted.
 type Compiler struct {
 	set    *rules.Set
 	fixed  *rules.Unit // the routes of the options
@@ -67,7 +67,7 @@ type Compiler struct {
 	recent []memo  // of the last builds, the last one first; nil before the first one, and after a panic
 }
 
-// remembered is how many builds are remembered: a read of a cluster takes a few while objects are kept at earlier versions.
+// remembered is how many builds are cached: each read of a cluster needs a few builds while objects are kept at earlier versions.
 const remembered = 5
 
 // New returns a Compiler. The error names an invalid option.
@@ -90,11 +90,11 @@ func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	return next
 }
 
-// CompileBeside returns the routes of another snapshot than the latest one, such as one in which some objects have earlier versions. It
-// costs as much as the differences from the latest snapshot, and from that of the previous call. It reports no problems: those are
-// reported for the latest snapshot.
+// CompileBeside returns the routes of a snapshot other than the latest one, such as one in which some objects have earlier
+// versions. Its cost is proportional to the differences from the latest snapshot and from the snapshot of the previous call. It
+// reports no problems: Compile reports them for the latest snapshot.
 func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
-	before := c.beside // lists beside the latest are a sequence of their own, because they are alike
+	before := c.beside // successive calls have similar lists, so each is derived from the previous one
 	if before == nil {
 		before = c.latest.Load()
 	} else if s.SameObjects(before.Snapshot) {
@@ -107,10 +107,10 @@ func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
 // Forget frees what CompileBeside keeps for its next call.
 func (c *Compiler) Forget() { c.beside = nil }
 
-// build builds a snapshot. The list of routes is made from that of a result before, if there is one.
+// build compiles a snapshot. It derives the list of routes from the list of before, unless before is nil.
 func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result {
 	recent := c.recent
-	c.recent = nil // until the end: after a panic nothing of it is used again
+	c.recent = nil // restored at the end: no cached result may be used after a panic
 	var from []*assembly
 	for _, r := range []*Result{before, c.latest.Load()} {
 		if r != nil && recent != nil {
@@ -137,8 +137,8 @@ func (r *Result) Addresses(namespace, name string) []string {
 	return r.all.view.Addresses(namespace, name)
 }
 
-// RoutesOf returns the routes that an object of one of the last snapshots had, printed. The result is empty for an object that was not
-// compiled. It costs as much as the object.
+// RoutesOf returns the printed routes of an object in one of the last snapshots. The result is empty for an object that was not
+// compiled. It takes time proportional to the size of the object.
 func (c *Compiler) RoutesOf(o kube.Object) []*table.Route {
 	if u := c.unitOf(o); u != nil {
 		return u.Routes()
@@ -160,8 +160,8 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 	return keys
 }
 
-// OwnersOf returns the objects that routes of the last build belong to, by id: the first object with the host for a catch-all. Ids of routes
-// that only belong to the server are left out. It costs as much as the routes.
+// OwnersOf returns the owners of routes of the last build, by id. The owner of a catch-all is the first object with the host. Ids
+// of routes that belong only to the server are omitted. It takes time proportional to the number of routes.
 func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
 	last := c.beside
 	if last == nil {

@@ -26,14 +26,15 @@ type InspectedRoute struct {
 	ID string
 	// Route is nil if it was left out.
 	Route *table.Route
-	// Clones are what the clone rules of the options make of the route, even if it was left out. They are in the table if Wins is true.
+	// Clones are the copies of the route by the clone rules of the options, even if it was left out. They are in the table if
+	// Wins is true.
 	Clones []*table.Route
 	// Main is false for a companion of another route, such as a redirect.
 	Main bool
-	// Keeper is the object that has the id instead. It is the zero Ref if this object has it, or if the other route belongs only
+	// Keeper is the other object that has the id. It is the zero Ref if this object has it, or if the other route belongs only
 	// to the server.
 	Keeper kube.Ref
-	// Wins is false for a route that another one keeps out of the table.
+	// Wins is false for a route that is not in the table because another one has its id.
 	Wins bool
 }
 
@@ -95,25 +96,26 @@ func (r *Result) Claims(host string) []kube.Ref {
 
 // Trial is the result of compiling an object on trial.
 type Trial struct {
-	// Skipped means that the object has another class and produces no routes.
+	// Skipped reports that the object has another class and produces no routes.
 	Skipped bool
 	// Routes are the routes that the object requests, not including its share of a catch-all.
 	Routes []InspectedRoute
-	// CatchAlls are the catch-alls of hosts that would be in the table in place of others, with some that are in both.
+	// CatchAlls are the catch-alls that would replace others in the table. Some of them may already be in the table.
 	CatchAlls, ReplacedCatchAlls []*table.Route
 	// Problems are the problems that the object would have, of severity warning and error, in the order of [Result.Problems].
 	Problems []rules.Problem
 }
 
-// Try compiles an Ingress or a RouteGroup as if it were in the snapshot, replacing an existing object of the same kind and name. It
-// stores nothing.
+// Try compiles an Ingress or a RouteGroup as if it were in the snapshot, replacing an existing object of the same kind and name.
+// It stores nothing.
 //
-// The problems are those that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree. It
-// costs as much as the object.
+// It returns the problems that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree. It
+// takes time proportional to the size of the object.
 func (r *Result) Try(o kube.Object) (Trial, error) { return r.try(o, r.all.view) }
 
-// Foresee is Try with more Services, Endpoints and slices beside those of the snapshot; nil means none. The routes of the result are also those that the
-// object has as soon as each of its Services has the ports that it names, and endpoints: the object does not change then.
+// Foresee is Try with Services, Endpoints and slices in addition to the snapshot's; nil means none. The result also includes the
+// routes that the object will have, without a change to it, once each of its Services has endpoints and the ports that the object
+// names.
 func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
 	view := r.all.view
 	if b != nil {
@@ -186,8 +188,8 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	return result, nil
 }
 
-// hostsWith returns the hosts of an object and of its old version, which may be nil: as they are now, and as they would be with the object in place of the
-// old version.
+// hostsWith returns the hosts of an object and of its old version, which may be nil: their current state, and their state with
+// the object in place of the old version.
 func (a *assembly) hostsWith(tried, old *object) (was, is hosts) {
 	was, is = make(hosts), make(hosts)
 	for _, o := range []*object{tried, old} {
@@ -217,7 +219,7 @@ func (a *assembly) hostsWith(tried, old *object) (was, is hosts) {
 	return was, is
 }
 
-// catchAlls returns what a table has of the catch-alls among some routes.
+// catchAlls returns the catch-alls among some routes, as the table has them.
 func (c *claims) catchAlls(among []claim, texts *rules.Texts) (rows []*table.Route) {
 	for _, one := range among {
 		if r := one.route(); one.section.catchAll && c.has(r) {
@@ -227,8 +229,8 @@ func (c *claims) catchAlls(among []claim, texts *rules.Texts) (rows []*table.Rou
 	return rows
 }
 
-// concerned returns the routes that some others and the routes that they replace decide about: those that want the same ids or match the same, and those
-// that want the ids of the latter.
+// concerned returns the routes whose ids depend on some routes and on the routes that they replace: routes that claim the same
+// ids or match the same requests, and routes that claim the ids of the latter.
 func (c *claims) concerned(others, replaced []claim) []claim {
 	ids, matches := make(map[uint64]bool), make(map[uint64]bool)
 	without := make(map[*section]bool)

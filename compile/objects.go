@@ -16,7 +16,7 @@ type object struct {
 	unit *rules.Unit
 }
 
-// objects are those of a build, by kind, namespace and name.
+// objects are the objects of a build, sorted by kind, namespace and name.
 type objects []object
 
 func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
@@ -38,15 +38,16 @@ func gather(s *kube.Snapshot) objects {
 	})
 }
 
-// search returns the index of the first object with a name, or where one would be inserted.
+// search returns the index of the first object with a name, or the index at which it would be inserted.
 func (k objects) search(name kube.Ref) (at int, found bool) {
 	return slices.BinarySearchFunc(k, name, func(o object, name kube.Ref) int { return o.Ref().Compare(name) })
 }
 
-// memo has the units of the objects of a build. It is all that makes the next builds cheaper than the first one.
+// memo caches the units of the objects of a build, which makes later builds cheaper than the first one.
 type memo map[kube.Object]*rules.Unit
 
-// compile gives each object its unit: that of a build before, if the object looks up the same, or a new one.
+// compile sets the unit of each object: the unit of an earlier build if the object's lookups give the same results, otherwise a
+// new one.
 func (k objects) compile(set *rules.Set, v *rules.View, recent []memo) {
 	for i := range k { // in order, because of what objects resolve for others
 		for _, known := range recent {
@@ -75,7 +76,8 @@ type section struct {
 	host   string // for fromHost
 	unit   *rules.Unit
 	routes []rules.Route // some or all of the unit
-	// object is the one that problems name: for the catch-all of a host the oldest object with the host, nil for the routes of the options.
+	// object is the object named in problems. For the catch-all of a host it is the oldest object with the host; nil for the
+	// routes of the options.
 	object   *object
 	catchAll bool // of the host; no object has requested it
 }
@@ -90,7 +92,8 @@ const (
 	fromOptions
 )
 
-// compare orders sections as the reference does. The order decides who keeps an id that several routes want if creation times do not.
+// compare orders sections as the reference does. If creation times are equal or missing, this order decides which route gets an
+// id that several routes claim.
 func (s *section) compare(o *section) int {
 	behind := func(s *section) int {
 		if s.catchAll {

@@ -53,7 +53,7 @@ func TestProblemsSpeakToTheTeam(t *testing.T) {
 		{"filter", ingressTo("cart", "http", map[string]string{"zalando.org/skipper-filter": `setpath("/")`}), []kube.Subset{ready}, rules.WouldReject,
 			`proxies know no filter setpath (is setPath meant?), so they ignore the routes that have it. Correct`},
 		{"arguments", ingressTo("cart", "http", map[string]string{"zalando.org/skipper-predicate": `Traffic(30)`}), []kube.Subset{ready}, rules.WouldReject,
-			`proxies do not accept the predicate Traffic(30): argument 1: 30: want a number from 0 to 1, so they ignore`},
+			`proxies do not accept the predicate Traffic(30): argument 1: 30: must be a number from 0 to 1, so they ignore`},
 		{"annotation", ingressTo("cart", "http", map[string]string{"zalando.org/skipper-filter": `setPath("/`}), []kube.Subset{ready}, rules.InvalidObject,
 			`the object is not valid, so nothing of it is served: invalid "zalando.org/skipper-filter" annotation`},
 	} {

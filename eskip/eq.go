@@ -14,7 +14,7 @@ import (
 //     come from the fields of the route are sorted by header name and value.
 //   - a network route with Shunt set has the type ShuntBackend, and Shunt is not set.
 //   - endpoints are sorted by address, then zone.
-//   - what does not belong to the type of the backend is empty, and so are Name and Namespace.
+//   - fields that the type of the backend does not use are empty, and so are Name and Namespace.
 //
 // The new route shares predicates, filters, the filter slice and endpoints with r. Canonical(nil) is nil.
 func Canonical(r *Route) *Route {
@@ -116,8 +116,8 @@ func eq(a, b *Route) bool {
 	return same(a, b, func() bool { return slices.EqualFunc(canonicalPredicates(a), canonicalPredicates(b), eqPredicate) })
 }
 
-// same compares two routes, if possible without the canonical forms of their predicates: nearly all compared routes are equal and written
-// the same way.
+// same compares two routes, if possible without the canonical forms of their predicates: nearly all compared routes are equal and
+// written the same way.
 func same(a, b *Route, predicates func() bool) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
@@ -234,7 +234,7 @@ func Equivalent(a, b *Route) bool {
 	return same(a, b, func() bool { return equivalentPredicates(meaningful(a), meaningful(b)) })
 }
 
-// isDropped reports whether the parser drops a predicate: it has no other sign of a Path or Method than a text that is not empty.
+// isDropped reports whether the parser drops a predicate: in a [Route], an empty Path or Method means none.
 func isDropped(p *Predicate) bool {
 	return (p.Name == "Path" || p.Name == "Method") && len(p.Args) == 1 && p.Args[0] == ""
 }

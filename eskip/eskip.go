@@ -1,7 +1,7 @@
 // Package eskip is the route language: its types, parser, printer and equality.
 //
-// A routing table is text. Each definition names a route, says which requests it takes (predicates), what is done to them
-// (filters) and where they go (the backend):
+// A routing table is text. Each definition consists of the id of a route, conditions for requests (predicates), steps in the
+// processing of requests and responses (filters), and a destination (the backend):
 //
 //	shop: Host(/^shop[.]example[.]org$/) && PathSubtree("/")
 //	  -> setRequestHeader("X-Shop", "1")
@@ -45,7 +45,7 @@
 // printed but not parsed. The text does not preserve whether a literal was a string or a regular expression, and it has only two
 // types of argument: a printed int is parsed as a float64.
 //
-// Other modules may import it: what it exports keeps its form and its meaning within a major version.
+// Other modules may import this package: its exported API is stable within a major version.
 package eskip
 
 import (

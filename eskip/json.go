@@ -48,7 +48,7 @@ func (p *Predicate) MarshalJSON() ([]byte, error) { return marshal(jsonCall{p.Na
 // MarshalJSON returns an object with the name and, if there are any, the args.
 func (f *Filter) MarshalJSON() ([]byte, error) { return marshal(jsonCall{f.Name, f.Args}) }
 
-// MarshalJSON returns the [Canonical] form of r as an object with id, backend, predicates and filters. It omits what is empty; it
+// MarshalJSON returns the [Canonical] form of r as an object with id, backend, predicates and filters. It omits empty values; it
 // omits the backend if it is a network backend with an empty address. It does not escape <, > and &, but json.Marshal escapes
 // them in the result: use a json.Encoder with SetEscapeHTML(false) to keep them.
 func (r *Route) MarshalJSON() ([]byte, error) {

@@ -102,8 +102,8 @@ func endpointScheme(s string) (string, error) {
 	return u.Scheme, nil
 }
 
-// usualEndpoint returns the parts of a text such as http://10.0.0.1:8080?zone=a, with or without port and zone. Nearly all endpoints
-// have this form, for which net/url is slow: such a text is valid, and the parsed URL prints the same.
+// usualEndpoint returns the parts of a text such as http://10.0.0.1:8080?zone=a, with or without port and zone. Nearly all
+// endpoints have this form, for which net/url is slow: such a text is valid, and the parsed URL prints the same.
 func usualEndpoint(s string) (scheme, zone string, usual bool) {
 	scheme, rest, _ := strings.Cut(s, "://")
 	authority, zone, zoned := strings.Cut(rest, "?zone=")

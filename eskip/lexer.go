@@ -95,12 +95,12 @@ type lexer struct {
 	reason string // of tokInvalid
 
 	incomplete bool  // an incomplete number was passed over
-	passed     int   // where the last of them ended
+	passed     int   // end of the last of them
 	before     token // the last valid token before it
 }
 
-// next reads a token into l.tok. It must not be called after the end or an error. Like the reference, it passes over numbers that end
-// with a point: see [parser.next].
+// next reads a token into l.tok. It must not be called after the end or an error. Like the reference, it passes over numbers that
+// end with a point: see [parser.next].
 func (l *lexer) next() {
 	for !l.read() {
 	}
@@ -182,7 +182,8 @@ var single = [256]kind{
 	'*': tokAny, '(': tokOpen, ')': tokClose, ':': tokColon, ',': tokComma, ';': tokSemicolon, '>': tokGreater,
 }
 
-// fixed are the other tokens with a fixed text. A bracket opens a load balanced backend if no backend of one token begins with it.
+// fixed are the other tokens with a fixed text. A bracket opens a load balanced backend if no backend of one token begins with
+// it.
 var fixed = []struct {
 	text string
 	kind kind
@@ -211,8 +212,8 @@ func (l *lexer) punctuation() {
 	l.invalid(reasonUnexpected, l.pos)
 }
 
-// number reads a number: a sign, then digits with at most one decimal point, which must not be last. It returns false for one that
-// ends with the point, behind which the reference goes on.
+// number reads a number: an optional sign, then digits with at most one decimal point, which must not be last. It returns false
+// if the number ends with the point; the reference then continues after the point.
 func (l *lexer) number() bool {
 	src, i := l.src, l.pos
 	if src[i] == '-' {

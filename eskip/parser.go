@@ -22,15 +22,16 @@ func Parse(code string) ([]*Route, error) {
 	return p.document([]*Route{})
 }
 
-// Reader parses many documents one after the other, and reuses its memory. The zero value is ready to use. A Reader is not safe for
-// concurrent use.
+// Reader parses many documents one after the other, and reuses its memory. The zero value is ready to use. A Reader is not safe
+// for concurrent use.
 type Reader struct {
 	memory
 	routes []*Route
 }
 
-// Parse works like the function [Parse], with the same results and errors, except that lists without elements need not be nil. But the
-// Reader owns the routes and everything that they point to, and its next call overwrites them. Their strings may be substrings of code.
+// Parse works like the function [Parse], with the same results and errors, except that lists without elements need not be nil.
+// But the Reader owns the routes and everything that they point to, and its next call overwrites them. Their strings may be
+// substrings of code.
 func (r *Reader) Parse(code string) (routes []*Route, err error) {
 	r.memory.routes.lent, r.calls.lent, r.endpoints.lent = 0, 0, 0
 	p := parser{lexer: lexer{src: code}, args: r.args[:0], memory: &r.memory}
@@ -41,7 +42,7 @@ func (r *Reader) Parse(code string) (routes []*Route, err error) {
 	return routes, err
 }
 
-// memory is what the results of a Reader are made of.
+// memory holds the values that the results of a Reader consist of.
 type memory struct {
 	routes    pool[Route]
 	calls     pool[Predicate] // and filters, which have the same fields
@@ -49,7 +50,7 @@ type memory struct {
 	args      []token
 }
 
-// pool lends values, which are lent again when lent is zero. They have their last content.
+// pool lends values and reuses them once lent is reset to zero. Values keep their last content.
 type pool[T any] struct {
 	all  []*T
 	lent int
@@ -113,14 +114,14 @@ type parser struct {
 	id         token // the last id that was followed by a colon
 	named      bool  // id is set
 	err        error // set once a method returned false
-	passedOver error // an incomplete number, which is the error unless there is one behind it
+	passedOver error // an incomplete number, which is the error unless a later error follows
 	meaning    error // the first error that is not a syntax error
 
 	args   []token // of the current predicate or filter
 	memory *memory // nil: the caller keeps the results
 }
 
-// largeInput is the size in bytes from which a route must not keep its whole document in memory.
+// largeInput is the size in bytes from which strings are copied, so that a route does not keep its whole document in memory.
 const largeInput = 8 << 10
 
 // newParser returns a parser at the beginning of src. It has not read a token yet.
@@ -283,7 +284,7 @@ func (p *parser) route(r *Route, name token) bool {
 	return true
 }
 
-// list parses a text that consists only of predicates or filters, each of which item parses.
+// list parses a text that consists only of predicates or filters. It calls item for each one.
 func (p *parser) list(separator kind, item func() bool) bool {
 	p.next()
 	if p.tok.kind == tokInvalid {
@@ -317,8 +318,8 @@ func (p *parser) predicate(to *[]*Predicate) bool {
 	return true
 }
 
-// predicateCall parses one predicate: the name into name, unless it is already set, and the arguments into p.args. It does not set
-// name for "*".
+// predicateCall parses one predicate: the name into name, unless it is already set, and the arguments into p.args. It does not
+// set name for "*".
 func (p *parser) predicateCall(name *token) bool {
 	if name.kind == tokEnd {
 		if p.tok.kind == tokAny {

@@ -284,8 +284,8 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// closeAddress ends a string literal whose text is the last n bytes of dst. An address is printed unchanged if it parses as itself
-// and has no control characters with an escape, and otherwise escaped: a table is one route per line.
+// closeAddress ends a string literal whose text is the last n bytes of dst. An address is printed unchanged if it parses as
+// itself and has no control characters with an escape, and otherwise escaped: a table is one route per line.
 func closeAddress(dst []byte, n int) []byte {
 	text := dst[len(dst)-n:]
 	if readsAsItself(text) {
@@ -295,7 +295,7 @@ func closeAddress(dst []byte, n int) []byte {
 	return appendString(dst[:len(dst)-n-1], s)
 }
 
-// readsAsItself reports whether text between quotes is its own value, on one line.
+// readsAsItself reports whether text, printed between quotes, is parsed as itself and stays on one line.
 func readsAsItself(text []byte) bool {
 	for i := 0; i < len(text); i++ {
 		if class[text[i]]&escapeByte == 0 {

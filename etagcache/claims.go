@@ -21,8 +21,8 @@ type Claim struct {
 }
 
 // claims remembers the tables that clients have named and that may be newer than this replica's. Each is judged separately: a
-// table that one client names does not change the answer to a client that names another one. A claim that is forgotten is made again
-// by the next request that names its table.
+// table that one client names does not change the answer to a client that names another table. The next request that names the
+// table of a forgotten claim repeats the claim.
 type claims struct {
 	mu    sync.Mutex
 	known recent[Claim, claim]
@@ -33,13 +33,13 @@ type claims struct {
 
 type claim struct {
 	client   netip.Addr // the client that made the claim
-	seq      uint64     // the last read that had started at that time: one in progress may have read the source before the table existed
+	seq      uint64     // the last read started before the claim: it may have read the source before the table existed
 	refuted  bool       // as of the proof
 	resolved bool       // by Cache.Resolve
 	as       uint64     // the revision of the table that resolved it
 }
 
-// get returns a claim with what is proven about it. The caller holds mu.
+// get returns a claim, with refuted up to date. The caller holds mu.
 func (c *claims) get(what Claim) (known claim, ok bool) {
 	known, ok = c.known.byKey[what]
 	known.refuted = ok && known.seq < c.proof && c.oldest < what.Revision
@@ -68,7 +68,7 @@ func (c *claims) ask(what Claim, client netip.Addr, started uint64) (known claim
 	return made, true
 }
 
-// judge takes note of the read with the number.
+// judge records the read with the number.
 func (c *claims) judge(seq uint64, r table.Read) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,8 +78,8 @@ func (c *claims) judge(seq uint64, r table.Read) {
 	c.oldest = max(c.oldest, r.Oldest)
 }
 
-// forget makes all claims new when they are made again, because the source has gone back in time: one from before, which nobody had to decide
-// because its table came, would otherwise stay undecided, and its client would keep that table for ever.
+// forget drops all claims after the source has gone back in time. An old claim, left undecided because its table arrived, would
+// never be decided otherwise, and its client would keep that table forever.
 func (c *claims) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,8 +98,8 @@ func (c *claims) resolve(what Claim, as uint64) bool {
 	return ok
 }
 
-// Claims returns the undecided claims, the oldest first. A cache whose source is another route server cannot decide them from reads
-// of a cluster: its owner asks that server, and calls Resolve.
+// Claims returns the undecided claims, the oldest first. A cache whose source is another route server cannot decide them from
+// reads of a cluster: its owner asks that server, and calls Resolve.
 func (c *Cache) Claims() []Claim {
 	st := c.state.Load()
 	c.claims.mu.Lock()
@@ -113,9 +113,9 @@ func (c *Cache) Claims() []Claim {
 	return open
 }
 
-// Resolve reports that the source would send its own table, which has the digest and the revision there, to a client that has the
-// claimed one. If that is the current table, requests and streams that name the claimed one get it from now on, with that
-// revision if its own is lower, and Resolve returns true.
+// Resolve reports that the source would send its table, with the given digest and revision, to a client that has the claimed one.
+// If that is the current table, requests and streams that name the claimed one get it from now on, with the given revision if the
+// current one is lower, and Resolve returns true.
 func (c *Cache) Resolve(what Claim, fit table.Digest, revision uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

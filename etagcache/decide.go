@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// maxRanges is how many ranges of a table a request may ask for. Clients do not need many, and each one costs a part of the
-// answer: the whole table is cheaper (RFC 9110 §14.2 and §17.15).
+// maxRanges is the maximum number of ranges in a request. Clients do not need many, and each adds a part to the answer: the whole
+// table is cheaper (RFC 9110 §14.2 and §17.15).
 const maxRanges = 8
 
 // noTag is an entity tag that is never sent.
@@ -57,7 +57,7 @@ func (x *exchange) conditions() (h http.Header, tag api.Tag) {
 	if named := api.ParseTags(h["If-Range"]).List; len(named) == 1 && x.names(named[0]) {
 		h.Set("If-Range", tag.String())
 	}
-	// Several ranges of an encoded body would be parts of it in a body that is not encoded. Any server may ignore ranges, and has to for HEAD.
+	// Several ranges of an encoded body would arrive in a body that is not encoded. Any server may ignore ranges, and must for HEAD.
 	if n := strings.Count(h.Get("Range"), ","); n >= maxRanges || n > 0 && x.encoding != identity || x.r.Method == http.MethodHead {
 		h.Del("Range")
 	}
@@ -104,16 +104,16 @@ func (x *exchange) confirm(named []api.NamedTag) (tag api.Tag, ok bool) {
 }
 
 // notOlderThan reports whether the served table is certainly not older than the table that a client names: see the package
-// documentation. Without revisions there is no order, and no table is older.
+// documentation. Without revisions, tables have no order, and none is older.
 func (c *Cache) notOlderThan(st *state, t Claim) bool {
 	if candidate := st.read.Candidate; st.read.Held && candidate != nil && t.Digest == candidate.Digest() {
-		return false // another replica has already published this table: ours could send the client back in time
+		return false // another replica has already published this table, so this replica's could be older
 	}
 	return st.newest == 0 || t.Revision <= st.oldest || c.history.showed(t.Digest, t.Revision, st.version.readings.order)
 }
 
-// keep records a claim about a table that may be newer, and reports whether the client must keep it: not if the claim is refuted or
-// resolved.
+// keep records a claim about a table that may be newer, and reports whether the client must keep it: not if the claim is refuted
+// or resolved.
 func (x *exchange) keep(t api.Tag) bool {
 	metrics := x.cache.cfg.Metrics
 	known, isNew := x.cache.claims.ask(Claim{t.Digest, t.Revision}, clientOf(x.r), x.cache.started.Load())

@@ -20,8 +20,8 @@ import (
 // member, whose deflate blocks begin at byte boundaries without back-references, and a sequence of zstd frames, which is a valid
 // zstd body (RFC 8878 §3.1). The blocks depend only on the routes, so equal tables have equal bodies on every replica.
 //
-// The levels trade bytes, which are sent to every data plane, against the time until a change is served; docs/internals/performance.md has
-// the figures.
+// The levels trade bytes, which are sent to every data plane, against the time until a change is served;
+// docs/internals/performance.md has the figures.
 const (
 	gzipLevel = 6
 	zstdLevel = zstd.SpeedDefault
@@ -29,8 +29,8 @@ const (
 	zstdWindow = 1 << 20
 )
 
-// encodedBlock is a block in one encoding: deflate blocks that can appear anywhere in a stream, none of them marked as the last, or a zstd
-// frame.
+// encodedBlock is a block in one encoding: deflate blocks that can appear anywhere in a stream, none of them marked as the last,
+// or a zstd frame.
 type encodedBlock struct {
 	data []byte
 	crc  uint32 // of the text
@@ -44,14 +44,14 @@ func (c *compressors) encoded(b *table.Block, e encoding) *encodedBlock {
 	}).(*encodedBlock)
 }
 
-// compressors are those of a cache. Their memory is reused from block to block, until the garbage collector frees it.
+// compressors are the compressors of a cache. Blocks reuse their memory until the garbage collector frees it.
 type compressors struct{ frames, deflaters sync.Pool }
 
 func newCompressors() *compressors {
 	c := &compressors{}
 	c.frames.New = func() any {
-		// Without concurrency: with it, the boundaries in a frame would depend on timing, and equal tables would not have equal bodies on
-		// every replica.
+		// Without concurrency: with it, the boundaries in a frame would depend on timing, and equal tables would not have equal
+		// bodies on every replica.
 		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstdLevel), zstd.WithZeroFrames(true),
 			zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true))
 		if err != nil {
@@ -98,7 +98,8 @@ func (c *compressors) encodeOnce(text []byte, e encoding) []byte {
 	return sum.appendTrailer(slices.Concat(gzipHeader, data))
 }
 
-// newlines are the separators between two blocks: a line feed, as it is, as a stored deflate block, and as a zstd frame with a raw block.
+// newlines are the separators between two blocks: a line feed as plain text, as a stored deflate block, and as a zstd frame with
+// a raw block.
 var newlines = [encodings][]byte{
 	identity:  []byte("\n"),
 	gzipped:   []byte("\x00\x01\x00\xfe\xff\n"),
@@ -158,8 +159,8 @@ type checksum struct {
 	size uint32 // modulo 2^32, as the format requires
 }
 
-// add appends a part. Without its inversions, which crc32.Update does before and after, a CRC is linear: that of a whole is that of its
-// beginning, continued by as many zeros as the rest has bytes, plus that of the rest.
+// add appends a part. Without the inversions that crc32.Update does before and after, a CRC is linear: the CRC of a||b is the CRC
+// of a followed by len(b) zero bytes, plus the CRC of b.
 func (c *checksum) add(crc uint32, size int) {
 	c.crc = ^withZeros(^c.crc, size) ^ crc
 	c.size += uint32(size)
@@ -213,7 +214,8 @@ func (va *variant) raise(revision uint64) uint64 {
 // body returns the variant in an encoding. The first call for an encoding encodes the blocks that lack it.
 func (va *variant) body(e encoding) *body { return va.bodies[e]() }
 
-// delta leads from one table to the table of a variant, in all encodings. It is encoded on first demand, and shared by all clients.
+// delta leads from one table to the table of a variant, in all encodings. It is encoded on first demand, and shared by all
+// clients.
 type delta struct {
 	bodies [encodings]func() []byte
 	size   int // bytes of the JSON
@@ -257,8 +259,8 @@ func (va *variant) deltaOf(base table.Digest, ids []string) *delta {
 	return d
 }
 
-// body is the table in one encoding. Its parts belong to the blocks of the table, which versions share: a version that a slow reader
-// keeps alive costs only what it does not share, not a full copy.
+// body is the table in one encoding. Its parts belong to the blocks of the table, which versions share: a version that a slow
+// reader keeps alive costs only what it does not share, not a full copy.
 type body struct {
 	parts []part
 	size  int64 // bytes
@@ -277,7 +279,7 @@ func (b *body) add(p part) {
 
 func (b *body) addBytes(data []byte) { b.add(bytes.NewReader(data)) }
 
-// ReadAt implements [io.ReaderAt]. It walks the parts from the beginning: there are a few hundred.
+// ReadAt implements [io.ReaderAt]. It searches the parts from the beginning: a body has a few hundred.
 func (b *body) ReadAt(dst []byte, off int64) (n int, err error) {
 	for _, p := range b.parts {
 		if off >= p.Size() {
@@ -293,7 +295,8 @@ func (b *body) ReadAt(dst []byte, off int64) (n int, err error) {
 	return n, io.EOF
 }
 
-// content is the body of an answer. It is made when [http.ServeContent] first seeks in it: after it has decided that a body is sent.
+// content is the body of an answer. It is made when [http.ServeContent] first seeks in it: after it has decided that a body is
+// sent.
 type content struct {
 	body func() *body
 	*io.SectionReader

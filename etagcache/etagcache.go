@@ -19,8 +19,8 @@
 // The digest is computed over the uncompressed text. The revision is the highest list revision of the read that first produced
 // this content, so the content has nothing that was written later; the tag omits it if the source has no revisions. The rotation
 // counts bodies that broke off (below). A tag matches if digest and encoding are equal and its body is not known to have broken
-// off; so a bare digest, as issued by other route servers, matches, too. Clients must treat the tag as opaque. Package wire
-// parses and formats it.
+// off; so a bare digest, as issued by other route servers, matches, too. Clients must treat the tag as opaque. Package api parses
+// and formats it.
 //
 // # Order of tables
 //
@@ -47,10 +47,11 @@
 // name exactly this table get 200 with the older one, which the metric routesrv_older_tables_served_total counts. A read through
 // caches never refutes. While no read completes, the answer is 304.
 //
-// The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table: if
-// content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a replica that
-// still has B would send the client back to B. That changes neither bytes nor digest, so no client downloads anything. If the source
-// goes back in time, the history is void; a table that is current again keeps its revision, and claims sort out its clients.
+// The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table:
+// if content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a
+// replica that still has B would send the client back to B. That changes neither bytes nor digest, so no client downloads
+// anything. If the source goes back in time, the history is discarded; a table that is current again keeps its revision, and
+// claims decide about its clients.
 //
 // A table from a last-known-good file does not count as newer than any other table until a read has confirmed it. Tables of a
 // source without revisions (Newest 0) have no order: only the digest counts.
@@ -63,17 +64,18 @@
 // # Bodies that broke off
 //
 // Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table.
-// Therefore the cache remembers bodies whose writing failed, also because their reader stalled. Requests from the same address that
-// name the ETag of such a body get 200 with an ETag of a higher rotation: the client with half a body gets no 304 for it, and other
-// clients behind the same address download at most once more. Only the replica that sent the body knows this. A body counts as sent once the kernel has taken all
-// of it: if the connection ends before the last socket buffer has arrived, the cache does not notice. See [brokenBodies].
+// Therefore the cache remembers bodies whose writing failed, also because their reader stalled. Requests from the same address
+// that name the ETag of such a body get 200 with an ETag of a higher rotation: the client with half a body gets no 304 for it,
+// and other clients behind the same address download at most once more. Only the replica that sent the body knows this. A body
+// counts as sent once the kernel has taken all of it: if the connection ends before the last socket buffer has arrived, the cache
+// does not notice. See [brokenBodies].
 //
 // # Cost
 //
 // A table is encoded block by block ([table.Block]) when the first client asks for an encoding. The result is kept as long as
-// versions have the block: a change of one route costs one block in each encoding. Of the last 64 versions, only the ids
-// of changed routes are remembered; a delta contains the texts of its target table. So it may include a route that changed and
-// changed back, and history costs next to nothing. A delta is built once for all clients.
+// versions have the block: a change of one route costs one block in each encoding. The cache remembers only the ids of changed
+// routes of the last 64 versions; a delta contains the texts of its target table. So it may include a route that changed and
+// changed back, and history needs little memory. A delta is built once for all clients.
 //
 // # Streams
 //
@@ -122,8 +124,8 @@ type Config struct {
 	SharedMaxAge time.Duration
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
-	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of requests,
-	// must not block, and must not call the Cache, except [Cache.Order]. It may be nil.
+	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of
+	// requests, must not block, and must not call the Cache, except [Cache.Order]. It may be nil.
 	Saw func(Seen)
 }
 
@@ -148,10 +150,10 @@ type Cache struct {
 // New checks cfg and fills in its defaults. The Cache has no table and starts no goroutine.
 func New(cfg Config) (*Cache, error) {
 	if cfg.MaxStreams < 0 {
-		return nil, errors.New("max streams: want no negative number")
+		return nil, errors.New("max streams must not be negative")
 	}
 	if cfg.SharedMaxAge < 0 || cfg.SharedMaxAge%time.Second != 0 {
-		return nil, errors.New("shared max age: want whole seconds")
+		return nil, errors.New("shared max age must be whole seconds and not negative")
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "etagcache")
 	if cfg.Metrics == nil {

@@ -18,9 +18,9 @@ const (
 	maxVersions = 64
 )
 
-// history remembers which tables this replica has served: a client that names one of them is certainly behind, however little is known
-// about the order of revisions. It also remembers the ids of the routes that differ between the last versions, but not their old
-// texts: a delta only contains texts of its target table. Therefore a history of 64 versions is nearly free.
+// history remembers which tables this replica has served: a client that names one of them is certainly behind, however little is
+// known about the order of revisions. It also remembers the ids of the routes that differ between the last versions, but not
+// their old texts: a delta only contains texts of its target table. Therefore a history of 64 versions is nearly free.
 type history struct {
 	mu     sync.Mutex
 	served recent[table.Digest, servedTable]
@@ -76,7 +76,7 @@ func (h *history) order(d table.Digest) uint64 {
 	return 0
 }
 
-// void voids what is known about the order of the versions before the one with the given order: the source went back in time.
+// void discards the known order of the versions before the one with the given order, because the source went back in time.
 func (h *history) void(order uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,8 +108,8 @@ func (h *history) record(before, now *table.Table, order uint64) {
 	maps.DeleteFunc(h.changed, func(_ string, at uint64) bool { return at <= h.floor })
 }
 
-// lastChange returns the number of the last version in which one of the routes was added, changed or removed; if there is none, the
-// oldest version from which changes are remembered.
+// lastChange returns the number of the last version in which one of the routes was added, changed or removed. If none is
+// remembered, it returns the oldest version whose changes are.
 func (h *history) lastChange(ids []string) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,8 +120,8 @@ func (h *history) lastChange(ids []string) uint64 {
 	return last
 }
 
-// since returns the sorted ids of all routes that may differ between a table, which was served for the zone, and a version. ok is false
-// if the table is not remembered, or if it came after that version: then changes cannot lead to it.
+// since returns the sorted ids of all routes that may differ between a table, which was served for the zone, and a version. ok is
+// false if the table is not remembered, or is later than that version, so that no changes lead to the version.
 func (h *history) since(d table.Digest, zone string, version uint64) (ids []string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +138,7 @@ func (h *history) since(d table.Digest, zone string, version uint64) (ids []stri
 	return ids, true
 }
 
-// recent is a map that forgets the entry that was put first if there are too many. The zero value is empty.
+// recent is a map of limited size that evicts the oldest entry. The zero value is empty.
 type recent[K comparable, V any] struct {
 	byKey map[K]V
 	keys  []K // of byKey, in the order in which they were put

@@ -46,7 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		StreamsDropped:  made.Counter("routesrv_streams_dropped_total", "Streams whose reader read nothing or broke the connection."),
 		StreamSentBytes: made.Counter("routesrv_stream_sent_bytes_total", "Bytes sent on streams, as encoded."),
 		StreamEvents:    made.Counters("routesrv_stream_events_total", "Events sent on streams.", "event", api.Events()...),
-		TableBytes:      made.Gauges("routesrv_table_bytes", "Size of the last full table; 0 for an encoding that nobody requested.", "encoding"),
+		TableBytes:      made.Gauges("routesrv_table_bytes", "Size of the last full table; 0 for an encoding that no client requested.", "encoding"),
 		TableRoutes:     made.Gauge("routesrv_table_routes", "Routes in the served table."),
 		TableStale:      made.Gauge("routesrv_table_stale", "1 while the table comes from a last-known-good file and no read has confirmed it."),
 		ReadRevision:    made.Gauge("routesrv_table_read_revision", "Highest list revision of the last read that showed the served table."),
@@ -97,8 +97,8 @@ type Seen struct {
 	Sent   Sent
 }
 
-// Sent is the answer to a request, or the last event since the previous Seen that brings a stream to a table. The zero value means that
-// there was none.
+// Sent is the answer to a request, or the last event since the previous Seen that brings a stream to a table. The zero value
+// means that no answer or event was sent.
 type Sent struct {
 	// Began is when the request arrived or writing the event began. Ended is when the last byte was passed to the network.
 	Began, Ended time.Time
@@ -132,8 +132,8 @@ func (c *Cache) Order(d table.Digest) uint64 { return c.history.order(d) }
 // that holds that version or a later one has the current routes.
 func (c *Cache) Changed(ids []string) uint64 { return c.history.lastChange(ids) }
 
-// answered counts an answer with n bytes of a body, and reports what a GET of a table has shown. whole means that the body was sent
-// completely.
+// answered counts an answer with n bytes of a body, and reports what a GET of a table has shown. whole means that the body was
+// sent completely.
 func (x *exchange) answered(status, n int, whole bool) {
 	x.cache.cfg.Metrics.observeResponse(status, x.encoding, n)
 	saw := x.cache.cfg.Saw

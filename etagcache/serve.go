@@ -18,7 +18,7 @@ import (
 const (
 	plainText = "text/plain; charset=utf-8"
 	noStore   = "no-store"
-	// firstTable is the advice, in seconds, when to come back for the first table.
+	// firstTable is the Retry-After, in seconds, before the first table.
 	firstTable = "3"
 )
 
@@ -76,7 +76,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 	x.serveContent(conditions, tag)
 }
 
-// show makes the table of a state the one of the answer.
+// show selects the table of a state for the answer.
 func (x *exchange) show(st *state) {
 	x.state = st
 	x.variant = st.version.variant(x.zone)
@@ -178,16 +178,17 @@ func clientOf(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// Limits for readers that stall. Such a reader holds a goroutine, a buffer, and the blocks of its table that newer tables do not have.
+// Limits for readers that stall. Such a reader holds a goroutine, a buffer, and the blocks of its table that newer tables do not
+// have.
 const (
-	// maxSilence is how long a reader may take for sendSize bytes of a body, or for what is written on a stream at a time.
+	// maxSilence is how long a reader may take for sendSize bytes of a body, or for one write on a stream.
 	maxSilence = 30 * time.Second
 	sendSize   = 64 << 10
 	// maxBodyTime is how long a body of /routes may take.
 	maxBodyTime = 5 * time.Minute
 )
 
-// send is the [http.ResponseWriter] of a request for a table. It cuts a body whose reader stalls, and notes what was written.
+// send is the [http.ResponseWriter] of a request for a table. It aborts a body whose reader stalls, and records what was written.
 type send struct {
 	http.ResponseWriter
 	exchange *exchange
@@ -237,8 +238,8 @@ func (s *send) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// ReadFrom writes a body in parts of sendSize. With the half of it, as [io.Copy] would write, a reader with a small window gets one write
-// for each probe of the window.
+// ReadFrom writes a body in parts of sendSize. With the half of it, as [io.Copy] would write, a reader with a small window gets
+// one write for each probe of the window.
 func (s *send) ReadFrom(body io.Reader) (n int64, err error) {
 	return io.CopyBuffer(struct{ io.Writer }{s}, body, make([]byte, sendSize))
 }
@@ -252,7 +253,7 @@ func (s *send) flush() {
 	}
 }
 
-// maxBroken limits how many broken bodies are remembered; the one that broke off first is forgotten first.
+// maxBroken limits how many broken bodies are remembered; the oldest is forgotten first.
 const maxBroken = 4096
 
 // brokenBodies remembers the bodies whose writing failed: the peer cannot have all of them. It identifies clients by address,
@@ -275,8 +276,8 @@ type bodyKey struct {
 	encoding encoding
 }
 
-// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at all, may
-// have half a body.
+// rotation returns the rotation of the next ETag: 0 if no body has broken off. A client that names a lower one, or no ETag at
+// all, may have half a body.
 func (b *brokenBodies) rotation(key bodyKey) uint32 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,7 +15,8 @@ type state struct {
 	oldest  uint64   // version is not older than the source was at this revision; 0 if unknown
 	newest  uint64   // the highest revision up to which version may be the content of the source; 0 without revisions
 	// read is the last successful read, zero if there was none; At may be later, and Stale means that version comes from a
-	// last-known-good file that no read has confirmed yet. A client that has its Candidate got it from a replica that no longer holds it.
+	// last-known-good file that no read has confirmed yet. A client that has its Candidate got it from a replica that no longer
+	// holds it.
 	read table.Read
 
 	superseded chan struct{} // closed when another state replaces this one
@@ -81,7 +82,7 @@ func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 func (c *Cache) replace(next *state, t *table.Table) {
 	before := next.version
 	if t.Revision() < next.newest {
-		// The source went back in time: what was known about its revisions is void.
+		// The source went back in time, so its earlier revisions no longer count.
 		before, next.oldest = nil, 0
 	}
 	c.versions++
@@ -94,12 +95,12 @@ func (c *Cache) replace(next *state, t *table.Table) {
 // Begin reports that a read of the source begins. A failed read needs no further call; otherwise call the returned function once
 // with the result.
 //
-// t is the table of the source, or, if r.Held says that another one is held back, a table derived from the read: it is served
-// from now on. If t has the content of the current table and a higher revision, the ETag gets that revision, because the content
-// is current again (see the package documentation). If r is not Held, or is Live, the current table is as new as the read; a Live
-// read names the Candidate that clients must keep. t is nil if a table is held back, or waits, and no table was derived from the
-// read. Then the current table may no longer be the content of the source, and a client that got the newer table elsewhere must
-// keep it.
+// t is served from now on. It is the table of the source or, if r.Held reports that another table is held back, a table derived
+// from the read. If t has the content of the current table and a higher revision, the ETag gets that revision, because the
+// content is current again (see the package documentation). If r is not Held, or is Live, the current table is as new as the
+// read; a Live read names the Candidate that clients must keep. t is nil if a table is held back, or waits, and no table was
+// derived from the read. Then the current table may no longer be the content of the source, and a client that got the newer table
+// elsewhere must keep it.
 //
 // If a read that began later has already ended, only the table of this read counts.
 func (c *Cache) Begin() (end func(t *table.Table, r table.Read)) {
@@ -142,7 +143,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 	c.swap(&next)
 }
 
-// swap makes next the state, and reports its table if it is another one. The caller holds mu.
+// swap sets the state to next, and reports its table if it differs. The caller holds mu.
 func (c *Cache) swap(next *state) {
 	if !next.read.At.IsZero() {
 		c.cfg.Metrics.LastRead.Set(float64(next.read.At.UnixMilli()) / 1000)
@@ -157,7 +158,7 @@ func (c *Cache) swap(next *state) {
 	t := next.version.table
 	c.cfg.Metrics.TableRoutes.Set(float64(t.Len()))
 	c.cfg.Metrics.TableBytes.WithLabelValues(identity.String()).Set(float64(t.Bytes()))
-	// Whoever publishes says at level info what and why.
+	// The publisher logs what was published, and why, at level info.
 	c.cfg.Logger.Debug("table published", "routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(),
 		"revision", t.Revision(), "stale", next.read.Stale)
 	if c.cfg.Published != nil {
@@ -165,7 +166,8 @@ func (c *Cache) swap(next *state) {
 	}
 }
 
-// version is a table with everything that is sent of it. It is immutable, except for what is made on first demand and revisions.
+// version is a table with its derived tables and bodies. It is immutable, except for revisions and for what is built on first
+// demand.
 type version struct {
 	cache    *Cache
 	table    *table.Table
@@ -187,7 +189,7 @@ func (c *Cache) newVersion(t *table.Table, previous *version, order uint64) *ver
 	return v
 }
 
-// requested returns the tables of the zones that were requested. It waits for those that are being made.
+// requested returns the tables of the zones that were requested. It waits for tables under construction.
 func (v *version) requested() map[string]*variant {
 	made := make(map[string]*variant)
 	for zone, get := range v.zones.Range {
@@ -196,8 +198,8 @@ func (v *version) requested() map[string]*variant {
 	return made
 }
 
-// variant returns the table for a zone; the full one if the zone is empty or unknown, or if its table is the same. The first request for
-// a zone makes its table, and others wait only for this zone.
+// variant returns the table for a zone; the full one if the zone is empty or unknown, or if its table is the same. The first
+// request for a zone makes its table, and others wait only for this zone.
 func (v *version) variant(zone string) *variant {
 	if zone == "" {
 		return v.full

@@ -22,8 +22,8 @@ const (
 	retrySpread = 4 * time.Second
 )
 
-// stream is a client that follows the table. It has no queue: it knows what it sent last, and when it can write, it sends what
-// leads from there to the current table.
+// stream is a client that follows the table. It has no queue: it remembers the table that it sent last, and whenever it can
+// write, it sends the changes from there to the current table.
 type stream struct {
 	cache *Cache
 	r     *http.Request
@@ -35,7 +35,7 @@ type stream struct {
 	sent  Sent     // since the last report
 }
 
-// said is what the last current event was about.
+// said identifies the content of the last current event.
 type said struct {
 	order uint64 // of the version
 	has   api.Tag
@@ -73,7 +73,7 @@ func (c *Cache) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newStream returns a stream for a request, which says what the client has. It sends nothing yet.
+// newStream returns a stream for a request, which names the table that the client has. It sends nothing yet.
 func (c *Cache) newStream(w http.ResponseWriter, r *http.Request) *stream {
 	s := &stream{cache: c, r: r, zone: r.URL.Query().Get("zone")}
 	s.out = newEventWriter(w, negotiate(r.Header["Accept-Encoding"], preference[1:]), c.cfg.Metrics) // streams have no zstd form
@@ -144,8 +144,8 @@ func (s *stream) step(st *state) error {
 	return s.out.flush()
 }
 
-// update sends what leads from the client's table, nil for none, to the table of x: a delta if there is one, else the advice to
-// fetch the table, whose encoded body all clients share.
+// update brings the client from its table, or from nil, to the table of x: it sends a delta if one exists, otherwise an event
+// that tells the client to fetch the table, whose encoded body all clients share.
 func (s *stream) update(x *exchange, has *api.Tag) error {
 	var d *delta
 	if has != nil {
@@ -168,8 +168,8 @@ func (s *stream) note(x *exchange) {
 	s.has = &api.Tag{Digest: x.variant.table.Digest(), Revision: x.revision}
 }
 
-// current says which table the stream has brought the client to, and how fresh that table is, unless only the time of the read
-// has changed since it last said so.
+// current sends an event with the table that the client now has and how fresh it is, unless only the time of the read has changed
+// since the last such event.
 func (s *stream) current(x *exchange) {
 	f := api.Current{Revision: s.has.Revision, Count: x.variant.table.Len(), SourceRead: x.state.sourceRead(), State: x.state.name()}
 	if x.kept {
@@ -229,8 +229,8 @@ func (s *streams) remove() {
 	s.running.Done()
 }
 
-// DrainStreams ends all streams, spread over the window of the first call, each with an event that asks its client to reconnect to any
-// server. It accepts no new streams from now on, and returns when all have ended.
+// DrainStreams ends all streams, spread over the window of the first call, each with an event that asks its client to reconnect
+// to any server. It accepts no new streams from now on, and returns when all have ended.
 func (c *Cache) DrainStreams(window time.Duration) {
 	s := &c.streams
 	s.mu.Lock()

@@ -84,7 +84,7 @@ type reported struct {
 	trouble *trouble // nil for most clients
 }
 
-// trouble is what a client reports that has some, or that is in mode Pre.
+// trouble holds what only clients with a problem, or in mode Pre, report.
 type trouble struct {
 	rejected string    // why it does not accept the table
 	unread   string    // why the metrics of its proxy cannot be read
@@ -113,8 +113,8 @@ func (c *client) pace() time.Duration {
 	}
 }
 
-// counts reports whether the client belongs to the fleet. Somebody unknown who asked once, such as a person with curl, does not,
-// unless a stream is open.
+// counts reports whether the client belongs to the fleet. An anonymous one-off request (e.g. curl) does not make it one, unless
+// it has an open stream.
 func (c *client) counts() bool { return !c.once || c.streams > 0 }
 
 // silent reports whether nothing was heard for three intervals.
@@ -125,8 +125,8 @@ func (c *client) reporting(now int64) bool {
 	return c.report != nil && now-c.report.at <= 3*int64(max(c.interval.duration(), ReportEvery))
 }
 
-// learn estimates the interval of a client that does not name one, from the time since it was heard before. A longer time counts
-// half, so that one pause does not hide the next one; a shorter one counts an eighth.
+// learn estimates the interval of a client that does not name one, from the time since it was last heard. A longer time has a
+// weight of one half, so that one pause does not hide the next one; a shorter time has a weight of one eighth.
 func (c *client) learn(now int64) {
 	gap, before := time.Duration(now-c.heard), c.interval.duration()
 	switch {

@@ -29,15 +29,15 @@ func ParseQuery(q url.Values) (Query, error) {
 		Node: q.Get("node"), Replica: q.Get("replica"), Limit: DefaultLimit,
 	}
 	if one.State != "" && !slices.Contains(States(), one.State) {
-		return Query{}, fmt.Errorf("state %.40q: want current, behind, rejected or silent", q.Get("state"))
+		return Query{}, fmt.Errorf("state %.40q must be current, behind, rejected or silent", q.Get("state"))
 	}
 	if k := one.Kind; k != "" && k != Sidecar && k != RelayKind && k != Proxy {
-		return Query{}, fmt.Errorf("kind %.40q: want sidecar, relay or proxy", q.Get("kind"))
+		return Query{}, fmt.Errorf("kind %.40q must be sidecar, relay or proxy", q.Get("kind"))
 	}
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 || n > DefaultMax {
-			return Query{}, fmt.Errorf("limit %.40q: want a number from 0 (only the counts) to %d", text, DefaultMax)
+			return Query{}, fmt.Errorf("limit %.40q must be a number from 0 (counts only) to %d", text, DefaultMax)
 		}
 		one.Limit = n
 		if n == 0 {
@@ -55,16 +55,17 @@ func (q Query) chooses(c *Client) bool {
 
 func matches[T ~string](want, got T) bool { return want == "" || want == got }
 
-// Answer is a peer's answer: a View of its own clients, or an error.
+// Answer is a peer's answer: a View of that peer's clients, or an error.
 type Answer struct {
 	Address string // host:port
 	View    *View
 	Err     error
 }
 
-// Merge merges the View of a replica with those of its peers. A client known to several is shown as by the replica that heard it
-// last, with its newest report. A client that is current for a lagging replica is behind. Relays among the peers contribute
-// details of their clients, which no count includes. An answer with our own instance is ignored. Merge changes local.
+// Merge merges the View of a replica with the Views of its peers. A client known to several replicas is shown as seen by the one
+// that heard it last, with its newest report. A client that is current only for a lagging replica is behind. Relays among the
+// peers contribute details of their clients; counts exclude them. Answers with this replica's instance are ignored. Merge changes
+// local.
 func Merge(local *View, answers []Answer, q Query) *View {
 	v := *local
 	own := v.Replicas[0]
@@ -143,7 +144,7 @@ func (m *merger) join(v *View) {
 	for _, one := range v.Relays {
 		m.summary(one)
 	}
-	if self.Relay { // the relay itself knows this best
+	if self.Relay { // the relay's own answer is authoritative
 		m.summary(Relay{ID: self.Name, Counts: v.Counts, Total: v.Counts.Total(), Heard: v.Time, State: Current, Details: true})
 	}
 }
@@ -179,7 +180,7 @@ func (m *merger) behind(v *View) (versions int, since time.Duration) {
 	return -1, m.reference.Time.Sub(newest.Since)
 }
 
-// standing returns the state of the client, whether or not it was heard lately.
+// standing returns the state of the client, regardless of when it was last heard.
 func (c *Client) standing() State {
 	if c.State == Silent && c.Otherwise != "" {
 		return c.Otherwise
@@ -187,8 +188,8 @@ func (c *Client) standing() State {
 	return c.State
 }
 
-// together merges the data of two replicas about one client. It is silent only if neither has heard it for three of its intervals:
-// its stream, its polls and its reports may reach different replicas.
+// together merges the data of two replicas about one client. It is silent only if neither has heard it for three of its
+// intervals: its stream, its polls and its reports may reach different replicas.
 func together(a, b Client) Client {
 	age, pace := min(a.age, b.age), max(a.IntervalSeconds, b.IntervalSeconds)
 	c := newer(a, b)
@@ -202,7 +203,7 @@ func together(a, b Client) Client {
 		return c
 	}
 	if c.State == Silent {
-		if c.State = c.standing(); c.State == Silent { // a replica of an earlier version does not say more
+		if c.State = c.standing(); c.State == Silent { // a replica of an earlier version reports no other state
 			c.State = Current
 		}
 	}
@@ -219,7 +220,7 @@ func newer(a, b Client) Client {
 		b.Reported, b.Fetched, b.Applied, b.Figures, b.FiguresError = a.Reported, a.Fetched, a.Applied, a.Figures, a.FiguresError
 		b.Proven = a.Proven
 		if a.State != Silent && b.State != Silent && (b.Holds == nil || !b.Holds.Since.After(a.Reported)) {
-			// The report says what the client has applied. The replica with its stream knows only what was sent.
+			// The report has what the client applied. The replica that serves its stream knows only what was sent.
 			b.State, b.Reason, b.Holds, b.BehindVersions, b.BehindSeconds = a.State, a.Reason, a.Holds, a.BehindVersions, a.BehindSeconds
 		}
 	}

@@ -1,14 +1,14 @@
 // Package fleet tracks which client holds which table: every client of a route server, from its requests and its reports.
 //
 // A [Registry] is told about each request and stream ([Registry.Saw]), each report ([Registry.Reported]) and each published table
-// ([Registry.Published]). It returns a [View] of its own clients, and [Merge] merges the views of several replicas. A [Reporter]
-// is the other side: it sends the reports of a sidecar or a relay.
+// ([Registry.Published]). It returns a [View] of the clients of this replica, and [Merge] merges the views of several replicas. A
+// [Reporter] is the other side: it sends the reports of a sidecar or a relay.
 //
 // # States
 //
 // A client is compared with the tables that its replica has published, which are numbered. It is current if it holds the last
 // one, or an unknown one that may be newer; behind if it holds an earlier one, or any other unknown one; rejected if its last
-// report says why it does not accept the table; and silent if nothing was heard for three of its intervals. Silent takes
+// report gives a reason for rejecting the table; and silent if nothing was heard for three of its intervals. Silent takes
 // precedence over rejected, and rejected over the others.
 //
 // # Trust
@@ -16,14 +16,14 @@
 // All data here comes from clients. An id is a claim, like a digest: every client that may fetch tables may claim any id.
 // Therefore no decision about tables depends on this package, no request goes to an address that a client names, and texts are
 // checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
-// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: what a client reports
-// about deaths of its proxy is shown for [SuspectFor].
+// address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of
+// a proxy are shown for [SuspectFor].
 //
 // # Limits
 //
 // A Registry has at most Config.Max clients, and from one address at most [MaxPerAddress] with an id and [MaxInferredPerAddress]
-// without one. The last quarter is for addresses with few clients. A full Registry adds new clients only in place of silent ones. Silent
-// clients are removed after [Forget].
+// without one. The last quarter is for addresses with few clients. A full Registry adds new clients only in place of silent ones.
+// Silent clients are removed after [Forget].
 //
 // # What it does not do
 //
@@ -52,8 +52,8 @@ const (
 	// with DefaultMax. MaxInferredPerAddress limits clients that are distinguished only by their user agent.
 	MaxPerAddress         = 1000
 	MaxInferredPerAddress = 4
-	// fewPerAddress is how many clients from one address may use the last quarter of a Registry: a crowd of invented ids from a few
-	// addresses does not keep others out.
+	// fewPerAddress is how many clients from one address may use the last quarter of a Registry, so that invented ids from a few
+	// addresses do not block other clients.
 	fewPerAddress = 8
 	maxAgent      = 64 // bytes of a user agent
 )
@@ -66,7 +66,7 @@ const (
 	defaultInterval = 3 * time.Second
 	// streamInterval is the time between two heartbeats of a stream. Clients that do not report give no other sign of life.
 	streamInterval = 15 * time.Second
-	// unknownFor is within what time somebody unknown must ask again to be a client.
+	// unknownFor is the time within which a requester without an id must ask again to count as a client.
 	unknownFor = 5 * time.Minute
 	// makeRoomEvery is how often a full Registry looks for silent clients.
 	makeRoomEvery = time.Second
@@ -128,7 +128,8 @@ type Sighting struct {
 	UserAgent string
 	Address   netip.Addr
 	Zone      string // the requested zone, for a client without an identity
-	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero means neither.
+	// Holds is the table that the client names; if it names none, the last table that it was sent completely. Zero if both are
+	// unknown.
 	Holds Name
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool
@@ -195,7 +196,7 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 		return
 	case Written:
 		if reporting {
-			return // what was written may not be applied: the client's reports say that
+			return // the client may not have applied what was written; its reports are authoritative
 		}
 	}
 	c.heard = now

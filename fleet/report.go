@@ -38,11 +38,11 @@ type Report struct {
 	// Figures are the proxy's figures, and FiguresAgo is how many seconds ago they were read; their Time is not used here.
 	Figures    *Figures `json:"figures,omitempty"`
 	FiguresAgo float64  `json:"figures_ago_seconds,omitempty"`
-	// FiguresError is why the metrics of the proxy cannot be read; empty if they can, or nobody tries.
+	// FiguresError is why the metrics of the proxy cannot be read; empty if they can, or are not read at all.
 	FiguresError string `json:"figures_error,omitempty"`
 	// Proven is the last table with which the client's proxy has run for 30 s; zero if there is none.
 	Proven Name `json:"proven,omitzero"`
-	// Suspects are tables of which the client's proxy probably died.
+	// Suspects are tables that probably crashed the client's proxy.
 	Suspects []Suspect `json:"suspects,omitempty"`
 	// Pre is how the two tables of a client in mode Pre compare; nil in other modes, and before the first comparison.
 	Pre *Pre `json:"pre,omitempty"`
@@ -95,15 +95,15 @@ func (r *Report) check() error {
 	}
 	switch {
 	case r.Applied != AppliedUnknown && r.Applied != AppliedFetched && r.Applied != AppliedDone:
-		return errors.New(`applied: want "fetched", "applied" or nothing`)
+		return errors.New(`applied must be "fetched", "applied" or empty`)
 	case !isAge(r.HoldsAgo) || !isAge(r.FetchedAgo) || !isAge(r.FiguresAgo):
-		return errors.New("an age: want seconds, from 0 to a year")
+		return errors.New("ages must be seconds, from 0 to one year")
 	case r.Pre != nil && (!isAge(r.Pre.Seconds) || !isAge(r.Pre.CleanSeconds) || r.Pre.Differences < 0):
-		return errors.New("pre: want seconds, from 0 to a year, and no negative number")
+		return errors.New("pre: times must be seconds, from 0 to one year, and differences must not be negative")
 	case r.Clients != nil && min(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) < 0:
-		return errors.New("clients: want no negative number")
+		return errors.New("clients: counts must not be negative")
 	case r.Clients != nil && max(r.Clients.Current, r.Clients.Behind, r.Clients.Rejected, r.Clients.Silent) > 1e6:
-		return errors.New("clients: want at most a million")
+		return errors.New("clients: counts must be at most a million")
 	}
 	if err := checkSuspects(r.Suspects); err != nil {
 		return err
@@ -112,11 +112,11 @@ func (r *Report) check() error {
 		return nil
 	}
 	if len(r.Figures.Refused) > maxRefused {
-		return fmt.Errorf("refused: want at most %d reasons", maxRefused)
+		return fmt.Errorf("refused: must have at most %d reasons", maxRefused)
 	}
 	for reason := range r.Figures.Refused {
 		if len(reason) == 0 || len(reason) > maxRefusedID || !isPlain(reason) {
-			return fmt.Errorf("refused: a reason has 1 to %d letters, digits and _", maxRefusedID)
+			return fmt.Errorf("refused: a reason must be 1 to %d letters, digits and _", maxRefusedID)
 		}
 	}
 	return nil
@@ -197,7 +197,8 @@ type Reporter struct {
 	Send func(ctx context.Context, body []byte) error
 	// Collect returns the report without figures; it is cheap. ok is false if there is no receiver.
 	Collect func(now time.Time) (r Report, ok bool)
-	// Figures returns the proxy's last figures, within a second or two. nil or a nil result means that there are none.
+	// Figures returns the proxy's last figures, within a second or two. A nil function or result means that figures are not
+	// available.
 	Figures func(ctx context.Context, fetched time.Time) (*Figures, Applied, error)
 	Logger  *slog.Logger // nil means no log
 
@@ -205,7 +206,7 @@ type Reporter struct {
 	due     time.Time // when to send the next one if nothing changes
 	failing bool
 	figures *Figures
-	unread  error     // why there are none
+	unread  error     // why figures is nil
 	read    time.Time // when the figures were read
 	applied Applied
 	about   Name // the table that applied refers to
@@ -289,13 +290,13 @@ func (r *Reporter) send(ctx context.Context, report *Report) error {
 	return r.Send(ctx, body)
 }
 
-// said logs when reports begin to arrive or fail.
+// said logs when reports begin to fail or to succeed again.
 func (r *Reporter) said(err error) {
 	switch {
 	case err != nil && !r.failing:
-		r.Logger.Info("reports do not arrive: the route server sees this client by its requests only", "error", err)
+		r.Logger.Info("cannot send reports: the route server sees only the requests of this client", "error", err)
 	case err == nil && r.failing:
-		r.Logger.Info("reports arrive again")
+		r.Logger.Info("sending reports works again")
 	}
 	r.failing = err != nil
 }

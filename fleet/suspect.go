@@ -10,29 +10,29 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Suspect is a table of which the proxy of a client probably died, as the client reports it.
+// Suspect is a table that probably crashed the proxy of a client, as reported by the client.
 type Suspect struct {
 	Digest table.Digest `json:"digest"`
 	// Proven is the table that the proxy gets instead; zero if it has none. The flaw is in the difference between the two.
 	Proven table.Digest `json:"proven,omitzero"`
 	Deaths int          `json:"deaths"`
-	// Evidence is what showed the last death, for people.
+	// Evidence is the evidence of the last death, human-readable.
 	Evidence string  `json:"evidence,omitempty"`
 	Ago      float64 `json:"ago_seconds,omitempty"` // since the client fell back
 
 	reported int64 // when it was last reported
 }
 
-// SuspectTable is a table of which proxies of the fleet probably died. It is shown and changes nothing.
+// SuspectTable is a table that probably crashed proxies of the fleet. It is only shown and has no effect.
 type SuspectTable struct {
 	Digest table.Digest `json:"digest"`
-	// Clients is how many live clients have reported it, and Deaths is the sum of theirs.
+	// Clients is how many live clients have reported it, and Deaths is the sum of their reported deaths.
 	Clients int `json:"clients"`
 	Deaths  int `json:"deaths"`
-	// Example is the one of these clients that is known for longest, and Evidence is what it reports.
+	// Example is the longest-known of these clients, and Evidence is its evidence.
 	Example  string    `json:"example"`
 	Evidence string    `json:"evidence"`
-	First    time.Time `json:"first"` // the first of the last deaths
+	First    time.Time `json:"first"` // earliest of the clients' last deaths
 	Last     time.Time `json:"last"`
 }
 
@@ -40,7 +40,7 @@ const (
 	// SuspectFor is how long a suspect is shown after its last report. No other report ends that earlier: everyone can send one
 	// under any id.
 	SuspectFor = 10 * time.Minute
-	// maxSuspectTables limits the list. It has the tables of the clients that are known for longest: new ids cost nothing.
+	// maxSuspectTables limits the list. Tables of the longest-known clients take precedence, because new ids are easily invented.
 	maxSuspectTables = 16
 )
 
@@ -59,12 +59,12 @@ func checkSuspects(list []Suspect) error {
 	return nil
 }
 
-// sameSuspects reports whether two reports tell of the same deaths: the time since then does not count.
+// sameSuspects reports whether two reports contain the same deaths, ignoring the time since then.
 func sameSuspects(a, b []Suspect) bool {
 	return slices.EqualFunc(a, b, func(a, b Suspect) bool { return a.Digest == b.Digest && a.Deaths == b.Deaths })
 }
 
-// stillSuspects adds reported suspects to those of earlier reports, at most maxSuspects.
+// stillSuspects adds reported suspects to the suspects of earlier reports, at most maxSuspects.
 func (c *client) stillSuspects(list []Suspect, now int64) (kept []Suspect) {
 	for _, s := range c.suspects() {
 		if !s.over(now) {
@@ -82,7 +82,7 @@ func (c *client) stillSuspects(list []Suspect, now int64) (kept []Suspect) {
 	return kept
 }
 
-// suspects returns the suspects of all reports. Some may be over.
+// suspects returns the suspects of all reports, including expired ones.
 func (c *client) suspects() []Suspect {
 	if c.report == nil {
 		return nil
@@ -104,7 +104,7 @@ func (c *client) showSuspects(now int64) (list []Suspect) {
 	return list
 }
 
-// suspectTables adds up the suspects of live clients at a time, those of the clients that are known for longest first.
+// suspectTables adds up the suspects of the clients that are not silent, starting with the longest-known clients.
 func suspectTables(clients []Client, at time.Time) []SuspectTable {
 	clients = slices.DeleteFunc(slices.Clone(clients), func(c Client) bool { return len(c.Suspects) == 0 || c.State == Silent })
 	slices.SortFunc(clients, func(a, b Client) int { return cmp.Or(a.FirstHeard.Compare(b.FirstHeard), cmp.Compare(a.ID, b.ID)) })
@@ -132,7 +132,7 @@ func suspectTables(clients []Client, at time.Time) []SuspectTable {
 	return list
 }
 
-// Dying returns how many live clients of this replica have reported within [SuspectFor] that their proxy died of a table.
+// Dying returns how many live clients of this replica have reported within [SuspectFor] that a table crashed their proxy.
 func (r *Registry) Dying() (n int) {
 	now := r.cfg.Now().UnixNano()
 	r.mu.Lock()

@@ -48,7 +48,7 @@ func (r *Registry) Tick() {
 		state, versions, lag := r.judge(c, now)
 		if r.dying(c, now) {
 			dying++
-			if state = Current; versions != 0 { // a metric of its own tells that it does not serve the table
+			if state = Current; versions != 0 { // a separate metric counts clients that do not serve the table
 				state = Behind
 			}
 			lag = 0 // it follows on purpose no further than the proven table
@@ -81,8 +81,8 @@ func lagOfMost(behind map[netip.Addr]time.Duration) time.Duration {
 // needed returns how many addresses make up a share, rounded up.
 func needed(addresses, percent int) int { return (addresses*percent + 99) / 100 }
 
-// time checks which shares of the addresses of live clients have reached the tables being measured. Clients that arrived after a table's
-// publication do not count.
+// time checks which shares of the addresses of live clients have reached the tables being measured. Clients first heard after the
+// publication of a table do not count for it.
 func (r *Registry) time(live map[netip.Addr][]*client) {
 	all := r.versions.list
 	newest := -1 // index of a version that all have reached, and with it the earlier ones
@@ -148,7 +148,7 @@ func (r *Registry) finish(v *version, at int64) {
 	v.done = true
 }
 
-// of returns where the number of a state is; for one that only later versions know, a place that nobody reads.
+// of returns a pointer to the counter for s; unknown states (from newer clients) share a scratch counter.
 func (c *Counts) of(s State) *int {
 	switch s {
 	case Current:

@@ -8,7 +8,8 @@ import (
 const (
 	// maxVersions is how many published tables are remembered: 25 minutes with a change in every poll of three seconds.
 	maxVersions = 512
-	// maxPending is for how many of them the propagation is measured. For older ones it only matters that a newer one took long.
+	// maxPending is for how many of them propagation is measured. Measuring older ones, too, would not add information: the newer
+	// ones already show that propagation is slow.
 	maxPending = 32
 	// shownPublishes is how many of them a View contains.
 	shownPublishes = 64
@@ -52,7 +53,7 @@ func (v *versions) last() version {
 	return v.list[len(v.list)-1]
 }
 
-// after returns how many versions came after the one with the number, and the time of the first of them. n is -1 if that is no
+// after returns the number of versions after the one with the given order, and the time of the first of them. n is -1 if it is no
 // longer known.
 func (v *versions) after(order uint64) (n int, at int64) {
 	i := sort.Search(len(v.list), func(i int) bool { return v.list[i].order > order })
@@ -146,7 +147,7 @@ func (c *client) reached(order uint64) bool {
 	return c.holds != nil && max(c.holds.order, uint64(c.aheadOf)) >= order
 }
 
-// look updates the numbers of all tables that clients hold: a zone's table may also be part of a later version than the one for
+// look updates the versions of all tables that clients hold: a zone's table may also belong to a later version than the one for
 // which it was named.
 func (r *Registry) look() {
 	for _, h := range r.tables {

@@ -56,7 +56,7 @@ type View struct {
 	// Relays contains a summary of each relay's clients. The clients themselves are in Clients only if the peers of the replica
 	// include the relay.
 	Relays []Relay `json:"relays"`
-	// Suspects are tables of which proxies probably died, as clients reported within [SuspectFor].
+	// Suspects are tables that probably crashed proxies, as clients reported within [SuspectFor].
 	Suspects []SuspectTable `json:"suspects,omitempty"`
 	// Publishes are the last tables, newest first, with how long the fleet took to hold them.
 	Publishes []Publish `json:"publishes"`
@@ -100,14 +100,14 @@ type Replica struct {
 	Table    *Table `json:"table,omitempty"` // that it serves; nil for none, or no answer
 	Clients  int    `json:"clients"`         // known to it, before clients that several replicas know are merged
 	Full     bool   `json:"full,omitempty"`  // it has reached its limit of clients and adds no others
-	// Error says why there is no answer, or only a partial one. Clients are missing then.
+	// Error is why the answer is missing or partial. Clients are missing then.
 	Error string `json:"error,omitempty"`
 }
 
 // Relay is a relay with the summary of its clients from its last report. The relay itself is also in Clients.
 type Relay struct {
 	ID     string    `json:"id"`     // as in Client.ID
-	Counts Counts    `json:"counts"` // of its own clients
+	Counts Counts    `json:"counts"` // of the relay's clients
 	Total  int       `json:"total"`
 	Heard  time.Time `json:"heard"` // time of that report
 	State  State     `json:"state"` // of the relay itself
@@ -160,7 +160,7 @@ type Client struct {
 	Fetched *Table `json:"fetched,omitempty"`
 	// Proven is the last table with which its proxy has run for 30 s; nil if unknown.
 	Proven *Table `json:"proven,omitempty"`
-	// Applied says how far the proxy is with Fetched. No proxy reports which table it has applied: see [Applied].
+	// Applied is how far the proxy has got with Fetched. No proxy reports which table it has applied: see [Applied].
 	Applied Applied `json:"applied,omitempty"`
 	// BehindVersions is how many tables were published after the one that it holds. BehindSeconds is for how long a newer one has
 	// existed. Both are 0 in state Current; BehindVersions is -1 if the table is unknown or too old to count.
@@ -177,11 +177,11 @@ type Client struct {
 	IntervalSeconds float64   `json:"interval_seconds"` // normal time between signs of life; Silent after three of them
 	// Figures are the figures of a sidecar's proxy; nil if its metrics could not be read.
 	Figures *Figures `json:"figures,omitempty"`
-	// FiguresError is why they could not be read; empty if they could, or if nobody tried.
+	// FiguresError is why they could not be read; empty if they could, or were not read at all.
 	FiguresError string `json:"figures_error,omitempty"`
 	// Pre is how its two tables compared in its last report, in mode Pre; nil if unknown.
 	Pre *Pre `json:"pre,omitempty"`
-	// Suspects are the tables of which its proxy probably died, as reported within [SuspectFor].
+	// Suspects are the tables that probably crashed its proxy, as reported within [SuspectFor].
 	Suspects []Suspect `json:"suspects,omitempty"`
 }
 

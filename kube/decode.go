@@ -140,7 +140,7 @@ func slimTLS(in []*jsonTLS, nulls *Nulls) []TLS {
 	return out
 }
 
-// entries yields the entries of a list at a place, and adds the places of those that are null instead.
+// entries yields the entries of a list at a place, except null entries, whose places it adds to nulls.
 func entries[T any](nulls *Nulls, place string, list []*T) iter.Seq2[int, *T] {
 	return func(yield func(int, *T) bool) {
 		for i, entry := range list {

@@ -35,7 +35,7 @@ func (p *jsonTargetPort) UnmarshalJSON(b []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return fmt.Errorf("target port %s: want a string or an integer", b)
+		return fmt.Errorf("target port %s must be a string or an integer", b)
 	}
 	*p = jsonTargetPort(NamePort(s))
 	return nil
@@ -54,7 +54,7 @@ func (s jsonService) slim() Object {
 	return o
 }
 
-// jsonPresent is whether a mapping has an entry. Anything else has none, without an error.
+// jsonPresent is whether the value is a mapping with an entry. Any other value counts as empty, without an error.
 type jsonPresent bool
 
 func (p *jsonPresent) UnmarshalJSON(b []byte) error {

@@ -99,8 +99,8 @@ type Meta struct {
 	Labels      Pairs
 	// Created is the time of creation in seconds since 1970, or 0 if unknown.
 	Created int64
-	// Changed says when the object was last changed and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": from
-	// the newest of its managed fields, except those of subresources. Empty if no field has a time.
+	// Changed is when the object was last changed, and by which field manager, as in "2026-11-22T10:00:00Z kubectl-apply": from the
+	// newest of its managed fields, except fields of subresources. Empty if no field has a time.
 	Changed string
 }
 
@@ -142,7 +142,7 @@ type BadObject struct {
 	Err error
 }
 
-// Intent is what teams request. Like the [Snapshot] that it is a half of, it is immutable.
+// Intent is the part of a [Snapshot] that teams write: the objects that request routes. It is immutable.
 type Intent struct {
 	Ingresses   []*Ingress
 	RouteGroups []*RouteGroup
@@ -157,7 +157,7 @@ func (i *Intent) SameAs(o *Intent) bool {
 	return slices.Equal(i.Ingresses, o.Ingresses) && slices.Equal(i.RouteGroups, o.RouteGroups) && i.DefaultFilters == o.DefaultFilters
 }
 
-// Backends is where traffic can go right now. Like the [Snapshot] that it is a half of, it is immutable.
+// Backends is the part of a [Snapshot] with the current destinations of traffic. It is immutable.
 type Backends struct {
 	Services []*Service
 
@@ -189,7 +189,7 @@ func objectsOf[T interface{ ServiceKey() ServiceKey }](list []T, takes func(Serv
 	return some
 }
 
-// Snapshot contains every object of one complete read, in the order of the lists: what teams request, and where traffic can go.
+// Snapshot contains every object of one complete read, in the order of the lists: intent and backends.
 // It is immutable: neither the slices nor the objects may be changed after a source has returned it. The zero Snapshot is an
 // empty cluster.
 type Snapshot struct {
@@ -205,7 +205,7 @@ type Snapshot struct {
 	Intent
 	Backends
 
-	// Namespaces are the namespaces, if somebody wants to know their annotations.
+	// Namespaces are the namespaces, if their annotations are needed.
 	Namespaces []*Namespace
 
 	// Bad are the objects that could not be decoded, in the order of reading.
@@ -230,8 +230,8 @@ func (s *Snapshot) Add(o Object) {
 	}
 }
 
-// DefaultFilters is the content of a folder of default filter files. Err says why the folder could not be read; then there are no
-// texts.
+// DefaultFilters is the content of a folder of default filter files. Err is why the folder could not be read; then Texts is
+// empty.
 type DefaultFilters struct {
 	Texts map[ServiceKey]string
 	Err   error `json:"-"`
@@ -247,7 +247,7 @@ func (k ServiceKey) MarshalText() ([]byte, error) { return []byte(k.Namespace + 
 func (k *ServiceKey) UnmarshalText(text []byte) error {
 	namespace, name, ok := strings.Cut(string(text), "/")
 	if !ok {
-		return fmt.Errorf("%q: want namespace/name", text)
+		return fmt.Errorf("%q must be namespace/name", text)
 	}
 	k.Namespace, k.Name = namespace, name
 	return nil
@@ -273,7 +273,7 @@ func (s *Snapshot) SameObjects(o *Snapshot) bool {
 		slices.EqualFunc(s.Bad, o.Bad, func(a, b BadObject) bool { return a.Ref == b.Ref && a.Err.Error() == b.Err.Error() })
 }
 
-// Selection says which objects a source reads.
+// Selection selects the objects that a source reads.
 type Selection struct {
 	// Namespace is the only namespace to read; empty means all.
 	Namespace string
@@ -302,7 +302,7 @@ type ReadOptions struct {
 	Consistent bool
 }
 
-// ReadError says which request made a read incomplete. The previous table stays.
+// ReadError reports which request made a read incomplete. The previous table stays in use.
 type ReadError struct {
 	// Verb and Resource as in RBAC ("list", "routegroups.zalando.org"); File and similar for manifests.
 	Verb     string
@@ -315,8 +315,8 @@ func (e *ReadError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.R
 // Unwrap returns the cause.
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Pairs are the annotations or the labels of an object, sorted by key, each key once; nil if there are none. They must not be changed.
-// A slice takes a fraction of the memory of a map, and a cluster has tens of thousands of them.
+// Pairs are the annotations or the labels of an object, sorted by key, each key once; nil if there are none. They must not be
+// changed. A slice takes a fraction of the memory of a map, and a cluster has tens of thousands of them.
 type Pairs []Pair
 
 // Pair is one annotation or label.
@@ -343,7 +343,7 @@ func (p Pairs) Get(key string) string {
 	return value
 }
 
-// Lookup returns the value of a key, and whether there is one.
+// Lookup returns the value of a key, and whether the key exists.
 func (p Pairs) Lookup(key string) (value string, ok bool) {
 	i, ok := slices.BinarySearchFunc(p, key, func(pair Pair, key string) int { return strings.Compare(pair.Key, key) })
 	if !ok {

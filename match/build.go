@@ -49,7 +49,7 @@ func (b *builder) entry(e *entry, r *eskip.Route) {
 	}
 }
 
-// predicates builds the conditions of the predicates without a field of their own, from left to right.
+// predicates builds the conditions of the predicates without a field in eskip.Route, from left to right.
 func (b *builder) predicates(e *entry) {
 	for _, p := range e.route.Predicates {
 		switch p.Name {
@@ -87,7 +87,7 @@ func undecidedTest(*request) verdict { return maybe }
 // paths determines the route's places in the tree of paths.
 func (b *builder) paths(e *entry) {
 	add := func(text string, subtree bool) {
-		if text != "" { // else it is no path predicate
+		if text != "" { // otherwise it is not a path predicate
 			e.patterns = append(e.patterns, parsePattern(text, subtree, b.options.IgnoreTrailingSlash))
 		}
 	}
@@ -155,12 +155,12 @@ func (b *builder) fields(e *entry) {
 // compile. It is used only for warnings.
 func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^.]+[.]") }
 
-// headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. If there are
-// several spellings of a name, the reference keeps an arbitrary one.
+// headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. If
+// there are several spellings of a name, the reference keeps an arbitrary one.
 func (e *entry) headers(kind string, headers map[string][]string, testOf func(string) (func(string) bool, error)) {
 	for _, spellings := range spellings(headers) {
 		e.weight++
-		var alternatives [][]func(string) bool // for each spelling what must hold
+		var alternatives [][]func(string) bool // the conditions of each spelling
 		var failed error
 		for _, name := range spellings {
 			var tests []func(string) bool
@@ -180,7 +180,7 @@ func (e *entry) headers(kind string, headers map[string][]string, testOf func(st
 		name := spellings[0]
 		e.conditions = append(e.conditions, condition{
 			name: kind, args: [2]string{name, headers[name][len(headers[name])-1]}, test: headerTest(textproto.CanonicalMIMEHeaderKey(name), alternatives),
-			why: "names one header in several spellings, of which a proxy keeps an arbitrary one", chance: -1,
+			why: "names one header in several spellings; a proxy keeps an arbitrary one", chance: -1,
 		})
 	}
 }
@@ -229,7 +229,7 @@ func (e *entry) ask(r *request) verdict {
 	return v
 }
 
-// open returns the undecided conditions, and in failed those that do not hold.
+// open returns the undecided conditions and the failed ones.
 func (e *entry) open(r *request) (open, failed []*condition) {
 	for i := range e.conditions {
 		switch c := &e.conditions[i]; c.test(r) {

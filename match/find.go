@@ -137,7 +137,7 @@ func (s *search) candidates(sameHost []*entry, n int) []Candidate {
 	return all
 }
 
-// distance says how far a route is from a match: the number of predicates that do not hold. A wrong path counts more than one
+// distance measures how far a route is from a match: the number of predicates that do not hold. A wrong path counts more than one
 // predicate, and a wrong host more than two: users seldom look for routes of other hosts.
 func (l loser) distance() int {
 	d := 2 * len(l.failed)
@@ -209,8 +209,8 @@ func (e *entry) place() string {
 	return ""
 }
 
-// index finds the routes that a request can reach, in the order of the reference. A route that accepts only certain hosts is looked at
-// for these alone, so a table of thousands of hosts is as fast as one of a few.
+// index finds the routes that a request can reach, in the order of the reference. A route that accepts only certain hosts is
+// considered only for these, so a table of thousands of hosts is as fast as one of a few.
 type index struct {
 	all   []*entry
 	hosts map[string][]*entry // by the hosts that they accept
@@ -229,8 +229,8 @@ func (x *index) add(e *entry) {
 	}
 }
 
-// place is an entry at a place that matches the path of a request. The rank says how specific the place is: a rank that sorts first comes
-// first, and each place has one rank.
+// place is an entry at a place that matches the path of a request. Each place has a rank: more specific places have ranks that
+// sort first.
 type place struct {
 	rank string
 	*entry
@@ -257,8 +257,8 @@ func places(entries []*entry, path []string) (found []place) {
 // fewEntries is how many routes of a place are shown whatever their host is.
 const fewEntries = 16
 
-// visit calls f in the order of the search with the entries of all places that match the path, until f returns false: with those that may
-// accept the host and, if near is set, also with those of other hosts at a place that has few entries.
+// visit calls f with the entries of all places that match the path, in search order, until f returns false. It passes entries
+// that may accept the host and, if near is set, also entries for other hosts at a place with few entries.
 func (x *index) visit(path []string, host string, near bool, f func(rank string, e *entry) bool) {
 	var found []place
 	if near {

@@ -124,9 +124,9 @@ func hostKey(host string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// ForHosts returns a function that selects, by host expressions, the routes of a large table that can match requests for some hosts, with or
-// without ports: a table of these is enough to find the route of such a request. The expressions are those of one route, separated by line feeds
-// as in table.Route. The function is not safe for concurrent use.
+// ForHosts returns a function that selects, by host expressions, the routes of a large table that can match requests for some
+// hosts, with or without ports: a table of these is enough to find the route of such a request. The expressions are those of one
+// route, separated by line feeds as in table.Route. The function is not safe for concurrent use.
 func ForHosts(hosts ...string) func(expressions string) bool {
 	keys := map[string]bool{} // in the spellings that predicates may see
 	for _, host := range hosts {

@@ -58,7 +58,7 @@ const DefaultCandidates = 5
 // Reason is why a proxy does not use a route.
 type Reason = catalogue.Reason
 
-// The reasons beside those of package catalogue.
+// Reasons in addition to package catalogue's.
 const (
 	Dead       Reason = "dead"       // the route counts as valid, but its path never matches
 	Overridden Reason = "overridden" // a later route of the table has the same id
@@ -80,8 +80,8 @@ type Table struct {
 	facts     func() *facts
 }
 
-// New builds a table from the routes of one document, as the parser returns them. It keeps the routes, which must not change afterwards, and returns those
-// that a proxy does not use, in their order.
+// New builds a table from the routes of one document, as the parser returns them. It keeps the routes, which must not change
+// afterwards, and returns those that a proxy does not use, in their order.
 func New(routes []*eskip.Route, o Options) (*Table, []Refusal) {
 	b := newBuilder(o)
 	t := &Table{options: o, catalogue: b.catalogue, routes: newIndex(), refused: newIndex()}
@@ -120,7 +120,7 @@ type Result struct {
 	// undecided.
 	Outcomes []Outcome
 
-	// Candidates are the next best routes: first matching routes that come later, then those with the fewest predicates that do
+	// Candidates are the next best routes: first matching routes of lower rank, then the routes with the fewest predicates that do
 	// not hold.
 	Candidates []Candidate
 
@@ -156,7 +156,7 @@ type Outcome struct {
 	// Ties are the ids of routes with the same weight at the same place that also match or may match. Which one wins is arbitrary
 	// and can change with every table that a proxy applies.
 	Ties []string
-	// Notes say on what it depends whether a proxy has the route.
+	// Notes name the conditions under which a proxy has the route.
 	Notes []string
 }
 
@@ -172,7 +172,7 @@ type Candidate struct {
 	Weight int          `json:"weight"`
 	// Lost are the predicates that do not hold; the first one decided.
 	Lost []string `json:"lost,omitempty"`
-	// Behind says why a route whose predicates all hold, or are undecided, does not win.
+	// Behind is why a route whose predicates all hold, or are undecided, does not win.
 	Behind Behind `json:"behind,omitempty"`
 	// Open are the undecided predicates.
 	Open []Undecided `json:"undecided,omitempty"`
@@ -210,8 +210,8 @@ type group struct {
 	ended bool // one of them certainly holds
 }
 
-// outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides all its
-// TrafficSegments together, so outcomes evaluates each interval of that number separately.
+// outcomes returns the possible outcomes of groups for a path, in the order of the search. One random number per request decides
+// all its TrafficSegments together, so outcomes evaluates each interval of that number separately.
 func outcomes(groups []group, path []string) []Outcome {
 	var ranges []*[2]float64
 	for _, g := range groups {

@@ -14,12 +14,13 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Contest returns requests that two routes both match, and that the first one gets, or may get, if there are no others: the plainest
-// first, as far as it can make some up. The requests differ in what decides which other routes match as well: the depth of the path and its
-// last slash, the method, and the port. They have no more than the routes ask for. Ask [Table.Find] what becomes of each in the table.
+// Contest constructs requests that two routes both match, and that the first one gets, or may get, without other routes: the
+// plainest first. The requests differ in the properties that decide which other routes match, too: the depth of the path and its
+// last slash, the method, and the port. They contain only what the routes require. Use [Table.Find] to see which route each one
+// gets.
 //
-// complete means that the result is no matter of luck: if the first route gets any request of the second one, then also one of these, unless
-// a route that is not [Literal] is in its way. No more than most requests are tried, and tried says how many were.
+// complete means that the result is conclusive: if the first route gets any request of the second one, it also gets one of these,
+// unless a route that is not [Literal] prevents it. At most most requests are tried; tried is their number.
 func (t *Table) Contest(by, of *eskip.Route, most int) (requests []Request, tried int, complete bool) {
 	m := &meeting{table: t, path: pathShape{tail: tailAny}, header: map[string][]string{}, query: url.Values{}, complete: true}
 	if !m.add(by) || !m.add(of) || !m.expressions() {
@@ -43,13 +44,13 @@ func (t *Table) Contest(by, of *eskip.Route, most int) (requests []Request, trie
 	return requests, len(all), m.complete
 }
 
-// Reach returns how many routes of the table may match a request for a host: [Table.Find] looks at all of these.
+// Reach returns how many routes of the table may match a request for a host: [Table.Find] checks all of these.
 func (t *Table) Reach(host string) int {
 	return len(t.routes.hosts[hostKey(host)]) + len(t.routes.loose)
 }
 
-// Size returns how many instructions the expressions of a route have when they are compiled: repetitions in a short text can make many. Arguments of
-// predicates count as expressions.
+// Size returns the number of instructions in the compiled expressions of a route: repetitions in a short text can produce many.
+// Arguments of predicates count as expressions.
 func Size(r *eskip.Route) (size int) {
 	add := func(exprs ...string) {
 		for _, expr := range exprs {
@@ -119,21 +120,22 @@ func Literal(r *eskip.Route) bool {
 	return !slices.ContainsFunc(r.PathRegexps, func(expr string) bool { return !everyPath(expr) }) && len(r.HeaderRegexps) == 0
 }
 
-// everyPath reports whether an expression matches each path of a request, such as the one of an Ingress for "/".
+// everyPath reports whether an expression matches every request path, such as the expression of an Ingress for "/".
 func everyPath(expr string) bool { return expr == "^/" || expr == "/" || expr == "^" || expr == "" }
 
-// Limits of what Contest makes up for two routes.
+// Limits of the requests that Contest constructs for two routes.
 const (
 	maxMeetHosts   = 64
 	maxMeetPaths   = 64
 	maxMeetMethods = 32
 
-	// Of more than maxMeetAll pairs of a path and a method, those of the plainest maxMeetBoth of each are made up, and each with the plainest of the other.
+	// Of more than maxMeetAll pairs of a path and a method, Contest tries only the pairs of the plainest maxMeetBoth paths and
+	// methods, each path with the plainest method, and each method with the plainest path.
 	maxMeetAll  = 1024
 	maxMeetBoth = 16
 )
 
-// meeting collects what a request needs for all routes that were added.
+// meeting collects the properties that a request needs to match all added routes.
 type meeting struct {
 	table    *Table
 	complete bool
@@ -150,7 +152,7 @@ type meeting struct {
 	remote, xff string
 }
 
-// add adds what a route asks for. It returns false if no request can have that.
+// add adds the conditions of a route. It returns false if no request can meet them.
 func (m *meeting) add(r *eskip.Route) bool {
 	for _, expr := range r.HostRegexps {
 		plain := plainHosts(expr)
@@ -188,7 +190,8 @@ func (m *meeting) add(r *eskip.Route) bool {
 	return true
 }
 
-// expressions compares the expressions for hosts and paths with what is known of these. It returns false if no request can have both.
+// expressions compares the expressions for hosts and paths with the known hosts and paths. It returns false if no request can
+// match both.
 func (m *meeting) expressions() bool {
 	for _, expr := range m.hostExprs {
 		rx, err := regexp.Compile(expr)
@@ -232,7 +235,7 @@ func (p *pathShape) begins(text string) bool {
 	return strings.HasPrefix(front+"/", text) || strings.HasPrefix(text, front+"/")
 }
 
-// predicate adds what a predicate without a field asks for. Wrong arguments ask for nothing: a proxy refuses the route.
+// predicate adds the condition of a predicate without a field. It ignores wrong arguments: a proxy refuses the route.
 func (m *meeting) predicate(p *eskip.Predicate) bool {
 	args := texts(p)
 	if len(args) == 0 {
@@ -303,7 +306,7 @@ func (m *meeting) meetHosts(hosts []plainHost) bool {
 	var both []plainHost
 	for _, mine := range m.hosts {
 		for _, other := range hosts {
-			if mine.match(other.name) { // with a port of its own, maybe
+			if mine.match(other.name) { // other may have a port
 				both = append(both, plainHost{other.name, mine.port && other.port})
 			} else if other.match(mine.name) {
 				both = append(both, mine)
@@ -332,7 +335,7 @@ func (m *meeting) meetPath(text string, subtree bool) bool {
 	return ok
 }
 
-// requests returns the requests that were made up: every combination of a host, a path and a method. If there are more than most, they are not complete.
+// requests returns every combination of a host, a path and a method, but at most most of them; then m is not complete.
 func (m *meeting) requests(most int) []Request {
 	facts := m.table.facts()
 	if len(m.cookies) > 0 {
@@ -389,7 +392,7 @@ func (m *meeting) someHosts(f *facts) []string {
 	return hosts[:min(len(hosts), maxMeetHosts)]
 }
 
-// someMethods returns one method if no route of the table names any, and else all that can make a difference.
+// someMethods returns one method if no route of the table names any, otherwise all methods that can make a difference.
 func (m *meeting) someMethods(f *facts) []string {
 	if m.methods != nil {
 		return slices.Compact(slices.Sorted(slices.Values(m.methods)))
@@ -403,15 +406,15 @@ func (m *meeting) someMethods(f *facts) []string {
 			methods = append(methods, other)
 		}
 	}
-	for n := 0; ; n++ { // one that no route names
+	for n := 0; ; n++ { // find a method that no route names
 		if other := "METHOD" + strings.Repeat("X", n); !f.methods[other] {
 			return append(methods, other)
 		}
 	}
 }
 
-// somePaths returns paths of the common shape: each number of further segments that can make a difference, with and without a slash
-// at the end.
+// somePaths returns paths of the common shape: with each number of additional segments that can make a difference, with and
+// without a trailing slash.
 func (m *meeting) somePaths(f *facts) []string {
 	fresh := f.freshSegment()
 	var base []string
@@ -446,7 +449,7 @@ func (m *meeting) somePaths(f *facts) []string {
 	return paths[:min(len(paths), maxMeetPaths)]
 }
 
-// facts are what Contest has to know about the routes of a table.
+// facts summarises the routes of a table for Contest.
 type facts struct {
 	depth    int             // of the longest pattern, in segments
 	methods  map[string]bool // that routes name
@@ -493,8 +496,8 @@ func (f *facts) freshSegment() string {
 	return fresh
 }
 
-// sample returns a short text that an expression matches, as a rule: expressions with assertions in their middle may not match it.
-// pick selects one of several. It is empty for an expression that is none.
+// sample returns a short text that an expression usually matches; an expression with assertions in the middle may not match it.
+// pick selects one of several texts. The result is empty for an invalid expression.
 func sample(expr string, pick int) string {
 	rx, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -505,7 +508,7 @@ func sample(expr string, pick int) string {
 	return b.String()
 }
 
-// beginning returns the text with which everything begins that an expression matches.
+// beginning returns a prefix of every text that an expression matches.
 func beginning(expr string) string {
 	rx, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -518,7 +521,7 @@ func beginning(expr string) string {
 	return string(rx.Sub[1].Rune)
 }
 
-// maxSample limits a text that is made up: a repetition in a repetition can be long.
+// maxSample limits the length of a sample: nested repetitions can be long.
 const maxSample = 1 << 10
 
 func writeSample(b *strings.Builder, rx *syntax.Regexp, pick int) {

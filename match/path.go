@@ -68,8 +68,8 @@ func parsePattern(text string, subtree, ignoreSlash bool) pattern {
 	return p
 }
 
-// rank returns how specific the pattern is for a path, one byte for each segment, and whether it matches. In the order of ranks, a literal
-// segment comes before a wildcard for one, and that before the rest of the path.
+// rank returns how specific the pattern is for a path, one byte for each segment, and whether it matches. In the order of ranks,
+// a literal segment comes before a wildcard for one, and that before the rest of the path.
 func (p *pattern) rank(path []string) (rank string, ok bool) {
 	shape := shapeOf(p)
 	if len(path) < len(shape.segments) {
@@ -125,7 +125,7 @@ func (p *pattern) params(path []string) map[string]string {
 	return found
 }
 
-// shared says how much of a path agrees with the pattern: leading segments, then letters of the next one.
+// shared measures how much of a path agrees with the pattern: leading segments, then letters of the next one.
 func (p *pattern) shared(path []string) int {
 	for i, s := range p.segments {
 		if i == len(path) {
@@ -144,14 +144,14 @@ func (p *pattern) shared(path []string) int {
 
 // pathShape describes the paths that a pattern matches, or several patterns together.
 type pathShape struct {
-	segments []string // a single wildcard stands for any segment but the empty one, which is a slash at the end
-	tail     byte     // what may come behind them
+	segments []string // a single wildcard matches any segment except the empty one, which is a trailing slash
+	tail     byte     // what may follow them
 }
 
 // Kinds of tails.
 const (
 	tailNone byte = iota // nothing
-	tailFree             // at least one letter behind a slash
+	tailFree             // a slash and at least one letter
 	tailAny              // nothing, a slash, or segments
 )
 
@@ -197,7 +197,7 @@ func (s pathShape) meet(o pathShape) (pathShape, bool) {
 		both.segments = append(both.segments, a)
 	}
 	if len(s.segments) > len(o.segments) {
-		both.tail = s.tail // what is behind is behind the tail of the other as well
+		both.tail = s.tail // the shorter shape's tail covers the longer shape's segments and tail
 	}
 	if n := len(both.segments); n > 0 && both.segments[n-1] == "" && both.tail != tailNone {
 		return pathShape{}, false // only the root has such a pattern

@@ -26,7 +26,7 @@ const (
 	yes
 )
 
-// not returns the verdict of the opposite.
+// not returns the opposite verdict.
 func (v verdict) not() verdict { return yes - v }
 
 func verdictOf(b bool) verdict {
@@ -325,7 +325,7 @@ func newBaggage(args []string) condition {
 	})
 }
 
-// baggage parses the members of the W3C header, without those that are malformed. The last one with a key counts.
+// baggage parses the members of the W3C header, except malformed ones. The last one with a key counts.
 func (r *request) baggage() map[string]string {
 	members := map[string]string{}
 	for _, line := range r.header["Baggage"] {
@@ -365,7 +365,7 @@ func isBaggage(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`",;\`, c) })
 }
 
-// jwt returns the condition for pairs of a claim and a text or an expression, all or any of which must match.
+// jwt returns the condition for pairs of a claim and a text or an expression. All pairs must match, or any, depending on all.
 func (b *builder) jwt(pairs []string, all, regexps bool) condition {
 	tests := make([]func(string) bool, len(pairs)/2)
 	for i := range tests {

@@ -66,7 +66,7 @@ func newLedger(log *slog.Logger, reg prometheus.Registerer) *ledger {
 	return l
 }
 
-// record takes the problems of a read. It logs problems when they appear and when they are solved.
+// record stores the problems of a read. It logs problems when they appear and when they are solved.
 func (l *ledger) record(problems []rules.Problem, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

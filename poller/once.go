@@ -57,7 +57,7 @@ func (p *Poller) once(ctx context.Context, o kube.ReadOptions, down error) (fail
 	return failures
 }
 
-// attempt reads, compiles, judges and publishes. If it fails or panics, nothing changes.
+// attempt reads, compiles, judges and publishes. If it fails or panics, the served table stays.
 func (p *Poller) attempt(ctx context.Context, o kube.ReadOptions) (f *failure) {
 	start := time.Now()
 	trace := p.cfg.Trace(start) // before the publisher is told about the read
@@ -119,8 +119,8 @@ func readOf(s *kube.Snapshot, o kube.ReadOptions, at time.Time) table.Read {
 
 // compile compiles the candidate table of a snapshot. It reports whether the table is the same as in the previous read.
 //
-// The revision of the table is the highest of the read. The lowest would not do: it does not change as long as nobody writes to
-// one of the kinds, so different tables would have the same revision.
+// The revision of the table is the highest of the read. The lowest would not do: it does not change while one of the kinds has no
+// writes, so different tables would have the same revision.
 func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	start := time.Now()
 	routes := p.cfg.Compile(s)
@@ -133,8 +133,8 @@ func (p *Poller) compile(s *kube.Snapshot, seen table.Read) (repeated bool) {
 	return before != nil && before.Equal(p.candidate)
 }
 
-// offer offers the candidate to the publisher, and logs the outcome. repeated means that the candidate is the same as in the previous
-// read. The result is the label of the metric.
+// offer offers the candidate to the publisher, and logs the outcome. repeated means that the candidate is the same as in the
+// previous read. The result is the label of the metric.
 func (p *Poller) offer(attempt *publish.Attempt, c publish.Candidate, repeated bool) (result string) {
 	if served := p.cfg.Publisher.Table(); served != nil && served.Equal(c.Table) {
 		c.Table = served // without a change in the source the ETag does not change
@@ -222,8 +222,8 @@ func logChanges(log *slog.Logger, before, after *table.Table) {
 	}
 }
 
-// Compiler compiles snapshots for a [Poller], and snapshots with kept objects for a publisher: it is a [publish.Builder]. Problems,
-// Addresses and Latest are safe for concurrent use; only the goroutine that runs the Poller may call the others.
+// Compiler compiles snapshots for a [Poller], and snapshots with kept objects for a publisher: it is a [publish.Builder].
+// Problems, Addresses and Latest are safe for concurrent use; only the goroutine that runs the Poller may call the others.
 type Compiler struct {
 	*compile.Compiler
 	ledger *ledger

@@ -7,8 +7,8 @@
 // A [Compiler] compiles the routes of a snapshot. It keeps the last snapshot to look up addresses, and the list of problems with
 // their start times. It logs each problem when it appears and when it is solved, not on every poll.
 //
-// A panic in the source, the compiler or the publisher counts as a failed read: the old table stays, the stack is logged, and the next
-// read tries again. An unexpected input must not take the table from the fleet, and a process that crashed on it would crash
+// A panic in the source, the compiler or the publisher counts as a failed read: the old table stays, the stack is logged, and the
+// next read tries again. An unexpected input must not take the table from the fleet, and a process that crashed on it would crash
 // again after the restart.
 //
 // Only [Poller.Run] reads. The other methods are safe for concurrent use.
@@ -65,14 +65,14 @@ type Follower interface {
 	// Run follows until ctx and everything that Run started has ended, then returns nil. An error means that it cannot follow. A
 	// Poller runs it as long as it runs itself.
 	Run(ctx context.Context) error
-	// Changed sends a value when there is something new to read; it gathers changes for a moment. It may be nil.
+	// Changed sends a value when a read would return something new, after gathering changes briefly. It may be nil.
 	Changed() <-chan struct{}
 }
 
-// Prober is an optional interface of a Source that can cheaply find out whether a read would succeed.
+// Prober is an optional interface of a Source that can cheaply check whether a read would succeed.
 type Prober interface {
-	// Probe requests as little as possible of what made the last Read fail. An error means that a read would fail, too; it is
-	// like the error of the read.
+	// Probe repeats as little as possible of the request that made the last Read fail. An error means that a read would fail,
+	// too; it is like the error of the read.
 	Probe(ctx context.Context) error
 }
 
@@ -94,14 +94,15 @@ type Config struct {
 	// ProbeInterval is the time between two probes while reads fail, if the source is a [Prober]: as soon as a probe succeeds, a
 	// read follows, and no read comes before. 0 means no probes.
 	ProbeInterval time.Duration
-	// Settle waits until a review of the table is done. The Poller calls it before an offer while the publisher knows no objects: then
-	// nothing can be kept at its served version. before is the table that the first one is compared with, or nil. Settle may be nil.
+	// Settle waits until a review of the table is done. The Poller calls it before an offer while the publisher knows no objects:
+	// then nothing can be kept at its served version. before is the table that the first one is compared with, or nil. Settle may
+	// be nil.
 	Settle func(ctx context.Context, before, after *table.Table)
-	// Reviewed sends a value when a review may have another result: then the Poller reads at once. It may be nil. Offering what was read
-	// last would not do: a cache must not take it for a newer read.
+	// Reviewed sends a value when a review may have another result: then the Poller reads at once. It may be nil. Offering what
+	// was read last would not do: a cache must not take it for a newer read.
 	Reviewed <-chan struct{}
-	// Trace begins the trace of a read, before [publish.Publisher.Begin] is called for it. Tables of the read are published before the
-	// trace ends. nil turns tracing off.
+	// Trace begins the trace of a read, before [publish.Publisher.Begin] is called for it. Tables of the read are published
+	// before the trace ends. nil turns tracing off.
 	Trace   func(began time.Time) ReadTrace
 	Logger  *slog.Logger // nil means no log
 	Metrics *Metrics     // nil means none
@@ -126,9 +127,9 @@ func New(cfg Config) (*Poller, error) {
 	case cfg.Source == nil || cfg.Compile == nil || cfg.Publisher == nil:
 		return nil, errors.New("poller: Source, Compile and Publisher are required")
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
-		return nil, fmt.Errorf("poller: interval %v: want at least 1ms", cfg.Interval)
+		return nil, fmt.Errorf("poller: interval %v must be at least 1ms", cfg.Interval)
 	case cfg.ProbeInterval < 0 || cfg.MaxBackoff < 0:
-		return nil, fmt.Errorf("poller: probe interval %v, max backoff %v: want no negative time", cfg.ProbeInterval, cfg.MaxBackoff)
+		return nil, fmt.Errorf("poller: probe interval %v and max backoff %v must not be negative", cfg.ProbeInterval, cfg.MaxBackoff)
 	}
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, DefaultMaxBackoff), cfg.Interval)
@@ -231,7 +232,7 @@ func (p *Poller) follow(ctx context.Context) (changed <-chan struct{}, wait func
 	return f.Changed(), group.Wait
 }
 
-// Recheck asks for an early read that bypasses all caches. It never blocks; several requests before the read count as one.
+// Recheck requests an early read that bypasses all caches. It never blocks; several requests before the read count as one.
 func (p *Poller) Recheck() {
 	select {
 	case p.recheck <- struct{}{}:
@@ -284,11 +285,11 @@ func (untraced) End(string, string, kube.Revision, kube.Revision) {}
 // and must not overload the source. A failing source is not read early at all.
 const recheckGap = time.Second
 
-// schedule says when the next read is due, and how to read. It is owned by Run.
+// schedule holds when the next read is due, and how to read. It is owned by Run.
 //
-// While reads fail they come after a growing delay, because they may be expensive. Probes are cheap and come often: one that succeeds
-// triggers a read at once. If that read fails nevertheless, reads return to their delay until a probe has failed, because the cause is
-// something that a probe cannot see.
+// While reads fail they come after a growing delay, because they may be expensive. Probes are cheap and come often: one that
+// succeeds triggers a read at once. If that read fails nevertheless, reads return to their delay until a probe has failed,
+// because the cause is something that a probe cannot see.
 type schedule struct {
 	timer      *time.Timer // fires when a read or a probe is due
 	due        time.Time   // when the next read is due
@@ -310,7 +311,7 @@ func (s *schedule) wake() {
 	s.timer.Reset(time.Until(next))
 }
 
-// sooner moves the next read to a time, if that is earlier.
+// sooner brings the next read forward to early, if early is before it.
 func (s *schedule) sooner(early time.Time) {
 	if early.Before(s.due) {
 		s.due = early

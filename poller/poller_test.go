@@ -25,9 +25,9 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"no source", func(c *poller.Config) { c.Source = nil }, "Source, Compile and Publisher are required"},
 		{"no compiler", func(c *poller.Config) { c.Compile = nil }, "required"},
 		{"no publisher", func(c *poller.Config) { c.Publisher = nil }, "required"},
-		{"negative interval", func(c *poller.Config) { c.Interval = -time.Second }, "interval -1s: want at least 1ms"},
-		{"tiny interval", func(c *poller.Config) { c.Interval = time.Microsecond }, "interval 1µs: want at least 1ms"},
-		{"least interval", func(c *poller.Config) { c.Interval = 1 }, "interval 1ns: want at least 1ms"},
+		{"negative interval", func(c *poller.Config) { c.Interval = -time.Second }, "interval -1s must be at least 1ms"},
+		{"tiny interval", func(c *poller.Config) { c.Interval = time.Microsecond }, "interval 1µs must be at least 1ms"},
+		{"least interval", func(c *poller.Config) { c.Interval = 1 }, "interval 1ns must be at least 1ms"},
 		{"negative probe interval", func(c *poller.Config) { c.ProbeInterval = -1 }, "probe interval -1ns"},
 		{"negative backoff", func(c *poller.Config) { c.MaxBackoff = -time.Second }, "max backoff -1s"},
 	} {

@@ -17,7 +17,7 @@ const (
 // Slowdown is the factor by which a fallback's polls are slower than usual.
 const Slowdown = 10
 
-// FallbackPolicy says when a data plane in Exec may read the cluster itself. It is a value of --fallback.
+// FallbackPolicy decides when a data plane in Exec may read the cluster itself. It is a value of --fallback.
 type FallbackPolicy string
 
 // The policies.
@@ -27,7 +27,7 @@ const (
 	FallbackAlways FallbackPolicy = "always" // also when its table is too old
 )
 
-// FallbackConfig says when a data plane falls back. A zero value means its default.
+// FallbackConfig sets when a data plane falls back. Zero fields have defaults.
 type FallbackConfig struct {
 	Policy FallbackPolicy
 	// Pod is the name that determines the slot: the pod's name even where shares go by nodes, so that two pods of one node do not
@@ -47,9 +47,9 @@ type FallbackConfig struct {
 // It starts to compute when no route server has answered for After and the condition of the policy is met, but not before the
 // next slot of the pod. A slot is an instant in each window, at a position that is a hash of the pod's name; windows follow each
 // other without gaps since the epoch. The slot depends only on the name and the clock, so data planes need not know each other.
-// Whenever they notice that no route server answers, no more of them start in a part of a window than have their slot in it.
+// Whenever they notice that no route server answers, only those start in a part of a window that have their slot in it.
 //
-// It stops at the first answer of a route server, and then has to wait for its slot again.
+// It stops at the first answer of a route server, and must then wait for its slot again.
 type Fallback struct {
 	cfg       FallbackConfig
 	started   time.Time // when Exec was entered
@@ -70,8 +70,8 @@ func NewFallback(cfg FallbackConfig, now time.Time) *Fallback {
 type Contact struct {
 	// Answered is when one of them last sent a table or reported it unchanged; zero if never.
 	Answered time.Time
-	// HasTable means that there is a table from a route server, fetched or last-known-good. TableRead is when its source was last
-	// read, zero if unknown.
+	// HasTable reports whether the data plane has a table from a route server, fetched or last-known-good. TableRead is when its
+	// source was last read, zero if unknown.
 	HasTable  bool
 	TableRead time.Time
 }
@@ -127,7 +127,7 @@ func (f *Fallback) wanted(now time.Time, c Contact) bool {
 func (f *Fallback) reason(now, heard time.Time, c Contact) string {
 	silent := now.Sub(heard).Truncate(time.Second)
 	if !c.HasTable {
-		return fmt.Sprintf("no route server has answered for %s, and there is no table", silent)
+		return fmt.Sprintf("no route server has answered for %s, and no table is available", silent)
 	}
 	return fmt.Sprintf("no route server has answered for %s, and the table is older than %s", silent, f.cfg.MaxAge)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Mode says where the data plane's table comes from. The zero value changes nothing in the cluster.
+// Mode is where the data plane's table comes from. The zero value changes nothing in the cluster.
 type Mode uint8
 
 // The modes.
@@ -40,7 +40,7 @@ func ParseMode(s string) (Mode, error) {
 			return m, nil
 		}
 	}
-	return False, fmt.Errorf("mode %s: want False, Pre or Exec", clip(s))
+	return False, fmt.Errorf("mode %s: must be False, Pre or Exec", clip(s))
 }
 
 // Setting is the mode that an operator requests for the fleet. The zero value is False.
@@ -62,11 +62,11 @@ func ParseSetting(s string) (Setting, error) {
 	name, share, shared := strings.Cut(text, ":")
 	mode, err := ParseMode(name)
 	if err != nil || name != strings.TrimSpace(name) {
-		return Setting{}, fmt.Errorf("mode %s: want %s", clip(s), SettingForms)
+		return Setting{}, fmt.Errorf("mode %s: must be %s", clip(s), SettingForms)
 	}
 	if mode != Exec {
 		if shared || override {
-			return Setting{}, fmt.Errorf("mode %s: only Exec takes a share or an exclamation mark: want %s", clip(s), SettingForms)
+			return Setting{}, fmt.Errorf("mode %s: only Exec takes a share or an exclamation mark: must be %s", clip(s), SettingForms)
 		}
 		return Setting{Mode: mode}, nil
 	}
@@ -86,7 +86,7 @@ func parsePercent(s string) (int, error) {
 	digits, signed := strings.CutSuffix(s, "%")
 	n, err := strconv.ParseUint(digits, 10, 8)
 	if err != nil || !signed || n > 100 {
-		return 0, fmt.Errorf("share %s: want a whole number from 0%% to 100%%", clip(s))
+		return 0, fmt.Errorf("share %s: must be a whole number from 0%% to 100%%", clip(s))
 	}
 	return int(n), nil
 }
@@ -115,7 +115,7 @@ func (s Setting) For(name string) Mode {
 	if s.Mode != Exec {
 		return s.Mode
 	}
-	// The position of the name on a scale of 100 percent, rounded down, so that 0 % includes nobody and 100 % everybody.
+	// The position of the name on a scale of 100 percent, rounded down, so that 0 % includes no name and 100 % all of them.
 	percent, _ := bits.Mul64(place(forShare, name), 100)
 	if percent < uint64(max(s.Percent, 0)) {
 		return Exec

@@ -16,16 +16,18 @@ const (
 	SuspectWithin = 2 * time.Minute
 	// suspectRestarts is how many such restarts, within SuspectWithin, start a fallback.
 	suspectRestarts = 2
-	// excusedFor is how long restarts count against no table after the proxy has repeatedly been restarted with the proven one.
+	// excusedFor is how long restarts are ignored after the proxy has repeatedly been restarted with the proven table.
 	excusedFor = 10 * time.Minute
 	// unreadableFor is for how long the metrics of a proxy can be unreadable before time alone proves tables.
 	unreadableFor = 10 * time.Minute
 
-	// clockError is by how much the start time of one process may vary: an operating system derives it from the time of its boot, in seconds.
+	// clockError is by how much the start time of one process may vary: an operating system derives it from its boot time in
+	// seconds.
 	clockError = 1500 * time.Millisecond
-	// resolution is that of the time. A process that started after the last reading of another one, as far as that can be told, is a new one.
+	// resolution is the assumed resolution of times. A process counts as new if it started after the last reading of the previous
+	// one, as far as this resolution can tell.
 	resolution = 20 * time.Millisecond
-	// fetchedWithin is within what time a proxy has surely fetched the table that it is offered.
+	// fetchedWithin is how long a proxy may take to fetch an offered table.
 	fetchedWithin = 10 * time.Second
 )
 
@@ -34,14 +36,14 @@ func retryDelays() []time.Duration {
 	return []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute}
 }
 
-// Suspect says why a data plane serves the proven table instead of the newest one.
+// Suspect is why a data plane serves the proven table instead of the newest one.
 type Suspect struct {
 	Digest   table.Digest `json:"digest"`   // the last table with which the proxy was restarted
 	Deaths   int          `json:"deaths"`   // restarts with unproven tables since the last proven one
 	At       time.Time    `json:"at"`       // start of the last fallback
 	Retry    time.Time    `json:"retry"`    // when the newest table is tried again
 	Retries  int          `json:"retries"`  // tries that failed
-	Evidence string       `json:"evidence"` // for people
+	Evidence string       `json:"evidence"` // human-readable
 }
 
 // ProofState is what a [Proof] must know after a restart of its process. The zero value belongs to a proxy that was never seen.
@@ -53,26 +55,27 @@ type ProofState struct {
 	Since    time.Time   `json:"since,omitzero"`
 	Started  time.Time   `json:"started,omitzero"`   // start of the proxy's process; zero if unknown
 	Restarts []time.Time `json:"restarts,omitempty"` // that count against unproven tables
-	Suspect  *Suspect    `json:"suspect,omitempty"`  // nil unless the proxy probably dies of new tables
-	// Cleared is when a restart with the proven table last ended a fallback; zero if that was before the last proof. If it happens twice
-	// within [excusedFor], restarts count against no table until ExcusedUntil.
+	Suspect  *Suspect    `json:"suspect,omitempty"`  // nil unless new tables probably crash the proxy
+	// Cleared is when a restart with the proven table last ended a fallback; zero if that was before the last proof. If it
+	// happens twice within [excusedFor], restarts count against no table until ExcusedUntil.
 	Cleared      time.Time `json:"cleared,omitzero"`
 	ExcusedUntil time.Time `json:"excused_until,omitzero"`
 }
 
-// Proof decides which tables are proven, and when a data plane serves the proven table because its proxy dies of newer ones. It is not safe
-// for concurrent use. Times come in as arguments and never decrease.
+// Proof decides which tables are proven, and when a data plane serves the proven table because newer ones crash its proxy. It is
+// not safe for concurrent use. Times are arguments and must not decrease.
 //
-// The only evidence is in the metrics of the proxy: when its process started, when it last applied a table, and how many routes it has
-// rejected. Requests count for nothing, because a tenant can send them through the proxy.
+// The only evidence is in the metrics of the proxy: when its process started, when it last applied a table, and how many routes
+// it has rejected. Requests count for nothing, because a tenant can send them through the proxy.
 //
-// A table is proven once the proxy has run for [ProvenAfter] since it applied that table or a later one, without a restart and without
-// rejecting more routes. Later tables do not restart the wait: in a large cluster no table stays for that long. Without metrics,
-// time alone proves a table.
+// A table is proven once the proxy has run for [ProvenAfter] since it applied that table or a later one, without a restart and
+// without rejecting more routes. Later tables do not restart the wait: in a large cluster no table stays for that long. Without
+// metrics, time alone proves a table.
 //
-// Two restarts within [SuspectWithin] of unproven tables start a fallback to the proven table. While it lasts, no newer table is served. The
-// newest one is tried after 1, 2, 4, 8 minutes, then every 10; one restart continues the fallback, and a proof ends it. A restart
-// with the proven table shows another cause, and ends the fallback, too. If that repeats, restarts do not count for ten minutes.
+// Two restarts within [SuspectWithin] of unproven tables start a fallback to the proven table. While it lasts, no newer table is
+// served. The newest one is tried after 1, 2, 4, 8 minutes, then every 10; one restart continues the fallback, and a proof ends
+// it. A restart with the proven table shows another cause, and ends the fallback, too. If that repeats, restarts do not count for
+// ten minutes.
 type Proof struct {
 	state   ProofState
 	changes int
@@ -109,8 +112,8 @@ func (p *Proof) FallenBack(now time.Time) bool {
 	return p.state.Suspect != nil && now.Before(p.state.Suspect.Retry)
 }
 
-// Restored records that a table comes from a last-known-good file. It is proven, unless the state says that nothing was proven when the
-// file was written, or that it is suspect. known means that there is a state.
+// Restored records that a table comes from a last-known-good file. It is proven, unless according to the state nothing was proven
+// when the file was written, or the table is suspect. known means that a state exists.
 func (p *Proof) Restored(d table.Digest, known bool) {
 	suspect := p.state.Suspect != nil && p.state.Suspect.Digest == d
 	if known && p.state.Proven.IsZero() || suspect || d == p.state.Proven {
@@ -135,7 +138,7 @@ func (p *Proof) Offer(now time.Time, d table.Digest) {
 	p.try()
 }
 
-// try puts the offered table on trial, unless another one is and may still be proven.
+// try starts the trial of the offered table, unless another table is on trial and may still be proven.
 func (p *Proof) try() {
 	switch s := &p.state; {
 	case s.Offered == s.Proven:
@@ -148,8 +151,8 @@ func (p *Proof) try() {
 	}
 }
 
-// Read records what the metrics of the proxy show: when its process started, when it last applied a table, both zero if unknown, and how many
-// routes it has rejected. It reports whether the proxy was restarted with an unproven table.
+// Read records what the metrics of the proxy show: when its process started, when it last applied a table, both zero if unknown,
+// and how many routes it has rejected. It reports whether the proxy was restarted with an unproven table.
 func (p *Proof) Read(now, started, applied time.Time, rejected uint64) (died bool) {
 	before, seen := p.state.Started, p.seen
 	p.read, p.seen, p.watched, p.rejected = now, now, true, rejected
@@ -185,7 +188,7 @@ func (p *Proof) Tick(now time.Time) {
 	}
 }
 
-// prove ends the trial. A table with which the proxy has rejected more routes is not proven; the one after it goes on trial.
+// prove ends the trial. A table with which the proxy has rejected more routes is not proven; the trial of the next table begins.
 func (p *Proof) prove(now time.Time) {
 	s := &p.state
 	switch {
@@ -206,8 +209,8 @@ func (p *Proof) prove(now time.Time) {
 	p.try()
 }
 
-// restarted records a restart of the proxy, whose process had started at a time, and was last seen alive at another one. It reports whether
-// that counts against an unproven table.
+// restarted records a restart of the proxy, whose previous process started at before and was last seen alive at seen. It reports
+// whether the restart counts against an unproven table.
 func (p *Proof) restarted(now, before, seen time.Time) (died bool) {
 	s := &p.state
 	if s.Offered == s.Proven {

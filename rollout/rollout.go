@@ -1,13 +1,13 @@
 // Package rollout decides how a data plane moves to the route server and back: which mode is in force, whether a cutover is
-// allowed, when a data plane without an answering route server may read the cluster itself, and which tables its proxy lives with.
+// allowed, when a data plane without an answering route server may read the cluster itself, and which tables its proxy survives.
 //
 // It has five parts. Each only decides: no I/O, no clock, no log. Time is an argument.
 //
-//   - [Mode] says where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%";
+//   - [Mode] is where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%";
 //     [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts for a share.
-//   - [CutoverConfig] says whether the comparisons of Pre allow a cutover.
+//   - [CutoverConfig] decides whether the comparisons of Pre allow a cutover.
 //   - [Decider] checks the requested mode against the cutover check and against what this data plane can do. It decides which mode is in
-//     force and, if that is not the requested one, says why and what to do.
+//     force and, if that is not the requested one, returns the reason and what to do.
 //   - [Fallback] decides when a data plane in Exec without an answering route server starts to read the cluster, and when it
 //     stops.
 //   - [Proof] decides which tables are proven, and when to fall back to the proven one.
@@ -16,9 +16,9 @@
 //
 // Raising the share of a setting only adds data planes to Exec, and lowering it only removes some. Membership is the same in
 // every process and after every restart. Where the share goes by nodes, it also survives a rollout of a Deployment, which renames
-// every pod. If the cutover check refuses a switch to Exec, the current mode stays in force. A data plane starts to read the cluster only
-// in its own slot of the fallback window. The slots of a fleet are spread evenly over the window, so that the loss of a route
-// server does not bring back the load that it removes.
+// every pod. If the cutover check refuses a switch to Exec, the current mode stays in force. A data plane starts to read the
+// cluster only in its own slot of the fallback window. The slots of a fleet are spread evenly over the window, so that the loss
+// of a route server does not bring back the load that it removes.
 //
 // # What it does not do
 //
@@ -48,7 +48,7 @@ func place(purpose, name string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Able says what the configuration lets a data plane do.
+// Able is what the configuration allows a data plane to do.
 type Able struct {
 	Compute bool // read a cluster and compile
 	Fetch   bool // ask a route server
@@ -69,15 +69,15 @@ func (a Able) Missing(m Mode) string {
 type Decision struct {
 	Mode  Mode // in force
 	Asked Mode // the mode that the setting means for this data plane
-	// Refused says why Asked is not in force, and what to do. It is empty if Asked is in force.
+	// Refused is why Asked is not in force, and what to do. It is empty if Asked is in force.
 	Refused string
 }
 
 // Decider decides which mode is in force. It is not safe for concurrent use.
 //
 // The setting at the start is not a switch and is not gated: a restarting pod of a fleet in Exec must come up in Exec. If the
-// whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the setting
-// again, so that a refused switch happens as soon as nothing speaks against it.
+// whole fleet read the cluster for the time of the cutover check, that would be a stampede. Later, each call of Decide checks the
+// setting again, so that a refused switch happens as soon as it is allowed.
 type Decider struct {
 	name  string // of the member
 	check CutoverConfig
@@ -87,8 +87,8 @@ type Decider struct {
 	mode    Mode // in force
 }
 
-// NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error says which
-// configuration the mode lacks.
+// NewDecider returns a decider for a data plane with the name of its [Member] and a setting to start with. The error names the
+// configuration that the mode lacks.
 func NewDecider(name string, check CutoverConfig, able Able, start Setting) (*Decider, error) {
 	d := &Decider{name: name, check: check, able: able, setting: start, mode: start.For(name)}
 	if missing := able.Missing(d.mode); missing != "" {
@@ -140,14 +140,14 @@ const (
 	DefaultMinComparisons = 100
 )
 
-// CutoverPolicy says what the cutover check does. It is a value of --cutover-check.
+// CutoverPolicy is what the cutover check does. It is a value of --cutover-check.
 type CutoverPolicy string
 
 // The policies.
 const (
-	CutoverReport  CutoverPolicy = "report"  // says whether a cutover is advisable, and refuses nothing
+	CutoverReport  CutoverPolicy = "report"  // reports whether a cutover is advisable, and refuses nothing
 	CutoverEnforce CutoverPolicy = "enforce" // refuses a switch to Exec while it is not
-	CutoverOff     CutoverPolicy = "off"     // says nothing and refuses nothing
+	CutoverOff     CutoverPolicy = "off"     // reports nothing and refuses nothing
 )
 
 // CutoverConfig sets when a cutover from Pre to Exec is advisable.
@@ -159,7 +159,7 @@ type CutoverConfig struct {
 	MinComparisons int
 }
 
-// Evidence summarises the comparisons of Pre. The zero value means that there were none.
+// Evidence summarises the comparisons of Pre. The zero value means no comparisons.
 type Evidence struct {
 	Comparisons int           // consecutive clean ones until now
 	CleanFor    time.Duration // since the first of these
@@ -173,7 +173,7 @@ type Readiness struct {
 	Reason string // why not; empty if it is ready
 }
 
-// Judge says whether a cutover is advisable.
+// Judge reports whether a cutover is advisable.
 func (g CutoverConfig) Judge(e Evidence) Readiness {
 	switch {
 	case e.Trouble != "":

@@ -40,7 +40,7 @@ func TestSettingThatIsWrongSaysWhatIsRight(t *testing.T) {
 		if got != (rollout.Setting{}) && got.Mode == rollout.Exec {
 			t.Errorf("ParseSetting(%q) gives Exec beside its error", text)
 		}
-		if !strings.Contains(err.Error(), "want") || len(err.Error()) > 300 {
+		if !strings.Contains(err.Error(), "must be") || len(err.Error()) > 300 {
 			t.Errorf("ParseSetting(%q): %v: want what is right, in short", text, err)
 		}
 	}
@@ -70,8 +70,8 @@ func TestModesAreShownAsTheyAreRead(t *testing.T) {
 // The message names what was read, and is short enough for a log line.
 func TestWhatIsWrongIsQuoted(t *testing.T) {
 	for text, want := range map[string]string{
-		"Exectutive": `mode "Exectutive": want`, "Exec:101%": `share "101%": want`,
-		strings.Repeat("x", 40): `mode "` + strings.Repeat("x", 40) + `": want`, strings.Repeat("x", 41): `mode "` + strings.Repeat("x", 40) + `...": want`,
+		"Exectutive": `mode "Exectutive": must be`, "Exec:101%": `share "101%": must be`,
+		strings.Repeat("x", 40): `mode "` + strings.Repeat("x", 40) + `": must be`, strings.Repeat("x", 41): `mode "` + strings.Repeat("x", 40) + `...": must be`,
 	} {
 		if _, err := rollout.ParseSetting(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.50q: %v, want %s", text, err, want)

@@ -47,8 +47,8 @@ type Difference struct {
 	Parts []Part       // for Changed, else nil
 }
 
-// Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written. For a route
-// that is only on one side, all parts are Removed or Added.
+// Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written. For
+// a route that is only on one side, all parts are Removed or Added.
 func (d Difference) Aligned() []Part {
 	switch d.Kind {
 	case Missing:
@@ -151,7 +151,7 @@ func calls[T any](list []T, of func(T) call) []call {
 	return all
 }
 
-// between returns the part for two texts, of which one may be empty because it does not exist.
+// between returns the part for two texts. One of them may be empty because it does not exist.
 func between(e Element, old, new string) Part {
 	p := Part{Element: e, Old: old, New: new}
 	switch {
@@ -183,8 +183,8 @@ func alignBackends(out []Part, a, b *eskip.Route) []Part {
 	return append(out, between(element, backendText(a), backendText(b)))
 }
 
-// Expression returns the parts of a route as written in eskip, without arrows between predicates and backend; the backend includes all its
-// endpoints.
+// Expression returns the parts of a route as written in eskip, without arrows between predicates and backend; the backend
+// includes all its endpoints.
 func Expression(r *eskip.Route) (predicates, filters, backend string) {
 	c := *r
 	c.Filters = nil
@@ -220,8 +220,8 @@ func newChains(a, b []call) *chains {
 	return &chains{a: a, b: b, partnerA: slices.Repeat(none, len(a)), partnerB: slices.Repeat(none, len(b)), ops: make([]Op, len(a))}
 }
 
-// alignSets aligns two lists whose order does not matter. Elements with the same text are the same. Of the others, those with the same name
-// replace each other, in order; such a part has its own element. The parts are sorted by name.
+// alignSets aligns two lists whose order does not matter. Elements with the same text are the same. Of the others, those with the
+// same name replace each other, in order; such a part has its own element. The parts are sorted by name.
 func alignSets(out []Part, element, replaced Element, a, b []call) []Part {
 	c := newChains(a, b)
 	c.join(Same, func(f call) string { return f.text })
@@ -262,7 +262,7 @@ func alignFilters(out []Part, a, b []call) []Part {
 	c.join(Moved, func(f call) string { return f.text })
 	c.join(Replaced, func(f call) string { return f.name })
 
-	next := 0 // of b, behind the last filter that is the same
+	next := 0 // in b, after the last filter that is the same
 	added := func(end int) {
 		for ; next < end; next++ {
 			if c.partnerB[next] < 0 {
@@ -321,8 +321,8 @@ func (c *chains) join(op Op, key func(call) string) {
 	}
 }
 
-// common pairs the filters of a longest common subsequence. If there are several such sequences, the choice does not depend on the order of
-// the chains.
+// common pairs the filters of a longest common subsequence. If there are several such sequences, the choice does not depend on
+// the order of the chains.
 func (c *chains) common() {
 	a, b, pair := c.a, c.b, func(i, j int) { c.pair(Same, i, j) }
 	if slices.CompareFunc(a, b, func(x, y call) int { return strings.Compare(x.text, y.text) }) > 0 {
@@ -359,8 +359,8 @@ func (c *chains) common() {
 }
 
 // worth returns the value of aligning two filters. Among the alignments that keep the most filters, the best one keeps filters in
-// their positions, and keeps filters of one name, which probably replaced each other, side by side. These pairs are fewer than exact, because
-// the shorter chain has at most the square root of maxAlign filters.
+// their positions, and keeps filters of one name, which probably replaced each other, side by side. These pairs are fewer than
+// exact, because the shorter chain has at most the square root of maxAlign filters.
 func worth(a, b []call, i, j int) int32 {
 	const exact = 4096
 	switch {

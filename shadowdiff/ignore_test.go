@@ -22,9 +22,9 @@ func TestParseIgnore(t *testing.T) {
 		{in: "endpoints,id=^a{1,2}$", endpoints: true, ids: []string{"^a{1,2}$"}},
 		{in: "id=a,b,endpoints", endpoints: true, ids: []string{"a,b"}},
 		{in: "id=a,id=b,endpoints,id=endpoints,x", endpoints: true, ids: []string{"a", "b", "endpoints,x"}},
-		{in: "endpoint", err: `"endpoint": want endpoints or id=REGEX`},
+		{in: "endpoint", err: `"endpoint": must be endpoints or id=REGEX`},
 		{in: "endpoints,", endpoints: true},
-		{in: ",endpoints", err: `"": want endpoints or id=REGEX`},
+		{in: ",endpoints", err: `"": must be endpoints or id=REGEX`},
 		{in: "id=", err: `the expression is empty`},
 		{in: "id=(", err: "missing closing )"},
 	} {

@@ -18,16 +18,16 @@ const (
 type Owner struct {
 	Kind            string // RouteGroup, Ingress, generated or other
 	Namespace, Name string // as the object has them, unless FromID
-	// FromID means that only the id of the route is known. Kubernetes names have "-" and "." where ids have "_", so the name is one of
-	// [Owner.Candidates].
+	// FromID means that only the id of the route is known. Kubernetes names have "-" and "." where ids have "_", so the name is
+	// one of [Owner.Candidates].
 	FromID bool
 }
 
-// maxCandidates is how many names an owner may have to be listed.
+// maxCandidates is the maximum number of possible names of an owner that are listed.
 const maxCandidates = 4
 
-// String returns "RouteGroup shop/cart", or says that no object owns the route. An owner that only an id shows is marked, with the names
-// that it may have.
+// String returns "RouteGroup shop/cart", or a text that no object owns the route. An owner known only from an id is marked, with
+// its possible names.
 func (o Owner) String() string {
 	switch o.Kind {
 	case generatedKind:
@@ -44,7 +44,7 @@ func (o Owner) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// guess names the objects that the id may stand for.
+// guess lists the objects that the id may belong to.
 func (o Owner) guess() string {
 	if names := o.Candidates(); names != nil {
 		return strings.Join(names, " or ") + " (from the id)"
@@ -56,13 +56,13 @@ func (o Owner) guess() string {
 	return pattern + ")"
 }
 
-// mayBeCustom reports whether the name may be that of an Ingress with the id and the number of a custom route behind it.
+// mayBeCustom reports whether the name may be an Ingress's name followed by the id and the number of a custom route.
 func (o Owner) mayBeCustom() bool {
 	return o.Kind == string(routeid.KindIngress) && routeid.NamesWithin(o.Name) != nil
 }
 
-// Candidates returns the NAMESPACE/NAME that the id of a route may stand for, the likeliest first; nil if there are more than four, if
-// the route may be a custom one, or if the owner is known. A namespace has no dots.
+// Candidates returns the possible NAMESPACE/NAME of the owner, derived from the id, the likeliest first. It returns nil for more
+// than four candidates, if the route may be a custom one, or if the owner is known. A namespace has no dots.
 func (o Owner) Candidates() []string {
 	if !o.FromID || o.mayBeCustom() {
 		return nil
@@ -87,8 +87,8 @@ func (o Owner) Candidates() []string {
 
 func dashed(s string) string { return strings.ReplaceAll(s, "_", "-") }
 
-// MarshalJSON prints an owner that is known with its namespace and name, and one that only an id shows with from_id and its candidates: a
-// name that may not exist is never printed as one that does.
+// MarshalJSON prints a known owner with its namespace and name, and an owner derived from an id with from_id and its candidates:
+// a name that may not exist is never printed as an existing one.
 func (o Owner) MarshalJSON() ([]byte, error) {
 	form := struct {
 		Kind       string   `json:"kind"`
@@ -132,7 +132,7 @@ func (f OwnerFunc) Of(id string) Owner {
 	return OwnerOf(id)
 }
 
-// OwnerOf derives the owner from an id that the compiler made, for places where only a table is known: see package routeid.
+// OwnerOf derives the owner from an id of the compiler, for callers that have only a table: see package routeid.
 func OwnerOf(id string) Owner {
 	o := routeid.OwnerOf(id)
 	return Owner{Kind: string(o.Kind), Namespace: o.Namespace, Name: o.Name, FromID: o.Name != ""}

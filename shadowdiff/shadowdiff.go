@@ -8,7 +8,7 @@
 //
 // # What is equal
 //
-// Two routes are equal if [eskip.Equivalent] says so, or if they print the same with sorted endpoints and predicates. So the
+// Two routes are equal if [eskip.Equivalent] reports true, or if they print the same with sorted endpoints and predicates. So the
 // order of endpoints and predicates makes no difference, even among predicates with the same name; the order of filters does. An
 // int argument of a compiled route equals the float64 that the parser returns, because data planes get the text.
 //
@@ -128,8 +128,8 @@ func (d *Report) compare(a, b *eskip.Route) {
 	d.Equal++
 }
 
-// rename finds missing and extra routes that differ only in their id, and makes one difference of two. Of several equal routes the
-// first by id is paired with the first, and so on.
+// rename finds missing and extra routes that differ only in their id, and makes one difference of two. Of several equal routes
+// the first by id is paired with the first, and so on.
 func (d *Report) rename() {
 	if c := d.Counts(); c.Missing == 0 || c.Extra == 0 {
 		return
@@ -174,9 +174,9 @@ func appendSorted(dst []byte, r *eskip.Route) []byte {
 // checkEvery is how many routes are parsed between two checks of the context.
 const checkEvery = 100
 
-// Tables is [Diff] for two tables; a may be nil. It parses only routes whose texts differ, the first ones up to a limit, by id; the
-// others are only counted. 0 means no limit. It keeps only routes that differ in meaning: the parsed routes of two tables would use
-// hundreds of megabytes, and most are equal. The error comes from ctx or names a route that does not parse.
+// Tables is [Diff] for two tables; a may be nil. It parses only routes whose texts differ, the first ones up to a limit, by id;
+// the others are only counted. 0 means no limit. It keeps only routes that differ in meaning: the parsed routes of two tables
+// would use hundreds of megabytes, and most are equal. The error comes from ctx or names a route that does not parse.
 func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 	var before table.List
 	if a != nil {

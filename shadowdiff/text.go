@@ -117,7 +117,7 @@ func (t *textWriter) entry(e Tracked) {
 	}
 }
 
-// history says since when a difference has been seen.
+// history returns since when a difference has been seen.
 func history(e Tracked) string {
 	if e.Count == 0 {
 		return ""
@@ -242,7 +242,8 @@ func PrintableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// PrintableJSON escapes in JSON what [Printable] escapes in text. Such characters can occur only in strings, so the meaning is the same.
+// PrintableJSON escapes in JSON what [Printable] escapes in text. Such characters can occur only in strings, so the meaning is
+// the same.
 func PrintableJSON(text []byte) []byte {
 	var b bytes.Buffer
 	for len(text) > 0 {
@@ -259,7 +260,8 @@ func PrintableJSON(text []byte) []byte {
 	return b.Bytes()
 }
 
-// WriteJSONValue prints a value for programs and terminals, with a line feed at the end; see [PrintableJSON]. An empty indent is one line.
+// WriteJSONValue prints a value for programs and terminals, with a line feed at the end; see [PrintableJSON]. An empty indent is
+// one line.
 func WriteJSONValue(w io.Writer, v any, indent string) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

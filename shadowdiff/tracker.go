@@ -13,14 +13,14 @@ import (
 
 // Limits and defaults of [TrackerConfig].
 const (
-	DefaultInterval   = 3 * time.Second // that of all producers of tables
+	DefaultInterval   = 3 * time.Second // the poll interval of all producers of tables
 	DefaultMaxTracked = 20_000
 
 	confirmComparisons = 3  // consecutive ones
-	confirmIntervals   = 2  // how long a difference must last as well
+	confirmIntervals   = 2  // a difference must also last this long
 	settledIntervals   = 10 // after reading on for this long, a side's revision does not matter
 	maxParts           = 64 // of a changed route that are tracked separately
-	gapIntervals       = 10 // after a gap of this many intervals between comparisons, earlier observations are void
+	gapIntervals       = 10 // after a gap of this many intervals between comparisons, earlier observations are discarded
 )
 
 // TrackerConfig sets how differences are judged.
@@ -73,7 +73,7 @@ type sighting struct {
 	confirmed bool
 }
 
-// trace says for how long something has been seen without interruption.
+// trace records for how long something has been seen without interruption.
 type trace struct {
 	first    time.Time
 	count    int
@@ -170,7 +170,7 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 			t.rest[kind] = &sighting{}
 		}
 		lasting := t.see(t.rest[kind], nil, m)
-		clean = clean && !lasting // which it is if it is confirmed: it has no parts that could be others
+		clean = clean && !lasting // a confirmed one is always lasting, because it has no parts that could change
 		o.Beyond += n
 		o.count(Kind(kind), t.rest[kind].confirmed, n)
 	}
@@ -218,7 +218,7 @@ func (t *Tracker) seeParts(s *sighting, parts []Part, m Meta) (lasting, proved b
 	return lasting, proved
 }
 
-// follow records a sighting. lasting means that it has been there long enough without revisions, and proved that it counts.
+// follow records a sighting. lasting means that it has lasted long enough to count without revisions, and proved that it counts.
 func (t *Tracker) follow(tr *trace, m Meta) (lasting, proved bool) {
 	if tr.count == 0 {
 		tr.first = m.Now
@@ -263,7 +263,7 @@ func (t *Tracker) forget() []Tracked {
 }
 
 // Clean returns for how long comparisons have shown no difference that counts, up to the last comparison. A pending difference
-// counts once it has lasted as long as a difference without revisions must: a side that stays behind for ever is not clean. The
+// counts once it has lasted as long as a difference without revisions must: a side that stays behind forever is not clean. The
 // time restarts after ten intervals without a comparison.
 func (t *Tracker) Clean() time.Duration {
 	if t.cleanSince.IsZero() {

@@ -22,7 +22,7 @@ type View struct {
 	Notes  []Note
 	A, B   Side
 	Report Report
-	// Unread is how many parts of the tables were not compared, because they are no routes. Notes name them.
+	// Unread is how many parts of the tables were not compared, because they are not routes. Notes name them.
 	Unread int
 	// At is the time of the comparison; zero is not shown.
 	At time.Time
@@ -30,7 +30,7 @@ type View struct {
 	Owner OwnerFunc
 	// Watch is the state of a continuous comparison; nil for a single one. If set, only what it tracks is shown in detail.
 	Watch *Observation
-	// Err says why there is no newer comparison, or none at all; empty without an error.
+	// Err is why the latest comparison failed, whether or not an earlier one succeeded; empty without an error.
 	Err string
 }
 
@@ -204,7 +204,7 @@ func ParseIgnore(s string) (Ignore, error) {
 			}
 			out.IDs = append(out.IDs, rx)
 		default:
-			return Ignore{}, fmt.Errorf("%q: want endpoints or id=REGEX", item)
+			return Ignore{}, fmt.Errorf("%q: must be endpoints or id=REGEX", item)
 		}
 	}
 	return out, nil
@@ -304,7 +304,7 @@ type (
 //	schema       Schema
 //	title, notes of the view, if it has them
 //	result       same, different or error
-//	error        why there is no newer comparison, if there is none
+//	error        why the latest comparison failed, if it did
 //	time         of the comparison
 //	a, b         label, name, number of routes and revision of the tables
 //	counts       missing, extra, changed, renamed, equal and ignored routes
@@ -313,8 +313,8 @@ type (
 //	differences  a list sorted by id: kind, id, new_id, owner, parts, the expressions a and b, and in continuous mode
 //	             state (confirmed or pending), first_seen and count
 //
-// A part has element, op, old, new, and for filters old_position and new_position, which count from 1. What is empty or
-// unknown is left out, the list of differences is always there.
+// A part has element, op, old, new, and for filters old_position and new_position, which count from 1. Empty and unknown
+// fields are omitted, except the list of differences.
 func WriteJSON(w io.Writer, v *View) error {
 	out := jsonView{
 		Schema: Schema, Title: v.Title, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: v.At.UTC(), Counts: v.Report.Counts(),
@@ -332,7 +332,7 @@ func WriteJSON(w io.Writer, v *View) error {
 	return WriteJSONValue(w, out, "  ")
 }
 
-// IsSame reports whether the JSON form of a view says that the tables are the same.
+// IsSame reports whether the result in the JSON form of a view is same.
 func IsSame(document []byte) bool {
 	var v jsonView
 	return json.Unmarshal(document, &v) == nil && v.Result == same

@@ -37,7 +37,7 @@ type Block struct {
 	memos sync.Map // key to func() any
 }
 
-// line is what a block has of a route in addition to the text.
+// line is the data of a route that a block holds in addition to the text.
 type line struct {
 	end   int // in the text
 	hosts int // index in hosts
@@ -111,8 +111,8 @@ func (b *Block) Len() int { return len(b.lines) }
 // Bytes returns the length of the text that AppendText appends.
 func (b *Block) Bytes() int { return b.bytes }
 
-// ReadAt implements [io.ReaderAt] for the text of the block: its lines, joined by "\n", without a trailing one. The canonical text of
-// a table consists of the texts of its blocks, joined in the same way.
+// ReadAt implements [io.ReaderAt] for the text of the block: its lines, joined by "\n", without a trailing one. The canonical
+// text of a table consists of the texts of its blocks, joined in the same way.
 func (b *Block) ReadAt(dst []byte, off int64) (n int, err error) {
 	for n < len(dst) {
 		if off >= int64(b.bytes) {
@@ -135,8 +135,8 @@ func (b *Block) AppendText(dst []byte) []byte {
 	return dst[:len(dst)+n]
 }
 
-// Memo returns what the first call with the key has made, and keeps it as long as the block: for values that depend on nothing else
-// than the routes. As with a context, keys are of a type of the caller.
+// Memo returns the value built by the first call with the key, and keeps it as long as the block: for values that depend on
+// nothing else than the routes. As with a context, keys are of a type of the caller.
 func (b *Block) Memo(key any, make func() any) any {
 	get, ok := b.memos.Load(key)
 	if !ok {
@@ -145,13 +145,13 @@ func (b *Block) Memo(key any, make func() any) any {
 	return get.(func() any)()
 }
 
-// builder cuts routes, which come sorted by id, into blocks. The zero value has none.
+// builder divides routes, which must be added in the order of their ids, into blocks. The zero value has no blocks.
 type builder struct {
 	blocks []*Block
-	routes []*Route // behind the blocks
+	routes []*Route // after the blocks
 }
 
-// add adds the next route. If a block that was taken as it is has to go on with this route, it is unpacked again.
+// add adds the next route. It unpacks a block that was reused unchanged if this route belongs to that block.
 func (b *builder) add(r *Route) {
 	if last := len(b.blocks) - 1; len(b.routes) == 0 && last >= 0 && b.blocks[last].Len() < maxBlock && !startsBlock(r.ID) {
 		b.routes, b.blocks = b.blocks[last].Routes(), b.blocks[:last]
@@ -160,7 +160,7 @@ func (b *builder) add(r *Route) {
 	b.routes = append(b.routes, r)
 }
 
-// take adds the routes of a block of another list: the block itself, if these routes become one here, too.
+// take adds the routes of a block of another list: the block itself, if these routes form a block here, too.
 func (b *builder) take(block *Block) {
 	b.cut(block.first)
 	if last := len(b.blocks) - 1; len(b.routes) == 0 && (last < 0 || startsBlock(block.first) || b.blocks[last].Len() == maxBlock) {
@@ -172,7 +172,7 @@ func (b *builder) take(block *Block) {
 	}
 }
 
-// cut ends the block if it cannot go on with the id.
+// cut ends the block if it cannot continue with the id.
 func (b *builder) cut(id string) {
 	if len(b.routes) == maxBlock || startsBlock(id) {
 		b.end()

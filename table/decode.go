@@ -22,13 +22,12 @@ const (
 )
 
 // Decoder builds a table from an eskip document while the document arrives, so that the whole text is never in memory.
-// [Decoder.Write] accepts pieces of any size. A route begins at the beginning of a line, with its id, and goes on until the next such
-// line; it may have [MaxRoute] bytes. Each is parsed alone. A Decoder is not safe for concurrent use.
+// [Decoder.Write] accepts pieces of any size. A route begins with its id at the beginning of a line and extends to the next such
+// line; it may have up to [MaxRoute] bytes. Each is parsed separately. A Decoder is not safe for concurrent use.
 //
-// A line of a canonical text ("id: expression;") keeps its text, whatever the spelling of the expression; every other route is printed
-// again. So a canonical document keeps its bytes and its digest. This holds for everything that a route
-// server sends and WriteFile writes: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as
-// Host(/^(a)$/).
+// A line of a canonical text ("id: expression;") keeps its text, whatever the spelling of the expression; every other route is
+// printed again. So a canonical document keeps its bytes and its digest. This includes everything that a route server sends and
+// WriteFile writes: for a RouteGroup the compiler writes Host("^(a)$"), which the printer would write as Host(/^(a)$/).
 type Decoder struct {
 	limit int64
 	base  *Table // may be nil
@@ -37,7 +36,7 @@ type Decoder struct {
 	part   []byte // the lines of the current route that have arrived, and the beginning of a line
 	line   int    // where that line begins in part
 	reader eskip.Reader
-	batch  []*Route // behind list
+	batch  []*Route // after list
 	size   int      // of a batch
 	list   List
 
@@ -47,24 +46,25 @@ type Decoder struct {
 	err       error // why there will be no table; the remaining input is only counted
 }
 
-// LeftOut is a part of a document that is no route of its table.
+// LeftOut is a part of a document that is not a route of its table.
 type LeftOut struct {
 	ID  string // empty if the part does not begin with an id
 	Err error  // why
 }
 
-// NewDecoder returns a decoder for a document of at most limit bytes. base is a table that the document probably resembles; it may be
-// nil.
+// NewDecoder returns a decoder for a document of at most limit bytes. base is a table that the document probably resembles; it
+// may be nil.
 func NewDecoder(base *Table, limit int64) *Decoder {
 	return &Decoder{limit: limit, base: base, size: batchSize}
 }
 
-// LeaveOut makes the decoder leave out parts that no table of this package can have, instead of refusing the document: those
-// that do not parse, have no id, or are too long. Of several routes with one id the last one counts, as in a proxy. A document from
+// LeaveOut makes the decoder leave out parts that no table of this package can have, instead of refusing the document: those that
+// do not parse, have no id, or are too long. Of several routes with one id the last one counts, as in a proxy. A document from
 // which more is left out than is kept is still refused, with the first error. Call it before the first Write.
 func (d *Decoder) LeaveOut() { d.lenient = true }
 
-// LeftOut returns how many parts of the document were left out, and describes the first ones. It is complete after [Decoder.Table].
+// LeftOut returns how many parts of the document were left out, and describes the first ones. It is complete after
+// [Decoder.Table].
 func (d *Decoder) LeftOut() (count int, first []LeftOut) { return d.leftOut, d.firstLeft }
 
 // Parse returns the routes of a document in the order of the document, as a [Decoder] reads them. The error is the one of the
@@ -123,8 +123,8 @@ func (d *Decoder) endLine() {
 	d.line = len(d.part)
 }
 
-// endPart adds the route of a part of the document, usually a line, or leaves it out. An error behind the first line costs only what is
-// behind it.
+// endPart adds the route of a part of the document, usually a line, or leaves it out. An error after the first line drops only
+// the text from there on.
 func (d *Decoder) endPart(part []byte) {
 	part = bytes.TrimRight(part, "\n")
 	routes, err := d.parse(part)
@@ -142,7 +142,7 @@ func (d *Decoder) endPart(part []byte) {
 	}
 }
 
-// parse returns the routes of a part: usually one, none of a blank line.
+// parse returns the routes of a part: usually one, none for a blank line.
 func (d *Decoder) parse(part []byte) ([]*Route, error) {
 	if len(part) > MaxRoute {
 		return nil, fmt.Errorf("%w: one route has more than %d bytes", ErrTooLarge, MaxRoute)
@@ -159,7 +159,7 @@ func leadingID(line []byte) string {
 	return string(id)
 }
 
-// leaveOut records a part of the document that is no route of the table.
+// leaveOut records a part of the document that is not a route of the table.
 func (d *Decoder) leaveOut(id string, err error) {
 	if !d.lenient {
 		d.fail(err)
@@ -215,7 +215,7 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	return base.Next(list, revision, at), nil
 }
 
-// end parses what is left of the document.
+// end parses the rest of the document.
 func (d *Decoder) end() error {
 	if d.err == nil {
 		d.endLine()

@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// MaxDelta limits the wire form of a delta, which is in memory as a whole while it is read, several times over. Beyond it, the full
-// table is the better choice: it is read piece by piece.
+// MaxDelta limits the wire form of a delta, which is in memory as a whole while it is read, several times over. Beyond it, the
+// full table is the better choice: it is read piece by piece.
 const MaxDelta = 4 << 20
 
 // Delta leads from one table to another. Its wire form, which docs/reference/protocol.md specifies, is JSON:
@@ -53,8 +53,8 @@ func (d *Delta) AppendJSON(dst []byte) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// ReadDelta reads the wire form to its end, and ignores unknown fields. The input may have at most limit bytes, and at most 4 MiB;
-// beyond that the error is ErrTooLarge. ReadDelta does not check whether the delta leads to its target: see [Table.Apply].
+// ReadDelta reads the wire form to its end, and ignores unknown fields. The input may have at most limit bytes, and at most 4
+// MiB; beyond that the error is ErrTooLarge. ReadDelta does not check whether the delta leads to its target: see [Table.Apply].
 func ReadDelta(r io.Reader, limit int64) (*Delta, error) {
 	limit = min(limit, MaxDelta)
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
@@ -99,7 +99,7 @@ func (t *Table) Apply(d *Delta, at time.Time, limit int64) (*Table, error) {
 	}
 	next := t.Next(list, d.Revision, at)
 	if digest := next.Digest(); digest != d.Target || next.Len() != d.Count {
-		return nil, fmt.Errorf("delta does not lead to its target: %d routes with digest %s, want %d with %s", next.Len(), digest, d.Count, d.Target)
+		return nil, fmt.Errorf("delta does not lead to its target: %d routes with digest %s, must be %d with %s", next.Len(), digest, d.Count, d.Target)
 	}
 	return next, nil
 }

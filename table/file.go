@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// Errors of ReadFile. With each of them there is no table.
+// Errors of ReadFile, which then returns no table.
 var (
 	ErrForeign = errors.New("not a table file")
 	ErrDamaged = errors.New("table file is damaged, or has another version")
 )
 
 // The file form is a valid eskip document: two lines of comments, then the canonical text and a newline, so that a Skipper can
-// start with it and a person can read it. The first line names the form and the digest of the second one, which is metadata as JSON. That
-// has the digest of the text.
+// start with it and a person can read it. The first line names the form and the digest of the second one, which is metadata as
+// JSON. That has the digest of the text.
 const (
 	fileMagic   = "// routesrv table"
 	fileVersion = 1
@@ -29,8 +29,8 @@ const (
 // maxFileHeader limits the header, so that a huge file without line ends is not searched to its end.
 const maxFileHeader = 64 << 10
 
-// FileMeta is the metadata in the file form of a table. Digest, Revision and Time describe the table: WriteFile takes them from the
-// table and ignores these fields of its argument.
+// FileMeta is the metadata in the file form of a table. Digest, Revision and Time describe the table: WriteFile takes them from
+// the table and ignores these fields of its argument.
 type FileMeta struct {
 	Digest   Digest    `json:"digest"`
 	Revision uint64    `json:"revision"`
@@ -66,8 +66,8 @@ func fileHeader(described []byte) []byte {
 	return fmt.Appendf(nil, "%s, version %d, header %x\n// %s\n", fileMagic, fileVersion, sha256.Sum256(described), described)
 }
 
-// ReadFile reads the file form from r to its end. It parses the text while reading, and returns a table only if header and text match
-// their digests. The error wraps ErrForeign or ErrDamaged, or comes from r.
+// ReadFile reads the file form from r to its end. It parses the text while reading, and returns a table only if header and text
+// match their digests. The error wraps ErrForeign or ErrDamaged, or comes from r.
 //
 // The digests detect torn writes, bad disks and manual edits. They are not a signature: everyone who can write the file can
 // compute them.

@@ -46,8 +46,8 @@ func (l List) Blocks() []*Block { return l.blocks }
 // All yields the routes in order.
 func (l List) All() iter.Seq[*Route] { return l.OfHosts(func(string) bool { return true }) }
 
-// OfHosts yields the routes whose Hosts keep accepts, in order. It calls keep at least once for each distinct Hosts of a block, and
-// unpacks only blocks with such routes.
+// OfHosts yields the routes whose Hosts keep accepts, in order. It calls keep at least once for each distinct Hosts of a block,
+// and unpacks only blocks with such routes.
 func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
 		for _, b := range l.blocks {
@@ -63,7 +63,7 @@ func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 // Get returns the route with the id, or nil. It unpacks a block: see [List.Lookup] for many ids.
 func (l List) Get(id string) *Route { return l.Lookup().Get(id) }
 
-// blockOf returns the block that has the id if any has; nil if none can.
+// blockOf returns the only block that can contain the id; nil if no block can.
 func (l List) blockOf(id string) *Block {
 	i, found := slices.BinarySearchFunc(l.blocks, id, func(b *Block, id string) int { return strings.Compare(b.first, id) })
 	if !found {
@@ -105,7 +105,7 @@ func (l *Lookup) Get(id string) *Route {
 // copies what it needs of both arguments. Deleting an id that does not exist is not an error; an id in both arguments exists
 // afterwards. The errors are those of NewList, about upserts.
 //
-// It costs as much as the changed blocks.
+// Its cost is proportional to the changed blocks.
 func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	if len(upserts) == 0 && len(deletes) == 0 {
 		return l, nil
@@ -152,8 +152,8 @@ func (l List) With(upserts []*Route, deletes []string) (List, error) {
 	return next.list(), nil
 }
 
-// share replaces blocks of the list, which nobody else has yet, by those of another list with the same routes, so that both are
-// stored once.
+// share replaces blocks of the list with the blocks of other that have the same routes, so that equal blocks are stored once. The
+// list must not be shared yet.
 func (l List) share(other List) {
 	for i, b := range l.blocks {
 		if theirs := other.blockOf(b.first); theirs != nil && theirs.equal(b) {
@@ -163,7 +163,7 @@ func (l List) share(other List) {
 }
 
 // Changes yields the differences between two lists, in the order of ids: the route before and the route after, nil if it does not
-// exist. Routes with the same text do not differ. It costs as much as the blocks that the lists do not share.
+// exist. Routes with the same text do not differ. Its cost is proportional to the blocks that the lists do not share.
 func Changes(before, after List) iter.Seq2[*Route, *Route] {
 	return func(yield func(*Route, *Route) bool) {
 		nextOld, stopOld := iter.Pull(before.without(after).All())

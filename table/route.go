@@ -32,7 +32,7 @@ func NewRoute(r *eskip.Route) Route {
 	return Route{ID: printed[:len(r.Id)], Text: printed, Hosts: hostExpressions(r)} // the id shares the memory of the text
 }
 
-// Parse parses the text of the route. The error names the route, and comes only from a table that no compiler has made.
+// Parse parses the text of the route. The error names the route. Texts from the compiler always parse.
 func (r *Route) Parse() (*eskip.Route, error) {
 	routes, err := eskip.Parse(r.Text)
 	if err == nil && len(routes) != 1 {
@@ -79,10 +79,10 @@ func hostExpressions(r *eskip.Route) string {
 	return strings.Join(hosts, "\n")
 }
 
-// HostsOf yields the hosts of a route, possibly more than once; nothing for a route that answers every host. The compiler joins the
-// hosts of a RouteGroup to ^(host|host)$, and wraps the host of an Ingress rule in the same way: such an expression is split at each "|",
-// so that ^(a[.]org|b[.]org)$ counts as two hosts, and every other expression is one. They are for counting and comparing, not for
-// matching. The strings belong to the route.
+// HostsOf yields the hosts of a route, possibly more than once; nothing for a route that answers every host. The compiler joins
+// the hosts of a RouteGroup to ^(host|host)$, and wraps the host of an Ingress rule in the same way: such an expression is split
+// at each "|", so that ^(a[.]org|b[.]org)$ counts as two hosts, and every other expression is one. They are for counting and
+// comparing, not for matching. The strings belong to the route.
 func (r *Route) HostsOf() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r.Hosts == "" {
@@ -138,8 +138,8 @@ func literal(args string) string {
 	return args[1:end]
 }
 
-// parsePart parses a part of a document: a line, or several. A route keeps the text if that is a line of a canonical text; otherwise it
-// is printed again.
+// parsePart parses a part of a document: a line, or several. A route keeps the text if that is a line of a canonical text;
+// otherwise it is printed again.
 func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
 	parsed, err := reader.Parse(part)
 	if err != nil {
@@ -160,8 +160,9 @@ func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
 }
 
 // Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if the
-// text is no line of a canonical text: a table with it would have other bytes, and another digest, for its readers. Such a line has the
-// id, and a single semicolon outside of literals at the end, so it parses separately with the same result as in the document.
+// text is not a line of a canonical text: a table with it would have other bytes, and another digest, for its readers. Such a
+// line has the id, and a single semicolon outside of literals at the end, so it parses separately with the same result as in the
+// document.
 func (r *Route) Reread(parsed *eskip.Route) (Route, bool) {
 	rest, ok := strings.CutPrefix(r.Text, parsed.Id)
 	if !ok || parsed.Id == "" || !strings.HasPrefix(rest, ": ") || strings.IndexByte(r.Text, '\n') >= 0 {

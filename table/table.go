@@ -14,14 +14,14 @@
 // The package does not parse routes on publication (compile has already parsed every route back), does not handle HTTP, encodings
 // or clocks, and does not decide whether a table is good: package guard does.
 //
-// Zone tables ([Table.Zone]) and the form of last-known-good files ([Table.WriteFile], [ReadFile]) work on the printed texts. Tables
-// derived from each other share unchanged blocks, so keeping several versions, and finding their differences ([Changes]), costs little
-// more than the differences.
+// Zone tables ([Table.Zone]) and the form of last-known-good files ([Table.WriteFile], [ReadFile]) work on the printed texts.
+// Tables derived from each other share unchanged blocks, so keeping several versions, and finding their differences ([Changes]),
+// costs little more than the differences.
 //
-// A list keeps its routes compressed, in blocks: it needs a tenth of the memory of its text, and unpacks a block each time its routes
-// are needed.
+// A list keeps its routes compressed, in blocks: it needs a tenth of the memory of its text, and unpacks a block each time its
+// routes are needed.
 //
-// Other modules may import it: what it exports keeps its form and its meaning within a major version.
+// Other modules may import this package: its exported API is stable within a major version.
 package table
 
 import (
@@ -49,8 +49,8 @@ type content struct {
 	list   List
 	digest func() Digest
 	zones  func() []string
-	// states are those of the hash behind each block, so that a table that begins with the same blocks continues from there. Until
-	// the digest is computed they are those that the previous table had.
+	// states are the states of the hash after each block, so that a table that begins with the same blocks continues from there.
+	// Until the digest is computed they are the states of the previous table.
 	states atomic.Pointer[[]hash.Cloner]
 }
 
@@ -63,7 +63,8 @@ func newContent(list List) *content {
 }
 
 // New returns a table of routes, which it copies and sorts by id. The revision is the Newest of the read that the routes come
-// from, 0 for a source without revisions; at is the time of that read. The error is the one of [NewList]. A table without routes is valid here; package guard decides whether it may be served.
+// from, 0 for a source without revisions; at is the time of that read. The error is the one of [NewList]. A table without routes
+// is valid here; package guard decides whether it may be served.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	pointers := make([]*Route, len(routes))
 	for i := range routes {
@@ -104,8 +105,8 @@ func (t *Table) Bytes() int { return t.list.bytes }
 // is a cheaper way to compare two tables.
 func (t *Table) Digest() Digest { return t.digest() }
 
-// Equal reports whether both have the same text, or both are nil. It costs as much as the blocks that they do not share, and
-// computes no digest.
+// Equal reports whether both have the same text, or both are nil. Its cost is proportional to the blocks that they do not share;
+// it computes no digest.
 func (t *Table) Equal(o *Table) bool {
 	if t == nil || o == nil {
 		return t == o
@@ -209,15 +210,15 @@ func (d *Digest) UnmarshalText(text []byte) error {
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	if len(s) != hex.EncodedLen(len(d)) {
-		return Digest{}, fmt.Errorf("digest has %d characters, want %d", len(s), hex.EncodedLen(len(d)))
+		return Digest{}, fmt.Errorf("digest has %d characters, must have %d", len(s), hex.EncodedLen(len(d)))
 	}
 	if _, err := hex.Decode(d[:], []byte(s)); err != nil || strings.ContainsAny(s, "ABCDEF") {
-		return Digest{}, fmt.Errorf("digest %q: want lower-case hexadecimal digits", s)
+		return Digest{}, fmt.Errorf("digest %q: must be lower-case hexadecimal digits", s)
 	}
 	return d, nil
 }
 
-// adopt takes over the states of the hash of the blocks that begin both tables, as far as they are known.
+// adopt copies the known hash states of the common leading blocks of both tables.
 func (c *content) adopt(before *content) {
 	states := *before.states.Load()
 	n := 0

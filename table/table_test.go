@@ -233,7 +233,7 @@ func TestDigestText(t *testing.T) {
 			t.Errorf("ParseDigest(%q) gave no error", s)
 		}
 	}
-	if _, err := table.ParseDigest("00"); err == nil || !strings.Contains(err.Error(), "2 characters, want 64") {
+	if _, err := table.ParseDigest("00"); err == nil || !strings.Contains(err.Error(), "2 characters, must have 64") {
 		t.Errorf("error %v, want one that says what a digest is like", err)
 	}
 	if (table.Digest{}).IsZero() != true || d.IsZero() {

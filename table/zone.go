@@ -13,10 +13,10 @@ import (
 // a zone on too few backends.
 const minZoneEndpoints = 3
 
-// MaxZones is how many zones a table has at most: each costs memory in a server that is asked for it.
+// MaxZones is the maximum number of zones of a table: each requested zone costs memory in a server.
 const MaxZones = 64
 
-// mostZones returns the zones of all blocks, sorted: if there are more than MaxZones, those that the most blocks have.
+// mostZones returns the zones of all blocks, sorted; if they are more than MaxZones, the zones that most blocks have.
 func mostZones(blocks []*Block) []string {
 	count := make(map[string]int)
 	for _, b := range blocks {
@@ -59,7 +59,7 @@ func (t *Table) ZoneAfter(zone string, before *Table) *Table {
 	return before.Next(newList(blocks), t.revision, t.at)
 }
 
-// Keys of what a block remembers about zones.
+// Keys of the zone data that a block caches.
 type (
 	zonesMemo struct{} // its zones
 	zoneMemo  string   // its block for a zone

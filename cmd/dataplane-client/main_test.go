@@ -56,7 +56,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "a check looks at all flags together", args: []string{"--check-config"}, status: 2, stderr: `--upstream.*-kubernetes`},
 		{name: "help", args: []string{"--help"}, out: `(?s)Mode .*--mode MODE.*Exec:25%.*--cutover-check.*--fallback.*Upstream .*Listeners and shutdown `},
 		{name: "nothing to do", status: 2, stderr: `--upstream.*-kubernetes`},
-		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": want False, Pre, Exec`},
+		{name: "no such mode", args: []string{"--mode", "Maybe"}, status: 2, stderr: `--mode.*"Maybe": must be False, Pre, Exec`},
 		{name: "no such cutover check", args: []string{"--cutover-check", "on"}, status: 2, stderr: `report, enforce, off`},
 		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `boot, never, always`},
 		{name: "too short", args: []string{"--fallback=after=1ms"}, status: 2, stderr: `from 1s to 720h`},

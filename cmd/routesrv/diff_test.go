@@ -169,7 +169,7 @@ func TestDiffTroubles(t *testing.T) {
 		{"manifest that is none", "", []string{good, tempFile(t, "x.yaml", "kind: [")}, `B: .*x\.yaml`},
 		{"nobody answers", "", []string{good, "http://127.0.0.1:1/routes"}, "B: http://127.0.0.1:1/routes: .*connection refused"},
 		{"output", "", []string{"--output=xml", good, good}, `--output: "xml": want text, json, html`},
-		{"ignore", "", []string{"--ignore=filters", good, good}, `--ignore: "filters": want endpoints or id=REGEX`},
+		{"ignore", "", []string{"--ignore=filters", good, good}, `--ignore: "filters": must be endpoints or id=REGEX`},
 		{"interval", "", []string{"--interval=3", good, good}, `--interval: "3": want a time with its unit`},
 		{"page of news", "", []string{"--watch", "--output=html", good, good}, "--watch prints text or json"},
 		{"unknown flag", "", []string{"--outputs=json", good, good}, "outputs"},

@@ -80,11 +80,11 @@ func TestMatchMessages(t *testing.T) {
 		want string // regular expression for the standard error
 	}{
 		{[]string{"http://a/"}, `too few arguments: want URL TABLE`},
-		{[]string{"/cart", table}, `URL: "/cart" names no host: .*-H 'Host:`},
-		{[]string{"shop/cart", table}, `URL: "shop/cart": want the URL of a request`},
-		{[]string{"ftp://shop/cart", table}, `URL: "ftp://shop/cart": want the URL of a request`},
-		{[]string{"http:///cart", table}, `URL: "http:///cart": want the URL of a request`},
-		{[]string{"-H", "X-Beta", "http://a/", table}, `--header: "X-Beta": want a header such as`},
+		{[]string{"/cart", table}, `URL: "/cart" has no host: .*-H 'Host:`},
+		{[]string{"shop/cart", table}, `URL: "shop/cart": must be the URL of a request`},
+		{[]string{"ftp://shop/cart", table}, `URL: "ftp://shop/cart": must be the URL of a request`},
+		{[]string{"http:///cart", table}, `URL: "http:///cart": must be the URL of a request`},
+		{[]string{"-H", "X-Beta", "http://a/", table}, `--header: "X-Beta": must be a header such as`},
 		{[]string{"-X", "A B", "http://a/", table}, `--request: "A B": want a method`},
 		{[]string{"--from", "shop", "http://a/", table}, `--from: "shop": want the IP address`},
 		{[]string{"--at", "noon", "http://a/", table}, `--at: "noon": want a time as in 2026-`},

@@ -1,8 +1,8 @@
 // Package catalogue knows the filters and predicates of Skipper, and which routes a proxy refuses.
 //
-// A proxy that cannot create a filter or predicate of a route drops that route, and only its log says so. The rules come from
-// probing the constructors of Skipper v0.27.65. Some depend on the flags of a proxy, or on files and networks: such routes count
-// as valid.
+// A proxy that cannot create a filter or predicate of a route drops that route and reports it only in its log. The rules come
+// from probing the constructors of Skipper v0.27.65. Routes whose validity depends on the flags of a proxy, or on files and
+// networks, count as valid.
 package catalogue
 
 import (
@@ -59,8 +59,8 @@ type Options struct {
 	// build of Skipper knows; their arguments are not checked.
 	DisabledFilters, ExtraFilters, ExtraPredicates []string
 
-	// Zone finds the time zones of Before, After and Between, like time.LoadLocation, which reads files. If it is nil, every name of a
-	// zone is valid.
+	// Zone finds the time zones of Before, After and Between, like time.LoadLocation, which reads files. If it is nil, every name
+	// of a zone is valid.
 	Zone func(name string) (*time.Location, error)
 }
 
@@ -73,8 +73,8 @@ type Catalogue struct {
 // New returns a catalogue. The first call parses a few hundred lines.
 func New(o Options) *Catalogue { return &Catalogue{o, knownFilters(), knownPredicates()} }
 
-// Check says why a proxy would refuse or drop the route: its first mistake, in the order in which a proxy checks. The reason is
-// empty if there is none. Check keeps no reference to the route.
+// Check returns why a proxy would refuse or drop the route: its first mistake, in the order in which a proxy checks. The reason
+// is empty if the route is valid. Check keeps no reference to the route.
 func (c *Catalogue) Check(r *eskip.Route) (Reason, error) {
 	if err := c.Backend(r); err != nil {
 		return FailedBackendSplit, err
@@ -176,9 +176,9 @@ func (c *Catalogue) Filters(filters []*eskip.Filter) (Reason, error) {
 	return "", nil
 }
 
-// AtLoad says what a proxy does with the filter each time it loads a table, other than creating it: "runs code" or "asks the
-// network"; empty if nothing, or if the proxies do not know the filter. A script that never ends, or a server that does not answer,
-// keeps a proxy from applying this table and every later one.
+// AtLoad returns what a proxy does with the filter each time it loads a table, apart from creating it: "runs code" or "asks the
+// network"; empty if nothing, or if the proxies do not know the filter. A script that never ends, or a server that does not
+// answer, prevents a proxy from applying this table and every later one.
 func (c *Catalogue) AtLoad(name string) string {
 	known := c.filters[name]
 	switch {
@@ -281,12 +281,12 @@ func checkFields(r *eskip.Route) (wrong error) {
 	return wrong
 }
 
-// expressionArgs is how many arguments a predicate has whose last one is an expression. It has its own field, but appears in the list
-// of predicates in routes created by programs: the parser moves it to its field, and drops it if it is incomplete.
+// expressionArgs is how many arguments a predicate has whose last one is an expression. It has its own field, but appears in the
+// list of predicates in routes created by programs: the parser moves it to its field, and drops it if it is incomplete.
 var expressionArgs = map[string]int{"Host": 1, "PathRegexp": 1, "HeaderRegexp": 2}
 
-// plainExpression reports whether an expression certainly compiles: a host expression as compilers write it, or one without
-// special characters. The check costs a tenth of compiling the expression.
+// plainExpression reports whether an expression certainly compiles: a host expression as compilers write it, or an expression
+// without special characters. The check takes a tenth of the time of compiling the expression.
 func plainExpression(expr string) bool {
 	plain := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '-' <= c && c <= '9' || c == '_' || c == '|' // - . / and digits

@@ -13,30 +13,30 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A few filters accept arguments that pass every check of a proxy and then end the process, block it for good, or take its memory
-// or a core: on every instance that gets the route, and again after each restart. Therefore the compiler leaves such routes out,
-// and a data plane does so with the routes of fetched tables.
+// A few filters accept arguments that pass every check of a proxy and then end the process, block it permanently, or exhaust its
+// memory or a core: on every instance that gets the route, and again after each restart. Therefore the compiler leaves such
+// routes out, and a data plane removes them from fetched tables.
 
 // Danger is a rule for arguments of filters that proxies accept and do not survive.
 type Danger struct {
 	Filters []string // names of the filters
 	Rule    string   // what an argument must be: a clause
 	Effect  string   // what happens otherwise, in which proxies
-	// Seen means that running proxies showed the effect. Otherwise it follows from what a proxy does with the argument, and the
-	// rule refuses only values without any use.
+	// Seen means that the effect was observed in running proxies. Otherwise it follows from how a proxy uses the argument, and the
+	// rule refuses only useless values.
 	Seen bool
 
-	// mistake says what is wrong with the arguments, or "". count is how many filters of this name the route has so far.
+	// mistake returns what is wrong with the arguments, or "". count is the number of filters with this name in the route so far.
 	mistake func(args []any, count int) string
 }
 
-// Limits of the rules. They are far above the values that anybody uses.
+// Limits of the rules. They are far above the values used in practice.
 const (
 	// maxHits is the largest rate limit of a group, and maxClientHits that of each client: a proxy keeps 24 bytes for each hit, in
 	// one buffer that it allocates with the first request, 240 MB and 24 MB.
 	maxHits       = 10_000_000
 	maxClientHits = 1_000_000
-	// maxWindow is a window of which the tenfold, the interval of the clean-up, is still a duration.
+	// maxWindow is the longest window for which ten windows, the interval of the clean-up, do not overflow a duration.
 	maxWindow = math.MaxInt64 / 10 * time.Nanosecond
 	// minTick is the shortest interval of a ticker. At a microsecond it keeps 90 % of a core busy, at a millisecond 3 %.
 	minTick = time.Millisecond
@@ -122,8 +122,8 @@ func dangerOf(name string) *Danger {
 	return &dangers[at]
 }
 
-// Survives returns an error that names the filter if no proxy would survive the filters of a route, and nil otherwise. The backend
-// does not matter: proxies create the filters of all routes. It is pure and safe for concurrent use.
+// Survives returns an error that names the filter if no proxy would survive the filters of a route, and nil otherwise. The
+// backend does not matter: proxies create the filters of all routes. It is pure and safe for concurrent use.
 func Survives(filters []*eskip.Filter) error {
 	for i, f := range filters {
 		d := dangerOf(f.Name)
@@ -143,8 +143,8 @@ func Survives(filters []*eskip.Filter) error {
 	return nil
 }
 
-// within checks a number. A proxy cuts fractions off. Other types are not checked, because a proxy refuses them or means something
-// else.
+// within checks a number. A proxy cuts fractions off. Other types are not checked, because a proxy refuses them or means
+// something else.
 func within(args []any, at int, what string, least, most int64) string {
 	if at >= len(args) {
 		return ""
@@ -179,7 +179,8 @@ func clientLimit(args []any, at int) string {
 // folders are the folders of every system.
 var folders = strings.Fields("/ /bin /boot /etc /home /lib /lib64 /media /mnt /opt /root /run /sbin /srv /tmp /usr /var")
 
-// readable checks the path of a file that a proxy reads to its end, as far as the path tells. The working directory of a container is mostly /.
+// readable checks the path of a file that a proxy reads to its end. It judges only by the path. The working directory of most
+// containers is /.
 func readable(args []any) string {
 	if len(args) == 0 {
 		return ""
@@ -235,9 +236,9 @@ type Killer struct {
 	Err error // names the filter and the mistake
 }
 
-// Killers returns the routes of t that no proxy survives, sorted by id. checked is a table that has none, or nil; routes that t
-// shares with it are not checked again. A route is parsed only if its text contains a filter with a rule, so checking a whole
-// table costs little more than a few text searches. A route that does not parse is none of them.
+// Killers returns the routes of t that no proxy survives, sorted by id. checked is a table without such routes, or nil; routes
+// that t shares with it are not checked again. A route is parsed only if its text contains a filter with a rule, so checking a
+// whole table costs little more than a few text searches. Killers ignores routes that do not parse.
 func Killers(checked, t *table.Table) (found []Killer) {
 	if checked != nil {
 		for _, r := range table.Changes(checked.Routes(), t.Routes()) {
@@ -274,7 +275,7 @@ func killersIn(text []byte) (found []Killer) {
 	return found
 }
 
-// WithoutKillers returns t without its [Killers], and these: one route does not cost the others.
+// WithoutKillers returns t without its [Killers], and the killers, so that one bad route does not block the others.
 func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 	killers := Killers(checked, t)
 	if len(killers) == 0 {
@@ -291,18 +292,18 @@ func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
 	return table.Of(rest, t.Revision(), t.Time()), killers
 }
 
-// hints are parts of canonical text, one of which is in each route that breaks a rule. They must not be changed.
+// hints are parts of canonical text. Each route that breaks a rule contains at least one of them. They must not be changed.
 var hints = [][]byte{
 	[]byte("admissionControl("), []byte("compress(-"), []byte("atelimit("), []byte("hunks("), []byte("teeLoopback("),
 	[]byte("basicAuth("),
 }
 
-// authenticating are what the names of filters begin with that refuse requests by who sends them.
+// authenticating are the name prefixes of filters that authenticate or authorize clients.
 var authenticating = []string{
 	"basicAuth", "grantClaimsQuery", "jwtValidation", "mtlsAuthn", "oauth", "oidcClaimsQuery", "opaAuthorizeRequest", "secureOauth", "webhook",
 }
 
-// Authenticates reports whether a filter with a name refuses requests by who sends them.
+// Authenticates reports whether the filter with a name refuses requests depending on their sender.
 func Authenticates(filter string) bool {
 	return slices.ContainsFunc(authenticating, func(prefix string) bool { return strings.HasPrefix(filter, prefix) })
 }

@@ -14,7 +14,7 @@ import (
 // matched are the predicates that the matcher has fields for, and PathSubtree.
 var matched = []string{"Path", "PathSubtree", "PathRegexp", "Host", "Method", "Header", "HeaderRegexp"}
 
-// Predicate checks a predicate. Those with a field of their own are always valid here: Check looks at their arguments.
+// Predicate checks a predicate. Predicates with a field in eskip.Route are always valid here: Check checks their arguments.
 func (c *Catalogue) Predicate(p *eskip.Predicate) (Reason, error) {
 	if p.Name == "*" || p.Name == "Any" || slices.Contains(matched, p.Name) || slices.Contains(c.options.ExtraPredicates, p.Name) {
 		return "", nil
@@ -45,7 +45,7 @@ func (c *Catalogue) checkMore(p *eskip.Predicate) (err error) {
 		from, _ := Number(p.Args[0])
 		to, _ := Number(p.Args[1])
 		if int64(from) < 0 || int64(to) <= int64(from) {
-			return fmt.Errorf("%v to %v: want two numbers from 0, the second above the first", from, to)
+			return fmt.Errorf("%v to %v: must be two numbers from 0, the second above the first", from, to)
 		}
 	case "Cron":
 		_, err = Cron(p.Args[0].(string))
@@ -55,8 +55,8 @@ func (c *Catalogue) checkMore(p *eskip.Predicate) (err error) {
 	return err
 }
 
-// Period returns the limits of Before, After or Between, whose arguments have the right types. known is false if only the proxies know
-// their time zone.
+// Period returns the limits of Before, After or Between, whose arguments have the right types. known is false if only the proxies
+// know their time zone.
 func (c *Catalogue) Period(p *eskip.Predicate) (limits []time.Time, known bool, err error) {
 	n := 1
 	if p.Name == "Between" {
@@ -92,7 +92,7 @@ func instant(a any, zone *time.Location) (time.Time, error) {
 	if zone != nil {
 		t, err := time.ParseInLocation("2006-01-02T15:04:05", s, zone)
 		if err != nil {
-			return t, fmt.Errorf("%v: want a time without a zone, such as 2021-02-18T00:00:00", a)
+			return t, fmt.Errorf("%v: must be a time without a zone, such as 2021-02-18T00:00:00", a)
 		}
 		return t, nil
 	}
@@ -101,17 +101,17 @@ func instant(a any, zone *time.Location) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return t, fmt.Errorf("%v: want a time as in RFC 3339, or unix seconds as a number", a)
+		return t, fmt.Errorf("%v: must be a time in RFC 3339 format, or Unix seconds as a number", a)
 	}
 	return t, nil
 }
 
-// Cron parses the minute, hour, day, month and weekday of a Cron predicate: each is *, or a list of numbers and ranges. Bit n of a set means
-// that it includes n.
+// Cron parses the minute, hour, day, month and weekday of a Cron predicate: each is *, or a list of numbers and ranges. Bit n of
+// a set means that it includes n.
 func Cron(text string) (sets [5]uint64, err error) {
 	fields := strings.Fields(text)
 	if len(fields) != len(sets) {
-		return sets, fmt.Errorf("%q: want five fields", text)
+		return sets, fmt.Errorf("%q: must have five fields", text)
 	}
 	for i, limits := range [...][2]int{{0, 59}, {0, 23}, {1, 31}, {1, 12}, {0, 6}} {
 		for part := range strings.SplitSeq(fields[i], ",") {
@@ -125,11 +125,11 @@ func Cron(text string) (sets [5]uint64, err error) {
 				low, wrongLow = strconv.Atoi(from)
 				high, wrongHigh = strconv.Atoi(to)
 				if wrongLow != nil || wrongHigh != nil {
-					return sets, fmt.Errorf("%q: field %q: want *, numbers and ranges", text, fields[i])
+					return sets, fmt.Errorf("%q: field %q: must be *, numbers and ranges", text, fields[i])
 				}
 			}
 			if low < limits[0] || high > limits[1] || low > high {
-				return sets, fmt.Errorf("%q: field %q: want numbers from %d to %d", text, fields[i], limits[0], limits[1])
+				return sets, fmt.Errorf("%q: field %q: must be numbers from %d to %d", text, fields[i], limits[0], limits[1])
 			}
 			for n := low; n <= high; n++ {
 				sets[i] |= 1 << n
@@ -149,11 +149,11 @@ func patternsOf(r *eskip.Route) (patterns []string, err error) {
 			continue
 		}
 		if len(p.Args) != 1 {
-			return nil, fmt.Errorf("%s: %d arguments: want 1", p, len(p.Args))
+			return nil, fmt.Errorf("%s: number of arguments must be 1, got %d", p, len(p.Args))
 		}
 		pattern, ok := p.Args[0].(string)
 		if !ok {
-			return nil, fmt.Errorf("%s: argument 1 is %v: want a string", p, p.Args[0])
+			return nil, fmt.Errorf("%s: argument 1 is %v: must be a string", p, p.Args[0])
 		}
 		patterns = append(patterns, pattern)
 	}

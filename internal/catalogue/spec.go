@@ -75,7 +75,7 @@ func (f *spec) check(args []any) error {
 		takes = n >= f.arities[0] && (n-f.arities[0])%f.step == 0
 	}
 	if !takes {
-		return fmt.Errorf("%d arguments: want %s", n, f.arityText())
+		return fmt.Errorf("number of arguments must be %s, got %d", f.arityText(), n)
 	}
 	for i, a := range args {
 		kind := "s/n"
@@ -92,7 +92,7 @@ func (f *spec) check(args []any) error {
 	return nil
 }
 
-// arityText says how many arguments are wanted.
+// arityText lists the accepted numbers of arguments.
 func (f *spec) arityText() string {
 	if f.open {
 		return fmt.Sprintf("at least %d", f.arities[0])
@@ -130,9 +130,9 @@ func checkArgument(kinds string, a any) error {
 		}
 	}
 	if s, ok := a.(string); ok {
-		return fmt.Errorf("%q: want %s", s, strings.Join(want, " or "))
+		return fmt.Errorf("%q: must be %s", s, strings.Join(want, " or "))
 	}
-	return fmt.Errorf("%v: want %s", a, strings.Join(want, " or "))
+	return fmt.Errorf("%v: must be %s", a, strings.Join(want, " or "))
 }
 
 // checkNumber checks a number against a range in the form n>0, n>=1, n0..1, int1..599 or int-1..
@@ -156,7 +156,7 @@ func checkNumber(kind string, n float64) error {
 		ok, want = n >= 0 && n <= 1, "a number from 0 to 1"
 	}
 	if !ok {
-		return fmt.Errorf("%v: want %s", n, want)
+		return fmt.Errorf("%v: must be %s", n, want)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func checkText(kind, s string) (err error) {
 	switch kind {
 	case "+":
 		if s == "" {
-			return errors.New("want a non-empty text")
+			return errors.New("must not be empty")
 		}
 	case "bool":
 		_, err = strconv.ParseBool(s)
@@ -180,32 +180,32 @@ func checkText(kind, s string) (err error) {
 			if a, wrong := netip.ParseAddr(s); wrong == nil && !a.IsUnspecified() {
 				err = nil
 			} else {
-				err = errors.New("want an IP address or a CIDR")
+				err = errors.New("must be an IP address or a CIDR")
 			}
 		}
 	case "sha256":
 		if sum, wrong := hex.DecodeString(s); wrong != nil || len(sum) != sha256.Size {
-			err = errors.New("want 64 hexadecimal digits")
+			err = errors.New("must be 64 hexadecimal digits")
 		}
 	case "method":
 		switch strings.ToUpper(s) {
 		case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE":
 		default:
-			err = errors.New("want a standard method")
+			err = errors.New("must be a standard method")
 		}
 	case "duration", "duration+0":
 		d, err := time.ParseDuration(s)
 		if err != nil || d < 0 && kind == "duration+0" {
-			return errors.New("want a duration such as 10ms")
+			return errors.New("must be a duration such as 10ms")
 		}
 	case "url", "url+", "uri":
 		u, err := url.Parse(s)
 		if err != nil || kind != "url" && u.Scheme == "" || kind == "url+" && u.Host == "" {
-			return errors.New("want a URL")
+			return errors.New("must be a URL")
 		}
 	case "hex", "hex+":
 		if _, err = hex.DecodeString(s); err == nil && s == "" && kind == "hex+" {
-			err = errors.New("want hexadecimal digits")
+			err = errors.New("must be hexadecimal digits")
 		}
 	case "cidr":
 		_, err = netip.ParsePrefix(s)
@@ -218,15 +218,15 @@ func checkText(kind, s string) (err error) {
 			s = strings.ReplaceAll(s, ",", "-")
 		}
 		if s == "" || strings.ContainsAny(s, " ()<>@,;:\\\"/[]?={}") {
-			return errors.New("want the name of a header")
+			return errors.New("must be a header name")
 		}
 	case "dns":
 		if !IsName(strings.TrimPrefix(s, "*.")) {
-			return errors.New("want the name of a host")
+			return errors.New("must be a host name")
 		}
 	case "pair":
 		if !strings.Contains(s, ":") {
-			return errors.New("want a path and a query separated by a colon")
+			return errors.New("must be a path and a query separated by a colon")
 		}
 	default: // a list of allowed words
 		for word := range strings.SplitSeq(kind, "|") {
@@ -234,7 +234,7 @@ func checkText(kind, s string) (err error) {
 				return nil
 			}
 		}
-		return fmt.Errorf("want %s", strings.ReplaceAll(kind, "|", ", "))
+		return fmt.Errorf("must be one of %s", strings.ReplaceAll(kind, "|", ", "))
 	}
 	return err
 }

@@ -59,7 +59,7 @@ func TestReplayCommand(t *testing.T) {
 		{[]string{"--old", before, "--new", after, "-"}, "nonsense\n", cli.Trouble, "", "no line of the logs is a request: line 1"},
 		{[]string{"--old", before, "-"}, log, cli.Trouble, "", "want --old and --new"},
 		{[]string{"--old", before, "--new", after, "--ignore", "id=web", "-"}, log, cli.Trouble, "", "want endpoints"},
-		{[]string{"--old", before, "--new", after, "-H", "X", "-"}, log, cli.Trouble, "", "want a header such as"},
+		{[]string{"--old", before, "--new", after, "-H", "X", "-"}, log, cli.Trouble, "", "must be a header such as"},
 		{[]string{"--old", before, "--new", after, before + ".gone"}, "", cli.Trouble, "", "no such file"},
 		{[]string{"--old", before, "--new", before + ".gone", "-"}, log, cli.Trouble, "", "no such file"},
 	} {

@@ -1,13 +1,13 @@
-// Package durable keeps files that survive a crash whole, and reads files that may be anything.
+// Package durable writes files that survive a crash intact, and reads files safely whatever they are.
 //
 // [WriteFile] writes a temporary file beside the target, syncs it, renames it over the target and syncs the directory, without
 // which the rename itself may be lost. A reader finds either the old or the new content, even after a power failure, never a mix
 // or a part. Files have mode 0600. [Open] and [ReadFile] accept only regular files of a bounded size, so that a FIFO, a device or
-// a huge file neither blocks the caller nor fills its memory. [Load] reads a file that a process keeps for its next start: whatever is
-// found in its place never prevents that.
+// a huge file neither blocks the caller nor fills its memory. [Load] reads a file that a process keeps for its next start:
+// whatever is found in its place never prevents that.
 //
-// Each write has a temporary file with another name. A process killed in the middle of a write leaves one behind, which the next start
-// removes ([Tidy]). If two processes share a folder by mistake, the target always has the whole content of one of them.
+// Each write has a temporary file with another name. A process killed in the middle of a write leaves one behind, which the next
+// start removes ([Tidy]). If two processes share a folder by mistake, the target always has the whole content of one of them.
 //
 // Caveat: the directory must be writable, not only the file, and a target that is a symbolic link is replaced by a file.
 package durable
@@ -34,8 +34,8 @@ func temporary(path string) (dir, prefix string) {
 }
 
 // WriteFile replaces or creates the file at path with what write writes. If write or any step before the rename fails, the file
-// is unchanged and the error says what failed. If only the last step fails, syncing the directory, the new content is in place but may
-// be lost after a power failure.
+// is unchanged and the error names the failed step. If only the last step fails, syncing the directory, the new content is in
+// place but may be lost after a power failure.
 func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(temporary(path)) // with mode 0600: a routing table names internal hosts and may contain credentials
 	if err != nil {
@@ -55,7 +55,8 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// WriteChecked replaces or creates a file with data behind a line with its SHA-256, for [LoadChecked]. The errors are those of [WriteFile].
+// WriteChecked replaces or creates a file with data after a line with its SHA-256, for [LoadChecked]. It returns the errors of
+// [WriteFile].
 func WriteChecked(path string, data []byte) error {
 	return WriteFile(path, func(w io.Writer) error {
 		if _, err := fmt.Fprintf(w, "%x\n", sha256.Sum256(data)); err != nil {
@@ -93,29 +94,29 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Tidy removes the temporary files that killed processes left behind for path, and touches nothing else. Call it before the first write:
-// it would also remove the file of a write in progress, which then fails.
+// Tidy removes the temporary files that killed processes left behind for path, and nothing else. Call it before the first write:
+// it would also remove the file of a write in progress, which would then fail.
 func Tidy(path string) {
 	dir, prefix := temporary(path)
-	entries, _ := os.ReadDir(dir) // without the folder there are none
+	entries, _ := os.ReadDir(dir) // a missing folder has no entries
 	for _, e := range entries {
 		if random, ours := strings.CutPrefix(e.Name(), prefix); ours && strings.Trim(random, "0123456789") == "" && e.Type().IsRegular() {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // one that stays does no harm
+			_ = os.Remove(filepath.Join(dir, e.Name())) // a leftover file is harmless
 		}
 	}
 }
 
-// Writer calls a function in a goroutine that lives while there is something to write, so that nobody has to wait for a disk. Requests
-// that come while it writes lead to one more call. All methods are safe for concurrent use.
+// Writer calls a function in a goroutine, so that callers need not wait for a disk. The goroutine runs only while writes are
+// pending. Requests that arrive during a write lead to one more call. All methods are safe for concurrent use.
 type Writer struct {
 	write func()
 
 	mu    sync.Mutex
 	again bool          // requested since the last call began
-	idle  chan struct{} // closed when the goroutine has ended; nil while there is none
+	idle  chan struct{} // closed when the goroutine has ended; nil without a goroutine
 }
 
-// NewWriter returns a Writer for a function that writes whatever is wanted when it is called.
+// NewWriter returns a Writer for a function that writes the state at the time of the call.
 func NewWriter(write func()) *Writer { return &Writer{write: write} }
 
 // Request makes the Writer write. It returns at once.
@@ -152,7 +153,7 @@ func (w *Writer) Writing() bool {
 	return w.idle != nil
 }
 
-// Wait waits until nothing is left to write. It returns false if the time ends before.
+// Wait waits until all writes are done. It returns false if end fires first.
 func (w *Writer) Wait(end <-chan time.Time) bool {
 	w.mu.Lock()
 	idle := w.idle
@@ -169,7 +170,7 @@ func (w *Writer) Wait(end <-chan time.Time) bool {
 }
 
 // Open opens a regular file of at most limit bytes and returns its size. It follows symbolic links, as in a mounted ConfigMap. It
-// never blocks, whatever kind of file is at path, and reads nothing. The error wraps the one of the operating system, if it has one.
+// never blocks, whatever kind of file is at path, and reads nothing. The error wraps the error of the operating system, if any.
 func Open(path string, limit int64) (*os.File, int64, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -219,10 +220,10 @@ func ReadKeyPair(cert, key string) (tls.Certificate, error) {
 // badSuffix is appended to the name of a file that was set aside.
 const badSuffix = ".bad"
 
-// Load passes the file at path to read, if it is a regular file of at most limit bytes. The error is nil if read accepts it by returning
-// nil, and wraps [fs.ErrNotExist] if nothing is at path. Whatever cannot be used, or read rejects, is renamed to path.bad for later
-// inspection: keptAs is that name, or empty if it cannot be moved. Only the last such file is kept; a non-empty folder of that name is
-// never deleted. Load removes leftovers of writes.
+// Load passes the file at path to read, if it is a regular file of at most limit bytes. The error is nil if read accepts it by
+// returning nil, and wraps [fs.ErrNotExist] if path does not exist. Load renames an unusable or rejected file to path.bad for
+// later inspection: keptAs is that name, or empty if the file cannot be renamed. Only the last such file is kept; a non-empty
+// folder of that name is never deleted. Load also removes temporary files of interrupted writes.
 func Load(path string, limit int64, read func(io.Reader) error) (keptAs string, err error) {
 	Tidy(path)
 	err = load(path, limit, read)

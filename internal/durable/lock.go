@@ -8,14 +8,15 @@ import (
 	"syscall"
 )
 
-// lockFile is the name of the file that is locked. It stays when the lock ends: removing it would let two processes lock two files.
+// lockFile is the name of the file that is locked. It stays when the lock ends: removing it would let two processes lock two
+// files.
 const lockFile = "lock"
 
 // ErrLocked means that another process uses the folder.
 var ErrLocked = errors.New("another process uses this folder")
 
-// Lock claims a folder for this process, until unlock is called or the process ends. It creates the folder with mode 0700 if it does not exist. The
-// error wraps [ErrLocked]; a folder that cannot be written is no error, because its files report that.
+// Lock claims a folder for this process, until unlock is called or the process ends. It creates the folder with mode 0700 if it
+// does not exist. The error wraps [ErrLocked]; an unwritable folder is not an error, because writing its files reports that.
 func Lock(folder string) (unlock func(), err error) {
 	if folder == "" || os.MkdirAll(folder, 0o700) != nil {
 		return func() {}, nil

@@ -5,11 +5,12 @@
 // lasted for a while. It renews the Event before the API server forgets it, as long as the problem lasts, and reports the end of
 // the problem with a last Event.
 //
-// # Never too many
+// # Limits
 //
-// The name of an Event consists of the object and the id of the problem, so each problem has one Event, however many replicas write
-// it and however often they restart: who finds it written lately leaves it as it is. Writes are limited to a few per second in total and to some for each object; the others wait
-// for the next check. Nothing else waits for Events: if an API server refuses them, they are only logged and counted.
+// The name of an Event consists of the object and the id of the problem, so each problem has one Event, however many replicas
+// write it and however often they restart: a replica leaves a recently written Event unchanged. Writes are limited to a few per
+// second in total and to some for each object; the others wait for the next check. Events delay nothing else: if an API server
+// refuses them, the failures are only logged and counted.
 package events
 
 import (
@@ -124,7 +125,7 @@ func (w *Writer) Run(ctx context.Context) {
 // look writes the Events that are due, in the order of the problems: by owner.
 func (w *Writer) look(ctx context.Context) {
 	now, waiting := time.Now(), 0
-	all := make(map[key]bool) // with those that get no Event, so that they do not count as solved
+	all := make(map[key]bool) // includes problems without an Event, so that they do not count as solved
 	count := make(map[kube.Ref]int)
 	for _, p := range w.problems() {
 		if p.Severity == rules.Info || p.Owner.Name == "" {
@@ -182,7 +183,8 @@ func (w *Writer) record(ctx context.Context, e Event) bool {
 	return true
 }
 
-// eventOf returns an Event about a problem. That of a solved problem has a suffix, so that the Event of the problem stays unchanged.
+// eventOf returns an Event about a problem. The name of the Event for a solved problem has a suffix, so that the Event of the
+// problem stays unchanged.
 func eventOf(k key, suffix, kind, reason, message string) Event {
 	return Event{Name: nameOf(k) + suffix, Object: k.object, Type: kind, Reason: reason, Message: cut(message)}
 }

@@ -3,7 +3,7 @@
 //
 // A [Kubeconfig] lists clusters by context, [Kubeconfig.Open] returns the client for one, and [Cluster.Pods] lists pods by label.
 //
-// [Pod.Exec] runs a command in a pod, and [Cluster.WhoAmI] asks who the user is.
+// [Pod.Exec] runs a command in a pod, and [Cluster.WhoAmI] returns the name of the user.
 //
 // # Rights
 //
@@ -79,7 +79,7 @@ func (k *Kubeconfig) Match(patterns string) ([]string, error) {
 	chosen := make(map[string]bool)
 	for p := range strings.SplitSeq(patterns, ",") {
 		if p = strings.TrimSpace(p); p == "" {
-			return nil, errors.New("an empty pattern: want names of contexts such as prod-*")
+			return nil, errors.New("an empty pattern: must be names of contexts such as prod-*")
 		}
 		fits, found := glob(p), false
 		for _, name := range names {
@@ -197,7 +197,7 @@ func (p *Pod) Ready() bool {
 	})
 }
 
-// Waiting says why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
+// Waiting returns why the first container that is not running is waiting, such as CrashLoopBackOff; empty if all run.
 func (p *Pod) Waiting() string {
 	for _, s := range p.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil {
@@ -207,7 +207,7 @@ func (p *Pod) Waiting() string {
 	return ""
 }
 
-// Containers returns the containers that keep running: not those that only run at the start.
+// Containers returns the containers and the sidecars among the init containers, without init containers that run to completion.
 func (p *Pod) Containers() []corev1.Container {
 	sidecars := slices.DeleteFunc(slices.Clone(p.Spec.InitContainers), func(c corev1.Container) bool {
 		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
@@ -215,7 +215,7 @@ func (p *Pod) Containers() []corev1.Container {
 	return slices.Concat(sidecars, p.Spec.Containers)
 }
 
-// Port returns the number of a port that a container names; 0 if none does.
+// Port returns the number of a named container port, or 0 if no container has it.
 func (p *Pod) Port(name string) (number int) {
 	for _, c := range p.Containers() {
 		for _, port := range c.Ports {
@@ -239,9 +239,9 @@ func clip(s string) string {
 // maxOutput limits what a command may write to each of its streams, in bytes.
 const maxOutput = 1 << 20
 
-// Exec runs a command in a container of the pod, without a shell and without input, and returns what it wrote to its standard output.
-// The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. If the command ran and failed, the error is
-// the first line that it wrote to its standard error, or says how it ended.
+// Exec runs a command in a container of the pod, without a shell and without input, and returns what it wrote to its standard
+// output. The user needs the verbs get and create on pods/exec, as for [Pod.Dial] on pods/portforward. If the command ran and
+// failed, the error is the first line that it wrote to its standard error, or else describes how it ended.
 func (p *Pod) Exec(ctx context.Context, container string, command ...string) (stdout []byte, err error) {
 	u := p.request("exec").VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	sockets, err := remotecommand.NewWebSocketExecutor(p.cluster.config, http.MethodGet, u.String())

@@ -92,7 +92,7 @@ func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, e
 	}
 	if protocol != portforward.PortForwardProtocolV1Name || ctx.Err() != nil {
 		conn.Close()
-		return nil, cmp.Or(ctx.Err(), fmt.Errorf("the API server speaks %q, want %q", clip(protocol), portforward.PortForwardProtocolV1Name))
+		return nil, cmp.Or(ctx.Err(), fmt.Errorf("the API server speaks %q, must be %q", clip(protocol), portforward.PortForwardProtocolV1Name))
 	}
 	return conn, nil
 }
@@ -126,7 +126,7 @@ func newConn(pod string, port int, session httpstream.Connection, data, failures
 		defer close(c.failed)
 		if text, err := io.ReadAll(io.LimitReader(failures, maxFailure)); err == nil && len(text) > 0 {
 			c.failure = clip(string(text))
-			_ = data.Reset() // wakes a blocked reader: nobody answers on the stream
+			_ = data.Reset() // wakes a blocked reader: the stream will get no answer
 		}
 	}()
 	return c

@@ -85,7 +85,7 @@ func (p *places) Complete(flag string) []string {
 // Clusters implements [cli.Places]. Flags choose the clusters, so it returns every argument unused.
 func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	if p.context != "" && p.contexts != "" {
-		return nil, nil, errors.New("--context and --contexts: want one of them")
+		return nil, nil, errors.New("--context and --contexts cannot be combined")
 	}
 	if p.namespace == "" || strings.ContainsAny(p.namespace, "/?#% ") {
 		return nil, nil, fmt.Errorf("%q is not a namespace", p.namespace)
@@ -225,8 +225,8 @@ func (p *places) listener(pod *Pod, scheme string, port int) *cli.Listener {
 // program is the program in the container that has a control socket.
 const program = "routesrv"
 
-// containerOf returns the name of the container that declares the port, else of the one that has the program's name, else of the
-// first.
+// containerOf returns the name of the container that declares the port, else of the container with the program's name, else of
+// the first one.
 func containerOf(pod *Pod, port int) string {
 	containers := pod.Containers()
 	for _, c := range containers {

@@ -116,7 +116,7 @@ func TestAcceptanceIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
 		{"nothing", nil, "say which table you accept, as digest=DIGEST: GET /guard/held shows it with its digest"},
 		{"no digest", url.Values{"by": {"ann"}}, "GET /guard/held"},
 		{"digest of nothing", url.Values{"digest": {strings.Repeat("0", 64)}}, "GET /guard/held"},
-		{"half of a digest", url.Values{"digest": {digest[:32]}}, "digest: digest has 32 characters, want 64"},
+		{"half of a digest", url.Values{"digest": {digest[:32]}}, "digest: digest has 32 characters, must have 64"},
 		{"long name", url.Values{"digest": {digest}, "by": {strings.Repeat("ö", 201)}}, "by: 201 characters, limit 200"},
 		{"long reason", url.Values{"digest": {digest}, "why": {strings.Repeat("x", 1001)}}, "why: 1001 characters, limit 1000"},
 		{"lines", url.Values{"digest": {digest}, "why": {"a\nb"}}, "why: want printable characters in one line"},

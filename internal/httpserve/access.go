@@ -11,21 +11,21 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// Access decides who reads the pages of a support listener that shares its network with a proxy. Requests over the control socket
-// are always answered, and all others according to the fields; one condition is enough.
+// Access controls access to the pages of a support listener that shares its network with a proxy. Requests over the control
+// socket are always admitted, all others if they meet one of the conditions in the fields.
 //
-// A tenant decides where the proxy sends a request, with which headers and under which host. It does not decide from which address:
-// a connection to this machine comes from one of this machine's own. So without a certificate, such requests are refused.
+// A tenant controls the destination of a proxied request, its headers and its host, but not its source address: a connection from
+// the proxy to this machine comes from an address of this machine. So without a certificate, such requests are refused.
 type Access struct {
 	// Certificate admits only clients with a certificate that the handshake has verified.
 	Certificate bool
-	// SocketOnly admits nobody over TCP, but for clients with a verified certificate if Certificate is set.
+	// SocketOnly refuses all requests over TCP, except from clients with a verified certificate if Certificate is set.
 	SocketOnly bool
-	// Command reads a page in the pod, such as "dataplane-client get", for the answer to requests that are refused.
+	// Command reads a page in the pod, such as "dataplane-client get". Answers to refused requests suggest it.
 	Command string
 }
 
-// Wrap returns a handler that answers 403 to requests that are not admitted, and says what to do instead.
+// Wrap returns a handler that answers 403 to requests that are not admitted, with what to do instead.
 func (a Access) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if why := a.refuses(r); why != "" {
@@ -98,14 +98,13 @@ func NamedRight(r *http.Request) bool {
 	return net.ParseIP(strings.Trim(host, "[]")) != nil || strings.EqualFold(host, "localhost")
 }
 
-// Turns limits how many requests do something at a time.
+// Turns limits how many requests perform an operation at the same time.
 type Turns chan struct{}
 
 // NewTurns returns a limit of n.
 func NewTurns(n int) Turns { return make(Turns, n) }
 
-// Wait waits for a turn until ctx ends, and at most the given time; 0 means no limit. The caller ends its turn with done, unless ok
-// is false.
+// Wait waits for a turn until ctx ends, and at most the given time; 0 means no limit. If ok is true, the caller must call done.
 func (t Turns) Wait(ctx context.Context, most time.Duration) (done func(), ok bool) {
 	if most > 0 {
 		var cancel context.CancelFunc

@@ -21,17 +21,17 @@ import (
 
 // TLSConfig configures TLS for a listener. The zero value is plain HTTP.
 type TLSConfig struct {
-	// Enable serves TLS with the certificates from the files, in pairs, of which there must be one.
+	// Enable serves TLS with the certificates from the files, in pairs. At least one pair is required.
 	Enable              bool
 	CertFiles, KeyFiles []string
 	// MinVersion is a version constant of crypto/tls; 0 means TLS 1.2.
 	MinVersion uint16
-	// RequireClientCert requires a client certificate from one of the authorities in CAFiles, and with AppendSystemCAs from one of the
-	// system's.
+	// RequireClientCert requires a client certificate from one of the authorities in CAFiles, and with AppendSystemCAs from one
+	// of the system's.
 	RequireClientCert bool
 	CAFiles           []string
 	AppendSystemCAs   bool
-	// HandlersDecide lets clients without a certificate finish the handshake. An [Admission] rejects them where it matters, so that
+	// HandlersDecide lets clients without a certificate finish the handshake. [Access] rejects them where it matters, so that
 	// probes, which have no certificate, get an answer. The handshake still fails for a certificate that does not verify. It needs
 	// RequireClientCert.
 	HandlersDecide bool
@@ -61,7 +61,7 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	case len(cfg.CertFiles) == 0:
 		return nil, fmt.Errorf("TLS needs certificates: set %s and %s", cfg.Flags.Cert, cfg.Flags.Key)
 	case len(cfg.CertFiles) != len(cfg.KeyFiles):
-		return nil, fmt.Errorf("%s names %d files and %s %d: want pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
+		return nil, fmt.Errorf("%s names %d files and %s %d: must be pairs", cfg.Flags.Cert, len(cfg.CertFiles), cfg.Flags.Key, len(cfg.KeyFiles))
 	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
 		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
 	}
@@ -138,9 +138,9 @@ func cause(err error) error {
 // certificateCheck is how often a use of the value checks the files for changes.
 const certificateCheck = time.Second
 
-// Reloaded is a value made of the files of certificates and keys, which is made again when one of them has changed. If that fails, such
-// as while only one file of a pair has been written, the previous value stays in use, and the next use tries again. It is safe for
-// concurrent use.
+// Reloaded is a value loaded from the files of certificates and keys, and reloaded when one of them has changed. If reloading
+// fails, such as while only one file of a pair has been written, the previous value stays in use, and the next use retries. It is
+// safe for concurrent use.
 type Reloaded[T any] struct {
 	files []string
 	load  func(CertificateEnds) (T, error)
@@ -160,7 +160,8 @@ type fileState struct {
 	size     int64
 }
 
-// NewReloaded makes the value for the first time. load adds the expiry times of the certificates. Empty names of files are ignored.
+// NewReloaded loads the value for the first time. load adds the expiry times of the certificates. Empty names of files are
+// ignored.
 func NewReloaded[T any](files []string, log *slog.Logger, load func(CertificateEnds) (T, error)) (*Reloaded[T], error) {
 	r := &Reloaded[T]{files: files, load: load, log: log.With("component", "tls"), checked: time.Now()}
 	return r, r.loadLocked()
@@ -234,7 +235,8 @@ const (
 	UseAuthority = "authority"
 )
 
-// CertificateEnds are the times at which certificates expire, by use: an alert fires beforehand. A use without certificates is not in it.
+// CertificateEnds are the times at which certificates expire, by use: an alert fires beforehand. A use without certificates is
+// not in it.
 type CertificateEnds map[string]time.Time
 
 // Pair adds a presented certificate: the earliest expiry counts, within its chain and among several pairs.
@@ -263,8 +265,8 @@ func (e CertificateEnds) Authorities(text []byte) {
 	}
 }
 
-// RegisterCertificateEnds exports the result of ends at each scrape; a nil ends means no certificates. Register each side once. A nil registerer
-// does nothing. ends is called concurrently.
+// RegisterCertificateEnds exports the result of ends at each scrape; a nil ends means no certificates. Register each side once. A
+// nil registerer does nothing. ends is called concurrently.
 func RegisterCertificateEnds(reg prometheus.Registerer, side string, ends func() CertificateEnds) {
 	if reg == nil {
 		return

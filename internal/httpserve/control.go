@@ -15,8 +15,8 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// controlFolder has mode 0700, and the socket in it 0600. The state folder itself may belong to somebody else, such as a volume
-// that the kubelet has made.
+// controlFolder has mode 0700, and the socket in it 0600. The state folder itself may have another owner, such as a volume
+// created by the kubelet.
 const (
 	controlFolder = "control"
 	controlSocket = "socket"
@@ -25,9 +25,9 @@ const (
 // ErrNoControl reports that no process listens on the control socket of a state folder.
 var ErrNoControl = errors.New("no process listens on the control socket")
 
-// ListenControl opens the control socket of a state folder, and replaces one that a crashed process has left. Whatever changes what
-// is served is asked there, and not over TCP: a proxy forwards requests of tenants to any address, that of its own pod included,
-// but never to a file.
+// ListenControl opens the control socket of a state folder, and replaces one that a crashed process has left. Requests that
+// change the served table are accepted only there, not over TCP: a proxy forwards requests of tenants to any address, including
+// the address of its pod, but never to a file.
 //
 // The socket of a closed listener stays until the next process replaces it.
 func ListenControl(state string) (net.Listener, error) {
@@ -40,7 +40,7 @@ func ListenControl(state string) (net.Listener, error) {
 	}
 	var l *net.UnixListener
 	err := inFolder(folder, func(short string) (err error) {
-		// A name of its own and a rename: the socket never has another mode, and always leads to the newest process.
+		// Create it under another name and rename it: the socket never has another mode, and always leads to the newest process.
 		path := filepath.Join(short, controlSocket+".new")
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -63,8 +63,8 @@ func ListenControl(state string) (net.Listener, error) {
 	return l, nil
 }
 
-// DialControl connects to the process that listens on the control socket of a state folder. The error is [ErrNoControl] if there is
-// none.
+// DialControl connects to the process that listens on the control socket of a state folder. The error is [ErrNoControl] if no
+// process does.
 func DialControl(ctx context.Context, state string) (conn net.Conn, err error) {
 	folder := filepath.Join(state, controlFolder)
 	err = inFolder(folder, func(short string) (err error) {
@@ -106,7 +106,7 @@ func inFolder(folder string, f func(short string) error) error {
 // Peer is the process at the other end of a control socket, as the kernel knows it.
 type Peer struct{ UID, PID int }
 
-// String returns who the peer is, for the record of its decisions.
+// String identifies the peer in the record of its decisions.
 func (p Peer) String() string { return "uid " + strconv.Itoa(p.UID) }
 
 // peerKey is the key of the [Peer] in the context of a request.
@@ -117,7 +117,7 @@ func (p Peer) Attach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// PeerOf returns who sent a request over the control socket. It is false for all other listeners.
+// PeerOf returns the sender of a request over the control socket. It returns false for all other listeners.
 func PeerOf(ctx context.Context) (Peer, bool) {
 	p, ok := ctx.Value(peerKey{}).(Peer)
 	return p, ok
@@ -134,8 +134,8 @@ func rememberPeer(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Control returns the handler of the control socket: the endpoints of [ControlListener], and for every other path those of the
-// support listener. It answers only root and the user of this process, although the mode of the socket keeps others out.
+// Control returns the handler of the control socket: the endpoints of [ControlListener], and support for every other path. It
+// answers only root and the user of this process, although the mode of the socket already excludes others.
 func Control(endpoints []Endpoint, support http.Handler) http.Handler {
 	mux := Mux(ControlListener, endpoints)
 	mux.Handle("/", support)

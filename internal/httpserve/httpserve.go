@@ -1,6 +1,6 @@
-// Package httpserve has what all HTTP listeners of the binaries share: the [Listeners] of a program, with limits on time, bodies and
-// connections, an orderly shutdown and a counted error log; JSON answers; the socket on which operators change what is served; and
-// the acceptance of tables that a guard holds back.
+// Package httpserve is shared by all HTTP listeners of the binaries. It has the [Listeners] of a program, with limits on time,
+// bodies and connections, an orderly shutdown and a counted error log; JSON answers; the socket on which operators change what is
+// served; and the acceptance of tables that a guard holds back.
 //
 // It knows no paths and no state: each program has a list of endpoints with its handlers.
 package httpserve
@@ -101,8 +101,8 @@ const (
 	ControlListener = "control" // the socket in the state folder: see [ListenControl]
 )
 
-// Endpoint is one path that a listener answers. A listener is built from a list of endpoints, and its part of docs/reference/endpoints.md
-// from the same list, so the document always matches.
+// Endpoint is one path that a listener answers. A listener is built from a list of endpoints, and its part of
+// docs/reference/endpoints.md from the same list, so the document always matches.
 type Endpoint struct {
 	// Listener is [MainListener], [SupportListener] or [ControlListener].
 	Listener string
@@ -113,13 +113,13 @@ type Endpoint struct {
 	Methods []string
 	// Does describes the answer: one sentence in Markdown without a full stop.
 	Does string
-	// Condition says when the endpoint exists, in the operator's words, as in "with `-enable-profile`"; empty means always. It is
-	// for the document only: the caller leaves endpoints that do not exist out of the list.
+	// Condition is when the endpoint exists, in the operator's words, as in "with `-enable-profile`"; empty means always. It is
+	// only for the documentation: the caller omits endpoints that do not exist from the list.
 	Condition string
 	// ChecksMethods is set for a handler that answers wrong methods itself. Otherwise [Mux] does that.
 	ChecksMethods bool
-	// MaxBody is the limit of a request's body in bytes. With 0 the endpoint takes none. An endpoint with a body has a Path without
-	// wildcards and names its Methods.
+	// MaxBody is the limit of a request's body in bytes. With 0 the endpoint accepts no body. An endpoint with a body must have a
+	// Path without wildcards, and Methods.
 	MaxBody int64
 	Handler http.Handler
 }
@@ -148,8 +148,8 @@ func Mux(listener string, endpoints []Endpoint) *http.ServeMux {
 	return mux
 }
 
-// Probes returns the endpoints for probes under the names that Kubernetes uses: /livez answers 204 as long as the process answers, and /readyz as
-// the handler ready.
+// Probes returns the endpoints for probes under the names that Kubernetes uses: /livez answers 204 as long as the process
+// answers, and /readyz as the handler ready.
 func Probes(ready http.Handler) []Endpoint {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []Endpoint{

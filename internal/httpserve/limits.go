@@ -28,16 +28,16 @@ const (
 	// reservedDescriptors is how many file descriptors a main listener leaves for the support listener, the clients of the
 	// source, and table files. It is more than supportConnections.
 	reservedDescriptors = 128
-	// minConnections is what a main listener accepts even if fewer than reservedDescriptors remain.
+	// minConnections is how many connections a main listener accepts even if fewer than reservedDescriptors remain.
 	minConnections = 16
-	// newGrace is how long a connection may be silent before it counts as idle, and manyGrace how long one of an address that has
-	// more than its share.
+	// newGrace is how long a connection may be silent before it counts as idle. manyGrace replaces newGrace for an address with more
+	// than its share.
 	newGrace  = time.Second
 	manyGrace = 50 * time.Millisecond
 	// sendBufferSize is the size of the kernel's send buffer of one connection. By default Linux lets it grow to 4 MiB, which
 	// counts against the memory limit of the pod: a few hundred stalled readers would exhaust it.
 	sendBufferSize = 256 << 10
-	// shares is how many addresses a full listener treats alike: one with more than this part of the connections loses its first.
+	// shares divides the connections of a full listener: an address with more than 1/shares of them loses its connections first.
 	shares = 64
 )
 
@@ -55,15 +55,16 @@ func MainConnections(want int) int {
 	return min(want, free)
 }
 
-// Connections limits the connections of a listener. When the limit is reached, it closes one of the address that has most: the one
-// that has waited longest. On a main listener only connections without a complete request wait, and if there is none, new
-// connections wait in the kernel until one ends: answers are never cut. On a support listener every connection waits from the moment
-// when its last request began or ended, so that a probe always gets in, whatever others do with their connections.
+// Connections limits the connections of a listener. When the limit is reached, it closes a connection of the address that has the
+// most: the one that has waited longest. On a main listener only connections without a complete request count as waiting, and
+// without any of these, new connections wait in the kernel until one ends: answers are never cut. On a support listener every
+// connection counts as waiting since its last request began or ended, so that a probe always gets in, whatever others do with
+// their connections.
 //
 // Create it with [NewConnections], call Track with the server before it serves, and wrap the listener with Listener.
 type Connections struct {
 	max     int
-	always  bool // every connection can make room
+	always  bool // every connection may be closed to make room
 	open    prometheus.Gauge
 	evicted prometheus.Counter
 
@@ -150,7 +151,8 @@ func (l *countingListener) Close() error {
 	return l.Listener.Close()
 }
 
-// wait returns true once one more connection is allowed, if necessary after closing another one. It returns false if l was closed.
+// wait returns true once one more connection is allowed, if necessary after closing another one. It returns false if l was
+// closed.
 func (c *Connections) wait(l *countingListener) bool {
 	for {
 		full, victim := c.victim(time.Now())
@@ -168,8 +170,8 @@ func (c *Connections) wait(l *countingListener) bool {
 	}
 }
 
-// victim reports whether the listener is full, and returns the connection to close then: of those that can make room, the oldest of the
-// address with most connections; nil if there is none yet.
+// victim reports whether the listener is full, and if so, returns the connection to close: among the connections that may be
+// closed, the oldest of the address with most connections; nil if none may be closed yet.
 func (c *Connections) victim(now time.Time) (full bool, victim *countedConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +194,8 @@ func (c *Connections) victim(now time.Time) (full bool, victim *countedConn) {
 	return true, victim
 }
 
-// grace returns how long a connection is spared. A crowd of one address gets less, so that it keeps nobody else waiting.
+// grace returns how long a new connection is exempt from eviction. Addresses with many connections get less, so that they do not
+// block others.
 func (c *Connections) grace(conn *countedConn) time.Duration {
 	if c.addresses[conn.address] > max(1, c.max/shares) {
 		return manyGrace
@@ -260,7 +263,7 @@ func (c *Connections) mark(conn *countedConn, busy bool) {
 	conn.busy, conn.since = busy, time.Now()
 }
 
-// whileReading calls read, during which the connection of the request can make room for another one.
+// whileReading calls read. During the call, the connection of the request may be closed to make room for another one.
 func whileReading(r *http.Request, read func()) {
 	conn, _ := r.Context().Value(connKey{}).(*countedConn)
 	if conn == nil || r.ProtoMajor > 1 { // a connection of HTTP/2 may be sending answers to other requests
@@ -275,14 +278,14 @@ func whileReading(r *http.Request, read func()) {
 const (
 	// bodyTimeout is how long a client has to send a body.
 	bodyTimeout = 5 * time.Second
-	// bodyMemory limits the bodies of a listener, those on their way and those that handlers work on, in bytes.
+	// bodyMemory limits the total size of the bodies of a listener in bytes, while they arrive and while handlers use them.
 	bodyMemory = 128 << 20
 	// noBody is the answer to a body that is not expected.
 	noBody = "this path takes no request body"
 )
 
-// bodies reads the bodies of requests before handlers see them, so that a slow one occupies nothing but its connection. Where no
-// body is expected, none is accepted: net/http would wait for it after the answer.
+// bodies reads the bodies of requests before handlers run, so that a slow body occupies only its connection. It refuses bodies
+// that are not expected: net/http would wait for them after the answer.
 type bodies struct {
 	next   http.Handler
 	limits map[string][]Endpoint // with bodies, by path
@@ -300,7 +303,7 @@ func limitBodies(endpoints []Endpoint, next http.Handler) http.Handler {
 	return b
 }
 
-// limit returns the limit of the request's body, or 0 if it may have none.
+// limit returns the limit of the request's body, or 0 if no body is allowed.
 func (b *bodies) limit(r *http.Request) int64 {
 	for _, e := range b.limits[r.URL.Path] {
 		if slices.Contains(e.Methods, r.Method) {
@@ -310,8 +313,8 @@ func (b *bodies) limit(r *http.Request) int64 {
 	return 0
 }
 
-// ServeHTTP implements [http.Handler]. It answers 400 to a body that is not expected, 413 to one that is too large, 408 to one that
-// does not arrive in time, and 503 while bodies take too much memory.
+// ServeHTTP implements [http.Handler]. It answers 400 to an unexpected body, 413 to a body that is too large, 408 to a body that
+// does not arrive in time, and 503 while bodies use too much memory.
 func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		b.next.ServeHTTP(w, r)
@@ -334,7 +337,7 @@ func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var err error
 	whileReading(r, func() { content, err = io.ReadAll(one) })
 	switch {
-	case limit == 0 && errors.Is(err, errBodyTooLarge): // else it is empty, which its header did not say
+	case limit == 0 && errors.Is(err, errBodyTooLarge): // otherwise a chunked body turned out to be empty
 		b.refuse(w, conn, http.StatusBadRequest, noBody)
 		return
 	case err != nil:
@@ -353,7 +356,7 @@ func (b *bodies) refuse(w http.ResponseWriter, conn *http.ResponseController, st
 	http.Error(w, why, status)
 }
 
-// body reads a body within its limit, and counts its bytes among those of all bodies.
+// body reads a body within its limit, and adds its bytes to the total of all bodies.
 type body struct {
 	from        io.Reader
 	limit, size int64

@@ -24,15 +24,15 @@ type ListenersConfig struct {
 	// Flags is the prefix of flags in messages: "-" or "--".
 	Flags string
 
-	// Endpoints are those of all listeners. The support listener and the control socket answer exactly these. Main answers on the
-	// main listener; nil means exactly these, too.
+	// Endpoints are the endpoints of all listeners. The support listener and the control socket serve exactly these. Main serves the
+	// main listener; nil means Endpoints.
 	Endpoints []Endpoint
 	Main      http.Handler
-	// DrainStreams asks the streams of the main listener, which do not end by themselves, to end within the window. It returns when they have
-	// ended. nil means that there are none.
+	// DrainStreams ends the streams of the main listener, which would otherwise stay open, within the window. It returns when
+	// they have ended. nil means that the main listener has no streams.
 	DrainStreams func(window time.Duration)
-	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener], there
-	// is none.
+	// StateDir is the folder with the control socket: see [ListenControl]. Without it, or without endpoints of [ControlListener],
+	// the program has no control socket.
 	StateDir string
 	// TLS and SupportTLS configure TLS for the main and the support listener; only one of them may be enabled.
 	TLS, SupportTLS TLSConfig
@@ -50,8 +50,8 @@ type ListenersConfig struct {
 	Registry prometheus.Registerer // also gets the series of the process
 }
 
-// Listeners are the listeners of a program: the main one for its clients, the support one for its operators, and the control socket
-// for operators who change what is served.
+// Listeners are the listeners of a program: the main one for its clients, the support one for its operators, and the control
+// socket for operators who change what is served.
 type Listeners struct {
 	cfg                    ListenersConfig
 	main, support, control *http.Server // control is nil if the program has nothing to control
@@ -109,8 +109,8 @@ func NewListeners(cfg ListenersConfig) (*Listeners, error) {
 	return l, nil
 }
 
-// Run opens the listeners, runs work, and serves until ctx ends or the main listener fails. Then it shuts all down in order. It
-// returns an error if the main listener cannot be opened or fails. If ctx has already ended, it opens nothing.
+// Run opens the listeners, runs work, and serves until ctx ends or the main listener fails. Then it shuts everything down in
+// order. It returns an error if the main listener cannot be opened or fails. If ctx has already ended, it opens nothing.
 //
 // The order of the shutdown: both listeners keep serving for the time of Drain, so that load balancers notice. Then the main
 // listener closes, and requests have until the deadline to end. Then the support listener closes; until then it has shown the
@@ -207,7 +207,7 @@ func (l *Listeners) drain(ended <-chan struct{}) {
 	}
 	var draining sync.WaitGroup
 	defer draining.Wait()
-	// Streams do not end by themselves. By the end of the window, load balancers send new connections elsewhere.
+	// Clients do not end streams. By the end of the window, load balancers send new connections elsewhere.
 	draining.Go(func() { l.cfg.DrainStreams(l.cfg.Drain) })
 	timer := time.NewTimer(l.cfg.Drain)
 	defer timer.Stop()

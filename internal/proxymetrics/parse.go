@@ -21,7 +21,7 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 )
 
-// errNoSkipper means that a document has none of the series that every Skipper has.
+// errNoSkipper reports that a document lacks all of the series that every Skipper has.
 var errNoSkipper = errors.New("not the metrics of a Skipper")
 
 // maxReasons is how many reasons of refused routes are kept; the others are added up as "other".
@@ -39,7 +39,7 @@ type sums struct {
 	refused                                                 map[string]uint64
 }
 
-// figure is a sum of series, or none if there was no series.
+// figure is the sum of some series; has is false without any series.
 type figure struct {
 	sum float64
 	has bool
@@ -47,7 +47,7 @@ type figure struct {
 
 func (f *figure) add(v float64) { f.sum, f.has = f.sum+v, true }
 
-// value returns nil for none. It returns 0 for a value that no counter can have.
+// value returns nil if the figure is missing. It returns 0 for a value that no counter can have.
 func (f figure) value() *uint64 {
 	if !f.has {
 		return nil
@@ -59,7 +59,7 @@ func (f figure) value() *uint64 {
 	return &n
 }
 
-// Parse reads the metrics of a Skipper, of either flavour.
+// Parse reads the metrics of a Skipper, in either format.
 func Parse(r io.Reader) (*fleet.Figures, error) {
 	return parse(r, slices.Concat(families, routeFamilies))
 }
@@ -125,7 +125,8 @@ func (s *sums) prometheus(in io.Reader, names []string) error {
 	return nil
 }
 
-// filter passes on the lines of some families, without the buckets of histograms: a proxy that ignores names in the URL sends many megabytes.
+// filter passes on the lines of some families, without the buckets of histograms: a proxy that ignores names in the URL sends
+// many megabytes.
 type filter struct {
 	lines *bufio.Scanner
 	names []string
@@ -177,7 +178,7 @@ func valueOf(m *dto.Metric) float64 {
 	return math.NaN()
 }
 
-// series processes a series of a family, which has no prefix any more. Untyped counts of histograms keep their suffix.
+// series processes a series of a family, whose name comes without its prefix. Untyped counts of histograms keep their suffix.
 func (s *sums) series(family string, m *dto.Metric, value float64) {
 	label := func(name string) string {
 		for _, l := range m.Label {
@@ -213,7 +214,7 @@ func (s *sums) series(family string, m *dto.Metric, value float64) {
 	}
 }
 
-// custom processes a figure that both flavours have under one key.
+// custom processes a figure that both formats have under the same key.
 func (s *sums) custom(key string, value float64) {
 	switch {
 	case strings.HasPrefix(key, "incoming."):

@@ -1,14 +1,14 @@
 // Package proxymetrics reads the metrics of a Skipper: requests, errors, routes, and whether it has applied a table.
 //
-// It supports both flavours of Skipper, Prometheus text and codahale's JSON. It uses series that are off by default if they are
-// on; a figure without a series is missing.
+// It supports both formats of Skipper, Prometheus text and codahale's JSON. It uses series that are off by default if they are
+// on; a figure without a series is omitted.
 //
 // # Limits
 //
 // A proxy of a large cluster has series for each route, host and method, of many megabytes. The Reader asks only for the families
-// that it uses (name[]=), and skips the others in the answer of a proxy that ignores this. If these are still more than [MaxText], it
-// reads without those that have series for each route: then errors are counted by the proxy's totals. A document of more than
-// [MaxBytes] yields no figures.
+// that it uses (name[]=), and skips the others in the answer of a proxy that ignores this. If these are still more than
+// [MaxText], it reads without those that have series for each route: then errors are counted by the proxy's totals. A document of
+// more than [MaxBytes] yields no figures.
 //
 // # Caveats
 //
@@ -56,11 +56,11 @@ type Reader struct {
 	refused uint64         // before it was fetched
 }
 
-// New returns a Reader for the metrics at an http or https URL. A nil transport means one of its own.
+// New returns a Reader for the metrics at an http or https URL. If transport is nil, New creates one.
 func New(address string, transport http.RoundTripper, log *slog.Logger) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
-		return nil, errors.New("want http(s)://host[:port]/path, without a password")
+		return nil, errors.New("must be http(s)://host[:port]/path, without a password")
 	}
 	if transport == nil {
 		transport = &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
@@ -74,7 +74,7 @@ func New(address string, transport http.RoundTripper, log *slog.Logger) (*Reader
 // Close closes the idle connection.
 func (r *Reader) Close() { r.client.CloseIdleConnections() }
 
-// Read reads the metrics. The error says why they cannot be read; the beginning and end of that are logged.
+// Read reads the metrics. It logs when reading begins to fail and when it works again.
 func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 	f, err := r.read(ctx)
 	if errors.Is(err, errTooLong) && !r.brief {
@@ -87,9 +87,9 @@ func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 	if failed := err != nil; failed != r.failing {
 		r.failing = failed
 		if failed {
-			r.log.Warn("no figures of the proxy (--proxy-metrics-url)", "error", err)
+			r.log.Warn("cannot read the metrics of the proxy (--proxy-metrics-url)", "error", err)
 		} else {
-			r.log.Info("figures of the proxy can be read")
+			r.log.Info("reading the metrics of the proxy works again")
 		}
 	}
 	if err != nil {
@@ -99,8 +99,8 @@ func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 	return f, nil
 }
 
-// Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time; zero means
-// none. It compares the figures with those of the call before the proxy fetched that table.
+// Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time;
+// zero means none. It compares the figures with the figures of the last call before the proxy fetched that table.
 func (r *Reader) Judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 	// The time comes from an age in a report, so the same moment can differ by the duration of a report.
 	if d := fetched.Sub(r.fetched); d > 500*time.Millisecond || d < -500*time.Millisecond {
@@ -188,7 +188,7 @@ func (r *Reader) names() []string {
 	return slices.Concat(families, routeFamilies)
 }
 
-// errTooLong means that there are too many metrics.
+// errTooLong reports that the metrics exceed the limit on their size.
 var errTooLong = errors.New("the metrics are too long")
 
 // limited returns an error where an io.LimitReader would return EOF.

@@ -1,4 +1,4 @@
-// Package routeid creates and parses the ids of routes. The ids equal those of the reference exactly. The compiler calls the
+// Package routeid creates and parses the ids of routes. The ids are identical to the reference's. The compiler calls the
 // functions that create them; code that has only a table uses [OwnerOf], [ObjectOf], [ObjectKey], [NamespaceOf] and [Generated].
 //
 // # What an id tells
@@ -9,7 +9,7 @@
 //	kube___catchall__<host>____, kube_rg__[internal_]__<host>__catchall__0_0  catch-all of a host, which may have many owners
 //	clone_<id>                                                                copy by -clone-route
 //
-// An id has "_" for every character of a name that a symbol of eskip cannot have, such as "-" and ".". Therefore a name that
+// An id has "_" for every character of a name that is not allowed in an eskip symbol, such as "-" and ".". Therefore a name that
 // contains "--" or ends with "-" looks like two parts, and a RouteGroup in a namespace with the prefix "internal-" looks like one
 // without the prefix. [ObjectKey] is exact for most ids, and [OwnerOf] is a good guess for grouping in a report, not a proof.
 //
@@ -24,7 +24,7 @@ import (
 	"strings"
 )
 
-// Kind is the origin of a route, as far as its id shows.
+// Kind is the origin of a route according to its id.
 type Kind string
 
 // The kinds of owners. They are shown to users and appear in JSON reports.
@@ -52,7 +52,7 @@ func Generated(id string) bool {
 	return false
 }
 
-// Original returns the id of the route that a clone was made of; any other id as it is.
+// Original returns the id of the route that a clone was copied from; it returns any other id unchanged.
 func Original(id string) string {
 	for strings.HasPrefix(id, ClonePrefix) {
 		id = id[len(ClonePrefix):]
@@ -110,8 +110,8 @@ func ObjectOf(id string) Owner {
 	return ownerOf(rest)
 }
 
-// CustomNames returns the names that the Ingress of a custom route (spec/ingress.md section 7) may have, the longest first; nil for an id
-// that no custom route has.
+// CustomNames returns the names that the Ingress of a custom route (spec/ingress.md section 7) may have, the longest first; nil
+// for an id that no custom route has.
 func CustomNames(id string) []string {
 	if o := ObjectOf(id); o.Kind == KindIngress && strings.HasSuffix(id, "____") {
 		return NamesWithin(o.Name)
@@ -119,8 +119,9 @@ func CustomNames(id string) []string {
 	return nil
 }
 
-// NamesWithin returns the names of Ingresses that may be in the name of an [Owner], the longest first: the id of a custom route has
-// NAME_ROUTE_INDEX where others have the name, and both NAME and ROUTE may contain "_". It is nil if the name has no such end.
+// NamesWithin returns the names of Ingresses that may be in the name of an [Owner], the longest first: the id of a custom route
+// has NAME_ROUTE_INDEX where others have the name, and both NAME and ROUTE may contain "_". It is nil if the name has no such
+// end.
 func NamesWithin(name string) (names []string) {
 	front, numbered := strings.CutSuffix(strings.TrimRight(name, "0123456789"), "_")
 	if !numbered || strings.HasSuffix(name, "_") {

@@ -1,4 +1,5 @@
-// Package series creates the Prometheus series of all packages in one form: name, help, labels, and the values of a label from the start.
+// Package series creates the Prometheus series of all packages in one form: name, help, labels, and the values of a label from
+// the start.
 package series
 
 import (
@@ -20,8 +21,8 @@ func (f Factory) Counter(name, help string) prometheus.Counter {
 	return f.made.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// Counters returns counters with labels, whose names have spaces between them. They exist from the start for these values of the only
-// label, so that the first event is an increase.
+// Counters returns counters with labels, whose names have spaces between them. They exist from the start for these values of the
+// only label, so that the first event is an increase.
 func (f Factory) Counters(name, help, labels string, values ...string) *prometheus.CounterVec {
 	v := f.made.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, strings.Fields(labels))
 	for _, value := range values {

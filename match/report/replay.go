@@ -21,7 +21,7 @@ type Kind string
 
 // The kinds, the worst first.
 const (
-	Lost      Kind = "lost"      // no route gets it any more
+	Lost      Kind = "lost"      // only the old table has a route for it
 	Gained    Kind = "gained"    // no route got it before
 	Route     Kind = "route"     // another route gets it, with other filters or another backend
 	Undecided Kind = "undecided" // chance decides between other routes than before
@@ -37,13 +37,13 @@ func (k Kind) rank() int {
 // Replayed is the result of a replay.
 type Replayed struct {
 	Schema string `json:"schema"`
-	// Requests is how many requests were replayed. Same of them are treated as before.
+	// Requests is how many requests were replayed. Same is how many of them are treated as before.
 	Requests uint64 `json:"requests"`
 	Same     uint64 `json:"same"`
-	// Skipped is how many lines were no requests. FirstSkipped says why the first of them was not.
+	// Skipped is the number of lines that are not requests. FirstSkipped is why the first of them is not.
 	Skipped      uint64 `json:"skipped"`
 	FirstSkipped string `json:"first_skipped,omitempty"`
-	// Differences are sorted: those of the most requests first.
+	// Differences are sorted by number of requests, the most frequent first.
 	Differences []Difference `json:"differences"`
 	// Beyond is how many requests differ in ways that Differences does not list, because there are too many.
 	Beyond uint64 `json:"beyond,omitempty"`
@@ -56,10 +56,10 @@ func (r *Replayed) Different() uint64 { return r.Requests - r.Same }
 type Difference struct {
 	Kind     Kind   `json:"kind"`
 	Requests uint64 `json:"requests"`
-	// Old and New are the ids of the routes; several if chance decides, none if no route gets the requests.
+	// Old and New are the ids of the routes: several if chance decides, empty if no route gets the requests.
 	Old []string `json:"old"`
 	New []string `json:"new"`
-	// Parts say what differs between the routes, where there is one on each side.
+	// Parts describe how the routes differ, if each side has one.
 	Parts []string `json:"parts,omitempty"`
 	// Examples are some of the requests, as METHOD URL.
 	Examples []string `json:"examples"`
@@ -73,11 +73,11 @@ const (
 	maxPairs       = 1 << 17 // of routes whose comparison is remembered
 )
 
-// Replay asks two tables for the routes of recorded requests, and reports the requests that get another route, other filters or
-// another backend. It shows what a new version, a cutover or a pull request changes for the traffic that exists, by how much of it there is.
+// Replay matches recorded requests against two tables, and reports the requests that get another route, other filters or another
+// backend. It shows how a new version, a cutover or a pull request affects real traffic, weighted by volume.
 //
-// A record of requests has only what was logged: a route that asks for a header that nobody recorded does not get its requests here. Both tables get
-// the same request, so such a route is missed on both sides.
+// A recorded request has only what was logged: a route that requires a header that was not logged does not match here. Both
+// tables get the same request, so such a route is missed on both sides.
 //
 // A Replay is not safe for concurrent use.
 type Replay struct {
@@ -95,8 +95,8 @@ type verdict struct {
 	parts []string
 }
 
-// NewReplay returns a replay for the routes of two tables, which must not change, and proxies with the given settings. Differences between filters
-// and backends that ignore selects do not count.
+// NewReplay returns a replay for the routes of two tables, which must not change, and proxies with the given settings.
+// Differences between filters and backends that ignore selects do not count.
 func NewReplay(before, after []*eskip.Route, proxy match.Options, ignore shadowdiff.Ignore) *Replay {
 	proxy.Candidates = -1
 	r := &Replay{
@@ -278,12 +278,12 @@ func (r *Replayed) WriteText(w io.Writer) error {
 // count returns a number with its noun.
 func count(n uint64, noun string) string { return shadowdiff.Plural(int(n), noun) }
 
-// what says in words what changes.
+// what describes the change.
 func (d *Difference) what() string {
 	old, now := strings.Join(d.Old, " or "), strings.Join(d.New, " or ")
 	switch d.Kind {
 	case Lost:
-		return "no route any more, before " + old
+		return "no route, before " + old
 	case Gained:
 		return "no route before, now " + now
 	case Route:

@@ -72,7 +72,7 @@ lost 1 [inside] [] [] ["GET http://inside.example.org/"]
 gained 1 [] [fresh] [] ["POST http://new.example.org/"]
 backend 1 [pods] [pods] ["endpoint: http://10.0.0.2 -> nothing" "endpoint: nothing -> http://10.0.0.3"] ["GET http://pods.example.org/"]
 renamed 1 [cart] [basket] [] ["GET http://shop.example.org/cart/7"]
-10 requests, 3 the same, 3 skipped: line 13: "request": want the URL of a request, such as https://shop.example.org/cart`
+10 requests, 3 the same, 3 skipped: line 13: "request": must be the URL of a request, such as https://shop.example.org/cart`
 	if got := told(run(t, []byte(text), shadowdiff.Ignore{})); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

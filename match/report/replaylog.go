@@ -17,9 +17,9 @@ import (
 // maxLine limits a line of a log, in bytes.
 const maxLine = 1 << 20
 
-// Read replays all requests of a log, which may be compressed with gzip. each changes every request before it is replayed, and may be nil;
-// progress is called every few thousand lines with the bytes that were read, and may be nil. A line that is no request is counted and skipped.
-// An error comes from the reader or the context.
+// Read replays all requests of a log, which may be compressed with gzip. each changes every request before it is replayed, and
+// may be nil; progress is called every few thousand lines with the number of bytes read, and may be nil. Lines that are not
+// requests are counted and skipped. It returns only errors of the reader and the context.
 func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Request), progress func(bytes int64)) error {
 	counted := &counter{r: log}
 	in := bufio.NewReaderSize(counted, 256<<10)
@@ -81,7 +81,7 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 // ParseLine parses a line of a log: of Skipper's access log, in its text form or in JSON, or a method and a URL, as in
-// "GET https://shop.example.org/cart". The error says what is wrong with the line.
+// "GET https://shop.example.org/cart". The error describes what is wrong with the line.
 func ParseLine(line []byte) (match.Request, error) {
 	switch {
 	case len(line) > 0 && line[0] == '{':
@@ -92,7 +92,7 @@ func ParseLine(line []byte) (match.Request, error) {
 	method, url, ok := strings.Cut(string(line), " ")
 	url = strings.TrimSpace(url)
 	if !ok || url == "" || !isMethod(method) {
-		return match.Request{}, errors.New(`want a line of an access log, or a method and a URL such as "GET https://shop.example.org/cart"`)
+		return match.Request{}, errors.New(`must be a line of an access log, or a method and a URL such as "GET https://shop.example.org/cart"`)
 	}
 	r := match.Request{Method: method}
 	return r, SetURL(&r, url)
@@ -122,30 +122,30 @@ func parseCombined(line string) (match.Request, error) {
 	_, rest, ok := strings.Cut(line, `] "`)
 	request, rest, ok2 := strings.Cut(rest, `" `)
 	if !ok || !ok2 {
-		return match.Request{}, errors.New("the access log has no request in quotes behind its time")
+		return match.Request{}, errors.New("the access log has no request in quotes after its time")
 	}
 	method, uri, ok := strings.Cut(request, " ")
 	if i := strings.LastIndexByte(uri, ' '); i >= 0 {
 		uri = uri[:i] // the protocol
 	}
 	if !ok {
-		return match.Request{}, fmt.Errorf("%q is no request", request)
+		return match.Request{}, fmt.Errorf("%q is not a request", request)
 	}
 	_, rest, _ = strings.Cut(rest, `"`) // status and size
 	referer, rest, _ := strings.Cut(rest, `" "`)
-	// The agent comes from the client, and may have quotes of its own; what follows has none.
+	// The agent comes from the client and may contain quotes; the fields after it contain none.
 	end := strings.LastIndexByte(rest, '"')
 	if end < 0 {
-		return match.Request{}, errors.New("the access log has no agent in quotes behind the referer")
+		return match.Request{}, errors.New("the access log has no agent in quotes after the referer")
 	}
 	agent, fields := rest[:end], strings.Fields(rest[end+1:])
 	if len(fields) < 2 {
-		return match.Request{}, errors.New("the access log has no host behind the duration: it is not Skipper's")
+		return match.Request{}, errors.New("the access log has no host after the duration: it is not a log of Skipper")
 	}
 	return logged(client, method, uri, fields[1], referer, agent)
 }
 
-// logged makes a request of what a log says; a dash stands for nothing.
+// logged builds a request from the fields of a log line; a dash is an empty field.
 func logged(client, method, uri, host, referer, agent string) (match.Request, error) {
 	if !isMethod(method) || uri == "" {
 		return match.Request{}, fmt.Errorf("no method and path in it: %q %q", method, uri)
@@ -165,7 +165,7 @@ func logged(client, method, uri, host, referer, agent string) (match.Request, er
 	return r, nil
 }
 
-// isMethod reports whether a word is one that HTTP allows as a method, as far as letters go.
+// isMethod reports whether a word has only characters that HTTP allows in methods.
 func isMethod(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !('A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || c == '-' || c == '_') {

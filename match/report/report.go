@@ -1,5 +1,6 @@
-// Package report formats the results of package match as text and JSON, and parses requests as people and logs write them. The command and
-// the endpoint of a route server share it, so that their answers are the same. [Replay] compares two tables by the requests of a log.
+// Package report formats the results of package match as text and JSON, and parses requests as people and logs write them. The
+// command and the endpoint of a route server share it, so that their answers are the same. [Replay] compares two tables by the
+// requests of a log.
 //
 // Other modules should not import it: it may change with every release.
 package report
@@ -41,15 +42,15 @@ func (v *View) Matched() bool {
 	return len(v.Result.Outcomes) > 0 && !slices.ContainsFunc(v.Result.Outcomes, lost)
 }
 
-// AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host. The error says what
-// is expected.
+// AddHeader adds a header in curl's form: "Name: value", or "Name;" for an empty one. Host replaces the host. The error describes
+// the expected form.
 func AddHeader(r *match.Request, line string) error {
 	name, val, ok := strings.Cut(line, ":")
 	if !ok {
 		name, ok = strings.CutSuffix(line, ";")
 	}
 	if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(val, "\r\n") {
-		return fmt.Errorf("%q: want a header such as 'X-Beta: 1'", line)
+		return fmt.Errorf("%q: must be a header such as 'X-Beta: 1'", line)
 	}
 	val = strings.TrimSpace(val)
 	if strings.EqualFold(name, "Host") {
@@ -63,12 +64,12 @@ func AddHeader(r *match.Request, line string) error {
 	return nil
 }
 
-// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error says what is
-// expected.
+// SetURL sets target and host from a URL, as curl does. It keeps a Host header that is already set. The error describes the
+// expected form.
 func SetURL(r *match.Request, text string) error {
 	if strings.HasPrefix(text, "/") {
 		if r.Host == "" {
-			return fmt.Errorf("%q names no host: want a URL, or add -H 'Host: shop.example.org'", text)
+			return fmt.Errorf("%q has no host: use a URL, or add -H 'Host: shop.example.org'", text)
 		}
 		r.Target, _, _ = strings.Cut(text, "#")
 		return nil
@@ -82,7 +83,7 @@ func SetURL(r *match.Request, text string) error {
 	}
 	host := rest[strings.LastIndexByte(rest[:end], '@')+1 : end]
 	if u, err := url.Parse("http://" + host); !ok || scheme != "http" && scheme != "https" || err != nil || u.Hostname() == "" {
-		return fmt.Errorf("%q: want the URL of a request, such as https://shop.example.org/cart", text)
+		return fmt.Errorf("%q: must be the URL of a request, such as https://shop.example.org/cart", text)
 	}
 	r.Target = rest[end:]
 	if !strings.HasPrefix(r.Target, "/") {
@@ -112,7 +113,7 @@ func (v *View) WriteText(w io.Writer) error {
 		v.writeCandidates(&b, res.Candidates)
 	}
 	for _, warning := range res.Warnings {
-		effect := "would match, behind the route above"
+		effect := "would match after the route above"
 		switch {
 		case warning.Partly:
 			effect = "might match"
@@ -123,7 +124,7 @@ func (v *View) WriteText(w io.Writer) error {
 			warning.Route.Id, v.owner(warning.Route), effect, warning.Reason, warning.Text)
 	}
 	if n := len(v.Refusals); n > len(res.Warnings) && res.Answer == nil {
-		fmt.Fprintf(&b, "\n%d routes of the table are not used by a proxy; those that match this request are above: %d\n", n, len(res.Warnings))
+		fmt.Fprintf(&b, "\na proxy does not use %d routes of the table; %d of them match this request (see above)\n", n, len(res.Warnings))
 	}
 	_, err := io.WriteString(w, shadowdiff.PrintableLines(b.String()))
 	return err
@@ -212,7 +213,8 @@ type Match struct {
 	Warnings   []jsonWarning   `json:"warnings"`
 }
 
-// Meaning returns what decides about the request, on which replicas with the same table agree: the result, and the routes with what they do.
+// Meaning returns the part of the report on which replicas with the same table agree: the result, and the routes with their
+// effects.
 func (m *Match) Meaning() string {
 	parts := []any{m.Result, m.Answer}
 	for _, o := range m.Outcomes {

@@ -1,11 +1,12 @@
 // Package history remembers what a server has served: each change of intent, and the versions of the objects in it, for weeks.
 //
-// A [History] is an append-only list of entries in a few files, its segments. Each begins with all objects of its time, so the oldest can
-// be removed when all together exceed their limit. Without a folder there is one segment in memory, and a smaller limit.
+// A [History] is an append-only list of entries in a few files, its segments. Each segment begins with a copy of all objects, so
+// the oldest can be removed when the total size exceeds the limit. Without a folder, the history has one segment in memory, and a
+// smaller limit.
 //
-// What is stored of an object is what the compiler reads of it: no other annotation, no secret, no endpoint.
+// The history stores only the parts of an object that the compiler reads: no other annotations, secrets or endpoints.
 //
-// Whatever is found in the folder prevents nothing: each frame of a file has a checksum, and what follows a bad one is not used.
+// Damaged files are tolerated: each frame of a file has a checksum, and the rest of a file after a bad frame is ignored.
 //
 // Other modules should not import it: it may change with every release.
 package history
@@ -28,27 +29,27 @@ import (
 )
 
 const (
-	// DefaultLimit is the default of Config.Limit. In a cluster with 20,000 objects of which one changes every ten seconds it is enough
-	// for weeks.
+	// DefaultLimit is the default of Config.Limit. It is enough for weeks in a cluster with 20,000 objects and one change every ten
+	// seconds.
 	DefaultLimit = 256 << 20
 	// memoryLimit is the limit without a folder.
 	memoryLimit = 16 << 20
 	// segments is how many files share the limit.
 	segments = 4
-	// maxEntries is how many entries are known at most, whatever their size.
+	// maxEntries is the maximum number of entries, whatever their size.
 	maxEntries = 20_000
 )
 
-// LogFailed says that a part of the history could not be read or written. Nothing else depends on it.
-const LogFailed = "history of objects"
+// LogFailed reports that a part of the history could not be read or written. Nothing else depends on it.
+const LogFailed = "cannot read or write the history of objects"
 
 // Config configures a History.
 type Config struct {
 	// Folder has the segments; empty keeps the history in memory.
 	Folder string
-	// Limit is how many bytes all segments may have. Default DefaultLimit.
+	// Limit is the maximum size of all segments in bytes. Default DefaultLimit.
 	Limit int64
-	// Bare returns metadata without what the compiler does not read. nil keeps all.
+	// Bare returns only the metadata that the compiler reads. nil keeps all metadata.
 	Bare func(kube.Meta) kube.Meta
 	Log  *slog.Logger // nil means no log
 }
@@ -67,7 +68,7 @@ func (v *Version) exists() bool { return v.Object() != nil || v.DefaultFilters !
 // filtersRef names the default filters.
 var filtersRef = publish.PinFilters(nil, "").Ref
 
-// identity is a hash of an object, without the time and the author of its last change. Zero means that there is no object.
+// identity is a hash of an object, without the time and the author of its last change. Zero means that the object does not exist.
 type identity [16]byte
 
 func identityOf(v *Version) (id identity) {
@@ -82,7 +83,7 @@ func identityOf(v *Version) (id identity) {
 	}
 	text, err := json.Marshal(less)
 	if err != nil {
-		panic(fmt.Sprintf("%s has no JSON form: %v", v.Ref, err)) // it came from one
+		panic(fmt.Sprintf("%s has no JSON form: %v", v.Ref, err)) // it was decoded from JSON
 	}
 	sum := sha256.Sum256(text)
 	copy(id[:], sum[:])
@@ -97,15 +98,15 @@ type place struct {
 	id      identity
 }
 
-// History is what a server has served. Create it with [Open]. All methods are safe for concurrent use; [History.Record] and [History.Close] belong to
-// one goroutine.
+// History is what a server has served. Create it with [Open]. All methods are safe for concurrent use; [History.Record] and
+// [History.Close] belong to one goroutine.
 type History struct {
 	cfg Config
 	log *slog.Logger
 
 	encoder  *zstd.Encoder // guarded by mu, as everything below
 	mu       sync.Mutex
-	last     map[kube.Ref]any // what was recorded last, by the pointers of this process
+	last     map[kube.Ref]any // the last recorded objects, as pointers of this process
 	loaded   bool             // from the folder
 	memory   bool             // the next segment is in memory, because the last one could not be written
 	segments []*segment       // the oldest first
@@ -114,8 +115,8 @@ type History struct {
 	next     uint64               // number of the next entry
 }
 
-// Open returns the history in a folder. The first use reads it, because a server has more urgent work when it starts. Nothing fails: what cannot be
-// read is logged.
+// Open returns the history in a folder. The first use reads it, because a server has more urgent work when it starts. Open does
+// not fail: unreadable files are logged.
 func Open(cfg Config) *History {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	cfg.Limit = cmp.Or(cfg.Limit, DefaultLimit)
@@ -128,7 +129,7 @@ func Open(cfg Config) *History {
 	return &History{cfg: cfg, log: cfg.Log, versions: make(map[kube.Ref][]place), next: 1, encoder: newEncoder()}
 }
 
-// lock reads the history unless that was done, and locks it. The caller must call the returned function.
+// lock locks the history, and reads it on the first call. The caller must call the returned function.
 func (h *History) lock() (unlock func()) {
 	h.mu.Lock()
 	if !h.loaded {
@@ -144,7 +145,7 @@ func (h *History) load() {
 		err := s.scan(func(offset int64, f *frame) { h.index(s, offset, f) })
 		if err != nil {
 			h.log.Error(LogFailed, "path", s.path, "error", err)
-			_ = s.close() // what comes next goes to another one
+			_ = s.close() // later frames go to another segment
 		}
 		h.segments = append(h.segments, s)
 	}
@@ -171,12 +172,12 @@ func (h *History) index(s *segment, offset int64, f *frame) {
 	}
 }
 
-// Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in what it knows of the
-// entry: time, revision, digest, routes, takeovers and decisions. If nothing is to be told, there is none. An entry that cannot be written is logged, and what it
-// would have told of objects comes with the next one, which is in memory.
+// Record appends an entry about a table that is served now, with the intent that it was compiled from. The caller fills in the
+// time, revision, digest, routes, takeovers and decisions of the entry. Record does nothing if the entry has no content. If an
+// entry cannot be written, Record logs the failure and adds its objects to the next entry, which is in memory.
 func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
 	defer h.lock()()
-	first := len(h.entries) == 0 // then nothing is known yet
+	first := len(h.entries) == 0 // the history is empty
 	e.N = h.next
 	b := batch{h: h, frame: frame{N: e.N}}
 	h.changes(now, func(v Version) {
@@ -200,7 +201,7 @@ func (h *History) Record(e api.HistoryEntry, now *kube.Intent) {
 	h.shrink()
 }
 
-// batch writes versions, some of them in each frame: there may be many.
+// batch writes versions in frames of limited size, because there may be many.
 type batch struct {
 	h       *History
 	segment *segment // nil before the first frame of an entry
@@ -225,7 +226,7 @@ func (b *batch) flush() {
 	b.frame.Objects = b.frame.Objects[:0]
 }
 
-// change says what becomes of an object. The caller holds mu.
+// change returns the change that v makes to its object. The caller holds mu.
 func (h *History) change(v *Version) api.HistoryChange {
 	c := api.HistoryChange{Ref: v.Ref, What: api.ObjectChanged}
 	switch {
@@ -240,7 +241,8 @@ func (h *History) change(v *Version) api.HistoryChange {
 	return c
 }
 
-// changes passes on the versions of an intent that differ from what was recorded last, and remembers them as recorded. The caller holds mu.
+// changes calls add for the versions of an intent that differ from the last recorded ones, and marks them as recorded. The caller
+// holds mu.
 func (h *History) changes(now *kube.Intent, add func(Version)) {
 	was := h.last
 	h.last = make(map[kube.Ref]any, len(now.Ingresses)+len(now.RouteGroups)+1)
@@ -279,7 +281,7 @@ func (h *History) lastOf(ref kube.Ref) place {
 	return place{}
 }
 
-// Entries returns the entries from some time on that a function wants, at most n of them, the newest first.
+// Entries returns the entries since a time for which wanted returns true, at most n of them, the newest first.
 func (h *History) Entries(since time.Time, n int, wanted func(*api.HistoryEntry) bool) []api.HistoryEntry {
 	defer h.lock()()
 	all := []api.HistoryEntry{}
@@ -291,7 +293,7 @@ func (h *History) Entries(since time.Time, n int, wanted func(*api.HistoryEntry)
 	return all
 }
 
-// At returns the entry that was current at some time: what was served then. ok is false if the history is younger.
+// At returns the entry that was served at a time. ok is false if the history begins later.
 func (h *History) At(t time.Time) (e api.HistoryEntry, ok bool) {
 	for _, e := range h.Entries(time.Time{}, 1, func(e *api.HistoryEntry) bool { return !e.At.After(t) }) {
 		return e, true

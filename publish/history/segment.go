@@ -20,7 +20,8 @@ import (
 	"github.com/routesrv/routesrv/internal/api"
 )
 
-// A segment is a sequence of frames. Each is its length and a CRC-32C, both big-endian with 4 bytes, and the JSON form of a frame, compressed by zstd.
+// A segment is a sequence of frames. Each is its length and a CRC-32C, both big-endian with 4 bytes, and the JSON form of a
+// frame, compressed by zstd.
 const (
 	headerSize      = 8
 	maxFrame        = 64 << 20 // bytes of one frame, compressed or not
@@ -42,11 +43,11 @@ type frame struct {
 type segment struct {
 	path   string
 	file   *os.File // open for appending; nil for one that is only read
-	memory []byte   // its content without a path; what was appended never changes
-	first  uint64   // entry of which it has all objects
+	memory []byte   // its content if it has no path; appended bytes never change
+	first  uint64   // the entry whose objects it has in full
 	base   int64    // bytes of all objects at its beginning
 	size   int64
-	closed bool // takes no more frames
+	closed bool // accepts no frames
 }
 
 func (s *segment) name() string {
@@ -56,7 +57,7 @@ func (s *segment) name() string {
 	return s.path
 }
 
-// newEncoder returns what compresses frames. Its options keep it small, because a server has it all the time.
+// newEncoder returns the encoder of frames. Its options limit its memory, because a server keeps it permanently.
 func newEncoder() *zstd.Encoder {
 	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(256<<10), zstd.WithLowerEncoderMem(true))
 	if err != nil {
@@ -108,7 +109,7 @@ func newSegment(folder string, n uint64) (*segment, error) {
 	s := &segment{first: n, path: filepath.Join(folder, fmt.Sprintf("%012d%s", n, suffix))}
 	err := os.MkdirAll(folder, 0o700)
 	if err == nil {
-		// What another process may have left there for the same entry is torn: otherwise it would have been read.
+		// A file that another process left there for the same entry is torn: otherwise it would have been read.
 		s.file, err = os.OpenFile(s.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	}
 	return s, err
@@ -179,7 +180,7 @@ func (s *segment) read(offset int64) (*frame, error) {
 	return f, err
 }
 
-// scan calls yield for each frame up to the first bad one. The error says that there was one.
+// scan calls yield for each frame up to the first bad one, for which it returns an error.
 func (s *segment) scan(yield func(offset int64, f *frame)) error {
 	r, err := s.reader(0)
 	if err != nil {
@@ -189,7 +190,7 @@ func (s *segment) scan(yield func(offset int64, f *frame)) error {
 	for offset := int64(0); offset < s.size; {
 		f, size, err := readFrame(r)
 		if err != nil {
-			s.size = offset // of what counts
+			s.size = offset // of the valid frames
 			return fmt.Errorf("after %d bytes: %w", offset, err)
 		}
 		if offset == 0 {
@@ -240,15 +241,16 @@ func readFrame(r io.Reader) (*frame, int64, error) {
 	return f, headerSize + int64(n), nil
 }
 
-// check finds versions under a wrong name, which other files than ours may have.
+// check detects versions under a wrong name, which files from elsewhere may contain.
 func (v *Version) check() error {
 	if v.Ingress != nil && v.Ingress.Ref() != v.Ref || v.RouteGroup != nil && v.RouteGroup.Ref() != v.Ref || v.DefaultFilters != nil && v.Ref != filtersRef {
-		return fmt.Errorf("another object than %s under its name", v.Ref)
+		return fmt.Errorf("another object under the name of %s", v.Ref)
 	}
 	return nil
 }
 
-// segment returns the segment for entry n, with all objects at its beginning: in memory, if the folder takes none. The caller holds mu.
+// segment returns the segment for entry n, with all objects at its beginning. It is in memory if the folder is not writable. The
+// caller holds mu.
 func (h *History) segment(n uint64) (*segment, error) {
 	if k := len(h.segments); k > 0 {
 		last := h.segments[k-1]
@@ -287,7 +289,7 @@ func (h *History) append(s *segment, f *frame) error {
 	return err
 }
 
-// base writes the last version of every object known so far to a segment, from where it is now. The caller holds mu.
+// base copies the last version of every known object to a segment. The caller holds mu.
 func (h *History) base(s *segment, n uint64) error {
 	b := batch{h: h, segment: s, frame: frame{N: n, Base: true}}
 	byPlace := make(map[*segment][]int64)
@@ -321,7 +323,7 @@ func (h *History) base(s *segment, n uint64) error {
 	return b.err
 }
 
-// shrink removes the oldest segments while all together have more than the limit. The caller holds mu.
+// shrink removes the oldest segments while the total size exceeds the limit. The caller holds mu.
 func (h *History) shrink() {
 	total := int64(0)
 	for _, s := range h.segments {

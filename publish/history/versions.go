@@ -26,8 +26,8 @@ func (h *History) Entry(n uint64) (api.HistoryEntry, error) {
 	return h.entries[i], nil
 }
 
-// Versions returns what was served of objects as of an entry, with a version without an object for each one that did not exist then but did at
-// some other time. The error is [ErrNoEntry], or says what could not be read.
+// Versions returns the versions of objects that were served as of an entry. An object that did not exist then, but did at some
+// other time, has a version without an object. The error is [ErrNoEntry], or describes what could not be read.
 func (h *History) Versions(n uint64, wanted func(kube.Ref) bool) (map[kube.Ref]*Version, error) {
 	if _, err := h.Entry(n); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (h *History) Versions(n uint64, wanted func(kube.Ref) bool) (map[kube.Ref]*
 	return found, read(found, places)
 }
 
-// read fills in the versions at some places.
+// read decodes the versions at some places.
 func read(found map[kube.Ref]*Version, places map[kube.Ref]place) error {
 	type frameAt struct {
 		segment *segment
@@ -77,7 +77,7 @@ func read(found map[kube.Ref]*Version, places map[kube.Ref]place) error {
 	return nil
 }
 
-// Intent returns what was served as of an entry. The error is as of Versions.
+// Intent returns the intent that was served as of an entry. It returns the same errors as Versions.
 func (h *History) Intent(n uint64) (*kube.Intent, error) {
 	versions, err := h.Versions(n, func(kube.Ref) bool { return true })
 	if err != nil {
@@ -97,8 +97,9 @@ func (h *History) Intent(n uint64) (*kube.Intent, error) {
 	return &intent, nil
 }
 
-// Changed returns the versions that were served last of the objects that differ from those of a snapshot; nil for one that was not served. It is for a
-// process that begins: see publish.Config. What cannot be read is logged and left out. known is false for an empty history.
+// Changed returns the last served versions of the objects that differ from the snapshot; nil for an object that was not served.
+// It is used when a process starts: see publish.Config. Unreadable versions are logged and left out. known is false for an empty
+// history.
 func (h *History) Changed(newest *kube.Snapshot) (_ map[kube.Ref]kube.Object, known bool) {
 	changed := make(map[kube.Ref]kube.Object)
 	places := make(map[kube.Ref]place)
@@ -136,7 +137,8 @@ func (h *History) Changed(newest *kube.Snapshot) (_ map[kube.Ref]kube.Object, kn
 	return changed, true
 }
 
-// Same reports whether two versions are the same, except for when and by whom they were written. nil is no object.
+// Same reports whether two versions are the same, except for when and by whom they were written. nil means that the object does
+// not exist.
 func (v *Version) Same(other *Version) bool {
 	if other == nil {
 		other = &Version{Ref: v.Ref}
@@ -154,7 +156,8 @@ func (h *History) VersionsOf(i *kube.Intent) map[kube.Ref]*Version {
 	return found
 }
 
-// Name names a version over replicas, which number their entries differently: KIND/NAMESPACE/NAME@IDENTITY, and "-" as the identity of no object.
+// Name returns a name of a version that is the same on all replicas, which number their entries differently:
+// KIND/NAMESPACE/NAME@IDENTITY, with "-" as the identity of an object that does not exist.
 func (v *Version) Name() string {
 	id := "-"
 	if known := identityOf(v); known != (identity{}) {
@@ -163,12 +166,12 @@ func (v *Version) Name() string {
 	return fmt.Sprintf("%s/%s/%s@%s", v.Kind, v.Namespace, v.Ref.Name, id)
 }
 
-// Find returns the version with a name. The error says that the text is none, or that the history does not have it.
+// Find returns the version with a name. It returns an error if the name is invalid, or if the history does not have that version.
 func (h *History) Find(name string) (*Version, error) {
 	object, text, found := strings.Cut(name, "@")
 	parts := strings.Split(object, "/")
 	if !found || len(parts) != 3 {
-		return nil, fmt.Errorf("version %q: want KIND/NAMESPACE/NAME@IDENTITY", name)
+		return nil, fmt.Errorf("version %q: must be KIND/NAMESPACE/NAME@IDENTITY", name)
 	}
 	v := &Version{Ref: kube.Ref{Kind: kube.Kind(parts[0]), Namespace: parts[1], Name: parts[2]}}
 	if text == "-" {
@@ -176,7 +179,7 @@ func (h *History) Find(name string) (*Version, error) {
 	}
 	var id identity
 	if raw, err := hex.DecodeString(text); err != nil || copy(id[:], raw) != len(id) || len(raw) != len(id) {
-		return nil, fmt.Errorf("version %q: want KIND/NAMESPACE/NAME@IDENTITY", name)
+		return nil, fmt.Errorf("version %q: must be KIND/NAMESPACE/NAME@IDENTITY", name)
 	}
 	defer h.lock()()
 	for _, p := range slices.Backward(h.versions[v.Ref]) {
@@ -189,10 +192,11 @@ func (h *History) Find(name string) (*Version, error) {
 	return nil, fmt.Errorf("%s at this version: %w", v.Ref, ErrNoEntry)
 }
 
-// maxExport limits what a replica takes from another one, in bytes.
+// maxExport limits what a replica accepts from another one, in bytes.
 const maxExport = 64 << 20
 
-// Export writes the newest segments, as they are in files. Segments that are appended to meanwhile are cut behind a frame.
+// Export writes the newest segments in the form of their files. Segments that are appended to meanwhile are cut at the end of a
+// frame.
 func (h *History) Export(w io.Writer) error {
 	unlock := h.lock()
 	var newest []*segment
@@ -226,8 +230,8 @@ func (h *History) Empty() bool {
 	return len(h.entries) == 0
 }
 
-// Import takes over what another replica has exported. It must come before the first Record, and does nothing if the history has entries. What follows a
-// frame that is not valid is left out; the error says so.
+// Import loads what another replica has exported. It must be called before the first Record, and does nothing if the history has
+// entries. At the first invalid frame it stops and returns an error.
 func (h *History) Import(r io.Reader) error {
 	defer h.lock()()
 	if len(h.entries) > 0 {

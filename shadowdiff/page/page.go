@@ -45,7 +45,7 @@ var cssText string
 //go:embed page.js
 var jsText string
 
-// compiled is the template. It shows a view as it is; every text of it that objects may have written goes through safe.
+// compiled is the template of a view. Every text that may come from an object is passed through safe.
 var compiled = template.Must(template.New("page").Funcs(template.FuncMap{
 	"safe":    shadowdiff.Printable,
 	"lower":   strings.ToLower,
@@ -81,7 +81,7 @@ func write(w io.Writer, v *shadowdiff.View, served bool) error {
 	return b.Flush()
 }
 
-// document is the data of the template: the view, and what is on the page of it.
+// document is the data of the template: the view, and the part of it that the page shows.
 type document struct {
 	*shadowdiff.View
 	Policy         string
@@ -183,7 +183,8 @@ type cell struct {
 	Absent              bool
 }
 
-// newRows returns the parts of a difference side by side. Identical endpoints, of which there may be hundreds, are only counted.
+// newRows returns the parts of a difference side by side. Identical endpoints are only counted, because a route may have
+// hundreds.
 func newRows(e shadowdiff.Tracked) []row {
 	if e.A == nil && e.B == nil {
 		return nil
@@ -253,8 +254,9 @@ var forms = [...]struct{ name, mediaType string }{
 	Text: {"text", "text/plain"}, HTML: {"html", "text/html"}, JSON: {"json", "application/json"},
 }
 
-// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the first of these forms in the
-// Accept header, else as text. view is called once for each request, concurrently; its routes must not change afterwards.
+// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the first
+// of these forms in the Accept header, else as text. view is called once for each request, concurrently; its routes must not
+// change afterwards.
 func Handler(view func() shadowdiff.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		form, ok := Negotiate(w, r)
@@ -271,14 +273,14 @@ func Handler(view func() shadowdiff.View) http.Handler {
 	})
 }
 
-// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request, because
-// no form has the name that it asks for.
+// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request,
+// because no form has the name that it asks for.
 func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	h := w.Header()
 	h.Set("Vary", "Accept")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if f, ok = choose(r); !ok {
-		http.Error(w, "format: want text, html or json", http.StatusBadRequest)
+		http.Error(w, "format must be text, html or json", http.StatusBadRequest)
 	}
 	return f, ok
 }
@@ -306,7 +308,7 @@ func Send(w http.ResponseWriter, f Form, body []byte) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
 	h.Set("Referrer-Policy", "no-referrer")
-	_, _ = w.Write(body) // ignore clients that are gone
+	_, _ = w.Write(body) // ignore clients that have disconnected
 }
 
 // choose returns the form that a request asks for: by name, or the first one that it accepts.

@@ -143,7 +143,7 @@ func TestHandlerChoosesTheForm(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if c.want == "" {
-			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "want text, html or json") {
+			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "must be text, html or json") {
 				t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 			}
 			continue

@@ -38,8 +38,8 @@ func ofReads() []Plant {
 			Edits: []Edit{
 				{
 					File: "internal/source/cluster/internal/decode/list.go",
-					Old:  "case h.kind != list:\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, list)\n\tcase h.apiVersion",
-					New:  "case planted.On(\"no-list\"):\n\tcase h.kind != list:\n\t\treturn fmt.Errorf(\"it is a %.40q, want a %s\", h.kind, list)\n\tcase h.apiVersion",
+					Old:  "case h.kind != list:\n\t\treturn fmt.Errorf(\"kind is %.40q, must be %s\", h.kind, list)\n\tcase h.apiVersion",
+					New:  "case planted.On(\"no-list\"):\n\tcase h.kind != list:\n\t\treturn fmt.Errorf(\"kind is %.40q, must be %s\", h.kind, list)\n\tcase h.apiVersion",
 				},
 				{
 					File: "internal/source/cluster/ask.go",

@@ -117,7 +117,7 @@ func TestPagesAnswerQuestions(t *testing.T) {
 	for path, want := range map[string]string{
 		"/request?url=http%3A%2F%2Fa.example.org%2Fx&headers=X-A%3A+1%0AX-B%3A+2&method=": "kube_shop__a__a_example_org",
 		"/request?url=http%3A%2F%2Fb.example.org%2Fx":                                     "no route",
-		"/request?url=nonsense":                           "want the URL of a request",
+		"/request?url=nonsense":                           "must be the URL of a request",
 		"/object?kind=ingress&namespace=shop&name=a":      "Ingress shop/a",
 		"/object?host=a.example.org":                      "Ingress shop/a",
 		"/object?kind=ingress&namespace=shop&name=nobody": "not found",

@@ -81,7 +81,7 @@ func TestProblemsThatNoLogOfTheReferenceHas(t *testing.T) {
 	for _, want := range []struct{ owner, route, reason, severity, message string }{
 		{"Ingress shop/crash", "kube_shop__crash_bad_0__b_example_org____", "would_crash_proxy", "error", `the interval "0s" is not above zero`},
 		{"Ingress shop/prod--web", "kube_shop__prod__web__a_example_org___x__s", "duplicate_id", "error", "Ingress shop--prod/web keeps the id"},
-		{"Ingress shop/shadow", "kube_shop__shadow__a_example_org___x__s", "shadows", "warning", "Ingress shop--prod/web, which was there first"},
+		{"Ingress shop/shadow", "kube_shop__shadow__a_example_org___x__s", "shadows", "warning", "the older Ingress shop--prod/web"},
 		{"Ingress shop/null", "", "null_entry", "warning", "spec.rules[0]"},
 		{"Service shop/s", "", "null_entry", "warning", "spec.ports[0]"},
 		{"Ingress shop/path", "kube_shop__path__c_example_org______s", "invalid_expression", "warning", "missing closing )"},

@@ -204,7 +204,7 @@ func TestAcceptanceOverTheSocket(t *testing.T) {
 		want        string
 	}{
 		{"no digest", "", 400, "GET /guard/held"},
-		{"bad digest", "?digest=xyz", 400, "digest: digest has 3 characters, want 64"},
+		{"bad digest", "?digest=xyz", 400, "digest: digest has 3 characters, must have 64"},
 		{"other digest", "?digest=" + strings.Repeat("0", 63) + "1", 409, "another table is held: " + digest},
 		{"right digest", "?by=ann&digest=" + digest, 200, `"routes": 1,`},
 		{"again", "?digest=" + digest, 409, "no table is held"},

@@ -309,7 +309,7 @@ func TestTLSThatCannotWorkEndsTheStart(t *testing.T) {
 		want []string
 	}{
 		{"no certificate", httpserve.TLSConfig{}, []string{"-tls-cert", "-tls-key"}},
-		{"no pair", httpserve.TLSConfig{CertFiles: []string{cert, cert}, KeyFiles: one(key)}, []string{"-tls-cert names 2 files and -tls-key 1: want pairs"}},
+		{"no pair", httpserve.TLSConfig{CertFiles: []string{cert, cert}, KeyFiles: one(key)}, []string{"-tls-cert names 2 files and -tls-key 1: must be pairs"}},
 		{"no such file", httpserve.TLSConfig{CertFiles: one("/does/not/exist"), KeyFiles: one(key)}, []string{"-tls-cert", "/does/not/exist", "no such file"}},
 		{"other key", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(otherKey)}, []string{"-tls-key", otherKey, "does not match"}},
 		{"no authority", httpserve.TLSConfig{CertFiles: one(cert), KeyFiles: one(key), RequireClientCert: true}, []string{"-mtls-authn-ca"}},

@@ -52,7 +52,7 @@ func TestAKindIsGoneWhenItIsConfirmed(t *testing.T) {
 				}
 				break
 			}
-			if !strings.Contains(err.Error(), "does not seem to have RouteGroups any more") || !strings.Contains(err.Error(), "the old ones are kept") {
+			if !strings.Contains(err.Error(), "no longer seems to have RouteGroups") || !strings.Contains(err.Error(), "the old ones are kept") {
 				t.Fatalf("error %v", err)
 			}
 		}
@@ -200,7 +200,7 @@ func TestALossThatCannotBeConfirmedFailsTheRead(t *testing.T) {
 			}
 		})
 		s, err := p.poll()
-		if err == nil || !strings.Contains(err.Error(), "confirm by a consistent list that 1 of 1 objects are gone: ") {
+		if err == nil || !strings.Contains(err.Error(), "confirm with a consistent list that 1 of 1 objects were removed: ") {
 			t.Fatalf("%s, %v", summary(s), err)
 		}
 		p.server.OnRequest(nil)

@@ -207,14 +207,14 @@ func TestAnAnswerThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 		apiVersion := map[bool]string{true: `"apiVersion":"v2"`, false: `"apiVersion":"` + string(apiVersionOf(own)) + `beta1"`}[path == pathServices]
 		ownVersion := `"apiVersion":"` + apiVersionOf(own) + `"`
 		for _, tt := range []struct{ name, body, says string }{
-			{"nothing in it", `{}`, "it is a \"\", want a " + string(kind) + "List"},
-			{"a status", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`, `it is a "Status"`},
-			{"a list of pods", strings.Replace(own, string(kind)+"List", "PodList", 1), `it is a "PodList"`},
-			{"a list of another kind", string(kubetest.EncodeJSON(kube.Kind(kindOf(other)), 100, nil)), "want a " + string(kind) + "List"},
-			{"an object", strings.Replace(own, string(kind)+"List", string(kind), 1), "want a " + string(kind) + "List"},
-			{"another version", strings.Replace(own, ownVersion, apiVersion, 1), "it is of the API version"},
-			{"no version", strings.Replace(own, ownVersion+",", "", 1), "it is of the API version"},
-			{"no kind", strings.Replace(own, `"kind":"`+string(kind)+`List",`, "", 1), `it is a ""`},
+			{"nothing in it", `{}`, "kind is \"\", must be " + string(kind) + "List"},
+			{"a status", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`, `kind is "Status"`},
+			{"a list of pods", strings.Replace(own, string(kind)+"List", "PodList", 1), `kind is "PodList"`},
+			{"a list of another kind", string(kubetest.EncodeJSON(kube.Kind(kindOf(other)), 100, nil)), "must be " + string(kind) + "List"},
+			{"an object", strings.Replace(own, string(kind)+"List", string(kind), 1), "must be " + string(kind) + "List"},
+			{"another version", strings.Replace(own, ownVersion, apiVersion, 1), "API version is"},
+			{"no version", strings.Replace(own, ownVersion+",", "", 1), "API version is"},
+			{"no kind", strings.Replace(own, `"kind":"`+string(kind)+`List",`, "", 1), `kind is ""`},
 			{"a kind that is no text", strings.Replace(own, `"kind":"`+string(kind)+`List"`, `"kind":7`, 1), "cannot unmarshal number"},
 			{"no items", strings.Replace(own, `,"items":[]`, "", 1), "no array of items"},
 			{"null items", strings.Replace(own, `[]`, "null", 1), "no array of items"},
@@ -274,7 +274,7 @@ func TestProtobufThatIsNoListOfTheKindFailsTheRead(t *testing.T) {
 			name, says string
 			body       []byte
 		}{
-			{"another kind", "want a " + string(kind) + "List", server.Body(other, true, false)},
+			{"another kind", "must be " + string(kind) + "List", server.Body(other, true, false)},
 			{"another version", "API version", bytes.Replace(own, []byte("v1"), []byte("v2"), 1)},
 			{"no revision", "no metadata.resourceVersion", bytes.Replace(own, []byte("\x12\x03100"), []byte("\x4a\x03100"), 1)},
 		} {

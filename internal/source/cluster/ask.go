@@ -16,7 +16,7 @@ import (
 const floorRetry = 10 * time.Minute
 
 // LogNoFloor is logged when the API server cannot bring its caches up to a revision of another kind.
-const LogNoFloor = "the API server does not bring its caches up to a given revision; reads are complete, but how far is known less exactly"
+const LogNoFloor = "the API server cannot bring its caches up to a requested revision; reads are complete, but only up to a less precise revision"
 
 // LogRestored is logged as a warning when the API goes back in time because etcd was restored from a backup.
 const LogRestored = "cluster went back to an older revision; reading everything again"
@@ -24,7 +24,7 @@ const LogRestored = "cluster went back to an older revision; reading everything 
 // errRestored reports that a consistent list returned a revision below one that was seen before.
 var errRestored = errors.New("the revision is lower than one seen before")
 
-// askFor lists one kind and compares the answer with what is known. The list is consistent, or else no older than the
+// askFor lists one kind and compares the answer with the known state. The list is consistent, or else no older than the
 // known state and the floor. askFor does not change l. The error is a *[kube.ReadError].
 func (r *lister) askFor(ctx context.Context, l *list, consistent bool, floor kube.Revision, known state) (listing, error) {
 	start := time.Now()
@@ -72,7 +72,7 @@ func (r *lister) notOlder(ctx context.Context, l *list, floor kube.Revision, kno
 }
 
 // ask makes one request for the list, no older than since, or a consistent one if since is 0, and compares the answer
-// with what is known. It does not change l.
+// with the known state. It does not change l.
 func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known state) (a listing, err error) {
 	err = r.api.get(ctx, l.List(since), func(resp *response) error {
 		var wire digest
@@ -110,7 +110,7 @@ func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known st
 const confirmedLoss = 0.5
 
 // LogUnconfirmed is logged as a warning when a list lacks objects that a consistent list made right after it has.
-const LogUnconfirmed = "a list lacked objects that a consistent list has; the API server, or something in front of it, answers wrongly"
+const LogUnconfirmed = "a list lacked objects that a consistent list has; the API server, or a proxy in front of it, returns wrong answers"
 
 // confirmLoss makes a second, consistent request if the answer lacks so many known objects that it may be wrong: all
 // objects of the kind, or most of them. The second answer counts.
@@ -120,7 +120,7 @@ func (r *lister) confirmLoss(ctx context.Context, l *list, a listing, known stat
 	}
 	again, err := r.ask(ctx, l, 0, known)
 	if err != nil {
-		return again, fmt.Errorf("confirm by a consistent list that %d of %d objects are gone: %w", a.lost, len(known.items), err)
+		return again, fmt.Errorf("confirm with a consistent list that %d of %d objects were removed: %w", a.lost, len(known.items), err)
 	}
 	if again.lost < a.lost {
 		r.cfg.Logger.Warn(LogUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.lost-again.lost))
@@ -160,8 +160,7 @@ func (w *Watcher) checkLoop(ctx context.Context) {
 	}
 }
 
-// checkDiscovery finds out whether the cluster has RouteGroups. A failure changes nothing until it has lasted too
-// long.
+// checkDiscovery determines whether the cluster has RouteGroups. It tolerates failures until they have lasted too long.
 func (w *Watcher) checkDiscovery(parent context.Context) error {
 	ctx, cancel := context.WithTimeout(parent, checkTimeout)
 	defer cancel()
@@ -212,8 +211,8 @@ func (w *Watcher) checkDiscovery(parent context.Context) error {
 	return nil
 }
 
-// currentOf asks for the current revision of a kind. If that is below what the watch had shown before the request, etcd
-// was restored, and everything is listed again.
+// currentOf requests the current revision of a kind. If it is below the revision that the watch had reached before the
+// request, etcd was restored, and everything is listed again.
 func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revision, err error) {
 	release, err := w.acquire(ctx)
 	if err != nil {
@@ -238,8 +237,8 @@ func (w *Watcher) currentOf(ctx context.Context, k *watched) (current kube.Revis
 	return current, nil
 }
 
-// checkKind asks for the current revision of a kind and compares it with what the watch has shown. A watch that has been
-// behind for too long is started again, with a list.
+// checkKind requests the current revision of a kind and compares it with the revision of the watch. It restarts a watch
+// that has been behind for too long, with a list.
 func (w *Watcher) checkKind(parent context.Context, k *watched) {
 	if !k.isSynced() {
 		return
@@ -283,7 +282,7 @@ func (k *watched) isSynced() bool {
 	return k.synced && !k.list.absent
 }
 
-// catchUp brings all kinds up to what was written before it was called.
+// catchUp brings all kinds up to the revision of the cluster at the time of the call.
 func (w *Watcher) catchUp(ctx context.Context) error {
 	if err := w.checkDiscovery(ctx); err != nil {
 		return err
@@ -297,7 +296,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// catchUpKind waits a moment for the watch of a kind to show the current revision, and lists the kind otherwise.
+// catchUpKind waits briefly for the watch of a kind to reach the current revision, and otherwise lists the kind.
 func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 	if !k.isSynced() {
 		return nil // Read waits for it, or the cluster does not have it
@@ -314,8 +313,8 @@ func (w *Watcher) catchUpKind(ctx context.Context, k *watched) error {
 	return k.listAndAdopt(ctx, true)
 }
 
-// await waits until the watch of a kind has reached the revision, but no longer than a moment. It reports whether the
-// watch is there.
+// await waits until the watch of a kind has reached the revision, but at most consistentPatience. It reports whether the
+// watch has reached it.
 func (w *Watcher) await(ctx context.Context, k *watched, revision kube.Revision) bool {
 	ctx, cancel := context.WithTimeout(ctx, consistentPatience)
 	defer cancel()

@@ -147,9 +147,9 @@ func (c *client) get(parent context.Context, r request, use func(*response) erro
 	}
 }
 
-// receive checks the header and reads the body if it is compressed: it is about a fifteenth of its content, and one that equals the
-// previous body need not be decompressed. A body that ends before its Content-Length, its last chunk or its END_STREAM is a transport
-// error; without any of these, the body's checksum detects it.
+// receive checks the header and reads the body if it is compressed: compressed bodies are about a fifteenth of the size, and a
+// body equal to the previous one need not be decompressed. A body that ends before its Content-Length, its last chunk or its
+// END_STREAM is a transport error; without any of these, the checksum of the body detects it.
 func (c *client) receive(resp *http.Response, out *response) (err error) {
 	if out.Media, err = mediaType(resp.Header.Get("Content-Type")); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (c *client) Watch(ctx, parent context.Context, r *resource, since kube.Revi
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err == nil && media != decode.MediaJSON {
-		err = fmt.Errorf("content type %q: want %s", media, decode.MediaJSON)
+		err = fmt.Errorf("content type is %q, must be %s", media, decode.MediaJSON)
 	}
 	if err != nil {
 		_ = resp.Body.Close()
@@ -244,14 +244,14 @@ func mediaType(header string) (string, error) {
 	case t == "text/plain":
 		return decode.MediaJSON, nil
 	default:
-		return "", fmt.Errorf("content type %q: want %s or %s", header, decode.MediaProtobuf, decode.MediaJSON)
+		return "", fmt.Errorf("content type is %q, must be %s or %s", header, decode.MediaProtobuf, decode.MediaJSON)
 	}
 }
 
 // wireKept is the largest buffer for compressed bodies that is kept between two reads.
 const wireKept = 4 << 20
 
-// sourceError is an error of what a body is read from: the network, or the decompressor.
+// sourceError is an error of the reader of a body: the network, or the decompressor.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string { return e.err.Error() }

@@ -3,8 +3,8 @@
 // A [Source] lists Ingresses, RouteGroups (if discovery finds them), Services, and EndpointSlices or
 // Endpoints. Each read makes one request per kind, one for discovery, and one for a single object, which
 // returns the current revision of the cluster. The package uses no paging and compiles nothing. A [Watcher] reads the
-// same objects with one watch for each kind. Both build on a lister, which compares each list with what is known: an
-// object that did not change keeps its pointer and is not even decoded.
+// same objects with one watch for each kind. Both build on a lister, which compares each list with the known objects: an
+// unchanged object keeps its pointer and is not even decoded.
 //
 // # Complete
 //
@@ -41,8 +41,8 @@
 //
 // The snapshot's revisions compare the revisions of different kinds. Kubernetes uses one counter for them, unless
 // some kinds are stored in a separate etcd. A list served from the watch cache has the revision of the last write to
-// its kind. So [kube.Snapshot.Revision], the lowest of all lists, lags as long as nobody writes to one of the kinds;
-// see [kube.Snapshot.Newest].
+// its kind. So [kube.Snapshot.Revision], the lowest of all lists, lags while one of the kinds has no writes; see
+// [kube.Snapshot.Newest].
 //
 // Client-go writes to klog when a token file cannot be read.
 package cluster
@@ -61,7 +61,7 @@ import (
 
 // Source reads one cluster. It is safe for concurrent use; reads run one after the other.
 type Source struct {
-	*lister       // whoever has its turn owns it, and also failed
+	*lister       // only the current read may use it and failed
 	failed  *list // the list that made the last read fail; nil means discovery
 }
 
@@ -146,8 +146,8 @@ func (s *Source) Drop() {
 }
 
 // Probe repeats the request that made the last [Source.Read] fail, for one object only. It returns an error if the
-// API server does not answer, or answers that it cannot serve: a read would fail as well. It ignores any other
-// problem and leaves it to a read. It fails when ctx ends while a Read is running.
+// API server does not answer, or answers that it cannot serve: then a read would fail, too. It leaves any other problem
+// to a read. It fails when ctx ends while a Read is running.
 func (s *Source) Probe(ctx context.Context) error {
 	release, err := s.acquire(ctx)
 	if err != nil {

@@ -37,13 +37,13 @@ var (
 	ErrInvalidCA = errors.New("invalid CA")
 )
 
-// Config says which cluster to read, and which of its objects. The first of REST, InCluster and Kubeconfig that is set
-// says how the API is reached; without any of them, URL is its address.
+// Config configures which cluster to read, and which of its objects. The first of REST, InCluster and Kubeconfig that is
+// set determines how to connect to the API; without any of them, URL is its address.
 type Config struct {
 	// REST is a complete client configuration. It is copied.
 	REST *rest.Config
 
-	// InCluster takes address, certificate authority and token from the pod (KUBERNETES_SERVICE_HOST,
+	// InCluster uses the address, certificate authority and token of the pod (KUBERNETES_SERVICE_HOST,
 	// KUBERNETES_SERVICE_PORT and the mounted service account). URL, TokenFile and CAFile are then ignored.
 	InCluster bool
 
@@ -57,13 +57,13 @@ type Config struct {
 	TokenFile string
 	CAFile    string
 
-	// Selection says which objects to list. The API server evaluates the selectors.
+	// Selection selects the objects to list. The API server evaluates the selectors.
 	kube.Selection
 
 	// EndpointSlices reads EndpointSlices instead of Endpoints.
 	EndpointSlices bool
 
-	// Namespaces reads the namespaces as well, unless only one is read.
+	// Namespaces also reads the namespaces, unless only one namespace is read.
 	Namespaces bool
 
 	// Timeout limits each request, from connecting to the last byte of the body; default DefaultTimeout.
@@ -72,7 +72,7 @@ type Config struct {
 	// MaxBytes limits the body of one answer, both as sent and decompressed; default DefaultMaxBytes.
 	MaxBytes int64
 
-	// Logger gets what an operator should see; nil discards.
+	// Logger logs events for operators; nil discards them.
 	Logger *slog.Logger
 
 	// Metrics receives the measurements; nil discards them.
@@ -100,7 +100,7 @@ func (c *Config) connect(lists bool) (*http.Client, *url.URL, error) {
 	rc.Timeout = 0               // each request has a deadline
 	if lists {
 		// Sequential requests gain nothing from HTTP/2. Over HTTP/2 an API server sends a compressed list in frames
-		// of 4 KB, each of which costs the transport time and memory.
+		// of 4 KB, and each frame costs the transport time and memory.
 		rc.TLSClientConfig.NextProtos = []string{"http/1.1"}
 	}
 
@@ -142,12 +142,12 @@ func inCluster(dir string) (*rest.Config, error) {
 	if host == "" || port == "" {
 		return nil, ErrNotInCluster
 	}
-	// As in the reference, no proxy of the environment stands between a pod and the API of its cluster.
+	// As in the reference, a pod ignores proxy settings of its environment for the API of its cluster.
 	rc := &rest.Config{Host: "https://" + net.JoinHostPort(host, port), Proxy: http.ProxyURL(nil)}
 	return rc, addFiles(rc, filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt"))
 }
 
-// Limits of the files that say how the API is reached, in bytes.
+// Limits of the files with the connection settings of the API, in bytes.
 const (
 	maxTokenFile      = 1 << 20
 	maxCAFile         = 16 << 20 // a system's certificate authorities take about 200 KiB

@@ -17,7 +17,7 @@ import (
 )
 
 // errNoRevision reports a list without a revision although the request asked for a minimum revision.
-var errNoRevision = errors.New("it has no revision and could be older than what was asked for")
+var errNoRevision = errors.New("the list has no revision and could be older than requested")
 
 // reason is the metric label of a failed request.
 type reason string
@@ -123,7 +123,7 @@ func statusCode(err error) int {
 	return 0
 }
 
-// retryAfter returns how long the server asks to wait before the next request, 0 if it does not say.
+// retryAfter returns how long the server asks to wait before the next request, 0 if unspecified.
 func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*statusError](err); ok && e.Details != nil {
 		return time.Duration(e.Details.RetryAfterSeconds) * time.Second
@@ -168,7 +168,7 @@ func isDown(err error) bool {
 	return false
 }
 
-// oneLine joins a server's message into one line of no more than [maxMessage] bytes.
+// oneLine joins a server's message into one line of at most [maxMessage] bytes.
 func oneLine(message string) string {
 	text := strings.ToValidUTF8(strings.Join(strings.Fields(message), " "), "\ufffd")
 	if len(text) > maxMessage {

@@ -18,10 +18,10 @@ const (
 	// firstDelay and maxDelay bound the delay before the next attempt, to which jitter of up to the same length is
 	// added.
 	firstDelay, maxDelay = 500 * time.Millisecond, 10 * time.Second
-	// aliveAfter is how long a watch has to stay open to count as working.
+	// aliveAfter is how long a watch must stay open to count as working.
 	aliveAfter = 5 * time.Second
-	// acceptAfter is how long a server may take to accept a watch. A proxy on the way that buffers answers never does. Then the kind is listed every
-	// listEvery, and watched again after rewatchAfter.
+	// acceptAfter is how long a server may take to accept a watch. Behind a proxy that buffers answers, it never does. Then the
+	// kind is listed every listEvery, and watched again after rewatchAfter.
 	acceptAfter, listEvery, rewatchAfter = 10 * time.Second, 3 * time.Second, time.Minute
 	// downDelay is the delay while the server does not even answer a probe, and probeTimeout limits the probe.
 	downDelay, probeTimeout = 500 * time.Millisecond, 1500 * time.Millisecond
@@ -111,14 +111,14 @@ func (k *watched) beginAttempt(ctx context.Context) (context.Context, context.Ca
 	defer k.w.mu.Unlock()
 	k.restart, k.open = cancel, false
 	if !k.wanted {
-		cancel() // the kind disappeared a moment ago
+		cancel() // the kind has just disappeared
 	}
 	return once, cancel
 }
 
-// load lists the kind. After a failure, the server first has to answer a request for one object, so that a server that
-// is down or overloaded gets no lists. It reports as down a server that did not answer this request, which costs next to
-// nothing; one that is overloaded is left alone for longer.
+// load lists the kind. After a failure, the server must first answer a request for one object, so that a server that is
+// down or overloaded gets no lists. load reports a server as down if it did not answer this cheap request; an overloaded
+// server gets a longer pause.
 func (k *watched) load(ctx context.Context) (down bool, err error) {
 	release, err := k.w.acquire(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (k *watched) load(ctx context.Context) (down bool, err error) {
 	return false, k.listAndAdopt(ctx, false)
 }
 
-// listAndAdopt lists the kind and replaces what is known by the list. The caller has the turn.
+// listAndAdopt lists the kind and replaces the known objects by the list. The caller has acquired the lister.
 func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 	k.w.mu.Lock()
 	known, reset := k.list.state, k.resets
@@ -161,7 +161,7 @@ func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 	case a.seen < k.list.seen:
 		return nil // the watch has shown everything up to a later revision meanwhile
 	}
-	// The watch finds objects by their order. The bytes of the list will no longer match what is known.
+	// The watch finds objects by their order. The bytes of the list will no longer match the known objects.
 	a.items, a.wire = sortItems(a.items), digest{}
 	if k.list.adopt(a) {
 		poke(k.w.dirty)
@@ -183,19 +183,18 @@ const (
 	// that the watches of replicas that started together do not end together. A list follows, so this is also how long
 	// an event that got lost, for whatever reason, can go unnoticed.
 	shortestWatch, longestWatch = 5 * time.Minute, 10 * time.Minute
-	// overdueAfter is how much longer a watch may last before the server, or a proxy on the way, must have forgotten
-	// it.
+	// overdueAfter is how much longer a watch may last before the server, or a proxy in between, must have lost it.
 	overdueAfter = 30 * time.Second
 )
 
 // errUnanswered reports that the server has not accepted a watch in time.
-var errUnanswered = errors.New("the watch is not answered")
+var errUnanswered = errors.New("the server does not answer the watch request")
 
 // errOverdue reports that the server did not end a watch when it should have.
-var errOverdue = errors.New("the watch is overdue")
+var errOverdue = errors.New("the server did not end the watch in time")
 
-// watch watches the kind from what is known until the watch ends. The result is nil if the server ended the watch as
-// agreed, and otherwise a *[kube.ReadError].
+// watch watches the kind from the known revision until the watch ends. The result is nil if the server ended the watch
+// as agreed, and otherwise a *[kube.ReadError].
 func (k *watched) watch(parent context.Context) error {
 	w := k.w
 	ctx, cancel := context.WithCancelCause(parent)
@@ -245,7 +244,7 @@ func (k *watched) watchError(ctx, parent context.Context, path string, err error
 }
 
 // next reads an event, with the item if an object was added or modified. The error is a *[statusError] if the event
-// says why the watch ends.
+// is an error that ends the watch.
 func (k *watched) next(events *decode.Events) (e decode.Event, item item, err error) {
 	// A panic while decoding untrusted input ends the watch, not the process.
 	defer func() {
@@ -270,9 +269,9 @@ func (k *watched) next(events *decode.Events) (e decode.Event, item item, err er
 	return e, item, err
 }
 
-// receive processes an event. It ignores an event that is not newer than what is known: a list has already shown it,
-// or it arrived twice. An object may be modified or deleted without being known. receive changes nothing once the
-// attempt was told to end.
+// receive processes an event. It ignores an event that is not newer than the known state: a list already included it, or
+// it arrived twice. A modified or deleted object need not be known. receive changes nothing once the attempt was told to
+// end.
 func (k *watched) receive(ctx context.Context, e *decode.Event, item item) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()

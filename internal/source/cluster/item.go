@@ -22,9 +22,9 @@ func sameItems(a, b []item) bool {
 	return slices.EqualFunc(a, b, func(a, b item) bool { return a.Object == b.Object && a.Bad == b.Bad })
 }
 
-// keep replaces the item, as far as possible, by the known one with the same name, and reports whether the decoded
-// content changed. Status, managed fields and unused labels change as well: an object whose decoded content did not
-// change stays the same object and need not be compiled again.
+// keep replaces the item, if possible, by the known one with the same name, and reports whether the decoded content
+// changed. If only status, managed fields or unused labels changed, the object keeps its pointer and need not be compiled
+// again.
 func (i *item) keep(known *item) (changed bool) {
 	switch {
 	case i.sum == known.sum && i.sum != digest{}:
@@ -96,8 +96,8 @@ func sortItems(items []item) []item {
 	return items[:n]
 }
 
-// digest is the SHA-256 of an object as a list has it, or of a compressed answer. Many people write objects, and anyone who could make
-// two versions of one collide could hide the second.
+// digest is the SHA-256 of an object as encoded in a list, or of a compressed answer. A weaker hash would not do: tenants write
+// objects, and could hide the second of two versions that collide.
 type digest [sha256.Size]byte
 
 // matcher finds the items of an answer among the known ones and decodes the others.

@@ -40,7 +40,7 @@ func (c Config) loadKubeconfig() (*rest.Config, error) {
 	return rc, nil
 }
 
-// inlineToken is a token that stands in a kubeconfig. Client-go reads token files again, but not these.
+// inlineToken is a token inlined in a kubeconfig. Client-go rereads token files, but not inlined tokens.
 type inlineToken struct {
 	config Config
 
@@ -49,7 +49,7 @@ type inlineToken struct {
 	read  fs.FileInfo // of the file with the token
 }
 
-// current returns the token. It reads the file again if it is another one, and keeps the token of one that cannot be used.
+// current returns the token. It rereads the file if it changed, and keeps the previous token if the new file is unusable.
 func (t *inlineToken) current() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

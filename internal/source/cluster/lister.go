@@ -48,9 +48,8 @@ func newLister(cfg Config) (*lister, error) {
 	return r, nil
 }
 
-// acquire waits for the turn to make requests for lists. Lists share their memory and run one at a time, so that a
-// restarted API server does not get all of them at once. The caller calls release when it is done. The error is the
-// one of ctx.
+// acquire waits for exclusive use of the lister. Lists share their memory and run one at a time, so that a restarted API
+// server does not get all of them at once. The caller calls release when it is done. The error is ctx's.
 func (r *lister) acquire(ctx context.Context) (release func(), err error) {
 	select {
 	case r.busy <- struct{}{}:
@@ -69,9 +68,8 @@ func (r *lister) drop() {
 	r.last = &kube.Snapshot{}
 }
 
-// probe asks for one object of a list, or for discovery if l is nil. It returns an error if the API server does not
-// answer, or answers that it cannot serve: a list would fail as well. It ignores any other problem and leaves it to a
-// list.
+// probe requests one object of a list, or discovery if l is nil. It returns an error if the API server does not answer,
+// or answers that it cannot serve: then a list would fail, too. It leaves any other problem to a list.
 func (r *lister) probe(ctx context.Context, l *list) error {
 	verb, resource := "get", discoveryPath
 	var err error
@@ -87,7 +85,7 @@ func (r *lister) probe(ctx context.Context, l *list) error {
 	return &kube.ReadError{Verb: verb, Resource: resource, Err: err}
 }
 
-// list is a kind with what is known of it. The owner of the lister guards it.
+// list is a kind with its known state. The owner of the lister guards it.
 type list struct {
 	resource
 
@@ -114,7 +112,7 @@ func (l *list) adopt(a listing) (changed bool) {
 	return changed
 }
 
-// state is what is known of a list at a revision. The items are shared: nobody may modify them.
+// state is the known content of a list at a revision. The items are shared and must not be modified.
 type state struct {
 	items []item
 	seen  kube.Revision // 0 if the list had none, or was not read yet
@@ -122,10 +120,10 @@ type state struct {
 }
 
 // LogNoNamespaces is logged as a warning when namespaces may not be listed, once until they may.
-const LogNoNamespaces = "namespaces cannot be listed, so their annotations do not count"
+const LogNoNamespaces = "namespaces cannot be listed; ignoring their annotations"
 
-// without reports whether a read goes on without a list: the one of namespaces, of which only annotations count, if the server must not read it. err is
-// the result of asking for it.
+// without reports whether a read continues without the list: only if it is the list of namespaces, which is read only for
+// annotations, and this process has no permission to read it. err is the result of the list request.
 func (r *lister) without(l *list, err error) bool {
 	if l.Kind != kube.KindNamespace {
 		return false
@@ -140,8 +138,8 @@ func (r *lister) without(l *list, err error) bool {
 	return forbidden
 }
 
-// listing is a complete answer to a list request. Items that equal those of the state it was compared with share
-// their objects.
+// listing is a complete answer to a list request. Items equal to items of the state it was compared with share their
+// objects.
 type listing struct {
 	state
 	lost int // how many known objects it lacks

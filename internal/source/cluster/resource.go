@@ -141,7 +141,7 @@ func (c *client) getJSON(ctx context.Context, path string, into any) error {
 		missing: `the verb "get" on the non-resource URL "` + path + `", as the cluster role system:discovery does`,
 	}, func(resp *response) error {
 		if resp.Media != decode.MediaJSON {
-			return fmt.Errorf("content type %q: want %s", resp.Media, decode.MediaJSON)
+			return fmt.Errorf("content type is %q, must be %s", resp.Media, decode.MediaJSON)
 		}
 		r, err := resp.open()
 		if err != nil {
@@ -165,7 +165,7 @@ func (c *client) servesRouteGroups(ctx context.Context) (bool, error) {
 	// A proxy on the way could answer 200 with unrelated JSON; that must not remove the RouteGroups.
 	switch {
 	case list.Kind != "APIResourceList" || list.GroupVersion != routeGroupVersion:
-		return false, failf(reasonBody, "answer to %s: it is a %.40q of the group version %.40q, want an APIResourceList of %s",
+		return false, failf(reasonBody, "answer to %s: it is a %.40q of the group version %.40q, must be an APIResourceList of %s",
 			discoveryPath, list.Kind, list.GroupVersion, routeGroupVersion)
 	case list.APIResources == nil:
 		return false, failf(reasonBody, "answer to %s: no list of resources", discoveryPath)
@@ -180,14 +180,14 @@ func (c *client) listsRouteGroups(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if list.Kind != "APIGroupList" || len(list.Groups) == 0 {
-		return false, failf(reasonBody, "answer to %s: it is a %.40q with %d groups, want an APIGroupList with some",
+		return false, failf(reasonBody, "answer to %s: it is a %.40q with %d groups, must be an APIGroupList with at least one",
 			groupsPath, list.Kind, len(list.Groups))
 	}
 	serves := func(v metav1.GroupVersionForDiscovery) bool { return v.GroupVersion == routeGroupVersion }
 	return slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return slices.ContainsFunc(g.Versions, serves) }), nil
 }
 
-// RouteGroups count as removed once this many reads over this much time have all found none.
+// RouteGroups count as removed once confirmingReads reads over at least confirmingTime have all found none.
 const (
 	confirmingReads = 3
 	confirmingTime  = 10 * time.Second
@@ -198,17 +198,17 @@ const LogNoCRD = "RouteGroups CRD is not installed in the cluster.\n" +
 	"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
 
 // errUnconfirmed reports that RouteGroups seem to have been removed, but that this is not confirmed yet.
-var errUnconfirmed = errors.New("the cluster does not seem to have RouteGroups any more")
+var errUnconfirmed = errors.New("the cluster no longer seems to have RouteGroups")
 
 // absence is the evidence that RouteGroups were removed.
 type absence struct {
-	since time.Time // time of the first read that found none; zero: no such read
+	since time.Time // time of the first read that found none; zero without such a read
 	reads int       // consecutive
 }
 
 // confirm counts a read that finds no RouteGroups although some are served. It returns nil when enough reads have
-// found none for long enough. A 404 alone is not enough evidence: an API server that has just started, or an
-// aggregated one behind it, returns it for a moment. So the list of all groups has to agree as well.
+// found none for long enough. A 404 alone is not enough evidence: an API server that has just started, or an aggregated
+// one behind it, briefly returns 404. So the list of all groups must agree, too.
 func (r *lister) confirm(ctx context.Context, groupFound bool) error {
 	listed, err := r.api.listsRouteGroups(ctx)
 	switch {

@@ -80,7 +80,7 @@ func (k *watched) want(wanted bool) {
 	k.w.wake()
 }
 
-// waits returns what a read waits for. The caller holds mu.
+// waits returns the reason why a read must wait. The caller holds mu.
 func (k *watched) waits() error {
 	verb, missing := "list", "no complete list yet"
 	if k.list.seen != 0 {
@@ -95,16 +95,16 @@ func (k *watched) failed(now time.Time) error {
 	if err := k.stream.lasting(now); err != nil {
 		return err
 	}
-	// Any bookmark shows that the watch works. A silent watch proves nothing while the API server cannot be asked for
-	// the revision.
+	// Any bookmark shows that the watch works. A silent watch is not suspicious while the API server does not return the
+	// current revision.
 	if now.Sub(k.frame) > silentAfter {
 		return k.check.lasting(now)
 	}
 	return nil
 }
 
-// accepted records that the server has accepted a watch. What is known is complete up to the list that preceded it, so
-// this ends an outage and adds the kind to the snapshot.
+// accepted records that the server has accepted a watch. The known objects are complete up to the preceding list, so this
+// ends an outage and adds the kind to the snapshot.
 func (k *watched) accepted() {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()

@@ -21,19 +21,19 @@ const (
 
 // Log messages of a [Watcher].
 const (
-	LogBroken  = "watch is broken; what was seen last is kept"
-	LogListed  = "watch is not answered, perhaps by a proxy that buffers; the kind is listed instead"
-	LogBack    = "watch is back"
-	LogSilent  = "watch does not show the latest changes; it is started again"
+	LogBroken  = "watch is broken; keeping the last known objects"
+	LogListed  = "watch request gets no answer, perhaps because a proxy buffers it; falling back to lists"
+	LogBack    = "watch recovered"
+	LogSilent  = "watch does not deliver the latest changes; restarting it"
 	LogRunning = "watching"
 )
 
 // Watcher reads one cluster by watching it, with one list and one watch for each kind. Reads return what the watches
 // have shown and cost next to nothing. It is a source and a follower for package poller.
 //
-// A watch never resumes. Each one follows a list, from the revision of that list, and ends after some minutes at the
-// latest. So whatever a watch has missed, and why, the next list shows it, and there is one way from a failure back to a
-// complete state. A watch that stays broken makes reads fail, so that the table counts as stale.
+// A watch never resumes. Each one starts at the revision of a list, and ends after some minutes at the latest. So the next
+// list shows whatever a watch has missed, and every failure is recovered from in the same way. A watch that stays broken
+// makes reads fail, so that the table counts as stale.
 //
 // Reads succeed only while [Watcher.Run] runs. Run may be called again after it has returned. It then lists
 // everything again; objects that did not change in between keep their pointers. The other methods are safe for
@@ -49,14 +49,14 @@ const (
 //
 // Events and bookmarks of a kind arrive in the order of their revisions. So a kind is complete up to the last one
 // that arrived, and has nothing newer. The snapshot is complete up to the lowest of these revisions and has nothing
-// above the highest. A kind that nobody writes to gets a bookmark about once a minute: Revision lags by that much, as
-// it does for lists from the API server's cache.
+// above the highest. A kind without writes gets a bookmark about once a minute: Revision lags by that much, as it does
+// for lists from the API server's cache.
 //
 // A watch from a revision that the server has not reached, because etcd was restored, is silent: it delivers neither
-// events nor an error. Therefore the Watcher asks for the current revision of each kind every [checkInterval], with a
-// consistent list of one object. If that revision is below what the watch has shown, etcd was restored: the Watcher
-// lists everything again, consistently, before the next read succeeds. If the watch does not reach the revision
-// within [silentAfter], the Watcher starts it again.
+// events nor an error. Therefore the Watcher requests the current revision of each kind every [checkInterval], with a
+// consistent list of one object. If that revision is below the watch's, etcd was restored: the Watcher lists everything
+// again, consistently, before the next read succeeds. If the watch does not reach the revision within [silentAfter], the
+// Watcher restarts it.
 //
 // A consistent read asks for the current revision of each kind and waits briefly for the watch to reach it. It lists
 // consistently every kind whose watch does not.
@@ -64,8 +64,8 @@ const (
 // # Caveats
 //
 // Kinds arrive independently. An Ingress that refers to a new Service can appear some milliseconds before the
-// Service; lists that are read one after the other mostly rule that out. Gathering events for a moment hides the
-// effect, unless the API server's caches lag behind each other.
+// Service; lists that are read one after the other mostly rule that out. Gathering events briefly hides the effect,
+// unless the API server's caches lag behind each other.
 type Watcher struct {
 	// set by New, read only
 	*lister            // mu guards its lists and last snapshot; its turn guards the rest
@@ -74,7 +74,7 @@ type Watcher struct {
 
 	dirty chan struct{} // capacity 1: a change waits to be gathered
 
-	mu        sync.Mutex    // guards what follows, and all of kinds
+	mu        sync.Mutex    // guards the fields below, and all of kinds
 	moved     chan struct{} // closed and replaced when a kind becomes ready or fails
 	active    bool          // Run runs
 	discovery outage
@@ -82,7 +82,7 @@ type Watcher struct {
 }
 
 // errNotRunning reports that Run is not running.
-var errNotRunning = errors.New("the watch does not run")
+var errNotRunning = errors.New("the watch is not running")
 
 // NewWatcher checks the configuration and prepares a Watcher. It reads the files that the configuration names, makes no
 // request and starts nothing.
@@ -101,8 +101,8 @@ func NewWatcher(cfg Config) (*Watcher, error) {
 	return w, nil
 }
 
-// Changed delivers a value when a read would return something new: after events have been gathered for a moment, or
-// when a broken kind has recovered. The channel holds at most one value.
+// Changed delivers a value when a read would return something new: after events have been gathered briefly, or when a
+// broken kind has recovered. The channel holds at most one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // Run watches until ctx ends and returns nil once everything that it started has ended. It returns an error if it is
@@ -111,7 +111,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.active {
 		w.mu.Unlock()
-		return errors.New("the watch runs already")
+		return errors.New("the watch is already running")
 	}
 	w.cfg.Logger.Info(LogRunning)
 	w.active, w.asked, w.discovery = true, false, outage{}
@@ -162,7 +162,7 @@ func (w *Watcher) wake() {
 	w.moved = make(chan struct{})
 }
 
-// gather signals Changed once no further event has arrived for a moment, with an upper limit.
+// gather signals Changed once no event has arrived for quietTime, and after busyTime at the latest.
 func (w *Watcher) gather(ctx context.Context) {
 	for {
 		select {
@@ -192,10 +192,10 @@ func poke(c chan struct{}) {
 	}
 }
 
-// Read returns what the watches have shown. It waits until every kind has been listed, at most for the time limit of
-// a request, and fails when a kind cannot be listed. The error is a *[kube.ReadError] that names the kind, or the
-// error of ctx. If nothing changed, Read returns the same objects and slices again and, if the revisions are the
-// same, the same snapshot.
+// Read returns the objects as seen by the watches. It waits until every kind has been listed, at most for the time limit
+// of a request, and fails when a kind cannot be listed. The error is a *[kube.ReadError] that names the kind, or the error
+// of ctx. If nothing changed, Read returns the same objects and slices again and, if the revisions are the same, the same
+// snapshot.
 func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(parent, w.cfg.Timeout)
 	defer cancel()
@@ -232,8 +232,8 @@ func (w *Watcher) Read(parent context.Context, o kube.ReadOptions) (*kube.Snapsh
 	}
 }
 
-// ready returns why a read has to wait, or must fail. The caller holds mu. A failure from before the read began does
-// not make the read fail as long as it may still pass.
+// ready returns why a read must wait, or must fail. The caller holds mu. A failure from before the read began does not
+// fail the read as long as it may still recover.
 func (w *Watcher) ready(began time.Time) (wait, err error) {
 	now := time.Now()
 	if !w.active {

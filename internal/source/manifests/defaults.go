@@ -2,8 +2,9 @@ package manifests
 
 import "github.com/routesrv/routesrv/kube"
 
-// setDefaults gives a new object the defaults that the API server gives it, so that a manifest has the routes that it has once it is applied: the
-// namespace that kubectl would use, and the defaults of the fields that are read. Ingresses have none of these: the type of a path is required.
+// setDefaults sets the defaults that the API server would set in a new object, so that a manifest has the same routes as after it
+// is applied: the namespace that kubectl would use, and the defaults of the fields that are read. An Ingress has no such fields:
+// pathType is required.
 func setDefaults(o kube.Object) {
 	switch o := o.(type) {
 	case *kube.Ingress:

@@ -143,8 +143,8 @@ func (s *Source) find() ([]file, error) {
 	return f.files, nil
 }
 
-// path adds the files that a path leads to. A path named by the user is always read; in a folder, only files that
-// look like manifests are.
+// path adds the files that a path leads to. A path named by the user is always read; in a folder, only files named like
+// manifests are read.
 func (f *finder) path(name string, named bool) error {
 	info, err := os.Stat(name) // follows symbolic links
 	if err != nil {

@@ -25,7 +25,7 @@ type Reader interface {
 	Read(ctx context.Context, o kube.ReadOptions) (*kube.Snapshot, error)
 }
 
-// follower is an optional interface of the source: a source that follows its objects by itself implements it.
+// follower is an optional interface, implemented by sources that follow their objects.
 type follower interface {
 	Run(ctx context.Context) error
 	Changed() <-chan struct{}
@@ -39,11 +39,11 @@ type prober interface {
 
 // FilterFolder adds default filters of services, read from a folder, to the snapshots of another source.
 //
-// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every snapshot reads the folder again. If the
-// folder cannot be read, the read does not fail: like the reference, the snapshot then reports the error and has no default filters. Other
-// entries of the folder are ignored and logged at debug level: folders, files over 1 MiB, and names that do not split at exactly one dot. A
-// default filter file that cannot be read is ignored too, but its first failure is logged as a warning: the service loses filters that may
-// protect it.
+// The folder holds one file for each service, named SERVICE.NAMESPACE, with a filter chain. Every snapshot reads the folder
+// again. If the folder cannot be read, the read does not fail: like the reference, the snapshot then reports the error and has no
+// default filters. Other entries of the folder are ignored and logged at debug level: folders, files over 1 MiB, and names that
+// do not split at exactly one dot. A default filter file that cannot be read is ignored too, but its first failure is logged as a
+// warning: the service loses filters that may protect it.
 //
 // A FilterFolder is not safe for concurrent use.
 type FilterFolder struct {
@@ -149,7 +149,7 @@ func (r *FilterFolder) readDir() *kube.DefaultFilters {
 }
 
 // errNotMeant is wrapped by errors about entries that are not default filter files.
-var errNotMeant = errors.New("passed over")
+var errNotMeant = errors.New("ignored")
 
 func readFilters(path string, e fs.DirEntry) (string, error) {
 	if t := e.Type(); !t.IsRegular() && t != fs.ModeSymlink {
@@ -159,7 +159,7 @@ func readFilters(path string, e fs.DirEntry) (string, error) {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%w: links to what is no file: %s", errNotMeant, info.Mode().Type())
+		return "", fmt.Errorf("%w: link target is not a regular file: %s", errNotMeant, info.Mode().Type())
 	case info.Size() > maxFilterFile:
 		return "", fmt.Errorf("%w: larger than 1 MiB", errNotMeant)
 	}

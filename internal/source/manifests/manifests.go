@@ -8,15 +8,14 @@
 // affects only itself: it is in the snapshot's Bad, with its place. The same applies to the second of two objects
 // with the same kind, namespace and name, and to an object with a duplicate key.
 //
-// Every read reads every file again, because size and time of a file prove nothing. But it parses only files whose
-// SHA-256 changed. Unchanged objects keep their pointers.
+// Every read reads every file again, because an unchanged size and time do not prove that a file is unchanged. But it
+// parses only files whose SHA-256 changed. Unchanged objects keep their pointers.
 //
 // # What is read
 //
 // Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1),
-// EndpointSlice (discovery.k8s.io/v1), ConfigMap with orders of operators (v1), and lists of them. An object without apiVersion is read by its kind alone.
-// Other kinds are ignored. A read returns both Endpoints and EndpointSlices; the compiler uses the ones it is
-// configured for.
+// EndpointSlice (discovery.k8s.io/v1), and lists of them. An object without apiVersion is read by its kind alone. Other
+// kinds are ignored. A read returns both Endpoints and EndpointSlices; the compiler uses the kind it is configured for.
 //
 // An object without a namespace gets "default", as with kubectl; objects from the API always have a namespace. Other
 // defaults of an API server are not applied, and nothing is validated.
@@ -44,7 +43,7 @@ const DefaultMaxFileBytes = 256 << 20
 // maxFiles limits the number of files, so that a folder given by mistake, such as /, is not read to its end.
 const maxFiles = 10_000
 
-// Config says what to read.
+// Config configures a Source.
 type Config struct {
 	// Paths are files and folders, in order; "-" means Stdin. At least one is required.
 	Paths []string
@@ -52,16 +51,16 @@ type Config struct {
 	// Stdin is the input for the path "-". The first Read reads it to its end.
 	Stdin io.Reader
 
-	// Selection says which objects to read.
+	// Selection selects the objects to read.
 	kube.Selection
 
-	// Namespaces reads namespaces as well. That one is in many files is no problem.
+	// Namespaces also reads namespaces. Many files may contain the same one.
 	Namespaces bool
 
 	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
 	MaxFileBytes int64
 
-	// Logger receives what an operator should see; nil discards it.
+	// Logger logs events for operators; nil discards them.
 	Logger *slog.Logger
 }
 
@@ -83,7 +82,7 @@ func New(cfg Config) (*Source, error) {
 	case len(cfg.Paths) == 0:
 		return nil, errors.New("no path of manifests")
 	case cfg.MaxFileBytes < 0:
-		return nil, fmt.Errorf("limit of %d bytes: want a positive number", cfg.MaxFileBytes)
+		return nil, fmt.Errorf("limit of %d bytes must not be negative", cfg.MaxFileBytes)
 	}
 	for _, p := range cfg.Paths {
 		switch {
@@ -129,7 +128,7 @@ func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, 
 	return s.last, nil
 }
 
-// turn waits until nothing else reads. The caller gives the turn back.
+// turn waits until no other read is running. The caller must release it.
 func (s *Source) turn(ctx context.Context) error {
 	select {
 	case s.busy <- struct{}{}:
@@ -139,8 +138,8 @@ func (s *Source) turn(ctx context.Context) error {
 	}
 }
 
-// Objects calls yield with each object of all files in JSON, also with those of lists and with kinds that [Source.Read] ignores, for callers
-// that want more than what is read of objects. An error of yield ends it, and gets the file and the line.
+// Objects calls yield with the JSON of each object of all files, including items of lists and kinds that [Source.Read] ignores,
+// for callers that need more of an object than Read decodes. It stops at an error of yield, and adds the file and the line to it.
 func (s *Source) Objects(ctx context.Context, yield func(kind string, object []byte) error) error {
 	if err := s.turn(ctx); err != nil {
 		return err
@@ -164,7 +163,7 @@ func (s *Source) Objects(ctx context.Context, yield func(kind string, object []b
 	return nil
 }
 
-// commit stores the files as those of the last complete read, and builds their snapshot.
+// commit stores the files as the last complete read, and builds their snapshot.
 func (s *Source) commit(files []*parsed) {
 	s.byName = make(map[string]*parsed, len(files))
 	s.byRef = make(map[kube.Ref]kube.Object)
@@ -174,12 +173,12 @@ func (s *Source) commit(files []*parsed) {
 		s.byName[f.name] = f
 		for _, e := range f.entries {
 			if _, twice := first[e.ref]; e.ref.Kind == kube.KindNamespace && (twice || !s.cfg.Namespaces) {
-				continue // many files have theirs
+				continue // many files contain their namespace
 			}
 			where := fmt.Sprintf("%s: document %d, line %d", f.name, e.document, e.line)
 			err := cmp.Or(e.strict, e.err)
 			if before, ok := first[e.ref]; ok && e.ref.Name != "" {
-				err = fmt.Errorf("the same object stands in %s, which is the one that counts", before)
+				err = fmt.Errorf("duplicate of the object in %s, which takes precedence", before)
 			}
 			if err != nil {
 				s.last.Bad = append(s.last.Bad, kube.BadObject{Ref: e.ref, Err: fmt.Errorf("%s: %w", where, err)})

@@ -227,7 +227,7 @@ spec: {type: A, type: B}
 		"Service default/first", "Service default/second", "Service default/third",
 		`bad Service default/wrong: DIR/a.yaml: document 2, line 5: decode Service wrong: json: cannot unmarshal number into Go struct field jsonMeta.metadata.annotations of type string`,
 		`bad Service default/twice: DIR/a.yaml: document 3, line 8: yaml: unmarshal errors: line 11: key "type" already set in map`,
-		`bad Service default/first: DIR/b.yaml: document 2, line 5: the same object stands in DIR/a.yaml: document 1, line 1, which is the one that counts`,
+		`bad Service default/first: DIR/b.yaml: document 2, line 5: duplicate of the object in DIR/a.yaml: document 1, line 1, which takes precedence`,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got\n%s", d)

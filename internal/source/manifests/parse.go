@@ -127,14 +127,14 @@ func (t *text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// each calls yield with an object in JSON, or with the objects of a list, which may have lists in it. If an item lacks its kind or API
-// version, the enclosing list provides it.
+// each calls yield with an object in JSON, or with the objects of a list, which may have lists in it. If an item lacks its kind
+// or API version, the enclosing list provides it.
 func each(raw []byte, list head, depth int, yield func(raw []byte, h *head, depth int) error) error {
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {
 		return nil
 	}
-	if isPatch(raw) { // of kustomize, beside the manifests that it patches
+	if isPatch(raw) { // a kustomize patch, next to the manifests that it patches
 		return yield(raw, &head{}, depth)
 	}
 	if len(raw) == 0 || raw[0] != '{' {
@@ -177,7 +177,7 @@ func isPatch(raw []byte) bool {
 	return true
 }
 
-// wanted returns the kind of an object, and whether it is one that is read. It logs others.
+// wanted returns the kind of an object, and whether objects of the kind are read. It logs ignored objects.
 func wanted(h *head, log *slog.Logger) (kube.Kind, bool) {
 	kind := kube.Kind(h.Kind)
 	want := kind.APIVersion()
@@ -185,16 +185,16 @@ func wanted(h *head, log *slog.Logger) (kube.Kind, bool) {
 	switch {
 	case ok:
 	case h.Kind == "":
-		log.Warn("a document without kind is ignored")
+		log.Warn("ignoring a document without kind")
 	case h.Kind == text(kube.KindIngress) && strings.HasSuffix(string(h.APIVersion), "/v1beta1"):
-		log.Warn("an Ingress of an old API version is ignored, want networking.k8s.io/v1", slog.String("api_version", string(h.APIVersion)))
+		log.Warn("ignoring an Ingress of an old API version; it must be networking.k8s.io/v1", slog.String("api_version", string(h.APIVersion)))
 	default:
-		log.Debug("an object of another kind is ignored", slog.String("kind", string(h.Kind)))
+		log.Debug("ignoring an object of another kind", slog.String("kind", string(h.Kind)))
 	}
 	return kind, ok
 }
 
-// decode decodes the object. An object of which nothing changed that is read stays the same object.
+// decode decodes the object. An object without a relevant change keeps its pointer.
 func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 	o, err := kube.DecodeJSON(kind, raw)
 	if err != nil {
@@ -214,8 +214,8 @@ func (s *Source) decode(e *entry, kind kube.Kind, raw []byte) {
 // YAML forbids "---" and "..." at the beginning of a line inside any scalar, block scalars included, so the markers
 // can be found without parsing.
 
-// otherBreaks are the line breaks of YAML that no editor writes. [Split] does not split at them, and a document that has
-// another one behind such a break is an error.
+// otherBreaks are the line breaks of YAML that no editor writes. [Split] does not split at them; a document that contains
+// another one after such a break is an error.
 const otherBreaks = "\r\u0085\u2028\u2029"
 
 // Doc is one document of a stream.
@@ -270,7 +270,7 @@ func blank(line []byte) bool {
 
 // ToJSON converts the document to JSON by the rules of Kubernetes tools (YAML 1.1: an unquoted yes is a boolean). It
 // returns a document that is already JSON unchanged, so that numbers and escapes keep their form. An empty document
-// becomes "null". The last value of a duplicate key counts. Line numbers in errors are those of the stream.
+// becomes "null". The last value of a duplicate key counts. Line numbers in errors refer to the stream.
 func ToJSON(d Doc) ([]byte, error) { return convert(d, yaml.YAMLToJSON) }
 
 // ToJSONStrict is [ToJSON], but rejects a key that occurs twice in one mapping, which YAML forbids and which hides

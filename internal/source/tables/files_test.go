@@ -84,10 +84,10 @@ func TestErrorsOfFilesNameTheirPlace(t *testing.T) {
 		{write(t, "d.yaml", "kind: Ingress"), "d.yaml: manifests cannot be compiled here"},
 		{dir, dir + ": manifests cannot be compiled here"},
 		{"", "the name of a table is empty"},
-		{"ftp://host/routes", "ftp://host/routes: want a URL with http or https"},
+		{"ftp://host/routes", "ftp://host/routes: must be an http or https URL"},
 		{"http:///routes", "the URL has no host"},
 		{"http://[::1/routes", "not a URL"},
-		{"-", "-: there is no standard input"},
+		{"-", "-: no standard input"},
 	} {
 		_, err := load(t, reader(t, tables.Config{MaxBytes: 1000}), c.place)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -209,7 +209,7 @@ func refused(resp *http.Response, paged bool) error {
 func (s *remote) whole(a *httpAnswer) (*Table, error) {
 	etag := a.header.Get(api.HeaderETag)
 	if e := api.ParseEntity(etag); e.Known && e.Tag.Digest != sha256.Sum256(a.text) {
-		return nil, errors.New("the text is not the one that the ETag names: it was cut or changed on its way")
+		return nil, errors.New("the text does not match the digest in the ETag: it was truncated or changed in transit")
 	}
 	t := &Table{}
 	err := t.parse("answer", string(a.text))
@@ -217,7 +217,7 @@ func (s *remote) whole(a *httpAnswer) (*Table, error) {
 		return nil, err
 	}
 	if n := len(t.Routes) + t.Unread; a.count >= 0 && a.count != n {
-		return nil, fmt.Errorf("%d routes, and X-Count says %d", n, a.count)
+		return nil, fmt.Errorf("%d routes, but X-Count is %d", n, a.count)
 	}
 	if rev := a.header.Get(api.HeaderRevision); rev != "" {
 		if t.Revision, err = strconv.ParseUint(rev, 10, 64); err != nil {
@@ -233,7 +233,7 @@ func (s *remote) whole(a *httpAnswer) (*Table, error) {
 // pages reads the remaining pages of a Skipper's table.
 func (s *remote) pages(ctx context.Context, first *httpAnswer) (*Table, error) {
 	if first.count < 0 {
-		return nil, errors.New("no X-Count beside X-Timestamp: the number of pages is not known")
+		return nil, errors.New("X-Timestamp without X-Count: the number of pages is unknown")
 	}
 	s.etag, s.last = "", nil
 	routes, left := make([]*eskip.Route, 0, min(first.count, 1<<20)), s.reader.cfg.MaxBytes
@@ -248,7 +248,7 @@ func (s *remote) pages(ctx context.Context, first *httpAnswer) (*Table, error) {
 		case len(routes) == first.count:
 			return &Table{Routes: routes}, nil
 		case len(routes) > first.count:
-			return nil, fmt.Errorf("%d routes, and X-Count says %d", len(routes), first.count)
+			return nil, fmt.Errorf("%d routes, but X-Count is %d", len(routes), first.count)
 		case len(bytes.TrimSpace(page.text)) == 0:
 			return nil, fmt.Errorf("an empty page after %d of %d routes", len(routes), first.count)
 		}

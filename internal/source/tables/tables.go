@@ -7,15 +7,15 @@
 //   - routes on the standard input, which only one source can have; read once
 //     http://…, https://…        a route server, or a Skipper if the answer has X-Timestamp
 //     a folder, *.yaml, *.yml, *.json
-//     manifests, which Config.Compile makes routes of
+//     manifests, which Config.Compile compiles into routes
 //     any other file             routes; a copy of a table, as last-known-good files are, has its digest checked
 //
 // # Guarantees
 //
-// A table is complete but for parts that are no routes, which it names, or Load returns an error. For a route server, Load checks the number of routes against
-// X-Count, and the text against the digest in the ETag if the ETag has one. All pages of a Skipper come from one
-// version of its table: if the table changes between two pages, Load reads all pages again, a few times at most. Load
-// never reads beyond the limits on size and time.
+// A table is complete except for parts that are not routes, which it lists; otherwise Load returns an error. For a route server,
+// Load checks the number of routes against X-Count, and the text against the digest in the ETag if the ETag has one. All pages of
+// a Skipper come from one version of its table: if the table changes between two pages, Load reads all pages again, a few times
+// at most. Load never reads beyond the limits on size and time.
 //
 // A repeated Load only asks a route server whether the table has changed. Errors name the file with line and column,
 // or the URL without its password.
@@ -64,7 +64,8 @@ type Table struct {
 	Revision uint64
 	// Read is when the source of the table was last read, if the place reports it; otherwise the time of the load.
 	Read time.Time
-	// LeftOut are the first parts of the text that are no routes, of Unread in all: a route server may serve a route that no proxy can read.
+	// LeftOut are the first parts of the text that are not routes, of Unread in all: a route server may serve a route that no
+	// proxy can read.
 	LeftOut []table.LeftOut
 	Unread  int
 }
@@ -141,13 +142,13 @@ func (r *Reader) Close() { r.client.CloseIdleConnections() }
 func (r *Reader) Open(place string) (*Source, error) {
 	switch {
 	case place == "":
-		return nil, errors.New("the name of a table is empty: want a file, a folder of manifests, a URL or -")
+		return nil, errors.New("the name of a table is empty: must be a file, a folder of manifests, a URL or -")
 	case place == "-":
 		return r.openStdin()
 	case strings.HasPrefix(place, "http://"), strings.HasPrefix(place, "https://"):
 		return r.openURL(place)
 	case strings.Contains(place, "://"):
-		return nil, fmt.Errorf("%s: want a URL with http or https", place)
+		return nil, fmt.Errorf("%s: must be an http or https URL", place)
 	}
 	info, err := os.Stat(place)
 	if err != nil {
@@ -165,7 +166,7 @@ func (r *Reader) Open(place string) (*Source, error) {
 func (r *Reader) openStdin() (*Source, error) {
 	switch {
 	case r.cfg.Stdin == nil:
-		return nil, errors.New("-: there is no standard input")
+		return nil, errors.New("-: no standard input")
 	case r.stdinTaken.Swap(true):
 		return nil, errors.New("-: the standard input can be only one of the tables")
 	}
@@ -233,7 +234,8 @@ func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
 	return t, nil
 }
 
-// parse parses the routes of a table, and leaves out the parts that are none, unless they are most of it: its error is that of [parse].
+// parse parses the routes of a table, and leaves out parts that are not routes. If those are most of the text, it returns the
+// error of [parse].
 func (t *Table) parse(name, text string) (err error) {
 	if t.Routes, err = parse(name, text); err == nil {
 		return nil

@@ -98,7 +98,7 @@ func TestFieldsThatNobodyKnowsAreSkipped(t *testing.T) {
 // What is wrong is said with the place, since nobody can look at the body afterwards.
 func TestBrokenProtobufIsPlaced(t *testing.T) {
 	_, _, err := walkedItems(body(metadata, claims(listItems, 50), []byte("x")))
-	if err == nil || !strings.Contains(err.Error(), "behind byte ") || !strings.Contains(err.Error(), "longer than what it is in") {
+	if err == nil || !strings.Contains(err.Error(), "after byte ") || !strings.Contains(err.Error(), "longer than its message") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -82,8 +82,8 @@ func (r *Events) Next() (e Event, err error) {
 	return e, nil
 }
 
-// decode decodes an event, and of its object no more than the type and the name. The rest may be broken: then it is a
-// bad object.
+// decode decodes an event, but only the type and the name of its object. If the rest is invalid, the object is bad, not the
+// event.
 func (r *Events) decode() (e Event, err error) {
 	var event struct {
 		Type   EventType
@@ -105,7 +105,7 @@ func (r *Events) decode() (e Event, err error) {
 		return e, err
 	}
 	if want := r.kind.APIVersion(); o.Kind != string(r.kind) || o.APIVersion != want {
-		return e, fmt.Errorf("it is about a %.40q of the API version %.40q, want %s of %s", o.Kind, o.APIVersion, r.kind, want)
+		return e, fmt.Errorf("object is a %.40q of API version %.40q, must be %s of %s", o.Kind, o.APIVersion, r.kind, want)
 	}
 	if e.Revision, err = Revision(o.Metadata.ResourceVersion); err != nil {
 		return e, err
@@ -127,7 +127,7 @@ func (r *Events) decode() (e Event, err error) {
 func Revision(version string) (kube.Revision, error) {
 	n, err := strconv.ParseUint(version, 10, 64)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("resourceVersion %q: want a number", version)
+		return 0, fmt.Errorf("resourceVersion %q must be a number above 0", version)
 	}
 	return kube.Revision(n), nil
 }

@@ -12,11 +12,11 @@ import (
 // ErrTooLarge reports that a body, or a part of one, exceeds its limit.
 var ErrTooLarge = errors.New("the body is too large")
 
-// head holds everything that is read of a list besides its items.
+// head holds the fields of a list that are read, apart from its items.
 type head struct {
 	kind, apiVersion string
 	resourceVersion  string
-	more             string // the token for the rest of the list, if this is only a page of it
+	more             string // the token for the rest of the list, if this is only one page
 	hasMeta          bool   // a list in JSON had metadata
 	noItems          bool   // a list in JSON without an array of items; in protobuf an empty list has no field for them
 }
@@ -28,9 +28,9 @@ func (h *head) check(kind kube.Kind) error {
 	list, version := string(kind)+"List", kind.APIVersion()
 	switch {
 	case h.kind != list:
-		return fmt.Errorf("it is a %.40q, want a %s", h.kind, list)
+		return fmt.Errorf("kind is %.40q, must be %s", h.kind, list)
 	case h.apiVersion != version:
-		return fmt.Errorf("it is of the API version %.40q, want %s", h.apiVersion, version)
+		return fmt.Errorf("API version is %.40q, must be %s", h.apiVersion, version)
 	case h.resourceVersion == "":
 		return errors.New("it has no metadata.resourceVersion")
 	case h.noItems:
@@ -54,20 +54,20 @@ const (
 
 // List calls item for each item of a list of objects of the kind, in order, and returns the revision of the list, 0
 // if it has none. The bytes of an item are valid only during the call. An error means that the body is not one
-// complete list of the kind; item may already have been called. Errors of the body are wrapped. No body is ever in memory
-// as a whole: the largest item decides.
+// complete list of the kind; item may already have been called. Errors of the body are wrapped. List never holds a whole
+// body in memory: it needs the size of the largest item.
 func (w *Walker) List(media string, body io.Reader, kind kube.Kind, item func([]byte)) (kube.Revision, error) {
 	head, err := w.walk(media, body, kind, item)
 	if err != nil {
 		return 0, err
 	}
 	if head.more != "" {
-		return 0, errors.New("it is one page of a list although no page was asked for")
+		return 0, errors.New("the body is only one page of a list, although no page was requested")
 	}
 	return head.revision(), nil
 }
 
-// Page returns the revision of a list of which only one page was requested. Its errors are those of [Walker.List].
+// Page returns the revision of a list when only one page of it was requested. It returns the same errors as [Walker.List].
 func (w *Walker) Page(media string, body io.Reader, kind kube.Kind) (kube.Revision, error) {
 	head, err := w.walk(media, body, kind, func([]byte) {})
 	return head.revision(), err
@@ -87,7 +87,7 @@ func (w *Walker) walk(media string, body io.Reader, kind kube.Kind, item func([]
 	case media == MediaJSON:
 		err = w.walkJSON(&head, item)
 	case !HasProtobuf(kind):
-		err = fmt.Errorf("content type %q: want %s", media, MediaJSON)
+		err = fmt.Errorf("content type is %q, must be %s", media, MediaJSON)
 	default:
 		err = w.walkProtobuf(&head, item)
 	}

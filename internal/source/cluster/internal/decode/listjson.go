@@ -11,13 +11,13 @@ import (
 )
 
 // splitter splits JSON into values. It looks only at strings, brackets and commas, which is many times as fast as decoding:
-// most items of a list did not change and are never decoded. What else is wrong with an item shows when it is decoded, and
-// is a problem of that object alone.
+// most items of a list did not change and are never decoded. Other mistakes in an item are found when it is decoded, and
+// affect only that object.
 type splitter struct {
 	in      io.Reader
 	text    []byte // a window of the body, which grows to the largest value
 	at      int    // everything before it was read
-	from    int    // where the value that is being read begins, -1 for none: the window does not move past it
+	from    int    // start of the value being read, -1 for none: the window does not move past it
 	dropped int64  // bytes of the body before the window
 	err     error  // of in; io.EOF at its end
 }
@@ -32,7 +32,7 @@ func (w *Walker) walkJSON(head *head, item func([]byte)) error {
 	defer func() { w.buf = s.text }()
 	err := s.elements('{', '}', func() error { return s.member(head, item) })
 	if err == nil && s.next() != 0 {
-		err = errors.New("something follows the list")
+		err = errors.New("unexpected data after the list")
 	}
 	if s.err != nil && !errors.Is(s.err, io.EOF) {
 		err = s.err
@@ -43,7 +43,7 @@ func (w *Walker) walkJSON(head *head, item func([]byte)) error {
 	return nil
 }
 
-// more reads more of the body behind the text. It reports whether there is more.
+// more reads more of the body into the window. It reports whether it has read anything.
 func (s *splitter) more() bool {
 	keep := s.at
 	if s.from >= 0 {
@@ -75,13 +75,13 @@ func (s *splitter) member(head *head, item func([]byte)) error {
 		return err
 	}
 	if s.next() != ':' {
-		return errors.New("want a colon")
+		return errors.New("missing colon after key")
 	}
 	s.at++
 	switch {
 	case strings.EqualFold(key, "items"):
 		if !head.noItems {
-			return errors.New("items stand there twice")
+			return errors.New(`duplicate field "items"`)
 		}
 		if s.next() != '[' {
 			var null []json.RawMessage
@@ -97,7 +97,7 @@ func (s *splitter) member(head *head, item func([]byte)) error {
 		})
 	case strings.EqualFold(key, "metadata"):
 		if head.hasMeta {
-			return errors.New("metadata stands there twice")
+			return errors.New(`duplicate field "metadata"`)
 		}
 		var meta struct{ ResourceVersion, Continue string }
 		err := s.decode(&meta)
@@ -122,10 +122,10 @@ func (s *splitter) decode(into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// elements calls f for each element between two brackets. f has to read it.
+// elements calls f for each element between two brackets. f must read the element.
 func (s *splitter) elements(opening, closing byte, f func() error) error {
 	if s.next() != opening {
-		return fmt.Errorf("want %q", opening)
+		return fmt.Errorf("missing %q", opening)
 	}
 	s.at++
 	if s.next() == closing {
@@ -145,7 +145,7 @@ func (s *splitter) elements(opening, closing byte, f func() error) error {
 		case 0:
 			return errEnds
 		default:
-			return fmt.Errorf("want a comma or %q", closing)
+			return fmt.Errorf("missing comma or %q", closing)
 		}
 	}
 }
@@ -163,8 +163,8 @@ func (s *splitter) next() byte {
 	return 0
 }
 
-// value reads one value and returns its text: up to the bracket that closes it, or else up to what must follow it. The text
-// is valid until more is read.
+// value reads one value and returns its text: up to the closing bracket, or else up to the delimiter that follows it. The
+// text is valid until more is read.
 func (s *splitter) value() ([]byte, error) {
 	s.next()
 	s.from = s.at
@@ -172,12 +172,12 @@ func (s *splitter) value() ([]byte, error) {
 	from := s.from
 	s.from = -1
 	if err == nil && s.at == from {
-		err = errors.New("want a value")
+		err = errors.New("missing value")
 	}
 	return s.text[from:s.at], err
 }
 
-// skip moves behind the value that begins here.
+// skip moves to the end of the value that begins here.
 func (s *splitter) skip() error {
 	for depth := 0; s.at < len(s.text) || s.more(); s.at++ {
 		switch s.text[s.at] {

@@ -24,7 +24,7 @@ func (w *Walker) walkProtobuf(head *head, item func([]byte)) error {
 	f := &frames{Walker: w}
 	magic, err := f.bytes(uint64(len(protobufMagic)))
 	if err != nil || !bytes.Equal(magic, protobufMagic) {
-		return errors.Join(errors.New("it does not begin like protobuf of the Kubernetes API"), err)
+		return errors.Join(errors.New("the body does not begin with the protobuf prefix of the Kubernetes API"), err)
 	}
 	found := false
 	err = f.fields(-1, func(field protowire.Number, size uint64) error {
@@ -53,7 +53,7 @@ func (w *Walker) walkProtobuf(head *head, item func([]byte)) error {
 		err = errors.New("no message in the body")
 	}
 	if err != nil {
-		return fmt.Errorf("protobuf, behind byte %d: %w", f.at, err)
+		return fmt.Errorf("protobuf, after byte %d: %w", f.at, err)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (w *Walker) walkProtobuf(head *head, item func([]byte)) error {
 // list walks the list message, which has the size.
 func (f *frames) list(size uint64, head *head, item func([]byte)) error {
 	if size > 1<<62 {
-		return errors.New("a field is longer than anything")
+		return errors.New("field length overflows")
 	}
 	return f.fields(f.at+int64(size), func(field protowire.Number, size uint64) error {
 		value, err := f.bytes(size)
@@ -79,7 +79,7 @@ func (f *frames) list(size uint64, head *head, item func([]byte)) error {
 	})
 }
 
-// fields calls f for each field of a message that ends at a position, or, if that is negative, with the body. f has to
+// fields calls f for each field of a message that ends at a position, or, if that is negative, with the body. f must
 // read the field.
 func (f *frames) fields(end int64, field func(protowire.Number, uint64) error) error {
 	for end < 0 || f.at < end {
@@ -105,7 +105,7 @@ func (f *frames) fields(end int64, field func(protowire.Number, uint64) error) e
 		switch {
 		case err != nil:
 		case end >= 0 && f.at > end, end >= 0 && wire != protowire.VarintType && size > uint64(end-f.at):
-			err = errors.New("a field is longer than what it is in")
+			err = errors.New("field is longer than its message")
 		case wire == protowire.BytesType:
 			err = field(number, size)
 		case wire != protowire.VarintType:
@@ -118,7 +118,7 @@ func (f *frames) fields(end int64, field func(protowire.Number, uint64) error) e
 	return nil
 }
 
-// unexpected returns the error for an end of the body where more has to follow.
+// unexpected returns io.ErrUnexpectedEOF for io.EOF in the middle of a message.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -135,7 +135,7 @@ func (f *frames) ReadByte() (byte, error) {
 	return b, err
 }
 
-// bytes reads n bytes, which are valid until the next call. It takes no more memory than the body has bytes, whatever n is.
+// bytes reads n bytes, which are valid until the next call. Whatever n is, it allocates at most as many bytes as the body has.
 func (f *frames) bytes(n uint64) ([]byte, error) {
 	if n <= uint64(f.in.Size()) {
 		b, err := f.in.Peek(int(n))
@@ -167,8 +167,8 @@ const (
 	listMetadata, listItems                      = 1, 2
 )
 
-// Status decodes the body of an error answer: a Status object in either encoding, as far as it is readable, or any
-// text, which becomes the message.
+// Status decodes the body of an error answer: the readable part of a Status object in either encoding, or any text,
+// which becomes the message.
 func Status(body []byte) (status metav1.Status) {
 	var u runtime.Unknown
 	if raw, ok := bytes.CutPrefix(body, protobufMagic); ok && u.Unmarshal(raw) == nil && u.Kind == "Status" {

@@ -5,8 +5,8 @@
 // [Events] does the same for the stream of a watch. [Object] decodes one item of either; only it turns bytes into
 // objects.
 //
-// The package does not trust its input. A body that ends early, is of another kind or lies about its lengths is an
-// error, and costs no more memory than its size.
+// The package does not trust its input. A body that is truncated, of another kind or has wrong lengths is an error, and
+// costs at most as much memory as its size.
 package decode
 
 import (
@@ -38,7 +38,7 @@ var decoders = map[kube.Kind]func(raw []byte) (kube.Object, error){
 	kube.KindEndpointSlice: decoder[discoveryv1.EndpointSlice](slimEndpointSlice),
 }
 
-// decoder returns a function that decodes an object and takes from it what is kept.
+// decoder returns a function that decodes an object and reduces it to the parts that are kept.
 func decoder[T any, P interface {
 	*T
 	Unmarshal(raw []byte) error
@@ -55,8 +55,8 @@ func decoder[T any, P interface {
 // HasProtobuf reports whether the kind has a protobuf form. Custom resources have none.
 func HasProtobuf(kind kube.Kind) bool { return decoders[kind] != nil }
 
-// Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The error
-// is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
+// Object decodes one object. For protobuf, raw is the message without its envelope, and the kind must have a protobuf form. The
+// error is a *[kube.DecodeError] if it can name the object. The result keeps no reference to raw.
 func Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
 	if media != MediaProtobuf {
 		return kube.DecodeJSON(kind, raw)
@@ -74,8 +74,8 @@ func Object(kind kube.Kind, media string, raw []byte) (kube.Object, error) {
 	return o, nil
 }
 
-// The functions of this file take from the types of k8s.io/api what an object keeps. They return what [kube.DecodeJSON] returns for
-// the JSON form of the same object.
+// The functions of this file convert the types of k8s.io/api to the types of package kube. The results equal the results of
+// [kube.DecodeJSON] for the JSON form of the same object.
 
 func slimMeta(m *metav1.ObjectMeta) kube.Meta {
 	delete(m.Annotations, kube.LastAppliedAnnotation)
