@@ -183,7 +183,7 @@ func (c *Client) limit() int64 {
 }
 
 func derivedLimit(last, memory int64) int64 {
-	limit := int64(DefaultMaxBytes)
+	limit := int64(defaultMaxBytes)
 	if last > 0 {
 		limit = max(growth*last, leastMaxBytes)
 	}

@@ -113,10 +113,10 @@ import (
 const (
 	DefaultInterval   = api.DefaultInterval
 	DefaultTimeout    = 10 * time.Second
-	DefaultMaxBackoff = 30 * time.Second
+	defaultMaxBackoff = 30 * time.Second
 	DefaultFullEvery  = time.Hour
-	// DefaultMaxBytes is the limit of the first table, unless the available memory requires less.
-	DefaultMaxBytes = 512 << 20
+	// defaultMaxBytes is the limit of the first table, unless the available memory requires less.
+	defaultMaxBytes = 512 << 20
 )
 
 // Config configures a Client. Only URLs is required.
@@ -140,11 +140,11 @@ type Config struct {
 	// three times as long. Default DefaultTimeout.
 	Timeout time.Duration
 	// MaxBackoff is the longest time for which a failing server is not asked; the shortest is Interval. Default
-	// DefaultMaxBackoff, or Interval if that is longer.
+	// 30 seconds, or Interval if that is longer.
 	MaxBackoff time.Duration
 	// MaxBytes limits a body, both received and decoded, an event of a stream, the text that a delta leads to, and the
 	// last-known-good file. The default is four times the last table, at least 64 MiB; before the first table it is
-	// DefaultMaxBytes; in any case at most a quarter of Memory.
+	// 512 MiB; in any case at most a quarter of Memory.
 	MaxBytes int64
 	// Memory is how many bytes this process may use, 0 if unknown.
 	Memory int64
@@ -267,7 +267,7 @@ func (cfg *Config) fill() {
 	cfg.Interval = cmp.Or(cfg.Interval, DefaultInterval)
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	cfg.FullEvery = cmp.Or(cfg.FullEvery, DefaultFullEvery)
-	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, DefaultMaxBackoff), cfg.Interval)
+	cfg.MaxBackoff = max(cmp.Or(cfg.MaxBackoff, defaultMaxBackoff), cfg.Interval)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Transport == nil {
 		cfg.Transport = NewTransport()

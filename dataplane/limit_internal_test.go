@@ -5,8 +5,8 @@ import "testing"
 func TestLimitFollowsFromTheLastTableAndTheMemory(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct{ last, memory, want int64 }{
-		"nothing is known":             {0, 0, DefaultMaxBytes},
-		"first table, much memory":     {0, 64 << 30, DefaultMaxBytes},
+		"nothing is known":             {0, 0, defaultMaxBytes},
+		"first table, much memory":     {0, 64 << 30, defaultMaxBytes},
 		"first table, 1 GiB":           {0, 1 << 30, 256 * mib},
 		"a small table":                {mib, 0, 64 * mib},
 		"a small table, small machine": {mib, 128 * mib, 32 * mib},

@@ -22,16 +22,16 @@ import (
 
 // Limits of [PeerClients].
 const (
-	DefaultClientsTimeout = 1500 * time.Millisecond
+	defaultClientsTimeout = 1500 * time.Millisecond
 	maxClientPeers        = 32
 	maxViews              = 64 << 20 // bytes of all answers together
 )
 
 // PeerClients asks the peers which clients each of them knows. It returns one answer for each address, and one with an error for each
 // name that it cannot resolve in time. Addresses come only from the configured names. port is the port of the support listeners, which speak
-// plain HTTP; of cfg, URLs, Resolver, Own and Timeout count. The default of Timeout is DefaultClientsTimeout.
+// plain HTTP; of cfg, URLs, Resolver, Own and Timeout count. The default of Timeout is 1.5 seconds.
 func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, DefaultClientsTimeout))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, defaultClientsTimeout))
 	defer cancel()
 	transport := &http.Transport{
 		DialContext: (&net.Dialer{}).DialContext, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true,

@@ -22,8 +22,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// DefaultPeerTimeout is the default of PeersConfig.Timeout.
-const DefaultPeerTimeout = 3 * time.Second
+const defaultPeerTimeout = 3 * time.Second
 
 // maxPeers is how many peers are asked: each may return its own table, which takes memory.
 const maxPeers = 8
@@ -56,7 +55,7 @@ type PeersConfig struct {
 	Resolver PeerResolver
 	// Own lists our addresses, which are not asked; nil means the addresses of the network interfaces.
 	Own []netip.Addr
-	// Timeout defaults to DefaultPeerTimeout.
+	// Timeout defaults to 3 seconds.
 	Timeout time.Duration
 	// MaxBytes and Memory are for Config; all peers share the memory.
 	MaxBytes, Memory int64
@@ -89,7 +88,7 @@ type PeerTable struct {
 // It does not judge the table, and the replica does not serve it. It trusts whoever answers under the name of the peers, so use a
 // name inside the cluster, and TLS on the listeners if the network is not trusted.
 func AskPeers(ctx context.Context, cfg PeersConfig) (PeerTable, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultPeerTimeout)
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultPeerTimeout)
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	peers, err := cfg.find(ctx)

@@ -162,7 +162,7 @@ func TestPeers(t *testing.T) {
 			return &peerReplicas{err: &net.DNSError{Err: "server misbehaving", Name: name, IsTemporary: true}}
 		}, says: []string{"resolve the peers: ", "server misbehaving"}},
 		{name: "the name server is silent", replicas: func(*testing.T) *peerReplicas { return &peerReplicas{wait: true} },
-			err: context.DeadlineExceeded, takes: dataplane.DefaultPeerTimeout},
+			err: context.DeadlineExceeded, takes: 3 * time.Second},
 		{name: "one", replicas: func(t *testing.T) *peerReplicas {
 			return &peerReplicas{handlers: handlers{"10.2.0.2": serving(t, peerTable(t, 5, "a")).Handler()}}
 		}, from: "10.2.0.2:9090", asked: 1},
@@ -195,7 +195,7 @@ func TestPeers(t *testing.T) {
 		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: ", "text has digest"}, asked: 2},
 		{name: "one hangs", replicas: func(t *testing.T) *peerReplicas {
 			return &peerReplicas{handlers: handlers{"10.2.0.2": hanging(), "10.2.0.3": serving(t, peerTable(t, 5, "b")).Handler()}}
-		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: "}, asked: 2, takes: dataplane.DefaultPeerTimeout},
+		}, from: "10.2.0.3:9090", says: []string{"10.2.0.2:9090: "}, asked: 2, takes: 3 * time.Second},
 		{name: "one has an empty table", replicas: func(t *testing.T) *peerReplicas {
 			return &peerReplicas{handlers: handlers{"10.2.0.2": serving(t, peerTable(t, 9)).Handler()}}
 		}, err: dataplane.ErrNoPeerTable, says: []string{"10.2.0.2:9090: the table has no route"}, asked: 1},

@@ -66,7 +66,7 @@ func TestHistoryIsNearlyFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err = table.NewList(slices.Collect(list.All())); err != nil {
+	if list, err = (table.List{}).With(slices.Collect(list.All()), nil); err != nil {
 		t.Fatal(err)
 	}
 	poll(alone, table.Of(list, 65, start), 65, start)

@@ -160,7 +160,7 @@ func BenchmarkJudge(b *testing.B) {
 				routes = append(routes, &table.Route{ID: id, Text: id + `: Host(/^(app` + strconv.Itoa(i/4) + `[.]org)$/) && PathSubtree("/` + strconv.Itoa(i%4) +
 					`") -> "http://10.0.0.1:80";`, Hosts: "^(app" + strconv.Itoa(i/4) + "[.]org)$"})
 			}
-			full, err := table.NewList(routes)
+			full, err := table.List{}.With(routes, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

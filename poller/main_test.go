@@ -242,7 +242,7 @@ func routesOf(ids ...string) table.List {
 		}
 		routes[i] = &table.Route{ID: id, Text: id + ": " + text + " -> <shunt>;"}
 	}
-	list, err := table.NewList(routes)
+	list, err := table.List{}.With(routes, nil)
 	if err != nil {
 		panic(err) // the ids are those of a test
 	}

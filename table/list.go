@@ -22,10 +22,6 @@ type List struct {
 	bytes  int // of the canonical text
 }
 
-// NewList returns a list of routes given in any order. It copies what it needs of them. The error names a
-// duplicate id, or is the one of [Route.Check].
-func NewList(routes []*Route) (List, error) { return List{}.With(routes, nil) }
-
 func byID(a, b *Route) int { return cmp.Compare(a.ID, b.ID) }
 
 func newList(blocks []*Block) List {
@@ -103,7 +99,7 @@ func (l *Lookup) Get(id string) *Route {
 
 // With returns the list with the routes of upserts, which replace routes with the same id, and without the ids of deletes. It
 // copies what it needs of both arguments. Deleting an id that does not exist is not an error; an id in both arguments exists
-// afterwards. The errors are those of NewList, about upserts.
+// afterwards. The error names a duplicate id in upserts, or is the one of [Route.Check].
 //
 // Its cost is proportional to the changed blocks.
 func (l List) With(upserts []*Route, deletes []string) (List, error) {

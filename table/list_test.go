@@ -24,7 +24,7 @@ func line(id string, version int) *table.Route {
 
 func listOf(t testing.TB, routes map[string]*table.Route) table.List {
 	t.Helper()
-	l, err := table.NewList(slices.Collect(maps.Values(routes)))
+	l, err := table.List{}.With(slices.Collect(maps.Values(routes)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,8 +275,8 @@ func TestChangesAreChecked(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", tt.name, err, tt.want)
 		}
 	}
-	if _, err := table.NewList([]*table.Route{line("b", 0), line("b", 1)}); !strings.Contains(fmt.Sprint(err), "duplicate route id") || !strings.Contains(err.Error(), `"b"`) {
-		t.Errorf("NewList: error %v, want one that names the id", err)
+	if _, err := (table.List{}).With([]*table.Route{line("b", 0), line("b", 1)}, nil); !strings.Contains(fmt.Sprint(err), "duplicate route id") || !strings.Contains(err.Error(), `"b"`) {
+		t.Errorf("With: error %v, want one that names the id", err)
 	}
 	both, err := l.With([]*table.Route{line("a", 1)}, []string{"a", "z"})
 	if err != nil || both.Get("a") == nil || both.Get("a").Text != line("a", 1).Text {

@@ -63,14 +63,14 @@ func newContent(list List) *content {
 }
 
 // New returns a table of routes, which it copies and sorts by id. The revision is the Newest of the read that the routes come
-// from, 0 for a source without revisions; at is the time of that read. The error is the one of [NewList]. A table without routes
+// from, 0 for a source without revisions; at is the time of that read. The error is the one of [List.With]. A table without routes
 // is valid here; package guard decides whether it may be served.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	pointers := make([]*Route, len(routes))
 	for i := range routes {
 		pointers[i] = &routes[i]
 	}
-	list, err := NewList(pointers)
+	list, err := List{}.With(pointers, nil)
 	if err != nil {
 		return nil, err
 	}

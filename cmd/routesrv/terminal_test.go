@@ -88,7 +88,7 @@ func TestTextsOfObjectsDoNotActOnATerminal(t *testing.T) {
 
 func TestTableOnATerminal(t *testing.T) {
 	route := &table.Route{ID: "r", Text: "r: Header(\"a\", \"\x1b[31m\") -> <shunt>;"}
-	list, err := table.NewList([]*table.Route{route})
+	list, err := table.List{}.With([]*table.Route{route}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,15 +92,6 @@ func (b *ingressBuilder) checkWeightNames() {
 	}
 }
 
-// quoted lists quoted names.
-func quoted(names []string) string {
-	texts := make([]string, len(names))
-	for i, n := range names {
-		texts[i] = strconv.Quote(n)
-	}
-	return strings.Join(texts, ", ")
-}
-
 // share is a backend's part of the traffic. The zero share is all of it.
 type share struct {
 	part *eskip.Predicate // nil for all

@@ -22,7 +22,7 @@ func side(tb testing.TB, text string) takeover.Side {
 		line := table.NewRoute(r)
 		routes = append(routes, &line)
 	}
-	list, err := table.NewList(routes)
+	list, err := table.List{}.With(routes, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

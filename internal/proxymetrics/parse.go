@@ -59,12 +59,7 @@ func (f figure) value() *uint64 {
 	return &n
 }
 
-// Parse reads the metrics of a Skipper, in either format.
-func Parse(r io.Reader) (*fleet.Figures, error) {
-	return parse(r, slices.Concat(families, routeFamilies))
-}
-
-// parse reads only the named families of Prometheus text.
+// parse reads the metrics of a Skipper, in either format. Of Prometheus text it reads only the named families.
 func parse(r io.Reader, names []string) (*fleet.Figures, error) {
 	in := bufio.NewReader(r)
 	first, err := in.Peek(1)

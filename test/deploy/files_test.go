@@ -90,7 +90,7 @@ func kustomizations(t *testing.T) map[string]kustomization {
 // TestEveryFolderIsRendered: by itself, or as a part of another.
 func TestEveryFolderIsRendered(t *testing.T) {
 	all := kustomizations(t)
-	used := make(map[string]bool)
+	used := map[string]bool{"../examples/migrate": true} // a Deployment of the reference, which test/e2e/manifests applies
 	for _, dir := range renders {
 		used[filepath.Clean(dir)] = true
 	}

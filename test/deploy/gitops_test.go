@@ -258,7 +258,7 @@ func TestArgoFindsWhatItApplies(t *testing.T) {
 			t.Errorf("%s: %+v", o, a)
 		}
 		dir := filepath.Join(fleetDir, a.Spec.Source.Path)
-		if a.Spec.Source.RepoURL == "https://github.com/routesrv/routesrv" {
+		if a.Spec.Source.RepoURL == "https://git.example.org/edge/routesrv" {
 			dir = strings.TrimPrefix(a.Spec.Source.Path, "deploy/")
 		}
 		checkApplied(t, o.name, dir, a.Spec.SyncPolicy.Automated.Prune)

@@ -68,19 +68,19 @@ const testRunbook = `# Runbook
 `
 
 func TestRunbookThatFitsTheAlertsIsFine(t *testing.T) {
-	if err := compareRunbook([]alert{{"RoutesrvA", runbookURL + "#routesrva"}}, testRunbook); err != nil {
+	if err := compareRunbook([]alert{{"RoutesrvA", runbookFile + "#routesrva"}}, testRunbook); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestRunbookThatDoesNotFitTheAlertsIsFound(t *testing.T) {
-	a := alert{"RoutesrvA", runbookURL + "#routesrva"}
+	a := alert{"RoutesrvA", runbookFile + "#routesrva"}
 	for name, tt := range map[string]struct {
 		alerts []alert
 		text   string
 		want   string
 	}{
-		"an alert without a section":  {[]alert{a, {"RoutesrvB", runbookURL + "#routesrvb"}}, testRunbook, "has no section RoutesrvB"},
+		"an alert without a section":  {[]alert{a, {"RoutesrvB", runbookFile + "#routesrvb"}}, testRunbook, "has no section RoutesrvB"},
 		"a section without an alert":  {nil, testRunbook, "section RoutesrvA, and there is no such alert"},
 		"an alert that leads astray":  {[]alert{{"RoutesrvA", "docs/operate/runbook.md#a"}}, testRunbook, `leads to "docs/operate/runbook.md#a"`},
 		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**", "**", 1), "section Something is slow: want"},

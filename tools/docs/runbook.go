@@ -12,7 +12,6 @@ import (
 
 const (
 	runbookFile = "docs/operate/runbook.md"
-	runbookURL  = "https://github.com/routesrv/routesrv/blob/main/" + runbookFile
 	rulesFile   = "deploy/kustomize/components/metrics/rules.yaml"
 )
 
@@ -80,7 +79,7 @@ func compareRunbook(alerts []alert, text string) error {
 		if _, ok := sections[a.name]; !ok {
 			errs = append(errs, fmt.Errorf("%s has no section %s, which is the name of an alert", runbookFile, a.name))
 		}
-		if want := runbookURL + "#" + anchorOf(a.name); a.runbook != want {
+		if want := runbookFile + "#" + anchorOf(a.name); a.runbook != want {
 			errs = append(errs, fmt.Errorf("%s: the alert %s leads to %q, want %q", rulesFile, a.name, a.runbook, want))
 		}
 	}
