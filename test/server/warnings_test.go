@@ -182,3 +182,23 @@ func tail(text string) string {
 	lines := strings.Split(text, "\n")
 	return strings.Join(lines[max(0, len(lines)-20):], "\n")
 }
+
+// TestFrozenObjectIsExplained: its team is told who keeps it, and is not sent to accept what the guard does not hold.
+func TestFrozenObjectIsExplained(t *testing.T) {
+	f := startReading(t, backend("s", "10.2.0.1")+ingresses("cart", "pay"), true, nil)
+	f.polled()
+	b := &besides{f: f}
+	if status, said := b.command("freeze", "--of-namespace=shop", "--why=sale", "--by=eve", "--yes"); status != 0 {
+		t.Fatalf("status %d\n%s", status, said)
+	}
+	f.apply(strings.Replace(ingress("cart"), "path: /", "path: /new", 1))
+	var said string
+	f.eventually("the object waits", func() bool {
+		said = f.request(http.MethodGet, f.support, "/explain?kind=Ingress&namespace=shop&name=cart").body
+		return strings.Contains(said, "holds it back")
+	})
+	said += f.request(http.MethodGet, f.support, api.PathProblems).body
+	if !strings.Contains(said, "an operator (eve) holds it back") || !strings.Contains(said, "routesrv unfreeze") || strings.Contains(said, "accept it") {
+		t.Errorf("it is explained by\n%s", said)
+	}
+}
