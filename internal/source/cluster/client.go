@@ -221,7 +221,7 @@ func (c *client) Watch(ctx, parent context.Context, r *resource, since kube.Revi
 	}
 	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err == nil && media != decode.MediaJSON {
-		err = fmt.Errorf("content type is %q, must be %s", media, decode.MediaJSON)
+		err = fmt.Errorf("content type %q: must be %s", media, decode.MediaJSON)
 	}
 	if err != nil {
 		_ = resp.Body.Close()
@@ -244,7 +244,7 @@ func mediaType(header string) (string, error) {
 	case t == "text/plain":
 		return decode.MediaJSON, nil
 	default:
-		return "", fmt.Errorf("content type is %q, must be %s or %s", header, decode.MediaProtobuf, decode.MediaJSON)
+		return "", fmt.Errorf("content type %q: must be %s or %s", header, decode.MediaProtobuf, decode.MediaJSON)
 	}
 }
 

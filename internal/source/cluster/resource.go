@@ -141,7 +141,7 @@ func (c *client) getJSON(ctx context.Context, path string, into any) error {
 		missing: `the verb "get" on the non-resource URL "` + path + `", as the cluster role system:discovery does`,
 	}, func(resp *response) error {
 		if resp.Media != decode.MediaJSON {
-			return fmt.Errorf("content type is %q, must be %s", resp.Media, decode.MediaJSON)
+			return fmt.Errorf("content type %q: must be %s", resp.Media, decode.MediaJSON)
 		}
 		r, err := resp.open()
 		if err != nil {

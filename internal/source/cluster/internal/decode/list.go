@@ -87,7 +87,7 @@ func (w *Walker) walk(media string, body io.Reader, kind kube.Kind, item func([]
 	case media == MediaJSON:
 		err = w.walkJSON(&head, item)
 	case !HasProtobuf(kind):
-		err = fmt.Errorf("content type is %q, must be %s", media, MediaJSON)
+		err = fmt.Errorf("content type %q: must be %s", media, MediaJSON)
 	default:
 		err = w.walkProtobuf(&head, item)
 	}
