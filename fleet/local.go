@@ -199,7 +199,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		clients:  made.Gauges("routesrv_clients", "Clients of this replica: current, behind, rejected (unless dying) or silent.", "state", series.Texts(States())...),
 		proxies:  made.Gauge("routesrv_live_proxies", "Addresses of clients without dataplane-client that asked within three of their intervals."),
 		refusing: made.Gauge("routesrv_clients_refusing_routes", "Live clients whose proxy refused routes of its last table."),
-		dying:    made.Gauge("routesrv_clients_dying", "Live clients whose proxy died of a table, until they recover."),
+		dying:    made.Gauge("routesrv_clients_dying", "Live clients with a proxy that crashed because of a table, until they recover."),
 		lag: made.Gauge("routesrv_fleet_behind_seconds",
 			"How long 99 percent of the addresses of clients have been without the newest table, at most; 0 if they hold it."),
 		duration: made.Histograms("routesrv_fleet_publish_seconds", "Time until a share of the addresses of clients held a new table: 0.5, 0.99 or 1.",

@@ -65,7 +65,7 @@ func (w *world) dying(t *testing.T, want int) {
 	t.Helper()
 	w.Tick()
 	if err := testutil.GatherAndCompare(w.metrics, strings.NewReader(fmt.Sprintf(`
-# HELP routesrv_clients_dying Live clients whose proxy died of a table, until they recover.
+# HELP routesrv_clients_dying Live clients with a proxy that crashed because of a table, until they recover.
 # TYPE routesrv_clients_dying gauge
 routesrv_clients_dying %d
 `, want)), "routesrv_clients_dying"); err != nil {
