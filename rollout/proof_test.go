@@ -189,7 +189,6 @@ func TestProof(t *testing.T) {
 // simulation is a proxy with its data plane: it fetches every three seconds, and is restarted a second after it ended. It runs in a bubble.
 type simulation struct {
 	p       *rollout.Proof
-	proven  string
 	newest  string
 	killer  func(table string) bool // the proxy ends as soon as it has applied the table
 	killed  time.Duration           // it also ends this long after each start; 0 means never
