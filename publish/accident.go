@@ -158,11 +158,18 @@ func (s *situation) servicesAt(lost lostServices, list keptList) map[kube.Servic
 	return compile.ServicesAt(&s.served.Snapshot.Backends, keys)
 }
 
-// withServices returns a list with the services that kept objects need and that have lost their endpoints meanwhile, or within the window.
+// withServices returns a list with the services that kept objects need and that have lost their endpoints meanwhile, or were deleted within the window.
 func (p *policy) withServices(s *situation, list keptList, lost lostServices) keptList {
 	if s.served.Snapshot == nil {
 		return list
 	}
+	exists := sync.OnceValue(func() map[kube.ServiceKey]bool {
+		all := make(map[kube.ServiceKey]bool)
+		for _, o := range s.newest.Snapshot.Services {
+			all[o.ServiceKey()] = true
+		}
+		return all
+	})
 	needed := make(map[kube.ServiceKey]*Kept)
 	versions := make(map[kube.ServiceKey]*compile.KeptService)
 	for _, k := range list {
@@ -170,7 +177,9 @@ func (p *policy) withServices(s *situation, list keptList, lost lostServices) ke
 			if list.has(serviceRef(key)) {
 				continue
 			}
-			if o := s.lost[serviceRef(key)]; o.service != nil && p.stillEmpty(o, s.newest.Snapshot) {
+			// One that exists, or was deleted before the object, has the endpoints that its team wants.
+			o, user := s.lost[serviceRef(key)], s.lost[k.Ref]
+			if o.service != nil && user.version != nil && !o.at.Before(user.at) && !exists()[key] {
 				needed[key], versions[key] = k, o.service
 			} else if lost()[key] {
 				needed[key] = k

@@ -9,6 +9,9 @@ package main
 
 import (
 	"context"
+	"log/slog"
+
+	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
@@ -18,7 +21,10 @@ import (
 // version is set by the linker in a release build.
 var version string
 
-func main() { config.Main(run) }
+func main() {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go also returns what it logs
+	config.Main(run)
+}
 
 // run is the whole program. It returns the exit status when ctx ends.
 func run(ctx context.Context, args, environ []string, std config.Stdio) int {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
@@ -47,10 +45,7 @@ type places struct {
 
 // NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
 // to a pod when a command first needs it.
-func NewPlaces() cli.Places {
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go also returns what it logs
-	return &places{}
-}
+func NewPlaces() cli.Places { return &places{} }
 
 // Define implements [cli.Places].
 func (p *places) Define(flags *config.Parser) {

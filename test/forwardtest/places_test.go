@@ -154,7 +154,7 @@ func TestFlagsChoosePods(t *testing.T) {
 		{[]string{"--contexts=her?,oth*", "-n", "edge", "-l", "app=routes", "--support-port=7000"}, cli.Trouble, "connection refused"},
 		{[]string{"--contexts=x*"}, cli.Trouble, `--contexts: no context of the kubeconfig matches "x*": it has empty, here, other`},
 		{[]string{"--context=none"}, cli.Trouble, `context "none" does not exist`},
-		{[]string{"--context=here", "--contexts=h*"}, cli.Trouble, "want one of them"},
+		{[]string{"--context=here", "--contexts=h*"}, cli.Trouble, "cannot be combined"},
 		{[]string{"-n", "a/b"}, cli.Trouble, `"a/b" is not a namespace`},
 		{[]string{"--main-port=70000"}, cli.Trouble, "want a whole number from 0 to 65535"},
 		{[]string{"--cert=x"}, cli.Trouble, "--cert and --key: want both"},

@@ -153,9 +153,9 @@ func TestRollBackOfHundredsOfObjects(t *testing.T) {
 	f.delete(shops(n)[:n-1]...)
 	f.eventually("the loss", func() bool { return strings.Count(f.get("/routes").body, "kube_shop__") < 10 })
 	b := &besides{f: f, slow: func(n int32) bool { return n == 2 }}
-	roll := []string{"rollback", "--to=" + before, "--deleted", "--all", "--why=accident", "--yes", "--timeout=20s"}
-	status, said := b.command(append(roll, "--timeout=3s")...)
-	if status != 2 || !strings.Contains(said, "a: 500 of 699 objects pinned\n") || !strings.Contains(said, "500 of 699 objects pinned, then: no answer within 3s") ||
+	roll := []string{"rollback", "--to=" + before, "--deleted", "--all", "--why=accident", "--yes", "--timeout=60s"}
+	status, said := b.command(append(roll, "--timeout=15s")...)
+	if status != 2 || !strings.Contains(said, "a: 500 of 699 objects pinned\n") || !strings.Contains(said, "500 of 699 objects pinned, then: no answer within 15s") ||
 		!strings.Contains(said, "run the command again") {
 		t.Errorf("status %d\n%s", status, tail(said))
 	}

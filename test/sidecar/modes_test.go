@@ -98,7 +98,7 @@ func TestUnknownModeKeepsTheOldOne(t *testing.T) {
 			p.setMode(text)
 			time.Sleep(2 * time.Second)
 			s := p.expect("False", "self", 0)
-			if !strings.Contains(s.ModeFileError, "want") {
+			if !strings.Contains(s.ModeFileError, "must be") {
 				t.Errorf("mode file %q: /status says %q", text, s.ModeFileError)
 			}
 		}

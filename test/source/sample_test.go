@@ -138,7 +138,7 @@ func cpuTime(tb testing.TB) time.Duration {
 // Messages of the log.
 const (
 	logRestored    = "cluster went back to an older revision; reading everything again"
-	logNoFloor     = "the API server does not bring its caches up to a given revision"
+	logNoFloor     = "the API server cannot bring its caches up to a requested revision"
 	logUnconfirmed = "a list lacked objects that a consistent list has"
 	logNoCRD       = "RouteGroups CRD is not installed in the cluster.\n" +
 		"See: https://opensource.zalando.com/skipper/kubernetes/routegroups/#installation"
