@@ -9,9 +9,6 @@ package main
 
 import (
 	"context"
-	"log/slog"
-
-	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
@@ -22,7 +19,7 @@ import (
 var version string
 
 func main() {
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go also returns what it logs
+	forward.SilenceClient()
 	config.Main(run)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/routesrv/routesrv/internal/cli"
 	"github.com/routesrv/routesrv/internal/config"
@@ -42,6 +44,9 @@ type places struct {
 	mu   sync.Mutex
 	open []func() // functions that Close calls
 }
+
+// SilenceClient discards the log of client-go, which also returns what it logs as errors. The log is global, so call it once, before NewPlaces.
+func SilenceClient() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) }
 
 // NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
 // to a pod when a command first needs it.
