@@ -47,6 +47,7 @@ type Judge struct {
 	refuse  Refusal
 	owners  atomic.Pointer[shadowdiff.OwnerFunc] // of the latest snapshot
 	failed  atomic.Pointer[[]api.TrialFailure]   // of the route servers
+	turns   turns
 }
 
 // Refusal says which takeovers are refused. All others are warnings.
@@ -169,6 +170,7 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 	if cluster == nil || owners == nil || len(tried.Routes) == 0 {
 		return nil
 	}
+	defer j.turns.take(tried.Ref.Namespace)()
 	report, err := takeover.Try(cluster, []takeover.Tried{tried}, *owners, takeover.Options{Proxy: j.proxy, Steps: reviewSteps})
 	if err != nil {
 		return err
@@ -229,6 +231,7 @@ func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried
 		return tried, nil
 	}
 	tried.Ref = o.Ref()
+	defer j.turns.take(tried.Ref.Namespace)()
 	switch {
 	case !j.takes(kind, o):
 		tried.Skipped = true
