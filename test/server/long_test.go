@@ -53,3 +53,10 @@ func TestHostileTextsCostOnlyTheirObject(t *testing.T) {
 		t.Errorf("a panic:\n%s", log)
 	}
 }
+
+// TestHostileReviewsAreBounded: a review of an expensive object ends before the API server gives up, which is after 2 s.
+func TestHostileReviewsAreBounded(t *testing.T) {
+	if slowest := hostileReviews(t); slowest > 2*time.Second {
+		t.Errorf("the slowest hostile review took %v", slowest)
+	}
+}

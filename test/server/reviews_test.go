@@ -168,9 +168,13 @@ spec: {hosts: [%s], backends: [{name: s, type: shunt}], defaultBackends: [{backe
 `, n, strings.Join(names, ", "), strings.Join(list, ", "))
 }
 
-// TestHostileReviewsAreBounded: eight expensive objects at a time are refused as unknown and cost little; an innocent one between them is allowed, and
-// owns its new host although another team has a route for any.
-func TestHostileReviewsAreBounded(t *testing.T) {
+// TestHostileReviewsDelayNobody: eight expensive objects at a time are refused as unknown; an innocent one between them is allowed within a second, and
+// owns its new host although another team has a route for any. TestHostileReviewsAreBounded measures what the expensive ones take.
+func TestHostileReviewsDelayNobody(t *testing.T) { hostileReviews(t) }
+
+// hostileReviews reviews innocent objects between hostile ones. It returns the time that the slowest hostile one took.
+func hostileReviews(t *testing.T) time.Duration {
+	t.Helper()
 	j := judge(t, town(300), webhook.RefuseNamespace)
 	hostiles := [][]byte{object(t, hostile(0, 150, 60)), object(t, hostile(1, 300, 20)), object(t, hostile(2, 1, 100)), object(t, strings.Replace(hostile(3, 0, 60), "hosts: [], ", "", 1))}
 	innocent := object(t, `
@@ -207,9 +211,10 @@ spec: {hosts: [fresh.example.org], backends: [{name: s, type: shunt}], defaultBa
 	attack.Wait()
 	slices.Sort(took)
 	t.Logf("innocent reviews: median %v, p99 %v; the slowest hostile one %v", took[50], took[98], slices.Max(slowest))
-	if slices.Max(slowest) > 10*time.Second || took[98] > time.Second { // the race detector on a busy machine takes ten times as long
-		t.Errorf("reviews take too long")
+	if took[98] > time.Second {
+		t.Errorf("innocent reviews take too long")
 	}
+	return slices.Max(slowest)
 }
 
 // TestExpensiveQuestionsAreBounded: manifests of an attacker cost seconds at most, and nothing once the client has left.
