@@ -81,9 +81,9 @@ docs-check: ## fail if a generated reference is not what the code says, a docume
 	else echo "SKIP the site: mkdocs is missing (apt-get install mkdocs mkdocs-material)"; fi
 
 # See tools/test.sh.
-SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./internal/catalogue ./test/robustness/validate \
-	./internal/source/cluster/internal/decode ./match/report ./publish/history ./explain/takeover ./internal/routeid ./internal/source/manifests \
-	./internal/api ./test/scale
+SEQUENTIAL = ./compile ./compile/rules ./test/conformance ./explain ./guard ./rollout ./shadowdiff ./kube ./catalogue ./test/robustness/validate \
+	./source/cluster/internal/decode ./match/report ./publish/history ./explain/takeover ./internal/routeid ./source/manifests \
+	./api ./test/scale
 RUNNERS = ./test/e2e ./test/e2e/manifests ./test/robustness ./test/programs ./test/proxy ./test/deploy ./test/robustness/abuse ./test/kubelet ./test/bench
 
 # Where CI is true no test may be skipped.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/manifests"
 )
 
 // optionNames are the options of cases whose name is not the name of the field in rules.Options. Cases have the names of the

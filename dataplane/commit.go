@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/catalogue"
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )

@@ -103,8 +103,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )

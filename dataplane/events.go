@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 )
 
 // LogStreamRejected is the log message about data from a stream that does not verify.

@@ -24,8 +24,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )

@@ -16,9 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 

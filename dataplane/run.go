@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/table"
 )
 

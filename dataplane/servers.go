@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 )
 
 // olderPolls is how many consecutive polls of one server must show a lower revision before it is accepted: a restored cluster

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 )
 
 // Log messages about streams.

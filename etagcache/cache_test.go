@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/table"
 )
 

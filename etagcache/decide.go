@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 )
 
 // maxRanges is the maximum number of ranges in a request. Clients do not need many, and each adds a part to the answer: the whole

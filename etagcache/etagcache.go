@@ -100,7 +100,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/table"
 )
 

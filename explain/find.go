@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/catalogue"
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/internal/routeid"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/shadowdiff"

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/shadowdiff"
 )

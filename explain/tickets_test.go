@@ -19,9 +19,9 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain"
-	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/source/manifests"
 )
 
 var update = flag.Bool("update", false, "rewrite what is wanted of the tickets, but for the causes")

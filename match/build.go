@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // entry is a route prepared for matching.

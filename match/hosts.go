@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // expression is a regular expression that is compiled on first use: a table has tens of thousands.

@@ -27,8 +27,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // Options are the settings of the proxies that affect matching. The zero value is a Skipper without flags, except for

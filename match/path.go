@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/catalogue"
+	"github.com/routesrv/routesrv/catalogue"
 )
 
 // trimSlash removes one trailing slash, except from the root.

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // verdict is the value of a predicate. The verdict of several predicates is the lowest.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/match"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/catalogue"
+	"github.com/routesrv/routesrv/catalogue"
 )
 
 // Request is an HTTP request as a proxy receives it.

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/manifests"
 )
 
 // objects is a source whose objects a test changes. Unchanged objects keep their pointers.

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
 )

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/catalogue"
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/internal/durable"
 	"github.com/routesrv/routesrv/table"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"

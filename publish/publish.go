@@ -46,8 +46,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )

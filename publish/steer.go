@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/table"
 )

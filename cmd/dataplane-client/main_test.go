@@ -21,10 +21,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -102,7 +102,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			status := run(t.Context(), c.args, nil, config.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
+			status := run(t.Context(), c.args, nil, options.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
 			if status != c.status {
 				t.Errorf("status %d, want %d", status, c.status)
 			}
@@ -122,7 +122,7 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 		"--fallback=window=4m", "--fetch-interval=5s", "--timing=fetch-timeout=6s", "--update-mode=stream", "--timing=full-fetch=2h", "--max-table-bytes=1000", "--zone=z", "--state-dir=/l",
 		"--routes-file=/r", "--pod-name=p", "--node-name=n", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
 		"-enable-kubernetes-endpointslices", "--guard=max-loss=0.25",
-	}, config.Env{})
+	}, options.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestProtectionReachesTheSidecar(t *testing.T) {
 		"--mode=Exec", "--upstream=http://a", "--state-dir=/l", "--fallback=never", "--support-loopback-only",
 		"--support-tls=cert=/c", "--support-tls=key=/k", "--support-tls=client-ca=/ca",
 	}
-	f, warnings, err := parse(args, config.Env{})
+	f, warnings, err := parse(args, options.Env{})
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
@@ -167,13 +167,13 @@ func TestProtectionReachesTheSidecar(t *testing.T) {
 	if diff := cmp.Diff(want, f.sidecar.SupportTLS); diff != "" || !f.sidecar.SupportLoopbackOnly {
 		t.Errorf("loopback only: %t, TLS (-want +got):\n%s", f.sidecar.SupportLoopbackOnly, diff)
 	}
-	if _, warnings, err = parse(append(args, "--support-listener="), config.Env{}); err != nil || len(warnings) != 1 || warnings[0].Flag != "--support-listener" {
+	if _, warnings, err = parse(append(args, "--support-listener="), options.Env{}); err != nil || len(warnings) != 1 || warnings[0].Flag != "--support-listener" {
 		t.Errorf("without a listener: %v %v", err, warnings)
 	}
 }
 
 func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
-	f, warnings, err := parse([]string{"--mode=Exec", "--upstream=http://a"}, config.Env{})
+	f, warnings, err := parse([]string{"--mode=Exec", "--upstream=http://a"}, options.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 		done <- run(ctx, []string{
 			"--mode-file", mode, "--manifests", shop, "--upstream", "http://127.0.0.1:1", "--state-dir", state,
 			"--address", "127.0.0.1:0", "--support-listener", "localhost:0",
-		}, nil, config.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
+		}, nil, options.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
 	}()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	main := eventually(t, &errs, regexp.MustCompile(`msg="main listener open" component=sidecar address=(\S+)`))
@@ -257,7 +257,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	cancel()
-	if got := <-done; got != config.ExitOK {
+	if got := <-done; got != options.ExitOK {
 		t.Errorf("exit status %d, log:\n%s", got, &errs)
 	}
 }
@@ -296,7 +296,7 @@ func (b *buffer) String() string {
 // TestNumberOfOurFlags: over both servers. Each flag of our own is one more thing to understand.
 func TestNumberOfOurFlags(t *testing.T) {
 	names := make(map[string]bool)
-	for _, f := range append(config.Flags(), newParser(&flags{}, &config.Poll{}).Flags()...) {
+	for _, f := range append(options.Flags(), newParser(&flags{}, &options.Poll{}).Flags()...) {
 		if f.Own {
 			names[f.Name] = true
 		}

@@ -10,9 +10,9 @@ package main
 import (
 	"context"
 
-	"github.com/routesrv/routesrv/internal/cli"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/forward"
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/forward"
+	"github.com/routesrv/routesrv/app/options"
 )
 
 // version is set by the linker in a release build.
@@ -20,14 +20,14 @@ var version string
 
 func main() {
 	forward.SilenceClient()
-	config.Main(run)
+	options.Main(run)
 }
 
 // run is the whole program. It returns the exit status when ctx ends.
-func run(ctx context.Context, args, environ []string, std config.Stdio) int {
+func run(ctx context.Context, args, environ []string, std options.Stdio) int {
 	program := cli.Program{
-		Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: config.VersionText("kubectl-routesrv", version),
-		Env: config.Env{Environ: environ, ReadFile: config.ReadFile(ctx)},
+		Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: options.VersionText("kubectl-routesrv", version),
+		Env: options.Env{Environ: environ, ReadFile: options.ReadFile(ctx)},
 	}
 	return program.Run(ctx, args, std)
 }

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/app/options"
 )
 
 const (
@@ -220,7 +220,7 @@ func watchDiff(t *testing.T, flags []string, changes ...string) result {
 		ended := make(chan int)
 		go func() {
 			args := append(append([]string{"diff", "--watch"}, flags...), a, b)
-			ended <- run(ctx, args, nil, config.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
+			ended <- run(ctx, args, nil, options.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
 		}()
 		time.Sleep(500 * time.Millisecond) // between two comparisons
 		for _, content := range changes {
@@ -296,7 +296,7 @@ func TestDiffReportsThatItCannotPrint(t *testing.T) {
 	var errs strings.Builder
 	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
 	for _, output := range []string{"text", "json", "html"} {
-		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, config.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
+		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, options.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
 		if status != 2 || !strings.Contains(errs.String(), "print the result: io: read/write on closed pipe") {
 			t.Errorf("%s: status %d: %s", output, status, errs.String())
 		}

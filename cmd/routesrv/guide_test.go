@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/app/options"
 )
 
 // TestSettingsInTheMigrationGuideAreCheckedAsItShows runs the commands of the guide that use --check-config.
@@ -79,7 +79,7 @@ func TestArgumentsWithoutEffectAreListed(t *testing.T) {
 
 	args := []string{"-kubernetes"}
 	want = nil
-	for _, f := range config.UnsupportedFlags() {
+	for _, f := range options.UnsupportedFlags() {
 		if f.Refused {
 			continue
 		}

@@ -22,10 +22,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/cli"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
 )
@@ -34,33 +34,33 @@ import (
 var version string
 
 // program describes routesrv to package setup.
-func program() config.Program { return config.Program{Name: "routesrv", Version: version} }
+func program() options.Program { return options.Program{Name: "routesrv", Version: version} }
 
-func main() { config.Main(run) }
+func main() { options.Main(run) }
 
 // stateDir is the state folder of the base in deploy/kustomize.
 const stateDir = "/var/lib/routesrv"
 
 // asking returns the commands that ask running route servers by URL, and the process in the same pod.
-func asking(env config.Env) cli.Program {
+func asking(env options.Env) cli.Program {
 	return cli.Program{
 		Name: "routesrv", Places: cli.NewURLs, InPod: func() cli.Places { return &cli.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
-		Version: config.VersionText("routesrv", version), Env: env, Others: commands(),
+		Version: options.VersionText("routesrv", version), Env: env, Others: commands(),
 	}
 }
 
 // commands returns the commands of this program alone.
 func commands() []cli.OtherCommand {
 	return []cli.OtherCommand{
-		{Name: "compile", Summary: "Prints the table of manifests.", Run: runCompile, Flags: config.Flags},
-		{Name: "webhook", Summary: "Answers API servers before they store an Ingress or a RouteGroup.", Run: runWebhook, Flags: config.Flags},
+		{Name: "compile", Summary: "Prints the table of manifests.", Run: runCompile, Flags: options.Flags},
+		{Name: "webhook", Summary: "Answers API servers before they store an Ingress or a RouteGroup.", Run: runWebhook, Flags: options.Flags},
 	}
 }
 
 // run is the whole program. It returns the exit status when ctx ends.
-func run(ctx context.Context, args, environ []string, std config.Stdio) int {
+func run(ctx context.Context, args, environ []string, std options.Stdio) int {
 	args = withoutName(args)
-	env := config.Env{Environ: environ, ReadFile: config.ReadFile(ctx), Output: std.Out}
+	env := options.Env{Environ: environ, ReadFile: options.ReadFile(ctx), Output: std.Out}
 	if len(args) == 0 {
 		return runServe(ctx, args, env, std)
 	}
@@ -92,15 +92,15 @@ func withoutName(args []string) []string {
 // runCompile compiles manifests with the flags of the server. It prints the table, and on standard error one line for each
 // problem with the object that has it. The exit status is 0 if there are no problems, 1 if there are problems of severity warning
 // or error, and 2 if there is no table. With --against it asks a route server instead.
-func runCompile(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	cfg, warnings, err := config.ParseCompile(args, env)
+func runCompile(ctx context.Context, args []string, env options.Env, std options.Stdio) int {
+	cfg, warnings, err := options.ParseCompile(args, env)
 	if status, ok := program().Configured(warnings, err, std); !ok {
 		return status
 	}
 	program().PrintWarnings(warnings, std)
 	trouble := func(err error) int {
 		fmt.Fprintln(std.Err, "routesrv compile:", shadowdiff.PrintableLines(err.Error()))
-		return config.ExitUnusable
+		return options.ExitUnusable
 	}
 	if cfg.Against != "" {
 		status, err := cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, std)
@@ -116,14 +116,14 @@ func runCompile(ctx context.Context, args []string, env config.Env, std config.S
 	if err := printTable(std.Out, result.Routes, std.OutTerminal); err != nil {
 		return trouble(fmt.Errorf("print the table: %w", err))
 	}
-	status := config.ExitOK
+	status := options.ExitOK
 	for _, p := range result.Problems {
 		if p.Reason == rules.NoEndpoints && cli.WithoutPods(result.Snapshot) {
 			continue // manifests without pods
 		}
 		fmt.Fprintln(std.Err, shadowdiff.PrintableLines(p.Line()))
 		if p.Severity > rules.Info {
-			status = config.ExitFailed
+			status = options.ExitFailed
 		}
 	}
 	return status

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/app/options"
 )
 
 const shop = "../../examples/shop"
@@ -25,7 +25,7 @@ type result struct {
 func runWith(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var out, errs strings.Builder
-	status := run(t.Context(), args, nil, config.Stdio{In: strings.NewReader(stdin), Out: &out, Err: &errs})
+	status := run(t.Context(), args, nil, options.Stdio{In: strings.NewReader(stdin), Out: &out, Err: &errs})
 	return result{status, out.String(), errs.String()}
 }
 
@@ -148,7 +148,7 @@ func TestReadmeCommandServes(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if status := stop(); status != config.ExitOK {
+	if status := stop(); status != options.ExitOK {
 		t.Errorf("exit status %d", status)
 	}
 }
@@ -162,7 +162,7 @@ func serveHere(t *testing.T, args ...string) (url string, stop func() int) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, append([]string{"-address=127.0.0.1:0", "-support-listener=127.0.0.1:0", "-wait-for-healthcheck-interval=0s"}, args...), nil,
-			config.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
+			options.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
 		stderr.Close()
 	}()
 	open := regexp.MustCompile(`msg="main listener open".* address=(\S+)`)

@@ -18,7 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/app/options"
 )
 
 // asProgram turns the test binary into the program, for tests that need a separate process.
@@ -272,8 +272,8 @@ func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	for _, flag := range []string{"-kubernetes-token-file", "-kubeconfig"} {
 		cmd := program("-kubernetes", flag, fifo)
 		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != config.ExitUnusable || !strings.Contains(string(out), "FIFO") || !strings.Contains(string(out), fifo) {
-			t.Errorf("%s: exit status %d, want %d, the path and that it is a FIFO:\n%s", flag, cmd.ProcessState.ExitCode(), config.ExitUnusable, out)
+		if cmd.ProcessState.ExitCode() != options.ExitUnusable || !strings.Contains(string(out), "FIFO") || !strings.Contains(string(out), fifo) {
+			t.Errorf("%s: exit status %d, want %d, the path and that it is a FIFO:\n%s", flag, cmd.ProcessState.ExitCode(), options.ExitUnusable, out)
 		}
 	}
 	cmd := program("-config-file", fifo)
@@ -297,7 +297,7 @@ func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err != nil || !strings.Contains(line, "read") || !strings.Contains(line, fifo) {
 		t.Errorf("it said %q (%v)", line, err)
 	}
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != config.ExitUnusable {
-		t.Errorf("exit status %d, want %d", cmd.ProcessState.ExitCode(), config.ExitUnusable)
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != options.ExitUnusable {
+		t.Errorf("exit status %d, want %d", cmd.ProcessState.ExitCode(), options.ExitUnusable)
 	}
 }

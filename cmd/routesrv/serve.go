@@ -15,25 +15,25 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/server"
+	"github.com/routesrv/routesrv/app/tracing"
+	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/server"
-	"github.com/routesrv/routesrv/internal/tracing"
-	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/poller"
 )
 
 // runServe serves until ctx ends. SIGHUP reads the source at once.
-func runServe(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	return config.Serve(ctx, program(), std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseRouteServer(args, env) }, processOf, newServer)
+func runServe(ctx context.Context, args []string, env options.Env, std options.Stdio) int {
+	return options.Serve(ctx, program(), std, func() (*options.RouteServer, []options.Warning, error) { return options.ParseRouteServer(args, env) }, processOf, newServer)
 }
 
-func processOf(cfg *config.RouteServer) (config.Log, string) { return cfg.Log, cfg.StateDir }
+func processOf(cfg *options.RouteServer) (options.Log, string) { return cfg.Log, cfg.StateDir }
 
 // newServer wires a server from its configuration.
-func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (config.Service, error) {
+func newServer(cfg *options.RouteServer, log *slog.Logger, std options.Stdio) (options.Service, error) {
 	setProfileRates(cfg.Listen)
 	registry := prometheus.NewRegistry()
 	source, origin, err := newSource(cfg, log, std, registry)
@@ -49,7 +49,7 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (con
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
 	c := server.Config{
-		RouteServer: *cfg, Source: source, Origin: origin, Version: config.VersionName(version),
+		RouteServer: *cfg, Source: source, Origin: origin, Version: options.VersionName(version),
 		Events: writeEvents, Tracing: traces, PeerClients: newPeerClients(cfg), Logger: log, Registry: registry,
 	}
 	if err := setPeers(&c, cfg, log, registry); err != nil {
@@ -59,23 +59,23 @@ func newServer(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (con
 }
 
 // newSource returns the source of objects, or nil for a relay, and completes the client of its other route server.
-func newSource(cfg *config.RouteServer, log *slog.Logger, std config.Stdio, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
+func newSource(cfg *options.RouteServer, log *slog.Logger, std options.Stdio, reg prometheus.Registerer) (source poller.Source, origin string, err error) {
 	if len(cfg.Upstream.URLs) == 0 {
-		return config.NewSource(cfg.Source, std.In, log, reg)
+		return options.NewSource(cfg.Source, std.In, log, reg)
 	}
-	if cfg.Upstream.Transport, err = config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
+	if cfg.Upstream.Transport, err = options.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
 		return nil, "", fmt.Errorf("--upstream-tls: %w", err)
 	}
-	cfg.Upstream.Memory = config.MemoryLimit()
+	cfg.Upstream.Memory = options.MemoryLimit()
 	return nil, "", nil
 }
 
 // newEvents returns the function that writes problems as Events, or nil if events are off.
-func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context, func() []poller.Problem), error) {
+func newEvents(cfg *options.RouteServer, log *slog.Logger, reg prometheus.Registerer) (func(context.Context, func() []poller.Problem), error) {
 	if !cfg.Events {
 		return nil, nil
 	}
-	cluster, err := config.NewEvents(cfg.Source, log, reg)
+	cluster, err := options.NewEvents(cfg.Source, log, reg)
 	if err != nil {
 		return nil, err
 	}
@@ -83,18 +83,18 @@ func newEvents(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registe
 }
 
 // newTracer returns the trace exporter, or nil if tracing is off.
-func newTracer(cfg config.Tracing, log *slog.Logger, reg prometheus.Registerer) (*tracing.Tracer, error) {
+func newTracer(cfg options.Tracing, log *slog.Logger, reg prometheus.Registerer) (*tracing.Tracer, error) {
 	if cfg.Endpoint == "" {
 		return nil, nil
 	}
 	return tracing.New(context.Background(), tracing.Config{
-		Endpoint: cfg.Endpoint, Headers: cfg.Headers, Sample: cfg.Sample, Service: "routesrv", Version: config.VersionName(version),
+		Endpoint: cfg.Endpoint, Headers: cfg.Headers, Sample: cfg.Sample, Service: "routesrv", Version: options.VersionName(version),
 		Logger: log, Registry: reg,
 	})
 }
 
 // setPeers sets the functions that ask the other replicas, unless no peers are set or this is a relay.
-func setPeers(to *server.Config, cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) error {
+func setPeers(to *server.Config, cfg *options.RouteServer, log *slog.Logger, reg prometheus.Registerer) error {
 	if len(cfg.Peers) == 0 || len(cfg.Upstream.URLs) > 0 {
 		return nil
 	}
@@ -113,21 +113,21 @@ func setPeers(to *server.Config, cfg *config.RouteServer, log *slog.Logger, reg 
 }
 
 // peersOf returns how to ask the route servers of --peers. It reads the certificates once, so that bad files end the start.
-func peersOf(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (dataplane.PeersConfig, error) {
-	if _, err := config.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
+func peersOf(cfg *options.RouteServer, log *slog.Logger, reg prometheus.Registerer) (dataplane.PeersConfig, error) {
+	if _, err := options.NewTransport("", cfg.UpstreamTLS, log, reg); err != nil {
 		return dataplane.PeersConfig{}, fmt.Errorf("--upstream-tls: %w", err)
 	}
 	return dataplane.PeersConfig{
-		URLs: cfg.Peers, MaxBytes: cfg.Upstream.MaxBytes, Memory: config.MemoryLimit(), Logger: log.With("component", "peers"),
+		URLs: cfg.Peers, MaxBytes: cfg.Upstream.MaxBytes, Memory: options.MemoryLimit(), Logger: log.With("component", "peers"),
 		Transport: func(address string) (http.RoundTripper, error) {
-			return config.NewTransport(address, cfg.UpstreamTLS, log, nil)
+			return options.NewTransport(address, cfg.UpstreamTLS, log, nil)
 		},
 	}, nil
 }
 
 // newPeerClients returns the function that asks the other replicas for their clients, on the port of our own support listener. It
 // returns nil if there are no peers or no support port.
-func newPeerClients(cfg *config.RouteServer) func(context.Context) []fleet.Answer {
+func newPeerClients(cfg *options.RouteServer) func(context.Context) []fleet.Answer {
 	_, text, err := net.SplitHostPort(cfg.Listen.SupportAddress)
 	port, err2 := strconv.Atoi(text)
 	if err != nil || err2 != nil || len(cfg.Peers) == 0 {
@@ -138,7 +138,7 @@ func newPeerClients(cfg *config.RouteServer) func(context.Context) []fleet.Answe
 }
 
 // setProfileRates sets the profiling rates of the runtime. Zero keeps a rate unchanged.
-func setProfileRates(l config.Listen) {
+func setProfileRates(l options.Listen) {
 	if l.BlockProfileRate != 0 {
 		runtime.SetBlockProfileRate(l.BlockProfileRate)
 	}
@@ -152,14 +152,14 @@ func setProfileRates(l config.Listen) {
 
 // runWebhook answers admission requests of API servers for Ingresses and RouteGroups until ctx ends. It returns the exit status
 // of the webhook server.
-func runWebhook(ctx context.Context, args []string, env config.Env, std config.Stdio) int {
-	return config.Serve(ctx, program(), std, func() (*config.RouteServer, []config.Warning, error) { return config.ParseWebhook(args, env) }, processOf, newWebhook)
+func runWebhook(ctx context.Context, args []string, env options.Env, std options.Stdio) int {
+	return options.Serve(ctx, program(), std, func() (*options.RouteServer, []options.Warning, error) { return options.ParseWebhook(args, env) }, processOf, newWebhook)
 }
 
 // newWebhook wires a webhook server from its configuration.
-func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (config.Service, error) {
+func newWebhook(cfg *options.RouteServer, log *slog.Logger, std options.Stdio) (options.Service, error) {
 	registry := prometheus.NewRegistry()
-	source, _, err := config.NewSource(cfg.Source, std.In, log, registry)
+	source, _, err := options.NewSource(cfg.Source, std.In, log, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func newWebhook(cfg *config.RouteServer, log *slog.Logger, std config.Stdio) (co
 }
 
 // newTrialFailures returns the function that asks the route servers of --peers what failed their trials; nil without --peers.
-func newTrialFailures(cfg *config.RouteServer, log *slog.Logger, reg prometheus.Registerer) (webhook.Failures, error) {
+func newTrialFailures(cfg *options.RouteServer, log *slog.Logger, reg prometheus.Registerer) (webhook.Failures, error) {
 	if len(cfg.Peers) == 0 {
 		return nil, nil
 	}

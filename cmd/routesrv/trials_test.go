@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
 )
 
 // TestTheFirstRouteServerThatAnswersSaysWhatFailed: others are asked if one is away or is no route server.
@@ -35,7 +35,7 @@ func TestTheFirstRouteServerThatAnswersSaysWhatFailed(t *testing.T) {
 		io.WriteString(w, `[{"text":"bad()","verdict":"refused","words":"no","at":"2026-11-25T00:00:00Z"}]`)
 	}))
 	ask := func(peers ...string) ([]api.TrialFailure, error) {
-		failures, err := newTrialFailures(&config.RouteServer{Peers: peers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		failures, err := newTrialFailures(&options.RouteServer{Peers: peers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/table"
 )
 

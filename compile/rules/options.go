@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // Options configure the compilation. The zero value is the library default of the reference: no health-check routes, no

@@ -6,8 +6,8 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/kube"
 )
 

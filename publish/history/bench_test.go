@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish/history"
 )

@@ -23,7 +23,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 )

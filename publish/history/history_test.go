@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish/history"
 )

@@ -17,7 +17,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 )
 
 // A segment is a sequence of frames. Each is its length and a CRC-32C, both big-endian with 4 bytes, and the JSON form of a

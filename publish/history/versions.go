@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/kube"
 )
 

@@ -27,9 +27,9 @@ import (
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
+	"github.com/routesrv/routesrv/source/manifests"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/catalogue"
 	"github.com/routesrv/routesrv/match"
 )
 

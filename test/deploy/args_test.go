@@ -9,8 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/config"
 )
 
 // check asks the built binary whether it could run with these settings.
@@ -79,12 +79,12 @@ func TestWhatABinaryDoesNotTakeIsNoticed(t *testing.T) {
 // TestProxiesGetFlagsThatSkipperHas: as far as the route server, which accepts the arguments of a Skipper, knows them.
 func TestProxiesGetFlagsThatSkipperHas(t *testing.T) {
 	known := make(map[string]bool)
-	for _, f := range config.Flags() {
+	for _, f := range options.Flags() {
 		if !f.Own {
 			known[f.Name] = true
 		}
 	}
-	for _, f := range config.UnsupportedFlags() {
+	for _, f := range options.UnsupportedFlags() {
 		known[f.Name] = true
 	}
 	proxies := 0

@@ -57,8 +57,8 @@ func reserved(host string) bool {
 
 // named are references that no program follows, by file.
 var named = map[string]string{
-	"internal/console/assets/icon.svg":    "http://www.w3.org",              // the XML namespace
-	"internal/source/cluster/resource.go": "https://opensource.zalando.com", // the documentation of RouteGroups, in an error
+	"app/console/assets/icon.svg": "http://www.w3.org",              // the XML namespace
+	"source/cluster/resource.go":  "https://opensource.zalando.com", // the documentation of RouteGroups, in an error
 }
 
 // TestNothingFollowsAForeignHost: no default of a program, manifest or rule leads to a host or an organisation that the project does

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/rollout"
 )
 
@@ -103,7 +103,7 @@ func TestServerHasTimeToEnd(t *testing.T) {
 	for _, render := range []string{"base", "component-mtls"} {
 		d, c := routeServer(t, render)
 		p := prepare(t, render, d, c, nil)
-		cfg, _, err := config.ParseRouteServer(p.args, config.Env{Environ: p.env, ReadFile: os.ReadFile})
+		cfg, _, err := options.ParseRouteServer(p.args, options.Env{Environ: p.env, ReadFile: os.ReadFile})
 		if err != nil {
 			t.Fatal(err)
 		}

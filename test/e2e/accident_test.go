@@ -17,8 +17,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/test/programs"

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/test/programs"
 )
 

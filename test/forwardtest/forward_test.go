@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/internal/forward"
+	"github.com/routesrv/routesrv/app/forward"
 	"github.com/routesrv/routesrv/test/forwardtest"
 )
 

@@ -22,9 +22,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/routesrv/routesrv/internal/cli"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/forward"
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/forward"
+	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/test/forwardtest"
 )
 
@@ -93,7 +93,7 @@ func run(t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
 	var b bytes.Buffer
 	p := cli.Program{Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true}
-	status = p.Run(t.Context(), args, config.Stdio{In: strings.NewReader(""), Out: &b, Err: &b})
+	status = p.Run(t.Context(), args, options.Stdio{In: strings.NewReader(""), Out: &b, Err: &b})
 	return status, b.String()
 }
 

@@ -28,8 +28,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/manifests"
 )
 
 // API says how the server misbehaves from the start: the content of an .api file.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/console"
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/console"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -21,11 +21,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/cli"
-	"github.com/routesrv/routesrv/internal/config"
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/test/browser"
 	"github.com/routesrv/routesrv/test/programs"
@@ -60,7 +60,7 @@ func TestBoardProcess(t *testing.T) {
 		}
 	}()
 	p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
-	status := p.Run(ctx, []string{"board", "--urls", urls}, config.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	status := p.Run(ctx, []string{"board", "--urls", urls}, options.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	<-done
 	var ended int
 	for range 100 { // connections that were cancelled end on their own

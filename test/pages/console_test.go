@@ -14,13 +14,13 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/console"
+	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/console"
-	"github.com/routesrv/routesrv/internal/httpserve"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match/report"
 	"github.com/routesrv/routesrv/poller"

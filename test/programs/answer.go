@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/app/httpserve"
 )
 
 // Answer is the answer to a request.

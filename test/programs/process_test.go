@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/test/programs"
 )
@@ -162,7 +162,7 @@ func (p *process) terminate() {
 	case <-time.After(time.Minute):
 		p.t.Fatalf("no end after SIGTERM; log:\n%s", p.log)
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != config.ExitOK {
+	if code := p.cmd.ProcessState.ExitCode(); code != options.ExitOK {
 		p.t.Errorf("exit status %d; log:\n%s", code, p.log)
 	}
 }
@@ -304,7 +304,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	} {
 		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--upstream=https://localhost"}, args...)...)
 		out, err := cmd.CombinedOutput()
-		if err == nil || cmd.ProcessState.ExitCode() != config.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
+		if err == nil || cmd.ProcessState.ExitCode() != options.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
 			t.Errorf("%s: %v, want the file and that it is a FIFO:\n%s", args[0], err, out)
 		}
 	}
@@ -329,7 +329,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err != nil || !strings.Contains(said, "read") {
 		t.Errorf("it said %q (%v)", said, err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != config.ExitUnusable {
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != options.ExitUnusable {
 		t.Errorf("it ended with %v", err)
 	}
 }

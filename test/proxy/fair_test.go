@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/trial"
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/trial"
 	"github.com/routesrv/routesrv/test/programs"
 )
 

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/api"
 	"github.com/routesrv/routesrv/test/programs"
 )
 

@@ -39,7 +39,7 @@ func ofBodies() []Plant {
 			What: "the order in which the API lists endpoints gets into the table, and so into its ETag",
 			Edits: []Edit{
 				{
-					File: "internal/source/cluster/lister.go",
+					File: "source/cluster/lister.go",
 					Old:  "\tchanged = !sameItems",
 					New: "\tif planted.On(\"list-order\") {\n\t\ta.items = append([]item(nil), a.items...)\n\t\tfor i := range a.items {\n" +
 						"\t\t\tif e, ok := a.items[i].Object.(*kube.EndpointSlice); ok && len(e.Endpoints) > 1 {\n\t\t\t\tturned := *e\n" +

@@ -143,7 +143,7 @@ func ofTheGuard() []Plant {
 			Name: "watch-event-lost", Validator: validate.NameLive, Scenario: "watch",
 			What: "every fifth event of a watch of the API changes nothing, and counts as received",
 			Edits: []Edit{{
-				File: "internal/source/cluster/follow.go",
+				File: "source/cluster/follow.go",
 				Old:  "e.Revision > k.list.seen && k.apply(e, item)",
 				New:  "e.Revision > k.list.seen && !(planted.On(\"watch-event-lost\") && planted.Every(5)) && k.apply(e, item)",
 			}},

@@ -45,7 +45,7 @@ func ofReviews() []Plant {
 			Name: "untried-served", Validator: validate.NameReviewed, Scenario: "trial",
 			What: "what waits for its trial is served",
 			Edits: []Edit{{
-				File: "internal/trial/review.go",
+				File: "app/trial/review.go",
 				Old:  "\tcase a != nil && a.lapsed:\n",
 				New:  "\tcase a != nil && a.lapsed || planted.On(\"untried-served\"):\n",
 			}},
@@ -54,7 +54,7 @@ func ofReviews() []Plant {
 			Name: "refusal-ignored", Validator: validate.NameReviewed, Scenario: "trial",
 			What: "a text counts as accepted although the proxy refuses it",
 			Edits: []Edit{{
-				File: "internal/trial/run.go",
+				File: "app/trial/run.go",
 				Old:  "\t\tif text, refused := words[idOf(i)]; refused {\n",
 				New:  "\t\tif text, refused := words[idOf(i)]; refused && !planted.On(\"refusal-ignored\") {\n",
 			}},
@@ -63,7 +63,7 @@ func ofReviews() []Plant {
 			Name: "suspect-served", Validator: validate.NameProven, Scenario: "proven",
 			What: "a proxy gets the table again that it keeps dying of",
 			Edits: []Edit{{
-				File: "internal/sidecar/proof.go",
+				File: "app/sidecar/proof.go",
 				Old:  "p.rules.FallenBack(time.Now()) {\n",
 				New:  "p.rules.FallenBack(time.Now()) && !planted.On(\"suspect-served\") {\n",
 			}},
@@ -72,7 +72,7 @@ func ofReviews() []Plant {
 			Name: "unproven-written", Validator: validate.NameProven, Scenario: "proven",
 			What: "the last-known-good file has a table with which no proxy has lived",
 			Edits: []Edit{{
-				File: "internal/sidecar/proof.go",
+				File: "app/sidecar/proof.go",
 				Old:  "return ok && d != c.Table.Digest()\n",
 				New:  "return ok && d != c.Table.Digest() && !planted.On(\"unproven-written\")\n",
 			}},

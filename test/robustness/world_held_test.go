@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 
-	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/app/httpserve"
 )
 
 // held returns the digest of the table that a process holds back, as an operator sees it; empty if it holds none or does not

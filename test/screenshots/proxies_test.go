@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/api"
 )
 
 // proxy simulates a Skipper: it polls a table, and counts what it would apply.

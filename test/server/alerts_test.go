@@ -18,8 +18,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/test/programs"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/app/server"
 )
 
 // pods is the slice of a service with some pods.

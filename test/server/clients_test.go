@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/fleet"
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/test/browser"
 	"github.com/routesrv/routesrv/test/programs"
 )

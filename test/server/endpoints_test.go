@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/server"
 )
 
 // everything enables all optional endpoints.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
 )
 

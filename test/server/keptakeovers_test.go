@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain/takeover"
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"

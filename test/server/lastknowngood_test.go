@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/table"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/kube"
 )
 

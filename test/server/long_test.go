@@ -9,7 +9,7 @@ import (
 
 	"net/http"
 
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/table"
 )
 

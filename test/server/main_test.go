@@ -16,10 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
 	"github.com/routesrv/routesrv/test/programs"
@@ -102,9 +102,9 @@ func (f *fixture) config(t *testing.T, objects string) server.Config {
 	}
 	return server.Config{
 		Source: cluster, Open: f.listen,
-		RouteServer: config.RouteServer{
-			Poll:   config.Poll{Interval: interval, MaxBackoff: interval},
-			Listen: config.Listen{Address: mainAddress, SupportAddress: supportAddress, ShutdownTimeout: 10 * time.Second},
+		RouteServer: options.RouteServer{
+			Poll:   options.Poll{Interval: interval, MaxBackoff: interval},
+			Listen: options.Listen{Address: mainAddress, SupportAddress: supportAddress, ShutdownTimeout: 10 * time.Second},
 		},
 		Version: "v1.2.3", Registry: f.registry,
 		Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

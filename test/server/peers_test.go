@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/server"
 	"github.com/routesrv/routesrv/table"
 )
 

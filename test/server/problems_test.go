@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/server"
 )
 
 // Problems that harm a fleet or cost their author routes are reported over HTTP.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/server"
 )
 
 // startRelay runs a server that gets its table from other servers, at addresses.
@@ -37,7 +37,7 @@ func TestRelayServesTheTableOfItsUpstream(t *testing.T) {
 	root.ready()
 	f := startRelay(t, func(cfg *server.Config) {
 		cfg.RequestFilters = chain(t, `setResponseHeader("X-Relay", "yes")`)
-		cfg.Redis = config.Shard{Namespace: "shop", Name: "s", Port: 6379}
+		cfg.Redis = options.Shard{Namespace: "shop", Name: "s", Port: 6379}
 		cfg.MaxStreams = 10
 	}, root.main)
 	f.ready()

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/eskip"
-	"github.com/routesrv/routesrv/internal/server"
 )
 
 func chain(t *testing.T, text string) []*eskip.Filter {

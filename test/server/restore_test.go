@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/app/server"
 )
 
 // observer asks a server for its table all the time, as a proxy does, and remembers for which hosts a table had no backend.

@@ -14,14 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/server"
+	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain/takeover"
-	"github.com/routesrv/routesrv/internal/cli"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/server"
-	"github.com/routesrv/routesrv/internal/source/manifests"
-	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/manifests"
 	"sigs.k8s.io/yaml"
 )
 
@@ -72,7 +72,7 @@ func TestCompileAgainstCountsServices(t *testing.T) {
 	path := func(name string) string { return filepath.Join("testdata", "reviews", folder, name+".yaml") }
 	for _, files := range [][]string{{path("service"), path("routegroup")}, {path("service"), path("ingress")}, {path("routegroup")}} {
 		var out strings.Builder
-		status, err := cli.Against(t.Context(), "http://"+f.support, files, "text", config.Stdio{In: strings.NewReader(""), Out: &out, Err: io.Discard})
+		status, err := cli.Against(t.Context(), "http://"+f.support, files, "text", options.Stdio{In: strings.NewReader(""), Out: &out, Err: io.Discard})
 		if err != nil || status != cli.Unhealthy || !strings.Contains(out.String(), "GET https://www.example.org/cart: RouteGroup alpha/web -> ") {
 			t.Errorf("%v: status %d, %v\n%s", files, status, err, out.String())
 		}

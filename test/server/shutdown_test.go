@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/kube"
 )
 

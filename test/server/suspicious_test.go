@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/guard"
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/server"
-	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
 

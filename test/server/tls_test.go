@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/test/certtest"
 )
 

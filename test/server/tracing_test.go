@@ -15,8 +15,8 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/routesrv/routesrv/internal/server"
-	"github.com/routesrv/routesrv/internal/tracing"
+	"github.com/routesrv/routesrv/app/server"
+	"github.com/routesrv/routesrv/app/tracing"
 )
 
 // collector receives spans by OTLP over HTTP.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
-	"github.com/routesrv/routesrv/internal/cli"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/server"
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/server"
 )
 
 // besides are the places of commands for one server: its support listener and its control socket.
@@ -26,9 +26,9 @@ type besides struct {
 	posted atomic.Int32
 }
 
-func (*besides) Define(*config.Parser) {}
-func (*besides) Args() string          { return "" }
-func (*besides) Close()                {}
+func (*besides) Define(*options.Parser) {}
+func (*besides) Args() string           { return "" }
+func (*besides) Close()                 {}
 func (b *besides) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	r := cli.Replica{Name: "a", Support: &cli.Listener{URL: "http://" + b.f.support, Transport: b.f.client.Transport}}
 	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
@@ -50,7 +50,7 @@ func (b *besides) command(args ...string) (int, string) {
 	b.f.t.Helper()
 	var out bytes.Buffer
 	p := cli.Program{Name: "kubectl routesrv", Places: func() cli.Places { return b }, Remote: true}
-	status := p.Run(b.f.t.Context(), args, config.Stdio{In: strings.NewReader(""), Out: &out, Err: &out})
+	status := p.Run(b.f.t.Context(), args, options.Stdio{In: strings.NewReader(""), Out: &out, Err: &out})
 	return status, out.String()
 }
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/test/certtest"
 )

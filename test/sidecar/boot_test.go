@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 )
 

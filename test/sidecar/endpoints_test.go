@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/sidecar"
 )
 
 func TestListenersAnswerWhatIsListedAndNothingElse(t *testing.T) {

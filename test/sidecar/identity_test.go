@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/test/programs"
 )

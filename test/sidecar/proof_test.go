@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/sidecar"
+	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 )

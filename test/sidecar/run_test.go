@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/etagcache"
-	"github.com/routesrv/routesrv/internal/httpserve"
-	"github.com/routesrv/routesrv/internal/sidecar"
 	"github.com/routesrv/routesrv/rollout"
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/test/kubetest"

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
 

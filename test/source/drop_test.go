@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/internal/source/cluster"
+	"github.com/routesrv/routesrv/source/cluster"
 )
 
 // TestASourceThatDroppedItsObjectsReadsThemAgain: it reads them again, and still detects that the cluster was

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/routesrv/routesrv/internal/source/manifests"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/manifests"
 )
 
 // folder is a folder with a file for each object, in the order in which they came.

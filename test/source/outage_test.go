@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/source/cluster"
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/test/kubetest"
 )

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/routesrv/routesrv/internal/source/cluster"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
 	"github.com/routesrv/routesrv/test/kubetest"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/internal/httpserve"
+	"github.com/routesrv/routesrv/app/httpserve"
 )
 
 // endpointParts returns the tables of endpoints, one for each listener of each binary.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/routesrv/routesrv/internal/config"
+	"github.com/routesrv/routesrv/app/options"
 )
 
 const flagsIntro = `# Flags
@@ -55,7 +55,7 @@ func helpFlags(text, program string) (all []*helpFlag) {
 // writeFlags writes the flags of both servers, each once, and the flags of Skipper that have no effect on a route server.
 func writeFlags(w io.Writer) error {
 	var help bytes.Buffer
-	if err := config.Help(&help); err != nil {
+	if err := options.Help(&help); err != nil {
 		return err
 	}
 	all := helpFlags(help.String(), "S")
@@ -143,7 +143,7 @@ func writeUnsupported(b *strings.Builder) {
 	b.WriteString("\n## Other flags of Skipper\n\nThese have no effect on a route server and give a warning with the reason. A **refused** flag is an error. `--check-config` shows both.\n\n")
 	flags := make(map[string][]string)
 	var reasons []string
-	for _, f := range config.UnsupportedFlags() {
+	for _, f := range options.UnsupportedFlags() {
 		reason := f.Reason
 		if f.Refused {
 			reason = "**refused**: " + f.Reason

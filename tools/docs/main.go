@@ -19,15 +19,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/routesrv/routesrv/app/events"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/server"
+	"github.com/routesrv/routesrv/app/sidecar"
+	"github.com/routesrv/routesrv/app/tracing"
+	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/dataplane"
-	"github.com/routesrv/routesrv/internal/config"
-	"github.com/routesrv/routesrv/internal/events"
-	"github.com/routesrv/routesrv/internal/server"
-	"github.com/routesrv/routesrv/internal/sidecar"
-	"github.com/routesrv/routesrv/internal/source/cluster"
-	"github.com/routesrv/routesrv/internal/tracing"
-	"github.com/routesrv/routesrv/internal/webhook"
 	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/source/cluster"
 )
 
 func main() {
@@ -137,19 +137,19 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
 		Source: noSource{}, Registry: registry,
-		RouteServer: config.RouteServer{
+		RouteServer: options.RouteServer{
 			StateDir: state,
-			Listen:   config.Listen{EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second},
-			Review:   config.Review{TrialProxy: &url.URL{Scheme: "http", Host: "127.0.0.1:9922"}},
-			Shards:   config.Shards{Redis: config.Shard{Namespace: "n", Name: "n"}, Valkey: config.Shard{Namespace: "n", Name: "n"}},
+			Listen:   options.Listen{EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second},
+			Review:   options.Review{TrialProxy: &url.URL{Scheme: "http", Host: "127.0.0.1:9922"}},
+			Shards:   options.Shards{Redis: options.Shard{Namespace: "n", Name: "n"}, Valkey: options.Shard{Namespace: "n", Name: "n"}},
 		},
 	})
 }
 
 // documentedRelay returns a route server that serves the table of another one.
 func documentedRelay(registry *prometheus.Registry) (*server.Server, error) {
-	return server.New(server.Config{Registry: registry, RouteServer: config.RouteServer{
-		Upstream: dataplane.Config{URLs: []string{"http://upstream"}}, Listen: config.Listen{MaxStreams: 1},
+	return server.New(server.Config{Registry: registry, RouteServer: options.RouteServer{
+		Upstream: dataplane.Config{URLs: []string{"http://upstream"}}, Listen: options.Listen{MaxStreams: 1},
 	}})
 }
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/compile/rules"
-	"github.com/routesrv/routesrv/internal/catalogue"
 )
 
 // reasonParts returns the tables of all reasons of problems, without what to do, which each problem says, and of the arguments that proxies do not survive.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/webhook"
+	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/scale"
 )

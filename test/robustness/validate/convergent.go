@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
 

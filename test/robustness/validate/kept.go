@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )

@@ -5,7 +5,7 @@ import (
 
 	"time"
 
-	"github.com/routesrv/routesrv/internal/api"
+	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/test/robustness/history"
 )
 

@@ -1,0 +1,314 @@
+// Package board asks the route servers of many clusters live, and shows them side by side on one page for one person.
+//
+// A [Board] asks each cluster a few small questions in turn: its status, its clients, its problems and its history. It stores nothing and
+// copies nothing anywhere: what the page shows is in memory until the next answer, and the details are the cluster's own console, which is
+// passed through. Each person sees what the transports of the clusters let this person see.
+//
+// # Budget
+//
+// A fixed number of workers asks all clusters. A cluster has at most one question at a time. One that exceeds the short time limit counts as slow
+// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Where the main
+// listener is known, one goroutine for each cluster follows its stream of tables with a buffer of a few KiB: it discards deltas, and an event
+// only makes the next questions due, so a burst costs no more than one round of questions. The stream is resumed with the last id. Browsers
+// get the newest state of each cluster that changed, never a queue.
+package board
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/httpserve"
+)
+
+// Cluster is a route server with all its replicas.
+type Cluster struct {
+	// Name is the name of the context; a command that asks the only cluster may leave it empty.
+	Name string
+	// Find returns the replicas. It is called again after a replica failed, never concurrently.
+	Find func(ctx context.Context) ([]Replica, error)
+}
+
+// Replica is one process of a route server.
+type Replica struct {
+	Name string
+	// Fault says why this replica cannot be asked, such as a pending pod; empty if it can.
+	Fault string
+	// Support and Main are its listeners. Main is nil if only the support listener is known.
+	Support, Main *Listener
+	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
+	// It is nil where only listeners are known. A board sends none.
+	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
+}
+
+// Listener is the address of one listener.
+type Listener struct {
+	URL       string // without path, such as http://localhost:9911
+	Transport http.RoundTripper
+}
+
+// Config configures a Board.
+type Config struct {
+	Clusters []Cluster // at least one, with different names
+	// CleanFor is the time for which data planes in mode Pre must have been clean.
+	CleanFor time.Duration
+	// Every is the time between two questions for the status; 0 means 5 s. Other questions are asked less often.
+	Every time.Duration
+	// SlowAfter is the time limit of a question, after which a cluster counts as slow; 0 means 2 s. SlowLimit is the one for slow clusters;
+	// 0 means 15 s.
+	SlowAfter, SlowLimit time.Duration
+}
+
+// Limits of a board.
+const (
+	MaxClusters = 1000
+	workers     = 24
+	slowWorkers = 18 // at most so many of them ask slow clusters
+	maxBackoff  = time.Minute
+	maxAnswer   = 32 << 20 // bytes, of which only a part is in memory at a time
+	shown       = 5        // elements of each list
+)
+
+// Board asks clusters. Make one with [New].
+type Board struct {
+	cfg      Config
+	clusters []*cluster
+	wake     chan struct{} // of capacity 1: a question is due
+	passing  httpserve.Turns
+	watching httpserve.Turns
+	running  sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below, and those of clusters
+	asking  int        // workers that ask slow clusters
+	version uint64     // of the last change of a cluster
+	changed chan struct{}
+}
+
+// cluster is a cluster with what is known of it. The mutex of the board guards it.
+type cluster struct {
+	Cluster
+	doc       api.BoardCluster
+	version   uint64      // of the board at its last change
+	busy      bool        // a worker asks it
+	slow      bool        // it answers, but not within Config.SlowAfter
+	due       []time.Time // by question
+	failures  int
+	tries     int      // counts choices of a replica
+	target    *Replica // that is asked; nil before it was found, and after a failure
+	following bool
+	followAt  time.Time // when its stream may be opened again
+	lastEvent string    // id of the last event of its stream
+	ended     int       // streams that failed in a row
+}
+
+// New checks the configuration. It connects to nobody and starts no goroutine.
+func New(cfg Config) (*Board, error) {
+	switch {
+	case len(cfg.Clusters) == 0:
+		return nil, errors.New("no clusters")
+	case len(cfg.Clusters) > MaxClusters:
+		return nil, fmt.Errorf("%d clusters, limit %d", len(cfg.Clusters), MaxClusters)
+	}
+	cfg.Every, cfg.SlowAfter, cfg.SlowLimit = cmp.Or(cfg.Every, 5*time.Second), cmp.Or(cfg.SlowAfter, 2*time.Second), cmp.Or(cfg.SlowLimit, 15*time.Second)
+	b := &Board{cfg: cfg, passing: httpserve.NewTurns(8), watching: httpserve.NewTurns(8), wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	names := make(map[string]bool)
+	for _, c := range cfg.Clusters {
+		if c.Name == "" || names[c.Name] {
+			return nil, fmt.Errorf("%q: want a different name for each cluster", c.Name)
+		}
+		names[c.Name] = true
+		one := &cluster{Cluster: c, doc: api.BoardCluster{Name: c.Name}}
+		for q := range questions {
+			one.due = append(one.due, time.Unix(0, int64(q))) // at the start, every cluster is asked the first one before any the second
+		}
+		b.clusters = append(b.clusters, one)
+	}
+	slices.SortFunc(b.clusters, func(x, y *cluster) int { return strings.Compare(x.Name, y.Name) })
+	return b, nil
+}
+
+// Run asks all clusters until ctx ends, and returns when everything that it started has ended.
+func (b *Board) Run(ctx context.Context) {
+	for range workers {
+		b.running.Go(func() { b.work(ctx) })
+	}
+	b.running.Wait()
+}
+
+// Ask asks each cluster all questions once, and returns the answers.
+func (b *Board) Ask(ctx context.Context) *api.Board {
+	turns := httpserve.NewTurns(workers)
+	var all sync.WaitGroup
+	for _, c := range b.clusters {
+		done, ok := turns.Wait(ctx, 0)
+		if !ok {
+			break
+		}
+		all.Go(func() {
+			defer done()
+			for q := range questions {
+				asked, cancel := context.WithTimeout(ctx, b.cfg.SlowLimit)
+				err := b.ask(asked, c, q)
+				cancel()
+				b.mu.Lock()
+				if err != nil {
+					c.away(err, time.Now())
+				}
+				b.mu.Unlock()
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	now := time.Now()
+	doc := &api.Board{Schema: api.BoardSchema, Time: now.UTC(), CleanForSeconds: b.cfg.CleanFor.Seconds(), Clusters: []api.BoardCluster{}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.clusters {
+		doc.Clusters = append(doc.Clusters, c.judged(now))
+	}
+	return doc
+}
+
+// work asks questions that are due.
+func (b *Board) work(ctx context.Context) {
+	for {
+		c, q := b.next(ctx)
+		if c == nil {
+			return
+		}
+		limit := b.cfg.SlowAfter
+		if c.slow { // nobody changes it while the cluster is busy
+			limit = b.cfg.SlowLimit
+		}
+		began := time.Now()
+		asked, cancel := context.WithTimeout(ctx, limit)
+		err := b.ask(asked, c, q)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		b.settle(ctx, c, q, err, time.Since(began))
+	}
+}
+
+// next waits for a question that is due and takes it. It returns nil when ctx ends.
+func (b *Board) next(ctx context.Context) (*cluster, int) {
+	for {
+		c, q, wait := b.take()
+		if c != nil {
+			return c, q
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, 0
+		case <-b.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// take takes the question that has been due for the longest time; without one it returns how long to wait.
+func (b *Board) take() (found *cluster, q int, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, more := time.Now(), false
+	first := now.Add(time.Minute)
+	for _, c := range b.clusters {
+		if c.busy || c.slow && b.asking >= slowWorkers {
+			continue
+		}
+		for i, due := range c.due {
+			if due.Before(first) {
+				more, found, q, first = found != nil && !first.After(now), c, i, due
+			}
+		}
+	}
+	if found == nil || first.After(now) {
+		return nil, 0, first.Sub(now)
+	}
+	if found.busy = true; found.slow {
+		b.asking++
+	}
+	if more {
+		b.signal()
+	}
+	return found, q, 0
+}
+
+// signal wakes a worker.
+func (b *Board) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// settle records the result of a question and when to ask again.
+func (b *Board) settle(ctx context.Context, c *cluster, q int, err error, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if c.busy = false; c.slow {
+		b.asking--
+	}
+	switch {
+	case err == nil:
+		c.failures, c.doc.AwaySince, c.doc.Error = 0, time.Time{}, ""
+		c.due[q] = now.Add(max(time.Duration(questions[q].rounds)*b.cfg.Every, 4*took))
+		c.slow = c.slow && took > b.cfg.SlowAfter
+		b.follow(ctx, c, now)
+	case !c.slow && took >= b.cfg.SlowAfter && errors.Is(err, context.DeadlineExceeded):
+		c.slow = true // it is asked again at once, with more time
+	default:
+		c.away(err, now)
+		again := now.Add(api.Backoff(c.failures, b.cfg.Every, max(maxBackoff, b.cfg.Every), 0.5))
+		for i := range c.due {
+			c.due[i] = again
+		}
+	}
+	b.touch(c)
+	b.signal()
+}
+
+// away records that a question failed. The next one finds the replicas again, and asks another one.
+func (c *cluster) away(err error, now time.Time) {
+	if c.doc.AwaySince.IsZero() {
+		c.doc.AwaySince = now.UTC()
+	}
+	c.doc.Error = cut(err.Error())
+	c.failures++
+	c.tries++
+	c.target = nil
+}
+
+// touch tells browsers that a cluster changed. The caller holds mu.
+func (b *Board) touch(c *cluster) {
+	b.version++
+	c.version = b.version
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// cut limits a text of a server.
+func cut(text string) string {
+	const longest = 200
+	text = strings.ToValidUTF8(text, "?")
+	if r := []rune(text); len(r) > longest {
+		return string(r[:longest]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/trial"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/match/report"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+type replayJob struct {
+	old, new string // tables
+	headers  []string
+	ignore   shadowdiff.Ignore
+	proxy    match.Options
+}
+
+func (j *replayJob) define(flags *options.Parser) {
+	j.proxy = match.Options{ValidateQuery: true, Zone: time.LoadLocation}
+	flags.Ask("old", options.Text("TABLE", &j.old, ""))
+	flags.Ask("new", options.Text("TABLE", &j.new, ""))
+	flags.Ask("header", options.Repeated("'NAME: VALUE'", func(s string) error {
+		j.headers = append(j.headers, s)
+		return report.AddHeader(&match.Request{}, s)
+	}))
+	flags.Ask("ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
+	defineProxy(flags, &j.proxy)
+}
+
+func (j *replayJob) run(ctx context.Context, s *session) (int, error) {
+	if j.old == "" || j.new == "" {
+		return Trouble, usagef("want --old and --new, the tables before and after the change")
+	}
+	if len(j.ignore.IDs) > 0 {
+		return Trouble, usagef("--ignore: want endpoints; a request has no id")
+	}
+	loaded, _, err := s.load(ctx, j.old, j.new)
+	if err != nil {
+		return Trouble, err
+	}
+	o := s.server.Compile
+	j.proxy.ExtraFilters, j.proxy.ExtraPredicates, j.proxy.ForwardBackendURL = o.ExtraFilters, o.ExtraPredicates, o.ForwardBackendURL
+	replay := report.NewReplay(loaded[0].Routes, loaded[1].Routes, j.proxy, j.ignore)
+	for _, log := range s.args {
+		if err := j.read(ctx, s, replay, log); err != nil {
+			return Trouble, fmt.Errorf("%s: %w", log, err)
+		}
+	}
+	result := replay.Report()
+	if result.Requests == 0 {
+		return Trouble, fmt.Errorf("no line of the logs is a request: %s", result.FirstSkipped)
+	}
+	return verdict(result.Different() == 0), printing(j.write(s, &result))
+}
+
+func (j *replayJob) write(s *session, r *report.Replayed) error {
+	if s.output == "json" {
+		return r.WriteJSON(s.std.Out)
+	}
+	return r.WriteText(s.std.Out)
+}
+
+// read replays one log, and shows its progress on a terminal.
+func (j *replayJob) read(ctx context.Context, s *session, replay *report.Replay, path string) error {
+	log, size := s.std.In, int64(0)
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if info, err := f.Stat(); err == nil {
+			size = info.Size()
+		}
+		log = f
+	}
+	shown := false
+	last := s.now()
+	progress := func(bytes int64) {
+		if now := s.now(); s.std.ErrTerminal && now.Sub(last) > time.Second {
+			last, shown = now, true
+			if size > 0 {
+				fmt.Fprintf(s.std.Err, "\r%s: %d %%", path, 100*bytes/size)
+			} else {
+				fmt.Fprintf(s.std.Err, "\r%s: %d MiB", path, bytes>>20)
+			}
+		}
+	}
+	each := func(r *match.Request) {
+		for _, h := range j.headers {
+			_ = report.AddHeader(r, h) // define has checked it
+		}
+	}
+	err := replay.Read(ctx, log, each, progress)
+	if shown {
+		_, _ = io.WriteString(s.std.Err, "\n")
+	}
+	return err
+}
+
+type trialJob struct {
+	proxy, traffic *url.URL
+	listen         string
+}
+
+func (j *trialJob) define(flags *options.Parser) {
+	flags.Ask("proxy", options.Parsed("URL", &j.proxy, "", options.ListenerURL))
+	flags.Ask("traffic", options.Parsed("URL", &j.traffic, "", options.ListenerURL))
+	flags.Ask("listen", options.Address(&j.listen, "127.0.0.1:9099"))
+}
+
+func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
+	if j.proxy == nil {
+		return Trouble, usagef("want --proxy, the support listener of the proxy")
+	}
+	if len(s.args) != 1 {
+		return Trouble, usagef("want one TABLE")
+	}
+	loaded, _, err := s.load(ctx, s.args[0])
+	if err != nil {
+		return Trouble, err
+	}
+	status, err := j.try(ctx, s, trial.Calls(loaded[0].Routes...))
+	if err != nil {
+		return Trouble, err
+	}
+	return verdict(len(status.Failed) == 0), printing(j.write(s, status))
+}
+
+// try serves the table of the trial until all calls have a verdict.
+func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (api.Trial, error) {
+	tried := trial.New(trial.Config{Support: j.proxy, Traffic: j.traffic, Log: options.NewLogger(s.server.Log, s.std.Err)})
+	mux := http.NewServeMux()
+	mux.Handle(api.PathTrialRoutes, tried)
+	mux.HandleFunc(api.PathTrialAlive, tried.ServeAlive)
+	listener, err := net.Listen("tcp", j.listen)
+	if err != nil {
+		return api.Trial{}, fmt.Errorf("--listen: %w", err)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { tried.Run(ctx) })
+	running.Go(func() { _ = server.Serve(listener) }) // it ends when it is closed
+	defer server.Close()
+
+	silent := s.now()
+	for {
+		waiting, status := tried.Ask(calls), tried.Status()
+		if waiting == 0 {
+			return status, nil
+		}
+		if status.Silent == "" {
+			silent = s.now()
+		}
+		if now := s.now(); now.Sub(silent) > s.timeout {
+			return status, errors.New(status.Silent)
+		}
+		if s.std.ErrTerminal {
+			fmt.Fprintf(s.std.Err, "\r%d of %d texts accepted, %d failed", status.Accepted, len(calls), len(status.Failed))
+		}
+		select {
+		case <-ctx.Done():
+			return status, ctx.Err()
+		case <-tried.Changed():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (j *trialJob) write(s *session, status api.Trial) error {
+	if s.output == "json" {
+		return shadowdiff.WriteJSONValue(s.std.Out, status, "  ")
+	}
+	text := fmt.Sprintf("%s: %d texts accepted, %d failed\n", j.proxy, status.Accepted, len(status.Failed))
+	for _, f := range status.Failed {
+		text += fmt.Sprintf("  %-8s %s: %s\n", f.Verdict, f.Text, f.Words)
+	}
+	_, err := io.WriteString(s.std.Out, shadowdiff.PrintableLines(text))
+	return err
+}

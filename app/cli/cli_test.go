@@ -1,0 +1,345 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/options"
+)
+
+// program runs commands in a world.
+func program(w *world) cli.Program {
+	return cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return w }, Now: func() time.Time { return now }, Version: "v1"}
+}
+
+// buffer is safe for concurrent use.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// TestNobodyWaitsForAClusterThatHangs: a cluster that hangs, even one whose credentials ignore the time limit, delays nobody for
+// longer than that. With more such clusters than are queried at a time, the command takes a multiple of the limit, and every
+// other cluster is answered.
+func TestNobodyWaitsForAClusterThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		w := &world{}
+		for _, name := range []string{"hangs-1", "hangs-2", "hangs-3", "fine"} {
+			w.clusters = append(w.clusters, cli.Cluster{Name: name, Find: func(context.Context) ([]cli.Replica, error) {
+				if strings.HasPrefix(name, "hangs") {
+					<-over
+					return nil, errors.New("too late")
+				}
+				return []cli.Replica{{Name: "a", Fault: "the pod is pending"}}, nil
+			}})
+		}
+		var out, errs buffer
+		began := time.Now()
+		status := program(w).Run(t.Context(), []string{"status", "--timeout=10s", "--parallel=2"}, options.Stdio{Out: &out, Err: &errs})
+		took := time.Since(began)
+		if status != cli.Trouble || took < 10*time.Second || took > 25*time.Second {
+			t.Errorf("status %d after %v", status, took)
+		}
+		for _, want := range []string{"hangs-1: no answer within 10s\n", "hangs-3: no answer within 10s\n", "fine/a: the pod is pending\n"} {
+			if !strings.Contains(out.b.String(), want) {
+				t.Errorf("no %q in\n%s", want, &out.b)
+			}
+		}
+		close(over)
+		synctest.Wait()
+	})
+}
+
+// TestInterruptEndsACommand: it ends at once.
+func TestInterruptEndsACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &world{clusters: []cli.Cluster{{Find: func(ctx context.Context) ([]cli.Replica, error) {
+			cancel()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}}}
+		var out, errs buffer
+		began := time.Now()
+		if status := program(w).Run(ctx, []string{"problems"}, options.Stdio{Out: &out, Err: &errs}); status != cli.Trouble || time.Since(began) > 0 {
+			t.Errorf("status %d after %v", status, time.Since(began))
+		}
+	})
+}
+
+func TestReplicasThatCatchUpAreNotNamed(t *testing.T) {
+	digests := []string{strings.Repeat("a", 64), strings.Repeat("b", 64)}
+	var mu sync.Mutex
+	asked := 0
+	handler := func(i int) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked++; asked > 2 {
+				i = 1 // both have the newer table
+			}
+			_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "ready": true, "table": map[string]any{"digest": digests[i], "revision": i}})
+		})
+	}
+	w := &world{}
+	var replicas []cli.Replica
+	for i, name := range []string{"a", "b"} {
+		s := httptest.NewServer(handler(i))
+		defer s.Close()
+		transport := &http.Transport{}
+		defer transport.CloseIdleConnections()
+		replicas = append(replicas, cli.Replica{Name: name, Support: &cli.Listener{URL: s.URL, Transport: transport}})
+	}
+	w.clusters = []cli.Cluster{{Find: func(context.Context) ([]cli.Replica, error) { return replicas, nil }}}
+	var out, errs buffer
+	if status := program(w).Run(t.Context(), []string{"status"}, options.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || asked < 4 {
+		t.Errorf("status %d after %d answers\n%s", status, asked, &out.b)
+	}
+}
+
+func TestURLsAreReplicas(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/behind/a/proxy/status" {
+			http.Redirect(w, r, "http://example.org/", http.StatusFound)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": strings.Repeat("d", 64)}})
+	}))
+	defer s.Close()
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"status", s.URL + "/behind/a/proxy/"}, cli.Healthy, "healthy"},
+		{[]string{"status", s.URL}, cli.Trouble, "/status: 302 Found"},
+		{[]string{"status"}, cli.Trouble, "want the URL of the support listener"},
+		{[]string{"status", "http://"}, cli.Trouble, `"http://" is not a URL`},
+		{[]string{"status", "http://a/?x=1"}, cli.Trouble, "without a query"},
+		{[]string{"status", s.URL, "--cert=x"}, cli.Trouble, "--cert and --key: want both"},
+		{[]string{"status", s.URL, "--cacert=/nonexistent"}, cli.Trouble, "open /nonexistent"},
+		{[]string{"explore", s.URL, "x"}, cli.Trouble, `unknown command "explore"`},
+		{[]string{"help"}, cli.Healthy, "completion"},
+		{[]string{"version"}, cli.Healthy, "v1"},
+	} {
+		var out buffer
+		p := cli.Program{Name: "routesrv", Places: cli.NewURLs, Version: "v1"}
+		if status := p.Run(t.Context(), c.args, options.Stdio{Out: &out, Err: &out}); status != c.status || !strings.Contains(out.b.String(), c.want) {
+			t.Errorf("%q: status %d, want %d and %q in\n%s", c.args, status, c.status, c.want, &out.b)
+		}
+	}
+}
+
+// TestClientCertificatesAreShown: a server that requires a certificate, with a private authority and another name.
+func TestClientCertificatesAreShown(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.PeerCertificates) != 1 {
+			t.Error("no certificate")
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"started": now, "table": map[string]any{"digest": strings.Repeat("d", 64)}})
+	}))
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.Config.ErrorLog = nil
+	s.StartTLS()
+	defer s.Close()
+	dir := t.TempDir()
+	write := func(name string, b *pem.Block) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	pair := s.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, keyFile := write("cert.pem", &pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), write("key.pem", &pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	for _, c := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"--cacert=" + cert, "--cert=" + cert, "--key=" + keyFile, "--server-name=example.com"}, cli.Healthy},
+		{[]string{"--cacert=" + cert, "--cert=" + cert, "--key=" + keyFile, "--server-name=other.example.net"}, cli.Trouble},
+		{[]string{"--cacert=" + cert}, cli.Trouble},
+		{[]string{"--cert=" + cert, "--key=" + keyFile}, cli.Trouble}, // the authority of the server is unknown
+	} {
+		var out buffer
+		p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
+		if status := p.Run(t.Context(), append([]string{"status", s.URL}, c.args...), options.Stdio{Out: &out, Err: &out}); status != c.want {
+			t.Errorf("%q: status %d, want %d\n%s", c.args, status, c.want, &out.b)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	p := program(&world{})
+	p.Others = []cli.OtherCommand{{Name: "compile", Flags: options.Flags}}
+	for _, c := range []struct {
+		words []string
+		want  []string
+	}{
+		{[]string{"cl"}, []string{"clients", ":4"}},
+		{[]string{"status", "--para"}, []string{"--parallel", ":4"}},
+		{[]string{"status", "-o", ""}, []string{"text", "json", ":4"}},
+		{[]string{"status", "--output=j"}, []string{"--output=json", ":4"}},
+		{[]string{"clients", "--state", "be"}, []string{"behind", ":4"}},
+		{[]string{"explain", "ing"}, []string{"ingress", ":4"}},
+		{[]string{"diff", "context/prod-e"}, []string{"context/prod-eu", ":0"}},
+		{[]string{"completion", "z"}, []string{"zsh", ":4"}},
+		{[]string{"compile", "--ma"}, []string{"--manifests", "--max-table-bytes", "--max-object-bytes", "--max-connections", "--max-streams", ":4"}},
+		{[]string{"compile", "x"}, []string{":0"}},
+		{[]string{"accept", "--yes", ""}, []string{":4"}},
+	} {
+		var out buffer
+		p.Run(t.Context(), append([]string{"__complete"}, c.words...), options.Stdio{Out: &out, Err: &out})
+		var got []string
+		for line := range strings.Lines(out.b.String()) {
+			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+			got = append(got, word)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", c.words, diff)
+		}
+	}
+}
+
+// TestScriptOfBashCompletes runs the script in a real shell, with a program that answers.
+func TestScriptOfBashCompletes(t *testing.T) {
+	var script buffer
+	if status := program(&world{}).Run(t.Context(), []string{"completion", "bash"}, options.Stdio{Out: &script, Err: &script}); status != cli.Healthy {
+		t.Fatal(status)
+	}
+	dir := t.TempDir()
+	fake := "#!/bin/sh\necho \"$*\" > " + dir + "/asked\nprintf 'status\\tSays\\nstage one\\n:4\\n'\n"
+	if err := os.WriteFile(filepath.Join(dir, "kubectl-routesrv"), []byte(fake), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	test := script.b.String() + `
+COMP_WORDS=(kubectl-routesrv --context st)
+COMP_CWORD=2
+_kubectl_routesrv
+printf '<%s>' "${COMPREPLY[@]}"
+`
+	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "-c", test)
+	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")} //nolint:forbidigo // bash has to be found
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != "<status><stage one>" {
+		t.Errorf("%v: %s", err, out)
+	}
+	if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); string(asked) != "__complete --context st\n" {
+		t.Errorf("asked %q", asked)
+	}
+	for _, shell := range []string{"zsh", "fish", "kubectl"} {
+		var out buffer
+		if status := program(&world{}).Run(t.Context(), []string{"completion", shell}, options.Stdio{Out: &out, Err: &out}); status != cli.Healthy || !strings.Contains(out.b.String(), "kubectl-routesrv __complete") {
+			t.Errorf("%s: status %d\n%s", shell, status, &out.b)
+		}
+	}
+}
+
+// history answers /history with one more entry each time it is asked.
+type history struct{ asked int }
+
+func (h *history) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path != api.PathHistory {
+		return nil, fmt.Errorf("GET %s", r.URL)
+	}
+	h.asked++
+	var all []api.HistoryEntry // the newest first
+	for n := h.asked; n > 0; n-- {
+		all = append(all, api.HistoryEntry{N: uint64(n), At: now})
+	}
+	w := httptest.NewRecorder()
+	err := json.NewEncoder(w).Encode(all)
+	return w.Result(), err
+}
+
+// TestLogFollowsTheHistory: each entry is printed once, until an interrupt.
+func TestLogFollowsTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{clusters: []cli.Cluster{{Find: func(context.Context) ([]cli.Replica, error) {
+			return []cli.Replica{{Name: "a", Support: &cli.Listener{URL: "http://a", Transport: &history{}}}}, nil
+		}}}}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		var out, errs buffer
+		if status := program(w).Run(ctx, []string{"log", "--follow"}, options.Stdio{Out: &out, Err: &errs}); status != cli.Healthy {
+			t.Errorf("status %d: %s", status, &errs.b)
+		}
+		var entries []string
+		for line := range strings.Lines(out.b.String()) {
+			if n := strings.Fields(line)[0]; n != "History" && n != "ENTRY" {
+				entries = append(entries, n)
+			}
+		}
+		if diff := cmp.Diff([]string{"1", "2", "3", "4"}, entries); diff != "" {
+			t.Errorf("entries (-want +got):\n%s\n%s", diff, &out.b)
+		}
+	})
+}
+
+// TestMistypedCommandIsGuessed: and commands for other programs are not named.
+func TestMistypedCommandIsGuessed(t *testing.T) {
+	for typed, want := range map[string]string{"stauts": "did you mean status?", "rolback": "did you mean rollback?", "abracadabra": "want one of board, status, clients,"} {
+		var errs bytes.Buffer
+		status := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return new(world) }}.Run(t.Context(), []string{typed}, options.Stdio{Out: io.Discard, Err: &errs})
+		if said := errs.String(); status != cli.Trouble || !strings.Contains(said, want) || strings.Contains(said, "post") {
+			t.Errorf("%s: status %d, %s", typed, status, said)
+		}
+	}
+}
+
+// TestWithoutAnAPIServerURLsAreAsked: a file of support listeners takes the place of clusters.
+func TestWithoutAnAPIServerURLsAreAsked(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/status-healthy.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := readWorld(t, slices.DeleteFunc(archive.Files, func(f txtar.File) bool { return !strings.Contains(f.Name, "/") }))
+	replicas, err := w.clusters[0].Find(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "urls")
+	if err := os.WriteFile(file, []byte("eu "+replicas[0].Support.URL+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	away := &world{clusters: []cli.Cluster{{Name: "prod", Find: func(context.Context) ([]cli.Replica, error) { return nil, errors.New("connection refused") }}}}
+	var out, errs bytes.Buffer
+	p := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return away }, Now: func() time.Time { return now }}
+	if status := p.Run(t.Context(), []string{"status", "--urls=" + file}, options.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || !strings.Contains(out.String(), "eu ") {
+		t.Errorf("status %d\n%s%s", status, &out, &errs)
+	}
+}

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/fleet"
+)
+
+type clientsJob struct {
+	state     string
+	maxBehind time.Duration
+}
+
+func (j *clientsJob) define(flags *options.Parser) {
+	words := []string{""}
+	for _, s := range fleet.States() {
+		words = append(words, string(s))
+	}
+	flags.Ask("state", options.Choice(&j.state, words...))
+	flags.Ask("max-behind", options.Duration(&j.maxBehind, j.maxBehind, 100*time.Millisecond, 10*time.Minute))
+}
+
+// askClients asks for all clients: the counts would be wrong without some.
+func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
+	v := &fleet.View{}
+	if _, err := get(ctx, r.Support, api.PathClients, url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
+		return nil, err
+	}
+	if v.Time.IsZero() || len(v.Replicas) == 0 {
+		return nil, errors.New("/clients: the answer is not that of a route server")
+	}
+	return v, nil
+}
+
+func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
+	replies := ask(ctx, s, s.clusters, askClients)
+	views := make([]*fleet.View, len(replies))
+	judge := func(i int, r reply[*fleet.View]) documentCluster {
+		views[i] = mergeViews(r, fleet.State(j.state))
+		return j.judge(r, views[i])
+	}
+	return conclude(s, "clients", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, views) })
+}
+
+// mergeViews merges the views of the replicas as a replica merges those of its peers; nil if none answered.
+func mergeViews(r reply[*fleet.View], state fleet.State) *fleet.View {
+	there := r.answered()
+	if len(there) == 0 {
+		return nil
+	}
+	var others []fleet.Answer
+	failed := make(map[string]fleet.Replica) // peers that a replica could not ask, by address
+	for i, a := range there {
+		for _, p := range a.value.Replicas {
+			if p.Error != "" {
+				failed[p.Address] = p
+			}
+		}
+		a.value.Replicas[0].Self = false
+		if i > 0 {
+			others = append(others, fleet.Answer{Address: a.replica, View: a.value})
+		}
+	}
+	first := there[0].value
+	first.Replicas = first.Replicas[:1]
+	v := fleet.Merge(first, others, fleet.Query{State: state})
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		v.Replicas = append(v.Replicas, failed[name])
+	}
+	return v
+}
+
+func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster {
+	status := Healthy
+	var wrong []string
+	if v != nil {
+		if n := v.Counts.Rejected; n > 0 {
+			wrong = append(wrong, number(n, "client")+" rejected a table")
+		}
+		late := 0
+		for _, c := range v.Clients {
+			if c.State == fleet.Behind && c.BehindSeconds > j.maxBehind.Seconds() {
+				late++
+			}
+		}
+		if late > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s behind for more than %v", number(late, "client"), j.maxBehind))
+		}
+		for _, t := range v.Suspects {
+			wrong = append(wrong, fmt.Sprintf("the proxies of %s died of table %s, for example %s: %s",
+				number(t.Clients, "client"), shortDigest(t.Digest.String()), t.Example, t.Evidence))
+		}
+		if len(wrong) > 0 {
+			status = Unhealthy
+		}
+		for _, p := range v.Replicas {
+			if p.Error != "" {
+				wrong, status = append(wrong, "the replicas cannot ask "+cmp.Or(p.Name, p.Address)+": "+p.Error), Trouble
+			}
+			if p.Full {
+				wrong = append(wrong, p.Name+" knows as many clients as it can: others are missing")
+			}
+		}
+	}
+	for _, a := range r.answers {
+		if a.err != nil && !a.fault {
+			status = Trouble
+		}
+	}
+	d := outline(r, status)
+	d.Wrong = wrong
+	if v != nil {
+		d.Answer = v
+	}
+	return d
+}
+
+func (j *clientsJob) write(s *session, replies []reply[*fleet.View], docs []documentCluster, views []*fleet.View) error {
+	g := &grid{}
+	s.row(g, "CONTEXT", []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "VERSION"})
+	var totals, notes []string
+	for i, r := range replies {
+		notes = append(notes, r.missing()...)
+		v := views[i]
+		if v == nil {
+			continue
+		}
+		for _, c := range v.Clients {
+			s.row(g, r.cluster, clientRow(s, c))
+			if c.Reason != "" {
+				notes = append(notes, label(r.cluster, c.ID)+c.Reason)
+			}
+		}
+		for _, w := range docs[i].Wrong {
+			notes = append(notes, label(r.cluster, "")+w)
+		}
+		for _, l := range v.Relays {
+			if !l.Details {
+				totals = append(totals, fmt.Sprintf("%s%s behind relay %s: %s", label(r.cluster, ""), number(l.Total, "client"), l.ID, countsText(l.Counts)))
+			}
+		}
+		totals = append(totals, fmt.Sprintf("%s%s: %s", label(r.cluster, ""), number(v.Total, "client"), countsText(v.Counts)))
+	}
+	if len(g.rows) > 1 {
+		if err := g.write(s.std.Out); err != nil {
+			return err
+		}
+		fmt.Fprintln(s.std.Out)
+	}
+	writeLines(s.std.Out, append(totals, notes...))
+	return nil
+}
+
+func clientRow(s *session, c fleet.Client) []string {
+	id := c.ID
+	if c.Inferred {
+		id = "[" + id + "]"
+	}
+	holds, behind := "", ""
+	if c.Holds != nil {
+		holds = shortDigest(c.Holds.Digest.String())
+	}
+	if c.State != fleet.Current && (c.BehindVersions != 0 || c.BehindSeconds > 0) {
+		behind = age(time.Duration(c.BehindSeconds * float64(time.Second)))
+		if c.BehindVersions > 0 {
+			behind = number(c.BehindVersions, "version") + ", " + behind
+		}
+	}
+	return []string{id, string(c.State), holds, behind, s.since(c.LastHeard), c.Zone, c.Version}
+}
+
+func countsText(c fleet.Counts) string {
+	return fmt.Sprintf("%d current, %d behind, %d rejected, %d silent", c.Current, c.Behind, c.Rejected, c.Silent)
+}

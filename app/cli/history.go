@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// followEvery is how often log --follow asks.
+const followEvery = 2 * time.Second
+
+// entries are entries of the history of one replica, the newest first.
+type entries []api.HistoryEntry
+
+// askHistory reads entries. A replica without any is no error.
+func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
+	var all entries
+	_, err := get(ctx, r.Support, api.PathHistory, q, &all)
+	return all, err
+}
+
+// storyteller returns the replica of a cluster whose history is the longest: replicas number their entries differently, so one command must
+// ask the same one as the next.
+func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
+	var found []Replica
+	r := ask(ctx, s, []Cluster{{Name: c.Name, Find: func(ctx context.Context) (all []Replica, err error) {
+		found, err = c.Find(ctx)
+		return found, err
+	}}}, func(ctx context.Context, replica Replica) (time.Time, error) {
+		all, err := askHistory(ctx, replica, url.Values{"limit": {"5000"}})
+		if err != nil || len(all) == 0 {
+			return time.Time{}, cmp.Or(err, errors.New("it has no history"))
+		}
+		return all[len(all)-1].At, nil
+	})[0]
+	answers := r.answered()
+	if len(answers) == 0 {
+		return Replica{}, errors.New(strings.Join(r.missing(), "; "))
+	}
+	oldest := slices.MinFunc(answers, func(a, b answer[time.Time]) int {
+		return cmp.Or(a.value.Compare(b.value), strings.Compare(a.replica, b.replica))
+	})
+	i := slices.IndexFunc(found, func(one Replica) bool { return one.Name == oldest.replica })
+	return found[i], nil
+}
+
+// oneCluster returns the only cluster of a session.
+func (s *session) oneCluster() (Cluster, error) {
+	if len(s.clusters) != 1 {
+		return Cluster{}, usagef("choose one cluster: each has its own history")
+	}
+	return s.clusters[0], nil
+}
+
+type logJob struct {
+	since, at, namespace, object string
+	limit                        int
+	follow, lost                 bool
+}
+
+func (j *logJob) define(flags *options.Parser) {
+	flags.Ask("since", options.Text("TIME", &j.since, ""))
+	flags.Ask("at", options.Text("TIME", &j.at, ""))
+	flags.Ask("in", options.Text("NAMESPACE", &j.namespace, ""))
+	flags.Ask("object", options.Text("NAME", &j.object, ""))
+	flags.Ask("limit", options.Number(&j.limit, 100, 1, 5000))
+	flags.Ask("follow", options.Bool(&j.follow, false))
+	flags.Ask("lost", options.Bool(&j.lost, false))
+}
+
+func (j *logJob) run(ctx context.Context, s *session) (int, error) {
+	if j.follow && j.lost {
+		return Trouble, usagef("--follow and --lost: want one of them")
+	}
+	c, err := s.oneCluster()
+	if err != nil {
+		return Trouble, err
+	}
+	replica, err := storyteller(ctx, s, c)
+	if err != nil {
+		return Trouble, err
+	}
+	q := url.Values{"limit": {strconv.Itoa(j.limit)}}
+	if j.lost {
+		q.Set("limit", "5000")
+	}
+	for name, value := range map[string]string{"since": j.since, "at": j.at, "namespace": j.namespace, "object": j.object} {
+		if value != "" {
+			q.Set(name, value)
+		}
+	}
+	last := uint64(0)
+	for {
+		asked, cancel := context.WithTimeout(ctx, s.timeout)
+		all, err := askHistory(asked, replica, q)
+		cancel()
+		if err != nil {
+			return Trouble, err
+		}
+		if j.lost {
+			all = j.largest(all)
+		}
+		if err := j.write(s, replica.Name, all, last); err != nil {
+			return Trouble, err
+		}
+		if len(all) > 0 {
+			last = max(last, all[0].N)
+		}
+		if !j.follow {
+			return verdict(len(all) > 0), nil
+		}
+		select {
+		case <-ctx.Done():
+			return Healthy, nil
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// largest returns the entries that removed routes, those that removed the most first.
+func (j *logJob) largest(all entries) entries {
+	all = slices.DeleteFunc(all, func(e api.HistoryEntry) bool { return e.Removed == 0 })
+	slices.SortStableFunc(all, func(a, b api.HistoryEntry) int { return cmp.Compare(b.Removed, a.Removed) })
+	return all[:min(len(all), j.limit)]
+}
+
+// write prints the entries after some one, the newest or the largest last.
+func (j *logJob) write(s *session, replica string, all entries, after uint64) error {
+	fresh := slices.DeleteFunc(slices.Clone(all), func(e api.HistoryEntry) bool { return e.N <= after })
+	slices.Reverse(fresh)
+	if s.output == "json" {
+		if j.follow && len(fresh) == 0 {
+			return nil
+		}
+		return writeDocument(s.std.Out, document{Command: "log", Clusters: []documentCluster{{Replicas: []documentReplica{}, Answer: fresh}}})
+	}
+	if len(fresh) == 0 {
+		if after == 0 {
+			fmt.Fprintln(s.std.Out, "no entries")
+		}
+		return nil
+	}
+	g := &grid{}
+	if after == 0 {
+		fmt.Fprintln(s.std.Out, "History of "+replica)
+		g.add("ENTRY", "TIME", "ROUTES", "WHAT")
+	}
+	for i := range fresh {
+		e := &fresh[i]
+		g.add(strconv.FormatUint(e.N, 10), e.At.Format(time.RFC3339), fmt.Sprintf("+%d ~%d -%d", e.Added, e.Changed, e.Removed), whatOf(e))
+	}
+	return g.write(s.std.Out)
+}
+
+// whatOf says in a line what an entry is about.
+func whatOf(e *api.HistoryEntry) string {
+	const some = 3
+	var parts []string
+	for _, c := range e.Changes[:min(some, len(e.Changes))] {
+		text := c.Ref.String() + " " + c.What
+		if _, manager, ok := strings.Cut(c.By, " "); ok {
+			text += " by " + manager
+		}
+		parts = append(parts, text)
+	}
+	if more := e.Count - len(parts); more > 0 {
+		parts = append(parts, number(more, "object"))
+	}
+	for _, d := range e.Decisions {
+		text := d.What + ": " + d.Objects
+		if d.By != "" {
+			text += " by " + d.By
+		}
+		if d.Why != "" {
+			text += " (" + d.Why + ")"
+		}
+		parts = append(parts, text)
+	}
+	for _, t := range e.Takeovers {
+		parts = append(parts, "takeover: "+t.Example)
+	}
+	return strings.Join(parts, "; ")
+}
+
+type showJob struct{ noFlags }
+
+func (showJob) run(ctx context.Context, s *session) (int, error) {
+	if !isEntry(s.args[0]) {
+		return Trouble, usagef("%q: want the number of an entry, as %s log shows it", s.args[0], s.program.Name)
+	}
+	return s.showEntry(ctx, s.args[0], "")
+}
+
+// isEntry reports whether an argument is the number of an entry.
+func isEntry(arg string) bool {
+	_, err := strconv.ParseUint(arg, 10, 64)
+	return err == nil
+}
+
+// areEntries reports whether the last two arguments are entries of the history: numbers, or a number and now.
+func areEntries(args []string) bool {
+	n := len(args)
+	return n >= 2 && isEntry(args[n-2]) && (isEntry(args[n-1]) || args[n-1] == "now")
+}
+
+// showEntry prints an entry, or how it differs from another one. A comparison sets the exit status as diff(1) does.
+func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
+	c, err := s.oneCluster()
+	if err != nil {
+		return Trouble, err
+	}
+	replica, err := storyteller(ctx, s, c)
+	if err != nil {
+		return Trouble, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	q, status := url.Values{}, Healthy
+	if to != "" {
+		q.Set("to", to)
+	}
+	read := func(media string) (*page, error) {
+		return getAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
+	}
+	const inJSON = "application/json"
+	p, err := read(inJSON)
+	switch {
+	case err != nil:
+		return Trouble, err
+	case p.status == http.StatusNotFound:
+		writeLines(s.std.Err, []string{replica.Name + ": " + p.line()})
+		if to != "" {
+			return Trouble, nil
+		}
+		return Unhealthy, nil
+	}
+	var answer api.HistoryDifference
+	if err := json.Unmarshal(p.body, &answer); err != nil {
+		return Trouble, fmt.Errorf("the answer is not what a route server says: %w", err)
+	}
+	if to != "" && !shadowdiff.IsSame(answer.Difference) {
+		status = Unhealthy
+	}
+	if media := map[string]string{"text": "text/plain", "html": "text/html"}[s.output]; media != "" {
+		if p, err = read(media); err != nil {
+			return Trouble, err
+		}
+	}
+	if s.output == "text" {
+		return status, writeText(s.std.Out, p.body)
+	}
+	_, err = s.std.Out.Write(p.body)
+	return status, err
+}

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/source/manifests"
+	"github.com/routesrv/routesrv/source/tables"
+	"github.com/routesrv/routesrv/table"
+)
+
+// compiler compiles manifests with the flags of the server. Both tables of a comparison may use it concurrently.
+type compiler struct {
+	server options.RouteServer
+	std    options.Stdio
+
+	mu    sync.Mutex // one compilation at a time
+	paths map[string]*compiledPath
+}
+
+// compiledPath keeps the state that makes the next compilation of a path cheap.
+type compiledPath struct {
+	source   poller.Source
+	compiler *compile.Compiler
+	problems string // last printed
+}
+
+// tables returns a reader of the tables that are arguments, and the compiler that it uses for manifests.
+func (s *session) tables() (*tables.Reader, *compiler, error) {
+	if s.server.Source.Kubernetes || len(s.server.Source.Manifests) > 0 {
+		fmt.Fprintf(s.std.Err, "%s: warning: -kubernetes and --manifests have no effect: the arguments are the tables\n", s.program.Name)
+	}
+	c := &compiler{server: s.server, std: s.std, paths: make(map[string]*compiledPath)}
+	var t TLS
+	if p, ok := s.places.(Certified); ok {
+		t = p.Certificates()
+	}
+	transport, err := t.Transport()
+	if err != nil {
+		return nil, nil, err
+	}
+	return tables.New(tables.Config{Compile: c.compile, Stdin: s.std.In, Timeout: s.timeout, Transport: transport}), c, nil
+}
+
+// unread describes the parts of a table that are no routes.
+func unread(t *tables.Table) (notes []string) {
+	for _, part := range t.LeftOut {
+		notes = append(notes, fmt.Sprintf("route %s: %v", part.ID, part.Err))
+	}
+	if more := t.Unread - len(t.LeftOut); more > 0 {
+		notes = append(notes, fmt.Sprintf("%d more routes", more))
+	}
+	return notes
+}
+
+// loaded is the table of an argument.
+type loaded struct {
+	*tables.Table
+	name string
+}
+
+// load reads the tables of some arguments.
+func (s *session) load(ctx context.Context, places ...string) (all []loaded, c *compiler, err error) {
+	reader, c, err := s.tables()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer reader.Close()
+	for _, place := range places {
+		source, err := reader.Open(place)
+		if err != nil {
+			return nil, nil, err
+		}
+		t, err := source.Load(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, note := range unread(t) {
+			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %s: left out: %s", s.program.Name, source.Name(), note)})
+		}
+		all = append(all, loaded{t, source.Name()})
+	}
+	return all, c, nil
+}
+
+func (c *compiler) compile(ctx context.Context, path string) (table.List, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, snapshot, err := c.read(ctx, path)
+	if err != nil {
+		return table.List{}, err
+	}
+	result := p.compiler.Compile(snapshot)
+	var text strings.Builder
+	for _, problem := range result.Problems {
+		fmt.Fprintln(&text, shadowdiff.PrintableLines(path+": "+problem.Line()))
+	}
+	if problems := text.String(); problems != p.problems {
+		_, _ = io.WriteString(c.std.Err, problems) // the comparison matters more than a failed write of the problems
+		p.problems = problems
+	}
+	return result.Routes, nil
+}
+
+// owners finds the objects of routes among the manifests that were compiled last; nil if there are none, where only tables are known.
+func (c *compiler) owners() shadowdiff.OwnerFunc {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var snapshots []*kube.Snapshot
+	var results []*compile.Result
+	for _, path := range slices.Sorted(maps.Keys(c.paths)) {
+		if result := c.paths[path].compiler.Latest(); result != nil {
+			snapshots, results = append(snapshots, result.Snapshot), append(results, result)
+		}
+	}
+	if len(snapshots) == 0 {
+		return nil
+	}
+	return explain.OwnerFunc(func(ref kube.Ref) (compile.Inspection, bool) {
+		for _, result := range results {
+			if in, ok := result.Inspect(ref); ok {
+				return in, true
+			}
+		}
+		return compile.Inspection{}, false
+	}, snapshots...)
+}
+
+// read reads a path. It creates the state of the path on first use.
+func (c *compiler) read(ctx context.Context, path string) (*compiledPath, *kube.Snapshot, error) {
+	p := c.paths[path]
+	if p == nil {
+		server := c.server
+		server.Source.Kubernetes, server.Source.Manifests, server.Source.Watch = false, []string{path}, false
+		var err error
+		if p, err = newCompiledPath(server, c.std); err != nil {
+			return nil, nil, err
+		}
+		c.paths[path] = p
+	}
+	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
+	return p, snapshot, err
+}
+
+func newCompiledPath(server options.RouteServer, std options.Stdio) (*compiledPath, error) {
+	compiler, err := compile.New(server.Compile)
+	if err != nil {
+		return nil, err
+	}
+	source, _, err := options.NewSource(server.Source, std.In, options.NewLogger(server.Log, std.Err), prometheus.NewRegistry())
+	return &compiledPath{source: source, compiler: compiler}, err
+}
+
+// Compile reads the source of a route server once and compiles it.
+func Compile(ctx context.Context, server options.RouteServer, std options.Stdio) (*compile.Result, error) {
+	server.Source.Watch = false // a watch is useless for a single read
+	p, err := newCompiledPath(server, std)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return p.compiler.Compile(snapshot), nil
+}
+
+// WithoutPods reports whether a snapshot has no endpoints at all; manifests rarely have them.
+func WithoutPods(s *kube.Snapshot) bool { return len(s.Endpoints)+len(s.EndpointSlices) == 0 }
+
+// explainManifests compiles a file or folder. If the manifests have no endpoints at all, the explanation does not mention pods.
+func (s *session) explainManifests(ctx context.Context, path string, query explain.Query) (*explain.Explanation, error) {
+	server := s.server
+	server.Source.Kubernetes, server.Source.Manifests = false, []string{path}
+	result, err := Compile(ctx, server, s.std)
+	if err != nil {
+		return nil, err
+	}
+	o := s.server.Compile
+	return explain.Explain(explain.Input{
+		Result: result, Namespace: s.server.Source.Namespace, Selectors: s.server.Source.Selectors,
+		Classes: map[kube.Kind]string{kube.KindIngress: o.IngressClass, kube.KindRouteGroup: o.RouteGroupClass},
+		Proxy: match.Options{
+			ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,
+		},
+		WithoutPods: WithoutPods(result.Snapshot),
+	}, query), nil
+}
+
+// Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text,
+// json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. Of the manifests only these, Services and
+// their endpoints leave this machine. It returns the exit status: Healthy if they take nothing, Unhealthy if they do or may.
+func Against(ctx context.Context, server string, paths []string, output string, std options.Stdio) (int, error) {
+	body, err := routed(ctx, paths, std.In)
+	if err != nil {
+		return Trouble, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, tableTimeout)
+	defer cancel()
+	const path = api.PathTakeovers
+	listener := &Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
+	answer, err := do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return Trouble, err
+	}
+	if answer.status != http.StatusOK {
+		return Trouble, answer.refusal(path)
+	}
+	var report takeover.Report
+	if err := json.Unmarshal(answer.body, &report); err != nil || report.Schema != takeover.Schema {
+		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
+	}
+	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]
+	return verdict(!report.Found()), printing(write(std.Out))
+}
+
+// routed returns the Ingresses and RouteGroups of manifests, and the Services, Endpoints and EndpointSlices on which their routes depend, each as a document
+// in JSON.
+func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error) {
+	source, err := manifests.New(manifests.Config{Paths: paths, Stdin: stdin})
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	found := false
+	err = source.Objects(ctx, func(kind string, object []byte) error {
+		switch kube.Kind(kind) {
+		case kube.KindIngress, kube.KindRouteGroup:
+			found = true
+		case kube.KindService, kube.KindEndpoints, kube.KindEndpointSlice:
+		default:
+			return nil
+		}
+		b.Write(object)
+		b.WriteString("\n---\n")
+		return nil
+	})
+	if err == nil && !found {
+		err = errors.New("the manifests have no Ingress and no RouteGroup")
+	}
+	return b.Bytes(), err
+}

@@ -1,0 +1,207 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/match/report"
+)
+
+func fileWith(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// said runs a command of routesrv about tables.
+func said(t *testing.T, stdin string, args ...string) (status int, out, errs string) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
+	status = p.Run(t.Context(), args, options.Stdio{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
+	return status, stdout.String(), stderr.String()
+}
+
+func TestReplayCommand(t *testing.T) {
+	before := fileWith(t, "before.eskip", `web: Host("^shop[.]example[.]org$") -> "http://10.0.0.1"; api: Host("^shop[.]example[.]org$") && Header("X-Beta", "1") -> <shunt>;`)
+	after := fileWith(t, "after.eskip", `web: Host("^shop[.]example[.]org$") -> "http://10.0.0.2";`)
+	log := "GET https://shop.example.org/a\nGET https://other.example.org/\n"
+	const different = "different: 1 of 2 requests (50 %), in 1 way\n\n1 request: other backend: web\n    address: \"http://10.0.0.1\" -> \"http://10.0.0.2\"\n    such as GET http://shop.example.org/a\n"
+	for _, c := range []struct {
+		args      []string
+		stdin     string
+		status    int
+		out, errs string
+	}{
+		{[]string{"--old", before, "--new", before, "-"}, log, cli.Healthy, "same: 2 requests\n", ""},
+		{[]string{"--old", before, "--new", after, "-"}, log, cli.Unhealthy, different, ""},
+		{[]string{"--old", before, "--new", after, fileWith(t, "access.log", log)}, "", cli.Unhealthy, different, ""},
+		{[]string{"--old", before, "--new", after, "-H", "X-Beta: 1", "-"}, log, cli.Unhealthy, "another route: api -> web", ""},
+		{[]string{"--old", before, "--new", after, "-"}, "nonsense\n", cli.Trouble, "", "no line of the logs is a request: line 1"},
+		{[]string{"--old", before, "-"}, log, cli.Trouble, "", "want --old and --new"},
+		{[]string{"--old", before, "--new", after, "--ignore", "id=web", "-"}, log, cli.Trouble, "", "want endpoints"},
+		{[]string{"--old", before, "--new", after, "-H", "X", "-"}, log, cli.Trouble, "", "must be a header such as"},
+		{[]string{"--old", before, "--new", after, before + ".gone"}, "", cli.Trouble, "", "no such file"},
+		{[]string{"--old", before, "--new", before + ".gone", "-"}, log, cli.Trouble, "", "no such file"},
+	} {
+		status, out, errs := said(t, c.stdin, append([]string{"replay"}, c.args...)...)
+		if status != c.status || !strings.Contains(out, c.out) || !strings.Contains(errs, c.errs) {
+			t.Errorf("%q: status %d\n%s%s\nwant %d\n%s%s", c.args, status, out, errs, c.status, c.out, c.errs)
+		}
+	}
+	status, out, errs := said(t, log, "replay", "-o", "json", "--old", before, "--new", after, "-")
+	var r report.Replayed
+	if err := json.Unmarshal([]byte(out), &r); err != nil || status != cli.Unhealthy || r.Schema != report.ReplaySchema || r.Different() != 1 {
+		t.Errorf("status %d, %v, %s%s", status, err, out, errs)
+	}
+}
+
+// loader is a proxy as far as a trial sees it: it fetches the table and refuses a filter.
+type loader struct {
+	mu     sync.Mutex
+	routes []*eskip.Route
+}
+
+func (l *loader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case r.URL.Path == "/metrics":
+		fmt.Fprint(w, "process_start_time_seconds 1000\n")
+	case r.URL.Query().Has("invalid"):
+		list := []map[string]string{}
+		for _, route := range l.routes {
+			if len(route.Filters) > 0 && route.Filters[0].Name == "noSuchFilter" {
+				list = append(list, map[string]string{"id": route.Id, "error": "unknown_filter: noSuchFilter"})
+			}
+		}
+		_ = json.NewEncoder(w).Encode(list)
+	case len(l.routes) > 0:
+		ids := make([]string, len(l.routes))
+		for i, route := range l.routes {
+			ids[i] = route.Id
+		}
+		fmt.Fprint(w, slices.Min(ids)+": * -> <shunt>;")
+	}
+}
+
+// follow fetches the table from an address until the test ends.
+func (l *loader) follow(ctx context.Context, address string) {
+	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) { // its polls are what time brings
+		answer, err := http.Get("http://" + address + "/trial/routes")
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if routes, parseErr := eskip.Parse(string(text)); err == nil && parseErr == nil {
+			l.mu.Lock()
+			l.routes = routes
+			l.mu.Unlock()
+		}
+	}
+}
+
+func TestTrialCommand(t *testing.T) {
+	proxy := &loader{}
+	support := httptest.NewServer(proxy)
+	defer support.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { proxy.follow(ctx, address) })
+	defer following.Wait()
+	defer cancel()
+
+	table := fileWith(t, "table.eskip", `a: Path("/a") -> setPath("/x") -> <shunt>; b: Path("/b") -> noSuchFilter(1) -> setPath("/x") -> <shunt>;`)
+	status, out, errs := said(t, "", "trial", "--proxy", support.URL, "--listen", address, table)
+	if want := "1 texts accepted, 1 failed\n  refused  noSuchFilter(1): unknown_filter: noSuchFilter\n"; status != cli.Unhealthy || !strings.HasSuffix(out, want) {
+		t.Errorf("status %d\n%s%s\nwant %s", status, out, errs, want)
+	}
+	for _, c := range []struct {
+		args []string
+		errs string
+	}{
+		{[]string{table}, "want --proxy"},
+		{[]string{"--proxy", "nonsense", table}, "want the URL of a listener"},
+		{[]string{"--proxy", "http://127.0.0.1:1", "--listen", address, "--timeout", "200ms", table}, "connection refused"},
+	} {
+		if status, out, errs := said(t, "", append([]string{"trial"}, c.args...)...); status != cli.Trouble || !strings.Contains(errs, c.errs) {
+			t.Errorf("%q: status %d, %s%s", c.args, status, out, errs)
+		}
+	}
+}
+
+// TestAgainstSendsOnlyRoutes: the other objects of manifests, such as Secrets, stay here.
+func TestAgainstSendsOnlyRoutes(t *testing.T) {
+	var got string
+	found := takeover.Report{Schema: takeover.Schema, Takeovers: []takeover.Takeover{{Lost: 1, Taken: []takeover.Taken{{Route: "a", By: "b"}}}}}
+	answer := func(w http.ResponseWriter) { _ = found.WriteJSON(w) }
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if err != nil || r.URL.Path != "/takeovers" {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		got = string(text)
+		answer(w)
+	}))
+	defer server.Close()
+	folder := filepath.Dir(fileWith(t, "a.yaml", `
+kind: Secret
+metadata: {name: cart}
+data: {password: c2VjcmV0}
+---
+kind: Ingress
+metadata: {name: cart}
+---
+kind: List
+items: [{kind: RouteGroup, metadata: {name: in-a-list}}, {kind: Secret, data: {password: c2VjcmV0}}]
+`))
+	var out strings.Builder
+	std := options.Stdio{Out: &out}
+	if status, err := cli.Against(t.Context(), server.URL, []string{folder}, "text", std); err != nil || status != cli.Unhealthy || !strings.Contains(out.String(), "1 object takes") {
+		t.Errorf("status %d, %v, %s", status, err, out.String())
+	}
+	if strings.Contains(got, "c2VjcmV0") || !strings.Contains(got, `"cart"`) || !strings.Contains(got, "in-a-list") {
+		t.Errorf("sent was\n%s", got)
+	}
+	found.Takeovers = nil
+	if status, err := cli.Against(t.Context(), server.URL+"/", []string{folder}, "markdown", std); err != nil || status != cli.Healthy {
+		t.Errorf("status %d, %v", status, err)
+	}
+	answer = func(w http.ResponseWriter) { http.Error(w, "nothing was read yet", http.StatusServiceUnavailable) }
+	if status, err := cli.Against(t.Context(), server.URL, []string{folder}, "text", std); err == nil || status != cli.Trouble || !strings.Contains(err.Error(), "nothing was read yet") {
+		t.Errorf("status %d, %v", status, err)
+	}
+	for path, want := range map[string]string{
+		fileWith(t, "b.yaml", "kind: Service\n"): "no Ingress and no RouteGroup", fileWith(t, "c.yaml", "a: ["): "line 1", folder + "/gone": "no such file",
+	} {
+		if _, err := cli.Against(t.Context(), server.URL, []string{path}, "text", std); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+)
+
+// serverStatus is an answer to GET /status.
+type serverStatus struct {
+	api.Status
+	raw json.RawMessage
+}
+
+// How often to ask replicas with different tables again, and how long to wait in between: that covers two polls of the default
+// interval.
+const (
+	settleTries = 3
+	settleWait  = 2 * time.Second
+)
+
+// manyFailures is how many consecutive failed reads make a replica unhealthy. A single failure is normal for an API server.
+const manyFailures = 3
+
+type statusJob struct {
+	maxAge time.Duration
+	wait   time.Duration // between two checks of replicas that differ
+}
+
+func (j *statusJob) define(flags *options.Parser) {
+	flags.Ask("max-age", options.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute))
+}
+
+func (s *serverStatus) json() json.RawMessage { return s.raw }
+
+func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
+	st := &serverStatus{}
+	p, err := get(ctx, r.Support, api.PathStatus, nil, &st.Status)
+	if err != nil {
+		return nil, err
+	}
+	if st.Started.IsZero() {
+		return nil, fmt.Errorf("/status: the answer is not that of a route server")
+	}
+	st.raw = p.body
+	return st, nil
+}
+
+func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
+	replies := ask(ctx, s, s.clusters, askStatus)
+	differ := j.settle(ctx, s, replies)
+	judge := func(i int, r reply[*serverStatus]) documentCluster { return j.judge(s, r, differ[i]) }
+	return conclude(s, "status", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs) })
+}
+
+// settle repeats the question to clusters whose replicas serve different tables. It returns, for each cluster, a sentence for
+// each replica that keeps serving another table than most. It replaces replies with newer complete ones.
+func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*serverStatus]) []map[string]string {
+	first := make([]map[string]string, len(replies))
+	for i, r := range replies {
+		first[i] = digests(r)
+	}
+	for range settleTries {
+		var again []int
+		for i, r := range replies {
+			if len(stuck(first[i], r)) > 0 {
+				again = append(again, i)
+			}
+		}
+		if len(again) == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return make([]map[string]string, len(replies))
+		case <-time.After(j.wait):
+		}
+		clusters := make([]Cluster, len(again))
+		for k, i := range again {
+			clusters[k] = s.clusters[i]
+		}
+		for k, r := range ask(ctx, s, clusters, askStatus) {
+			if len(r.answered()) >= len(replies[again[k]].answered()) {
+				replies[again[k]] = r
+			}
+		}
+	}
+	differ := make([]map[string]string, len(replies))
+	for i, r := range replies {
+		differ[i] = stuck(first[i], r)
+	}
+	return differ
+}
+
+// digests returns the tables of the replicas.
+func digests(r reply[*serverStatus]) map[string]string {
+	all := make(map[string]string)
+	for _, a := range r.answered() {
+		if a.value.Table != nil {
+			all[a.replica] = a.value.Table.Digest.String()
+		}
+	}
+	return all
+}
+
+// minority returns, if the replicas serve different tables, a sentence for each one that does not serve the newest, by its revision.
+// Where no revision says which table is the newest, it returns all.
+func minority(r reply[*serverStatus]) map[string]string {
+	if len(slices.Compact(slices.Sorted(maps.Values(digests(r))))) < 2 {
+		return nil
+	}
+	var newest uint64
+	best, known := "", true // the digest of the newest table; empty if several have its revision
+	for _, a := range r.answered() {
+		if t := a.value.Table; t != nil {
+			known = known && t.Revision > 0
+			switch digest := t.Digest.String(); {
+			case t.Revision > newest:
+				newest, best = t.Revision, digest
+			case t.Revision == newest && digest != best:
+				best = ""
+			}
+		}
+	}
+	others := make(map[string]string)
+	for _, a := range r.answered() {
+		t := a.value.Table
+		switch {
+		case t == nil:
+		case !known || best == "":
+			others[a.replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
+		case t.Digest.String() != best:
+			others[a.replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, newest)
+		}
+	}
+	return others
+}
+
+// stuck returns the replicas of the minority whose table has not changed since the first answer.
+func stuck(first map[string]string, r reply[*serverStatus]) map[string]string {
+	others, now := minority(r), digests(r)
+	for name := range others {
+		if first[name] != "" && first[name] != now[name] {
+			delete(others, name)
+		}
+	}
+	return others
+}
+
+// wrong returns the problems of one replica, the worst first.
+func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string {
+	var all []string
+	if st.Table == nil {
+		all = append(all, "has no table yet")
+	}
+	if g := st.Guard; g.Held {
+		what := "holds a table back: "
+		if g.KeptCount > 0 {
+			what = "keeps " + number(g.KeptCount, "object") + ": "
+		}
+		all = append(all, what+strings.Trim(string(g.Reason)+", "+g.Detail, ", "))
+	}
+	for _, w := range st.Warnings {
+		all = append(all, strings.TrimSpace(w.Text+"; to help: "+s.program.Name+" "+w.Command+" "+s.acceptPlace(cluster)))
+	}
+	if t := st.Table; t != nil {
+		if t.Stale {
+			all = append(all, "serves a table from its last-known-good file that no read has confirmed")
+		} else if d := time.Duration(t.AgeSeconds * float64(time.Second)); d > j.maxAge {
+			all = append(all, "has not read its source for "+age(d))
+		}
+	}
+	if n := st.Source.Failures; n >= manyFailures {
+		all = append(all, fmt.Sprintf("the last %d reads of its source failed: %s", n, st.Source.LastError))
+	}
+	if st.LastKnownGood != nil && st.LastKnownGood.Error != "" {
+		all = append(all, "cannot write its last-known-good file: "+st.LastKnownGood.Error)
+	}
+	return all
+}
+
+func (j *statusJob) judge(s *session, r reply[*serverStatus], differ map[string]string) documentCluster {
+	status := Healthy
+	d := outline(r, status)
+	for k, a := range r.answers {
+		one := &d.Replicas[k]
+		switch {
+		case a.fault:
+			status = max(status, Unhealthy)
+			continue
+		case a.err != nil:
+			status = Trouble
+			continue
+		}
+		one.Wrong = j.wrong(s, r.cluster, a.value)
+		if text := differ[a.replica]; text != "" {
+			one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
+		}
+		if len(one.Wrong) > 0 {
+			status = max(status, Unhealthy)
+		}
+	}
+	if r.err == nil {
+		d.Result = result(status) // also if none answered, because none runs
+	}
+	return d
+}
+
+func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []documentCluster) error {
+	g := &grid{}
+	row := func(cluster string, cells ...string) { s.row(g, cluster, cells) }
+	row("CONTEXT", "REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS")
+	var notes []string
+	for i, r := range replies {
+		said := make(map[string][]string) // what replicas tell, by the text
+		var texts []string
+		tell := func(replica string, all ...string) {
+			for _, text := range all {
+				if said[text] == nil {
+					texts = append(texts, text)
+				}
+				said[text] = append(said[text], replica)
+			}
+		}
+		if r.err != nil {
+			row(r.cluster, "", "no answer")
+			notes = append(notes, label(r.cluster, "")+r.err.Error())
+		}
+		for k, a := range r.answers {
+			doc := docs[i].Replicas[k]
+			if doc.Error != "" {
+				state := "no answer"
+				if a.fault {
+					state = "not running"
+				}
+				row(r.cluster, a.replica, state)
+				tell(a.replica, doc.Error)
+				continue
+			}
+			st := a.value
+			cells := []string{a.replica, state(st, doc), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
+			if t := st.Table; t != nil {
+				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
+			}
+			row(r.cluster, cells...)
+			tell(a.replica, slices.Concat(doc.Wrong, told(st))...)
+		}
+		for _, text := range texts {
+			notes = append(notes, label(r.cluster, strings.Join(said[text], ", "))+text)
+		}
+	}
+	if err := g.write(s.std.Out); err != nil {
+		return err
+	}
+	if len(notes) > 0 {
+		fmt.Fprintln(s.std.Out)
+		writeLines(s.std.Out, notes)
+	}
+	return nil
+}
+
+// maxToldOrders is how many freezes and pins a replica tells of.
+const maxToldOrders = 10
+
+// told returns what an operator should know of a replica although it is healthy: how its trial proxy fares, and what changes took from others.
+func told(st *serverStatus) (all []string) {
+	if t := st.Trial; t != nil {
+		state := "answers"
+		if t.Silent != "" {
+			state = "does not answer: " + t.Silent
+		}
+		all = append(all, fmt.Sprintf("trial proxy %s; %s accepted, %d failed, %d waiting", state, number(t.Accepted, "text"), len(t.Failed), t.Waiting))
+	}
+	if o := st.Steering; o != nil {
+		for _, one := range o.Orders[:min(len(o.Orders), maxToldOrders)] {
+			until := "until it is released"
+			if !one.Until.IsZero() {
+				until = "until " + one.Until.Format(time.RFC3339)
+			}
+			all = append(all, fmt.Sprintf("%s of %s by %s %s: %s", one.What, one.Scope, one.By, until, one.Detail))
+		}
+		if more := len(o.Orders) - maxToldOrders; more > 0 {
+			all = append(all, number(more, "more freeze or pin"))
+		}
+	}
+	if n := len(st.Takeovers); n > 0 {
+		all = append(all, fmt.Sprintf("%s in the last hour, such as %s", number(n, "takeover"), st.Takeovers[0].Example))
+	}
+	return all
+}
+
+// state returns one word for a replica.
+func state(st *serverStatus, doc documentReplica) string {
+	switch {
+	case st.Table == nil:
+		return "no table"
+	case st.Guard.Held:
+		return "held"
+	case st.Table.Stale:
+		return "stale"
+	case len(doc.Wrong) == 1 && doc.differs:
+		return "differs"
+	case len(doc.Wrong) > 0:
+		return "unhealthy"
+	case st.Upstream != nil:
+		return "healthy (relay)"
+	}
+	return "healthy"
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+)
+
+// pinsPerCommand is how many pins one command to a replica has: the argument of a process is limited.
+const pinsPerCommand = 500
+
+// steerJob freezes objects, rolls them back, or releases them, on all replicas of a cluster.
+type steerJob struct {
+	order             string
+	namespace, object string
+	duration          time.Duration
+	untilReleased     bool
+	by, why           string
+	dry, yes, all     bool
+	to                string // of a rollback
+	deleted           bool
+	progress          sync.Mutex // of lines about it
+}
+
+func (j *steerJob) define(flags *options.Parser) {
+	flags.Ask("of-namespace", options.Text("NAME", &j.namespace, ""))
+	flags.Ask("object", options.Text("NAME", &j.object, ""))
+	flags.Ask("all", options.Bool(&j.all, false))
+	if j.order != api.SteerRelease {
+		flags.Ask("for", options.Duration(&j.duration, api.DefaultSteering, time.Second, api.MaxSteering))
+		flags.Ask("until-released", options.Bool(&j.untilReleased, false))
+	}
+	if j.order == api.SteerRollback {
+		flags.Ask("to", options.Text("TIME", &j.to, ""))
+		flags.Ask("deleted", options.Bool(&j.deleted, false))
+	}
+	flags.Ask("by", options.Text("NAME", &j.by, ""))
+	flags.Ask("why", options.Text("REASON", &j.why, ""))
+	flags.Ask("dry-run", options.Bool(&j.dry, false))
+	flags.Ask("yes", options.Bool(&j.yes, false))
+}
+
+// form returns the parameters of /steering.
+func (j *steerJob) form(s *session) (url.Values, error) {
+	chosen := 0
+	for _, one := range []bool{j.namespace != "", j.object != "", j.all} {
+		if one {
+			chosen++
+		}
+	}
+	switch {
+	case chosen != 1:
+		return nil, usagef("want one of --of-namespace, --object and --all")
+	case j.order == api.SteerRollback && (len(s.args) == 0) == (j.to == ""):
+		return nil, usagef("want an entry of the history or --to TIME, and one of them")
+	case strings.TrimSpace(j.why) == "" && j.order != api.SteerRelease:
+		return nil, usagef("want --why: for what reason?")
+	case !j.yes && !j.dry && !s.std.InTerminal:
+		return nil, usagef("the standard input is not a terminal: nobody can be asked, so say --yes, or --dry-run")
+	}
+	form := url.Values{"order": {j.order}, "by": {j.by}, "why": {j.why}}
+	if j.namespace != "" {
+		form.Set("namespace", j.namespace)
+	}
+	if j.object != "" {
+		form.Set("object", j.object)
+	}
+	if j.untilReleased {
+		form.Set("until", api.SteerRelease)
+	} else if j.order != api.SteerRelease { // the same on all replicas
+		form.Set("until", s.now().Add(j.duration).UTC().Format(time.RFC3339))
+	}
+	return form, nil
+}
+
+func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
+	form, err := j.form(s)
+	if err != nil {
+		return Trouble, err
+	}
+	c, err := s.oneCluster()
+	if err != nil {
+		return Trouble, err
+	}
+	if s.program.Remote && j.by != "" {
+		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
+	}
+	first, err := j.first(ctx, s, c)
+	if err != nil {
+		return Trouble, err
+	}
+	if j.order == api.SteerRollback {
+		form.Set("at", j.to)
+		form.Set("deleted", strconv.FormatBool(j.deleted))
+		form.Set("entry", strings.Join(s.args, ""))
+	}
+	planned, err := j.preview(ctx, s, first, form)
+	if err != nil {
+		return Trouble, fmt.Errorf("%s%w", label(c.Name, first.Name), err)
+	}
+	if s.output != "json" || !j.dry {
+		j.show(s, first.Name, planned)
+	}
+	if j.dry {
+		if s.output == "json" {
+			return Healthy, writeDocument(s.std.Out, document{Command: j.order, Clusters: []documentCluster{{Name: c.Name, Replicas: []documentReplica{}, Answer: planned}}})
+		}
+		return Healthy, nil
+	}
+	if !j.yes {
+		if sure, err := confirm(s, "every replica", "Do this on"); err != nil || !sure {
+			fmt.Fprintln(s.std.Err, "nothing was changed")
+			return Unhealthy, err
+		}
+	}
+	parts := *s // each has the time limit of a command
+	parts.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
+	replies := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*posted[api.Steered], error) {
+		return j.carryOut(ctx, s, r, form, planned)
+	})
+	return j.report(s, replies[0])
+}
+
+// first returns the replica that says what would change.
+func (j *steerJob) first(ctx context.Context, s *session, c Cluster) (Replica, error) {
+	if j.order == api.SteerRollback {
+		return storyteller(ctx, s, c)
+	}
+	replicas, err := c.Find(ctx)
+	if err != nil {
+		return Replica{}, err
+	}
+	i := slices.IndexFunc(replicas, func(r Replica) bool { return r.Fault == "" })
+	if i < 0 {
+		return Replica{}, errors.New("no replica can be asked")
+	}
+	return replicas[i], nil
+}
+
+// preview asks what would change.
+func (j *steerJob) preview(ctx context.Context, s *session, r Replica, form url.Values) (*api.Steered, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	dry := maps.Clone(form)
+	dry.Set("dry", "true")
+	answer, err := post[api.Steered](ctx, r, api.PathSteering, dry)
+	if err != nil {
+		return nil, err
+	}
+	return &answer.said, nil
+}
+
+// carryOut gives one replica the command. Of a roll back it names the versions, because replicas number their entries differently.
+func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url.Values, planned *api.Steered) (answer *posted[api.Steered], err error) {
+	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
+		return post[api.Steered](ctx, r, api.PathSteering, form)
+	}
+	done := 0
+	for pins := range slices.Chunk(planned.Pins, pinsPerCommand) {
+		one := maps.Clone(form)
+		one.Del("entry")
+		one.Del("at")
+		_, of, _ := strings.Cut(planned.What, " to ")
+		one.Set("of", of)
+		one["pin"] = pins
+		part, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
+		answer, err = bounded(part, func(ctx context.Context) (*posted[api.Steered], error) {
+			return post[api.Steered](ctx, r, api.PathSteering, one)
+		})
+		if cancel(); err != nil {
+			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, number(len(planned.Pins), "object"), err)
+		}
+		if done += len(pins); len(planned.Pins) > pinsPerCommand {
+			j.progress.Lock()
+			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, number(len(planned.Pins), "object"))})
+			j.progress.Unlock()
+		}
+	}
+	return answer, nil
+}
+
+// posted is the answer to a command.
+type posted[T any] struct {
+	said T
+	raw  json.RawMessage
+}
+
+func (p *posted[T]) json() json.RawMessage {
+	if p == nil {
+		return nil // the replica was not asked
+	}
+	return p.raw
+}
+
+// post sends a command to a replica.
+func post[T any](ctx context.Context, r Replica, path string, form url.Values) (*posted[T], error) {
+	if r.Post == nil {
+		return nil, errors.New("commands are taken in the pod only: kubectl routesrv COMMAND, or kubectl exec POD -- routesrv COMMAND")
+	}
+	body, err := r.Post(ctx, path, form)
+	if err != nil {
+		return nil, err
+	}
+	p := &posted[T]{raw: body}
+	if err := json.Unmarshal(body, &p.said); err != nil {
+		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
+	}
+	return p, nil
+}
+
+// show prints what a command would change.
+func (j *steerJob) show(s *session, replica string, a *api.Steered) {
+	lines := []string{a.What}
+	if !a.Until.IsZero() {
+		lines = append(lines, "until "+a.Until.Format(time.RFC3339)+", then the newest versions are served")
+	} else if j.order != api.SteerRelease {
+		lines = append(lines, "until it is released")
+	}
+	if len(a.Pins) > 0 {
+		lines = append(lines, number(len(a.Pins), "object")+" pinned")
+	}
+	for _, w := range a.Warnings {
+		lines = append(lines, "WARNING "+w)
+	}
+	lines = append(lines, "", "What changes, according to "+replica)
+	writeLines(s.std.Err, lines)
+	_ = writeText(s.std.Err, []byte(cmp.Or(a.Changes, "nothing")))
+	fmt.Fprintln(s.std.Err)
+}
+
+// report prints the result for every replica.
+func (j *steerJob) report(s *session, r reply[*posted[api.Steered]]) (int, error) {
+	status := Healthy
+	if len(r.answered()) < len(r.answers) || r.err != nil || len(r.answers) == 0 {
+		status = Trouble
+	}
+	if s.output == "json" {
+		d := outline(r, status)
+		d.Result = result(status)
+		return status, writeDocument(s.std.Out, document{Command: j.order, Result: d.Result, Clusters: []documentCluster{d}})
+	}
+	for _, a := range r.answered() {
+		writeLines(s.std.Out, []string{label(r.cluster, a.replica) + "done, serves " + shortDigest(a.value.said.Digest.String())})
+	}
+	writeLines(s.std.Err, r.missing())
+	if status == Trouble {
+		writeLines(s.std.Err, []string{"not every replica has it: run the command again, which repeats nothing that is done; a replica that starts takes the list of the others"})
+	}
+	return status, nil
+}

@@ -1,0 +1,292 @@
+// Package console implements the web pages for operators: the overview at / of the support listener, and pages for the fleet, a
+// client, an object and a request.
+//
+// Pages are rendered on the server and work without JavaScript. With JavaScript they stay up to date: a script fetches the page
+// every few seconds and applies the changes. The binary contains everything that a page needs, and the content security policy
+// forbids everything else, including inline scripts and styles.
+//
+// # What changes something
+//
+// Nothing here changes anything: a held table is accepted in the pod, with the command that the page shows.
+//
+// # Cost
+//
+// A page shows the first rows of each list, and how many more there are. At most four pages are rendered concurrently. The fleet
+// is queried at most once every two seconds, for all viewers together.
+//
+// # What it does not do
+//
+// It has no data of its own: a server passes functions, and a nil function means that the server does not have that data. Like
+// /status, it hides nothing from anyone who can reach the listener.
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match/report"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// ErrBusy is returned by a function of [Config] that is already answering too many questions. The page asks the user to try
+// again.
+var ErrBusy = errors.New("too many questions at a time")
+
+// ErrNoTable is returned by Match before the first table.
+var ErrNoTable = errors.New("there is no table yet")
+
+// Config provides the data for the pages. State is required; every other function may be nil. All of them must be
+// safe for concurrent use.
+type Config struct {
+	Name    string // of the host; may be empty
+	Version string // of the program
+	Relay   bool   // the server fetches its table from another route server
+
+	// State returns the state of the table, the source and the guard.
+	State func() State
+	// Problems returns the problems of the objects. nil on a relay, which knows none.
+	Problems func() []poller.Problem
+	// Held returns the difference between the served and the held table, or nil if none is held.
+	Held func(context.Context) (*shadowdiff.View, error)
+	// AcceptCommand accepts a held table in the pod, such as "routesrv accept".
+	AcceptCommand string
+	// Explain explains what happened to an object, a host or a route. nil on a relay. The error may be ErrBusy.
+	Explain func(context.Context, explain.Query) (*explain.Explanation, error)
+	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or says which
+	// parameter is wrong.
+	Match func(context.Context, url.Values) (*report.View, error)
+	// Fleet returns the clients that match. nil means that no fleet is known.
+	Fleet func(context.Context, fleet.Query) (fleet.View, error)
+	// History returns the last entries of the history, the newest first. nil on a relay, which has none.
+	History func(n int) []api.HistoryEntry
+	// Every is how often a page with JavaScript updates; 0 means DefaultEvery.
+	Every time.Duration
+
+	Logger *slog.Logger // nil means no log
+}
+
+// DefaultEvery is how often a page updates by default.
+const DefaultEvery = 3 * time.Second
+
+// State is the state of a server.
+type State struct {
+	api.Status
+	Origin string    // of the table: "cluster", "manifests", or the URL of the server above a relay
+	Since  time.Time // when this process began to serve the table
+	Newest *Change   // the newest change of the objects behind the table; nil if it is unknown, as on a relay
+}
+
+// Change says who changed an object last. Deletions leave no trace.
+type Change struct {
+	At     time.Time
+	Object kube.Ref
+	By     string // the field manager, a name that clients choose
+}
+
+// Console answers the requests for pages. Make one with [New]. It is safe for concurrent use.
+type Console struct {
+	cfg   Config
+	log   *slog.Logger
+	turns httpserve.Turns
+	fleet remembered
+}
+
+// Limits of pages.
+const (
+	maxPages      = 4                // rendered concurrently
+	pageWait      = 5 * time.Second  // for a free slot
+	pageTimeout   = 20 * time.Second // to render a page
+	maxQueryBytes = 8 << 10
+)
+
+// New returns the console. It panics if State is nil, which is a programming error.
+func New(cfg Config) *Console {
+	if cfg.State == nil {
+		panic("console: want State")
+	}
+	cfg.Logger, cfg.Every = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Every, DefaultEvery)
+	c := &Console{cfg: cfg, log: cfg.Logger, turns: httpserve.NewTurns(maxPages)}
+	c.fleet.ask, c.fleet.turn = cfg.Fleet, httpserve.NewTurns(1)
+	return c
+}
+
+// Endpoints returns the endpoints of the pages, without the name of the listener.
+func (c *Console) Endpoints() []httpserve.Endpoint {
+	get := []string{http.MethodGet, http.MethodHead}
+	return []httpserve.Endpoint{
+		{Path: "/{$}", Methods: get, Handler: c.page("overview", c.overview),
+			Does: "page: the [console](../debug/console.md); `namespace=`, `kind=`, `severity=`, `reason=` and `q=` choose problems"},
+		{Path: "/fleet", Methods: get, Handler: c.page("fleet", c.fleetPage),
+			Does: "page: the clients; `state=`, `zone=`, `version=` and `q=` choose"},
+		{Path: "/client", Methods: get, Handler: c.page("client", c.client), Does: "page: one client, by `id=`"},
+		{Path: "/object", Methods: get, Handler: c.page("object", c.object),
+			Does: "page: `/explain`, with the same parameters"},
+		{Path: "/request", Methods: get, Handler: c.page("request", c.request),
+			Does: "page: `/match`, with the same parameters"},
+		{Path: "/assets/{file}", Methods: get, Handler: http.HandlerFunc(serveAsset), Does: "style and script of the pages"},
+	}
+}
+
+//go:embed assets
+var assets embed.FS
+
+// policy allows only content from this server, and nothing inline. Forms may only be sent to it, and no other page may frame
+// these pages.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'"
+
+// serveAsset serves the style and the script.
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("file")
+	body, err := assets.ReadFile("assets/" + path.Base(name))
+	if ext := path.Ext(name); err != nil || ext != ".css" && ext != ".js" && ext != ".svg" {
+		http.NotFound(w, r)
+		return
+	}
+	httpserve.SecurePage(w.Header(), policy)
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	w.Header().Set("Cache-Control", "no-cache") // another version of the program has other files
+	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(body))
+}
+
+// templates are the pages by name, each with the layout.
+var templates = parse("overview", "fleet", "client", "object", "request", "failed")
+
+func parse(names ...string) map[string]*template.Template {
+	functions := template.FuncMap{
+		"thousands": thousands, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
+		"severity": func(s rules.Severity) stateView { return severities[s] },
+		"text":     func(v any) string { return text(fmt.Sprint(v)) },
+		"cut":      func(limit int, v any) string { return cut(fmt.Sprint(v), limit) },
+		"short":    func(v any) string { digest := fmt.Sprint(v); return digest[:min(12, len(digest))] }, // enough to distinguish tables by eye
+		"clock":    func(t time.Time) string { return t.UTC().Format("15:04:05") },
+		"moment":   func(t time.Time) moment { return newMoment(t, time.Now()) },
+		"etag":     func(t *api.Table) string { return api.Tag{Digest: t.Digest, Revision: t.Revision}.String() },
+		"decided":  func(what string) string { return cmp.Or(decisionWords[what], text(what)) },
+		"list":     func(v ...any) []any { return v },
+		"first":    first,
+		"beyond":   func(n int, list any) int { return max(reflect.ValueOf(list).Len()-n, 0) },
+		"sub":      func(a, b int) int { return a - b },
+	}
+	all := make(map[string]*template.Template, len(names))
+	for _, name := range names {
+		all[name] = template.Must(template.New(name).Funcs(functions).ParseFS(assets, "assets/layout.html", "assets/"+name+".html"))
+	}
+	return all
+}
+
+// first returns the first n elements of a list.
+func first(n int, list any) any {
+	v := reflect.ValueOf(list)
+	return v.Slice(0, min(n, v.Len())).Interface()
+}
+
+// frame holds what every page shows.
+type frame struct {
+	Name    string // of the template and the menu entry
+	Title   string // in the tab of the browser
+	Server  string
+	Version string
+	Relay   bool
+	Fleet   bool // the server knows the fleet
+	Now     string
+	Every   string // milliseconds between two updates
+	Live    bool
+	Body    any
+}
+
+// answer is the content of a page. A zero Status means 200.
+type answer struct {
+	Status int
+	Title  string
+	Body   any
+	Live   bool
+}
+
+// page returns the handler of a page. body runs with a time limit, for at most maxPages pages concurrently.
+func (c *Console) page(name string, body func(context.Context, *http.Request) (answer, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		httpserve.SecurePage(w.Header(), policy)
+		w.Header().Set("Cache-Control", "no-store")
+		if !httpserve.NamedRight(r) {
+			c.fail(w, http.StatusMisdirectedRequest, "This address is for the operator of this machine only",
+				"The request came from this machine under the name “"+cut(r.Host, 200)+"”. Use localhost or an IP address: a page on the "+
+					"internet can point its own name here.")
+			return
+		}
+		if len(r.URL.RawQuery) > maxQueryBytes {
+			c.fail(w, http.StatusRequestURITooLong, "The query is too long", "At most "+bytesText(maxQueryBytes)+" are read.")
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+		defer cancel()
+		done, ok := c.turns.Wait(ctx, pageWait)
+		if !ok {
+			w.Header().Set("Retry-After", "5")
+			c.fail(w, http.StatusServiceUnavailable, "Too many pages at a time", "Try again in a few seconds.")
+			return
+		}
+		defer done()
+		a, err := body(ctx, r)
+		switch {
+		case r.Context().Err() != nil: // the client is gone
+		case errors.Is(err, ErrBusy):
+			w.Header().Set("Retry-After", "5")
+			c.fail(w, http.StatusServiceUnavailable, "Too many questions at a time", "Try again in a few seconds.")
+		case err != nil:
+			c.fail(w, http.StatusInternalServerError, "cannot render this page", err.Error())
+		default:
+			c.send(w, name, a)
+		}
+	})
+}
+
+// send renders and writes a page.
+func (c *Console) send(w http.ResponseWriter, name string, a answer) {
+	f := frame{
+		Name: name, Title: a.Title, Server: text(c.cfg.Name), Version: text(c.cfg.Version), Relay: c.cfg.Relay, Fleet: c.cfg.Fleet != nil,
+		Now: time.Now().UTC().Format(time.RFC3339), Every: strconv.FormatInt(c.cfg.Every.Milliseconds(), 10), Live: a.Live, Body: a.Body,
+	}
+	var body bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&body, "layout", f); err != nil {
+		c.log.Error("cannot render console page", "page", name, "error", err)
+		http.Error(w, "cannot render this page", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if a.Status != 0 {
+		w.WriteHeader(a.Status)
+	}
+	_, _ = w.Write(body.Bytes()) // ignore clients that are gone
+}
+
+// failure is a page that reports an error.
+type failure struct {
+	Status int
+	What   string
+	Why    string
+}
+
+func (c *Console) fail(w http.ResponseWriter, status int, what, why string) {
+	c.send(w, "failed", answer{Status: status, Title: what, Body: failure{status, what, text(why)}})
+}

@@ -1,0 +1,356 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/fleet"
+)
+
+// Limits for querying and showing the fleet.
+const (
+	fleetEvery   = 2 * time.Second // minimum time between queries
+	fleetTimeout = 4 * time.Second // peers may be asked
+	maxLaggards  = 12
+	maxClients   = 200
+)
+
+// remembered caches the answer of the fleet for a moment, so that many pages cost no more than one.
+type remembered struct {
+	ask  func(context.Context, fleet.Query) (fleet.View, error)
+	turn httpserve.Turns // of one query
+
+	// guarded by turn
+	view fleet.View
+	err  error
+	at   time.Time
+}
+
+// all returns all clients.
+func (m *remembered) all(ctx context.Context) (fleet.View, error) {
+	done, ok := m.turn.Wait(ctx, 0)
+	if !ok {
+		return fleet.View{}, ctx.Err()
+	}
+	defer done()
+	if m.at.IsZero() || time.Since(m.at) > fleetEvery {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleetTimeout) // other pages wait for the answer, too
+		defer cancel()
+		m.view, m.err = m.ask(ctx, fleet.Query{})
+		m.at = time.Now()
+	}
+	return m.view, m.err
+}
+
+// stateView shows a state as a word, a sign and a tone, so that it can be recognised without colour.
+type stateView struct{ Word, Sign, Tone string }
+
+// The tones of a page.
+const (
+	good    = "good"
+	notice  = "notice"
+	bad     = "bad"
+	neutral = "neutral"
+)
+
+var fleetStates = map[fleet.State]stateView{
+	fleet.Current:  {"current", "✓", good},
+	fleet.Behind:   {"behind", "▲", notice},
+	fleet.Rejected: {"rejected", "✕", bad},
+	fleet.Silent:   {"silent", "○", neutral},
+}
+
+func stateOf(s fleet.State) stateView {
+	if v, ok := fleetStates[s]; ok {
+		return v
+	}
+	return stateView{text(string(s)), "?", neutral}
+}
+
+// count is the number of clients in a state, with a link to them.
+type count struct {
+	stateView
+	N     int
+	Link  string
+	Share string // percent of all, for the width of a bar
+	From  string // start position in the bar
+}
+
+// countsOf returns the counts of a fleet, or of its part with the value of a parameter.
+func countsOf(c fleet.Counts, parameter, value string) []count {
+	all := []count{
+		{stateView: stateOf(fleet.Rejected), N: c.Rejected}, {stateView: stateOf(fleet.Behind), N: c.Behind},
+		{stateView: stateOf(fleet.Silent), N: c.Silent}, {stateView: stateOf(fleet.Current), N: c.Current},
+	}
+	from := 0
+	for i := range all {
+		q := url.Values{"state": {all[i].Word}}
+		if parameter != "" {
+			q.Set(parameter, value)
+		}
+		all[i].Link = "fleet?" + q.Encode()
+		all[i].From, all[i].Share = percent(from, c.Total()), percent(all[i].N, c.Total())
+		from += all[i].N
+	}
+	return all
+}
+
+func percent(n, of int) string {
+	return strconv.FormatFloat(100*float64(n)/float64(max(of, 1)), 'f', 2, 64) + "%"
+}
+
+// sortedGroups returns zones or versions, the largest first.
+func sortedGroups(groups []fleet.Group) []fleet.Group {
+	groups = slices.Clone(groups)
+	slices.SortStableFunc(groups, func(a, b fleet.Group) int { return cmp.Compare(b.Counts.Total(), a.Counts.Total()) })
+	return groups
+}
+
+// clientRow is a client in a list, with what it has to say in words.
+type clientRow struct {
+	fleet.Client
+	State   stateView
+	Behind  string // how many tables and for how long
+	Refused uint64 // routes that its proxy refused since it fetched its table
+}
+
+func newClientRow(c fleet.Client) clientRow {
+	r := clientRow{Client: c, State: stateOf(c.State), Behind: behind(c)}
+	if c.Figures != nil {
+		r.Refused = c.Figures.RefusedNew
+	}
+	if r.Refused > 0 && c.State == fleet.Current {
+		r.State = stateView{"refuses routes", "▲", notice}
+	}
+	return r
+}
+
+// behind says how far a client is behind.
+func behind(c fleet.Client) string {
+	if c.State == fleet.Current || c.BehindVersions == 0 && c.BehindSeconds == 0 {
+		return ""
+	}
+	for_ := short(time.Duration(c.BehindSeconds * float64(time.Second)))
+	switch {
+	case c.BehindVersions < 0:
+		return "an unknown table, for " + for_
+	default:
+		return plural(c.BehindVersions, "table") + ", for " + for_
+	}
+}
+
+// fleetView is the fleet on a page.
+type fleetView struct {
+	fleet.View
+	Known    bool
+	Error    string
+	States   []count
+	Laggards []clientRow
+	MoreLag  int
+	Sums     []figure
+	Refusing int // clients whose proxy has refused routes of its table
+}
+
+// newFleetView queries the fleet.
+func (c *Console) newFleetView(ctx context.Context) fleetView {
+	if c.cfg.Fleet == nil {
+		return fleetView{}
+	}
+	v, err := c.fleet.all(ctx)
+	if err != nil {
+		return fleetView{Known: true, Error: text(err.Error())}
+	}
+	out := fleetView{View: v, Known: true, States: countsOf(v.Counts, "", ""), Sums: sumsOf(v.Clients)}
+	out.Zones, out.Versions = sortedGroups(v.Zones), sortedGroups(v.Versions)
+	for _, one := range v.Clients {
+		row := newClientRow(one)
+		refuses := one.State == fleet.Current && row.Refused > 0
+		if refuses {
+			out.Refusing++
+		}
+		if (one.State != fleet.Current || refuses) && len(out.Laggards) < maxLaggards {
+			out.Laggards = append(out.Laggards, row)
+		}
+	}
+	out.MoreLag = max(v.Counts.Behind+v.Counts.Rejected+v.Counts.Silent+out.Refusing-len(out.Laggards), 0)
+	return out
+}
+
+// Missing returns the replicas that did not answer.
+func (v fleetView) Missing() (missing []fleet.Replica) {
+	for _, r := range v.Replicas {
+		if r.Error != "" {
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// Reached says how much of the fleet has the last table.
+func (v fleetView) Reached() string {
+	if len(v.Publishes) == 0 {
+		return ""
+	}
+	switch p := v.Publishes[0]; {
+	case p.All != nil:
+		return "The last table reached all live clients in " + secondsText(*p.All) + "."
+	case p.Most != nil:
+		return "The last table reached 99 % of the live clients in " + secondsText(*p.Most) + ", and not yet all of them."
+	case p.Half != nil:
+		return "The last table reached half of the live clients in " + secondsText(*p.Half) + ", and not yet 99 % of them."
+	}
+	return ""
+}
+
+// sumsOf adds up what the proxies of live clients say of themselves, since each of them started. It is empty if none says anything.
+func sumsOf(clients []fleet.Client) []figure {
+	var proxies int
+	var requests, noRoute, failed, refused uint64
+	add := func(sum, n *uint64) {
+		if n != nil {
+			*sum += *n
+		}
+	}
+	for _, c := range clients {
+		if f := c.Figures; f != nil && c.State != fleet.Silent {
+			proxies++
+			add(&requests, f.Requests)
+			add(&noRoute, f.NoRoute)
+			add(&failed, f.Errors)
+			add(&refused, &f.RefusedNew)
+		}
+	}
+	if proxies == 0 {
+		return nil
+	}
+	return []figure{
+		newFigure("requests, according to "+plural(proxies, "client"), requests, ""), newFigure("404 without a route", noRoute, notice),
+		newFigure("answers with 5xx", failed, notice), newFigure("routes refused of the tables in use", refused, bad),
+	}
+}
+
+// clientsPage is the body of the page of the fleet.
+type clientsPage struct {
+	Fleet                       fleetView
+	State, Zone, Version, Query string
+	Filtered                    bool
+	InZone, OfVersion           bool // Zone and Version were chosen; they may be empty
+	Shown                       []clientRow
+	Matched                     int // of the searched clients
+	Cut                         bool
+	All                         []stateView
+}
+
+// fleetPage lists the clients that match the query.
+func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error) {
+	q := r.URL.Query()
+	b := clientsPage{
+		Fleet: c.newFleetView(ctx), State: text(q.Get("state")), Zone: text(q.Get("zone")), Version: text(q.Get("version")), Query: text(q.Get("q")),
+		InZone: q.Has("zone"), OfVersion: q.Has("version"),
+	}
+	b.Filtered = b.InZone || b.OfVersion || b.State+b.Query != ""
+	for _, s := range []fleet.State{fleet.Rejected, fleet.Behind, fleet.Silent, fleet.Current} {
+		b.All = append(b.All, stateOf(s))
+	}
+	from := b.Fleet.View
+	if state := fleet.State(q.Get("state")); from.Truncated && slices.Contains(fleet.States(), state) {
+		ctx, cancel := context.WithTimeout(ctx, fleetTimeout)
+		defer cancel()
+		var err error
+		if from, err = c.cfg.Fleet(ctx, fleet.Query{State: state}); err != nil {
+			b.Fleet.Error = text(err.Error())
+		}
+	}
+	b.Cut = from.Truncated
+	want := strings.ToLower(q.Get("q"))
+	for _, one := range from.Clients {
+		switch {
+		case q.Get("state") != "" && string(one.State) != q.Get("state"),
+			b.InZone && one.Zone != q.Get("zone"),
+			b.OfVersion && one.Version != q.Get("version"),
+			want != "" && !strings.Contains(strings.ToLower(one.ID+" "+one.Node+" "+one.Address+" "+one.Pod), want):
+			continue
+		}
+		if b.Matched++; len(b.Shown) < maxClients {
+			b.Shown = append(b.Shown, newClientRow(one))
+		}
+	}
+	return answer{Title: "fleet", Body: b, Live: true}, nil
+}
+
+// clientPage is the body of the page of a client.
+type clientPage struct {
+	Known   bool // the server knows the fleet
+	ID      string
+	Error   string
+	Client  *fleet.Client // nil if no such client was heard lately
+	Row     clientRow
+	Serves  *fleet.Table // the table that the replica serves
+	Figures []figure
+}
+
+type figure struct{ Name, Value, Tone string }
+
+// client shows the page of one client of the fleet.
+func (c *Console) client(ctx context.Context, r *http.Request) (answer, error) {
+	id := r.URL.Query().Get("id")
+	b := clientPage{Known: c.cfg.Fleet != nil, ID: cut(id, 300)}
+	a := answer{Title: "client " + cut(id, 80), Live: b.Known, Status: http.StatusNotFound}
+	if !b.Known {
+		a.Body = b
+		return a, nil
+	}
+	ask, cancel := context.WithTimeout(ctx, fleetTimeout)
+	defer cancel()
+	v, err := c.cfg.Fleet(ask, fleet.Query{ID: id})
+	switch {
+	case err != nil:
+		b.Error, a.Status = text(err.Error()), http.StatusBadGateway
+	default:
+		i := slices.IndexFunc(v.Clients, func(one fleet.Client) bool { return one.ID == id })
+		if i < 0 {
+			break
+		}
+		one := &v.Clients[i]
+		b.Client, b.Serves, b.Row, b.Figures, a.Status = one, v.Table, newClientRow(*one), figuresOf(one.Figures), 0
+		a.Title = b.Row.State.Sign + " " + cut(id, 80)
+	}
+	a.Body = b
+	return a, nil
+}
+
+// figuresOf lists what a proxy says of itself.
+func figuresOf(f *fleet.Figures) (all []figure) {
+	if f == nil {
+		return nil
+	}
+	add := func(name string, v *uint64, tone string) {
+		if v != nil {
+			all = append(all, newFigure(name, *v, tone))
+		}
+	}
+	add("requests", f.Requests, "")
+	add("answers with 5xx", f.Errors, notice)
+	add("404 without a route", f.NoRoute, notice)
+	add("routes in its table", f.Routes, "")
+	add("tables applied", f.Updates, "")
+	if f.RefusedNew > 0 {
+		add("routes refused since it fetched its table", &f.RefusedNew, bad)
+	}
+	return all
+}
+
+// newFigure returns a figure whose tone counts only if it is not zero.
+func newFigure(name string, n uint64, tone string) figure {
+	if n == 0 {
+		tone = ""
+	}
+	return figure{name, thousands(int(min(n, 1<<62))), tone}
+}

@@ -1,0 +1,266 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// Limits of the lists of the overview.
+const (
+	maxDecisions = 5
+	// sourceLate is the age of the last read from which a source is called late. It is late earlier if a read failed.
+	sourceLate = 30 * time.Second
+)
+
+// tile is one of the summary boxes at the top of the overview.
+type tile struct {
+	Name, Link string
+	Sign, Tone string
+	Word       string // the state in one word
+	Detail     string
+}
+
+// overviewPage is the body of the overview.
+type overviewPage struct {
+	Tiles    []tile
+	State    State
+	Relay    bool
+	Guard    guardView
+	Problems *problemsView // nil on a relay
+	Changes  *changesView  // nil on a relay
+	Fleet    fleetView
+}
+
+// guardView is the state of the guard.
+type guardView struct {
+	api.Guard
+	Error     string
+	Counts    []diffCount
+	Owners    []ownerRow
+	Command   string // command that accepts the table
+	Decisions []api.Decision
+}
+
+type diffCount struct {
+	Sign, Name, Tone string
+	N                int
+}
+
+type ownerRow struct {
+	Owner, Link                      string
+	Missing, Extra, Changed, Renamed int
+}
+
+func (c *Console) overview(ctx context.Context, r *http.Request) (answer, error) {
+	now, s := time.Now(), c.cfg.State()
+	b := overviewPage{State: s, Relay: c.cfg.Relay, Guard: c.newGuardView(ctx, s), Fleet: c.newFleetView(ctx)}
+	if c.cfg.Problems != nil {
+		b.Problems = newProblemsView(c.cfg.Problems(), r.URL.Query())
+	}
+	b.Changes = c.newChangesView(now)
+	b.Tiles = tilesOf(s, &b, now)
+	return answer{Title: title(b.Tiles), Body: b, Live: true}, nil
+}
+
+// title summarises problems for the tab of a browser.
+func title(tiles []tile) string {
+	for _, tone := range []string{bad, notice} {
+		for _, t := range tiles {
+			if t.Tone == tone && t.Name != "Problems" {
+				return t.Sign + " " + t.Name + " " + t.Word
+			}
+		}
+	}
+	return "overview"
+}
+
+// tilesOf returns the summary boxes.
+func tilesOf(s State, b *overviewPage, now time.Time) []tile {
+	all := []tile{tableTile(s, now), sourceTile(s, now), guardTile(s, now)}
+	if p := b.Problems; p != nil {
+		t := tile{"Problems", "#problems", "✓", good, "none", "every object is served as written"}
+		if p.Errors+p.Warnings+p.Infos > 0 {
+			t.Word, t.Detail = thousands(p.Errors+p.Warnings+p.Infos), fmt.Sprintf("%s, %s, %d info", plural(p.Errors, "error"), plural(p.Warnings, "warning"), p.Infos)
+			t.Sign, t.Tone = "●", neutral
+		}
+		if p.Errors+p.Warnings > 0 {
+			t.Sign, t.Tone = "▲", notice
+		}
+		all = append(all, t)
+	}
+	return append(all, fleetTile(&b.Fleet, s.DyingClients))
+}
+
+func tableTile(s State, now time.Time) tile {
+	t := tile{"Table", "#table", "✓", good, "", ""}
+	switch {
+	case s.Table == nil:
+		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "none", "proxies get 404 until the first read"
+	case s.Table.Stale:
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", thousands(s.Table.Routes)+" routes of a last-known-good file, not confirmed by a read yet"
+	default:
+		t.Word, t.Detail = thousands(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Since, now).Ago
+	}
+	return t
+}
+
+func sourceTile(s State, now time.Time) tile {
+	t := tile{"Source", "#source", "✓", good, "fresh", ""}
+	age := now.Sub(s.Source.LastSuccess)
+	read := "last read " + newMoment(s.Source.LastSuccess, now).Ago
+	switch {
+	case s.Source.LastSuccess.IsZero() && s.Source.Failures == 0:
+		t.Sign, t.Tone, t.Word, t.Detail = "○", neutral, "not read yet", "the first read is in progress"
+	case s.Source.Failures > 0:
+		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "failing", plural(s.Source.Failures, "failure")+"; "+read
+	case age > sourceLate:
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "late", read
+	default:
+		t.Detail = read
+	}
+	return t
+}
+
+func guardTile(s State, now time.Time) tile {
+	if g := s.Guard; g.Held {
+		return tile{"Guard", "#guard", "✕", bad, "held", text(string(g.Reason)) + ", since " + newMoment(g.Since, now).Ago}
+	}
+	for _, w := range s.Warnings {
+		if w.What != api.WarnDeaths {
+			return tile{"Guard", "#warnings", "▲", notice, "harm published", cut(w.Text, 100)}
+		}
+	}
+	return tile{"Guard", "#guard", "✓", good, "open", "what is read is served"}
+}
+
+func fleetTile(f *fleetView, dying int) tile {
+	t := tile{"Fleet", "#fleet", "○", neutral, "unknown", "no list of clients here"}
+	switch {
+	case !f.Known:
+	case f.Error != "":
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "no answer", cut(f.Error, 100)
+	case f.Total == 0:
+		t.Word, t.Detail = "nobody", "no client was heard lately"
+	default:
+		rejected, behind, silent := f.Counts.Rejected, f.Counts.Behind, f.Counts.Silent
+		t.Sign, t.Tone, t.Word, t.Detail = "✓", good, "current", plural(f.Total, "client")
+		switch {
+		case dying > 0:
+			t.Sign, t.Tone, t.Word = "✕", bad, thousands(dying)+" with dying proxies"
+		case rejected > 0:
+			t.Sign, t.Tone, t.Word = "✕", bad, thousands(rejected)+" rejected"
+		case behind > 0:
+			t.Sign, t.Tone, t.Word = "▲", notice, thousands(behind)+" behind"
+		case f.Refusing > 0:
+			t.Sign, t.Tone, t.Word = "▲", notice, thousands(f.Refusing)+" refuse routes"
+		case silent > 0:
+			t.Sign, t.Tone, t.Word = "○", notice, thousands(silent)+" silent"
+		}
+		if t.Tone != good {
+			t.Detail = fmt.Sprintf("%s of %s current", thousands(f.Counts.Current), plural(f.Total, "client"))
+		}
+	}
+	return t
+}
+
+// decisionWords are the decisions as the page calls them.
+var decisionWords = map[string]string{api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted"}
+
+// newGuardView compares the held table with the served one.
+func (c *Console) newGuardView(ctx context.Context, s State) guardView {
+	v := guardView{Guard: s.Guard, Decisions: s.Decisions[:min(len(s.Decisions), maxDecisions)]}
+	if !v.Held {
+		return v
+	}
+	v.Command = c.cfg.AcceptCommand + " " + v.Digest.String() + " --why REASON"
+	if c.cfg.Held == nil {
+		return v
+	}
+	d, err := c.cfg.Held(ctx)
+	switch {
+	case err != nil:
+		v.Error = text(err.Error())
+	case d != nil:
+		v.addDifference(d)
+	}
+	return v
+}
+
+func (v *guardView) addDifference(d *shadowdiff.View) {
+	n := d.Report.Counts()
+	v.Counts = []diffCount{
+		{"−", "routes go", bad, n.Missing}, {"+", "routes come", good, n.Extra}, {"~", "routes change", notice, n.Changed},
+		{">", "ids change", neutral, n.Renamed}, {"=", "routes stay", neutral, n.Equal},
+	}
+	for _, group := range d.Groups() {
+		row := ownerRow{Owner: cut(group.Owner.String(), 200)}
+		if group.Owner.Namespace != "" && len(group.Entries) > 0 {
+			row.Link = routeLink(group.Entries[0].ID)
+		}
+		for _, e := range group.Entries {
+			switch e.Kind {
+			case shadowdiff.Missing:
+				row.Missing++
+			case shadowdiff.Extra:
+				row.Extra++
+			case shadowdiff.Changed:
+				row.Changed++
+			case shadowdiff.Renamed:
+				row.Renamed++
+			}
+		}
+		v.Owners = append(v.Owners, row)
+	}
+	slices.SortStableFunc(v.Owners, func(a, b ownerRow) int {
+		return cmp.Or(cmp.Compare(b.Missing, a.Missing), cmp.Compare(b.Changed+b.Extra+b.Renamed, a.Changed+a.Extra+a.Renamed))
+	})
+}
+
+const (
+	maxChanges = 500            // entries of the time line
+	dayShown   = 24 * time.Hour // before now
+)
+
+// changesView is the history of what is served.
+type changesView struct {
+	Entries []api.HistoryEntry // the newest first
+	Marks   []mark
+}
+
+// mark is an entry of the last day, as a part of the width of the time line.
+type mark struct {
+	At, Tone string
+	Title    string
+}
+
+// newChangesView returns the history, or nil if the server has none.
+func (c *Console) newChangesView(now time.Time) *changesView {
+	if c.cfg.History == nil {
+		return nil
+	}
+	v := &changesView{Entries: c.cfg.History(maxChanges)}
+	for _, e := range v.Entries {
+		age := now.Sub(e.At)
+		if age < 0 || age > dayShown {
+			continue
+		}
+		m := mark{At: fmt.Sprintf("%.2f%%", 100*(1-age.Seconds()/dayShown.Seconds())), Tone: neutral, Title: fmt.Sprintf("entry %d at %s", e.N, e.At.UTC().Format("15:04:05"))}
+		for _, d := range e.Decisions {
+			switch {
+			case d.What == api.DecidedHeld:
+				m.Tone = bad
+			case m.Tone != bad:
+				m.Tone = notice
+			}
+		}
+		v.Marks = append(v.Marks, m)
+	}
+	return v
+}

@@ -1,0 +1,241 @@
+package forward
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/routesrv/routesrv/app/cli"
+	"github.com/routesrv/routesrv/app/options"
+)
+
+// Defaults, as in the base in deploy/kustomize.
+const (
+	defaultNamespace   = "routesrv"
+	defaultSelector    = "app.kubernetes.io/name=routesrv"
+	supportPortName    = "support"
+	mainPortName       = "http"
+	defaultSupportPort = 9911
+	defaultMainPort    = 9090
+)
+
+// places holds the clusters of one run.
+type places struct {
+	kubeconfig, context, contexts string
+	namespace, selector           string
+	supportPort, mainPort         int
+	tls                           cli.TLS
+
+	mu   sync.Mutex
+	open []func() // functions that Close calls
+}
+
+// SilenceClient discards the log of client-go, which also returns what it logs as errors. The log is global, so call it once, before NewPlaces.
+func SilenceClient() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) }
+
+// NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
+// to a pod when a command first needs it.
+func NewPlaces() cli.Places { return &places{} }
+
+// Define implements [cli.Places].
+func (p *places) Define(flags *options.Parser) {
+	flags.Ask("context", options.Text("NAME", &p.context, ""))
+	flags.Ask("contexts", options.Text("PATTERN", &p.contexts, ""))
+	flags.Ask("namespace", options.Text("NAME", &p.namespace, defaultNamespace))
+	flags.Ask("selector", options.Text("LABELS", &p.selector, defaultSelector))
+	flags.Ask("kubeconfig", options.Text("FILE", &p.kubeconfig, ""))
+	flags.Ask("support-port", options.Number(&p.supportPort, 0, 0, 65535))
+	flags.Ask("main-port", options.Number(&p.mainPort, 0, 0, 65535))
+	p.tls.Define(flags)
+}
+
+// Certificates implements [cli.Certified].
+func (p *places) Certificates() cli.TLS { return p.tls }
+
+// Args implements [cli.Places].
+func (p *places) Args() string { return "" }
+
+// Complete implements [cli.Places].
+func (p *places) Complete(flag string) []string {
+	if flag != "context" && flag != "contexts" {
+		return nil
+	}
+	names, _, err := NewKubeconfig(p.kubeconfig).Contexts()
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
+// Clusters implements [cli.Places]. Flags choose the clusters, so it returns every argument unused.
+func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
+	if p.context != "" && p.contexts != "" {
+		return nil, nil, errors.New("--context and --contexts cannot be combined")
+	}
+	if p.namespace == "" || strings.ContainsAny(p.namespace, "/?#% ") {
+		return nil, nil, fmt.Errorf("%q is not a namespace", p.namespace)
+	}
+	if _, err := p.tls.Config(); err != nil {
+		return nil, nil, err
+	}
+	kubeconfig := NewKubeconfig(p.kubeconfig)
+	names, err := []string{p.context}, error(nil)
+	switch {
+	case p.contexts != "":
+		if names, err = kubeconfig.Match(p.contexts); err != nil {
+			err = fmt.Errorf("--contexts: %w", err)
+		}
+	case p.context == "":
+		_, names[0], err = kubeconfig.Contexts()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	clusters := make([]cli.Cluster, len(names))
+	for i, name := range names {
+		clusters[i] = p.cluster(kubeconfig, name)
+	}
+	return clusters, args, nil
+}
+
+// Context implements [cli.Elsewhere].
+func (p *places) Context(name string) (cli.Cluster, error) {
+	kubeconfig := NewKubeconfig(p.kubeconfig)
+	names, _, err := kubeconfig.Contexts()
+	if err == nil && !slices.Contains(names, name) {
+		err = fmt.Errorf("the kubeconfig has no context %q", name)
+	}
+	return p.cluster(kubeconfig, name), err
+}
+
+// Close implements [cli.Places].
+func (p *places) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, end := range p.open {
+		end()
+	}
+	p.open = nil
+}
+
+func (p *places) closeLater(end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, end)
+}
+
+// cluster returns the cluster of a context. It reads even the credentials only when asked, so that a broken context does not
+// affect the others.
+func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
+	return cli.Cluster{Name: name, Find: func(ctx context.Context) ([]cli.Replica, error) {
+		c, err := kubeconfig.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		p.closeLater(c.Close)
+		pods, err := c.Pods(ctx, p.namespace, p.selector)
+		if _, refused := errors.AsType[*apierrors.StatusError](err); err != nil && !refused {
+			return nil, fmt.Errorf("%w (without the API server: --urls FILE, with NAME and the URL of a support listener on each line)", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		var replicas []cli.Replica
+		for _, pod := range pods {
+			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed { // such as evicted pods: others have replaced them
+				continue
+			}
+			replicas = append(replicas, p.replica(c, pod))
+		}
+		if len(replicas) == 0 {
+			return nil, fmt.Errorf("no pod with the labels %s in namespace %s: name them with -n and -l", p.selector, p.namespace)
+		}
+		return replicas, nil
+	}}
+}
+
+// replica returns the replica of a pod.
+func (p *places) replica(c *Cluster, pod *Pod) cli.Replica {
+	r := cli.Replica{Name: pod.Name}
+	waiting := pod.Waiting()
+	switch phase := pod.Status.Phase; {
+	case phase != corev1.PodRunning && waiting != "":
+		r.Fault = "the pod is " + strings.ToLower(string(phase)) + " (" + waiting + ")"
+		return r
+	case phase != corev1.PodRunning:
+		r.Fault = "the pod is " + strings.ToLower(string(phase))
+		return r
+	case waiting != "" && !pod.Ready():
+		r.Fault = "a container of the pod waits (" + waiting + ")"
+		return r
+	}
+	support := cmp.Or(p.supportPort, pod.Port(supportPortName), defaultSupportPort)
+	r.Support = p.listener(pod, "http", support)
+	scheme := "http"
+	if p.tls.Set() {
+		scheme = "https"
+	}
+	r.Main = p.listener(pod, scheme, cmp.Or(p.mainPort, pod.Port(mainPortName), defaultMainPort))
+	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
+		user, err := c.WhoAmI(ctx)
+		if err != nil {
+			return nil, err
+		}
+		form = maps.Clone(form)
+		form.Set("by", user)
+		return pod.Exec(ctx, containerOf(pod, support), cli.PostCommand(program, path, form)...)
+	}
+	return r
+}
+
+// listener connects to a port of a pod. The host is the loopback interface, where the connection arrives in the pod.
+func (p *places) listener(pod *Pod, scheme string, port int) *cli.Listener {
+	transport := &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return pod.Dial(ctx, port) },
+		TLSHandshakeTimeout: time.Minute, // the time limit of a command is shorter
+		MaxIdleConns:        2,
+	}
+	if scheme == "https" {
+		config, err := p.tls.Config()
+		if err != nil {
+			transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return nil, err }
+		} else if transport.TLSClientConfig = config; config.ServerName == "" {
+			config.ServerName = "routesrv." + pod.Namespace + ".svc"
+		}
+	}
+	p.closeLater(transport.CloseIdleConnections)
+	return &cli.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
+}
+
+// program is the program in the container that has a control socket.
+const program = "routesrv"
+
+// containerOf returns the name of the container that declares the port, else of the container with the program's name, else of
+// the first one.
+func containerOf(pod *Pod, port int) string {
+	containers := pod.Containers()
+	for _, c := range containers {
+		if slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port }) {
+			return c.Name
+		}
+	}
+	if slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == program }) || len(containers) == 0 {
+		return program
+	}
+	return containers[0].Name
+}

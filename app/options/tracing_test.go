@@ -1,0 +1,59 @@
+package options_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/routesrv/routesrv/app/options"
+)
+
+func TestTracingIsOffWithoutACollector(t *testing.T) {
+	c, warnings := parse(t, options.Env{Environ: []string{"OTEL_EXPORTER_OTLP_HEADERS=a=b", "OTEL_EXPORTER_OTLP_ENDPOINT=http://c:4318"}})
+	if c.Tracing.Endpoint != "" || c.Tracing.Headers != nil || len(warnings) != 0 {
+		t.Errorf("got %+v, warnings %q; want no traces", c.Tracing, warnings)
+	}
+}
+
+func TestCollectorIsAURL(t *testing.T) {
+	for given, want := range map[string]string{
+		"http://collector:4318":        "http://collector:4318/v1/traces",
+		"https://collector/":           "https://collector/v1/traces",
+		"https://collector/otlp/spans": "https://collector/otlp/spans",
+	} {
+		if c, _ := parse(t, options.Env{}, "--otlp-endpoint="+given); c.Tracing.Endpoint != want || c.Tracing.Sample != 0.01 {
+			t.Errorf("%s: got %+v, want %s and 0.01", given, c.Tracing, want)
+		}
+	}
+	for _, bad := range []string{"collector:4318", "grpc://collector:4317", "http://", "http://user:hunter2@collector", "http://c?key=hunter2"} {
+		_, _, err := options.ParseRouteServer([]string{"--otlp-endpoint=" + bad}, options.Env{})
+		if err == nil || strings.Contains(err.Error(), "user:hunter2") {
+			t.Errorf("%s: got %v, want an error without the password", bad, err)
+		}
+	}
+	if c, _ := parse(t, options.Env{Environ: []string{"OTEL_TRACES_SAMPLER_ARG=0.5"}}, "--otlp-endpoint=http://c"); c.Tracing.Sample != 0.5 {
+		t.Errorf("share %v, want 0.5", c.Tracing.Sample)
+	}
+	for _, bad := range []string{"-0.1", "1.1", "NaN", "x"} {
+		if _, _, err := options.ParseRouteServer([]string{"--otlp-endpoint=http://c"}, options.Env{Environ: []string{"OTEL_TRACES_SAMPLER_ARG=" + bad}}); err == nil {
+			t.Errorf("a share of %s is taken", bad)
+		}
+	}
+}
+
+func TestHeadersForTheCollector(t *testing.T) {
+	env := options.Env{Environ: []string{"OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer%20x%3Dy, x-scope=a"}}
+	c, _ := parse(t, env, "--otlp-endpoint=http://c")
+	if got := c.Tracing.Headers; got.Get("Authorization") != "Bearer x=y" || got.Get("X-Scope") != "a" {
+		t.Errorf("got %v", got)
+	}
+	env.Environ = append(env.Environ, "OTEL_EXPORTER_OTLP_TRACES_HEADERS=x-scope=b")
+	if c, _ = parse(t, env, "--otlp-endpoint=http://c"); len(c.Tracing.Headers) != 1 || c.Tracing.Headers.Get("X-Scope") != "b" {
+		t.Errorf("got %v, want those for traces alone", c.Tracing.Headers)
+	}
+	for _, bad := range []string{"secret", "a=%zz-secret", "=secret", "a=secret%0d%0ab: c"} {
+		_, _, err := options.ParseRouteServer([]string{"--otlp-endpoint=http://c"}, options.Env{Environ: []string{"OTEL_EXPORTER_OTLP_HEADERS=" + bad}})
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v, want an error without the value", bad, err)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Limits of GET /clients for a peer: an answer with 20,000 clients has about 15 MB.
+const (
+	maxLocalViews = 2
+	localViewWait = time.Second
+)
+
+// clients tracks the clients of the server.
+type clients struct {
+	*fleet.Registry
+	name   string
+	peers  func(context.Context) []fleet.Answer // nil without peers
+	locals httpserve.Turns                      // of requests of peers
+}
+
+// newClients creates the registry. The cache must be set before the first request, not before this call.
+func (s *Server) newClients() {
+	name := s.cfg.Name
+	if name == "" {
+		name, _ = os.Hostname() // without a host name the replica has no name
+	}
+	s.clients = &clients{
+		Registry: fleet.New(fleet.Config{
+			Name: name, Relay: s.cfg.Source == nil, Metrics: fleet.NewMetrics(s.registry),
+			Order: func(d table.Digest) uint64 { return s.cache.Order(d) },
+		}),
+		name: name, peers: s.cfg.PeerClients, locals: httpserve.NewTurns(maxLocalViews),
+	}
+}
+
+// Saw is called by the cache.
+func (c *clients) Saw(seen etagcache.Seen) {
+	r := seen.Request
+	if !api.IsClient(r.UserAgent()) {
+		return
+	}
+	c.Registry.Saw(fleet.Sighting{
+		Identity: r.Header.Get(api.HeaderClient), UserAgent: r.UserAgent(), Address: addressOf(r), Zone: seen.Zone,
+		Holds: fleet.Name{Digest: seen.Digest, Revision: seen.Revision}, Ahead: seen.Ahead, Stream: fleet.StreamPhase(seen.Stream),
+	})
+}
+
+// addressOf returns the address of the peer of a connection. It ignores headers that name another address.
+func addressOf(r *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.IPv6Unspecified()
+	}
+	return ap.Addr().Unmap().WithZone("")
+}
+
+// serveReport records the report of a client.
+func (s *Server) serveReport(w http.ResponseWriter, r *http.Request) {
+	identity := r.Header.Get(api.HeaderClient)
+	if _, ok := fleet.ParseIdentity(identity); !ok {
+		http.Error(w, "want the header "+api.HeaderClient+" with kind, id or pod, and interval", http.StatusBadRequest)
+		return
+	}
+	report, err := fleet.ReadReport(http.MaxBytesReader(w, r.Body, fleet.MaxReport+1))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !s.clients.Reported(identity, addressOf(r), report) {
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "too many clients are known, or too many of them from this address", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// serveClients answers with the clients of this replica and its peers, or, to a peer, with the clients of this replica only.
+func (s *Server) serveClients(w http.ResponseWriter, r *http.Request) {
+	query, err := fleet.ParseQuery(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if r.URL.Query().Has("local") {
+		s.clients.local(w, r, query)
+		return
+	}
+	s.questions.limited(api.PathClients, func(w http.ResponseWriter, r *http.Request) {
+		httpserve.WriteJSON(w, http.StatusOK, s.clients.merged(r.Context(), query))
+	})(w, r)
+}
+
+// merged asks the peers, and collects the clients of this replica meanwhile.
+func (c *clients) merged(ctx context.Context, q fleet.Query) *fleet.View {
+	var answers []fleet.Answer
+	var asking sync.WaitGroup
+	if c.peers != nil {
+		asking.Go(func() { answers = c.peers(ctx) })
+	}
+	own := c.View()
+	asking.Wait()
+	return fleet.Merge(own, answers, q)
+}
+
+// local answers a peer. It asks no other replica, so that two replicas never wait for each other.
+func (c *clients) local(w http.ResponseWriter, r *http.Request, q fleet.Query) {
+	done, ok := c.locals.Wait(r.Context(), localViewWait)
+	if !ok {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many questions at a time", http.StatusServiceUnavailable)
+		return
+	}
+	defer done()
+	httpserve.WriteJSON(w, http.StatusOK, fleet.Merge(c.View(), nil, q))
+}
+
+// reportUp, on a relay, reports to the server above until ctx ends: the table it holds, and a summary of its clients.
+func (s *Server) reportUp(ctx context.Context) {
+	reporter := &fleet.Reporter{
+		Logger: s.log,
+		Send:   s.relay.Report,
+		Collect: func(now time.Time) (fleet.Report, bool) {
+			counts := s.clients.Counts()
+			r := fleet.Report{Clients: &counts}
+			upstream := s.relay.Upstream()
+			if a := upstream.Applied; a != nil {
+				r.Holds = fleet.Name{Digest: a.Digest, Revision: a.Revision}
+				r.HoldsAgo = max(0, now.Sub(a.Committed).Seconds())
+			}
+			r.Rejected = dataplane.Rejected(&upstream)
+			return r, true
+		},
+	}
+	reporter.Run(ctx)
+}
+
+// identity returns the name that a relay reports about itself.
+func (s *Server) identity() string {
+	return fleet.Identity{
+		Kind: fleet.RelayKind, ID: s.clients.name, Version: s.cfg.Version, Interval: cmp.Or(s.cfg.Interval, dataplane.DefaultInterval),
+	}.String()
+}

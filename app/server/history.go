@@ -1,0 +1,337 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/publish/history"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/shadowdiff/page"
+	"github.com/routesrv/routesrv/table"
+)
+
+const (
+	historyFolder = "history" // in the state folder
+	// maxUnrecorded is how many publications wait to be recorded. If the disk is slower, those between the first and the last become one.
+	maxUnrecorded = 64
+	defaultShown  = 100 // entries of an answer
+	maxShown      = 5000
+	maxNamed      = 20 // takeovers of an entry
+)
+
+// recorder writes the history: each publication with another intent, and each decision.
+type recorder struct {
+	s    *Server
+	wake chan struct{}
+	*history.History
+	before *table.Table // of the last entry; owned by run
+
+	mu        sync.Mutex // guards the fields below
+	served    []*publish.Served
+	decisions []api.Decision
+	takeovers []api.Takeover
+}
+
+func newRecorder(s *Server) *recorder {
+	cfg := history.Config{Limit: s.cfg.History, Bare: s.bareMeta, Log: s.log}
+	if s.cfg.StateDir != "" {
+		cfg.Folder = filepath.Join(s.cfg.StateDir, historyFolder)
+	}
+	return &recorder{s: s, wake: make(chan struct{}, 1), History: history.Open(cfg)}
+}
+
+// published notes that another table is served. It does not wait.
+func (r *recorder) published() {
+	served := r.s.publisher.Served()
+	if served == nil || served.Snapshot == nil {
+		return
+	}
+	r.mu.Lock()
+	if len(r.served) == maxUnrecorded {
+		r.served = r.served[:maxUnrecorded-1]
+	}
+	r.served = append(r.served, served)
+	r.mu.Unlock()
+	r.notify()
+}
+
+// decided notes a decision. It does not wait.
+func (r *recorder) decided(d api.Decision) {
+	r.mu.Lock()
+	if r.decisions = append(r.decisions, d); len(r.decisions) > publish.ShownDecisions {
+		r.decisions = r.decisions[1:]
+	}
+	r.mu.Unlock()
+	r.notify()
+}
+
+// took notes takeovers of what was published. It does not wait.
+func (r *recorder) took(all []api.Takeover) {
+	r.mu.Lock()
+	r.takeovers = append(r.takeovers, all[:min(len(all), maxNamed-len(r.takeovers))]...)
+	r.mu.Unlock()
+	r.notify()
+}
+
+func (r *recorder) notify() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run records until the context ends.
+func (r *recorder) run(ctx context.Context) {
+	defer r.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			r.record()
+			return
+		case <-r.wake:
+			r.record()
+		}
+	}
+}
+
+// record records what waits.
+func (r *recorder) record() {
+	r.mu.Lock()
+	all, decisions, takeovers := r.served, r.decisions, r.takeovers
+	r.served, r.decisions, r.takeovers = nil, nil, nil
+	r.mu.Unlock()
+	if len(all) == 0 {
+		if now := r.s.publisher.Served(); now != nil && now.Snapshot != nil {
+			all = []*publish.Served{now}
+		}
+	}
+	for i, one := range all {
+		e := api.HistoryEntry{At: one.Committed.UTC(), Revision: one.Table.Revision(), Digest: one.Table.Digest()}
+		var before table.List
+		if r.before != nil {
+			before = r.before.Routes()
+		}
+		for was, is := range table.Changes(before, one.Table.Routes()) {
+			switch {
+			case was == nil:
+				e.Added++
+			case is == nil:
+				e.Removed++
+			default:
+				e.Changed++
+			}
+		}
+		if i == len(all)-1 {
+			e.Decisions, e.Takeovers = decisions, takeovers
+		}
+		r.Record(e, &one.Snapshot.Intent)
+		r.before = one.Table
+	}
+}
+
+// historyEndpoints returns /history, what it serves of an entry, and the difference between two.
+func (s *Server) historyEndpoints() []httpserve.Endpoint {
+	get := []string{http.MethodGet, http.MethodHead}
+	return []httpserve.Endpoint{
+		{Path: api.PathHistory, Methods: get, Handler: http.HandlerFunc(s.serveHistory),
+			Does: "JSON: the [history](../operate/steering.md), newest first; `?since=` and `at=` (a time, or how long ago), `object=KIND/NAMESPACE/NAME`, `namespace=` and `limit=` (100) choose"},
+		{Path: api.PathHistory + "/{entry}", Methods: get, Handler: s.questions.limited(api.PathHistory, s.serveEntry),
+			Does: "an entry and the routes that it changed, or with `?to=` (an entry, or `now`) how two entries differ, both with the endpoints of today. Text, JSON or a page"},
+	}
+}
+
+// serveKeptHistory passes the history on to a replica that starts.
+func (s *Server) serveKeptHistory(w http.ResponseWriter, _ *http.Request) {
+	if s.history == nil || s.history.Empty() {
+		http.Error(w, "no history", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if err := s.history.Export(w); err != nil {
+		s.log.Warn(history.LogFailed, "error", err) // the replica may have closed the connection
+	}
+}
+
+// moment parses a time: RFC 3339, the time of a day that was last such as 12:03, or how long ago such as 90m.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	for _, form := range []string{"15:04", "15:04:05"} {
+		if t, err := time.Parse(form, text); err == nil {
+			now = now.UTC()
+			at := time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+			if at.After(now) {
+				at = at.AddDate(0, 0, -1)
+			}
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("time %q: want a time such as 2026-11-25T12:03:00Z, one of today in UTC such as 12:03, or how long ago, such as 90m", text)
+}
+
+// serveHistory answers /history.
+func (s *Server) serveHistory(w http.ResponseWriter, r *http.Request) {
+	q, now := r.URL.Query(), time.Now()
+	since, err := moment(q.Get("since"), now)
+	at, atErr := moment(q.Get("at"), now)
+	limit := defaultShown
+	if text := q.Get("limit"); text != "" {
+		n, numberErr := strconv.Atoi(text)
+		if numberErr != nil || n < 1 || n > maxShown {
+			err = errors.Join(err, fmt.Errorf("limit %q: want a number from 1 to %d", text, maxShown))
+		}
+		limit = n
+	}
+	var object *kube.Ref
+	if text := q.Get("object"); text != "" {
+		ref, refErr := httpserve.ParseRef(text)
+		err, object = errors.Join(err, refErr), &ref
+	}
+	if err := errors.Join(err, atErr); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if !at.IsZero() {
+		e, ok := s.history.At(at)
+		if !ok {
+			http.Error(w, fmt.Sprintf("the history is younger than %s", at.UTC().Format(time.RFC3339)), http.StatusNotFound)
+			return
+		}
+		httpserve.WriteJSON(w, http.StatusOK, []api.HistoryEntry{e})
+		return
+	}
+	namespace := q.Get("namespace")
+	httpserve.WriteJSON(w, http.StatusOK, s.history.Entries(since, limit, func(e *api.HistoryEntry) bool {
+		return namespace == "" && object == nil || e.Count > len(e.Changes) || slices.ContainsFunc(e.Changes, func(c api.HistoryChange) bool {
+			return (namespace == "" || c.Namespace == namespace) && (object == nil || c.Ref == *object)
+		})
+	}))
+}
+
+// serveEntry answers for one entry: what it changed, or how it differs from another one.
+func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
+	from, err := strconv.ParseUint(r.PathValue("entry"), 10, 64)
+	if err != nil {
+		http.Error(w, fmt.Sprintf("entry %q: want the number of an entry", r.PathValue("entry")), http.StatusBadRequest)
+		return
+	}
+	to := r.URL.Query().Get("to")
+	entry, err := s.history.Entry(from)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	var view *shadowdiff.View
+	if to == "" {
+		if before := s.history.Entries(time.Time{}, 1, func(e *api.HistoryEntry) bool { return e.N < from }); len(before) > 0 {
+			view, err = s.between(r.Context(), before[0].N, strconv.FormatUint(from, 10))
+		}
+	} else {
+		view, err = s.between(r.Context(), from, to)
+	}
+	switch {
+	case errors.Is(err, history.ErrNoEntry):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	case view == nil:
+		view = &shadowdiff.View{Title: "History"}
+	}
+	if to == "" {
+		view.Notes = entryNotes(&entry)
+	}
+	form, ok := page.Negotiate(w, r)
+	if !ok {
+		return
+	}
+	body, err := page.Render(form, view)
+	if err == nil && form == page.JSON {
+		body, err = json.MarshalIndent(api.HistoryDifference{Entry: entry, Difference: body}, "", "  ")
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	page.Send(w, form, body)
+}
+
+// between compares what two entries served; to may be "now".
+func (s *Server) between(ctx context.Context, from uint64, to string) (*shadowdiff.View, error) {
+	tableOf := func(n uint64) (*table.Table, *kube.Snapshot, error) {
+		intent, err := s.history.Intent(n)
+		if err != nil {
+			return nil, nil, err
+		}
+		t, err := s.publisher.TableOf(intent)
+		return t, &kube.Snapshot{Intent: *intent}, err
+	}
+	a, before, err := tableOf(from)
+	if err != nil {
+		return nil, err
+	}
+	b, after, name := s.publisher.Table(), (*kube.Snapshot)(nil), "now"
+	if to != "now" {
+		n, err := strconv.ParseUint(to, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %q is no number and not \"now\"", history.ErrNoEntry, to)
+		}
+		if b, after, err = tableOf(n); err != nil {
+			return nil, err
+		}
+		name = "entry " + to
+	}
+	return s.compared(ctx, a, b, fmt.Sprintf("entry %d", from), name, before, after)
+}
+
+// compared compares two tables by meaning and owner. Snapshots help to find owners of routes that the newest read lacks.
+func (s *Server) compared(ctx context.Context, a, b *table.Table, from, to string, snapshots ...*kube.Snapshot) (*shadowdiff.View, error) {
+	const maxCompared = 5000
+	report, err := shadowdiff.Tables(ctx, a, b, maxCompared)
+	if err != nil {
+		return nil, err
+	}
+	return &shadowdiff.View{
+		Title: "History", A: shadowdiff.Side{Label: "before", Name: from}, B: shadowdiff.Side{Label: "after", Name: to},
+		Report: report, Owner: s.owners(snapshots...),
+	}, nil
+}
+
+// entryNotes describes an entry in words.
+func entryNotes(e *api.HistoryEntry) []shadowdiff.Note {
+	notes := []shadowdiff.Note{
+		{Name: "entry", Text: strconv.FormatUint(e.N, 10)}, {Name: "time", Text: e.At.Format(time.RFC3339)}, {Name: "table", Text: e.Digest.String()},
+		{Name: "routes", Text: fmt.Sprintf("%d added, %d changed, %d removed", e.Added, e.Changed, e.Removed)},
+	}
+	for _, c := range e.Changes {
+		notes = append(notes, shadowdiff.Note{Name: c.What, Text: strings.TrimSpace(c.Ref.String() + " " + c.By)})
+	}
+	for _, d := range e.Decisions {
+		notes = append(notes, shadowdiff.Note{Name: "decision", Text: strings.Join(slices.DeleteFunc([]string{d.What, string(d.Reason), d.Objects, d.By, d.Why}, func(s string) bool { return s == "" }), ", ")})
+	}
+	for _, t := range e.Takeovers {
+		notes = append(notes, shadowdiff.Note{Name: "takeover", Text: t.Example})
+	}
+	return notes
+}

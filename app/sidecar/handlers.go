@@ -1,0 +1,179 @@
+package sidecar
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/shadowdiff/page"
+)
+
+// Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
+func (s *Sidecar) Handler() http.Handler { return httpserve.Mux(httpserve.MainListener, s.endpoints) }
+
+// SupportHandler returns the handler for operators: /livez, /readyz, /health, /fresh, /status, /problems, /shadow, /guard/held and /metrics.
+func (s *Sidecar) SupportHandler() http.Handler {
+	return httpserve.Mux(httpserve.SupportListener, s.endpoints)
+}
+
+// ControlHandler returns the handler of the control socket: what operators in the pod may ask.
+func (s *Sidecar) ControlHandler() http.Handler {
+	return httpserve.Control(s.endpoints, s.SupportHandler())
+}
+
+// Endpoints returns what the listeners answer, in the order of the documentation.
+func (s *Sidecar) Endpoints() []httpserve.Endpoint { return slices.Clone(s.endpoints) }
+
+// acceptCommand accepts a held table, in the pod.
+const acceptCommand = "dataplane-client accept"
+
+func (s *Sidecar) newEndpoints() []httpserve.Endpoint {
+	get := []string{http.MethodGet, http.MethodHead}
+	routes := s.afterBoot(s.afterReading(s.cache.Handler()))
+	health := httpserve.Endpoint{Path: "/health", Handler: http.HandlerFunc(s.serveHealth),
+		Does: "503 before the first table, 204 after it"}
+	fresh := httpserve.Endpoint{Path: "/fresh", Methods: get, Handler: http.HandlerFunc(s.serveFresh),
+		Does: "200 if the source of the table was read within `--timing=fresh-limit`, else 503; JSON with the age and the reason"}
+	main := []httpserve.Endpoint{
+		{Path: "/routes", Methods: get, ChecksMethods: true, Handler: routes,
+			Does: "the table of the current mode, as `routesrv` serves it; during the boot, requests wait until it has " +
+				"decided what to serve"},
+		{Path: "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: routes, Does: "the table for proxies of one zone"},
+		health, fresh,
+	}
+	open := append(httpserve.Probes(health.Handler), health, fresh)
+	forPrometheus := []httpserve.Endpoint{
+		{Path: "/metrics", Methods: get, Handler: http.HandlerFunc(s.serveMetrics), Does: "Prometheus text, see [metrics.md](metrics.md)"},
+	}
+	forOperators := []httpserve.Endpoint{
+		{Path: "/status", Methods: get, Handler: http.HandlerFunc(s.serveStatus),
+			Does: "JSON: mode, reason of a refused mode, origin, table, both producers, cutover check, fallback"},
+		{Path: "/problems", Methods: get, Handler: http.HandlerFunc(s.serveProblems),
+			Does: "JSON: problems of the self-computed table"},
+		{Path: "/shadow", Methods: get, Handler: page.Handler(s.controller.shadowView),
+			Does: "the comparison of mode Pre. Text, JSON or a page"},
+		{Path: "/guard/held", Methods: get, Handler: httpserve.NewHeldPage(s.controller.held, acceptCommand),
+			Does: "how the held table differs from the one that it was compared with: as above"},
+	}
+	if s.cfg.EnableProfile {
+		forOperators = append(forOperators, httpserve.Profiles()...)
+	}
+	operators := httpserve.Access{
+		SocketOnly: s.cfg.SupportLoopbackOnly, Certificate: s.cfg.SupportTLS.ClientCA != "", Command: "dataplane-client get",
+	}
+	if operators.Certificate { // Prometheus has one, too
+		forPrometheus = limited(operators, forPrometheus)
+	}
+	support := slices.Concat(open, forPrometheus, limited(operators, forOperators))
+	for i := range main {
+		main[i].Listener = httpserve.MainListener
+	}
+	for i := range support {
+		support[i].Listener = httpserve.SupportListener
+	}
+	return slices.Concat(main, support, httpserve.AcceptEndpoints(s.controller.accept, acceptCommand, s.log))
+}
+
+// limited protects endpoints.
+func limited(a httpserve.Access, endpoints []httpserve.Endpoint) []httpserve.Endpoint {
+	for i := range endpoints {
+		endpoints[i].Handler = a.Wrap(endpoints[i].Handler)
+	}
+	return endpoints
+}
+
+// held returns a held table, in the same order of precedence as accept.
+func (c *controller) held() (held httpserve.Held, ok bool) {
+	c.call(func() {
+		if p := c.served.Pending(); p != nil && p.Guard.Held {
+			held, ok = httpserve.Held{Served: c.served.Table(), Table: p.Table, State: p.Guard}, true
+		}
+	})
+	var publishers []*publish.Publisher
+	if p := c.selfNow.Load(); p != nil {
+		publishers = append(publishers, p.publisher)
+	}
+	if p := c.remoteNow.Load(); p != nil {
+		publishers = append(publishers, p.client.Publisher())
+	}
+	for _, g := range publishers {
+		if ok {
+			break
+		}
+		served, table, state := g.Comparison()
+		held, ok = httpserve.Held{Served: served, Table: table, State: state, Kept: g.Kept()}, table != nil && state.Held
+	}
+	held.Owner = c.owners()
+	return held, ok
+}
+
+func (s *Sidecar) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	httpserve.WriteJSON(w, http.StatusOK, s.status())
+}
+
+// serveMetrics writes the series of the sidecar, and of the poller while one is running.
+func (s *Sidecar) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	all := prometheus.Gatherers{s.registry}
+	if p := s.controller.selfNow.Load(); p != nil {
+		all = append(all, p.registry)
+	}
+	promhttp.HandlerFor(all, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+}
+
+// afterBoot makes requests wait for the first table: a proxy that gets 404 while it starts gives up.
+func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-s.controller.booted:
+		case <-r.Context().Done():
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// afterReading reads the metrics of the proxy before a request for the table is answered: a proxy that dies of the served table does not get
+// it again.
+func (s *Sidecar) afterReading(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.watch != nil {
+			s.watch.fresh(r.Context(), r.Header.Get(api.HeaderIfNoneMatch) != "")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// serveHealth answers whether there is a table. Once there is, the answer stays positive.
+func (s *Sidecar) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	if s.cache.Current() == nil {
+		http.Error(w, "there is no table yet", http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// serveFresh answers whether the source of the table was read recently. It is for alerts, not for probes: an old table is better
+// than none.
+func (s *Sidecar) serveFresh(w http.ResponseWriter, _ *http.Request) {
+	r := s.fresh()
+	status := http.StatusOK
+	if !r.Fresh {
+		status = http.StatusServiceUnavailable
+	}
+	httpserve.WriteJSON(w, status, r)
+}
+
+// serveProblems lists the problems of objects while a table is computed.
+func (s *Sidecar) serveProblems(w http.ResponseWriter, _ *http.Request) {
+	problems := []api.Problem{}
+	if p := s.controller.selfNow.Load(); p != nil {
+		for _, problem := range p.compiler.Problems() {
+			problems = append(problems, problem.Report())
+		}
+	}
+	httpserve.WriteJSON(w, http.StatusOK, api.Problems{Count: len(problems), Problems: problems})
+}

@@ -1,0 +1,247 @@
+package sidecar
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/internal/series"
+	"github.com/routesrv/routesrv/poller"
+	"github.com/routesrv/routesrv/publish"
+	"github.com/routesrv/routesrv/rollout"
+)
+
+// view is the immutable state of the controller after a step.
+type view struct {
+	Mode          rollout.Mode              `json:"mode"`  // in force
+	Asked         rollout.Mode              `json:"asked"` // the mode that the setting means for this pod
+	Setting       rollout.Setting           `json:"setting"`
+	Refused       string                    `json:"refused,omitempty"` // why Asked is not in force, and what to do
+	ModeFileError string                    `json:"mode_file_error,omitempty"`
+	Origin        origin                    `json:"origin"`
+	pre           *fleet.Pre                // for the report, likewise
+	CutoverReady  *bool                     `json:"cutover_ready,omitempty"` // as the metric of this name; only in mode Pre
+	Cutover       *cutoverReport            `json:"cutover,omitempty"`       // in mode Pre
+	Switch        *switchReport             `json:"switch,omitempty"`        // a switch to another producer, in progress
+	Fallback      *rollout.FallbackDecision `json:"fallback,omitempty"`      // in mode Exec
+}
+
+type cutoverReport struct {
+	Ready        bool    `json:"ready"`
+	Reason       string  `json:"reason,omitempty"` // why it is not ready
+	CleanSeconds float64 `json:"clean_seconds"`
+	Comparisons  int     `json:"clean_comparisons"`
+	Differences  int     `json:"differences"`
+	trouble      string  // why no comparison is possible now
+}
+
+type switchReport struct {
+	To      origin    `json:"to"`
+	Since   time.Time `json:"since,omitzero"` // time of the producer's first table
+	Waiting string    `json:"waiting"`
+	Guard   api.Guard `json:"guard"`
+}
+
+// report publishes the state for handlers and metrics.
+func (c *controller) report(now time.Time) {
+	d := c.decision
+	v := &view{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
+	if c.modes != nil {
+		v.ModeFileError = c.modes.problem
+	}
+	if d.Mode == rollout.Pre {
+		e := c.shadow.evidence(now, d.Mode)
+		r := c.cfg.Cutover.Judge(e)
+		v.CutoverReady = &r.Ready
+		v.Cutover = &cutoverReport{r.Ready, r.Reason, e.CleanFor.Seconds(), e.Comparisons, e.Differences, e.Trouble}
+		if first := c.shadow.first; !first.IsZero() {
+			v.pre = &fleet.Pre{Seconds: max(0, now.Sub(first).Seconds()), Differences: e.Differences, Ready: r.Ready}
+			if e.Trouble == "" {
+				v.pre.CleanSeconds = e.CleanFor.Seconds()
+			}
+		}
+	}
+	if x := c.served.Pending(); c.origin() != c.target || x != nil {
+		v.Switch = &switchReport{To: c.target, Waiting: "it has not shown a table yet"}
+		if x != nil {
+			v.Switch.Since, v.Switch.Waiting, v.Switch.Guard = x.Since, x.Waiting, x.Guard.Report(nil)
+		}
+	}
+	if f := c.falling; d.Mode == rollout.Exec {
+		v.Fallback = &f
+	}
+	c.view.Store(v)
+	c.metrics.show(v)
+}
+
+// statusReport is the body of /status.
+type statusReport struct {
+	Version string    `json:"version"`
+	Started time.Time `json:"started"`
+	Pod     string    `json:"pod"`
+	// Share says whether the node or the pod decides about the share of the fleet here, and its name.
+	Share rollout.Member `json:"share"`
+	*view
+	Ready      bool              `json:"ready"`
+	Fresh      bool              `json:"fresh"`
+	Table      *api.Table        `json:"table,omitempty"`
+	Self       *selfReport       `json:"self,omitempty"`      // while a table is computed
+	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while a table is fetched
+	Decisions  []api.Decision    `json:"decisions,omitempty"` // about held tables, newest first
+	RoutesFile *api.File         `json:"routes_file,omitempty"`
+	Proof      *proofReport      `json:"proof"` // which tables the proxy lives with
+}
+
+type selfReport struct {
+	Fallback bool           `json:"fallback"`
+	Source   api.Source     `json:"source"`
+	Guard    api.Guard      `json:"guard"`
+	Problems map[string]int `json:"problems"` // by severity
+}
+
+// status collects the status. The controller must not call it.
+func (s *Sidecar) status() statusReport {
+	r := statusReport{
+		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.controller.view.Load(),
+		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
+		Proof: s.controller.proof.status(),
+	}
+	if r.Table = s.cache.Status(); r.Table != nil {
+		r.Ready, r.Fresh = true, s.fresh().Fresh
+	}
+	if p := s.controller.selfNow.Load(); p != nil {
+		r.Self = &selfReport{
+			Fallback: p.fallback, Source: p.poller.Status(), Guard: p.publisher.State().Report(p.publisher.Kept()),
+			Problems: poller.CountBySeverity(p.compiler.Problems()),
+		}
+	}
+	if p := s.controller.remoteNow.Load(); p != nil {
+		fetch := p.client.Status()
+		r.Fetch = &fetch
+	}
+	return r
+}
+
+// fresh returns how old the source of the served table is.
+func (s *Sidecar) fresh() api.Fresh {
+	r := api.Fresh{LimitSeconds: s.cfg.FreshLimit.Seconds()}
+	t := s.cache.Status()
+	if t == nil {
+		r.Reason = "no table yet"
+		return r
+	}
+	r.LastRead, r.AgeSeconds = t.LastRead, t.AgeSeconds
+	switch {
+	case r.LastRead.IsZero():
+		r.Reason = "it is not known when the source was read"
+	case r.AgeSeconds >= r.LimitSeconds:
+		r.Reason = "the last read of the source is too old"
+	default:
+		r.Fresh = true
+	}
+	return r
+}
+
+// identity returns how a sidecar identifies itself to route servers.
+func (c *controller) identity() string {
+	i := fleet.Identity{
+		Kind: fleet.Sidecar, ID: c.cfg.Pod, Node: c.cfg.Node, Zone: c.zone(), Version: c.cfg.Version, Interval: c.cfg.Fetch.Interval,
+		Mode: c.view.Load().Mode.String(),
+	}
+	if c.cfg.PodNamespace != "" && c.cfg.Pod != "" {
+		i.ID, i.Pod = c.cfg.PodNamespace+"/"+c.cfg.Pod, true
+	}
+	return i.String()
+}
+
+// report sends reports about this data plane to the route server in use until ctx ends. While none is in use, it sends nothing.
+func (s *Sidecar) report(ctx context.Context) {
+	reporter := &fleet.Reporter{
+		Logger: s.log,
+		Send: func(ctx context.Context, body []byte) error {
+			if p := s.controller.remoteNow.Load(); p != nil {
+				return p.client.Report(ctx, body)
+			}
+			return nil
+		},
+		Collect: s.collect,
+	}
+	if s.watch != nil {
+		reporter.Figures = s.watch.figures
+	}
+	reporter.Run(ctx)
+}
+
+// collect builds the report.
+func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
+	p := s.controller.remoteNow.Load()
+	if p == nil {
+		return fleet.Report{}, false
+	}
+	status := p.client.Status()
+	r := fleet.Report{Rejected: cmp.Or(dataplane.Rejected(&status), s.controller.proof.rejected()), Suspects: s.controller.proof.suspects(now)}
+	if a := status.Applied; a != nil {
+		r.Holds, r.HoldsAgo = fleet.Name{Digest: a.Digest, Revision: a.Revision}, max(0, now.Sub(a.Committed).Seconds())
+	}
+	if proven, ok := s.controller.proof.proven(); ok {
+		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
+	}
+	r.Pre = s.controller.view.Load().pre
+	var at time.Time
+	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
+		r.FetchedAgo = max(0, now.Sub(at).Seconds())
+	}
+	return r, true
+}
+
+// metrics are the series of the controller.
+type metrics struct {
+	mode      *prometheus.GaugeVec
+	origin    *prometheus.GaugeVec
+	switches  *prometheus.CounterVec
+	ready     prometheus.Gauge
+	refused   prometheus.Gauge
+	held      prometheus.Gauge
+	computing prometheus.Gauge
+	badMode   prometheus.Gauge
+	suspect   prometheus.Gauge
+	deaths    prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	made := series.In(reg)
+	m := &metrics{
+		mode:      made.Gauges("dataplane_mode", "1 for the mode in force: False, Pre or Exec.", "mode"),
+		origin:    made.Gauges("dataplane_origin", "1 for the origin of the served table: routeserver, self, last_known_good or none.", "origin"),
+		switches:  made.Counters("dataplane_switches_total", "Switches to another producer.", "origin", string(fromSelf), string(fromRouteServer)),
+		ready:     made.Gauge("dataplane_cutover_ready", "1 while mode Pre finds a cutover advisable."),
+		refused:   made.Gauge("dataplane_mode_refused", "1 while the requested mode is refused."),
+		held:      made.Gauge("dataplane_switch_held", "1 while a switch to another producer is held because of its table."),
+		computing: made.Gauge("dataplane_fallback", "1 while a table is computed because no route server answers."),
+		badMode:   made.Gauge("dataplane_mode_file_invalid", "1 while the mode file has no valid mode."),
+		suspect:   made.Gauge("dataplane_suspect", "1 while the proven table is served, because the proxy died of newer ones."),
+		deaths:    made.Counter("dataplane_proxy_deaths_total", "Restarts of the proxy with tables that were not proven."),
+	}
+	m.show(&view{Origin: fromNobody})
+	return m
+}
+
+// show sets the gauges that mirror the state.
+func (m *metrics) show(v *view) {
+	for _, mode := range rollout.Modes() {
+		m.mode.WithLabelValues(mode.String()).Set(series.Bool(mode == v.Mode))
+	}
+	for _, o := range origins() {
+		m.origin.WithLabelValues(string(o)).Set(series.Bool(o == v.Origin))
+	}
+	m.ready.Set(series.Bool(v.Cutover != nil && v.Cutover.Ready))
+	m.refused.Set(series.Bool(v.Refused != ""))
+	m.held.Set(series.Bool(v.Switch != nil && v.Switch.Guard.Held))
+	m.computing.Set(series.Bool(v.Fallback != nil && v.Fallback.Compute))
+	m.badMode.Set(series.Bool(v.ModeFileError != ""))
+}

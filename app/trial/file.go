@@ -1,0 +1,107 @@
+package trial
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/internal/durable"
+)
+
+// Limits of what is remembered.
+const (
+	maxKnown      = 100_000  // verdicts; the oldest accepted ones go first, then the oldest refused ones
+	maxKnownBytes = 64 << 20 // and their texts
+	maxFile       = 256 << 20
+	fileWait      = 5 * time.Second // for a write at the end
+)
+
+// stored is the content of the file.
+type stored struct {
+	Build    string             `json:"build"`    // of the proxy
+	Verdicts []api.TrialFailure `json:"verdicts"` // also those that accept a call
+}
+
+// load reads the verdicts of an earlier process. A file that cannot be used is logged and set aside: then everything is tried again.
+func (t *Trial) load() {
+	if t.cfg.File == "" {
+		return
+	}
+	var s stored
+	keptAs, err := durable.Load(t.cfg.File, maxFile, func(r io.Reader) error { return json.NewDecoder(r).Decode(&s) })
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
+			t.log.Error(LogFile, "path", t.cfg.File, "error", err, "kept_as", keptAs)
+		}
+		return
+	}
+	t.build = s.Build
+	for _, v := range s.Verdicts {
+		t.learn(Call{v.Text, v.Predicate}, Verdict{Kind(v.Verdict), v.Words, v.At})
+	}
+}
+
+// learn remembers a verdict. The caller holds mu.
+func (t *Trial) learn(c Call, v Verdict) {
+	if old, known := t.known[c]; known {
+		t.bytes -= len(c.Text) + len(old.Words)
+	}
+	t.known[c] = v
+	t.bytes += len(c.Text) + len(v.Words)
+}
+
+// write replaces the file.
+func (t *Trial) write() {
+	if t.cfg.File == "" {
+		return
+	}
+	s := t.remembered()
+	if err := durable.WriteFile(t.cfg.File, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }); err != nil {
+		t.log.Error(LogFile, "path", t.cfg.File, "error", err)
+	}
+}
+
+// remembered returns the verdicts, those that go first at the end.
+func (t *Trial) remembered() stored {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.verdicts()
+}
+
+// verdicts is remembered. The caller holds mu.
+func (t *Trial) verdicts() stored {
+	s := stored{Build: t.build, Verdicts: make([]api.TrialFailure, 0, len(t.known))}
+	for c, v := range t.known {
+		s.Verdicts = append(s.Verdicts, resultOf(c, v))
+	}
+	rank := func(f api.TrialFailure) int { return slices.Index([]Kind{Refused, Accepted}, Kind(f.Verdict)) }
+	slices.SortFunc(s.Verdicts, func(a, b api.TrialFailure) int { return cmp.Or(rank(a)-rank(b), b.At.Compare(a.At)) })
+	return s
+}
+
+// trim forgets verdicts if there are too many. The caller holds mu.
+func (t *Trial) trim() {
+	if len(t.known) <= maxKnown && t.bytes <= maxKnownBytes {
+		return
+	}
+	t.bytes = 0
+	for i, v := range t.verdicts().Verdicts {
+		if t.bytes += len(v.Text) + len(v.Words); i >= maxKnown*9/10 || t.bytes > maxKnownBytes*9/10 {
+			t.bytes -= len(v.Text) + len(v.Words)
+			delete(t.known, Call{v.Text, v.Predicate})
+		}
+	}
+}
+
+// flush waits some seconds for a write in progress.
+func (t *Trial) flush() {
+	if !t.writer.Wait(time.After(fileWait)) {
+		t.log.Error(LogFile, "path", t.cfg.File, "error", "the disk takes too long")
+	}
+}

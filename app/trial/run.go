@@ -1,0 +1,407 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+)
+
+// outcome is what a table did to the proxy.
+type outcome struct {
+	kind  Kind
+	words string
+	// alone is the one call that did it, if that is known; nil if any of the table may have.
+	alone *Call
+	// atRest means that it showed only after a while.
+	atRest bool
+	// refused are the words of the proxy about calls that it does not accept, and unused those for which there was no time.
+	refused map[Call]string
+	unused  map[Call]bool
+}
+
+// slow is the kind of a table that the proxy survives, and that makes others wait. It is no verdict.
+const slow Kind = "slow"
+
+// Run tries calls until the context ends, and waits then for a write of the file in progress.
+func (t *Trial) Run(ctx context.Context) {
+	defer t.flush()
+	for ctx.Err() == nil {
+		s := t.next(time.Now())
+		if len(s.units) > 0 {
+			t.try(ctx, s)
+			t.expire(time.Now())
+			continue
+		}
+		if _, err := t.ready(ctx); err == nil { // for the status, and to see a new build
+			t.answers(nil)
+		}
+		t.expire(time.Now())
+		select {
+		case <-ctx.Done():
+		case <-t.wake:
+		case <-time.After(t.idle(time.Now())):
+		}
+	}
+}
+
+// idle returns how long there is nothing to do: until the next turn of a namespace, or until the proxy is looked at again.
+func (t *Trial) idle(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	wait := lookEvery
+	for _, of := range t.tenants {
+		if of.waiting > 0 && of.faults > 0 {
+			wait = min(wait, max(of.until.Sub(now), 0))
+		}
+	}
+	return wait
+}
+
+// try makes the proxy load some calls, and records what becomes of it.
+func (t *Trial) try(ctx context.Context, s step) {
+	before, err := t.ready(ctx)
+	if err != nil {
+		pause(ctx, t.retry)
+		return
+	}
+	out, err := t.apply(ctx, s, before)
+	if ctx.Err() != nil {
+		return
+	}
+	if t.answers(err); err != nil {
+		pause(ctx, t.retry)
+		return
+	}
+	t.record(s, out, before, time.Now())
+}
+
+// ready returns the signs of a proxy that can try calls, or why there is none.
+func (t *Trial) ready(ctx context.Context) (sign, error) {
+	s, err := t.proxy.look(ctx)
+	if err == nil {
+		t.builds(s)
+	}
+	t.mu.Lock()
+	switch {
+	case closed(err): // it has ended, and the next one must not be taken for it by a probe
+		t.tainted = 0
+	case err == nil && t.tainted == s.start:
+		err = errors.New("the process of the trial proxy has to be replaced: it hangs, or is busy for good")
+	case err == nil:
+		t.tainted, t.harmed = 0, false
+	}
+	t.mu.Unlock()
+	if err != nil {
+		t.answers(err)
+	}
+	return s, err
+}
+
+// answers notes whether the proxy answers, and logs when that changes.
+func (t *Trial) answers(err error) {
+	t.mu.Lock()
+	was := t.silent
+	if t.silent = err; err != nil && was == nil {
+		t.since = time.Now()
+	}
+	t.mu.Unlock()
+	switch {
+	case err != nil && was == nil:
+		t.log.Error(LogSilent, "error", err)
+	case err == nil && was != nil:
+		t.log.Info(LogAnswers)
+	}
+}
+
+// expire lets calls lapse that wait for a proxy that does not answer, unless it does so because of a trial: then it is given the time that a kubelet
+// takes at most. Calls that may have harmed it wait for as long as that takes.
+func (t *Trial) expire(now time.Time) {
+	t.mu.Lock()
+	lapsed, silent := 0, t.silent
+	patience := t.cfg.Timeout
+	if t.harmed {
+		patience = max(patience, maxSilence)
+	}
+	if silent != nil {
+		suspects := t.suspects.calls()
+		for c, a := range t.asked {
+			from := a.since
+			if t.since.After(from) {
+				from = t.since
+			}
+			if !a.lapsed && !suspects[c] && !t.suspected(a) && now.Sub(from) >= patience {
+				a.lapsed = true
+				lapsed++
+			}
+		}
+	}
+	t.mu.Unlock()
+	if lapsed > 0 {
+		t.log.Error(LogLapsed, "count", lapsed, "error", silent)
+		notify(t.changed)
+	}
+}
+
+// suspected reports whether a call waits for the turn of a namespace that harmed the proxy. The caller holds mu.
+func (t *Trial) suspected(a *ask) bool {
+	_, of := t.chooses(a)
+	return a.strikes > 0 || of.faults > 0
+}
+
+// builds takes the build of the proxy. Verdicts about another one say nothing of it.
+func (t *Trial) builds(s sign) {
+	t.mu.Lock()
+	was := t.build
+	if t.build = s.build; was == s.build {
+		t.mu.Unlock()
+		return
+	}
+	clear(t.known)
+	t.bytes = 0
+	t.mu.Unlock()
+	if was != "" {
+		t.log.Warn(LogBuild, "was", was, "is", s.build)
+	}
+	if t.cfg.Served != nil {
+		if table := t.cfg.Served(); table != nil {
+			t.Ask(CallsOf(table.Routes().All()))
+		}
+	}
+}
+
+// notify wakes whoever waits for a channel of one place.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// pause waits for a time, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// apply lets the proxy load a table and looks at it. The error says why the table did not reach the proxy.
+func (t *Trial) apply(ctx context.Context, s step, before sign) (outcome, error) {
+	batch := s.calls()
+	marker, fetched := t.doc.set(batch)
+	defer t.doc.set(nil) // what it has of the calls ends with their trial
+	select {
+	case <-ctx.Done():
+		return outcome{}, ctx.Err()
+	case <-fetched:
+	case <-time.After(t.fetch):
+		return outcome{}, fmt.Errorf("the trial proxy has not fetched its table for %v: start it with -routes-urls", t.fetch)
+	}
+	more := time.Duration(len(batch)) * time.Millisecond
+	began := time.Now()
+	if out := t.loads(ctx, marker, before, t.limits.load+more); out.kind != Accepted {
+		return out, ctx.Err()
+	}
+	took := time.Since(began)
+	words, err := t.proxy.refused(ctx, marker, len(batch))
+	if err != nil {
+		if out := t.same(ctx, before); out.kind != Accepted {
+			return out, ctx.Err()
+		}
+		return outcome{}, err
+	}
+	if took > t.limits.load/2+more && s.kind != ofOne {
+		return outcome{kind: slow, words: fmt.Sprintf("it has applied the table after %v", took)}, ctx.Err()
+	}
+	out := outcome{kind: Accepted, refused: map[Call]string{}, unused: map[Call]bool{}}
+	for i, c := range batch {
+		if text, refused := words[idOf(i)]; refused {
+			out.refused[c] = text
+		}
+	}
+	if found := t.uses(ctx, s, batch, &out, before); found.kind != Accepted {
+		return found, ctx.Err()
+	}
+	if s.rests {
+		if found := t.resting(ctx, before, len(batch)); found.kind != Accepted {
+			return found, ctx.Err()
+		}
+	}
+	return out, ctx.Err()
+}
+
+// uses sends requests through the calls of a table, for as long as one round may take.
+func (t *Trial) uses(ctx context.Context, s step, batch []Call, out *outcome, before sign) outcome {
+	began, uses := time.Now(), t.takesRequests(ctx)
+	for i, c := range batch {
+		if _, refused := out.refused[c]; refused || !uses || !c.usable() {
+			continue
+		}
+		if i > 0 && time.Since(began) > t.use {
+			out.unused[c] = true
+			continue
+		}
+		sent := time.Now()
+		if err := t.proxy.use(ctx, hostOf(i), t.use); err != nil {
+			found := outcome{kind: Hung, words: err.Error(), alone: &batch[i]}
+			if same := t.same(ctx, before); same.kind != Accepted {
+				found.kind, found.words = same.kind, same.words
+			}
+			return found
+		}
+		if took := time.Since(sent); took > t.use/2 && s.kind != ofOne {
+			return outcome{kind: slow, words: fmt.Sprintf("a request took %v", took), alone: &batch[i]}
+		}
+	}
+	return outcome{kind: Accepted}
+}
+
+// takesRequests reports whether the proxy answers requests, so that calls can be used. It is asked for the host of the marker, whose answer says
+// nothing about a call.
+func (t *Trial) takesRequests(ctx context.Context) bool {
+	if t.cfg.Traffic == nil {
+		return false
+	}
+	err := t.proxy.use(ctx, markerHost, t.use)
+	t.mu.Lock()
+	was := t.unused
+	t.unused = err != nil
+	t.mu.Unlock()
+	if err != nil && !was {
+		t.log.Error(LogUnused, "listener", t.cfg.Traffic.String(), "error", err)
+	}
+	return err == nil
+}
+
+// loads waits until the proxy shows that it has the table with a marker.
+func (t *Trial) loads(ctx context.Context, marker string, before sign, within time.Duration) outcome {
+	deadline := time.After(within)
+	for {
+		if t.proxy.has(ctx, marker) {
+			return t.same(ctx, before)
+		}
+		if out := t.same(ctx, before); out.kind != Accepted {
+			return out
+		}
+		select {
+		case <-ctx.Done():
+			return outcome{kind: Hung, words: ctx.Err().Error()}
+		case <-deadline:
+			return outcome{kind: Hung, words: fmt.Sprintf("it has not applied the table for %v", within)}
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// same says whether the process of the proxy is still the one it was.
+func (t *Trial) same(ctx context.Context, before sign) outcome {
+	now, err := t.proxy.look(ctx)
+	for n := 0; err != nil && !closed(err) && n < 3 && ctx.Err() == nil; n++ { // one lost answer is no death
+		pause(ctx, t.retry)
+		now, err = t.proxy.look(ctx)
+	}
+	var late net.Error
+	switch {
+	case errors.As(err, &late) && late.Timeout():
+		return outcome{kind: Hung, words: "its support listener does not answer: " + err.Error()}
+	case err != nil:
+		return outcome{kind: Died, words: "its support listener is closed: " + err.Error()}
+	case now.start != before.start:
+		return outcome{kind: Died, words: "its process ended and was started again"}
+	}
+	return outcome{kind: Accepted}
+}
+
+// closed reports whether an error says that no process listens.
+func closed(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// resting looks at a proxy that nobody asks anything. Of several calls it need not be proven that one of them harms the proxy.
+func (t *Trial) resting(ctx context.Context, before sign, calls int) outcome {
+	windows := busyWindows
+	if calls > 1 {
+		windows--
+	}
+	out := t.watch(ctx, before, windows)
+	out.atRest = true
+	return out
+}
+
+// watch is resting. The proxy is busy for good only if it works all the time: the end of loading a table is no fault.
+// What a spinning process gets of a core depends on what else the machine does, so the share counts less than how long it lasts.
+func (t *Trial) watch(ctx context.Context, before sign, windows int) outcome {
+	for window := 1; ; window++ {
+		first, err := t.proxy.look(ctx)
+		if err == nil {
+			pause(ctx, t.rest)
+		}
+		if out := t.same(ctx, before); out.kind != Accepted || err != nil {
+			return out
+		}
+		last, err := t.proxy.look(ctx)
+		if err != nil {
+			return outcome{kind: Accepted}
+		}
+		if more := last.memory - before.memory; more > t.growth {
+			return outcome{kind: Grew, words: fmt.Sprintf("it needs %.0f MiB more than before", more/(1<<20))}
+		}
+		used := (last.cpu - first.cpu) / last.at.Sub(first.at).Seconds()
+		switch {
+		case used <= t.busy:
+			return outcome{kind: Accepted}
+		case window >= windows:
+			return outcome{kind: Grew, words: fmt.Sprintf("it uses %.1f cores although nobody asks it anything", used)}
+		}
+	}
+}
+
+// record keeps the verdicts of a step, or looks for what harmed the proxy.
+func (t *Trial) record(s step, out outcome, before sign, now time.Time) {
+	t.mu.Lock()
+	var failed []api.TrialFailure
+	verdict := func(c Call, v Verdict) {
+		t.learn(c, v)
+		t.forget(c)
+		if v.Kind != Accepted {
+			failed = append(failed, resultOf(c, v))
+		}
+	}
+	for c, words := range out.refused {
+		verdict(c, Verdict{Refused, words, now.UTC()})
+	}
+	if t.ran, t.went = s.kind, out.kind == Accepted; t.went {
+		t.survived(s, now)
+		for _, c := range s.calls() {
+			if _, refused := out.refused[c]; s.rests && !refused && !out.unused[c] {
+				verdict(c, Verdict{Kind: Accepted, At: now.UTC()})
+			}
+		}
+	} else {
+		if out.kind == Hung || out.kind == Grew {
+			t.tainted = before.start
+		}
+		t.harmed = out.kind != slow
+		if struck := t.blame(s, out.alone, out.atRest, now); struck != nil && t.harmed {
+			if struck.strikes++; struck.strikes >= strikes {
+				verdict(struck.call, Verdict{out.kind, out.words, now.UTC()})
+			}
+		}
+	}
+	if s.kind == ofOne {
+		t.endTurn(s.tenant, now)
+	}
+	t.trim()
+	t.mu.Unlock()
+	t.writer.Request()
+	if n := len(s.calls()); !t.went && n > 1 {
+		t.log.Warn(LogSuspects, "count", n, "namespaces", len(s.units), "seen", string(out.kind), "words", out.words)
+	}
+	for _, f := range failed {
+		t.log.Error(LogFailed, "text", f.Text, "verdict", f.Verdict, "words", f.Words)
+	}
+	notify(t.changed)
+}

@@ -1,0 +1,265 @@
+// Package webhook is a validating webhook: before the API server stores an Ingress or a RouteGroup, the package compiles it and
+// returns its problems as a refusal or as warnings, in the same words and by the same code as /problems.
+//
+// A [Judge] holds the latest snapshot of the cluster and judges one object against it; the handler speaks
+// admission.k8s.io/v1; a [Server] joins both with a source and two listeners.
+//
+// # What is refused
+//
+// Only problems that the author alone can fix, and only if the object gets worse: an object is refused for a problem of severity
+// error that depends only on the object, if the object that it replaces has fewer problems of this reason. All other problems are
+// warnings. So are the requests that the object would newly take from routes of other objects, unless [Refusal] says otherwise. An Ingress may be created before its Service, and an author must be able to change a label of an object that was
+// already broken.
+//
+// # Failing open
+//
+// The webhook admits whatever it cannot judge. Before the first snapshot it judges objects alone. For a request that it cannot
+// read, or a panic, it returns an error to the API server, and the failurePolicy of its configuration decides; the manifests set
+// Ignore.
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/trial"
+	"github.com/routesrv/routesrv/compile"
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/explain"
+	"github.com/routesrv/routesrv/explain/takeover"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/match"
+	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Judge predicts the problems of an object before it is stored. It is safe for concurrent use, except that only one goroutine may call
+// Take.
+type Judge struct {
+	scope   kube.Selection
+	cluster *compile.Compiler
+	alone   *compile.Result // an empty cluster, for objects before the first snapshot
+	proxy   match.Options
+	refuse  Refusal
+	owners  atomic.Pointer[shadowdiff.OwnerFunc] // of the latest snapshot
+	failed  atomic.Pointer[[]api.TrialFailure]   // of the route servers
+	turns   turns
+}
+
+// Refusal says which takeovers are refused. All others are warnings.
+type Refusal string
+
+// The values of Refusal.
+const (
+	RefuseNone      Refusal = "none"
+	RefuseNamespace Refusal = "namespace" // those between namespaces
+	RefuseObject    Refusal = "object"    // all
+)
+
+// refuses reports whether it is refused that one owner takes requests of another, or may do so.
+func (r Refusal) refuses(from, to shadowdiff.Owner) bool {
+	return r == RefuseObject || r == RefuseNamespace && from.Namespace != to.Namespace
+}
+
+// NewJudge returns a judge with the options of the route server. The error names an invalid option.
+func NewJudge(o rules.Options, scope kube.Selection, refuse Refusal) (*Judge, error) {
+	alone, err := compile.New(o)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := compile.New(o)
+	if err != nil {
+		return nil, err
+	}
+	proxy := match.Options{
+		NormalizeHost: true, ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,
+	}
+	return &Judge{scope: scope, cluster: cluster, alone: alone.Compile(&kube.Snapshot{}), proxy: proxy, refuse: refuse}, nil
+}
+
+// Take sets the snapshot that objects are judged against. If the compiler panics, Take keeps the previous snapshot and passes the
+// panic on; the next snapshot is compiled from scratch.
+func (j *Judge) Take(s *kube.Snapshot) {
+	before := j.cluster.Latest()
+	if result := j.cluster.Compile(s); result != before {
+		owners := explain.OwnerFunc(result.Inspect, s)
+		j.owners.Store(&owners)
+	}
+}
+
+// Ready reports whether the judge has a snapshot.
+func (j *Judge) Ready() bool { return j.cluster.Latest() != nil }
+
+// Verdict is the result for one object.
+type Verdict struct {
+	// Skipped means that the route server ignores the object.
+	Skipped bool
+	// Refused are the problems that cause the refusal; the object is admitted if there are none. Warnings are the other problems
+	// of severity warning and error.
+	Refused, Warnings []rules.Problem
+	// Takeovers are what the object would newly take from routes of others, and Taken those of them that cause the refusal. Both are texts.
+	Takeovers, Taken []string
+	// Trials are the filters and predicates of the object that failed a trial, as texts: the route servers would keep it.
+	Trials []string
+}
+
+// Review judges an object, in JSON, that would replace old. old is empty for a new object. The kind is [kube.KindIngress] or
+// [kube.KindRouteGroup].
+func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
+	cluster := j.cluster.Latest()
+	now, err := j.try(cluster, kind, object)
+	if err != nil || now.Skipped {
+		return Verdict{Skipped: now.Skipped}, err
+	}
+	var had []rules.Problem
+	if len(old) > 0 {
+		before, err := j.try(cluster, kind, old)
+		if err != nil {
+			return Verdict{}, err
+		}
+		had = before.Problems
+	}
+	var v Verdict
+	for _, p := range now.Problems {
+		if p.Severity == rules.Error && !p.Reason.Info().Elsewhere && count(now.Problems, p.Reason) > count(had, p.Reason) && !has(had, p) {
+			v.Refused = append(v.Refused, p)
+		} else {
+			v.Warnings = append(v.Warnings, p)
+		}
+	}
+	j.trials(&v, now)
+	return v, j.takeovers(&v, cluster, now)
+}
+
+// TakeFailures sets what failed the trials of the route servers. It is safe for concurrent use.
+func (j *Judge) TakeFailures(failed []api.TrialFailure) { j.failed.Store(&failed) }
+
+// trials adds what of an object failed a trial.
+func (j *Judge) trials(v *Verdict, tried takeover.Tried) {
+	failed := j.failed.Load()
+	if failed == nil || len(*failed) == 0 {
+		return
+	}
+	var routes []*table.Route
+	for _, r := range tried.Routes {
+		if r.Wins && r.Route != nil {
+			routes = append(routes, r.Route)
+		}
+	}
+	has := make(map[trial.Call]bool)
+	for _, c := range trial.CallsOf(slices.Values(routes)) {
+		has[c] = true
+	}
+	for _, f := range *failed {
+		if has[trial.Call{Text: f.Text, Predicate: f.Predicate}] {
+			v.Trials = append(v.Trials, fmt.Sprintf("trial: %s: %s", f.Text, trial.Verdict{Kind: trial.Kind(f.Verdict), Words: f.Words}))
+		}
+	}
+}
+
+// reviewSteps limits what the search for takeovers of an object costs, and so time: about as many microseconds.
+const reviewSteps = 20_000
+
+// takeovers adds what an object would take from routes of others, or may take. Before the first snapshot nothing is known of others.
+func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tried) error {
+	owners := j.owners.Load()
+	if cluster == nil || owners == nil || len(tried.Routes) == 0 {
+		return nil
+	}
+	defer j.turns.take(tried.Ref.Namespace)()
+	report, err := takeover.Try(cluster, []takeover.Tried{tried}, *owners, takeover.Options{Proxy: j.proxy, Steps: reviewSteps})
+	if err != nil {
+		return err
+	}
+	for i := range report.Takeovers {
+		t := &report.Takeovers[i]
+		line := "takeover: " + t.String()
+		if more := t.Lost - 1; more > 0 {
+			line += fmt.Sprintf(", and %d more routes", more)
+		}
+		if j.refuse.refuses(t.From, t.To) {
+			v.Taken = append(v.Taken, line)
+		} else {
+			v.Takeovers = append(v.Takeovers, line)
+		}
+	}
+	for _, u := range report.Doubts() {
+		switch line := "takeover: " + u.String(); {
+		case j.refuse.refuses(u.From, u.To):
+			v.Taken = append(v.Taken, line)
+		case u.From.Namespace != u.To.Namespace:
+			v.Takeovers = append(v.Takeovers, line)
+		}
+	}
+	if report.Skipped > 0 {
+		const line = "takeover: may take requests of others: the search exceeded its budget"
+		if j.refuse == RefuseNone {
+			v.Takeovers = append(v.Takeovers, line)
+		} else {
+			v.Taken = append(v.Taken, line)
+		}
+	}
+	return nil
+}
+
+// count returns how many of the problems have the reason.
+func count(all []rules.Problem, reason rules.Reason) int {
+	n := 0
+	for _, p := range all {
+		if p.Reason == reason {
+			n++
+		}
+	}
+	return n
+}
+
+// has reports whether the old object had the same problem, whatever its text.
+func has(all []rules.Problem, p rules.Problem) bool {
+	return slices.ContainsFunc(all, func(q rules.Problem) bool { return q.Reason == p.Reason && q.Route == p.Route })
+}
+
+// try compiles an object beside a cluster, nil before the first snapshot, without storing the result.
+func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried takeover.Tried, err error) {
+	o, err := kube.DecodeJSON(kind, text)
+	if err != nil {
+		d, _ := errors.AsType[*kube.DecodeError](err) // which it always is
+		tried.Problems = []rules.Problem{rules.BadObject(kube.BadObject{Ref: d.Ref, Err: err})}
+		return tried, nil
+	}
+	tried.Ref = o.Ref()
+	defer j.turns.take(tried.Ref.Namespace)()
+	switch {
+	case !j.takes(kind, o):
+		tried.Skipped = true
+	case cluster != nil:
+		tried.Trial, err = cluster.Foresee(o, nil)
+	default:
+		tried.Trial, err = j.tryAlone(o)
+	}
+	return tried, err
+}
+
+// takes reports whether the route server reads the object.
+func (j *Judge) takes(kind kube.Kind, o kube.Object) bool {
+	var m kube.Meta
+	if routed, ok := o.(kube.Routed); ok {
+		m = *routed.Metadata()
+	}
+	return j.scope.Takes(kind, m.Namespace, m.Labels.Lookup)
+}
+
+// tryAlone compiles an object without a cluster, and omits problems that depend on other objects.
+func (j *Judge) tryAlone(o kube.Object) (compile.Trial, error) {
+	t, err := j.alone.Try(o)
+	t.Problems = slices.DeleteFunc(t.Problems, func(p rules.Problem) bool { return p.Reason.Info().Elsewhere })
+	return t, err
+}
+
+// text returns a problem in one line, for the author of the object.
+func text(p rules.Problem) string {
+	return string(p.Reason) + ": " + strings.Join(strings.Fields(p.Text()), " ")
+}

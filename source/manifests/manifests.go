@@ -1,0 +1,194 @@
+// Package manifests reads a cluster from files: YAML or JSON, with any number of documents per file, in folders or
+// from standard input. It needs no cluster, and never writes any of the objects.
+//
+// # Guarantees
+//
+// A read returns everything or an error. It fails as a whole, and names file, document and line, if a file cannot be
+// read, if a document is not YAML, or if files keep changing while they are read. An object that cannot be decoded
+// affects only itself: it is in the snapshot's Bad, with its place. The same applies to the second of two objects
+// with the same kind, namespace and name, and to an object with a duplicate key.
+//
+// Every read reads every file again, because an unchanged size and time do not prove that a file is unchanged. But it
+// parses only files whose SHA-256 changed. Unchanged objects keep their pointers.
+//
+// # What is read
+//
+// Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1),
+// EndpointSlice (discovery.k8s.io/v1), and lists of them. An object without apiVersion is read by its kind alone. Other
+// kinds are ignored. A read returns both Endpoints and EndpointSlices; the compiler uses the kind it is configured for.
+//
+// An object without a namespace gets "default", as with kubectl; objects from the API always have a namespace. Other
+// defaults of an API server are not applied, and nothing is validated.
+//
+// In a folder, the files *.yaml, *.yml and *.json are read, sorted by name, including those in subfolders. Names that
+// begin with a dot and kustomization files are skipped. Symbolic links are followed, and each file is read only once,
+// however many paths lead to it. Standard input and anything else that is not a regular file is read once and
+// remembered.
+//
+// Other modules should not import it: it may change with every release.
+package manifests
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/routesrv/routesrv/kube"
+)
+
+// DefaultMaxFileBytes is the default of Config.MaxFileBytes.
+const DefaultMaxFileBytes = 256 << 20
+
+// maxFiles limits the number of files, so that a folder given by mistake, such as /, is not read to its end.
+const maxFiles = 10_000
+
+// Config configures a Source.
+type Config struct {
+	// Paths are files and folders, in order; "-" means Stdin. At least one is required.
+	Paths []string
+
+	// Stdin is the input for the path "-". The first Read reads it to its end.
+	Stdin io.Reader
+
+	// Selection selects the objects to read.
+	kube.Selection
+
+	// Namespaces also reads namespaces. Many files may contain the same one.
+	Namespaces bool
+
+	// MaxFileBytes limits the size of one file in bytes; default DefaultMaxFileBytes.
+	MaxFileBytes int64
+
+	// Logger logs events for operators; nil discards them.
+	Logger *slog.Logger
+}
+
+// Source reads files. It is safe for concurrent use; reads run one after the other.
+type Source struct {
+	cfg Config // set by New, read only
+
+	busy chan struct{} // capacity 1: the holder owns the fields below
+
+	once   map[string]content       // content that can be read only once, by path
+	byName map[string]*parsed       // the files of the last complete read
+	byRef  map[kube.Ref]kube.Object // objects of the last complete read
+	last   *kube.Snapshot
+}
+
+// New checks the configuration. It reads nothing.
+func New(cfg Config) (*Source, error) {
+	switch {
+	case len(cfg.Paths) == 0:
+		return nil, errors.New("no path of manifests")
+	case cfg.MaxFileBytes < 0:
+		return nil, fmt.Errorf("limit of %d bytes must not be negative", cfg.MaxFileBytes)
+	}
+	for _, p := range cfg.Paths {
+		switch {
+		case p == "":
+			return nil, errors.New("path of manifests is empty")
+		case p == stdin && cfg.Stdin == nil:
+			return nil, errors.New(`path "-" without standard input`)
+		}
+	}
+	cfg.MaxFileBytes = cmp.Or(cfg.MaxFileBytes, DefaultMaxFileBytes)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "source.manifests")
+	return &Source{cfg: cfg, busy: make(chan struct{}, 1), once: make(map[string]content)}, nil
+}
+
+// Read reads all files. The error is a *[kube.ReadError] that names the file, or the context's error. In both cases
+// the previous snapshot stays valid. If nothing changed, Read returns the same snapshot again. Its revision is 0, and
+// the options have no effect.
+func (s *Source) Read(ctx context.Context, _ kube.ReadOptions) (*kube.Snapshot, error) {
+	if err := s.turn(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-s.busy }()
+	contents, err := s.readFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	same := len(contents) == len(s.byName)
+	files := make([]*parsed, len(contents))
+	for i := range contents {
+		c := &contents[i]
+		if files[i] = s.byName[c.name]; files[i] != nil && files[i].sum == c.sum {
+			continue
+		}
+		same = false
+		if files[i], err = s.parse(c); err != nil {
+			return nil, readError(c.name, err)
+		}
+	}
+	if same && s.last != nil {
+		return s.last, nil
+	}
+	s.commit(files)
+	return s.last, nil
+}
+
+// turn waits until no other read is running. The caller must release it.
+func (s *Source) turn(ctx context.Context) error {
+	select {
+	case s.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Objects calls yield with the JSON of each object of all files, including items of lists and kinds that [Source.Read] ignores,
+// for callers that need more of an object than Read decodes. It stops at an error of yield, and adds the file and the line to it.
+func (s *Source) Objects(ctx context.Context, yield func(kind string, object []byte) error) error {
+	if err := s.turn(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.busy }()
+	contents, err := s.readFiles(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range contents {
+		for _, d := range split(&contents[i]) {
+			object, err := ToJSON(d)
+			if err == nil {
+				err = each(object, head{}, 0, func(raw []byte, h *head, _ int) error { return yield(string(h.Kind), raw) })
+			}
+			if err != nil {
+				return fmt.Errorf("%s: line %d: %w", contents[i].name, d.Line, err)
+			}
+		}
+	}
+	return nil
+}
+
+// commit stores the files as the last complete read, and builds their snapshot.
+func (s *Source) commit(files []*parsed) {
+	s.byName = make(map[string]*parsed, len(files))
+	s.byRef = make(map[kube.Ref]kube.Object)
+	s.last = &kube.Snapshot{}
+	first := make(map[kube.Ref]string) // where the first object with this name is
+	for _, f := range files {
+		s.byName[f.name] = f
+		for _, e := range f.entries {
+			if _, twice := first[e.ref]; e.ref.Kind == kube.KindNamespace && (twice || !s.cfg.Namespaces) {
+				continue // many files contain their namespace
+			}
+			where := fmt.Sprintf("%s: document %d, line %d", f.name, e.document, e.line)
+			err := cmp.Or(e.strict, e.err)
+			if before, ok := first[e.ref]; ok && e.ref.Name != "" {
+				err = fmt.Errorf("duplicate of the object in %s, which takes precedence", before)
+			}
+			if err != nil {
+				s.last.Bad = append(s.last.Bad, kube.BadObject{Ref: e.ref, Err: fmt.Errorf("%s: %w", where, err)})
+				continue
+			}
+			first[e.ref] = where
+			s.byRef[e.ref] = e.object
+			s.last.Add(e.object)
+		}
+	}
+}

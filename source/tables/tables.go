@@ -1,0 +1,300 @@
+// Package tables reads routing tables for comparison from any of these places: a file of routes, manifests that it
+// has compiled, a route server, the support listener of a Skipper, or standard input.
+//
+// A [Source] is one such place, made by [Reader.Open]; its Load reads the whole table or fails. The name decides the
+// kind of place; for a URL, the answer does:
+//
+//   - routes on the standard input, which only one source can have; read once
+//     http://…, https://…        a route server, or a Skipper if the answer has X-Timestamp
+//     a folder, *.yaml, *.yml, *.json
+//     manifests, which Config.Compile compiles into routes
+//     any other file             routes; a copy of a table, as last-known-good files are, has its digest checked
+//
+// # Guarantees
+//
+// A table is complete except for parts that are not routes, which it lists; otherwise Load returns an error. For a route server,
+// Load checks the number of routes against X-Count, and the text against the digest in the ETag if the ETag has one. All pages of
+// a Skipper come from one version of its table: if the table changes between two pages, Load reads all pages again, a few times
+// at most. Load never reads beyond the limits on size and time.
+//
+// A repeated Load only asks a route server whether the table has changed. Errors name the file with line and column,
+// or the URL without its password.
+//
+// # Not done here
+//
+// The package does not compare or judge routes. It does not retry errors, except for the pages of a Skipper. A Source
+// is not suitable for the data plane: it remembers nothing across restarts and has only one address.
+//
+// Other modules should not import it: it may change with every release.
+package tables
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
+)
+
+// Defaults of [Config].
+const (
+	DefaultTimeout      = 30 * time.Second
+	DefaultMaxBytes     = 512 << 20
+	DefaultMaxRedirects = 5
+	DefaultPageSize     = 4096
+)
+
+// Table is a loaded table. Do not modify it: the next Load may return the same one.
+type Table struct {
+	Routes []*eskip.Route
+	// Revision is the revision of the read that produced the table; 0 if the place reports none.
+	Revision uint64
+	// Read is when the source of the table was last read, if the place reports it; otherwise the time of the load.
+	Read time.Time
+	// LeftOut are the first parts of the text that are not routes, of Unread in all: a route server may serve a route that no
+	// proxy can read.
+	LeftOut []table.LeftOut
+	Unread  int
+}
+
+// CompileFunc compiles the manifests at a path, which is a file or a folder. Its error names the file.
+type CompileFunc func(ctx context.Context, path string) (table.List, error)
+
+// Config configures a [Reader].
+type Config struct {
+	// Compile compiles manifests; if it is nil, manifests are an error.
+	Compile CompileFunc
+	// Stdin is the input that "-" reads; if it is nil, "-" is an error.
+	Stdin io.Reader
+	// Timeout is the limit of one Load from a URL, with all pages and redirects, default DefaultTimeout.
+	Timeout time.Duration
+	// MaxBytes limits the size of a table in bytes after decompression; default DefaultMaxBytes.
+	MaxBytes int64
+	// MaxRedirects is how many redirects to follow, default DefaultMaxRedirects; a negative value follows none. A
+	// redirect from https to http is never followed.
+	MaxRedirects int
+	// PageSize is the number of routes to request from a Skipper at once, default DefaultPageSize.
+	PageSize int
+	// Transport makes the requests; nil means a copy of http.DefaultTransport, which uses the proxies of the
+	// environment.
+	Transport http.RoundTripper
+}
+
+// Reader opens sources. It is safe for concurrent use.
+type Reader struct {
+	cfg    Config
+	client *http.Client
+
+	stdinTaken atomic.Bool // a source reads it
+}
+
+// Source is a place that holds a table. Only one caller at a time may call Load.
+type Source struct {
+	name string
+	load func(context.Context) (*Table, error)
+}
+
+// Name returns the place as given, without a password.
+func (s *Source) Name() string { return s.name }
+
+// Load reads the table. It may be called again after an error. The previous table stays valid.
+func (s *Source) Load(ctx context.Context) (*Table, error) { return s.load(ctx) }
+
+// New returns a reader with the defaults filled in. It reads nothing.
+func New(cfg Config) *Reader {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = DefaultMaxBytes
+	}
+	if cfg.MaxRedirects == 0 {
+		cfg.MaxRedirects = DefaultMaxRedirects
+	}
+	if cfg.PageSize <= 0 {
+		cfg.PageSize = DefaultPageSize
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = http.DefaultTransport.(*http.Transport).Clone()
+	}
+	r := &Reader{cfg: cfg}
+	r.client = &http.Client{Transport: cfg.Transport, Timeout: cfg.Timeout, CheckRedirect: r.redirect}
+	return r
+}
+
+// Close closes idle connections.
+func (r *Reader) Close() { r.client.CloseIdleConnections() }
+
+// Open returns the source for a place. It does not read the table; it only checks what kind of place it is.
+func (r *Reader) Open(place string) (*Source, error) {
+	switch {
+	case place == "":
+		return nil, errors.New("the name of a table is empty: must be a file, a folder of manifests, a URL or -")
+	case place == "-":
+		return r.openStdin()
+	case strings.HasPrefix(place, "http://"), strings.HasPrefix(place, "https://"):
+		return r.openURL(place)
+	case strings.Contains(place, "://"):
+		return nil, fmt.Errorf("%s: must be an http or https URL", place)
+	}
+	info, err := os.Stat(place)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", place, cause(err))
+	}
+	if info.IsDir() || slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(place))) {
+		if r.cfg.Compile == nil {
+			return nil, fmt.Errorf("%s: manifests cannot be compiled here", place)
+		}
+		return &Source{place, func(ctx context.Context) (*Table, error) { return r.loadManifests(ctx, place) }}, nil
+	}
+	return &Source{place, func(ctx context.Context) (*Table, error) { return r.loadFile(ctx, place) }}, nil
+}
+
+func (r *Reader) openStdin() (*Source, error) {
+	switch {
+	case r.cfg.Stdin == nil:
+		return nil, errors.New("-: no standard input")
+	case r.stdinTaken.Swap(true):
+		return nil, errors.New("-: the standard input can be only one of the tables")
+	}
+	read := sync.OnceValues(func() (*Table, error) { return readRoutes("standard input", r.cfg.Stdin, r.cfg.MaxBytes) })
+	// Later loads return the same table as current: this side of a comparison never changes.
+	return &Source{"-", func(context.Context) (*Table, error) {
+		t, err := read()
+		if err != nil {
+			return nil, err
+		}
+		again := *t
+		again.Read = time.Now()
+		return &again, nil
+	}}, nil
+}
+
+// loadFile reads a file of routes.
+func (r *Reader) loadFile(ctx context.Context, path string) (*Table, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, cause(err))
+	}
+	defer func() { _ = in.Close() }() // only read
+	return readRoutes(path, in, r.cfg.MaxBytes)
+}
+
+// loadManifests compiles a file or folder of manifests.
+func (r *Reader) loadManifests(ctx context.Context, path string) (*Table, error) {
+	compiled, err := r.cfg.Compile(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	// Compare the text, because that is what data planes receive.
+	var text strings.Builder
+	for r := range compiled.All() {
+		text.WriteString(r.Text)
+		text.WriteByte('\n')
+	}
+	routes, err := parse(path+", compiled", text.String())
+	if err != nil {
+		return nil, err
+	}
+	return &Table{Routes: routes, Read: time.Now()}, nil
+}
+
+// readRoutes reads routes in text form, which may be a saved copy of a table.
+func readRoutes(name string, in io.Reader, limit int64) (*Table, error) {
+	text, err := readAll(in, limit)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	t := &Table{Read: time.Now()}
+	switch copied, _, err := table.ReadFile(bytes.NewReader(text)); {
+	case err == nil:
+		t.Revision = copied.Revision()
+	case errors.Is(err, table.ErrDamaged): // a copy that must not be compared
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := t.parse(name, string(text)); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// parse parses the routes of a table, and leaves out parts that are not routes. If those are most of the text, it returns the
+// error of [parse].
+func (t *Table) parse(name, text string) (err error) {
+	if t.Routes, err = parse(name, text); err == nil {
+		return nil
+	}
+	d := table.NewDecoder(nil, math.MaxInt64)
+	d.LeaveOut()
+	_, _ = d.Write([]byte(text)) // Table reports its error
+	rest, wrong := d.Table(0, time.Time{})
+	if t.Unread, t.LeftOut = d.LeftOut(); wrong != nil || t.Unread == 0 || rest.Len() <= t.Unread {
+		return err
+	}
+	for r := range rest.Routes().All() {
+		route, err := r.Parse()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		t.Routes = append(t.Routes, route)
+	}
+	return nil
+}
+
+// readAll reads to the end and fails if the input exceeds the limit.
+func readAll(in io.Reader, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(in, limit+1))
+	switch {
+	case err != nil:
+		return nil, cause(err)
+	case int64(len(text)) > limit:
+		return nil, fmt.Errorf("larger than %d bytes", limit)
+	}
+	return text, nil
+}
+
+// cause strips the path from an error, because the caller already names the place.
+func cause(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+// offset matches the byte offset in the parser's messages.
+var offset = regexp.MustCompile(`, position ([0-9]+): [a-z ]+$`)
+
+// parse parses routes. Its error names the line and column of the mistake.
+func parse(name, text string) ([]*eskip.Route, error) {
+	routes, err := eskip.Parse(text)
+	if err == nil {
+		return routes, nil
+	}
+	if m := offset.FindStringSubmatch(err.Error()); m != nil {
+		if at, convErr := strconv.Atoi(m[1]); convErr == nil && at <= len(text) {
+			before := text[:at]
+			line := 1 + strings.Count(before, "\n")
+			column := 1 + len(before) - (strings.LastIndexByte(before, '\n') + 1)
+			return nil, fmt.Errorf("%s:%d:%d: %w", name, line, column, err)
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", name, err)
+}
