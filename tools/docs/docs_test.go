@@ -90,6 +90,16 @@ func TestAlertsAreReadOfARule(t *testing.T) {
 	}
 }
 
+func TestDiagramsAreFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("# A\n\n```mermaid\nflowchart LR\n```\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkLinks(dir); err == nil || !strings.Contains(err.Error(), "Mermaid") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestPartsAreWrittenBetweenTheirMarkers(t *testing.T) {
 	got := string(fill([]byte("a\n<!-- generated: x -->\nold\n<!-- end -->\nb\n<!-- generated: y -->\n<!-- end -->\n"),
 		map[string]string{"x": "X\n", "y": "Y\n"}))
