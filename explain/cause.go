@@ -65,24 +65,22 @@ func ofProblem(owner kube.Ref, p rules.Problem) finding {
 
 // worst returns the finding to report first, or nil if there is nothing worth reporting.
 func (x *explainer) worst() *finding {
-	told := slices.DeleteFunc(slices.Clone(x.findings), func(f finding) bool { return f.rank == rankInfo && f.do == "" })
-	if len(told) == 0 {
+	found := slices.DeleteFunc(slices.Clone(x.findings), func(f finding) bool { return f.rank == rankInfo && f.do == "" })
+	if len(found) == 0 {
 		return nil
 	}
-	mine := func(f finding) int {
+	rankOf := func(f finding) rank {
 		if x.out.Query.Route != "" && f.route == x.out.Query.Route {
-			return 0
+			return f.rank - rankInfo - 1 // the route in question comes first
 		}
-		return 1
+		return f.rank
 	}
-	slices.SortStableFunc(told, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(mine(a), mine(b)), cmp.Compare(a.rank, b.rank))
-	})
-	return &told[0]
+	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Compare(rankOf(a), rankOf(b)) })
+	return &found[0]
 }
 
-// tell reports a finding as the cause.
-func (x *explainer) tell(f *finding) {
+// report makes a finding the cause.
+func (x *explainer) report(f *finding) {
 	x.out.Cause = fmt.Sprintf("%s: %s.", f.owner, f.what)
 	x.out.Advice = f.do
 	x.out.Result = f.severity.String()
@@ -93,10 +91,10 @@ func (x *explainer) tell(f *finding) {
 	}
 }
 
-// conclude says what is wrong with an object, or that nothing is.
+// conclude reports the worst finding about an object, or that it is served.
 func (x *explainer) conclude(ref kube.Ref) {
 	if f := x.worst(); f != nil {
-		x.tell(f)
+		x.report(f)
 		return
 	}
 	o := &x.out.Objects[0]
