@@ -83,13 +83,6 @@ func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
 	return found
 }
 
-// Beside compiles another snapshot with the same options, such as one in which some objects have earlier versions. It changes nothing, and
-// its cost is proportional to the differences. The Result and the compiler may be used meanwhile.
-func (r *Result) Beside(s *kube.Snapshot) *Result {
-	c := &Compiler{set: r.all.rules, fixed: r.all.fixed, recent: []memo{r.all.objects.memo()}}
-	return c.build(s, r, true)
-}
-
 // Claims returns the compiled objects that have the host, sorted. It searches all objects.
 func (r *Result) Claims(host string) []kube.Ref {
 	var owners []kube.Ref
