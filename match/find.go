@@ -144,7 +144,7 @@ func (l loser) distance() int {
 	if l.offPath {
 		d += 3
 	}
-	if slices.ContainsFunc(l.failed, func(c *condition) bool { return c.name == "Host" }) {
+	if slices.ContainsFunc(l.failed, func(c *condition) bool { return c.host }) {
 		d += 3
 	}
 	return d
@@ -156,7 +156,7 @@ func (s *search) candidate(l loser) Candidate {
 		c.Lost = append(c.Lost, l.e.place())
 	}
 	for _, f := range l.failed {
-		c.Lost = append(c.Lost, f.String())
+		c.Lost = append(c.Lost, f.text())
 	}
 	if len(c.Lost) == 0 {
 		// A matching route is behind only if a group ended the search before it.

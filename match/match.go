@@ -329,7 +329,7 @@ func exclusive(a, b hit) bool {
 func undecided(open []*condition) []Undecided {
 	var all []Undecided
 	for _, c := range open {
-		all = append(all, Undecided{c.String(), c.why})
+		all = append(all, Undecided{c.text(), c.why})
 	}
 	return all
 }

@@ -38,9 +38,8 @@ func verdictOf(b bool) verdict {
 
 // condition is a predicate prepared for evaluation.
 type condition struct {
-	source *eskip.Predicate // nil for predicates with their own field, which name and args describe
-	name   string
-	args   [2]string // only headers use the second one
+	text func() string // the predicate as it is written in a route
+	host bool          // it is a Host predicate
 
 	test    func(*request) verdict
 	why     string      // why test may return maybe
@@ -48,25 +47,10 @@ type condition struct {
 	segment *[2]float64 // for a TrafficSegment
 }
 
-// String returns the predicate as it is written in a route.
-func (c *condition) String() string {
-	if c.source != nil {
-		return c.source.String()
-	}
-	r := &eskip.Route{BackendType: eskip.ShuntBackend}
-	switch c.name {
-	case "Host":
-		r.HostRegexps = c.args[:1]
-	case "PathRegexp":
-		r.PathRegexps = c.args[:1]
-	case "Method":
-		r.Method = c.args[0]
-	case "Header":
-		r.Headers = map[string]string{c.args[0]: c.args[1]}
-	case "HeaderRegexp":
-		r.HeaderRegexps = map[string][]string{c.args[0]: c.args[1:]}
-	}
-	return strings.TrimSuffix(r.String(), " -> <shunt>")
+// field returns the text of a predicate that has its own field in a route, from a route with only this field.
+func field(r eskip.Route) func() string {
+	r.BackendType = eskip.ShuntBackend
+	return func() string { return strings.TrimSuffix(r.String(), " -> <shunt>") }
 }
 
 // condition returns the condition of a valid predicate that is not built into the matcher.
