@@ -277,7 +277,7 @@ func (c *Console) send(w http.ResponseWriter, name string, a answer) {
 	if a.Status != 0 {
 		w.WriteHeader(a.Status)
 	}
-	_, _ = w.Write(body.Bytes()) // ignore clients that are gone
+	_, _ = w.Write(body.Bytes()) // ignore clients that have disconnected
 }
 
 // failure is a page that reports an error.
