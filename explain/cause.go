@@ -36,12 +36,10 @@ type finding struct {
 	what, do string
 }
 
-// warn records a finding that has the severity of a warning.
 func (x *explainer) warn(owner kube.Ref, r rank, route, what, do string) {
 	x.findings = append(x.findings, finding{owner: owner, rank: r, severity: rules.Warning, route: route, what: what, do: do})
 }
 
-// ofProblem converts a problem to a finding.
 func ofProblem(owner kube.Ref, p rules.Problem) finding {
 	f := finding{owner: owner, severity: p.Severity, route: p.Route, what: p.What(), do: p.Advice(), rank: rankInfo}
 	switch {
@@ -128,7 +126,6 @@ func (x *explainer) conclude(ref kube.Ref) {
 	}
 }
 
-// short lists the first names.
 func short(names []string, most int) string {
 	if len(names) > most {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)

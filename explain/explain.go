@@ -281,7 +281,6 @@ func (x *explainer) query(q Query) {
 // NotFound is the Result if no such object, route or host exists.
 const NotFound = "not_found"
 
-// explainer builds one explanation.
 type explainer struct {
 	Input
 	out      *Explanation

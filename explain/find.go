@@ -44,13 +44,11 @@ func (x *explainer) missing(ref kube.Ref) {
 	x.out.Advice = strings.Join(hints, " ")
 }
 
-// near reports whether two names differ by one or two letters.
 func near(a, b string) bool {
 	few := len(a)-len(b) <= 2 && len(b)-len(a) <= 2
 	return few && len(a) >= 4 && len(b) >= 4 && catalogue.Distance(a, b) <= 2
 }
 
-// host explains all objects that have a host.
 func (x *explainer) host(host string) {
 	var found []kube.Routed
 	var like []string
@@ -88,7 +86,6 @@ func (x *explainer) host(host string) {
 	x.out.Cause = fmt.Sprintf("Host %s is served by %s.", host, short(names, 5))
 }
 
-// route explains the object of a route.
 func (x *explainer) route(id string) {
 	candidates := x.owners().Candidates(id)
 	if ref, in, ok := holder(candidates, id, x.result.Inspect); ok {

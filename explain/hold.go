@@ -92,7 +92,6 @@ func (h *Hold) text() string {
 	return text
 }
 
-// advice describes how a hold ends.
 func (h *Hold) advice() string {
 	if h.Do != "" {
 		return h.Do

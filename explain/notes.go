@@ -13,7 +13,6 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// maxNotes limits the notes of one object.
 const maxNotes = 8
 
 // notes explains why an object that is served as written may still not do what its team expects: requests that its routes leave out,
@@ -173,7 +172,6 @@ func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
 	}
 }
 
-// secretsOf returns the names of the secrets in spec.tls.
 func secretsOf(o kube.Object) (names []string) {
 	var all []kube.TLS
 	switch o := o.(type) {

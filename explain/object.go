@@ -38,7 +38,6 @@ func (x *explainer) object(ref kube.Ref) {
 	x.only(ref, in)
 }
 
-// only explains the only object of an explanation.
 func (x *explainer) only(ref kube.Ref, in compile.Inspection) {
 	x.out.Total = 1
 	x.add(ref, in)
@@ -64,7 +63,6 @@ func (x *explainer) newObject(ref kube.Ref, selection string, problems []rules.P
 	return o
 }
 
-// add explains one object and records its findings.
 func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 	o := x.newObject(ref, x.selection(in), in.Problems)
 	o.Selected, o.Changed = in.Compiled, in.Object.Metadata().Changed

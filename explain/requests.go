@@ -67,7 +67,6 @@ func (x *explainer) owner(h *routesOf, id string) kube.Ref {
 	return kube.Ref{}
 }
 
-// sample is a generated request.
 type sample struct {
 	scheme, host, path, method string
 	header                     map[string][]string
@@ -241,7 +240,6 @@ var advantages = map[match.Behind]string{
 	match.LowerWeight:  "its route for the same path has more conditions, or a higher Weight",
 }
 
-// whyBehind returns why a matching route does not win.
 func whyBehind(res match.Result, id string) string {
 	for _, c := range res.Candidates {
 		if c.Route.Id == id && c.Behind != "" {
@@ -256,7 +254,6 @@ func (x *explainer) beyond(host string) bool {
 	return x.hosts[host] == nil && len(x.hosts) >= maxTables
 }
 
-// maxHops limits a chain of redirects.
 const maxHops = 8
 
 // follow follows redirects from the route that gets the request: browsers give up on circles.

@@ -83,7 +83,6 @@ func (c *census) add(d reader, r *table.Route, n int32) {
 	}
 }
 
-// count adds n to one count.
 func (c *census) count(k aspect, m member, n int32) {
 	if c[k] == nil {
 		c[k] = make(map[member]int32)
@@ -156,7 +155,6 @@ func (d reader) requests(r *table.Route, yield func(member)) {
 	}
 }
 
-// hash returns the member with a name of several parts.
 func (d reader) hash(parts ...string) member {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
@@ -167,7 +165,6 @@ func (d reader) hash(parts ...string) member {
 	return member(h.Sum64())
 }
 
-// objectKinds are the kinds of objects of the cluster.
 var objectKinds = map[routeid.Kind]aspect{routeid.KindIngress: ingresses, routeid.KindRouteGroup: routeGroups}
 
 // owner returns the object of a route, as far as its id shows, and whether left has it. The object of a custom route has several possible

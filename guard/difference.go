@@ -31,7 +31,6 @@ type difference struct {
 	own bool
 }
 
-// of returns the change of a set.
 func (d *difference) of(s set) *change {
 	c := d.changes[s]
 	if c == nil {
@@ -55,7 +54,6 @@ func (g *Guard) difference(after *table.Table) *difference {
 	return g.memo
 }
 
-// compare compares the base with another table.
 func (g *Guard) compare(before, after *table.Table) *difference {
 	d := &difference{reader: g.reader, changes: make(map[set]*change), losers: make(map[member]bool), own: true}
 	var added, removed, changed []*table.Route // changed as they were
@@ -196,7 +194,6 @@ func (d *difference) byID(added, removed []*table.Route) {
 	delete(d.changes, set{aspect: namespaceRoutes}) // of no namespace
 }
 
-// lostObjects returns how many objects have lost all their routes.
 func (d *difference) lostObjects() int {
 	return len(d.all(ingresses).gone) + len(d.all(routeGroups).gone)
 }

@@ -57,7 +57,6 @@ func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 	return "", ""
 }
 
-// inspectLoss applies the rules about losses.
 func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string) {
 	d := g.difference(candidate)
 	if lost := d.lostObjects(); g.held.Ongoing && g.cfg.MaxLoss < 1 && lost > 0 {
@@ -145,7 +144,6 @@ func (g *Guard) size(s set) int {
 	}
 }
 
-// window returns what is remembered of a set.
 func (g *Guard) window(s set) *window {
 	w := g.windows[s]
 	if w == nil {
@@ -195,7 +193,6 @@ func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	return lost, g.size(set{aspect: hosts}) + lost, since
 }
 
-// past reports whether the step from one number to the other crosses the ceiling.
 func past(ceiling, from, to int) bool {
 	return ceiling > 0 && to > ceiling && from <= ceiling
 }
@@ -240,7 +237,6 @@ func (g *Guard) lostNamespaces(d *difference) map[string]int {
 	return lost
 }
 
-// describeLost names the namespaces and their routes.
 func describeLost(sizes map[string]int) string {
 	names, routes := slices.Sorted(maps.Keys(sizes)), 0
 	for _, n := range sizes {
@@ -292,7 +288,6 @@ func backendOf(r *table.Route) backend {
 	}
 }
 
-// endsQuoted reports whether the text ends with a string literal.
 func endsQuoted(text string) bool {
 	return strings.HasSuffix(text, `"`) || strings.HasSuffix(text, "`")
 }

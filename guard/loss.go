@@ -139,7 +139,6 @@ type window struct {
 	lost   map[member]loss      // members that no longer exist
 }
 
-// loss is a member that was lost.
 type loss struct {
 	at    time.Time
 	young bool // it was gained within the window
@@ -148,7 +147,6 @@ type loss struct {
 // count says how much a table lacks.
 type count struct{ missing, all int }
 
-// beyond reports whether more than the share is missing.
 func (c count) beyond(share float64) bool {
 	return c.all > 0 && float64(c.missing) > share*float64(c.all)
 }

@@ -21,7 +21,6 @@ type entry struct {
 	partly     bool     // some predicate has no condition and cannot be evaluated
 }
 
-// builder builds entries.
 type builder struct {
 	options   Options
 	exprs     expressions
@@ -195,7 +194,6 @@ func (e *entry) headers(headers map[string][]string, of func(name string) eskip.
 	}
 }
 
-// ask returns the verdict of all conditions.
 func (e *entry) ask(r *request) verdict {
 	v := yes
 	for i := 0; i < len(e.conditions) && v != no; i++ {

@@ -36,7 +36,6 @@ func (t *Table) Contest(by, of *eskip.Route, most int) (requests []Request, trie
 	return requests, len(all), m.complete
 }
 
-// gets reports whether a route may win a request.
 func (t *Table) gets(route *eskip.Route, in Request) bool {
 	res := t.Find(in)
 	return slices.ContainsFunc(res.Outcomes, func(o Outcome) bool { return o.Route == route })
@@ -165,7 +164,6 @@ func (m *meeting) somePaths(f *facts) []string {
 	return paths[:min(len(paths), maxMeetPaths)]
 }
 
-// facts summarises the routes of a table for Contest.
 type facts struct {
 	depth    int             // of the longest pattern, in segments
 	methods  map[string]bool // that routes name
@@ -203,7 +201,6 @@ func factsOf(routes []*entry) *facts {
 	return f
 }
 
-// freshSegment returns a segment that no pattern has.
 func (f *facts) freshSegment() string {
 	fresh := "x"
 	for n := 0; f.segments[fresh]; n++ {

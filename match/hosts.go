@@ -25,7 +25,6 @@ func (x *expression) match(s string) bool {
 	return x.rx().MatchString(s)
 }
 
-// expressions holds each text once.
 type expressions map[string]*expression
 
 // get returns the expression of a text, or its error.
@@ -54,7 +53,6 @@ func Hosts(r *eskip.Route) []string {
 	return nil
 }
 
-// keysOf returns the distinct keys of hosts.
 func keysOf(hosts []plainHost) (keys []string) {
 	for _, h := range hosts {
 		if key := hostKey(h.name); !slices.Contains(keys, key) {

@@ -155,7 +155,6 @@ func (m *meeting) predicate(p *eskip.Predicate) bool {
 	return true
 }
 
-// addressIn returns an address of a network, or of an address.
 func addressIn(text string) string {
 	if n, err := netip.ParsePrefix(text); err == nil {
 		a := n.Masked().Addr()

@@ -26,7 +26,6 @@ const (
 	yes
 )
 
-// not returns the opposite verdict.
 func (v verdict) not() verdict { return yes - v }
 
 func verdictOf(b bool) verdict {
@@ -36,7 +35,6 @@ func verdictOf(b bool) verdict {
 	return no
 }
 
-// condition is a predicate prepared for evaluation.
 type condition struct {
 	text func() string // the predicate as it is written in a route
 	host bool          // it is a Host predicate
@@ -127,7 +125,6 @@ func texts(p *eskip.Predicate) []string {
 	return all
 }
 
-// expression returns a regular expression of a valid predicate.
 func (b *builder) expression(text string) *expression {
 	x, _ := b.exprs.get(text)
 	return x
@@ -169,7 +166,6 @@ func newTrafficSegment(args []any) condition {
 	}
 }
 
-// dependsOnClock is why predicates about time may be undecided.
 const dependsOnClock = "depends on the clock and time zone of the proxy"
 
 // period returns the condition of Before, After or Between.
@@ -337,7 +333,6 @@ func areProperties(text string) bool {
 	return true
 }
 
-// isToken reports whether a text is a token of HTTP.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)

@@ -55,7 +55,6 @@ func Size(r *eskip.Route) (size int) {
 	return size
 }
 
-// sizeOf returns about how many instructions an expression has.
 func sizeOf(rx *syntax.Regexp) int {
 	size := 1 + len(rx.Rune)
 	for _, sub := range rx.Sub {

@@ -95,7 +95,6 @@ func (t *textWriter) style(code, s string) string {
 	return code + s + styleReset
 }
 
-// signs are the signs before the id, by kind.
 var signs = [kindCount]struct{ sign, style string }{
 	{"-", styleRed}, {"+", styleGreen}, {"~", styleYellow}, {">", styleCyan},
 }
@@ -115,7 +114,6 @@ func (t *textWriter) entry(e Tracked) {
 	}
 }
 
-// history returns since when a difference has been seen.
 func history(e Tracked) string {
 	if e.Count == 0 {
 		return ""

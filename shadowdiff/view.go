@@ -137,7 +137,6 @@ func (v *View) Summary() string {
 	return s
 }
 
-// describe returns the name of a side with its size.
 func (s Side) describe(routes int) string {
 	text := s.Name + ", " + Plural(routes, "route")
 	if s.Revision > 0 {
@@ -206,7 +205,6 @@ func ParseIgnore(s string) (Ignore, error) {
 	return out, nil
 }
 
-// nextIgnore matches the comma before the next item of a list.
 var nextIgnore = regexp.MustCompile(`,(endpoints(,|$)|id=)`)
 
 func cutIgnore(s string) (item, rest string) {

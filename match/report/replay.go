@@ -130,7 +130,6 @@ func urlOf(in match.Request) string {
 	return "http://" + in.Host + in.Target
 }
 
-// compare returns the difference for a request, or nil.
 func (r *Replay) compare(in match.Request) *Difference {
 	was, is := routesOf(r.old.Find(in)), routesOf(r.new.Find(in))
 	v := change{kind: Undecided}
@@ -232,7 +231,6 @@ func (r *Replay) Report() Replayed {
 	return out
 }
 
-// maxShown limits the differences that are printed for people.
 const maxShown = 100
 
 // WriteText prints the report for people, without control characters. It returns the writer's error.
@@ -266,10 +264,8 @@ func (r *Replayed) WriteText(w io.Writer) error {
 	return err
 }
 
-// count returns a number with its noun.
 func count(n uint64, noun string) string { return shadowdiff.Plural(int(n), noun) }
 
-// what describes the change.
 func (d *Difference) what() string {
 	old, now := strings.Join(d.Old, " or "), strings.Join(d.New, " or ")
 	switch d.Kind {
