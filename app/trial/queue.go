@@ -31,7 +31,6 @@ const (
 	turnFailures = 20
 )
 
-// ask is a call that waits for its verdict.
 type ask struct {
 	call    Call
 	since   time.Time
@@ -42,7 +41,6 @@ type ask struct {
 	lapsed  bool
 }
 
-// maxOf is how many routes of one call are remembered.
 const maxOf = 8
 
 // tenant is a namespace with calls that wait, or whose calls harmed the proxy.
@@ -63,7 +61,6 @@ const (
 	ofOne             // a namespace that harmed the proxy
 )
 
-// step is what the proxy loads next.
 type step struct {
 	kind   int
 	tenant string   // of ofOne
@@ -122,7 +119,6 @@ func latest(was, now time.Time) time.Time {
 	return now
 }
 
-// tenantOf returns the entry of a namespace. The caller holds mu.
 func (t *Trial) tenantOf(namespace string) *tenant {
 	of := t.tenants[namespace]
 	if of == nil {

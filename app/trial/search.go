@@ -10,7 +10,6 @@ type search struct {
 	rests  bool // the harm shows only after a while
 }
 
-// group is a part of a search.
 type group struct {
 	units [][]Call
 	safe  int  // how many of the first units only have names that the proxy knows and that never harmed the proxy
@@ -99,7 +98,6 @@ func (s *search) drop(gone func(Call) bool) {
 	s.groups = slices.DeleteFunc(s.groups, func(g group) bool { return len(g.units) == 0 })
 }
 
-// calls returns the calls of all groups.
 func (s *search) calls() map[Call]bool {
 	all := make(map[Call]bool)
 	for _, g := range s.groups {
