@@ -138,3 +138,19 @@ func TestTermsAreThoseOfTheCode(t *testing.T) {
 		}
 	}
 }
+
+func TestTranslatedPhrasesAreFound(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Nobody waits for it.": true, "// What is not there is left out.": true, "a list of its own": true, `"port %d: want a number"`: true,
+		"the age is that of the last read": true, "the rest is logged and says so": true, "// Is there a route?": false, "what is it? Then stop.": false,
+		"there is a route": false, "a person who reads": false, "a separate list": false,
+	} {
+		if got := translated(text) != ""; got != want {
+			t.Errorf("%q: found %v, want %v", text, got, want)
+		}
+	}
+	src := "package a\n\n// One is gone.\nvar a = `b c\nd` // e\n"
+	if got, want := string(wordsOf([]byte(src))), "\n\n // One is gone.\n `b c\nd` // e"; got != want {
+		t.Errorf("words of a file: %q, want %q", got, want)
+	}
+}
