@@ -61,7 +61,7 @@ type Config struct {
 	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds.
 	// nil means no peers.
 	PeerClients func(context.Context) []fleet.Answer
-	// Name is the name of this replica among its peers; empty means the host name.
+	// Name is the name of this replica among its peers; empty means the host name, with the support listener unless it is the default.
 	Name string
 
 	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
