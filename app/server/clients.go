@@ -147,7 +147,7 @@ func (s *Server) reportUp(ctx context.Context) {
 		Collect: func(now time.Time) (fleet.Report, bool) {
 			counts := s.clients.Counts()
 			r := fleet.Report{Clients: &counts}
-			upstream := s.relay.Upstream()
+			upstream := s.relay.Client.Status()
 			if a := upstream.Applied; a != nil {
 				r.Holds = fleet.Name{Digest: a.Digest, Revision: a.Revision}
 				r.HoldsAgo = max(0, now.Sub(a.Committed).Seconds())
