@@ -85,7 +85,7 @@ type controller struct {
 	isBooted  bool
 
 	// for handlers
-	view      atomic.Pointer[view]
+	shown     atomic.Pointer[modeReport]
 	selfNow   atomic.Pointer[selfProducer]
 	remoteNow atomic.Pointer[remoteProducer]
 }
@@ -118,7 +118,7 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 		return nil, err
 	}
 	c.shadow = newShadow(c)
-	c.view.Store(&view{Origin: fromNobody, Setting: d.Setting()})
+	c.shown.Store(&modeReport{Origin: fromNobody, Setting: d.Setting()})
 	// Report mistakes in the configuration now, not when the mode changes.
 	if cfg.Source != nil {
 		if _, err := c.newSelf(false); err != nil {
@@ -374,7 +374,7 @@ func (c *controller) readProxy(now time.Time, f *fleet.Figures) {
 func (c *controller) recheck() {
 	if p := c.remoteNow.Load(); p != nil {
 		p.client.Recheck()
-		if c.view.Load().Origin != fromSelf { // a computed table is compared with the cluster, not with a route server
+		if c.shown.Load().Origin != fromSelf { // a computed table is compared with the cluster, not with a route server
 			p.claims.Claimed()
 		}
 	}
