@@ -72,7 +72,7 @@ func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
 	case publish.Unchanged:
 		c.cfg.Metrics.show(c.publisher.Served())
 		if seen.Served.Stale {
-			c.log.Info(LogTableConfirmed, describe(o.Now)...)
+			c.log.Info("table of the last-known-good file confirmed by a route server", describe(o.Now)...)
 		}
 		return resultUnchanged
 	default:
@@ -85,7 +85,7 @@ func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
 func (c *Client) applied() {
 	s := c.publisher.Served()
 	c.cfg.Metrics.show(s)
-	c.log.Info(LogTableApplied, append(describe(s.Table), "origin", s.Origin)...)
+	c.log.Info("table applied", append(describe(s.Table), "origin", s.Origin)...)
 }
 
 // sourceReadOf returns the read of the source that a server's answer reports. It is unknown up to which revision the table is
@@ -214,13 +214,13 @@ func (c *Client) olderThan(s *server, seen tables, next *publish.Candidate) bool
 		return false
 	}
 	if s.older++; s.older < olderPolls {
-		c.dedup.Log(slog.LevelWarn, LogTableOlder, s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
+		c.dedup.Log(slog.LevelWarn, "route server has a table that is older than the applied one, not accepted yet", s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
 			"digest", next.Table.Digest().String())
 		return true
 	}
 	s.older = 0
 	c.cfg.Metrics.older.Inc()
-	c.dedup.Log(slog.LevelWarn, LogOlderAccepted, s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
+	c.dedup.Log(slog.LevelWarn, "route server insists on an older table", s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
 		"digest", next.Table.Digest().String())
 	return false
 }

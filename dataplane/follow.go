@@ -13,9 +13,7 @@ import (
 
 // Log messages about streams.
 const (
-	LogStreamOpen    = "stream connected"
 	LogStreamEnded   = "stream ended"
-	LogNoStream      = "streams are not available"
 	LogPollingBegins = "streams do not work, polling for a while"
 )
 
@@ -72,7 +70,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 	c.update(func(l *loopState) {
 		l.stream = api.FetchStream{Connected: st.connected, URL: st.server.name}
 	})
-	c.dedup.Log(slog.LevelInfo, LogStreamOpen, st.server.name, "url", st.server.name, "zone", st.zone)
+	c.dedup.Log(slog.LevelInfo, "stream connected", st.server.name, "url", st.server.name, "zone", st.zone)
 
 	end = c.listen(ctx, st)
 	st.close()
@@ -128,7 +126,7 @@ func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 		}
 		end.reason = f.Reason
 		if c.cfg.UpdateMode == Auto && f.Reason != ReasonConnect {
-			c.log.Debug(LogNoStream, "url", s.name, "reason", string(f.Reason), "error", f.Err)
+			c.log.Debug("streams are not available", "url", s.name, "reason", string(f.Reason), "error", f.Err)
 			end.wait = max(f.retryAfter, defaultRetry)
 			return nil, end
 		}

@@ -8,19 +8,9 @@ import (
 
 // Messages of the log.
 const (
-	LogStarted         = "fetching started"
-	LogStopped         = "fetching stopped"
-	LogTableApplied    = "table applied"
-	LogTableConfirmed  = "table of the last-known-good file confirmed by a route server"
-	LogTableOlder      = "route server has a table that is older than the applied one, not accepted yet"
-	LogOlderAccepted   = "route server insists on an older table"
-	LogServerFailed    = "route server failed"
-	LogServerRecovered = "route server recovered"
-	LogServerChanged   = "route server in use changed"
-	LogUnreachable     = "no route server returns a table, the applied one stays"
-	LogReachable       = "a route server returns a table again"
-	LogZone            = "zone read"
-	LogNoZone          = "no zone, requesting the full table"
+	LogServerFailed = "route server failed"
+	LogUnreachable  = "no route server returns a table, the applied one stays"
+	LogReachable    = "a route server returns a table again"
 )
 
 const (
@@ -70,9 +60,9 @@ const (
 // Run follows the route servers until ctx ends, then returns nil. It asks at once. At the end it updates the last-known-good
 // file if its table was confirmed later. Call it once.
 func (c *Client) Run(ctx context.Context) error {
-	c.log.Info(LogStarted, "urls", len(c.servers), "transport", string(c.cfg.UpdateMode), "interval", c.cfg.Interval,
+	c.log.Info("fetching started", "urls", len(c.servers), "transport", string(c.cfg.UpdateMode), "interval", c.cfg.Interval,
 		"timeout", c.cfg.Timeout)
-	defer c.log.Info(LogStopped)
+	defer c.log.Info("fetching stopped")
 	defer c.publisher.Flush()
 	c.update(func(l *loopState) { l.started = time.Now() })
 	timer := time.NewTimer(0)
