@@ -241,7 +241,7 @@ const (
 type Trial struct {
 	Build    string `json:"build,omitempty"`  // of the proxy
 	Silent   string `json:"silent,omitempty"` // why the proxy does not answer
-	Unused   bool   `json:"unused,omitempty"` // it takes no requests, so texts are loaded and not used
+	Unused   bool   `json:"unused,omitempty"` // it does not accept requests; texts are loaded but not exercised
 	Accepted int    `json:"accepted"`
 	Waiting  int    `json:"waiting"`
 	// Suspects were in a table that the proxy did not survive, and Lapsed pass because it does not answer; both are among Waiting.

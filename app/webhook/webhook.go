@@ -157,7 +157,7 @@ func (j *Judge) trials(v *Verdict, tried takeover.Tried) {
 	}
 	for _, f := range *failed {
 		if has[trial.Call{Text: f.Text, Predicate: f.Predicate}] {
-			v.Trials = append(v.Trials, fmt.Sprintf("trial: %s: %s", f.Text, trial.Verdict{Kind: trial.Kind(f.Verdict), Words: f.Words}))
+			v.Trials = append(v.Trials, fmt.Sprintf("trial: %s: %s", f.Text, trial.Verdict{Result: trial.Result(f.Verdict), Words: f.Words}))
 		}
 	}
 }
