@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -288,29 +287,19 @@ const (
 // that are not expected: net/http would wait for them after the answer.
 type bodies struct {
 	next   http.Handler
-	limits map[string][]Endpoint // with bodies, by path
-	held   atomic.Int64          // bytes of all bodies
+	limits map[string]int64 // by method and path
+	held   atomic.Int64     // bytes of all bodies
 }
 
 // limitBodies wraps the handler of a listener.
 func limitBodies(endpoints []Endpoint, next http.Handler) http.Handler {
-	b := &bodies{next: next, limits: make(map[string][]Endpoint)}
+	b := &bodies{next: next, limits: make(map[string]int64)}
 	for _, e := range endpoints {
-		if e.MaxBody > 0 {
-			b.limits[e.Path] = append(b.limits[e.Path], e)
+		for _, m := range e.Methods {
+			b.limits[m+e.Path] = e.MaxBody
 		}
 	}
 	return b
-}
-
-// limit returns the limit of the request's body, or 0 if no body is allowed.
-func (b *bodies) limit(r *http.Request) int64 {
-	for _, e := range b.limits[r.URL.Path] {
-		if slices.Contains(e.Methods, r.Method) {
-			return e.MaxBody
-		}
-	}
-	return 0
 }
 
 // ServeHTTP implements [http.Handler]. It answers 400 to an unexpected body, 413 to a body that is too large, 408 to a body that
@@ -321,7 +310,7 @@ func (b *bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	conn := http.NewResponseController(w)
-	limit := b.limit(r)
+	limit := b.limits[r.Method+r.URL.Path]
 	switch {
 	case limit == 0 && r.ContentLength > 0:
 		b.refuse(w, conn, http.StatusBadRequest, noBody)
