@@ -121,7 +121,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Drop releases the objects. It does nothing while the Watcher runs. The next run lists everything anyway.
+// Drop releases the objects. It does nothing while the Watcher runs. The next run lists everything.
 func (w *Watcher) Drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
