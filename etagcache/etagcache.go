@@ -113,7 +113,7 @@ type Cache struct {
 	cfg     Config // set by New, read only
 	control string // the Cache-Control header of answers with a table
 
-	state   atomic.Pointer[state] // never nil
+	state   atomic.Pointer[serving] // never nil
 	started atomic.Uint64         // sequence number of the last poll that started
 	claims  claims
 	history history
@@ -144,7 +144,7 @@ func New(cfg Config) (*Cache, error) {
 		compressors: newCompressors(), cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
 		streams: streams{max: cfg.MaxStreams, metrics: cfg.Metrics, draining: make(chan struct{})},
 	}
-	c.state.Store(&state{superseded: make(chan struct{})})
+	c.state.Store(&serving{superseded: make(chan struct{})})
 	return c, nil
 }
 

@@ -117,7 +117,7 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 			}
 		}
 		s.failed = l
-		answer, err := s.askFor(ctx, l, consistent, floor, l.state)
+		answer, err := s.askFor(ctx, l, consistent, floor, l.content)
 		if s.without(l, err) {
 			continue
 		}
