@@ -74,7 +74,7 @@ lint: ## run staticcheck
 	GOGC=400 go run $(STATICCHECK) $(PACKAGES)
 
 .PHONY: docs-check
-docs-check: ## fail if a generated reference is not what the code says, a document quotes what does not exist, or a link leads nowhere
+docs-check: ## fail if a generated reference is not what the code says, a document quotes what does not exist, a link leads nowhere, or texts read as translated
 	go run ./tools/docs -check
 	@if command -v mkdocs >/dev/null; then mkdocs build --quiet; \
 	elif [ "$$CI" = true ]; then echo "mkdocs is missing: apt-get install mkdocs mkdocs-material" >&2; exit 1; \
