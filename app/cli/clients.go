@@ -21,13 +21,14 @@ type clientsJob struct {
 	maxBehind time.Duration
 }
 
-func (j *clientsJob) define(flags *options.Parser) {
-	words := []string{""}
+func (j *clientsJob) define(flags *options.Flags) {
+	var words []string
 	for _, s := range fleet.States() {
 		words = append(words, string(s))
 	}
-	flags.Ask("state", options.Choice(&j.state, words...))
-	flags.Ask("max-behind", options.Duration(&j.maxBehind, j.maxBehind, 100*time.Millisecond, 10*time.Minute))
+	flags.Add("--state", options.Choice(&j.state, words...), "Only clients in this state.")
+	flags.Add("--max-behind", options.Duration(&j.maxBehind, 30*time.Second, 100*time.Millisecond, 10*time.Minute),
+		"How long a client may be behind.")
 }
 
 // askClients asks for all clients: the counts would be wrong without some.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/shadowdiff"
 	diffpage "github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/source/tables"
@@ -28,12 +29,19 @@ type diffJob struct {
 	opened   map[string]*tables.Source // by the place
 }
 
-func (j *diffJob) define(flags *options.Parser) {
-	flags.Ask("ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
-	flags.Ask("watch", options.Bool(&j.watch, false))
-	flags.Ask("interval", options.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour))
+func (j *diffJob) define(flags *options.Flags) {
+	flags.Add("--ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore),
+		"Differences to ignore: endpoints, for endpoints and their zones, and id=REGEX, for routes with a matching id; separated by commas. "+
+			"The last line counts the ignored differences.")
+	flags.Add("--watch", options.Bool(&j.watch, false),
+		"Compare repeatedly until interrupted, and print only new and resolved differences. A difference is reported once skew cannot "+
+			"explain it: when both tables have a revision that is new enough, else after three comparisons over two intervals. The exit "+
+			"status is that of the last comparison.")
+	flags.Add("--interval", options.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour),
+		"Time between two comparisons of --watch.")
 	j.color, j.opened = "auto", make(map[string]*tables.Source)
-	flags.Ask("color", options.Choice(&j.color, "auto", "always", "never"))
+	flags.Add("--color", options.Choice(&j.color, "auto", "always", "never"),
+		"Colours in the text: auto means always on a terminal, unless the variable NO_COLOR is set.")
 }
 
 // side is a table with its name.
@@ -66,7 +74,7 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		return j.entries(ctx, s)
 	}
 	if len(s.args) > 2 {
-		return Trouble, usagef("unexpected argument %q", s.args[2])
+		return Trouble, unexpected(s.args[2])
 	}
 	var err error
 	if j.reader, j.compiler, err = s.tables(); err != nil {
@@ -82,7 +90,7 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		status = Trouble
 	}
 	if len(s.args) < 2 || s.program.Remote {
-		return j.writeAll(s, views, status, unjoined(err))
+		return j.writeAll(s, views, status, program.Unjoined(err))
 	}
 	if err != nil {
 		return Trouble, err
@@ -99,11 +107,11 @@ func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
 	if !s.program.Remote {
 		var err error
 		if s.clusters, places, err = s.places.Clusters(places); err != nil {
-			return Trouble, usageError{err}
+			return Trouble, usageError(err)
 		}
 	}
 	if len(places) > 0 {
-		return Trouble, usagef("unexpected argument %q", places[0])
+		return Trouble, unexpected(places[0])
 	}
 	return s.showEntry(ctx, from, to)
 }
@@ -328,7 +336,7 @@ func (j *diffJob) follow(ctx context.Context, s *session) (int, error) {
 		case ctx.Err() != nil: // interrupted: the tables loaded meanwhile may be incomplete
 		case err != nil:
 			if status = Trouble; err.Error() != lastError {
-				for _, e := range unjoined(err) {
+				for _, e := range program.Unjoined(err) {
 					fmt.Fprintf(s.std.Err, "%s diff: %s\n", s.program.Name, shadowdiff.Printable(e.Error()))
 				}
 			}

@@ -134,9 +134,9 @@ func (s *session) acceptPlace(cluster string) string {
 	if cluster != "" {
 		place = "--context " + quoted(cluster) + " "
 	}
-	for _, name := range []string{"kubeconfig", "namespace", "selector", "support-port"} {
-		if s.parser.Given(name) {
-			place += "--" + name + " " + quoted(s.parser.Value(name)) + " "
+	for _, name := range []string{"kubeconfig", "server-namespace", "selector", "support-port"} {
+		if s.flags.Lookup(name) != nil && s.flags.Given(name) {
+			place += "--" + name + " " + quoted(s.flags.Value(name)) + " "
 		}
 	}
 	return place
@@ -163,31 +163,26 @@ type acceptJob struct {
 	yes                 bool
 }
 
-func (j *acceptJob) define(flags *options.Parser) {
-	add := func(to *[]string) *options.Value {
-		return options.Repeated("NAME", func(one string) error {
-			*to = append(*to, one)
-			return nil
-		})
-	}
-	flags.Ask("of-namespace", add(&j.namespaces))
-	flags.Ask("object", add(&j.objects))
-	flags.Ask("by", options.Text("NAME", &j.by, ""))
-	flags.Ask("why", options.Text("REASON", &j.why, ""))
-	flags.Ask("yes", options.Bool(&j.yes, false))
+func (j *acceptJob) define(flags *options.Flags) {
+	flags.Add("-n,--namespace", options.Texts("NAME", &j.namespaces), "Only objects of this namespace. May be repeated.")
+	flags.Add("--object", options.Texts("NAME", &j.objects), "Only this object, as KIND/NAMESPACE/NAME. May be repeated.")
+	flags.Add("--by", options.Text("NAME", &j.by, ""),
+		"Who decides this, in a pod; empty means the id of the user. kubectl routesrv asks the API server instead.")
+	flags.Add("--why", options.Text("REASON", &j.why, ""), "The reason; required.")
+	flags.Add("--yes", options.Bool(&j.yes, false), "Do not ask.")
 }
 
 func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	digest := strings.ToLower(s.args[0])
 	switch {
 	case !digestForm.MatchString(digest):
-		return Trouble, usagef("%q is not a digest: want the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
+		return Trouble, usagef("%q is not a digest: must be the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
 	case strings.TrimSpace(j.why) == "":
-		return Trouble, usagef("want --why: for what reason do you publish this?")
+		return Trouble, usagef("set --why to the reason")
 	case len(s.clusters) != 1:
-		return Trouble, usagef("one cluster at a time: each holds a table of its own")
+		return Trouble, usagef("choose one cluster: each holds a different table")
 	case !j.yes && !s.std.InTerminal:
-		return Trouble, usagef("the standard input is not a terminal: nobody can be asked, so say --yes")
+		return Trouble, usagef("stdin is not a terminal: use --yes")
 	}
 	if s.program.Remote && j.by != "" {
 		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})

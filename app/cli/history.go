@@ -70,19 +70,22 @@ type logJob struct {
 	follow, lost                 bool
 }
 
-func (j *logJob) define(flags *options.Parser) {
-	flags.Ask("since", options.Text("TIME", &j.since, ""))
-	flags.Ask("at", options.Text("TIME", &j.at, ""))
-	flags.Ask("in", options.Text("NAMESPACE", &j.namespace, ""))
-	flags.Ask("object", options.Text("NAME", &j.object, ""))
-	flags.Ask("limit", options.Number(&j.limit, 100, 1, 5000))
-	flags.Ask("follow", options.Bool(&j.follow, false))
-	flags.Ask("lost", options.Bool(&j.lost, false))
+func (j *logJob) define(flags *options.Flags) {
+	flags.Add("--since", options.Text("TIME", &j.since, ""),
+		"Entries from a time on: 2026-11-25T12:03:00Z, the last 12:03 in UTC, or how long ago, such as 90m.")
+	flags.Add("--at", options.Text("TIME", &j.at, ""), "The entry that was served at a time, in the forms of --since.")
+	flags.Add("-n,--namespace", options.Text("NAME", &j.namespace, ""), "Only objects of this namespace.")
+	flags.Add("--object", options.Text("NAME", &j.object, ""),
+		"Only this object, as KIND/NAMESPACE/NAME. May be repeated for accept.")
+	flags.Add("--limit", options.Number(&j.limit, 100, 1, 5000), "How many entries at most, the newest ones.")
+	flags.Add("-f,--follow", options.Bool(&j.follow, false), "Wait for more entries until interrupted.")
+	flags.Add("--lost", options.Bool(&j.lost, false),
+		"Only entries that removed routes, in the order of how many; the largest is last.")
 }
 
 func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 	if j.follow && j.lost {
-		return Trouble, usagef("--follow and --lost: want one of them")
+		return Trouble, usagef("--follow and --lost cannot be combined")
 	}
 	c, err := s.oneCluster()
 	if err != nil {
@@ -198,7 +201,7 @@ type showJob struct{ noFlags }
 
 func (showJob) run(ctx context.Context, s *session) (int, error) {
 	if !isEntry(s.args[0]) {
-		return Trouble, usagef("%q: want the number of an entry, as %s log shows it", s.args[0], s.program.Name)
+		return Trouble, usagef("%q: must be the number of an entry, as %s log shows it", s.args[0], s.program.Name)
 	}
 	return s.showEntry(ctx, s.args[0], "")
 }

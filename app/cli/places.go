@@ -29,9 +29,9 @@ type URLs struct {
 func NewURLs() Places { return &URLs{} }
 
 // Define implements [Places].
-func (u *URLs) Define(flags *options.Parser) { u.tls.Define(flags) }
+func (u *URLs) Define(flags *options.Flags) { u.tls.Define(flags) }
 
-// Certificates implements [Certified].
+// Certificates implements [Places].
 func (u *URLs) Certificates() TLS { return u.tls }
 
 // Args implements [Places].
@@ -55,7 +55,7 @@ func (u *URLs) Clusters(args []string) ([]Cluster, []string, error) {
 			return nil, nil, fmt.Errorf("%q is not a URL such as http://routesrv:9911", a)
 		}
 		if at.RawQuery != "" || at.Fragment != "" {
-			return nil, nil, fmt.Errorf("%q: want the URL of a support listener, without a query", a)
+			return nil, nil, fmt.Errorf("%q: must be the URL of a support listener, without a query", a)
 		}
 		replicas = append(replicas, Replica{
 			Name: at.Host, Support: &Listener{URL: strings.TrimSuffix(a, "/"), Transport: u.transport},
@@ -63,7 +63,7 @@ func (u *URLs) Clusters(args []string) ([]Cluster, []string, error) {
 	}
 	switch {
 	case len(replicas) == 0:
-		return nil, nil, fmt.Errorf("want the URL of the support listener of a route server, such as http://routesrv:9911")
+		return nil, nil, errors.New("must be the URL of the support listener of a route server, such as http://routesrv:9911")
 	case len(replicas) > maxURLs:
 		return nil, nil, fmt.Errorf("%d URLs, limit %d", len(replicas), maxURLs)
 	}
@@ -85,15 +85,15 @@ type TLS struct {
 	ServerName string // name that the server's certificate must have, instead of the host of the URL
 }
 
-// Certified is implemented by places that have these flags.
-type Certified interface{ Certificates() TLS }
-
 // Define adds the flags.
-func (t *TLS) Define(flags *options.Parser) {
-	flags.Ask("cacert", options.Text("FILE", &t.CACert, ""))
-	flags.Ask("cert", options.Text("FILE", &t.Cert, ""))
-	flags.Ask("key", options.Text("FILE", &t.Key, ""))
-	flags.Ask("server-name", options.Text("NAME", &t.ServerName, ""))
+func (t *TLS) Define(flags *options.Flags) {
+	flags.Add("--cacert", options.Text("FILE", &t.CACert, ""),
+		"Authorities of the servers' certificates, PEM, instead of those of the system.")
+	flags.Add("--cert", options.Text("FILE", &t.Cert, ""),
+		"Client certificate to show to servers that ask for one, PEM. Needs --key.")
+	flags.Add("--key", options.Text("FILE", &t.Key, ""), "Key of the client certificate, PEM.")
+	flags.Add("--server-name", options.Text("NAME", &t.ServerName, ""),
+		"Name that the certificates of the servers must have, instead of the host in the URL.")
 }
 
 // Set reports whether anything is set.
@@ -102,7 +102,7 @@ func (t TLS) Set() bool { return t != TLS{} }
 // Config reads the files.
 func (t TLS) Config() (*tls.Config, error) {
 	if (t.Cert == "") != (t.Key == "") {
-		return nil, errors.New("--cert and --key: want both or none of them")
+		return nil, errors.New("set both --cert and --key, or neither")
 	}
 	c, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: t.CACert, CertFile: t.Cert, KeyFile: t.Key, ServerName: t.ServerName}})
 	if c == nil && err == nil {
@@ -134,9 +134,13 @@ type Socket struct {
 	transport *http.Transport
 }
 
+// Certificates implements [Places].
+func (s *Socket) Certificates() TLS { return TLS{} }
+
 // Define implements [Places].
-func (s *Socket) Define(flags *options.Parser) {
-	flags.Ask("state-dir", options.Text("PATH", &s.folder, s.Folder))
+func (s *Socket) Define(flags *options.Flags) {
+	flags.Add("--state-dir", options.Text("PATH", &s.folder, s.Folder),
+		"Folder of the last-known-good file, which a restarted process serves while its source is unreachable, and of decisions, history and control socket. Empty keeps nothing.")
 }
 
 // Args implements [Places].

@@ -25,12 +25,13 @@ type problemsJob struct {
 	namespace, kind, name, reason, severity string
 }
 
-func (j *problemsJob) define(flags *options.Parser) {
-	flags.Ask("in", options.Text("NAMESPACE", &j.namespace, ""))
-	flags.Ask("kind", options.Text("KIND", &j.kind, ""))
-	flags.Ask("name", options.Text("NAME", &j.name, ""))
-	flags.Ask("reason", options.Text("REASON", &j.reason, ""))
-	flags.Ask("severity", options.Choice(&j.severity, "", "error", "warning", "info"))
+func (j *problemsJob) define(flags *options.Flags) {
+	flags.Add("-n,--namespace", options.Text("NAME", &j.namespace, ""), "Only objects of this namespace.")
+	flags.Add("--kind", options.Text("KIND", &j.kind, ""),
+		"Only objects of this kind: Ingress, RouteGroup or another one that /problems names.")
+	flags.Add("--name", options.Text("NAME", &j.name, ""), "Only objects of this name.")
+	flags.Add("--reason", options.Text("REASON", &j.reason, ""), "Only problems with this reason, such as no_endpoints.")
+	flags.Add("--severity", options.Choice(&j.severity, "error", "warning", "info"), "Only problems of this severity.")
 }
 
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {

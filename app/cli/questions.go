@@ -23,7 +23,11 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-type explainJob struct{ noFlags }
+type explainJob struct{ namespace string }
+
+func (j *explainJob) define(flags *options.Flags) {
+	flags.Add("-n,--namespace", options.Text("NAME", &j.namespace, ""), "Namespace of the object, unless its name has one.")
+}
 
 // askExplain asks the support listener of a route server.
 func askExplain(ctx context.Context, l *Listener, query explain.Query) (*explain.Explanation, []byte, error) {
@@ -71,19 +75,22 @@ func explained(e *explain.Explanation, raw []byte) (*spoken, error) {
 	return &spoken{key: e.Result + "\n" + e.Cause, text: text.Bytes(), raw: raw, status: verdict(good)}, nil
 }
 
-func (explainJob) run(ctx context.Context, s *session) (int, error) {
+func (j *explainJob) run(ctx context.Context, s *session) (int, error) {
 	what, place := s.args, ""
 	if !s.program.Remote {
 		what, place = s.args[:len(s.args)-1], s.args[len(s.args)-1]
 	}
+	if len(what) == 2 && j.namespace != "" && !strings.Contains(what[1], "/") {
+		what = []string{what[0], j.namespace + "/" + what[1]}
+	}
 	query, err := explain.ParseQuery(what...)
 	if err != nil {
-		return Trouble, usageError{err}
+		return Trouble, usageError(err)
 	}
 	switch {
 	case isURL(place):
 		if s.clusters, _, err = s.places.Clusters([]string{strings.TrimSuffix(strings.TrimSuffix(place, "/"), api.PathExplain)}); err != nil {
-			return Trouble, usageError{err}
+			return Trouble, usageError(err)
 		}
 	case place != "":
 		e, err := s.explainManifests(ctx, place, query)
@@ -191,47 +198,58 @@ type matchJob struct {
 // clientTime is the flag for when the request arrives.
 const clientTime = "at"
 
-func (j *matchJob) define(flags *options.Parser) {
+func (j *matchJob) define(flags *options.Flags) {
 	j.request.Header = map[string][]string{}
 	j.proxy = match.Options{ValidateQuery: true, Zone: time.LoadLocation}
-	flags.Ask("request", options.Text("METHOD", &j.request.Method, "GET", func(s string) error {
+	flags.Add("-X,--request", options.Text("METHOD", &j.request.Method, "GET", func(s string) error {
 		if s == "" || strings.ContainsAny(s, " \t\r\n") {
-			return fmt.Errorf("%q: want a method such as POST", s)
+			return fmt.Errorf("%q: must be a method such as POST", s)
 		}
 		return nil
-	}))
-	flags.Ask("header", options.Repeated("'NAME: VALUE'", func(s string) error {
-		j.headers = append(j.headers, s)
-		return report.AddHeader(&j.request, s)
-	}))
-	flags.Ask("from", options.Text("ADDRESS", &j.request.RemoteAddr, "", func(s string) error {
+	}), "Method of the request, compared as it is written.")
+	flags.Add("-H,--header", headerValue(&j.headers, &j.request), "Header of the request. May be repeated. Host replaces the host of the URL; Content-Length is the length of the body.")
+	flags.Add("--from", options.Text("ADDRESS", &j.request.RemoteAddr, "", func(s string) error {
 		if _, err := netip.ParseAddr(s); err != nil {
-			return fmt.Errorf("%q: want the IP address from which the connection comes", s)
+			return fmt.Errorf("%q: must be the IP address from which the connection comes", s)
 		}
 		return nil
-	}))
-	flags.Ask(clientTime, options.Text("TIME", &j.at, "", func(s string) (err error) {
+	}), "Address of the connection: the load balancer's if one is in front of the proxy. Without it, predicates that need it are undecided. Set the client behind a load balancer with -H 'X-Forwarded-For: ADDRESS'.")
+	flags.Add("--at", options.Text("TIME", &j.at, "", func(s string) (err error) {
 		if j.request.Time, err = time.Parse(time.RFC3339, s); err != nil {
-			err = fmt.Errorf("%q: want a time as in 2026-12-24T18:00:00+01:00", s)
+			err = fmt.Errorf("%q: must be a time as in 2026-12-24T18:00:00+01:00", s)
 		}
 		return err
-	}))
-	flags.Ask("candidates", options.Number(&j.proxy.Candidates, match.DefaultCandidates, 0, 1000))
+	}), "When the request arrives. Cron uses the zone that you write here; the default is now in UTC, as in most containers. Without this flag a predicate with a limit in the next or last 5 seconds is undecided.")
+	flags.Add("--candidates", options.Number(&j.proxy.Candidates, match.DefaultCandidates, 0, 1000),
+		"Number of next best routes to show.")
 	defineProxy(flags, &j.proxy)
 }
 
+// headerValue collects headers, which must be valid.
+func headerValue(headers *[]string, request *match.Request) *options.Value {
+	return options.Repeated("'NAME: VALUE'", func(s string) error {
+		*headers = append(*headers, s)
+		return report.AddHeader(request, s)
+	})
+}
+
 // defineProxy adds the flags that say how the proxies are set.
-func defineProxy(flags *options.Parser, proxy *match.Options) {
-	flags.Ask("normalize-host", options.Bool(&proxy.NormalizeHost, false))
-	flags.Ask("ignore-trailing-slash", options.Bool(&proxy.IgnoreTrailingSlash, false))
-	flags.Ask("rfc-patch-path", options.Bool(&proxy.RFCPatchPath, false))
-	flags.Ask("validate-query", options.Bool(&proxy.ValidateQuery, true))
-	flags.Ask("disabled-filters", options.List(&proxy.DisabledFilters))
+func defineProxy(flags *options.Flags, proxy *match.Options) {
+	flags.Add("--normalize-host", options.Bool(&proxy.NormalizeHost, false),
+		"Set it if the proxies have it. Compare hosts in lower case, without port and trailing dot. Proxies that read the cluster themselves do that; proxies of a route server only with this flag.")
+	flags.Add("--ignore-trailing-slash", options.Bool(&proxy.IgnoreTrailingSlash, false),
+		"Set it if the proxies have it. Ignore a slash at the end of a path.")
+	flags.Add("--rfc-patch-path", options.Bool(&proxy.RFCPatchPath, false),
+		"Set it if the proxies have it. Escaped reserved characters in the path stay escaped.")
+	flags.Add("--validate-query", options.Bool(&proxy.ValidateQuery, true),
+		"Set it if the proxies have it. Answer requests with a malformed query with 400.")
+	flags.Add("--disabled-filters", options.List(&proxy.DisabledFilters),
+		"Filters of Skipper that the proxies disable, separated by commas. Those that they add are --filters and --predicates.")
 }
 
 func (j *matchJob) run(ctx context.Context, s *session) (int, error) {
 	if err := report.SetURL(&j.request, s.args[0]); err != nil {
-		return Trouble, usageError{&options.Error{Flag: "URL", Err: err}}
+		return Trouble, &options.Error{Flag: "URL", Err: err}
 	}
 	if len(s.args) == 2 {
 		return s.say(j.here(ctx, s, s.args[1]))
@@ -252,8 +270,7 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 	if j.proxy.Candidates == 0 {
 		j.proxy.Candidates = -1
 	}
-	o := s.server.Compile
-	j.proxy.ExtraFilters, j.proxy.ExtraPredicates, j.proxy.ForwardBackendURL = o.ExtraFilters, o.ExtraPredicates, o.ForwardBackendURL
+	s.server.ProxyOptions(&j.proxy)
 	table, refusals := match.New(loaded.Routes, j.proxy)
 	v := report.View{
 		Request: j.request, URL: s.args[0], Table: loaded.name, Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(j.request), Owner: compiler.owners(),
@@ -280,7 +297,7 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 		"normalize-host": j.proxy.NormalizeHost, "ignore-trailing-slash": j.proxy.IgnoreTrailingSlash, "rfc-patch-path": j.proxy.RFCPatchPath,
 		"validate-query": j.proxy.ValidateQuery,
 	} {
-		if s.parser.Given(name) {
+		if s.flags.Given(name) {
 			q.Set(name, strconv.FormatBool(val))
 		}
 	}

@@ -34,8 +34,9 @@ type statusJob struct {
 	wait   time.Duration // between two checks of replicas that differ
 }
 
-func (j *statusJob) define(flags *options.Parser) {
-	flags.Ask("max-age", options.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute))
+func (j *statusJob) define(flags *options.Flags) {
+	flags.Add("--max-age", options.Duration(&j.maxAge, time.Minute, 100*time.Millisecond, 10*time.Minute),
+		"Oldest last read of a healthy replica.")
 }
 
 func (s *serverStatus) json() json.RawMessage { return s.raw }

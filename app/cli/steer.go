@@ -34,22 +34,27 @@ type steerJob struct {
 	progress          sync.Mutex // of lines about it
 }
 
-func (j *steerJob) define(flags *options.Parser) {
-	flags.Ask("of-namespace", options.Text("NAME", &j.namespace, ""))
-	flags.Ask("object", options.Text("NAME", &j.object, ""))
-	flags.Ask("all", options.Bool(&j.all, false))
+func (j *steerJob) define(flags *options.Flags) {
+	flags.Add("-n,--namespace", options.Text("NAME", &j.namespace, ""), "Only objects of this namespace.")
+	flags.Add("--object", options.Text("NAME", &j.object, ""),
+		"Only this object, as KIND/NAMESPACE/NAME.")
+	flags.Add("--all", options.Bool(&j.all, false), "All objects.")
 	if j.order != api.SteerRelease {
-		flags.Ask("for", options.Duration(&j.duration, api.DefaultSteering, time.Second, api.MaxSteering))
-		flags.Ask("until-released", options.Bool(&j.untilReleased, false))
+		flags.Add("--for", options.Duration(&j.duration, api.DefaultSteering, time.Second, api.MaxSteering),
+			"How long it lasts.")
+		flags.Add("--until-released", options.Bool(&j.untilReleased, false),
+			"It lasts until unfreeze ends it, instead of --for.")
 	}
 	if j.order == api.SteerRollback {
-		flags.Ask("to", options.Text("TIME", &j.to, ""))
-		flags.Ask("deleted", options.Bool(&j.deleted, false))
+		flags.Add("--to", options.Text("TIME", &j.to, ""),
+			"Roll back to what was served at this time, instead of to an entry; in the forms of --since of log.")
+		flags.Add("--deleted", options.Bool(&j.deleted, false), "Only objects that do not exist any more. Nothing is frozen.")
 	}
-	flags.Ask("by", options.Text("NAME", &j.by, ""))
-	flags.Ask("why", options.Text("REASON", &j.why, ""))
-	flags.Ask("dry-run", options.Bool(&j.dry, false))
-	flags.Ask("yes", options.Bool(&j.yes, false))
+	flags.Add("--by", options.Text("NAME", &j.by, ""),
+		"Who decides this, in a pod; empty means the id of the user. kubectl routesrv asks the API server instead.")
+	flags.Add("--why", options.Text("REASON", &j.why, ""), "The reason; required, except by unfreeze.")
+	flags.Add("--dry-run", options.Bool(&j.dry, false), "Show what would change, and change nothing.")
+	flags.Add("--yes", options.Bool(&j.yes, false), "Do not ask.")
 }
 
 // form returns the parameters of /steering.
@@ -62,13 +67,13 @@ func (j *steerJob) form(s *session) (url.Values, error) {
 	}
 	switch {
 	case chosen != 1:
-		return nil, usagef("want one of --of-namespace, --object and --all")
+		return nil, usagef("choose one of -n, --object and --all")
 	case j.order == api.SteerRollback && (len(s.args) == 0) == (j.to == ""):
-		return nil, usagef("want an entry of the history or --to TIME, and one of them")
+		return nil, usagef("choose an entry of the history or --to TIME")
 	case strings.TrimSpace(j.why) == "" && j.order != api.SteerRelease:
-		return nil, usagef("want --why: for what reason?")
+		return nil, usagef("set --why to the reason")
 	case !j.yes && !j.dry && !s.std.InTerminal:
-		return nil, usagef("the standard input is not a terminal: nobody can be asked, so say --yes, or --dry-run")
+		return nil, usagef("stdin is not a terminal: use --yes or --dry-run")
 	}
 	form := url.Values{"order": {j.order}, "by": {j.by}, "why": {j.why}}
 	if j.namespace != "" {

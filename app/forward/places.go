@@ -53,34 +53,33 @@ func SilenceClient() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) }
 func NewPlaces() cli.Places { return &places{} }
 
 // Define implements [cli.Places].
-func (p *places) Define(flags *options.Parser) {
-	flags.Ask("context", options.Text("NAME", &p.context, ""))
-	flags.Ask("contexts", options.Text("PATTERN", &p.contexts, ""))
-	flags.Ask("namespace", options.Text("NAME", &p.namespace, defaultNamespace))
-	flags.Ask("selector", options.Text("LABELS", &p.selector, defaultSelector))
-	flags.Ask("kubeconfig", options.Text("FILE", &p.kubeconfig, ""))
-	flags.Ask("support-port", options.Number(&p.supportPort, 0, 0, 65535))
-	flags.Ask("main-port", options.Number(&p.mainPort, 0, 0, 65535))
+func (p *places) Define(flags *options.Flags) {
+	flags.Add("--context", options.Text("NAME", &p.context, ""), "Context of the kubeconfig; empty means the current one.")
+	flags.Add("--contexts", options.Text("PATTERN", &p.contexts, ""),
+		"Ask several clusters: contexts with a comma between them, where * stands for any characters.")
+	flags.Add("--server-namespace", options.Text("NAME", &p.namespace, defaultNamespace), "Namespace of the route servers.")
+	flags.Add("-l,--selector", options.Text("LABELS", &p.selector, defaultSelector),
+		"Labels of the pods of the route server.")
+	flags.Add("--kubeconfig", options.Text("FILE", &p.kubeconfig, ""),
+		"Kubeconfig file for the API. The variable KUBECONFIG is ignored.")
+	flags.Add("--support-port", options.Number(&p.supportPort, 0, 0, 65535),
+		"Port of the support listener; 0 means the port named support, else 9911.")
+	flags.Add("--main-port", options.Number(&p.mainPort, 0, 0, 65535),
+		"Port of the main listener, for diff; 0 means the port named http, else 9090.")
 	p.tls.Define(flags)
+	contexts := func() []string {
+		names, _, _ := NewKubeconfig(flags.Lookup("kubeconfig").Value.String()).Contexts() // without a kubeconfig there are none
+		return names
+	}
+	flags.Complete("context", contexts)
+	flags.Complete("contexts", contexts)
 }
 
-// Certificates implements [cli.Certified].
+// Certificates implements [cli.Places].
 func (p *places) Certificates() cli.TLS { return p.tls }
 
 // Args implements [cli.Places].
 func (p *places) Args() string { return "" }
-
-// Complete implements [cli.Places].
-func (p *places) Complete(flag string) []string {
-	if flag != "context" && flag != "contexts" {
-		return nil
-	}
-	names, _, err := NewKubeconfig(p.kubeconfig).Contexts()
-	if err != nil {
-		return nil
-	}
-	return names
-}
 
 // Clusters implements [cli.Places]. Flags choose the clusters, so it returns every argument unused.
 func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
@@ -163,7 +162,7 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
 			replicas = append(replicas, p.replica(c, pod))
 		}
 		if len(replicas) == 0 {
-			return nil, fmt.Errorf("no pod with the labels %s in namespace %s: name them with -n and -l", p.selector, p.namespace)
+			return nil, fmt.Errorf("no pod with the labels %s in namespace %s: name them with --server-namespace and -l", p.selector, p.namespace)
 		}
 		return replicas, nil
 	}}

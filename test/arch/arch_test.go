@@ -72,28 +72,32 @@ var allowed = map[string][]string{
 	},
 
 	"app/server": {
-		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "app/options", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
+		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
 		"source/manifests", "app/tracing", "shadowdiff", "shadowdiff/page", "table",
 	},
 	"app/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
 	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
-	"app/webhook": {"internal/series", "api", "app/options", "app/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
+	"app/webhook": {"internal/series", "api", "app/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
 	"app/sidecar": {
 		"internal/series", "api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "app/httpserve", "internal/durable", "app/proxymetrics", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"app/options": {"explain/takeover", "app/trial", "compile/rules", "dataplane", "eskip", "guard", "catalogue", "internal/durable", "app/events", "app/httpserve", "source/cluster", "source/manifests", "kube", "poller"},
+	"app/options": {
+		"app/httpserve", "app/server", "app/sidecar", "app/tracing", "app/trial", "catalogue", "compile/rules", "dataplane", "eskip", "explain/takeover", "guard", "kube", "match", "poller",
+		"rollout", "source/cluster",
+	},
+	"app/program": {"app/events", "app/httpserve", "app/options", "dataplane", "internal/durable", "poller", "shadowdiff", "source/cluster", "source/manifests"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
 	"app/board":   {"api", "fleet", "app/httpserve"},
-	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
+	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "shadowdiff", "shadowdiff/page", "table"},
 	"app/trial":   {"eskip", "api", "internal/durable", "publish", "table"},
 	"app/forward": {"app/cli", "app/options"},
 
 	// binaries
-	"cmd/dataplane-client": {"guard", "app/cli", "app/options", "app/httpserve", "dataplane", "rollout", "app/sidecar"},
-	"cmd/kubectl-routesrv": {"app/cli", "app/options", "app/forward"},
-	"cmd/routesrv":         {"api", "compile/rules", "app/webhook", "app/cli", "app/options", "dataplane", "fleet", "app/httpserve", "poller", "app/server", "shadowdiff", "app/tracing", "table"},
+	"cmd/dataplane-client": {"app/cli", "app/httpserve", "app/options", "app/program", "app/sidecar"},
+	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/options", "app/program"},
+	"cmd/routesrv":         {"api", "compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "app/tracing", "table"},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
@@ -114,9 +118,12 @@ var rows = []struct {
 		"source/cluster", "source/manifests", "source/tables", "poller", "dataplane",
 	}},
 	{"parts", []string{"app/httpserve", "app/events", "app/tracing", "app/proxymetrics", "app/trial", "match/report", "publish/history"}},
-	{"pages", []string{"app/console", "app/board", "app/options"}},
+	{"pages", []string{"app/console", "app/board"}},
+	{"assembly", []string{"app/webhook", "app/server", "app/sidecar"}},
+	{"flags", []string{"app/options"}},
+	{"programs", []string{"app/program"}},
 	{"commands", []string{"app/cli"}},
-	{"assembly", []string{"app/webhook", "app/server", "app/sidecar", "app/forward"}},
+	{"clusters", []string{"app/forward"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
@@ -217,7 +224,7 @@ var outside = map[string][]string{
 	"k8s.io/client-go/":             {"source/cluster", "app/events", "app/cli", "app/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 	"k8s.io/": {
-		"app/webhook", "app/cli", "app/options", "app/events", "app/forward", "source/cluster",
+		"app/webhook", "app/cli", "app/program", "app/events", "app/forward", "source/cluster",
 		"source/cluster/internal/decode",
 	},
 	"sigs.k8s.io/":                {"source/manifests"},

@@ -23,7 +23,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/cli"
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/table"
@@ -60,7 +60,7 @@ func TestBoardProcess(t *testing.T) {
 		}
 	}()
 	p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
-	status := p.Run(ctx, []string{"board", "--urls", urls}, options.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	status := p.Run(ctx, []string{"board", "--urls", urls}, program.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	<-done
 	var ended int
 	for range 100 { // connections that were cancelled end on their own
