@@ -80,11 +80,8 @@ func setPeers(to *server.Config, o *options.RouteServer, log *slog.Logger, reg p
 		return err
 	}
 	to.Peers = func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, peers) }
-	to.FromPeer = func(ctx context.Context, path string, read func(io.Reader) error) error {
-		return dataplane.FromPeer(ctx, peers, path, read)
-	}
-	to.FromPeers = func(ctx context.Context, path string, read func(io.Reader) error) error {
-		return dataplane.FromPeers(ctx, peers, path, read)
+	to.FromPeers = func(ctx context.Context, path string, first bool, read func(io.Reader) error) error {
+		return dataplane.FromPeers(ctx, peers, path, first, read)
 	}
 	return nil
 }
@@ -153,7 +150,7 @@ func trialFailures(o *options.RouteServer, log *slog.Logger, reg prometheus.Regi
 	return func(ctx context.Context) (list []api.TrialFailure, err error) {
 		ctx, cancel := context.WithTimeout(ctx, failuresTimeout)
 		defer cancel()
-		err = dataplane.FromPeer(ctx, peers, api.PathTrialFailures, func(r io.Reader) error {
+		err = dataplane.FromPeers(ctx, peers, api.PathTrialFailures, true, func(r io.Reader) error {
 			return json.NewDecoder(io.LimitReader(r, maxFailures)).Decode(&list)
 		})
 		return list, err
