@@ -7,9 +7,7 @@
 // # Budget
 //
 // A fixed number of workers asks all clusters. A cluster has at most one question at a time. One that exceeds the short time limit counts as slow
-// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Where the main
-// listener is known, one goroutine for each cluster follows its stream of tables with a buffer of a few KiB: it discards deltas, and an event
-// only makes the next questions due, so a burst costs no more than one round of questions. The stream is resumed with the last id. Browsers
+// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Browsers
 // get the newest state of each cluster that changed, never a queue.
 package board
 
@@ -95,18 +93,14 @@ type Board struct {
 // cluster is a cluster with what is known of it. The mutex of the board guards it.
 type cluster struct {
 	Cluster
-	doc       api.BoardCluster
-	version   uint64      // of the board at its last change
-	busy      bool        // a worker asks it
-	slow      bool        // it answers, but not within Config.SlowAfter
-	due       []time.Time // by question
-	failures  int
-	tries     int      // counts choices of a replica
-	target    *Replica // that is asked; nil before it was found, and after a failure
-	following bool
-	followAt  time.Time // when its stream may be opened again
-	lastEvent string    // id of the last event of its stream
-	ended     int       // streams that failed in a row
+	doc      api.BoardCluster
+	version  uint64      // of the board at its last change
+	busy     bool        // a worker asks it
+	slow     bool        // it answers, but not within Config.SlowAfter
+	due      []time.Time // by question
+	failures int
+	tries    int      // counts choices of a replica
+	target   *Replica // that is asked; nil before it was found, and after a failure
 }
 
 // New checks the configuration. It connects to nobody and starts no goroutine.
@@ -198,7 +192,7 @@ func (b *Board) work(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		b.settle(ctx, c, q, err, time.Since(began))
+		b.settle(c, q, err, time.Since(began))
 	}
 }
 
@@ -258,7 +252,7 @@ func (b *Board) signal() {
 }
 
 // settle records the result of a question and when to ask again.
-func (b *Board) settle(ctx context.Context, c *cluster, q int, err error, took time.Duration) {
+func (b *Board) settle(c *cluster, q int, err error, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -270,7 +264,6 @@ func (b *Board) settle(ctx context.Context, c *cluster, q int, err error, took t
 		c.failures, c.doc.AwaySince, c.doc.Error = 0, time.Time{}, ""
 		c.due[q] = now.Add(max(time.Duration(questions[q].rounds)*b.cfg.Every, 4*took))
 		c.slow = c.slow && took > b.cfg.SlowAfter
-		b.follow(ctx, c, now)
 	case !c.slow && took >= b.cfg.SlowAfter && errors.Is(err, context.DeadlineExceeded):
 		c.slow = true // it is asked again at once, with more time
 	default:

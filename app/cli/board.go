@@ -77,7 +77,7 @@ func (j *boardJob) clusters(s *session) ([]Cluster, error) {
 	return all, err
 }
 
-// listed reads the file of clusters: NAME URL, and after these the URL of the main listener if its stream is to be followed.
+// listed reads the file of clusters: NAME URL on each line.
 func (s *session) listed() (all []Cluster, err error) {
 	const most = 1 << 20
 	in := s.std.In
@@ -101,13 +101,10 @@ func (s *session) listed() (all []Cluster, err error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if len(words) < 2 || len(words) > 3 || !isURL(words[1]) || !isURL(words[len(words)-1]) {
-			return nil, fmt.Errorf("--urls: line %d: must be NAME URL, and the URL of the main listener to follow its stream", n)
+		if len(words) != 2 || !isURL(words[1]) {
+			return nil, fmt.Errorf("--urls: line %d: must be NAME URL", n)
 		}
 		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/"), Transport: transport}}
-		if len(words) == 3 {
-			r.Main = &Listener{URL: strings.TrimSuffix(words[2], "/"), Transport: transport}
-		}
 		all = append(all, Cluster{Name: words[0], Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }})
 	}
 	if err := lines.Err(); err != nil {

@@ -64,8 +64,7 @@ get /status`,
 			name: "board", listed: true, outputs: []string{"page", "text", "json"}, job: func() job { return &boardJob{} },
 			short: "Shows many clusters on one page, live, or says which are clean.",
 			long: `Shows many clusters on one page, live, on a loopback address of this machine. It queries all clusters with your own credentials; nothing
-is stored. A slow cluster delays no other, and the name of a cluster leads to its own console. A file of --urls may have a second URL
-on a line, of the main listener: then a change appears at once.
+is stored. A slow cluster delays no other, and the name of a cluster leads to its own console.
 
 With -o text or -o json the command queries each cluster once. A cluster is clean if its data planes in mode Pre have been clean for
 --clean-for, or since they started, or if all are in Exec. Then the exit status is 0 if all clusters are clean, 1 if some are not, and 2

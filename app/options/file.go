@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,48 +42,36 @@ func (f *Flags) readFile(read func(string) ([]byte, error)) {
 // have line numbers and the text as written: as a TLS version, 1.20 is not 1.2.
 func (f *Flags) readYAML(file string, content []byte) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
-	var doc, more yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+	var root map[string]yaml.Node
+	err := dec.Decode(&root)
+	if errors.Is(err, io.EOF) {
 		f.warnings = append(f.warnings, Warning{Flag: "-config-file", Where: file, Text: "the file is empty"})
 		return
-	} else if err != nil {
-		f.errs = append(f.errs, syntax(file, err))
+	}
+	if more := new(yaml.Node); err == nil && !errors.Is(dec.Decode(more), io.EOF) {
+		err = errors.New("a second document: must be one")
+	}
+	if lines, ok := errors.AsType[*yaml.TypeError](err); ok {
+		err = errors.New(strings.Join(lines.Errors, "; "))
+	}
+	if err != nil {
+		f.errs = append(f.errs, &Error{Where: file, Err: err})
 		return
 	}
-	if err := dec.Decode(&more); err == nil {
-		f.failAt(file, &more, errors.New("a second document: must be one"))
-		return
-	} else if !errors.Is(err, io.EOF) {
-		f.errs = append(f.errs, syntax(file, err))
-		return
-	}
-	root := &doc
-	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
-		root = root.Content[0]
-	}
-	if root.Kind != yaml.MappingNode {
-		f.failAt(file, root, errors.New("must be a mapping of flag names to values"))
-		return
-	}
-	lines := make(map[string]int)
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key := root.Content[i]
-		name := key.Value
+	byLine := func(a, b string) int { return root[a].Line - root[b].Line }
+	for _, name := range slices.SortedFunc(maps.Keys(root), byLine) {
+		val := root[name]
+		where := fmt.Sprintf("%s:%d", file, val.Line)
 		if name == allowedExternalName+"s" {
 			name = allowedExternalName // Skipper's key for the flag
 		}
 		switch flag := f.flag(name); {
-		case key.Kind != yaml.ScalarNode:
-			f.failAt(file, key, errors.New("the key must be the name of a flag"))
-		case lines[name] > 0:
-			f.failAt(file, key, fmt.Errorf("key %s again: it is also in line %d", printable(name), lines[name]))
 		case onlyArgument(name) || name == "config-file":
-			f.failAt(file, key, fmt.Errorf("key %s: is for the command line only", name))
+			f.errs = append(f.errs, &Error{Where: where, Err: fmt.Errorf("key %s: is for the command line only", name)})
 		case flag == nil:
-			f.failAt(file, key, unknown(f.FlagSet, "key ", name))
+			f.errs = append(f.errs, &Error{Where: where, Err: unknown(f.FlagSet, "key ", name)})
 		default:
-			lines[name] = key.Line
-			f.readKey(flag, fmt.Sprintf("%s:%d", file, key.Line), resolveAlias(root.Content[i+1]))
+			f.readKey(flag, where, resolveAlias(&val))
 		}
 	}
 }
@@ -175,20 +163,4 @@ func yamlBool(n *yaml.Node) string {
 		}
 	}
 	return n.Value
-}
-
-// yamlLine matches the beginning of an error from the YAML parser.
-var yamlLine = regexp.MustCompile(`^yaml: line ([0-9]+): `)
-
-// syntax moves the line number of an error from the YAML parser to where other errors have it.
-func syntax(file string, err error) *Error {
-	msg := err.Error()
-	if m := yamlLine.FindStringSubmatch(msg); m != nil {
-		return &Error{Where: file + ":" + m[1], Err: errors.New("yaml: " + msg[len(m[0]):])}
-	}
-	return &Error{Where: file, Err: err}
-}
-
-func (f *Flags) failAt(file string, n *yaml.Node, err error) {
-	f.errs = append(f.errs, &Error{Where: fmt.Sprintf("%s:%d", file, n.Line), Err: err})
 }
