@@ -16,8 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -25,33 +23,15 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/query"
 )
 
-// Cluster is a route server with all its replicas.
-type Cluster struct {
-	// Name is the name of the context; a command that asks the only cluster may leave it empty.
-	Name string
-	// Find returns the replicas. It is called again after a replica failed, never concurrently.
-	Find func(ctx context.Context) ([]Replica, error)
-}
-
-// Replica is one process of a route server.
-type Replica struct {
-	Name string
-	// Fault says why this replica cannot be asked, such as a pending pod; empty if it can.
-	Fault string
-	// Support and Main are its listeners. Main is nil if only the support listener is known.
-	Support, Main *Listener
-	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
-	// It is nil where only listeners are known. A board sends none.
-	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
-}
-
-// Listener is the address of one listener.
-type Listener struct {
-	URL       string // without path, such as http://localhost:9911
-	Transport http.RoundTripper
-}
+// What a board queries.
+type (
+	Cluster  = query.Cluster
+	Replica  = query.Replica
+	Listener = query.Listener
+)
 
 // Config configures a Board.
 type Config struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/board"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -71,7 +72,7 @@ func (j *boardJob) clusters(s *session) ([]Cluster, error) {
 	}
 	var all []Cluster
 	for _, c := range found {
-		find := func(ctx context.Context) ([]Replica, error) { return bounded(ctx, c.Find) }
+		find := func(ctx context.Context) ([]Replica, error) { return query.Bounded(ctx, c.Find) }
 		all = append(all, Cluster{Name: cmp.Or(c.Name, "cluster"), Find: find})
 	}
 	return all, err
@@ -101,7 +102,7 @@ func (s *session) listed() (all []Cluster, err error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if len(words) != 2 || !isURL(words[1]) {
+		if len(words) != 2 || !query.IsURL(words[1]) {
 			return nil, fmt.Errorf("--urls: line %d: must be NAME URL", n)
 		}
 		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/"), Transport: transport}}

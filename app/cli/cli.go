@@ -22,9 +22,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/routesrv/routesrv/app/board"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // Exit statuses of the commands.
@@ -42,26 +42,13 @@ func verdict(good bool) int {
 	return Unhealthy
 }
 
-// What a command queries, as package board does.
+// What a command queries.
 type (
-	Cluster  = board.Cluster
-	Replica  = board.Replica
-	Listener = board.Listener
+	Cluster  = query.Cluster
+	Replica  = query.Replica
+	Listener = query.Listener
+	Places   = query.Places
 )
-
-// Places are the route servers that a command queries.
-type Places interface {
-	// Define adds the flags that choose the route servers.
-	Define(*options.Flags)
-	// Args is the part of the arguments in help that names the places, such as "URL..."; empty if only flags choose them.
-	Args() string
-	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.
-	Clusters(args []string) (clusters []Cluster, rest []string, err error)
-	// Certificates returns the certificates of the flags.
-	Certificates() TLS
-	// Close ends all connections.
-	Close()
-}
 
 // Elsewhere is implemented by places that can also name other clusters, for diff.
 type Elsewhere interface {
@@ -273,4 +260,9 @@ func (s *session) context(name string) (Cluster, error) {
 		return e.Context(name)
 	}
 	return Cluster{}, errors.New("there are no contexts here")
+}
+
+// ask asks the replicas of clusters, within the limits of the flags.
+func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {
+	return query.Ask(ctx, query.Limits{Timeout: s.timeout, Parallel: s.parallel}, clusters, question)
 }

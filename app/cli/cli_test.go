@@ -27,6 +27,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // kubectl runs commands in a world.
@@ -152,7 +153,7 @@ func TestURLsAreReplicas(t *testing.T) {
 		{[]string{"version"}, cli.Healthy, "v1"},
 	} {
 		var out buffer
-		p := cli.Program{Name: "routesrv", Places: cli.NewURLs, Version: "v1"}
+		p := cli.Program{Name: "routesrv", Places: query.NewURLs, Version: "v1"}
 		if status := p.Run(t.Context(), c.args, program.Stdio{Out: &out, Err: &out}); status != c.status || !strings.Contains(out.b.String(), c.want) {
 			t.Errorf("%q: status %d, want %d and %q in\n%s", c.args, status, c.status, c.want, &out.b)
 		}
@@ -195,7 +196,7 @@ func TestClientCertificatesAreShown(t *testing.T) {
 		{[]string{"--cert=" + cert, "--key=" + keyFile}, cli.Trouble}, // the authority of the server is unknown
 	} {
 		var out buffer
-		p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
+		p := cli.Program{Name: "routesrv", Places: query.NewURLs}
 		if status := p.Run(t.Context(), append([]string{"status", s.URL}, c.args...), program.Stdio{Out: &out, Err: &out}); status != c.want {
 			t.Errorf("%q: status %d, want %d\n%s", c.args, status, c.want, &out.b)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 	diffpage "github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/source/tables"
@@ -302,20 +303,20 @@ func only(c Cluster, name string) Cluster {
 }
 
 // replicaSides returns the tables of replicas. With first it returns one table per cluster: from the first replica that answers.
-func replicaSides(replies []reply[*tables.Table], first bool) []side {
+func replicaSides(replies []query.Reply[*tables.Table], first bool) []side {
 	var all []side
 	for _, r := range replies {
-		if r.err != nil {
-			all = append(all, side{name: r.cluster, err: r.err})
+		if r.Err != nil {
+			all = append(all, side{name: r.Cluster, err: r.Err})
 			continue
 		}
-		there := r.answered()
+		there := r.Answered()
 		if first && len(there) > 0 {
-			all = append(all, side{strings.TrimSuffix(label(r.cluster, there[0].replica), ": "), there[0].value, nil})
+			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, there[0].Replica), ": "), there[0].Value, nil})
 			continue
 		}
-		for _, a := range r.answers {
-			all = append(all, side{strings.TrimSuffix(label(r.cluster, a.replica), ": "), a.value, a.err})
+		for _, a := range r.Answers {
+			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, a.Replica), ": "), a.Value, a.Err})
 		}
 	}
 	return all

@@ -25,6 +25,7 @@ import (
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -49,8 +50,8 @@ func (w *world) Args() string { return "" }
 func (w *world) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	return w.clusters, args, nil
 }
-func (w *world) Certificates() cli.TLS { return cli.TLS{} }
-func (w *world) Close()                { w.closed = true }
+func (w *world) Certificates() query.TLS { return query.TLS{} }
+func (w *world) Close()                  { w.closed = true }
 
 // readWorld makes the clusters of an archive. A file CLUSTER/REPLICA/PATH is what a replica answers to GET /PATH; one that begins
 // with a status code has that status, PATH.text is the answer for people, and POST.PATH that to POST. CLUSTER/REPLICA/fault is

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // holding describes the table that a replica holds; the zero value means none.
@@ -28,23 +29,23 @@ func (h *holding) json() json.RawMessage { return h.raw }
 // askHeld reads the held table and its differences, as text and as JSON.
 func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	var said api.HeldTable
-	p, err := get(ctx, r.Support, api.PathHeld, nil, &said, http.StatusNotFound)
+	p, err := query.Get(ctx, r.Support, api.PathHeld, nil, &said, http.StatusNotFound)
 	switch {
 	case err != nil:
 		return nil, err
-	case p.status == http.StatusNotFound && strings.HasPrefix(string(p.body), "no table is held"):
+	case p.Status == http.StatusNotFound && strings.HasPrefix(string(p.Body), "no table is held"):
 		return &holding{}, nil
 	case said.Hold == nil || said.Hold.Digest.IsZero():
-		return nil, fmt.Errorf("/guard/held: %s: is this the support listener of a route server?", p.text)
+		return nil, fmt.Errorf("/guard/held: %s: is this the support listener of a route server?", p.Text)
 	}
-	text, err := getAs(ctx, r.Support, api.PathHeld, nil, "text/plain", http.StatusNotFound)
+	text, err := query.GetAs(ctx, r.Support, api.PathHeld, nil, "text/plain", http.StatusNotFound)
 	switch {
 	case err != nil:
 		return nil, err
-	case text.status == http.StatusNotFound: // released between the two requests
+	case text.Status == http.StatusNotFound: // released between the two requests
 		return &holding{}, nil
 	}
-	h := &holding{Guard: *said.Hold, raw: p.body, text: withoutCommand(text.body)}
+	h := &holding{Guard: *said.Hold, raw: p.Body, text: withoutCommand(text.Body)}
 	h.Held = true
 	return h, nil
 }
@@ -66,13 +67,13 @@ type heldJob struct{ noFlags }
 
 func (heldJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askHeld)
-	judge := func(_ int, r reply[*holding]) documentCluster {
+	judge := func(_ int, r query.Reply[*holding]) documentCluster {
 		one := Healthy
-		for _, a := range r.answers {
+		for _, a := range r.Answers {
 			switch {
-			case a.err != nil && !a.fault:
+			case a.Err != nil && !a.Fault:
 				one = Trouble
-			case a.err == nil && a.value.Held:
+			case a.Err == nil && a.Value.Held:
 				one = max(one, Unhealthy)
 			}
 		}
@@ -83,19 +84,19 @@ func (heldJob) run(ctx context.Context, s *session) (int, error) {
 			if err := s.writeHeld(r); err != nil {
 				return err
 			}
-			writeLines(s.std.Err, r.missing())
+			writeLines(s.std.Err, r.Missing())
 		}
 		return nil
 	})
 }
 
 // writeHeld prints the tables that the replicas of a cluster hold, each digest once.
-func (s *session) writeHeld(r reply[*holding]) error {
+func (s *session) writeHeld(r query.Reply[*holding]) error {
 	where := ", in the pod of each replica"
 	if s.program.Remote || s.program.Beside {
 		where = ""
 	}
-	if len(r.answered()) == 0 {
+	if len(r.Answered()) == 0 {
 		return nil
 	}
 	held := false
@@ -104,14 +105,14 @@ func (s *session) writeHeld(r reply[*holding]) error {
 			continue
 		}
 		held = true
-		accept := s.program.Name + " accept " + s.acceptPlace(r.cluster) + g.value.Digest.String() + " --why REASON"
-		writeLines(s.std.Out, []string{"=== " + label(r.cluster, "") + "held by " + strings.Join(g.replicas, ", "), "To publish it" + where + ": " + accept, ""})
+		accept := s.program.Name + " accept " + s.acceptPlace(r.Cluster) + g.value.Digest.String() + " --why REASON"
+		writeLines(s.std.Out, []string{"=== " + query.Label(r.Cluster, "") + "held by " + strings.Join(g.replicas, ", "), "To publish it" + where + ": " + accept, ""})
 		if err := writeHead(s.std.Out, g.value.text); err != nil {
 			return err
 		}
 	}
 	if !held {
-		writeLines(s.std.Out, []string{label(r.cluster, "") + "nothing is held"})
+		writeLines(s.std.Out, []string{query.Label(r.Cluster, "") + "nothing is held"})
 	}
 	return nil
 }
@@ -189,18 +190,18 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 	}
 	r := ask(ctx, s, s.clusters, askHeld)[0]
 	status, chosen := Healthy, map[string]string{} // the digest that each replica is to publish
-	for _, a := range r.answered() {
+	for _, a := range r.Answered() {
 		switch {
-		case !a.value.Held:
-		case a.value.Digest.String() == digest:
-			chosen[a.replica] = digest
+		case !a.Value.Held:
+		case a.Value.Digest.String() == digest:
+			chosen[a.Replica] = digest
 		default:
-			writeLines(s.std.Err, []string{label(r.cluster, a.replica) + "holds something else, " + a.value.Digest.String() + ": look at it with the command held"})
+			writeLines(s.std.Err, []string{query.Label(r.Cluster, a.Replica) + "holds something else, " + a.Value.Digest.String() + ": look at it with the command held"})
 			status = max(status, Unhealthy)
 		}
 	}
-	writeLines(s.std.Err, r.missing())
-	if len(r.missing()) > 0 {
+	writeLines(s.std.Err, r.Missing())
+	if len(r.Missing()) > 0 {
 		status = Trouble
 	}
 	if len(chosen) == 0 {
@@ -227,20 +228,20 @@ func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
 }
 
 // show prints what is about to be published: the differences once, and which replicas hold the table.
-func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string) {
+func (j *acceptJob) show(s *session, r query.Reply[*holding], chosen map[string]string) {
 	if s.output == "json" {
 		return
 	}
 	var names []string
-	for _, a := range r.answered() {
-		if chosen[a.replica] == "" {
+	for _, a := range r.Answered() {
+		if chosen[a.Replica] == "" {
 			continue
 		}
-		if names = append(names, a.replica); len(names) == 1 {
-			_ = writeHead(s.std.Out, a.value.text)
+		if names = append(names, a.Replica); len(names) == 1 {
+			_ = writeHead(s.std.Out, a.Value.text)
 		}
 	}
-	writeLines(s.std.Out, []string{"", "Held by " + label(r.cluster, "") + strings.Join(names, ", ")})
+	writeLines(s.std.Out, []string{"", "Held by " + query.Label(r.Cluster, "") + strings.Join(names, ", ")})
 }
 
 // confirm asks on the terminal.
@@ -254,22 +255,22 @@ func confirm(s *session, where, what string) (bool, error) {
 }
 
 // report prints the result for every replica.
-func (j *acceptJob) report(s *session, r reply[*posted[api.Accepted]], chosen map[string]string, status int) (int, error) {
+func (j *acceptJob) report(s *session, r query.Reply[*posted[api.Accepted]], chosen map[string]string, status int) (int, error) {
 	var lines, failed []string
 	left := len(chosen)
-	for _, a := range r.answers {
+	for _, a := range r.Answers {
 		switch {
-		case chosen[a.replica] == "":
+		case chosen[a.Replica] == "":
 			continue
-		case a.err != nil:
-			failed = append(failed, label(r.cluster, a.replica)+a.err.Error())
+		case a.Err != nil:
+			failed = append(failed, query.Label(r.Cluster, a.Replica)+a.Err.Error())
 		default:
 			left--
-			lines = append(lines, fmt.Sprintf("%sserves %s, %s", label(r.cluster, a.replica), shortDigest(a.value.said.Digest.String()), number(a.value.said.Routes, "route")))
+			lines = append(lines, fmt.Sprintf("%sserves %s, %s", query.Label(r.Cluster, a.Replica), shortDigest(a.Value.said.Digest.String()), number(a.Value.said.Routes, "route")))
 		}
 	}
-	if r.err != nil {
-		failed = append(failed, r.missing()...)
+	if r.Err != nil {
+		failed = append(failed, r.Missing()...)
 	}
 	if left > 0 {
 		status = Trouble

@@ -15,6 +15,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -27,7 +28,7 @@ type entries []api.HistoryEntry
 // askHistory reads entries. A replica without any is no error.
 func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
 	var all entries
-	_, err := get(ctx, r.Support, api.PathHistory, q, &all)
+	_, err := query.Get(ctx, r.Support, api.PathHistory, q, &all)
 	return all, err
 }
 
@@ -45,14 +46,14 @@ func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
 		}
 		return all[len(all)-1].At, nil
 	})[0]
-	answers := r.answered()
+	answers := r.Answered()
 	if len(answers) == 0 {
-		return Replica{}, errors.New(strings.Join(r.missing(), "; "))
+		return Replica{}, errors.New(strings.Join(r.Missing(), "; "))
 	}
-	oldest := slices.MinFunc(answers, func(a, b answer[time.Time]) int {
-		return cmp.Or(a.value.Compare(b.value), strings.Compare(a.replica, b.replica))
+	oldest := slices.MinFunc(answers, func(a, b query.Answer[time.Time]) int {
+		return cmp.Or(a.Value.Compare(b.Value), strings.Compare(a.Replica, b.Replica))
 	})
-	i := slices.IndexFunc(found, func(one Replica) bool { return one.Name == oldest.replica })
+	i := slices.IndexFunc(found, func(one Replica) bool { return one.Name == oldest.Replica })
 	return found[i], nil
 }
 
@@ -234,23 +235,23 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	if to != "" {
 		q.Set("to", to)
 	}
-	read := func(media string) (*page, error) {
-		return getAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
+	read := func(media string) (*query.Page, error) {
+		return query.GetAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
 	}
 	const inJSON = "application/json"
 	p, err := read(inJSON)
 	switch {
 	case err != nil:
 		return Trouble, err
-	case p.status == http.StatusNotFound:
-		writeLines(s.std.Err, []string{replica.Name + ": " + p.line()})
+	case p.Status == http.StatusNotFound:
+		writeLines(s.std.Err, []string{replica.Name + ": " + p.Line()})
 		if to != "" {
 			return Trouble, nil
 		}
 		return Unhealthy, nil
 	}
 	var answer api.HistoryDifference
-	if err := json.Unmarshal(p.body, &answer); err != nil {
+	if err := json.Unmarshal(p.Body, &answer); err != nil {
 		return Trouble, fmt.Errorf("the answer is not what a route server says: %w", err)
 	}
 	if to != "" && !shadowdiff.IsSame(answer.Difference) {
@@ -262,8 +263,8 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 		}
 	}
 	if s.output == "text" {
-		return status, writeText(s.std.Out, p.body)
+		return status, writeText(s.std.Out, p.Body)
 	}
-	_, err = s.std.Out.Write(p.body)
+	_, err = s.std.Out.Write(p.Body)
 	return status, err
 }

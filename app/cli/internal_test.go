@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // somePlaces have the flags that examples use.
-type somePlaces struct{ URLs }
+type somePlaces struct{ query.URLs }
 
 func (p *somePlaces) Define(flags *options.Flags) {
 	var text string
@@ -63,7 +64,7 @@ func TestExamplesOfHelpAreCalls(t *testing.T) {
 				s.define(cmd, c)
 				cmd.RunE = func(_ *cobra.Command, rest []string) error {
 					if !c.local {
-						rest = slices.DeleteFunc(rest, isURL)
+						rest = slices.DeleteFunc(rest, query.IsURL)
 					}
 					if least, most := p.limits(c); len(rest) < least || len(rest) > most {
 						t.Errorf("%s: example %q has %d arguments, want %d to %d", c.name, call, len(rest), least, most)

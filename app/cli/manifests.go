@@ -19,6 +19,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/explain/takeover"
@@ -188,15 +189,15 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	defer cancel()
 	const path = api.PathTakeovers
 	listener := &Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
-	answer, err := do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
+	answer, err := query.Do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return Trouble, err
 	}
-	if answer.status != http.StatusOK {
-		return Trouble, answer.refusal(path)
+	if answer.Status != http.StatusOK {
+		return Trouble, answer.Refusal(path)
 	}
 	var report takeover.Report
-	if err := json.Unmarshal(answer.body, &report); err != nil || report.Schema != takeover.Schema {
+	if err := json.Unmarshal(answer.Body, &report); err != nil || report.Schema != takeover.Schema {
 		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
 	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/match"
@@ -30,27 +31,27 @@ func (j *explainJob) define(flags *options.Flags) {
 }
 
 // askExplain asks the support listener of a route server.
-func askExplain(ctx context.Context, l *Listener, query explain.Query) (*explain.Explanation, []byte, error) {
+func askExplain(ctx context.Context, l *Listener, what explain.Query) (*explain.Explanation, []byte, error) {
 	q := url.Values{}
 	for name, val := range map[string]string{
-		"kind": string(query.Kind), "namespace": query.Namespace, "name": query.Name, "route": query.Route, "host": query.Host,
+		"kind": string(what.Kind), "namespace": what.Namespace, "name": what.Name, "route": what.Route, "host": what.Host,
 	} {
 		if val != "" {
 			q.Set(name, val)
 		}
 	}
 	e := &explain.Explanation{}
-	p, err := get(ctx, l, api.PathExplain, q, e, http.StatusNotFound)
+	p, err := query.Get(ctx, l, api.PathExplain, q, e, http.StatusNotFound)
 	if err != nil {
 		return nil, nil, err
 	}
 	switch {
-	case e.Schema == "" && p.status == http.StatusNotFound:
-		return nil, nil, fmt.Errorf("/explain: %s %q: this is for the support listener of a route server that reads a cluster", p.text, p.line())
+	case e.Schema == "" && p.Status == http.StatusNotFound:
+		return nil, nil, fmt.Errorf("/explain: %s %q: this is for the support listener of a route server that reads a cluster", p.Text, p.Line())
 	case e.Schema != explain.Schema:
 		return nil, nil, errors.New("the route server explains by the schema " + e.Schema + ", and this program knows " + explain.Schema)
 	}
-	return e, p.body, nil
+	return e, p.Body, nil
 }
 
 // spoken is an answer of one replica in text form.
@@ -83,17 +84,17 @@ func (j *explainJob) run(ctx context.Context, s *session) (int, error) {
 	if len(what) == 2 && j.namespace != "" && !strings.Contains(what[1], "/") {
 		what = []string{what[0], j.namespace + "/" + what[1]}
 	}
-	query, err := explain.ParseQuery(what...)
+	about, err := explain.ParseQuery(what...)
 	if err != nil {
 		return Trouble, usageError(err)
 	}
 	switch {
-	case isURL(place):
+	case query.IsURL(place):
 		if s.clusters, _, err = s.places.Clusters([]string{strings.TrimSuffix(strings.TrimSuffix(place, "/"), api.PathExplain)}); err != nil {
 			return Trouble, usageError(err)
 		}
 	case place != "":
-		e, err := s.explainManifests(ctx, place, query)
+		e, err := s.explainManifests(ctx, place, about)
 		if err != nil {
 			return Trouble, err
 		}
@@ -104,16 +105,12 @@ func (j *explainJob) run(ctx context.Context, s *session) (int, error) {
 		return s.say(explained(e, raw))
 	}
 	return s.speak("explain", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
-		e, raw, err := askExplain(ctx, r.Support, query)
+		e, raw, err := askExplain(ctx, r.Support, about)
 		if err != nil {
 			return nil, err
 		}
 		return explained(e, raw)
 	}))
-}
-
-func isURL(place string) bool {
-	return strings.HasPrefix(place, "http://") || strings.HasPrefix(place, "https://")
 }
 
 // say prints the answer about a table that was an argument.
@@ -130,14 +127,14 @@ func (s *session) say(a *spoken, err error) (int, error) {
 }
 
 // speak prints text answers, each once for the replicas that agree, and returns the exit status.
-func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
-	if answers := replies[0].answered(); !s.program.Remote && len(replies[0].answers) == 1 && len(answers) == 1 {
-		return s.say(answers[0].value, nil) // of the only URL
+func (s *session) speak(name string, replies []query.Reply[*spoken]) (int, error) {
+	if answers := replies[0].Answered(); !s.program.Remote && len(replies[0].Answers) == 1 && len(answers) == 1 {
+		return s.say(answers[0].Value, nil) // of the only URL
 	}
-	judge := func(_ int, r reply[*spoken]) documentCluster {
+	judge := func(_ int, r query.Reply[*spoken]) documentCluster {
 		one := Healthy
-		for _, a := range r.answered() {
-			one = max(one, a.value.status)
+		for _, a := range r.Answered() {
+			one = max(one, a.Value.status)
 		}
 		disagree := len(agreeing(r, spokenKey)) > 1
 		if disagree {
@@ -161,12 +158,12 @@ func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
 
 // writeAgreements prints each answer of a cluster once, with the replicas that gave it if there are several. later answers begin with
 // an empty line.
-func (s *session) writeAgreements(r reply[*spoken], later bool) error {
+func (s *session) writeAgreements(r query.Reply[*spoken], later bool) error {
 	groups := agreeing(r, spokenKey)
 	for k, g := range groups {
 		var heads []string
 		if s.named {
-			heads = append(heads, r.cluster)
+			heads = append(heads, r.Cluster)
 		}
 		if len(groups) > 1 {
 			heads = append(heads, strings.Join(g.replicas, ", "))
@@ -182,9 +179,9 @@ func (s *session) writeAgreements(r reply[*spoken], later bool) error {
 		}
 	}
 	if len(groups) > 1 {
-		writeLines(s.std.Err, []string{label(r.cluster, "") + "the replicas disagree"})
+		writeLines(s.std.Err, []string{query.Label(r.Cluster, "") + "the replicas disagree"})
 	}
-	writeLines(s.std.Err, r.missing())
+	writeLines(s.std.Err, r.Missing())
 	return nil
 }
 
@@ -303,22 +300,22 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 	}
 	return s.speak("match", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
 		m := &report.Match{}
-		p, err := get(ctx, r.Support, api.PathMatch, q, m, http.StatusNotFound)
+		p, err := query.Get(ctx, r.Support, api.PathMatch, q, m, http.StatusNotFound)
 		if err != nil {
 			return nil, err
 		}
 		if m.Schema == "" {
-			return nil, fmt.Errorf("/match: %s: is this the support listener of a route server?", p.text)
+			return nil, fmt.Errorf("/match: %s: is this the support listener of a route server?", p.Text)
 		}
-		a := &spoken{key: m.Meaning(), raw: p.body, status: verdict(m.Result == "match")}
+		a := &spoken{key: m.Meaning(), raw: p.Body, status: verdict(m.Result == "match")}
 		if s.output == "json" {
 			return a, nil
 		}
-		text, err := getAs(ctx, r.Support, api.PathMatch, q, "text/plain", http.StatusNotFound)
+		text, err := query.GetAs(ctx, r.Support, api.PathMatch, q, "text/plain", http.StatusNotFound)
 		if err != nil {
 			return nil, err
 		}
-		a.text = text.body
+		a.text = text.Body
 		return a, nil
 	}))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/match/report"
@@ -36,7 +37,7 @@ func fileWith(t *testing.T, name, text string) string {
 func said(t *testing.T, stdin string, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
+	p := cli.Program{Name: "routesrv", Places: query.NewURLs}
 	status = p.Run(t.Context(), args, program.Stdio{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
 	return status, stdout.String(), stderr.String()
 }

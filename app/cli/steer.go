@@ -16,6 +16,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // pinsPerCommand is how many pins one command to a replica has: the argument of a process is limited.
@@ -113,7 +114,7 @@ func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
 	}
 	planned, err := j.preview(ctx, s, first, form)
 	if err != nil {
-		return Trouble, fmt.Errorf("%s%w", label(c.Name, first.Name), err)
+		return Trouble, fmt.Errorf("%s%w", query.Label(c.Name, first.Name), err)
 	}
 	if s.output != "json" || !j.dry {
 		j.show(s, first.Name, planned)
@@ -181,7 +182,7 @@ func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url
 		one.Set("of", of)
 		one["pin"] = pins
 		part, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
-		answer, err = bounded(part, func(ctx context.Context) (*posted[api.Steered], error) {
+		answer, err = query.Bounded(part, func(ctx context.Context) (*posted[api.Steered], error) {
 			return post[api.Steered](ctx, r, api.PathSteering, one)
 		})
 		if cancel(); err != nil {
@@ -246,9 +247,9 @@ func (j *steerJob) show(s *session, replica string, a *api.Steered) {
 }
 
 // report prints the result for every replica.
-func (j *steerJob) report(s *session, r reply[*posted[api.Steered]]) (int, error) {
+func (j *steerJob) report(s *session, r query.Reply[*posted[api.Steered]]) (int, error) {
 	status := Healthy
-	if len(r.answered()) < len(r.answers) || r.err != nil || len(r.answers) == 0 {
+	if len(r.Answered()) < len(r.Answers) || r.Err != nil || len(r.Answers) == 0 {
 		status = Trouble
 	}
 	if s.output == "json" {
@@ -256,10 +257,10 @@ func (j *steerJob) report(s *session, r reply[*posted[api.Steered]]) (int, error
 		d.Result = result(status)
 		return status, writeDocument(s.std.Out, document{Command: j.order, Result: d.Result, Clusters: []documentCluster{d}})
 	}
-	for _, a := range r.answered() {
-		writeLines(s.std.Out, []string{label(r.cluster, a.replica) + "done, serves " + shortDigest(a.value.said.Digest.String())})
+	for _, a := range r.Answered() {
+		writeLines(s.std.Out, []string{query.Label(r.Cluster, a.Replica) + "done, serves " + shortDigest(a.Value.said.Digest.String())})
 	}
-	writeLines(s.std.Err, r.missing())
+	writeLines(s.std.Err, r.Missing())
 	if status == Trouble {
 		writeLines(s.std.Err, []string{"not every replica has it: run the command again, which repeats nothing that is done; a replica that starts takes the list of the others"})
 	}

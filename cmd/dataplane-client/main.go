@@ -23,6 +23,7 @@ import (
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/app/sidecar"
 )
 
@@ -62,7 +63,7 @@ The proxy then runs without -kubernetes, with -routes-urls=http://127.0.0.1:9005
 	})
 	queries := cli.Program{
 		Name: "dataplane-client", Beside: true, Env: env,
-		Places: func() cli.Places { return &cli.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
+		Places: func() query.Places { return &query.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
 	}
 	root.AddCommand(queries.Commands(std)...)
 	return program.Execute(ctx, root, version, args, std)

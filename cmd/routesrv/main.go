@@ -28,6 +28,7 @@ import (
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
@@ -47,8 +48,8 @@ func run(ctx context.Context, args, environ []string, std program.Stdio) int {
 	root := serveCommand(env, std)
 	root.AddCommand(compileCommand(env, std), webhookCommand(env, std))
 	queries := cli.Program{
-		Name: "routesrv", Places: cli.NewURLs, Env: env,
-		InPod: func() cli.Places { return &cli.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
+		Name: "routesrv", Places: query.NewURLs, Env: env,
+		InPod: func() query.Places { return &query.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
 	}
 	root.AddCommand(queries.Commands(std)...)
 	return program.Execute(ctx, root, version, withoutName(args), std)

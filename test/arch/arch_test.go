@@ -88,15 +88,16 @@ var allowed = map[string][]string{
 	"app/program": {"app/events", "app/httpserve", "app/options", "dataplane", "internal/durable", "poller", "shadowdiff", "source/cluster", "source/manifests"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
-	"app/board":   {"api", "fleet", "app/httpserve"},
-	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "shadowdiff", "shadowdiff/page", "table"},
+	"app/query":   {"api", "app/options"},
+	"app/board":   {"api", "fleet", "app/httpserve", "app/query"},
+	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "app/query", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "shadowdiff", "shadowdiff/page", "table"},
 	"app/trial":   {"eskip", "api", "internal/durable", "publish", "table"},
-	"app/forward": {"app/cli", "app/options"},
+	"app/forward": {"app/options", "app/query"},
 
 	// binaries
-	"cmd/dataplane-client": {"app/cli", "app/httpserve", "app/options", "app/program", "app/sidecar"},
+	"cmd/dataplane-client": {"app/cli", "app/httpserve", "app/options", "app/program", "app/query", "app/sidecar"},
 	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/options", "app/program"},
-	"cmd/routesrv":         {"api", "compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "app/tracing", "table"},
+	"cmd/routesrv":         {"api", "compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "app/tracing", "table"},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
@@ -117,12 +118,12 @@ var rows = []struct {
 		"source/cluster", "source/manifests", "source/tables", "poller", "dataplane",
 	}},
 	{"parts", []string{"app/httpserve", "app/events", "app/tracing", "app/trial", "match/report", "publish/history"}},
-	{"pages", []string{"app/console", "app/board"}},
+	{"pages", []string{"app/console"}},
 	{"assembly", []string{"app/webhook", "app/server", "app/sidecar"}},
 	{"flags", []string{"app/options"}},
-	{"programs", []string{"app/program"}},
+	{"programs", []string{"app/program", "app/query"}},
+	{"clusters", []string{"app/board", "app/forward"}},
 	{"commands", []string{"app/cli"}},
-	{"clusters", []string{"app/forward"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
@@ -220,10 +221,10 @@ func TestPictureIsTrue(t *testing.T) {
 
 // outside lists packages of others that only the given packages may import. Where two prefixes match, the longer one counts.
 var outside = map[string][]string{
-	"k8s.io/client-go/":             {"source/cluster", "app/events", "app/cli", "app/forward"},
+	"k8s.io/client-go/":             {"source/cluster", "app/events", "app/query", "app/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 	"k8s.io/": {
-		"app/webhook", "app/cli", "app/program", "app/events", "app/forward", "source/cluster",
+		"app/webhook", "app/program", "app/query", "app/events", "app/forward", "source/cluster",
 		"source/cluster/internal/decode",
 	},
 	"sigs.k8s.io/":                {"source/manifests"},

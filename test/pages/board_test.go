@@ -24,6 +24,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/table"
@@ -59,7 +60,7 @@ func TestBoardProcess(t *testing.T) {
 			most = max(most, runtime.NumGoroutine())
 		}
 	}()
-	p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
+	p := cli.Program{Name: "routesrv", Places: query.NewURLs}
 	status := p.Run(ctx, []string{"board", "--urls", urls}, program.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	<-done
 	var ended int

@@ -16,6 +16,7 @@ import (
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/app/server"
 )
 
@@ -28,7 +29,7 @@ type besides struct {
 }
 
 func (*besides) Define(*options.Flags) {}
-func (*besides) Certificates() cli.TLS { return cli.TLS{} }
+func (*besides) Certificates() query.TLS { return query.TLS{} }
 func (*besides) Args() string          { return "" }
 func (*besides) Close()                {}
 func (b *besides) Clusters(args []string) ([]cli.Cluster, []string, error) {

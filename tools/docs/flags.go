@@ -14,6 +14,7 @@ import (
 	"github.com/routesrv/routesrv/app/forward"
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 const flagsIntro = `# Flags
@@ -46,8 +47,8 @@ func flagNames() []string {
 		names = append(names, f.Name)
 	}
 	for _, p := range []cli.Program{
-		{Places: forward.NewPlaces, Remote: true}, {Places: func() cli.Places { return &cli.Socket{} }, Beside: true},
-		{Places: cli.NewURLs, InPod: func() cli.Places { return &cli.Socket{} }},
+		{Places: forward.NewPlaces, Remote: true}, {Places: func() cli.Places { return &query.Socket{} }, Beside: true},
+		{Places: query.NewURLs, InPod: func() cli.Places { return &query.Socket{} }},
 	} {
 		for _, c := range p.Commands(program.Stdio{}) {
 			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })

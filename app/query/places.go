@@ -1,4 +1,4 @@
-package cli
+package query
 
 import (
 	"context"
@@ -46,7 +46,7 @@ func (u *URLs) Clusters(args []string) ([]Cluster, []string, error) {
 		return nil, nil, err
 	}
 	for _, a := range args {
-		if !isURL(a) {
+		if !IsURL(a) {
 			rest = append(rest, a)
 			continue
 		}
@@ -160,14 +160,14 @@ func (s *Socket) Clusters(args []string) ([]Cluster, []string, error) {
 	s.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx, s.folder) }}
 	l := &Listener{URL: "http://localhost", Transport: s.transport}
 	r := Replica{Name: name, Support: l, Post: func(ctx context.Context, path string, form url.Values) ([]byte, error) {
-		p, err := do(ctx, l, http.MethodPost, path, nil, "application/json", strings.NewReader(form.Encode()))
+		p, err := Do(ctx, l, http.MethodPost, path, nil, "application/json", strings.NewReader(form.Encode()))
 		switch {
 		case err != nil:
 			return nil, err
-		case p.status != http.StatusOK:
-			return nil, p.refusal(path)
+		case p.Status != http.StatusOK:
+			return nil, p.Refusal(path)
 		}
-		return p.body, nil
+		return p.Body, nil
 	}}
 	return []Cluster{{Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }}}, args, nil
 }
@@ -184,49 +184,7 @@ func PostCommand(program, path string, form url.Values) []string {
 	return []string{program, "post", path, form.Encode()}
 }
 
-// postJob sends a command to the process in the same pod, for kubectl routesrv.
-type postJob struct{ noFlags }
-
-func (postJob) run(ctx context.Context, s *session) (int, error) {
-	form, err := url.ParseQuery(s.args[1])
-	if err != nil {
-		return Trouble, usagef("%q is no form: %v", s.args[1], err)
-	}
-	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) ([]byte, error) { return r.Post(ctx, s.args[0], form) })[0]
-	if len(r.answered()) == 0 {
-		writeLines(s.std.Err, r.missing())
-		return Trouble, nil
-	}
-	_, err = s.std.Out.Write(r.answered()[0].value)
-	return Healthy, err
-}
-
-type getJob struct{ noFlags }
-
-func (getJob) run(ctx context.Context, s *session) (int, error) {
-	path, query, _ := strings.Cut(s.args[0], "?")
-	if !strings.HasPrefix(path, "/") {
-		return Trouble, usagef("%q is not a path such as /status", s.args[0])
-	}
-	accept := "text/plain"
-	if s.output == "json" {
-		accept = "application/json"
-	}
-	r := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*page, error) {
-		return do(ctx, r.Support, http.MethodGet, strings.TrimSuffix(path+"?"+query, "?"), nil, accept, nil)
-	})[0]
-	answers := r.answered()
-	if len(answers) == 0 {
-		writeLines(s.std.Err, r.missing())
-		return Trouble, nil
-	}
-	first := answers[0].value // the replicas answer the same
-	if err := writeText(s.std.Out, first.body); err != nil {
-		return Trouble, err
-	}
-	if first.status/100 == 2 {
-		return Healthy, nil
-	}
-	writeLines(s.std.Err, []string{path + ": " + first.text})
-	return Unhealthy, nil
+// IsURL reports whether an argument is a URL for HTTP.
+func IsURL(arg string) bool {
+	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
 }
