@@ -53,22 +53,17 @@ func commands() []command {
 		{
 			name: "get", args: "PATH", min: 1, max: 1, beside: true, job: func() job { return getJob{} },
 			short: "Prints a page of the process in this pod, such as /status.",
-			long: `Prints a page of the process in this pod, over its control socket: the support listener does not answer requests from an address of its
-own pod. docs/reference/endpoints.md lists the paths.
-
-The exit status is 0 if the answer is good, 1 if it is not, and 2 if there is none.`,
+			long:  `The exit status is 0 if the answer is good, 1 if it is not, and 2 if there is none. docs/reference/endpoints.md lists the paths.`,
 			examples: `
 # Mode, table and producers
 get /status`,
 		}, {
 			name: "board", listed: true, outputs: []string{"page", "text", "json"}, job: func() job { return &boardJob{} },
 			short: "Shows many clusters on one page, live, or says which are clean.",
-			long: `Shows many clusters on one page, live, on a loopback address of this machine. It queries all clusters with your own credentials; nothing
-is stored. A slow cluster delays no other, and the name of a cluster leads to its own console.
+			long: `The page is on a loopback address of this machine, queries all clusters with your own credentials, and stores nothing.
 
 With -o text or -o json the command queries each cluster once. A cluster is clean if its data planes in mode Pre have been clean for
---clean-for, or since they started, or if all are in Exec. Then the exit status is 0 if all clusters are clean, 1 if some are not, and 2
-if one does not answer.`,
+--clean-for, or if all are in Exec. The exit status is 0 if all clusters are clean, 1 if some are not, and 2 if one does not answer.`,
 			examples: `
 # All production clusters on one page
 board --contexts 'prod-*'
@@ -79,10 +74,9 @@ board --urls clusters.txt`,
 		}, {
 			name: "status", job: func() job { return &statusJob{wait: settleWait} },
 			short: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
-			long: `Queries every replica and prints a row for each. A replica is unhealthy if it has no table, if its table is older than --max-age or not
-confirmed by a read since a restart, if its source fails, if its guard holds something back, if its last-known-good file cannot be
-written, or if it keeps serving an older table than another replica. Problems of Ingresses and RouteGroups are counted, and make no
-replica unhealthy, nor do a trial proxy, freezes and takeovers, which get a line each.
+			long: `A replica is unhealthy if it has no table, if its table is older than --max-age or not confirmed by a read since a restart, if its source
+fails, if its guard holds something back, if its last-known-good file cannot be written, or if it keeps serving an older table than
+another replica. Problems of objects are only counted.
 
 The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
 			examples: `
@@ -93,9 +87,8 @@ status --contexts 'prod-*' @`,
 		}, {
 			name: "clients", job: func() job { return &clientsJob{} },
 			short: "Lists the proxies that fetch the table, and which table each one holds.",
-			long: `Queries every replica for its clients and prints each client once, those with faults first. A client is current, behind, rejected
-or silent (no request for three of its intervals; it is forgotten after an hour). A name in brackets is inferred from address and user
-agent.
+			long: `A client is current, behind, rejected or silent: no request for three of its intervals. It is forgotten after an hour. A name in brackets
+is inferred from address and user agent.
 
 The exit status is 0 if no client has rejected a table or is behind for longer than --max-behind, and no proxy died of a table; 1 if one
 has; and 2 if a cluster, a replica or one of its peers does not answer. Silent clients may be deleted pods and do not count.`,
@@ -107,10 +100,9 @@ clients --contexts 'prod-*' --state behind @`,
 		}, {
 			name: "problems", job: func() job { return &problemsJob{} },
 			short: "Lists the Ingresses and RouteGroups that lost routes, and why.",
-			long: `Queries every replica and prints each problem once, the worst first. A problem that only some replicas see names them.
+			long: `The worst comes first. A problem that only some replicas see names them.
 
-The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2 if a cluster gives no answer.
-Problems that the flags filter out do not count.`,
+The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2 if a cluster gives no answer.`,
 			examples: `
 # What is wrong in the namespace shop?
 problems -n shop @
@@ -121,8 +113,7 @@ problems --severity error -o json @`,
 			job:   func() job { return &explainJob{} },
 			short: "Explains why an Ingress, a RouteGroup, a route or a host doesn't work.",
 			long: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. PLACE is the
-URL of the support listener of a route server, or a file or folder of manifests. The fault comes first, for the author of the object,
-then what to do, then the evidence. Replicas with the same answer are shown once.
+URL of the support listener of a route server, or a file or folder of manifests.
 
 The exit status is 0 if nothing is wrong, 1 if something is wrong, if the object does not exist, or if the replicas disagree, and 2 if
 a cluster does not answer.`,
@@ -136,10 +127,7 @@ explain routegroup shop/cart ./manifests`,
 		}, {
 			name: "match", args: "URL", min: 1, max: 1, table: "TABLE", local: true, job: func() job { return &matchJob{} },
 			short: "Finds the route that a request reaches, without sending it.",
-			long: `Finds the route that a Skipper would pick: its owner, filters and backend, the next best routes with the predicate that failed, and
-routes that the proxy would have rejected. Without TABLE, kubectl routesrv queries every replica.
-
-` + tablesHelp + `
+			long: tablesHelp + ` Without TABLE, kubectl routesrv queries every replica.
 
 URL is that of the request, as for curl, or a path together with -H 'Host: NAME'. The request has only the headers of -H: if your load
 balancer sets X-Forwarded-Proto, add it. An answer that depends on chance, on the state of a proxy or on a missing option is undecided:
@@ -162,9 +150,8 @@ match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./rou
 ` + tablesHelp + ` With kubectl also pod/NAME, a replica of
 this cluster, and context/NAME, the first replica of another one.
 
-Two numbers are entries of the history, as log shows them, with the endpoints of today; the second may be now. Write ./42 for a file of
-that name. Without arguments, kubectl routesrv compares the tables of all replicas with that of the first. With A alone, it compares A
-with the first replica.
+Two numbers are entries of the history; the second may be now. Without arguments, kubectl routesrv compares the tables of all replicas
+with that of the first. With A alone, it compares A with the first replica.
 
 The exit status is 0 if the tables have the same meaning, 1 if they differ, and 2 if a table or an entry cannot be read.`,
 			examples: `
@@ -183,10 +170,7 @@ diff --watch http://old/routes http://new/routes`,
 		}, {
 			name: "replay", args: "LOG...", min: 1, max: 1000, local: true, job: func() job { return &replayJob{} },
 			short: "Matches recorded requests against two tables, and lists what differs.",
-			long: `Lists which requests get another route, other filters or another backend in the new table, by how many there are. Nothing is sent to a
-proxy or a backend, and nothing is stored.
-
-` + tablesHelp + `
+			long: tablesHelp + `
 
 LOG is a file, which may be compressed with gzip, or - for standard input. A line is one of Skipper's access log, also in JSON, or a
 method and a URL: GET https://shop.example.org/cart. Other lines are counted and skipped. Add with -H what all requests have.
@@ -200,8 +184,7 @@ replay --ignore endpoints --old ./before.eskip --new ./after.eskip access.log`,
 		}, {
 			name: "trial", table: "TABLE", local: true, job: func() job { return &trialJob{} },
 			short: "Finds what a proxy rejects, dies of or hangs on, in a table.",
-			long: `Lets a real proxy load every filter and predicate of a table, each in a route of its own, and sends a request through each that needs no
-network. Use it with the image of a new version of the proxy before the fleet has that. Start the proxy with
+			long: `Lets a real proxy, such as one of a new version, load every filter and predicate of a table, each in a separate route. Start it with
 
     -routes-urls=http://ADDRESS/trial/routes -source-poll-timeout=500 -metrics-flavour=prometheus -support-listener=:9922
 
@@ -215,8 +198,7 @@ trial --proxy http://127.0.0.1:9922 --traffic http://127.0.0.1:9090 http://route
 		}, {
 			name: "held", beside: true, job: func() job { return heldJob{} },
 			short: "Shows what the guard holds back, and how it differs from what is served.",
-			long: `Queries every replica. Replicas that hold the same are shown once: the reason, the digest, when it ends, and the differences by object.
-The command accept publishes it.
+			long: `The command accept publishes it.
 
 The exit status is 0 if nothing is held, 1 if something is, and 2 if a cluster or replica does not answer.`,
 			examples: `
@@ -227,9 +209,9 @@ held --contexts 'prod-*' @`,
 		}, {
 			name: "log", job: func() job { return &logJob{} },
 			short: "Shows what was served when: the history of objects.",
-			long: `An entry is a change of what is served: which objects changed and by which field manager, how many routes, what was kept and why, what
-was accepted, frozen and released and by whom, and which requests others lost. Changes of endpoints alone make none. Replicas number
-their entries differently; the command queries the one that remembers most, and names it.
+			long: `An entry is a change of what is served: objects with their field managers, routes, what was kept, accepted and frozen and by whom, and
+takeovers. Changes of endpoints alone make none. Replicas number their entries differently; the command queries the one that remembers
+most, and names it.
 
 The exit status is 0 if there are entries, 1 if there are none, and 2 if no replica answers.`,
 			examples: `
@@ -251,8 +233,7 @@ show @ 42`,
 		}, {
 			name: "freeze", inPod: true, job: func() job { return &steerJob{order: api.SteerFreeze} },
 			short: "Keeps objects at the versions that are served now.",
-			long: `What changes from now on waits: changes, deletions, and new objects. Endpoints and all other objects stay live. A freeze ends by itself
-after --for, or only by unfreeze with --until-released; then the newest versions are served.
+			long: `Changes, deletions and new objects wait. Endpoints and all other objects stay live.
 
 ` + steeringHelp,
 			examples: `
@@ -272,7 +253,7 @@ unfreeze -n shop`,
 			short: "Takes objects back to the versions of an entry of the history or of a time.",
 			long: `The objects are pinned, with the endpoints of today, for --for or until unfreeze. A deleted object comes back, and one that is newer than
 the entry is no longer served. With -n and --all, what is the same as then is frozen as well. Warnings name what cannot be honoured,
-such as a Service without endpoints, and what it opens again, such as a route that loses an authentication filter.
+such as a Service without endpoints, and routes that lose an authentication filter.
 
 ` + steeringHelp,
 			examples: `
@@ -285,12 +266,9 @@ rollback 41 -n shop --why test --dry-run`,
 		}, {
 			name: "accept", args: "DIGEST", min: 1, max: 1, inPod: true, beside: true, job: func() job { return &acceptJob{} },
 			short: "Publishes what is held, on every replica that holds it.",
-			long: `Take DIGEST from the command held: it names what you looked at, a table or a list of kept objects. -n and --object release some of the
-kept objects, and the others stay kept. The command shows the differences and asks before it publishes; without a terminal, use --yes.
-
-Only a process in the pod can accept, over a socket in the state folder. kubectl routesrv accept runs the command in each pod, as
-kubectl exec does, and records the user that the API server knows you as. In a pod, routesrv accept and dataplane-client accept reach
-the process that runs there, and record --by or the id of the user.
+			long: `Take DIGEST from the command held. -n and --object release some of the kept objects. The command shows the differences and asks before it
+publishes; without a terminal, use --yes. kubectl routesrv accept runs it in each pod, as kubectl exec does, and records the user that
+the API server knows you as.
 
 The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds something else, or if you
 decline, and 2 if a replica does not answer or rejects it.`,
