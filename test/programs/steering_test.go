@@ -217,8 +217,8 @@ func TestSteeringRefusesWhatIsWrong(t *testing.T) {
 	w.serves("it", "/good")
 	for want, args := range map[string][]string{
 		"choose one of -n, --object and --all": {"freeze", "--why=x", "--yes"},
-		"want --why":                           {"freeze", "--all", "--yes"},
-		"nobody can be asked":                  {"freeze", "--all", "--why=x"},
+		"set --why":                            {"freeze", "--all", "--yes"},
+		"stdin is not a terminal":              {"freeze", "--all", "--why=x"},
 		"no such entry in the history":         {"rollback", "99", "--all", "--why=x", "--yes"},
 		"want the number of an entry":          {"rollback", "last", "--all", "--why=x", "--yes"},
 		"want KIND/NAMESPACE/NAME":             {"freeze", "--object=cart", "--why=x", "--yes"},
