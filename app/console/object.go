@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/match/report"
 )
 
-// maxObjects is how many of the explained objects have a link of their own.
+// maxObjects limits the links to explained objects.
 const maxObjects = 5
 
 type objectPage struct {
@@ -83,7 +83,7 @@ func objectQuery(q url.Values) (explain.Query, error) {
 	case q.Get("name") != "":
 		namespace := kube.NamespaceOrDefault(q.Get("namespace"))
 		if strings.Contains(namespace, "/") {
-			return explain.Query{}, errors.New("namespace: want a name without a slash")
+			return explain.Query{}, errors.New("namespace: must be a name without a slash")
 		}
 		return explain.ParseQuery(q.Get("kind"), namespace+"/"+q.Get("name"))
 	case q.Get("host") != "": // or the id of a route: the form has one field for both

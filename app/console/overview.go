@@ -28,7 +28,7 @@ type tile struct {
 
 type overviewPage struct {
 	Tiles    []tile
-	State    State
+	State    Server
 	Relay    bool
 	Guard    guardView
 	Problems *problemsView // nil on a relay
@@ -78,7 +78,7 @@ func title(tiles []tile) string {
 	return "overview"
 }
 
-func tilesOf(s State, b *overviewPage, now time.Time) []tile {
+func tilesOf(s Server, b *overviewPage, now time.Time) []tile {
 	all := []tile{tableTile(s, now), sourceTile(s, now), guardTile(s, now)}
 	if p := b.Problems; p != nil {
 		t := tile{"Problems", "#problems", "✓", good, "none", "every object is served as written"}
@@ -94,7 +94,7 @@ func tilesOf(s State, b *overviewPage, now time.Time) []tile {
 	return append(all, fleetTile(&b.Fleet, s.DyingClients))
 }
 
-func tableTile(s State, now time.Time) tile {
+func tableTile(s Server, now time.Time) tile {
 	t := tile{"Table", "#table", "✓", good, "", ""}
 	switch {
 	case s.Table == nil:
@@ -107,7 +107,7 @@ func tableTile(s State, now time.Time) tile {
 	return t
 }
 
-func sourceTile(s State, now time.Time) tile {
+func sourceTile(s Server, now time.Time) tile {
 	t := tile{"Source", "#source", "✓", good, "fresh", ""}
 	age := now.Sub(s.Source.LastSuccess)
 	read := "last read " + newMoment(s.Source.LastSuccess, now).Ago
@@ -124,7 +124,7 @@ func sourceTile(s State, now time.Time) tile {
 	return t
 }
 
-func guardTile(s State, now time.Time) tile {
+func guardTile(s Server, now time.Time) tile {
 	if g := s.Guard; g.Held {
 		return tile{"Guard", "#guard", "✕", bad, "held", text(string(g.Reason)) + ", since " + newMoment(g.Since, now).Ago}
 	}
@@ -143,7 +143,7 @@ func fleetTile(f *fleetView, dying int) tile {
 	case f.Error != "":
 		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "no answer", cut(f.Error, 100)
 	case f.Total == 0:
-		t.Word, t.Detail = "nobody", "no client was heard lately"
+		t.Word, t.Detail = "no clients", "no client was heard lately"
 	default:
 		rejected, behind, silent := f.Counts.Rejected, f.Counts.Behind, f.Counts.Silent
 		t.Sign, t.Tone, t.Word, t.Detail = "✓", good, "current", plural(f.Total, "client")
@@ -169,7 +169,7 @@ func fleetTile(f *fleetView, dying int) tile {
 var decisionWords = map[string]string{api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted"}
 
 // newGuardView compares the held table with the served one.
-func (c *Console) newGuardView(ctx context.Context, s State) guardView {
+func (c *Console) newGuardView(ctx context.Context, s Server) guardView {
 	v := guardView{Guard: s.Guard, Decisions: s.Decisions[:min(len(s.Decisions), maxDecisions)]}
 	if !v.Held {
 		return v

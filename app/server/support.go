@@ -256,8 +256,8 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 }
 
 // consoleState returns the status for the pages, and what is behind the served table.
-func (s *Server) consoleState() console.State {
-	state := console.State{Status: s.report(), Origin: cmp.Or(s.cfg.Origin, "cluster")}
+func (s *Server) consoleState() console.Server {
+	state := console.Server{Status: s.report(), Origin: cmp.Or(s.cfg.Origin, "cluster")}
 	if state.Upstream != nil {
 		var servers []string
 		for _, one := range state.Upstream.Servers {
