@@ -176,7 +176,7 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
 	}
-	p.claims = dataplane.NewClaims(c.cache, p.client, cfg.Interval, c.log)
+	p.claims = dataplane.NewClaims(c.cache, p.client.Ask, p.client.Recheck, cfg.Interval, c.log)
 	return p, nil
 }
 

@@ -44,18 +44,23 @@ func (s *search) next() (at int, units [][]Call, rests bool) {
 	return at, g.units[:n], s.rests
 }
 
-// sure reports whether the next units are certainly harmful, because all others of their group are harmless.
-func (s *search) sure() bool {
-	at, units, _ := s.next()
-	return at >= 0 && s.groups[at].bad && len(units) == len(s.groups[at].units)
-}
-
 // passed removes the first units of a group, which are harmless.
 func (s *search) passed(at, n int) {
 	g := &s.groups[at]
 	if g.units, g.safe = g.units[n:], max(0, g.safe-n); len(g.units) == 0 {
 		s.groups = slices.Delete(s.groups, at, at+1)
 	}
+}
+
+// found removes and returns a unit that is harmful by elimination: all others of its group passed. It returns nil if there is none.
+func (s *search) found() []Call {
+	i := slices.IndexFunc(s.groups, func(g group) bool { return g.bad && len(g.units) == 1 })
+	if i < 0 {
+		return nil
+	}
+	unit := s.groups[i].units[0]
+	s.groups = slices.Delete(s.groups, i, i+1)
+	return unit
 }
 
 // failed records that one of the first n units of a group is harmful; a single unit is found and removed. The other units may be harmless.
@@ -70,15 +75,20 @@ func (s *search) failed(at, n int, rests bool) {
 	}
 }
 
+// drop takes calls out. Nothing is known of the others of their group any more.
 func (s *search) drop(gone func(Call) bool) {
 	for i := range s.groups {
 		g := &s.groups[i]
 		left, safe := [][]Call{}, 0
 		for k, unit := range g.units {
-			if unit = slices.DeleteFunc(slices.Clone(unit), gone); len(unit) == 0 {
+			kept := slices.DeleteFunc(slices.Clone(unit), gone)
+			if len(kept) < len(unit) {
+				g.bad = false
+			}
+			if len(kept) == 0 {
 				continue
 			}
-			if left = append(left, unit); k < g.safe {
+			if left = append(left, kept); k < g.safe {
 				safe++
 			}
 		}

@@ -43,29 +43,10 @@ func TestDeadLinksAreFound(t *testing.T) {
 	}
 }
 
-const testRunbook = `# Runbook
+const testSection = "\n**Users notice** a\n\n**Urgent?** b\n\n**Look**\n\n```sh\nkubectl get pods\n```\n\n" +
+	"**If you see** c\n\n**Verify** d\n"
 
-## Alerts
-
-### RoutesrvA
-
-**What to do.** a
-
-**How to check.** b
-
-**What you see.** c
-
-**Why.** d
-
-## Symptoms
-
-### Something is slow
-
-**What to do.** a
-**How to check.** b
-**What you see.** c
-**Why.** d
-`
+const testRunbook = "# Runbook\n\n## Alerts\n\n### RoutesrvA\n" + testSection + "\n## Symptoms\n\n### Something is slow\n" + testSection
 
 func TestRunbookThatFitsTheAlertsIsFine(t *testing.T) {
 	if err := compareRunbook([]alert{{"RoutesrvA", runbookFile + "#routesrva"}}, testRunbook); err != nil {
@@ -83,9 +64,15 @@ func TestRunbookThatDoesNotFitTheAlertsIsFound(t *testing.T) {
 		"an alert without a section":  {[]alert{a, {"RoutesrvB", runbookFile + "#routesrvb"}}, testRunbook, "has no section RoutesrvB"},
 		"a section without an alert":  {nil, testRunbook, "section RoutesrvA, and there is no such alert"},
 		"an alert that leads astray":  {[]alert{{"RoutesrvA", "docs/operate/runbook.md#a"}}, testRunbook, `leads to "docs/operate/runbook.md#a"`},
-		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**", "**", 1), "section Something is slow: want"},
-		"a section with a part twice": {[]alert{a}, testRunbook + "**Why.** e\n", "section Something is slow: want"},
-		"parts in another order":      {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**What you see.** c", "**What you see.** c\n**How to check.** b", 1), "section Something is slow: want"},
+		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**Urgent?** b", "", 1), "section RoutesrvA: must"},
+		"a section with a part twice": {[]alert{a}, testRunbook + "\n**Verify** e\n", "section Something is slow: must"},
+		"parts in another order": {
+			[]alert{a}, strings.Replace(testRunbook, "**Users notice** a\n\n**Urgent?** b", "**Urgent?** b\n\n**Users notice** a", 1), "section RoutesrvA: must",
+		},
+		"nothing to type": {[]alert{a}, strings.Replace(testRunbook, "kubectl get pods\n", "", 1), "section RoutesrvA: Look must"},
+		"too much to type": {
+			[]alert{a}, strings.Replace(testRunbook, "kubectl get pods\n", strings.Repeat("kubectl get pods\n", 4), 1), "section RoutesrvA: Look must",
+		},
 	} {
 		if err := compareRunbook(tt.alerts, tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q", name, err, tt.want)
@@ -100,6 +87,16 @@ func TestAlertsAreReadOfARule(t *testing.T) {
 	}
 	if _, err := alertsOf([]byte("spec: {}")); err == nil {
 		t.Error("a rule file without alerts is fine")
+	}
+}
+
+func TestDiagramsAreFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("# A\n\n```mermaid\nflowchart LR\n```\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkLinks(dir); err == nil || !strings.Contains(err.Error(), "Mermaid") {
+		t.Errorf("error %v", err)
 	}
 }
 
