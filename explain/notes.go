@@ -30,7 +30,7 @@ func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool,
 		}
 	}
 	if secrets := secretsOf(in.Object); len(secrets) > 0 {
-		o.note("spec.tls names the Secret %s. The route server reads no Secrets, so it does not know whether it exists and fits: ask the operators of what ends TLS for the host.",
+		o.note("spec.tls names the Secret %s. The route server reads no Secrets, so it cannot check the Secret: ask the operators of the TLS termination for the host.",
 			short(secrets, 3))
 	}
 }
@@ -88,8 +88,8 @@ func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 	}
 }
 
-// checkLost reports a route that gets none of the requests meant for it, because other routes of its object take them. [explainer.ask]
-// reports those that other objects take.
+// checkLost reports a route that gets no requests, because other routes of its object take them. [explainer.ask] reports requests that
+// other objects take.
 func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map[string]bool) {
 	var first *eskip.Route
 	var why, url string

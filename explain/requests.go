@@ -15,7 +15,7 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// anyHost stands for the host of an object that has none.
+// anyHost is the host in requests for an object without hosts.
 const anyHost = "any-host.invalid"
 
 const forwardedProto = "X-Forwarded-Proto"
@@ -183,7 +183,7 @@ func samplePaths(r *eskip.Route) []string {
 	return paths
 }
 
-// ask finds the route that gets a request intended for a route, and records a finding if that belongs to another object.
+// ask finds the route that gets a request intended for a route, and records a finding if it belongs to another object.
 func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool) (Request, bool) {
 	routes := x.routesFor(s.host)
 	res := routes.table.Find(s.request())
@@ -229,14 +229,14 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 	}
 	q.Result, q.Why = "other", whyBehind(res, id)
 	x.warn(owner, rankOther, "", fmt.Sprintf("requests for %s reach %s and not this object: %s", q.URL, q.Owner, q.Why),
-		"Use another host or path, or agree with the owner of "+q.Owner.String()+" who is to have them.")
+		"Use another host or path, or agree on the owner of these requests with the team of "+q.Owner.String()+".")
 	return q, true
 }
 
-// advantages say what the route that wins has over one behind it.
+// advantages describe why the winning route comes first.
 var advantages = map[match.Behind]string{
 	match.LessSpecific: "its path is more specific",
-	match.NoPath:       "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever stands in it",
+	match.NoPath:       "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever it contains",
 	match.LowerWeight:  "its route for the same path has more conditions, or a higher Weight",
 }
 
@@ -249,14 +249,14 @@ func whyBehind(res match.Result, id string) string {
 	return "its route comes first"
 }
 
-// beyond reports whether the routes of a host are not looked at, because those of enough hosts were.
+// beyond reports whether a host exceeds the limit of parsed hosts.
 func (x *explainer) beyond(host string) bool {
 	return x.hosts[host] == nil && len(x.hosts) >= maxTables
 }
 
 const maxHops = 8
 
-// follow follows redirects from the route that gets the request: browsers give up on circles.
+// follow follows redirects from the route that gets the request, because browsers give up on loops.
 func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 	seen := []string{s.url()}
 	for range maxHops {
@@ -274,8 +274,8 @@ func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 			q.Result, q.Why = "loop", "redirected to "+strings.Join(append(seen[1:], s.url()), ", then to ")
 			x.findings = append(x.findings, finding{
 				owner: owner, rank: rankLoop, severity: rules.Error,
-				what: fmt.Sprintf("requests for %s are redirected in a circle: %s -> %s", q.URL, strings.Join(seen, " -> "), s.url()),
-				do:   "Look at the redirect annotations and at filters such as redirectTo: one of them has to go, or needs another target.",
+				what: fmt.Sprintf("requests for %s are redirected in a loop: %s -> %s", q.URL, strings.Join(seen, " -> "), s.url()),
+				do:   "Look at the redirect annotations and at filters such as redirectTo: remove one of them, or change its target.",
 			})
 			return
 		}

@@ -33,7 +33,7 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 type Key struct {
 	Kind  Kind
 	ID    string // in A; in B for Extra
-	NewID string // in B for Renamed, else empty
+	NewID string // in B, only for Renamed
 }
 
 func (k Key) compare(l Key) int {
@@ -44,7 +44,7 @@ func (k Key) compare(l Key) int {
 type Difference struct {
 	Key
 	A, B  *eskip.Route // nil if the side does not have the route
-	Parts []Part       // for Changed, else nil
+	Parts []Part       // only for Changed
 }
 
 // Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written. For
@@ -87,7 +87,7 @@ const (
 	Zone      Element = "zone"      // of an endpoint with the same address
 )
 
-// Op says how a part changed from A to B, as named in text and JSON.
+// Op is how a part changed from A to B, as named in text and JSON.
 type Op string
 
 // The ops.

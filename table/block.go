@@ -136,7 +136,7 @@ func (b *Block) AppendText(dst []byte) []byte {
 }
 
 // Memo returns the value built by the first call with the key, and keeps it as long as the block: for values that depend on
-// nothing else than the routes. As with a context, keys are of a type of the caller.
+// only on the routes. As with a context, the type of a key belongs to the caller.
 func (b *Block) Memo(key any, make func() any) any {
 	get, ok := b.memos.Load(key)
 	if !ok {

@@ -68,7 +68,7 @@ func fileHeader(described []byte) []byte {
 // ReadFile reads the file form from r to its end. It parses the text while reading, and returns a table only if header and text
 // match their digests. The error wraps ErrForeign or ErrDamaged, or comes from r.
 //
-// The digests detect torn writes, bad disks and manual edits. They are not a signature: everyone who can write the file can
+// The digests detect torn writes, bad disks and manual edits. They are not a signature: anyone who can write the file can
 // compute them.
 func ReadFile(r io.Reader) (*Table, FileMeta, error) {
 	in := bufio.NewReaderSize(r, maxFileHeader)
@@ -88,7 +88,7 @@ func ReadFile(r io.Reader) (*Table, FileMeta, error) {
 		return nil, FileMeta{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if t.Digest() != meta.Digest {
-		return nil, FileMeta{}, fmt.Errorf("%w: text has digest %s, header says %s", ErrDamaged, t.Digest(), meta.Digest)
+		return nil, FileMeta{}, fmt.Errorf("%w: text has digest %s, header has %s", ErrDamaged, t.Digest(), meta.Digest)
 	}
 	return t, meta, nil
 }

@@ -21,7 +21,7 @@
 // A list keeps its routes compressed, in blocks: it needs a tenth of the memory of its text, and unpacks a block each time its
 // routes are needed.
 //
-// Other modules may import it: what it exports keeps its form and its meaning within a major version.
+// Other modules may import it: the exported API is stable within a major version.
 package table
 
 import (

@@ -17,12 +17,12 @@ import (
 // Limits for querying and showing the fleet.
 const (
 	fleetEvery   = 2 * time.Second // minimum time between queries
-	fleetTimeout = 4 * time.Second // peers may be asked
+	fleetTimeout = 4 * time.Second // including peers
 	maxLaggards  = 12
 	maxClients   = 200
 )
 
-// remembered caches the answer of the fleet for a moment, so that many pages cost no more than one.
+// remembered caches the answer of the fleet briefly: many pages cost one query.
 type remembered struct {
 	ask  func(context.Context, fleet.Query) (fleet.View, error)
 	turn httpserve.Turns // of one query

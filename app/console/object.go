@@ -166,7 +166,7 @@ func questionOf(q url.Values) (asked url.Values, headers string) {
 func stateOfMatch(v *report.View) stateView {
 	switch res := &v.Result; {
 	case res.Answer != nil:
-		return stateView{"no route is asked", "●", neutral}
+		return stateView{"answered before routing", "●", neutral}
 	case !res.Decided():
 		return stateView{plural(len(res.Outcomes), "outcome") + " possible", "▲", notice}
 	case res.Winner() == nil:

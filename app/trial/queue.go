@@ -64,7 +64,7 @@ type step struct {
 	kind   int
 	tenant string   // of ofOne
 	units  [][]Call // the calls by namespace; for ofOne each call is a unit
-	group  int      // of a search, of which these are the first units; -1 without a search
+	group  int      // of a search that begins with these units; -1 without a search
 	rests  bool     // the idle proxy is watched for a while; calls that it survives are accepted
 }
 
@@ -317,8 +317,8 @@ func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *a
 	return struck
 }
 
-// find makes the namespace of a unit one that harmed the proxy. It returns the call that did it, or nil if that is one of several, which are searched in
-// its turn. The caller holds mu.
+// find marks the namespace of a unit as harmful. It returns the only call of the unit, or nil if it has several, which are searched in its turn.
+// The caller holds mu.
 func (t *Trial) find(unit []Call, rests bool, now time.Time) (struck *ask) {
 	struck = t.asked[unit[0]]
 	of := t.accuse(struck, now)
@@ -344,11 +344,11 @@ func (t *Trial) survived(s step, now time.Time) {
 	switch of := t.tenants[s.tenant]; {
 	case s.kind == ofSuspects:
 		t.suspects.passed(s.group, len(s.units))
-		if unit := t.suspects.found(); unit != nil { // it is not tried with others any more, so it cannot end the next round as well
+		if unit := t.suspects.found(); unit != nil { // tried alone from now on, so that it cannot fail the next round
 			t.find(unit, s.rests, now)
 		}
 	case s.kind == ofOne && s.group >= 0:
-		of.suspects.passed(s.group, len(s.units)) // what is left has its turn alone
+		of.suspects.passed(s.group, len(s.units)) // the last unit has its turn alone
 	case s.kind == ofOne && of.failures == 0:
 		of.faults, of.until = max(0, of.faults-1), now.Add(minDelay)
 	}

@@ -180,7 +180,7 @@ func Calls(routes ...*eskip.Route) []Call {
 		for _, f := range r.Filters {
 			all = append(all, Call{Text: f.String()})
 		}
-		for _, p := range eskip.Canonical(r).Predicates { // also those with a field of their own
+		for _, p := range eskip.Canonical(r).Predicates { // including those with a field in Route
 			switch p.Name {
 			case "Path", "PathSubtree", "Host", "HostAny", "Method", "Methods", "Header", "Weight", "True", "False", "Any", "*":
 			default:

@@ -85,7 +85,7 @@ type Replay struct {
 	ignore   shadowdiff.Ignore
 	known    map[string]*Difference // by kind and routes
 	pairs    map[[2]*eskip.Route]*change
-	beyond   Difference // stands for all that are not listed
+	beyond   Difference // all differences that are not listed
 }
 
 // change is how two routes differ for a request that got the first one and now gets the second one.

@@ -1,12 +1,11 @@
 // Package page shows a comparison of two tables to a person with a browser.
 //
 // [Write] writes one self-contained file: it loads no script, style, font or picture, and its content security policy forbids
-// that. [Handler] serves it, and the text and JSON forms of package shadowdiff, depending on what a client accepts. Without
-// scripts everything is readable, and only filtering is missing. The content comes from anyone who may write objects: it is
-// escaped as HTML, and invisible characters are made visible.
+// that. [Handler] serves it, and the text and JSON forms of package shadowdiff, depending on the Accept header. Without scripts,
+// only filtering is missing. The content is untrusted: it is escaped as HTML, and invisible characters are made visible.
 //
-// A page shows the first 1,000 differences and says how many more there are; the JSON form has all of them. The text after "#q="
-// in the address goes into the filter box, so that a link can show a team its routes.
+// A page shows the first 1,000 differences and the number of the others; the JSON form has all of them. The text after "#q=" in the
+// address fills the filter box, so a link can show a team its routes.
 //
 // Other modules should not import it: it may change with every release.
 package page
@@ -251,9 +250,9 @@ var forms = [...]struct{ name, mediaType string }{
 	Text: {"text", "text/plain"}, HTML: {"html", "text/html"}, JSON: {"json", "application/json"},
 }
 
-// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the first
-// of these forms in the Accept header, else as text. view is called once for each request, concurrently; its routes must not
-// change afterwards.
+// Handler serves the result of view as text, page or JSON: in the form of the query parameter "format" (text, html, json), or the first
+// of these forms in the Accept header, or as text. view is called once for each request, concurrently; its routes must not change
+// afterwards.
 func Handler(view func() shadowdiff.View) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		form, ok := Negotiate(w, r)
@@ -270,8 +269,8 @@ func Handler(view func() shadowdiff.View) http.Handler {
 	})
 }
 
-// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request,
-// because no form has the name that it asks for.
+// Negotiate returns the requested form, by the rules of [Handler]. If it returns false, it has refused the request because of an unknown
+// form.
 func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	h := w.Header()
 	h.Set("Vary", "Accept")
@@ -308,7 +307,7 @@ func Send(w http.ResponseWriter, f Form, body []byte) {
 	_, _ = w.Write(body) // ignore clients that have disconnected
 }
 
-// choose returns the form that a request asks for: by name, or the first one that it accepts.
+// choose returns the requested form: by name, or the first accepted one.
 func choose(r *http.Request) (f Form, ok bool) {
 	name := r.URL.Query().Get("format")
 	for f, form := range forms {
