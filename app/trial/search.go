@@ -52,7 +52,7 @@ func (s *search) passed(at, n int) {
 	}
 }
 
-// found removes and returns a unit that is harmful by elimination: all others of its group passed. It returns nil if there is none.
+// found removes a unit that is harmful by elimination, because all others of its group passed. It returns nil if there is none.
 func (s *search) found() []Call {
 	i := slices.IndexFunc(s.groups, func(g group) bool { return g.bad && len(g.units) == 1 })
 	if i < 0 {
