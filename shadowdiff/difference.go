@@ -8,15 +8,15 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Kind is a kind of difference.
-type Kind uint8
+// Change is a kind of difference.
+type Change uint8
 
 // The kinds, as seen from A.
 const (
-	Missing Kind = iota // only A has the route
-	Extra               // only B has the route
-	Changed             // both have a route with the id, and they differ
-	Renamed             // both have the route, under different ids
+	Missing Change = iota // only A has the route
+	Extra                 // only B has the route
+	Changed               // both have a route with the id, and they differ
+	Renamed               // both have the route, under different ids
 
 	kindCount
 )
@@ -24,14 +24,14 @@ const (
 var kindNames = [kindCount]string{"missing", "extra", "changed", "renamed"}
 
 // String returns the name in text, JSON and metrics.
-func (k Kind) String() string { return kindNames[k] }
+func (k Change) String() string { return kindNames[k] }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k Change) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Key identifies a difference in several reports about the same tables.
 type Key struct {
-	Kind  Kind
+	Kind  Change
 	ID    string // in A; in B for Extra
 	NewID string // in B, only for Renamed
 }

@@ -55,13 +55,13 @@ type Config struct {
 	// Problems returns the problems of the objects. nil on a relay, which knows none.
 	Problems func() []poller.Problem
 	// Held returns the difference between the served and the held table, or nil if none is held.
-	Held func(context.Context) (*shadowdiff.View, error)
+	Held func(context.Context) (*shadowdiff.Comparison, error)
 	// AcceptCommand accepts a held table in the pod, such as "routesrv accept".
 	AcceptCommand string
 	// Explain explains what happened to an object, a host or a route. nil on a relay. The error may be ErrBusy.
 	Explain func(context.Context, explain.Query) (*explain.Explanation, error)
 	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or names the wrong parameter.
-	Match func(context.Context, url.Values) (*report.View, error)
+	Match func(context.Context, url.Values) (*report.Report, error)
 	// Fleet returns the clients that match. nil means that no fleet is known.
 	Fleet func(context.Context, fleet.Query) (fleet.View, error)
 	// History returns the last entries of the history, the newest first. nil on a relay, which has none.

@@ -163,7 +163,7 @@ func questionOf(q url.Values) (asked url.Values, headers string) {
 	return asked, strings.Join(lines, "\n")
 }
 
-func stateOfMatch(v *report.View) stateView {
+func stateOfMatch(v *report.Report) stateView {
 	switch res := &v.Result; {
 	case res.Answer != nil:
 		return stateView{"answered before routing", "●", neutral}
@@ -175,7 +175,7 @@ func stateOfMatch(v *report.View) stateView {
 	return stateView{"one route", "✓", good}
 }
 
-func ownersOf(v *report.View) (owners []ownerLink) {
+func ownersOf(v *report.Report) (owners []ownerLink) {
 	for _, o := range v.Result.Outcomes[:min(len(v.Result.Outcomes), maxObjects)] {
 		if o.Route == nil {
 			continue

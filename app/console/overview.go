@@ -188,7 +188,7 @@ func (c *Console) newGuardView(ctx context.Context, s Server) guardView {
 	return v
 }
 
-func (v *guardView) addDifference(d *shadowdiff.View) {
+func (v *guardView) addDifference(d *shadowdiff.Comparison) {
 	n := d.Report.Counts()
 	v.Counts = []diffCount{
 		{"−", "routes go", bad, n.Missing}, {"+", "routes come", good, n.Extra}, {"~", "routes change", notice, n.Changed},

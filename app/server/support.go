@@ -229,7 +229,7 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 			q.Limit = consoleClients
 			return *s.clients.merged(ctx, q), nil
 		},
-		Match: func(ctx context.Context, q url.Values) (*report.View, error) {
+		Match: func(ctx context.Context, q url.Values) (*report.Report, error) {
 			done, ok := s.questions.turn(ctx, api.PathMatch)
 			if !ok {
 				return nil, console.ErrBusy

@@ -52,7 +52,7 @@ var compiled = template.Must(template.New("page").Funcs(template.FuncMap{
 	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"rounded": func(d time.Duration) string { return d.Round(time.Second).String() },
 	"lasting": func(now, first time.Time) string { return max(now.Sub(first), 0).Round(time.Second).String() },
-	"sign":    func(k shadowdiff.Kind) string { return signs[k] },
+	"sign":    func(k shadowdiff.Change) string { return signs[k] },
 	"chips":   chips,
 	"rows":    newRows,
 	"shown":   func(rows []row) []row { return rows[:min(len(rows), maxRows)] },
@@ -69,10 +69,10 @@ func hashOf(s string) string {
 }
 
 // Write writes the view as a self-contained page.
-func Write(w io.Writer, v *shadowdiff.View) error { return write(w, v, false) }
+func Write(w io.Writer, v *shadowdiff.Comparison) error { return write(w, v, false) }
 
 // write adds links to the other forms if the page is served.
-func write(w io.Writer, v *shadowdiff.View, served bool) error {
+func write(w io.Writer, v *shadowdiff.Comparison, served bool) error {
 	b := bufio.NewWriter(w)
 	if err := compiled.Execute(b, newDocument(v, served)); err != nil {
 		return err
@@ -82,7 +82,7 @@ func write(w io.Writer, v *shadowdiff.View, served bool) error {
 
 // document is the data of the template: the view, and the part of it that the page shows.
 type document struct {
-	*shadowdiff.View
+	*shadowdiff.Comparison
 	Policy         string
 	CSS            template.CSS
 	JS             template.JS
@@ -101,15 +101,15 @@ type card struct {
 	Meaning    string
 }
 
-var signs = map[shadowdiff.Kind]string{
+var signs = map[shadowdiff.Change]string{
 	shadowdiff.Missing: "−", shadowdiff.Extra: "+", shadowdiff.Changed: "~", shadowdiff.Renamed: ">",
 }
 
-func newDocument(v *shadowdiff.View, served bool) *document {
+func newDocument(v *shadowdiff.Comparison, served bool) *document {
 	c := v.Report.Counts()
 	a, b := v.Labels()
 	d := &document{
-		View: v, Heading: shadowdiff.Printable(cmp.Or(v.Title, "Shadow diff")), LabelA: shadowdiff.Printable(a), LabelB: shadowdiff.Printable(b),
+		Comparison: v, Heading: shadowdiff.Printable(cmp.Or(v.Title, "Shadow diff")), LabelA: shadowdiff.Printable(a), LabelB: shadowdiff.Printable(b),
 		Policy: policy, CSS: template.CSS(cssText), JS: template.JS(jsText), Served: served, //nolint:gosec // our own files
 		Cards: []card{
 			{"missing", "−", c.Missing, "only in " + a},
@@ -253,7 +253,7 @@ var forms = [...]struct{ name, mediaType string }{
 // Handler serves the result of view as text, page or JSON: in the form of the query parameter "format" (text, html, json), or the first
 // of these forms in the Accept header, or as text. view is called once for each request, concurrently; its routes must not change
 // afterwards.
-func Handler(view func() shadowdiff.View) http.Handler {
+func Handler(view func() shadowdiff.Comparison) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		form, ok := Negotiate(w, r)
 		if !ok {
@@ -282,7 +282,7 @@ func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 }
 
 // Render renders a view in a form. A page has links to the other forms.
-func Render(f Form, v *shadowdiff.View) ([]byte, error) {
+func Render(f Form, v *shadowdiff.Comparison) ([]byte, error) {
 	var body bytes.Buffer
 	var err error
 	switch f {

@@ -38,7 +38,7 @@ type world struct {
 	view     fleet.View
 	viewErr  error
 	asked    []string // states of the fleet
-	held     *shadowdiff.View
+	held     *shadowdiff.Comparison
 	explains *explain.Explanation
 }
 
@@ -62,10 +62,10 @@ func (w *world) config() console.Config {
 			defer w.mu.Unlock()
 			return append([]poller.Problem(nil), w.problems...)
 		},
-		Held:          func(context.Context) (*shadowdiff.View, error) { return w.held, nil },
+		Held:          func(context.Context) (*shadowdiff.Comparison, error) { return w.held, nil },
 		AcceptCommand: "routesrv accept",
 		Explain:       func(context.Context, explain.Query) (*explain.Explanation, error) { return w.explains, nil },
-		Match:         func(context.Context, url.Values) (*report.View, error) { return nil, console.ErrNoTable },
+		Match:         func(context.Context, url.Values) (*report.Report, error) { return nil, console.ErrNoTable },
 		Fleet: func(_ context.Context, q fleet.Query) (fleet.View, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// View is a comparison for presentation: the report and its context.
-type View struct {
+// Comparison is a comparison for presentation: the report and its context.
+type Comparison struct {
 	// Title is the title of the page; empty means "Shadow diff".
 	Title string
 	// Notes are additional facts, in display order.
@@ -69,12 +69,12 @@ type Group struct {
 }
 
 // Labels returns the short names of the two sides.
-func (v *View) Labels() (a, b string) {
+func (v *Comparison) Labels() (a, b string) {
 	return cmp.Or(v.A.Label, "A"), cmp.Or(v.B.Label, "B")
 }
 
 // Beyond returns the number of differences that are counted but not listed.
-func (v *View) Beyond() int {
+func (v *Comparison) Beyond() int {
 	n := v.Report.Beyond.Differences()
 	if v.Watch != nil {
 		n += v.Watch.Beyond
@@ -83,7 +83,7 @@ func (v *View) Beyond() int {
 }
 
 // entries returns the differences to show, sorted by id.
-func (v *View) entries() []Tracked {
+func (v *Comparison) entries() []Tracked {
 	if v.Watch != nil {
 		return v.Watch.Differences
 	}
@@ -95,7 +95,7 @@ func (v *View) entries() []Tracked {
 }
 
 // Groups returns the differences by owner: objects by namespace and name, then routes without an owner.
-func (v *View) Groups() []Group {
+func (v *Comparison) Groups() []Group {
 	byOwner := make(map[Owner][]Tracked)
 	for _, e := range v.entries() {
 		owner := v.Owner.Of(e.ID)
@@ -110,7 +110,7 @@ func (v *View) Groups() []Group {
 }
 
 // Summary returns the comparison in one line that begins with the result.
-func (v *View) Summary() string {
+func (v *Comparison) Summary() string {
 	r := &v.Report
 	c := r.Counts()
 	n, s := c.Differences(), ""
@@ -251,7 +251,7 @@ const Schema = "routesrv.shadowdiff/v1"
 
 // The JSON form. Texts of routes are expressions of the route language without the id; times are RFC 3339 in UTC.
 type (
-	jsonView struct {
+	jsonComparison struct {
 		Schema      string           `json:"schema"`
 		Title       string           `json:"title,omitempty"`
 		Notes       []Note           `json:"notes,omitempty"`
@@ -279,7 +279,7 @@ type (
 		CleanSeconds float64 `json:"clean_seconds"`
 	}
 	jsonDifference struct {
-		Kind      Kind      `json:"kind"`
+		Kind      Change    `json:"kind"`
 		ID        string    `json:"id"` // in A; in B for extra routes
 		NewID     string    `json:"new_id,omitempty"`
 		Owner     Owner     `json:"owner"`
@@ -294,8 +294,8 @@ type (
 
 // WriteJSON writes a view as one JSON object, indented, with a line end. It omits empty and unknown fields, except the list of
 // differences.
-func WriteJSON(w io.Writer, v *View) error {
-	out := jsonView{
+func WriteJSON(w io.Writer, v *Comparison) error {
+	out := jsonComparison{
 		Schema: Schema, Title: v.Title, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: v.At.UTC(), Counts: v.Report.Counts(),
 		Unlisted:    v.Report.Beyond.Differences(),
 		A:           jsonSide{v.A.Label, v.A.Name, v.Report.A, v.A.Revision},
@@ -313,7 +313,7 @@ func WriteJSON(w io.Writer, v *View) error {
 
 // IsSame reports whether the result in the JSON form of a view is same.
 func IsSame(document []byte) bool {
-	var v jsonView
+	var v jsonComparison
 	return json.Unmarshal(document, &v) == nil && v.Result == same
 }
 
@@ -343,7 +343,7 @@ func expression(r *eskip.Route) string {
 const same = "same"
 
 // Result returns the meaning of a comparison's exit status: same, different or error.
-func (v *View) Result() string {
+func (v *Comparison) Result() string {
 	switch {
 	case v.Err != "":
 		return "error"
