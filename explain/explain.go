@@ -244,6 +244,7 @@ const (
 	maxSampled  = 100 // routes of one object for which requests are generated
 	maxHosts    = 50  // hosts looked up among all objects
 	maxTables   = 10  // hosts whose routes are parsed
+	maxContest  = 64  // requests generated for one route
 )
 
 // Explain explains a query from [ParseQuery].

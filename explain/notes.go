@@ -24,7 +24,7 @@ func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool,
 			break
 		}
 		x.checkLiteral(o.Owner, route)
-		if found := samples(route, hostsOr(in.Object), x.Proxy); len(found) > 0 {
+		if found := samples(route, x.Proxy); len(found) > 0 {
 			x.leftOut(o, route, found[0])
 			x.checkLost(o.Owner, route.Id, found, own)
 		}
@@ -39,13 +39,6 @@ func (o *Object) note(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); len(o.Notes) < maxNotes && !slices.Contains(o.Notes, text) {
 		o.Notes = append(o.Notes, text)
 	}
-}
-
-func hostsOr(object kube.Routed) []string {
-	if hosts := object.Hosts(); len(hosts) > 0 {
-		return hosts
-	}
-	return []string{anyHost}
 }
 
 // leftOut notes requests that nearly match a route and get none: with another method, from another address, or without the trailing

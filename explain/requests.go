@@ -15,9 +15,6 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// anyHost is the host in requests for an object without hosts.
-const anyHost = "any-host.invalid"
-
 const forwardedProto = "X-Forwarded-Proto"
 
 // routesOf is the table for requests to one host.
@@ -87,7 +84,7 @@ func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bo
 		if len(o.Requests) >= maxRequests {
 			break
 		}
-		for _, s := range samples(route, hostsOr(in.Object), x.Proxy) {
+		for _, s := range samples(route, x.Proxy) {
 			key := s.method + " " + s.url() + fmt.Sprint(s.header)
 			if asked[key] || len(o.Requests) >= maxRequests || x.beyond(s.host) {
 				continue
@@ -101,31 +98,23 @@ func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bo
 }
 
 // samples returns requests that the route gets if no other route takes them: one for its path, and one below it.
-func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
+func samples(r *eskip.Route, o match.Options) (found []sample) {
 	alone, refused := match.New([]*eskip.Route{r}, o)
 	if len(refused) > 0 {
 		return nil
 	}
-	base := sample{scheme: "https", method: "GET", header: map[string][]string{}}
-	if methods := methodsOf(r); len(methods) > 0 {
-		base.method = methods[0]
-	}
-	for name, val := range r.Headers {
-		base.header[name] = []string{val}
-		if strings.EqualFold(name, forwardedProto) {
-			base.scheme = val
-		}
-	}
-	var found []sample
-	for _, path := range samplePaths(r) {
-		for _, h := range hosts {
-			s := base
-			s.host, s.path = h, path
-			res := alone.Find(s.request())
-			if slices.ContainsFunc(res.Outcomes, func(o match.Outcome) bool { return o.Route != nil }) {
-				found = append(found, s)
-				break // the first of its hosts
+	_, subtree := patternOf(r)
+	requests, _, _ := alone.Contest(r, r, maxContest)
+	for _, q := range requests {
+		s := sample{scheme: "https", host: q.Host, path: q.Target, method: q.Method, header: q.Header}
+		for name, val := range r.Headers {
+			if strings.EqualFold(name, forwardedProto) {
+				s.scheme = val
 			}
+		}
+		below := len(found) == 1 && subtree && strings.Count(s.path, "/") > strings.Count(strings.TrimSuffix(found[0].path, "/"), "/") && !strings.HasSuffix(s.path, "/")
+		if len(found) == 0 || below {
+			found = append(found, s)
 		}
 	}
 	return found
@@ -140,47 +129,6 @@ func patternOf(r *eskip.Route) (pattern string, subtree bool) {
 		}
 	}
 	return r.Path, false
-}
-
-// samplePaths returns paths that a route may match, without characters that need escaping.
-func samplePaths(r *eskip.Route) []string {
-	var paths []string
-	add := func(path string) {
-		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " ?#%\\[](){}|^$+*\"") && !slices.Contains(paths, path) {
-			paths = append(paths, path)
-		}
-	}
-	pattern, subtree := patternOf(r)
-	switch {
-	case pattern != "":
-		segments := strings.Split(pattern, "/")
-		for i, s := range segments {
-			if strings.HasPrefix(s, ":") || strings.HasPrefix(s, "*") {
-				segments[i] = "x"
-			}
-		}
-		path := "/" + strings.TrimPrefix(strings.Join(segments, "/"), "/")
-		add(path)
-		if subtree {
-			add(strings.TrimSuffix(path, "/") + "/x")
-		}
-	case len(r.PathRegexps) > 0:
-		for _, expr := range r.PathRegexps {
-			text := strings.TrimSuffix(strings.TrimPrefix(expr, "^"), "$")
-			if inner, ok := strings.CutPrefix(text, "("); ok {
-				text = strings.TrimSuffix(inner, ")")
-			}
-			add(text)
-			for _, end := range []string{".*", "/.*", ".+", "(/.*)?", "[^/]+"} {
-				if cut, ok := strings.CutSuffix(text, end); ok {
-					add("/" + strings.TrimPrefix(cut+"x", "/"))
-				}
-			}
-		}
-	default:
-		add("/")
-	}
-	return paths
 }
 
 // ask finds the route that gets a request intended for a route, and records a finding if it belongs to another object.
