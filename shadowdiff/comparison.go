@@ -153,6 +153,15 @@ func Plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
+// Grouped formats a number in groups of three digits, separated by narrow no-break spaces.
+func Grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
 // Label names the part for a reader: "filter 2", or "filter 2 → 5" if its position differs in B.
 func (p Part) Label() string {
 	s := string(p.Element)

@@ -160,7 +160,7 @@ var templates = parse("overview", "fleet", "client", "object", "request", "faile
 
 func parse(names ...string) map[string]*template.Template {
 	functions := template.FuncMap{
-		"thousands": thousands, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
+		"thousands": shadowdiff.Grouped, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
 		"severity": func(s rules.Severity) stateView { return severities[s] },
 		"text":     func(v any) string { return text(fmt.Sprint(v)) },
 		"cut":      func(limit int, v any) string { return cut(fmt.Sprint(v), limit) },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Limits for querying and showing the fleet.
@@ -290,5 +291,5 @@ func newFigure(name string, n uint64, tone string) figure {
 	if n == 0 {
 		tone = ""
 	}
-	return figure{name, thousands(int(min(n, 1<<62))), tone}
+	return figure{name, shadowdiff.Grouped(int(min(n, 1<<62))), tone}
 }

@@ -83,7 +83,7 @@ func tilesOf(s Server, b *overviewPage, now time.Time) []tile {
 	if p := b.Problems; p != nil {
 		t := tile{"Problems", "#problems", "✓", good, "none", "every object is served as written"}
 		if p.Errors+p.Warnings+p.Infos > 0 {
-			t.Word, t.Detail = thousands(p.Errors+p.Warnings+p.Infos), fmt.Sprintf("%s, %s, %d info", plural(p.Errors, "error"), plural(p.Warnings, "warning"), p.Infos)
+			t.Word, t.Detail = shadowdiff.Grouped(p.Errors+p.Warnings+p.Infos), fmt.Sprintf("%s, %s, %d info", plural(p.Errors, "error"), plural(p.Warnings, "warning"), p.Infos)
 			t.Sign, t.Tone = "●", neutral
 		}
 		if p.Errors+p.Warnings > 0 {
@@ -100,9 +100,9 @@ func tableTile(s Server, now time.Time) tile {
 	case s.Table == nil:
 		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "none", "proxies get 404 until the first read"
 	case s.Table.Stale:
-		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", thousands(s.Table.Routes)+" routes of a last-known-good file, not confirmed by a read yet"
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", shadowdiff.Grouped(s.Table.Routes)+" routes of a last-known-good file, not confirmed by a read yet"
 	default:
-		t.Word, t.Detail = thousands(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Since, now).Ago
+		t.Word, t.Detail = shadowdiff.Grouped(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Since, now).Ago
 	}
 	return t
 }
@@ -149,18 +149,18 @@ func fleetTile(f *fleetView, dying int) tile {
 		t.Sign, t.Tone, t.Word, t.Detail = "✓", good, "current", plural(f.Total, "client")
 		switch {
 		case dying > 0:
-			t.Sign, t.Tone, t.Word = "✕", bad, thousands(dying)+" with dying proxies"
+			t.Sign, t.Tone, t.Word = "✕", bad, shadowdiff.Grouped(dying)+" with dying proxies"
 		case rejected > 0:
-			t.Sign, t.Tone, t.Word = "✕", bad, thousands(rejected)+" rejected"
+			t.Sign, t.Tone, t.Word = "✕", bad, shadowdiff.Grouped(rejected)+" rejected"
 		case behind > 0:
-			t.Sign, t.Tone, t.Word = "▲", notice, thousands(behind)+" behind"
+			t.Sign, t.Tone, t.Word = "▲", notice, shadowdiff.Grouped(behind)+" behind"
 		case f.Refusing > 0:
-			t.Sign, t.Tone, t.Word = "▲", notice, thousands(f.Refusing)+" refuse routes"
+			t.Sign, t.Tone, t.Word = "▲", notice, shadowdiff.Grouped(f.Refusing)+" refuse routes"
 		case silent > 0:
-			t.Sign, t.Tone, t.Word = "○", notice, thousands(silent)+" silent"
+			t.Sign, t.Tone, t.Word = "○", notice, shadowdiff.Grouped(silent)+" silent"
 		}
 		if t.Tone != good {
-			t.Detail = fmt.Sprintf("%s of %s current", thousands(f.Counts.Current), plural(f.Total, "client"))
+			t.Detail = fmt.Sprintf("%s of %s current", shadowdiff.Grouped(f.Counts.Current), plural(f.Total, "client"))
 		}
 	}
 	return t

@@ -48,7 +48,7 @@ var jsText string
 var compiled = template.Must(template.New("page").Funcs(template.FuncMap{
 	"safe":    shadowdiff.Printable,
 	"lower":   strings.ToLower,
-	"grouped": grouped,
+	"grouped": shadowdiff.Grouped,
 	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"rounded": func(d time.Duration) string { return d.Round(time.Second).String() },
 	"lasting": func(now, first time.Time) string { return max(now.Sub(first), 0).Round(time.Second).String() },
@@ -151,18 +151,6 @@ func chips(parts []shadowdiff.Part) []string {
 		out = append(out, text)
 	}
 	return out
-}
-
-func grouped(n int) string {
-	s := strconv.Itoa(n)
-	var b strings.Builder
-	for i, c := range s {
-		if i > 0 && (len(s)-i)%3 == 0 {
-			b.WriteString("\u202f") // a narrow no-break space
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }
 
 // row is a part of a route on both sides.
