@@ -3,6 +3,7 @@ package shadowdiff
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -192,39 +193,33 @@ type Ignore struct {
 // these words follows.
 func ParseIgnore(s string) (Ignore, error) {
 	var out Ignore
-	for rest := s; rest != ""; {
-		var item string
-		item, rest = cutIgnore(rest)
+	var exprs []string
+	inExpr := false
+	for item := range strings.SplitSeq(s, ",") {
 		expr, isID := strings.CutPrefix(item, "id=")
 		switch {
+		case s == "":
 		case item == "endpoints":
-			out.Endpoints = true
-		case isID && expr == "":
-			return Ignore{}, fmt.Errorf("%q: the expression is empty and would match every route", item)
+			out.Endpoints, inExpr = true, false
 		case isID:
-			rx, err := regexp.Compile(expr)
-			if err != nil {
-				return Ignore{}, fmt.Errorf("%q: %w", item, err)
-			}
-			out.IDs = append(out.IDs, rx)
+			exprs, inExpr = append(exprs, expr), true
+		case inExpr:
+			exprs[len(exprs)-1] += "," + item
 		default:
 			return Ignore{}, fmt.Errorf("%q: must be endpoints or id=REGEX", item)
 		}
 	}
+	for _, expr := range exprs {
+		if expr == "" {
+			return Ignore{}, errors.New("id=: the expression is empty and would match every route")
+		}
+		rx, err := regexp.Compile(expr)
+		if err != nil {
+			return Ignore{}, fmt.Errorf("%q: %w", "id="+expr, err)
+		}
+		out.IDs = append(out.IDs, rx)
+	}
 	return out, nil
-}
-
-var nextIgnore = regexp.MustCompile(`,(endpoints(,|$)|id=)`)
-
-func cutIgnore(s string) (item, rest string) {
-	if !strings.HasPrefix(s, "id=") { // words end at the next comma
-		item, rest, _ = strings.Cut(s, ",")
-		return item, rest
-	}
-	if at := nextIgnore.FindStringIndex(s); at != nil {
-		return s[:at[0]], s[at[0]+1:]
-	}
-	return s, ""
 }
 
 func (i Ignore) id(id string) bool {
