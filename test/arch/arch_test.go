@@ -341,7 +341,7 @@ func TestPackagesSayWhatTheyPromise(t *testing.T) {
 		}
 		want := "Other modules should not import it: it may change with every release.\npackage "
 		if slices.Contains([]string{"eskip", "table", "dataplane"}, name) {
-			want = "Other modules may import it: what it exports keeps its form and its meaning within a major version.\npackage "
+			want = "Other modules may import it: the exported API is stable within a major version.\npackage "
 		}
 		if !slices.ContainsFunc(p.GoFiles, func(file string) bool {
 			text, err := os.ReadFile(filepath.Join("..", "..", name, file))
