@@ -24,6 +24,9 @@ import (
 const (
 	// silence is how long a stream may be silent. A heartbeat comes every 15 s.
 	silence = 45 * time.Second
+	// patience is how long there may be no event, even if other data arrives: it is the time limit for a full table that waits
+	// for its turn or arrives slowly.
+	patience = 3 * time.Minute
 	// leastBusy is the minimum time for which a server that has reached its limit of streams is not asked for one.
 	leastBusy = 2 * time.Second
 )
@@ -32,6 +35,7 @@ const (
 var (
 	errNoAnswer = errors.New("no answer before the deadline")
 	errSilence  = fmt.Errorf("nothing heard for %v", silence)
+	errNoEvent  = fmt.Errorf("no event for %v", patience)
 	errLeft     = errors.New("stream is no longer read")
 )
 
@@ -129,7 +133,7 @@ func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client
 	defer func() { st.err = caught(recover(), st.err) }() // tables are parsed while they arrive
 	defer resp.Body.Close()
 	watch := newWatchdog(resp.Body, st.cancel, c.cfg.Metrics.received)
-	defer watch.silent.Stop()
+	defer watch.stop()
 	st.err = watch.cause(ctx, st.forward(ctx, &body{resp: resp, limit: maxEvent}, watch))
 }
 
@@ -145,6 +149,7 @@ func (st *subscription) forward(ctx context.Context, b *body, watch *watchdog) e
 		if err != nil {
 			return err
 		}
+		watch.event()
 		select {
 		case st.events <- e:
 		case <-ctx.Done():
@@ -164,11 +169,16 @@ type watchdog struct {
 	body     io.Reader
 	received prometheus.Counter
 	silent   *time.Timer // runs during a read
-	err      error       // of the body, except io.EOF
+	eventual *time.Timer
+	err      error // of the body, except io.EOF
 }
 
 func newWatchdog(body io.Reader, cancel context.CancelCauseFunc, received prometheus.Counter) *watchdog {
-	return &watchdog{body: body, received: received, silent: time.AfterFunc(silence, func() { cancel(errSilence) })}
+	return &watchdog{
+		body: body, received: received,
+		silent:   time.AfterFunc(silence, func() { cancel(errSilence) }),
+		eventual: time.AfterFunc(patience, func() { cancel(errNoEvent) }),
+	}
 }
 
 func (w *watchdog) Read(p []byte) (int, error) {
@@ -182,11 +192,19 @@ func (w *watchdog) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// event records that an event is complete.
+func (w *watchdog) event() { w.eventual.Reset(patience) }
+
+func (w *watchdog) stop() {
+	w.silent.Stop()
+	w.eventual.Stop()
+}
+
 // cause explains why a stream ended with err. An error from the body takes precedence over one from the decoder.
 func (w *watchdog) cause(ctx context.Context, err error) *Error {
 	cause := context.Cause(ctx)
 	switch {
-	case errors.Is(cause, errSilence):
+	case errors.Is(cause, errSilence) || errors.Is(cause, errNoEvent):
 		return failf(ReasonSilent, "%w", cause)
 	case cause != nil:
 		return failf(ReasonBroken, "%w", cause)

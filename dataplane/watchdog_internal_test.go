@@ -39,6 +39,6 @@ func TestWhyAStreamEnded(t *testing.T) {
 		if f := w.cause(ctx, tt.err); f.Reason != ReasonSilent {
 			t.Errorf("%s, and it was silent: %s", name, f.Reason)
 		}
-		w.silent.Stop()
+		w.stop()
 	}
 }
