@@ -27,7 +27,7 @@
 // A request that names another digest with revision R, which is the Newest of a read that produced the client's table, gets 200
 // with this replica's table only if that table is certainly not older:
 //
-//   - R is not above the Oldest of any read so far, so that this replica's table includes everything that the
+//   - R is not above the highest Oldest of the reads so far: this replica's table includes everything that the
 //     client has; or
 //   - this replica itself served the named table, before its current table or beside it (for another zone), and saw it in the
 //     source at R or later. The last maxHistory (512) digests are remembered; or
@@ -114,7 +114,7 @@ type Cache struct {
 	control string // the Cache-Control header of answers with a table
 
 	state   atomic.Pointer[serving] // never nil
-	started atomic.Uint64         // sequence number of the last poll that started
+	started atomic.Uint64           // sequence number of the last poll that started
 	claims  claims
 	history history
 	streams streams
