@@ -89,8 +89,8 @@ func (c *Client) follow(ctx context.Context) *ending {
 	return end
 }
 
-// openAny tries the servers until one opens a stream. If none does, the ending has the reason. With Auto it lets polling decide about
-// the health of a reachable server.
+// openAny tries the servers until one opens a stream. If none does, the ending has the reason. With Auto it lets polling decide
+// about the health of a reachable server.
 func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -289,8 +289,8 @@ func (c *Client) onCurrent(st *subscription, e event) *ending {
 	return nil
 }
 
-// onFetch fetches a table to which no delta leads. All clients may get this event at the same time, so those that have a table wait
-// a moment.
+// onFetch fetches a table to which no delta leads. All clients may get this event at the same time, so those that have a table
+// wait a moment.
 func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending {
 	var wait time.Duration
 	if c.Current() != nil {

@@ -18,8 +18,8 @@ import (
 // shows it in every poll, an accident does not.
 const olderPolls = 2
 
-// returnAfter is how long after a failure a preferred server is tried again while another one is in use; jitter adds up to half, because a
-// whole fleet may have seen the failure.
+// returnAfter is how long after a failure a preferred server is tried again while another one is in use; jitter adds up to half,
+// because a whole fleet may have seen the failure.
 const returnAfter = time.Minute
 
 // server is one route server with its state.
