@@ -195,7 +195,7 @@ func (c *Client) complete(s *server, f *Error) *Error {
 		return nil
 	}
 	if f.URL = s.name; f.Reason == ReasonTooLarge {
-		f.Err = fmt.Errorf("%w (limit %d bytes now; if the table is as large as it is meant to be, set --max-table-bytes and "+
+		f.Err = fmt.Errorf("%w (limit %d bytes now; if the table is as large as it is meant to be, set --guard=max-bytes and "+
 			"the memory limit)", f.Err, c.limit())
 	}
 	return f
