@@ -52,6 +52,19 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
 		},
+		{
+			name: "forms of flags", args: []string{"--check-config=yaml", "-kubernetes", "-address", ":1", "--support-listener=:2", "-edit-route", "-x-/y-", "-kubernetes-healthcheck=false"},
+			out: `(?s)  edit-route:\n    value:\n      - -x-/y-\n.*  kubernetes-healthcheck:\n    value: false\n.*  address:\n    value: :1\n.*  support-listener:\n    value: :2\n|` +
+				`(?s)kubernetes-healthcheck:\n    value: false.*edit-route:\n    value:\n      - -x-/y-\n.*  address:\n    value: :1\n.*  support-listener:\n    value: :2\n`,
+		},
+		{name: "a value is no command", args: []string{"-kubernetes", "-address", "status"}, status: 2, stdrr: `^routesrv: -address: "status": must be HOST:PORT`},
+		{name: "a value is no flag", args: []string{"-kubernetes", "-address", "-kubernetes"}, status: 2, stdrr: `^routesrv: -address: "-kubernetes": must be`},
+		{
+			name: "several unknown flags", args: []string{"-kubernetes", "-adress=:1", "--no-such-flag", "x", "-o"}, status: 2,
+			stdrr: `^routesrv: unknown flag -adress: did you mean -address\?\nroutesrv: unknown flag -no-such-flag\nroutesrv: unknown flag -o`,
+		},
+		{name: "help wins", args: []string{"-no-such-flag", "-address=9", "-h"}, out: `^Reads Ingresses`},
+		{name: "help of a command", args: []string{"help", "compile"}, out: `^Prints the table of manifests\.`},
 		{name: "a mistyped command", args: []string{"stauts", "http://localhost:9911"}, status: 2, stdrr: `Did you mean this\?\s+status`},
 		{
 			name: "a check says what is wrong", status: 2, stdrr: `-addres\b`,
