@@ -28,10 +28,10 @@ type besides struct {
 	posted atomic.Int32
 }
 
-func (*besides) Define(*options.Flags) {}
+func (*besides) Define(*options.Flags)   {}
 func (*besides) Certificates() query.TLS { return query.TLS{} }
-func (*besides) Args() string          { return "" }
-func (*besides) Close()                {}
+func (*besides) Args() string            { return "" }
+func (*besides) Close()                  {}
 func (b *besides) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	r := cli.Replica{Name: "a", Support: &cli.Listener{URL: "http://" + b.f.support, Transport: b.f.client.Transport}}
 	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
