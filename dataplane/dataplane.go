@@ -81,7 +81,7 @@
 // everyone who can write it can give the client a table. Receiving a table takes at most about one and a half times the limit on
 // its size, in addition to the previous table. The client does not follow redirects.
 //
-// Other modules may import it: what it exports keeps its form and its meaning within a major version.
+// Other modules may import it: the exported API is stable within a major version.
 package dataplane
 
 import (

@@ -76,7 +76,7 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // render prints a comparison in a form.
-func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.View) ([]byte, error) {
+func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.Comparison) ([]byte, error) {
 	accept := h.command + " " + held.State.Digest.String() + " --why REASON"
 	view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
 	body, err := page.Render(form, view)
@@ -93,13 +93,13 @@ func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.View) ([]b
 
 // Difference returns the comparison for the table held now, without notes, or nil if no table is held. It waits for its turn as
 // requests do. The error comes from ctx or from the comparison.
-func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.View, error) {
+func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.Comparison, error) {
 	_, view, err := h.compare(ctx)
 	return view, err
 }
 
 // compare waits for its turn and compares the held table with the served one. The view is nil if no table is held.
-func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.View, error) {
+func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.Comparison, error) {
 	done, ok := h.turn.Wait(ctx, 0)
 	if !ok {
 		return Held{}, nil, ctx.Err()
@@ -117,7 +117,7 @@ func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.View, error) 
 	if held.Served != nil {
 		served.Name, served.Revision = held.Served.Digest().String(), held.Served.Revision()
 	}
-	return held, &shadowdiff.View{
+	return held, &shadowdiff.Comparison{
 		Title: "Held table",
 		A:     served, B: shadowdiff.Side{Label: "held", Name: held.Table.Digest().String(), Revision: held.Table.Revision()},
 		Report: report, Owner: held.Owner,
