@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 	"publish": {"internal/series", "api", "compile", "eskip", "guard", "catalogue", "internal/durable", "kube", "table"},
 
 	// fleet: which client holds which table
-	"fleet": {"internal/series", "table"},
+	"fleet": {"internal/series", "etagcache", "table"},
 
 	"publish/history": {"api", "kube", "publish"},
 	// producers hand tables to publish; they do not know each other
