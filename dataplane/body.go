@@ -189,10 +189,13 @@ func derivedLimit(last, memory int64) int64 {
 	return max(limit, last+last/2)
 }
 
-// named adds the limit and the remedy to an error about a size.
-func (c *Client) named(f *Error) *Error {
-	if f.Reason == ReasonTooLarge {
-		f.Err = fmt.Errorf("%w (limit %d bytes now; if the table is as large as it is meant to be, set --max-table-bytes and "+
+// complete adds the server to an error, and the limit and the remedy if it is about a size. It returns nil for nil.
+func (c *Client) complete(s *server, f *Error) *Error {
+	if f == nil {
+		return nil
+	}
+	if f.URL = s.name; f.Reason == ReasonTooLarge {
+		f.Err = fmt.Errorf("%w (limit %d bytes now; if the table is as large as it is meant to be, set --guard=max-bytes and "+
 			"the memory limit)", f.Err, c.limit())
 	}
 	return f
@@ -201,7 +204,7 @@ func (c *Client) named(f *Error) *Error {
 // largeDrop is how many dropped bytes justify a garbage collection.
 const largeDrop = 8 << 20
 
-// collect frees memory that was decoded in vain before the next attempt, which may take as much again. There is at most one
+// collect frees the memory of a rejected body before the next attempt, which may take as much again. There is at most one
 // attempt per interval.
 func collect(dropped int64) {
 	if dropped > largeDrop {

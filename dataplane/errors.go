@@ -72,13 +72,13 @@ var (
 	}
 )
 
-// Error says why an exchange with a server failed. A failure changes nothing except the health of the server.
+// Error is a failed exchange with a server. A failure changes nothing except the health of the server.
 type Error struct {
 	URL    string // without the password
 	Reason Reason
 	Err    error
 
-	dropped    int64         // bytes decoded in vain
+	dropped    int64         // decoded bytes of a rejected body
 	ofDelta    bool          // the answer was a delta
 	retryAfter time.Duration // advice of the server; 0 if there is none
 	stack      []byte        // of a panic
@@ -86,6 +86,15 @@ type Error struct {
 
 // Error returns what failed, with the URL.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.URL, e.Err) }
+
+// attrs returns the attributes for the log.
+func (e *Error) attrs() []any {
+	attrs := []any{"url", e.URL, "reason", string(e.Reason), "error", e.Err}
+	if e.stack != nil {
+		attrs = append(attrs, "stack", string(e.stack))
+	}
+	return attrs
+}
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -2,7 +2,6 @@ package etagcache
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
@@ -22,24 +21,12 @@ const (
 	firstTable = "3"
 )
 
-// staleIfError is how long a cache may serve its copy while no server answers: for a fleet, an old table is better than being
-// unable to start proxies.
-const staleIfError = 24 * time.Hour
-
-// cacheControl returns the Cache-Control of answers with a table. A polling proxy is not a cache, so s-maxage is only for caches.
-func cacheControl(seconds int) string {
-	if seconds == 0 {
-		return "no-cache"
-	}
-	return fmt.Sprintf("max-age=0, s-maxage=%d, stale-while-revalidate=%d, stale-if-error=%d", seconds, seconds, int(staleIfError.Seconds()))
-}
-
 // exchange is one request with everything that its answer needs.
 type exchange struct {
 	cache    *Cache
 	w        http.ResponseWriter
 	r        *http.Request
-	state    *state
+	state    *serving
 	zone     string
 	variant  *variant
 	deltas   bool   // the client has the text of the tables it names, and accepts deltas
@@ -77,7 +64,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 }
 
 // show selects the table of a state for the answer.
-func (x *exchange) show(st *state) {
+func (x *exchange) show(st *serving) {
 	x.state = st
 	x.variant = st.version.variant(x.zone)
 	x.revision = x.variant.revision.Load()
@@ -101,7 +88,7 @@ func (x *exchange) headers(etag, contentType string) {
 	h.Set(api.HeaderETag, etag)
 	h.Set(api.HeaderCount, strconv.Itoa(x.variant.table.Len()))
 	h.Set(api.HeaderRevision, strconv.FormatUint(x.revision, 10))
-	h.Set("Cache-Control", x.cache.control)
+	h.Set("Cache-Control", "no-cache")
 	if read := x.state.sourceRead(); read != "" {
 		h.Set(api.HeaderSourceRead, read)
 	}

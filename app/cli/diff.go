@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 	diffpage "github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/source/tables"
@@ -28,12 +30,19 @@ type diffJob struct {
 	opened   map[string]*tables.Source // by the place
 }
 
-func (j *diffJob) define(flags *options.Parser) {
-	flags.Ask("ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
-	flags.Ask("watch", options.Bool(&j.watch, false))
-	flags.Ask("interval", options.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour))
+func (j *diffJob) define(flags *options.Flags) {
+	flags.Add("--ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore),
+		"Differences to ignore: endpoints, for endpoints and their zones, and id=REGEX, for routes with a matching id; separated by commas. "+
+			"The last line counts the ignored differences.")
+	flags.Add("--watch", options.Bool(&j.watch, false),
+		"Compare repeatedly until interrupted, and print only new and resolved differences. A difference is reported once skew cannot "+
+			"explain it: when both tables have a revision that is new enough, else after three comparisons over two intervals. The exit "+
+			"status is that of the last comparison.")
+	flags.Add("--interval", options.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour),
+		"Time between two comparisons of --watch.")
 	j.color, j.opened = "auto", make(map[string]*tables.Source)
-	flags.Ask("color", options.Choice(&j.color, "auto", "always", "never"))
+	flags.Add("--color", options.Choice(&j.color, "auto", "always", "never"),
+		"Colours in the text: auto means always on a terminal, unless the variable NO_COLOR is set.")
 }
 
 // side is a table with its name.
@@ -66,7 +75,7 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		return j.entries(ctx, s)
 	}
 	if len(s.args) > 2 {
-		return Trouble, usagef("unexpected argument %q", s.args[2])
+		return Trouble, unexpected(s.args[2])
 	}
 	var err error
 	if j.reader, j.compiler, err = s.tables(); err != nil {
@@ -82,7 +91,7 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		status = Trouble
 	}
 	if len(s.args) < 2 || s.program.Remote {
-		return j.writeAll(s, views, status, unjoined(err))
+		return j.writeAll(s, views, status, program.Unjoined(err))
 	}
 	if err != nil {
 		return Trouble, err
@@ -99,21 +108,21 @@ func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
 	if !s.program.Remote {
 		var err error
 		if s.clusters, places, err = s.places.Clusters(places); err != nil {
-			return Trouble, usageError{err}
+			return Trouble, usageError(err)
 		}
 	}
 	if len(places) > 0 {
-		return Trouble, usagef("unexpected argument %q", places[0])
+		return Trouble, unexpected(places[0])
 	}
 	return s.showEntry(ctx, from, to)
 }
 
-func statusOfViews(views []*shadowdiff.View) int {
-	return verdict(!slices.ContainsFunc(views, func(v *shadowdiff.View) bool { return !v.Report.Empty() || v.Unread > 0 }))
+func statusOfViews(views []*shadowdiff.Comparison) int {
+	return verdict(!slices.ContainsFunc(views, func(v *shadowdiff.Comparison) bool { return !v.Report.Empty() || v.Unread > 0 }))
 }
 
 // notCompared notes the parts of a table that are no routes.
-func notCompared(v *shadowdiff.View, label string, t *tables.Table) {
+func notCompared(v *shadowdiff.Comparison, label string, t *tables.Table) {
 	for _, note := range unread(t) {
 		v.Notes = append(v.Notes, shadowdiff.Note{Name: label + ", not compared", Text: note})
 	}
@@ -121,7 +130,7 @@ func notCompared(v *shadowdiff.View, label string, t *tables.Table) {
 }
 
 // compare loads the tables, and compares each with the first. The error names each table that cannot be read.
-func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.View, err error) {
+func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.Comparison, err error) {
 	sides := j.sides(ctx, s)
 	for i, t := range sides {
 		if t.err != nil {
@@ -137,7 +146,7 @@ func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.
 	}
 	for i, b := range sides {
 		if a := sides[0]; i > 0 && a.err == nil && b.err == nil {
-			view := &shadowdiff.View{
+			view := &shadowdiff.Comparison{
 				A:      shadowdiff.Side{Name: a.name, Revision: a.table.Revision, Read: a.table.Read},
 				B:      shadowdiff.Side{Name: b.name, Revision: b.table.Revision, Read: b.table.Read},
 				Report: shadowdiff.Diff(a.table.Routes, b.table.Routes).Without(j.ignore), At: s.now(), Owner: j.compiler.owners(),
@@ -151,7 +160,7 @@ func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.
 }
 
 // write prints the comparison of two tables.
-func (j *diffJob) write(s *session, v *shadowdiff.View) error {
+func (j *diffJob) write(s *session, v *shadowdiff.Comparison) error {
 	switch s.output {
 	case "json":
 		return shadowdiff.WriteJSON(s.std.Out, v)
@@ -170,7 +179,7 @@ func (j *diffJob) coloured(s *session) bool {
 }
 
 // writeAll prints the comparisons of replicas, and which tables could not be read.
-func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, failed []error) (int, error) {
+func (j *diffJob) writeAll(s *session, views []*shadowdiff.Comparison, status int, failed []error) (int, error) {
 	if s.output == "json" {
 		return status, writeComparisons(s, status, views, failed)
 	}
@@ -192,7 +201,7 @@ func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, fai
 }
 
 // writeComparisons prints the comparisons as one document.
-func writeComparisons(s *session, status int, views []*shadowdiff.View, failed []error) error {
+func writeComparisons(s *session, status int, views []*shadowdiff.Comparison, failed []error) error {
 	d := document{Command: "diff", Result: result(status), Comparisons: []json.RawMessage{}}
 	for _, err := range failed {
 		d.Errors = append(d.Errors, err.Error())
@@ -294,20 +303,20 @@ func only(c Cluster, name string) Cluster {
 }
 
 // replicaSides returns the tables of replicas. With first it returns one table per cluster: from the first replica that answers.
-func replicaSides(replies []reply[*tables.Table], first bool) []side {
+func replicaSides(replies []query.Reply[*tables.Table], first bool) []side {
 	var all []side
 	for _, r := range replies {
-		if r.err != nil {
-			all = append(all, side{name: r.cluster, err: r.err})
+		if r.Err != nil {
+			all = append(all, side{name: r.Cluster, err: r.Err})
 			continue
 		}
-		there := r.answered()
+		there := r.Answered()
 		if first && len(there) > 0 {
-			all = append(all, side{strings.TrimSuffix(label(r.cluster, there[0].replica), ": "), there[0].value, nil})
+			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, there[0].Replica), ": "), there[0].Value, nil})
 			continue
 		}
-		for _, a := range r.answers {
-			all = append(all, side{strings.TrimSuffix(label(r.cluster, a.replica), ": "), a.value, a.err})
+		for _, a := range r.Answers {
+			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, a.Replica), ": "), a.Value, a.Err})
 		}
 	}
 	return all
@@ -321,14 +330,14 @@ func (j *diffJob) follow(ctx context.Context, s *session) (int, error) {
 	defer tick.Stop()
 	status, lastError := Trouble, ""
 	var notes []shadowdiff.Note
-	var last *shadowdiff.View
+	var last *shadowdiff.Comparison
 	for {
 		views, err := j.compare(ctx, s)
 		switch {
 		case ctx.Err() != nil: // interrupted: the tables loaded meanwhile may be incomplete
 		case err != nil:
 			if status = Trouble; err.Error() != lastError {
-				for _, e := range unjoined(err) {
+				for _, e := range program.Unjoined(err) {
 					fmt.Fprintf(s.std.Err, "%s diff: %s\n", s.program.Name, shadowdiff.Printable(e.Error()))
 				}
 			}

@@ -156,7 +156,7 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 }
 
 // match answers one question. The error is [console.ErrNoTable], or says which parameter is wrong.
-func (s *Server) match(q url.Values) (*report.View, error) {
+func (s *Server) match(q url.Values) (*report.Report, error) {
 	t := s.cache.Current()
 	if t == nil {
 		return nil, console.ErrNoTable
@@ -170,7 +170,7 @@ func (s *Server) match(q url.Values) (*report.View, error) {
 		return nil, err
 	}
 	routes, refusals := match.New(routesOf(t.Routes(), request.Host), options)
-	return &report.View{
+	return &report.Report{
 		Request: request, URL: q.Get("url"), Table: "served", Routes: t.Len(), Refusals: refusals, Result: routes.Find(request),
 		Owner: s.owners(),
 	}, nil
@@ -277,7 +277,7 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 	}
 	in := explain.Input{
 		Result:    s.compiler.Latest(),
-		Namespace: s.cfg.RouteServer.Source.Selection.Namespace, Selectors: s.cfg.RouteServer.Source.Selection.Selectors, Proxy: s.proxyOptions(),
+		Namespace: s.cfg.Selection.Namespace, Selectors: s.cfg.Selection.Selectors, Proxy: s.proxyOptions(),
 		Classes: map[kube.Kind]string{kube.KindIngress: s.cfg.Compile.IngressClass, kube.KindRouteGroup: s.cfg.Compile.RouteGroupClass},
 		Since:   func(id string) (time.Time, bool) { t, ok := since[id]; return t, ok },
 	}

@@ -62,7 +62,7 @@ type controller struct {
 
 	calls  chan func()
 	reload chan struct{} // of capacity 1: read the mode file now
-	ended  chan struct{} // closed when run accepts no more calls
+	ended  chan struct{} // closed when run stops accepting calls
 	booted chan struct{} // closed when there is a table, or after bootWait
 
 	// owned by run
@@ -332,8 +332,8 @@ func (c *controller) boot(now time.Time) {
 	}
 }
 
-// prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and the file
-// stays as it is.
+// prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and
+// the file stays as it is.
 func (c *controller) prove() {
 	c.proof.tick(time.Now())
 	c.reconsider()

@@ -25,7 +25,7 @@ type producer struct {
 // turn lets one producer of a kind run at a time.
 type turn chan struct{}
 
-// start runs f when it is its turn, and returns a function that ends it without waiting.
+// start runs f once the previous producer has ended, and returns a function that ends it without waiting.
 func (t turn) start(parent context.Context, all *sync.WaitGroup, f func(context.Context)) (end context.CancelFunc) {
 	ctx, end := context.WithCancel(parent)
 	all.Go(func() {
@@ -134,7 +134,7 @@ func (c *controller) selfRead(p *selfProducer, end func(*table.Table, table.Read
 	})
 }
 
-// show serves what a read of the served producer has shown, unless the proxy dies of it.
+// show serves what a read of the served producer has shown, unless it crashes the proxy.
 func (c *controller) show(end func(*table.Table, table.Read), o publish.Offer, origin string) {
 	chosen := c.proof.choose(o)
 	c.served.Show(end, chosen.Table, chosen.Read)
@@ -253,8 +253,8 @@ func (c *controller) roundEnded(p *remoteProducer, err error) {
 	})
 }
 
-// betweenAnswers does what each answer to a poll does, if none has come for longer than the interval of polls with its jitter: a stream
-// sends fewer answers, only when the table changes.
+// betweenAnswers does what each answer to a poll does, if none has come for longer than the interval of polls with its jitter: a
+// stream sends fewer answers, only when the table changes.
 func (c *controller) betweenAnswers(now time.Time) {
 	p := c.remote
 	if p == nil || p.failing || p.offer.Table == nil || now.Sub(p.shown) < c.cfg.Fetch.Interval*6/5 {

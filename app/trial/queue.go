@@ -10,22 +10,19 @@ import (
 // Limits of the queue.
 const (
 	roundCalls    = 500     // calls of one round, shared by its namespaces
-	minShare      = 10      // calls of a namespace in a round, however many namespaces there are
+	minShare      = 10      // calls of each namespace in a round
 	maxBatch      = 5000    // calls in one table
 	maxBatchBytes = 4 << 20 // and their texts
 
-	// maxWaiting and maxWaitingBytes limit what waits for one namespace. A review asks again for what had no place.
+	// Limits of the queue of one namespace. A review requests the others again.
 	maxWaiting      = 2000
 	maxWaitingBytes = 4 << 20
 
-	// maxTenants is how many namespaces that harmed the proxy are remembered, and idleTenant for how long after they did.
-	maxTenants = 1000
-	idleTenant = time.Hour
+	idleTenant = time.Hour // for which a harmful namespace is remembered
 
-	// unwanted is how long reviews must not have asked for a call until it is forgotten: its object has another version, or is gone.
-	unwanted = 30 * time.Second
+	unwanted = 30 * time.Second // until a call is dropped that no review requests, because its object was changed or deleted
 
-	// minDelay and maxDelay limit the time between two turns of a namespace that harms the proxy, and turnFailures the processes that one turn costs.
+	// minDelay and maxDelay limit the time between two turns of a harmful namespace, turnFailures the processes that one turn costs.
 	minDelay     = 10 * time.Second
 	maxDelay     = 10 * time.Minute
 	turnFailures = 20
@@ -34,42 +31,41 @@ const (
 type ask struct {
 	call    Call
 	since   time.Time
-	wanted  time.Time // when a review last asked for it; zero for what no review asks for
-	routes  []string  // that have it, by id
-	of      []string  // their namespaces; the first one counts it
-	strikes int       // how often it ended or blocked the process, alone
+	wanted  time.Time // when a review last requested it; zero if no review did
+	of      []string  // namespaces with the call, at most maxOf; the call counts for the first one
+	strikes int       // how often the call alone ended or blocked the process
 	lapsed  bool
 }
 
 const maxOf = 8
 
-// tenant is a namespace with calls that wait, or whose calls harmed the proxy.
+// tenant is a namespace with waiting calls, or a harmful one.
 type tenant struct {
 	waiting, bytes int
 
-	// Of a namespace that harmed the proxy, which is tried alone, after all others:
-	faults   int       // 0 if it did none; the delay doubles with each
-	until    time.Time // when its next turn begins
-	failures int       // of the turn that has begun
+	// A namespace that harmed the proxy is tried alone, after all others.
+	faults   int       // 0 for a namespace in good standing; each fault doubles the delay
+	until    time.Time // begin of its next turn
+	failures int       // of the current turn
 	suspects search
 }
 
 // Kinds of steps.
 const (
 	ofAll      = iota // a round: the same number of calls of each namespace in good standing
-	ofSuspects        // a part of a round that went wrong
-	ofOne             // a namespace that harmed the proxy
+	ofSuspects        // a part of a failed round
+	ofOne             // a harmful namespace
 )
 
 type step struct {
 	kind   int
 	tenant string   // of ofOne
-	units  [][]Call // the calls by namespace; of ofOne each for itself
-	group  int      // of a search that the units begin; -1 if they are not of one
-	rests  bool     // the proxy is watched for a while, and what it survives is accepted
+	units  [][]Call // the calls by namespace; for ofOne each call is a unit
+	group  int      // of a search that begins with these units; -1 without a search
+	rests  bool     // the idle proxy is watched for a while; calls that it survives are accepted
 }
 
-// calls returns the calls of a step, one of each unit after the other: what a namespace with many has beyond the others comes last.
+// calls returns the calls of a step, alternating between the units.
 func (s *step) calls() (all []Call) {
 	for i := 0; ; i++ {
 		more := false
@@ -84,15 +80,10 @@ func (s *step) calls() (all []Call) {
 	}
 }
 
-// request asks for the trial of a call without a verdict, for a route. It returns nil if the namespace of that has too many of them. wanted is the time of
-// a review, or zero. The caller holds mu.
+// request queues a call of a route for a trial. It returns nil if the queue of its namespace is full. wanted is the time of a review, or zero.
+// The caller holds mu.
 func (t *Trial) request(c Call, route string, namespaceOf func(id string) string, wanted time.Time) *ask {
-	a := t.asked[c]
-	if a != nil && (len(a.routes) == maxOf || slices.Contains(a.routes, route)) {
-		a.wanted = latest(a.wanted, wanted)
-		return a
-	}
-	namespace := namespaceOf(route)
+	a, namespace := t.asked[c], namespaceOf(route)
 	if a == nil {
 		of := t.tenantOf(namespace)
 		if of.waiting >= maxWaiting || of.waiting > 0 && of.bytes+len(c.Text) > maxWaitingBytes {
@@ -104,19 +95,13 @@ func (t *Trial) request(c Call, route string, namespaceOf func(id string) string
 		t.asked[c] = a
 		notify(t.wake)
 	}
-	if a.routes = append(a.routes, route); !slices.Contains(a.of, namespace) {
+	if len(a.of) < maxOf && !slices.Contains(a.of, namespace) {
 		a.of = append(a.of, namespace)
 	}
-	a.wanted = latest(a.wanted, wanted)
-	return a
-}
-
-// latest returns when a call was wanted last. What no review asked for stays wanted.
-func latest(was, now time.Time) time.Time {
-	if was.IsZero() {
-		return was
+	if !a.wanted.IsZero() { // a call without a review stays in the queue
+		a.wanted = wanted
 	}
-	return now
+	return a
 }
 
 func (t *Trial) tenantOf(namespace string) *tenant {
@@ -128,7 +113,7 @@ func (t *Trial) tenantOf(namespace string) *tenant {
 	return of
 }
 
-// forget takes a call out of the queue. The caller holds mu.
+// forget removes a call from the queue. The caller holds mu.
 func (t *Trial) forget(c Call) {
 	if a := t.asked[c]; a != nil {
 		delete(t.asked, c)
@@ -138,8 +123,7 @@ func (t *Trial) forget(c Call) {
 	}
 }
 
-// chooses returns the namespace with which a call is tried: one in good standing, if it has any, and of these the one with the fewest calls. The
-// caller holds mu.
+// chooses returns the namespace with which a call is tried: preferably one in good standing, with few calls. The caller holds mu.
 func (t *Trial) chooses(a *ask) (string, *tenant) {
 	best := slices.MinFunc(a.of, func(x, y string) int {
 		of, other := t.tenantOf(x), t.tenantOf(y)
@@ -148,34 +132,20 @@ func (t *Trial) chooses(a *ask) (string, *tenant) {
 	return best, t.tenantOf(best)
 }
 
-// clean forgets calls that no review asks for any more, and namespaces that have done no harm lately. The caller holds mu.
+// clean drops calls that reviews no longer request, and namespaces without recent faults. The caller holds mu.
 func (t *Trial) clean(now time.Time) {
 	for c, a := range t.asked {
 		if !a.wanted.IsZero() && t.reviewed.Sub(a.wanted) > unwanted {
 			t.forget(c)
 		}
 	}
-	guilty := 0
-	for name, of := range t.tenants {
-		if of.waiting == 0 && (of.faults == 0 || now.Sub(of.until) > idleTenant) {
-			delete(t.tenants, name)
-		} else if of.faults > 0 {
-			guilty++
-		}
-	}
-	for ; guilty > maxTenants; guilty-- {
-		oldest := ""
-		for name, of := range t.tenants {
-			if of.faults > 0 && (oldest == "" || of.until.Before(t.tenants[oldest].until)) {
-				oldest = name
-			}
-		}
-		t.tenants[oldest].faults = 0
-	}
+	maps.DeleteFunc(t.tenants, func(_ string, of *tenant) bool {
+		return of.waiting == 0 && (of.faults == 0 || now.Sub(of.until) > idleTenant)
+	})
 }
 
-// next returns what the proxy loads next; a step without units if nothing is due. A round comes first, unless it was the last step: so what a
-// namespace does after it harmed the proxy costs all others at most one step of it.
+// next returns what the proxy loads next; a step without units if nothing is due. Rounds alternate with other steps, so a harmful namespace
+// delays all others by at most one step.
 func (t *Trial) next(now time.Time) step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,7 +177,7 @@ func (t *Trial) next(now time.Time) step {
 	return step{}
 }
 
-// waiting returns what waits by namespace, the oldest calls first: of namespaces in good standing, and of those that did. The caller holds mu.
+// waiting returns the queues of namespaces in good standing (all) and of harmful ones (one), the oldest calls first. The caller holds mu.
 func (t *Trial) waiting() (all, one map[string][]*ask) {
 	all, one = map[string][]*ask{}, map[string][]*ask{}
 	suspects := t.suspects.calls()
@@ -228,7 +198,7 @@ func (t *Trial) waiting() (all, one map[string][]*ask) {
 	return all, one
 }
 
-// round returns the same number of calls of each namespace, those that have waited longest first.
+// round returns the same number of calls of each namespace, the longest waiting first.
 func round(all map[string][]*ask) (units [][]Call) {
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(all[a][0].since.Compare(all[b][0].since), cmp.Compare(a, b))
@@ -252,18 +222,13 @@ func share(of []*ask, n, bytes int) (calls []Call) {
 }
 
 // due returns the namespace whose turn has waited longest. The caller holds mu.
-func (t *Trial) due(one map[string][]*ask, now time.Time) (name string) {
-	for n := range one {
-		until := t.tenants[n].until
-		if !until.After(now) && (name == "" || until.Before(t.tenants[name].until) || until.Equal(t.tenants[name].until) && n < name) {
-			name = n
-		}
-	}
-	return name
+func (t *Trial) due(one map[string][]*ask, now time.Time) string {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(one)), func(n string) bool { return t.tenants[n].until.After(now) })
+	slices.SortStableFunc(names, func(a, b string) int { return t.tenants[a].until.Compare(t.tenants[b].until) })
+	return append(names, "")[0]
 }
 
-// turn sets what a namespace tries next that harmed the proxy: what is known to do some is narrowed down first, and what did it alone comes last. The caller
-// holds mu.
+// turn sets what a harmful namespace tries next: first the suspects, then its other calls, and calls with a strike last. The caller holds mu.
 func (t *Trial) turn(s *step, waits []*ask) {
 	if len(waits) == 0 {
 		return
@@ -281,7 +246,8 @@ func (t *Trial) turn(s *step, waits []*ask) {
 
 func singles(calls []Call) [][]Call { return slices.Collect(slices.Chunk(calls, 1)) }
 
-// gone returns whether a call does not wait any more, or not to be tried with others of namespaces that have at most so many faults. The caller holds mu.
+// gone returns a function that reports whether a call must not be tried with others of namespaces with at most this many faults. The caller
+// holds mu.
 func (t *Trial) gone(faults int) func(Call) bool {
 	return func(c Call) bool {
 		a := t.asked[c]
@@ -293,8 +259,8 @@ func (t *Trial) gone(faults int) func(Call) bool {
 	}
 }
 
-// blame notes that a step went wrong: of several units, one harmed the proxy, which is looked for; one unit is a namespace that harmed the proxy, or a call, which is
-// returned. The caller holds mu.
+// blame records a failed step. Of several units, one is harmful and is searched for. A single unit is a harmful namespace, or a harmful call,
+// which is returned. The caller holds mu.
 func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *ask) {
 	in := &t.suspects
 	if s.kind == ofOne {
@@ -303,7 +269,7 @@ func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *a
 	}
 	one := len(s.units) == 1
 	switch {
-	case alone != nil: // nothing is known of the others
+	case alone != nil: // nothing is known about the others
 		struck = t.asked[*alone]
 		t.accuse(struck, now)
 		return struck
@@ -319,8 +285,8 @@ func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *a
 	return struck
 }
 
-// find makes the namespace of a unit one that harmed the proxy. It returns the call that did it, or nil if that is one of several, which are searched in
-// its turn. The caller holds mu.
+// find marks the namespace of a unit as harmful. It returns the only call of the unit, or nil if it has several, which are searched in its turn.
+// The caller holds mu.
 func (t *Trial) find(unit []Call, rests bool, now time.Time) (struck *ask) {
 	struck = t.asked[unit[0]]
 	of := t.accuse(struck, now)
@@ -332,7 +298,7 @@ func (t *Trial) find(unit []Call, rests bool, now time.Time) (struck *ask) {
 	return struck
 }
 
-// accuse makes the namespace of a call one that harmed the proxy. Its first turn has no delay. The caller holds mu.
+// accuse marks the namespace of a call as harmful. Its first turn has no delay. The caller holds mu.
 func (t *Trial) accuse(a *ask, now time.Time) *tenant {
 	_, of := t.chooses(a)
 	if of.faults == 0 {
@@ -341,22 +307,22 @@ func (t *Trial) accuse(a *ask, now time.Time) *tenant {
 	return of
 }
 
-// survived notes that the proxy has lived with a step. The caller holds mu.
+// survived records a step that the proxy survived. The caller holds mu.
 func (t *Trial) survived(s step, now time.Time) {
 	switch of := t.tenants[s.tenant]; {
 	case s.kind == ofSuspects:
 		t.suspects.passed(s.group, len(s.units))
-		if unit := t.suspects.found(); unit != nil { // it is not tried with others any more, so it cannot end the next round as well
+		if unit := t.suspects.found(); unit != nil { // tried alone from now on, so that it cannot fail the next round
 			t.find(unit, s.rests, now)
 		}
 	case s.kind == ofOne && s.group >= 0:
-		of.suspects.passed(s.group, len(s.units)) // what is left has its turn alone
+		of.suspects.passed(s.group, len(s.units)) // the last unit has its turn alone
 	case s.kind == ofOne && of.failures == 0:
 		of.faults, of.until = max(0, of.faults-1), now.Add(minDelay)
 	}
 }
 
-// endTurn ends the turn of a namespace that has nothing left to try, or has cost too many processes. The caller holds mu.
+// endTurn ends the turn of a namespace without waiting calls, or with too many failures. The caller holds mu.
 func (t *Trial) endTurn(name string, now time.Time) {
 	of := t.tenants[name]
 	if of.waiting > 0 && of.failures < turnFailures {
@@ -369,18 +335,12 @@ func (t *Trial) endTurn(name string, now time.Time) {
 	of.failures = 0
 }
 
-// ordered puts units first whose calls all have names that the proxy knows and that never harmed the proxy, and returns how many these are. The caller
-// holds mu.
+// ordered puts units first that only have filters and predicates without harmful verdicts so far, and counts them. The caller holds mu.
 func (t *Trial) ordered(units [][]Call) (sorted [][]Call, safe int) {
 	good, bad := make(map[string]bool), make(map[string]bool)
 	for c, v := range t.known {
-		switch v.Kind {
-		case Accepted:
-			good[c.name()] = true
-		case Refused:
-		default:
-			bad[c.name()] = true
-		}
+		good[c.name()] = good[c.name()] || v.Result == Accepted
+		bad[c.name()] = bad[c.name()] || v.Result != Accepted && v.Result != Refused
 	}
 	var rest [][]Call
 	for _, unit := range units {
