@@ -76,6 +76,9 @@ func newBlock(routes []*Route) *Block {
 // Routes returns new routes, sorted by id if the block is of a list. Each call unpacks them.
 func (b *Block) Routes() []*Route { return b.OfHosts(func(string) bool { return true }) }
 
+// unpacked has buffers for the texts of blocks: a change unpacks a few blocks several times.
+var unpacked = sync.Pool{New: func() any { return new([]byte) }}
+
 // Hosts returns the distinct Hosts of the routes. The slice must not be changed.
 func (b *Block) Hosts() []string { return b.hosts }
 
@@ -88,7 +91,10 @@ func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	if !slices.Contains(kept, true) {
 		return nil
 	}
-	text := b.AppendText(nil)
+	buffer := unpacked.Get().(*[]byte)
+	defer unpacked.Put(buffer)
+	*buffer = b.AppendText((*buffer)[:0])
+	text := *buffer
 	routes := make([]*Route, 0, len(b.lines))
 	begin := 0
 	for _, l := range b.lines {

@@ -214,13 +214,15 @@ func (c *content) hash() (d Digest) {
 	if n := len(states); n > 0 {
 		sum = cloned(states[n-1])
 	}
-	var text []byte
+	buffer := unpacked.Get().(*[]byte)
+	defer unpacked.Put(buffer)
 	for i := len(states); i < len(c.list.blocks); i++ {
+		text := (*buffer)[:0]
 		if i > 0 {
-			text = append(text[:0], '\n')
+			text = append(text, '\n')
 		}
-		text = c.list.blocks[i].AppendText(text)
-		sum.Write(text) // a hash does not fail
+		*buffer = c.list.blocks[i].AppendText(text)
+		sum.Write(*buffer) // a hash does not fail
 		states = append(states, cloned(sum))
 	}
 	c.states.Store(&states)
