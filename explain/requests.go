@@ -29,7 +29,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 		return known
 	}
 	var routes []*eskip.Route
-	for r := range x.result.Routes.OfHosts(match.ForHosts(host)) {
+	for r := range match.RoutesFor(x.result.Routes, host) {
 		if parsed, err := r.Parse(); err == nil {
 			routes = append(routes, parsed)
 		}

@@ -74,10 +74,13 @@ func newBlock(routes []*Route) *Block {
 }
 
 // Routes returns new routes, sorted by id if the block is of a list. Each call unpacks them.
-func (b *Block) Routes() []*Route { return b.ofHosts(func(string) bool { return true }) }
+func (b *Block) Routes() []*Route { return b.OfHosts(func(string) bool { return true }) }
 
-// ofHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
-func (b *Block) ofHosts(keep func(hosts string) bool) []*Route {
+// Hosts returns the distinct Hosts of the routes. The slice must not be changed.
+func (b *Block) Hosts() []string { return b.hosts }
+
+// OfHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
+func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	kept := make([]bool, len(b.hosts))
 	for i, hosts := range b.hosts {
 		kept[i] = keep(hosts)

@@ -43,7 +43,7 @@ func (l List) All() iter.Seq[*Route] { return l.OfHosts(func(string) bool { retu
 func (l List) OfHosts(keep func(hosts string) bool) iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
 		for _, b := range l.blocks {
-			for _, r := range b.ofHosts(keep) {
+			for _, r := range b.OfHosts(keep) {
 				if !yield(r) {
 					return
 				}

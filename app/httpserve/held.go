@@ -29,12 +29,12 @@ type Held struct {
 // notHeld is the answer while no table is held.
 const notHeld = "no table is held: see GET /status\n"
 
-// HeldPage shows operators the table that a guard holds back, with its differences from the served one. It changes nothing and needs no
-// authentication: the routes of a held table are as public as the served ones.
+// HeldPage shows operators the table that a guard holds back, with its differences from the served one. It changes nothing and
+// needs no authentication: the routes of a held table are as public as the served ones.
 //
 // The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. The others
-// are counted. One request at a time compares. A request that waits for its turn or runs a comparison ends when its client goes away.
-// It is safe for concurrent use.
+// are counted. One request at a time compares. A request that waits for its turn or runs a comparison ends when its client goes
+// away. It is safe for concurrent use.
 type HeldPage struct {
 	held    func() (Held, bool)
 	command string
@@ -42,10 +42,10 @@ type HeldPage struct {
 }
 
 // NewHeldPage returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
-// reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as [page.Handler]
-// chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference). While no table is
-// held, the answer is 404. held returns the held table, or false if there is none; it must be safe for concurrent use. The parameter
-// accept is the command without its arguments, such as "routesrv accept".
+// reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as
+// [page.Handler] chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference).
+// While no table is held, the answer is 404. held returns the held table, or false if there is none; it must be safe for
+// concurrent use. The parameter accept is the command without its arguments, such as "routesrv accept".
 func NewHeldPage(held func() (Held, bool), accept string) *HeldPage {
 	return &HeldPage{held: held, command: accept, turn: NewTurns(1)}
 }

@@ -180,7 +180,7 @@ func (s *Server) match(q url.Values) (*report.Report, error) {
 // route back, so a table has none.
 func routesOf(list table.List, host string) []*eskip.Route {
 	var routes []*eskip.Route
-	for r := range list.OfHosts(match.ForHosts(host)) {
+	for r := range match.RoutesFor(list, host) {
 		if parsed, err := eskip.Parse(r.Text); err == nil {
 			routes = append(routes, parsed...)
 		}

@@ -207,8 +207,8 @@ func (c *controller) shadowView() shadowdiff.Comparison {
 	return shown
 }
 
-// owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is nil, and
-// only ids are known.
+// owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is
+// nil, and only ids are known.
 func (c *controller) owners() shadowdiff.OwnerFunc {
 	p := c.selfNow.Load()
 	if p == nil {

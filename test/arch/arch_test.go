@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"compile":       {"compile/rules", "internal/routeid", "kube", "table"},
 	"shadowdiff":    {"internal/series", "eskip", "internal/routeid", "table"},
 	"rollout":       {"table"},
-	"match":         {"eskip", "catalogue"},
+	"match":         {"eskip", "catalogue", "table"},
 
 	// answers: pure, too
 	"explain": {"compile", "compile/rules", "eskip", "catalogue", "internal/routeid", "kube", "match", "shadowdiff", "table"},
