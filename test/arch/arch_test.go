@@ -420,3 +420,24 @@ func TestTheHouseHasFewRooms(t *testing.T) {
 		t.Errorf("%d packages, want at most %d: merge before you add", n, maxPackages)
 	}
 }
+
+// TestDirectRequirementsAreOneBlock: the first block of each go.mod has what the module itself uses, and the second one the rest.
+func TestDirectRequirementsAreOneBlock(t *testing.T) {
+	for _, name := range []string{"go.mod", "test/go.mod", "tools/go.mod"} {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := strings.Split(string(text), "\nrequire ")[1:]
+		if len(blocks) > 2 {
+			t.Errorf("%s has %d blocks of requirements", name, len(blocks))
+		}
+		for i, block := range blocks {
+			block, _, _ = strings.Cut(block, "\n)")
+			lines := strings.Count(block, "\n")
+			if indirect := strings.Count(block, "// indirect"); i == 0 && indirect > 0 || i == 1 && indirect != lines {
+				t.Errorf("%s: block %d has %d indirect ones of %d requirements", name, i+1, indirect, lines)
+			}
+		}
+	}
+}
