@@ -39,10 +39,10 @@ func (l losses) recent(now time.Time, window time.Duration) losses {
 func (p *policy) remember(s *situation, d *decision, loss *guard.Loss, lost lostServices) losses {
 	next := make(losses)
 	maps.Copy(next, s.lost)
-	now := objectsOf(d.snapshot)
-	for was := range s.served.Snapshot.Objects() {
-		is := now[was.Ref()]
-		if was == is || is != nil && len(p.builder.RoutesOf(is)) > 0 {
+	gone, fresh := s.served.Snapshot.Intent.Difference(&d.snapshot.Intent)
+	now := objectsOf(&kube.Snapshot{Intent: *fresh})
+	for was := range gone.Objects() {
+		if is := now[was.Ref()]; is != nil && len(p.builder.RoutesOf(is)) > 0 {
 			continue
 		}
 		if routes := p.builder.RoutesOf(was); slices.ContainsFunc(routes, loss.Of) {
