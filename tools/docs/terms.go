@@ -60,7 +60,7 @@ func checkTerms() error {
 	return errors.Join(errs...)
 }
 
-// unknownTerm returns the kind of a quote that must be in the code and is not, or "".
+// unknownTerm returns the kind of a quote that the code should have but does not; empty otherwise.
 func unknownTerm(quote, code string, labels map[string]string) string {
 	switch {
 	case quotedLabels.MatchString(quote):
