@@ -14,9 +14,9 @@ import (
 	"github.com/routesrv/routesrv/test/scale"
 )
 
-// TestChangeAllocatesNoMoreInALargerCluster: what a change allocates is mostly the texts of a few blocks of routes. These blocks happen to be 1.7
-// times as long in the larger one of the two clusters; one more allocation for each object, in any part of a route server that runs as users run it,
-// fails the test.
+// TestChangeAllocatesNoMoreInALargerCluster: what a change allocates is mostly the texts of a few blocks of routes. These
+// blocks happen to be 1.7 times as long in the larger one of the two clusters; one more allocation for each object, in any
+// part of a route server that runs as users run it, fails the test.
 func TestChangeAllocatesNoMoreInALargerCluster(t *testing.T) {
 	const most = 2
 	small, large := allocations(t, 0.03), allocations(t, 0.3)
@@ -40,8 +40,8 @@ func (a allocated) String() string {
 func allocations(t *testing.T, factor float64) allocated {
 	api := scale.New(factor).Handler()
 	support := programs.FreeAddress(t)
-	p := startWith(t, buildBinary(t), "-kubernetes", "-kubernetes-url="+kubetest.Serve(t, api), "--kubernetes-read=watch", "-enable-kubernetes-endpointslices",
-		"-kubernetes-https-redirect", "--keep-takeovers=namespace", "--state-dir="+t.TempDir(), "-support-listener="+support)
+	p := startWith(t, buildBinary(t), "-kubernetes", "-kubernetes-url="+kubetest.Serve(t, api), "--kubernetes-read=watch",
+		"-enable-kubernetes-endpointslices", "-kubernetes-https-redirect", "--keep-takeovers=namespace", "--state-dir="+t.TempDir(), "-support-listener="+support)
 	ctx, cancel := context.WithCancel(t.Context())
 	stream := newStreamers(t, ctx, "http://"+p.main+"/routes/watch", p.etag(), 1)
 	defer stream.done.Wait()
