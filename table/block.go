@@ -10,16 +10,16 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Block boundaries depend on hashes of ids: adding or removing a route moves no boundary except its own, and two lists with the same
-// routes have the same blocks.
+// Block boundaries depend on hashes of ids: adding or removing a route moves no boundary except its own, and two lists with the
+// same routes have the same blocks.
 const (
 	meanBlock = 512           // routes: fewer compress worse, more make a change of one route more expensive
 	maxBlock  = 4 * meanBlock // even if ids were chosen to have no boundary
 	pieceSize = 32 << 10      // of text unpacked at once, so that slow readers do not each hold a copy of a block
 )
 
-// Block is a run of adjacent routes of a [List]. It is immutable and shared by lists: an equal pointer means an equal text. All methods
-// are safe for concurrent use. The text is compressed with S2, which unpacks faster than SHA-256 reads.
+// Block is a run of adjacent routes of a [List]. It is immutable and shared by lists: an equal pointer means an equal text. All
+// methods are safe for concurrent use. The text is compressed with S2, which unpacks faster than SHA-256 reads.
 type Block struct {
 	pieces [][]byte // unpack to the text: each to pieceSize bytes, and the last one to the rest
 	lines  []line   // one for each route, never empty
