@@ -10,8 +10,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// compareBeside checks the law "full equals incremental" over a sequence of random changes, for two snapshots in turn: the latest one,
-// and one that has some objects at earlier versions, sometimes with earlier backends.
+// compareBeside checks the law "full equals incremental" over a sequence of random changes, for three snapshots in turn: the latest
+// one, and those of a fleet and a canary, which have some objects at earlier versions, sometimes with earlier backends.
 func compareBeside(t *testing.T, p *pool, seed uint64, steps int) (compared int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -20,7 +20,7 @@ func compareBeside(t *testing.T, p *pool, seed uint64, steps int) (compared int)
 	options.EastWest = r.IntN(3) == 0
 	compiler := mustCompiler(t, options)
 	s := p.cases[r.IntN(len(p.cases))].snapshot
-	var kept *kube.Snapshot
+	var both [2]*kube.Snapshot
 	for step := range steps {
 		s = p.mutate(r, s)
 		got, want := compiler.Compile(s), mustCompiler(t, options).Compile(s)
@@ -32,13 +32,14 @@ func compareBeside(t *testing.T, p *pool, seed uint64, steps int) (compared int)
 		}
 		switch r.IntN(6) {
 		case 0:
-			kept = s
+			both[r.IntN(2)] = s
 		case 1:
-			if kept = nil; r.IntN(2) == 0 {
+			if both[r.IntN(2)] = nil; r.IntN(2) == 0 {
 				compiler.Forget()
 			}
 		}
-		for range r.IntN(3) { // also reads without it, and the same again
+		for range r.IntN(4) { // also reads without it, and the same again
+			kept := both[r.IntN(2)]
 			if kept == nil {
 				continue
 			}

@@ -33,8 +33,8 @@ func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 	return result
 }
 
-// derive derives the state of a snapshot from the one of another by what the two do not share. It reuses units of recent builds. It returns
-// nil if the state can only be built from nothing.
+// derive derives the state of a snapshot from the one of another by what the two do not share. It reuses units of recent
+// builds. It returns nil if the state can only be built from nothing.
 func (c *Compiler) derive(base *Result, s *kube.Snapshot, recent []*Result) *change {
 	next := base.state.change()
 	var services []*rules.Service
@@ -73,7 +73,8 @@ func (c *Compiler) derive(base *Result, s *kube.Snapshot, recent []*Result) *cha
 			again(o)
 		}
 	}
-	for _, ref := range slices.SortedFunc(maps.Keys(todo), kube.Ref.Compare) { // in order, because of what objects resolve for others
+	// In order, because of what objects resolve for others.
+	for _, ref := range slices.SortedFunc(maps.Keys(todo), kube.Ref.Compare) {
 		for n, o := range todo[ref] {
 			was, is := next.find(ref), c.object(o, n, next.view, recent)
 			if n > 0 || was == nil {
@@ -95,7 +96,8 @@ func (c *Compiler) derive(base *Result, s *kube.Snapshot, recent []*Result) *cha
 	return next
 }
 
-// object returns an object with its unit: that of a recent build if the object's lookups give the same results, otherwise a new one.
+// object returns an object with its unit: that of a recent build if the object's lookups give the same results, otherwise a
+// new one.
 func (c *Compiler) object(o kube.Routed, n int, v *rules.View, recent []*Result) *object {
 	for _, r := range recent {
 		if known := r.state.find(o.Ref()); known != nil && known.Routed == o && known.n == n && known.unit.Holds(v) {
@@ -108,8 +110,8 @@ func (c *Compiler) object(o kube.Routed, n int, v *rules.View, recent []*Result)
 // maxBatch is the maximum number of texts unpacked at once while a list is built.
 const maxBatch = 8000
 
-// changed returns the list of routes of a state, derived from the list of the state before it. The two lists share equal blocks. Deletions
-// come last, because only then are the unused ids known.
+// changed returns the list of routes of a state, derived from the list of the state before it. The two lists share equal
+// blocks. Deletions come last, because only then are the unused ids known.
 func changed(before table.List, c *change) table.List {
 	gone, fresh := c.differing()
 	var texts rules.Texts
@@ -132,8 +134,8 @@ func changed(before table.List, c *change) table.List {
 	return replaced(list, newIn(before, upserts), slices.Collect(maps.Keys(deletes)))
 }
 
-// newIn returns the routes that a list does not have with the same text. It searches in the order of ids, to unpack each block of
-// the list only once.
+// newIn returns the routes that a list does not have with the same text. It searches in the order of ids, to unpack each
+// block of the list only once.
 func newIn(before table.List, routes []*table.Route) []*table.Route {
 	slices.SortFunc(routes, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
 	has := before.Lookup()

@@ -58,8 +58,8 @@ type Result struct {
 	state *state
 }
 
-// Compiler compiles snapshots with one set of options. Latest and Known are safe for concurrent use; the other methods are not. After a
-// panic it discards its cached results, because they can no longer be trusted.
+// Compiler compiles snapshots with one set of options. Latest and Known are safe for concurrent use; the other methods are
+// not. After a panic it discards its cached results, because they can no longer be trusted.
 type Compiler struct {
 	set    *rules.Set
 	fixed  *rules.Unit // the routes of the options
@@ -67,7 +67,8 @@ type Compiler struct {
 	recent atomic.Pointer[[]*Result] // of the last builds, the last one first; nil before the first one, and after a panic
 }
 
-// remembered is how many builds are cached: a few snapshots in turn while objects are kept at earlier versions, and those before them.
+// remembered is how many builds are cached: a few snapshots in turn while objects are kept at earlier versions, and those
+// before them.
 const remembered = 5
 
 // New returns a Compiler. The error names an invalid option.
@@ -137,7 +138,8 @@ func known(recent []*Result, s *kube.Snapshot) *Result {
 // Latest returns the result of the last call of Compile, or nil before the first one.
 func (c *Compiler) Latest() *Result { return c.latest.Load() }
 
-// Known returns the result of one of the last builds, of a snapshot with the same objects; nil if there is none. It has no problems.
+// Known returns the result of one of the last builds, of a snapshot with the same objects; nil if there is none. It has no
+// problems.
 func (c *Compiler) Known(s *kube.Snapshot) *Result { return known(c.builds(), s) }
 
 // Beside compiles another snapshot with the same options, such as one in which some objects have earlier versions. It changes
@@ -199,8 +201,8 @@ func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
 	return owners
 }
 
-// OwnerOf returns the owner of a route of the table. The owner of a catch-all is the oldest object with the host. ok is false for an id that no
-// object has.
+// OwnerOf returns the owner of a route of the table. The owner of a catch-all is the oldest object with the host. ok is
+// false for an id that no object has.
 func (r *Result) OwnerOf(id string) (owner kube.Ref, ok bool) {
 	c, ok := r.claimOf(id)
 	if !ok || c.section.object == nil {
@@ -209,8 +211,8 @@ func (r *Result) OwnerOf(id string) (owner kube.Ref, ok bool) {
 	return c.section.owner(), true
 }
 
-// AskerOf returns the object that requested a route of the table. ok is false for an id that no object has, and for the routes of none, such as
-// catch-alls.
+// AskerOf returns the object that requested a route of the table. ok is false for an id that no object has, and for the
+// routes of none, such as catch-alls.
 func (r *Result) AskerOf(id string) (asker kube.Ref, ok bool) {
 	c, ok := r.claimOf(id)
 	if !ok || c.section.asker() == nil {

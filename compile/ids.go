@@ -102,8 +102,8 @@ func (s *state) has(c claim) bool {
 	return contest == nil || contest.claims[0] == c
 }
 
-// oldest moves the claim of the oldest object to the front. If creation times are equal or missing, the order of the reference, in
-// which the claims come, decides. It returns the list.
+// oldest moves the claim of the oldest object to the front. If creation times are equal or missing, the order of the
+// reference, in which the claims come, decides. It returns the list.
 func oldest(all []claim) []claim {
 	first, created := 0, all[0].section.created()
 	for i, c := range all[1:] {
@@ -181,7 +181,8 @@ func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
 	}
 }
 
-// differing returns the routes that are in the table of one of the two states only. It can be called once: it uses the memory of the change.
+// differing returns the routes that are in the table of one of the two states only. It can be called once: it uses the
+// memory of the change.
 func (c *change) differing() (gone, fresh []claim) {
 	contests, seen := make(map[*contest]bool), make(map[claim]bool)
 	flipped := func(of *contest) { // routes of other objects may have got an id, or lost one

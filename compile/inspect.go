@@ -104,16 +104,16 @@ type Trial struct {
 	Problems []rules.Problem
 }
 
-// Try compiles an Ingress or a RouteGroup as if it were in the snapshot, replacing an existing object of the same kind and name.
-// It stores nothing.
+// Try compiles an Ingress or a RouteGroup as if it were in the snapshot, replacing an existing object of the same kind and
+// name. It stores nothing.
 //
-// It returns the problems that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree. It
-// takes time proportional to the size of the object, and to the number of objects with its hosts.
+// It returns the problems that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree.
+// It takes time proportional to the size of the object, and to the number of objects with its hosts.
 func (r *Result) Try(o kube.Object) (Trial, error) { return r.try(o, r.state.view) }
 
-// Foresee is Try with Services, Endpoints and slices in addition to the snapshot's; nil means none. The result also includes the
-// routes that the object will have, without a change to it, once each of its Services has endpoints and the ports that the object
-// names.
+// Foresee is Try with Services, Endpoints and slices in addition to the snapshot's; nil means none. The result also includes
+// the routes that the object will have, without a change to it, once each of its Services has endpoints and the ports that
+// the object names.
 func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
 	view := r.state.view
 	if b != nil {
@@ -168,7 +168,8 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 	return result, nil
 }
 
-// problemsOf returns the problems of an object because of ids and of what its routes match, with those of the catch-alls that it owns.
+// problemsOf returns the problems of an object because of ids and of what its routes match, with those of the catch-alls
+// that it owns.
 func (c *change) problemsOf(o *object) []rules.Problem {
 	var ofIDs, ofMatches []rules.Problem
 	var texts rules.Texts
@@ -187,7 +188,8 @@ func (c *change) problemsOf(o *object) []rules.Problem {
 			ofMatches = append(ofMatches, found.problems...)
 		}
 	}
-	return slices.DeleteFunc(slices.Concat(byRoute(ofIDs), byRoute(ofMatches)), func(p rules.Problem) bool { return p.Owner != o.Ref() })
+	all := slices.Concat(byRoute(ofIDs), byRoute(ofMatches))
+	return slices.DeleteFunc(all, func(p rules.Problem) bool { return p.Owner != o.Ref() })
 }
 
 // catchAlls returns the catch-alls among some routes, as the table has them.

@@ -75,7 +75,7 @@ type rank uint8
 
 const (
 	fromIngress    rank = iota // routes outside of host groups, ordered by object
-	fromHost                   // ordered by host, where the reference's order of hosts is random, then by object; the catch-all is last
+	fromHost                   // ordered by host, which is random in the reference, then by object; the catch-all is last
 	fromCompanions             // ordered by object
 	fromRouteGroup             // ordered by object
 	fromOptions
@@ -93,7 +93,9 @@ func (s *section) compare(o *section) int {
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(s.rank, o.rank), strings.Compare(s.host, o.host), cmp.Compare(behind(s), behind(o)), comparePivots(s.object, o.object))
+	return cmp.Or(
+		cmp.Compare(s.rank, o.rank), strings.Compare(s.host, o.host), cmp.Compare(behind(s), behind(o)), comparePivots(s.object, o.object),
+	)
 }
 
 // claims yields the routes of the section.

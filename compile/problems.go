@@ -87,18 +87,20 @@ func (c *contest) problems(texts *rules.Texts) (problems []rules.Problem) {
 func duplicate(id string, loser, winner claim, texts *rules.Texts) rules.Problem {
 	owner, keeper := loser.section.owner(), winner.section.owner()
 	message := fmt.Sprintf("Ignoring route with the same id %s, existing: %s, ignored: %s", id,
-		rules.Shortened(texts.Expression(winner.section.unit, winner.route())), rules.Shortened(texts.Expression(loser.section.unit, loser.route())))
+		rules.Shortened(texts.Expression(winner.section.unit, winner.route())),
+		rules.Shortened(texts.Expression(loser.section.unit, loser.route())))
 	detail := fmt.Sprintf("two paths of the object produce the same route id (%s), so only the first one is served", id)
 	if keeper != owner {
 		detail = fmt.Sprintf("the older %s has a route with the same id (%s), so this one is left out", keeper, id)
 		message += fmt.Sprintf(" (%s keeps the id, the route of %s is ignored)", keeper, owner)
 	}
 	if loser.section.catchAll {
-		detail = fmt.Sprintf("host %s gets no catch-all, because it differs from host %s of the older %s only in characters that a route id cannot contain "+
-			"(%s): requests for its other paths reach routes for any host", loser.section.host, winner.section.host, keeper, id)
+		detail = fmt.Sprintf("host %s gets no catch-all, because it differs from host %s of the older %s only in characters that "+
+			"a route id cannot contain (%s): requests for its other paths reach routes for any host", loser.section.host, winner.section.host, keeper, id)
 	}
 	return rules.Problem{
-		Owner: owner, Route: id, Reason: rules.DuplicateID, Severity: rules.Error, Plain: true, Message: message, Detail: detail, About: id,
+		Owner: owner, Route: id, Reason: rules.DuplicateID, Severity: rules.Error, Plain: true,
+		Message: message, Detail: detail, About: id,
 	}
 }
 
@@ -110,8 +112,8 @@ type shadow struct {
 
 func (s shadow) compare(o shadow) int { return cmp.Compare(s.hash, o.hash) }
 
-// shadowsOf reports the routes of the table that match exactly the same as a route of an older object: proxies choose one of them
-// at random. It ignores matches within one object.
+// shadowsOf reports the routes of the table that match exactly the same as a route of an older object: proxies choose one of
+// them at random. It ignores matches within one object.
 func (s *state) shadowsOf(hash uint64, texts *rules.Texts) (problems []rules.Problem) {
 	var claims []claim
 	for c := range with(s.matches, hash) {
@@ -127,9 +129,11 @@ func (s *state) shadowsOf(hash uint64, texts *rules.Texts) (problems []rules.Pro
 		if c.section.asker() == first.section.asker() {
 			continue
 		}
-		text := fmt.Sprintf("the older %s has a route for the same host and path, and proxies choose one of the two at random", first.section.owner())
+		text := fmt.Sprintf("the older %s has a route for the same host and path, and proxies choose one of the two at random",
+			first.section.owner())
 		problems = append(problems, rules.Problem{
-			Owner: c.section.owner(), Route: texts.ID(c.section.unit, c.route()), Reason: rules.Shadows, Severity: rules.Warning, Message: text, Detail: text,
+			Owner: c.section.owner(), Route: texts.ID(c.section.unit, c.route()), Reason: rules.Shadows, Severity: rules.Warning,
+			Message: text, Detail: text,
 		})
 	}
 	return problems

@@ -10,8 +10,9 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// state is everything from which the list of routes of a snapshot is built, in ordered sets. A state is derived from another one by the
-// difference of their snapshots: the two share all nodes of sets that do not differ. It is immutable once it is settled.
+// state is everything from which the list of routes of a snapshot is built, in ordered sets. A state is derived from another
+// one by the difference of their snapshots: the two share all nodes of sets that do not differ. It is immutable once it is
+// settled.
 type state struct {
 	rules *rules.Set
 	view  *rules.View
@@ -60,7 +61,8 @@ func newState(set *rules.Set, fixed *rules.Unit) *state {
 		rules: set, fixed: &section{rank: fromOptions, unit: fixed, routes: fixed.Global},
 		objects: newSet(compareObjects), volatile: newSet(compareObjects), faulty: newSet(compareObjects),
 		uses: newSet(use.compare), shares: newSet(share.compare), hosts: newSet((*host).compare), faultyHosts: newSet((*host).compare),
-		ids: newSet(entry.compare), matches: newSet(entry.compare), contests: newSet((*contest).compare), shadows: newSet(shadow.compare),
+		ids: newSet(entry.compare), matches: newSet(entry.compare),
+		contests: newSet((*contest).compare), shadows: newSet(shadow.compare),
 	}
 	return s
 }
@@ -72,7 +74,8 @@ func (s *state) change() *change {
 	return &change{before: s, touched: make(map[string]struct{}), state: &state{
 		rules: s.rules, view: s.view, fixed: s.fixed, ordinary: s.ordinary, companions: s.companions,
 		objects: s.objects.Copy(), volatile: s.volatile.Copy(), faulty: s.faulty.Copy(), uses: s.uses.Copy(), shares: s.shares.Copy(),
-		hosts: s.hosts.Copy(), faultyHosts: s.faultyHosts.Copy(), ids: s.ids.Copy(), matches: s.matches.Copy(), contests: s.contests.Copy(), shadows: s.shadows.Copy(),
+		hosts: s.hosts.Copy(), faultyHosts: s.faultyHosts.Copy(), ids: s.ids.Copy(), matches: s.matches.Copy(),
+		contests: s.contests.Copy(), shadows: s.shadows.Copy(),
 	}}
 }
 
@@ -157,8 +160,8 @@ func (c *change) count(s *section, sign int) {
 	}
 }
 
-// settle brings everything up to date that depends on the objects: catch-alls, ids, and routes that match the same. reuse returns the
-// catch-all of a host that others have compiled; nil if there is none.
+// settle brings everything up to date that depends on the objects: catch-alls, ids, and routes that match the same. reuse
+// returns the catch-all of a host that others have compiled; nil if there is none.
 func (c *change) settle(reuse func(*host) *rules.Unit) {
 	if c.before.ids.Len() == 0 {
 		for one := range c.fixed.claims() {

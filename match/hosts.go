@@ -111,8 +111,8 @@ func plainHosts(expr string) []plainHost {
 	return hosts
 }
 
-// hostKey returns the common key of requests for one host: the host without a port and trailing dot. Everything that a plainHost
-// matches has the same key as its name.
+// hostKey returns the common key of requests for one host: the host without a port and trailing dot. Everything that a
+// plainHost matches has the same key as its name.
 func hostKey(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.Trim(host[i+1:], "0123456789") == "" {
 		host = host[:i]
@@ -120,8 +120,8 @@ func hostKey(host string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// RoutesFor yields the routes of a large table that can match requests for some hosts, with or without ports: a table of these is enough to
-// find the route of such a request. It unpacks only blocks with such routes.
+// RoutesFor yields the routes of a large table that can match requests for some hosts, with or without ports: a table of
+// these is enough to find the route of such a request. It unpacks only blocks with such routes.
 func RoutesFor(list table.List, hosts ...string) iter.Seq[*table.Route] {
 	keys := keysFor(hosts)
 	return func(yield func(*table.Route) bool) {
@@ -190,7 +190,8 @@ func keysFor(hosts []string) map[string]bool {
 	return keys
 }
 
-// forHosts returns a function that selects routes by their host expressions, which are separated by line feeds as in table.Route.
+// forHosts returns a function that selects routes by their host expressions, which are separated by line feeds as in
+// table.Route.
 func forHosts(keys map[string]bool) func(expressions string) bool {
 	may := func(expr string) bool {
 		accepted := keysOf(plainHosts(expr))

@@ -12,8 +12,8 @@ import (
 	"github.com/routesrv/routesrv/kube"
 )
 
-// index has the backends of a snapshot by name, and what is wrong with them. It is immutable; indexes of similar backends share most of their
-// nodes.
+// index has the backends of a snapshot by name, and what is wrong with them. It is immutable; indexes of similar backends
+// share most of their nodes.
 type index struct {
 	services *btree.BTreeG[*Service]
 	problems *btree.BTreeG[findingsOf]
@@ -42,15 +42,15 @@ type backing struct {
 	endpoints  *kube.Endpoints
 	slices     mergedSlices
 
-	// No route uses the others, and they may be why: slices without a list of ports, and how many Endpoints there are where only slices count, or
-	// slices where only Endpoints count.
+	// No route uses the others, and they may be why: slices without a list of ports, and how many Endpoints there are where
+	// only slices count, or slices where only Endpoints count.
 	unlisted mergedSlices
 	unused   int
 }
 
 func (b *backing) same(o *backing) bool {
-	return b.Service == o.Service && b.incomplete == o.incomplete && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices) && slices.Equal(b.unlisted, o.unlisted) &&
-		b.unused == o.unused
+	return b.Service == o.Service && b.incomplete == o.incomplete && b.endpoints == o.endpoints && b.unused == o.unused &&
+		slices.Equal(b.slices, o.slices) && slices.Equal(b.unlisted, o.unlisted)
 }
 
 func newIndex() *index {
@@ -164,8 +164,8 @@ func (e *indexEdit) endpoints(o *kube.Endpoints, n int) {
 	}
 }
 
-// slice adds a slice, or removes one. It uses the namespace as it is: a slice without one is never found (it does not default to "default"
-// here).
+// slice adds a slice, or removes one. It uses the namespace as it is: a slice without one is never found (it does not
+// default to "default" here).
 func (e *indexEdit) slice(o *kube.EndpointSlice, n int) {
 	of := e.of(o.ServiceKey())
 	if !e.endpointSlices {
@@ -241,8 +241,8 @@ type View struct {
 	user     kube.Ref // the object that is compiled
 }
 
-// View returns what the objects of a snapshot see. It derives the index from the one of another view, unless that is nil, and returns the
-// services that differ between the two.
+// View returns what the objects of a snapshot see. It derives the index from the one of another view, unless that is nil,
+// and returns the services that differ between the two.
 func (s *Set) View(of *kube.Snapshot, from *View) (v *View, differ []*Service) {
 	was := newIndex()
 	if from != nil && !from.twice {
@@ -253,7 +253,8 @@ func (s *Set) View(of *kube.Snapshot, from *View) (v *View, differ []*Service) {
 	return v, differ
 }
 
-// Ambiguous reports whether several Services, or several Endpoints, have the same name. No other view can be derived from this one.
+// Ambiguous reports whether several Services, or several Endpoints, have the same name. No other view can be derived from
+// this one.
 func (v *View) Ambiguous() bool { return v.twice }
 
 // Problems returns what is wrong with the backends themselves.
@@ -265,8 +266,8 @@ func (v *View) Problems() (all []Problem) {
 	return all
 }
 
-// Before returns the view of an object that is compiled after all others: without what the objects behind it have resolved, because the object
-// resolves before them.
+// Before returns the view of an object that is compiled after all others: without what the objects behind it have resolved,
+// because the object resolves before them.
 func (v *View) Before(o kube.Ref) *View {
 	sooner := *v
 	sooner.resolved = make(map[endpointsKey]resolution)
@@ -278,7 +279,8 @@ func (v *View) Before(o kube.Ref) *View {
 	return &sooner
 }
 
-// With returns a view with more Services, Endpoints and slices. Those of one name come in place of what the snapshot has of that kind.
+// With returns a view with more Services, Endpoints and slices. Those of one name come in place of what the snapshot has of
+// that kind.
 func (s *Set) With(v *View, b *kube.Backends) *View {
 	next := *v
 	next.resolved, next.beside = make(map[endpointsKey]resolution), make(map[kube.ServiceKey]*Service)
@@ -349,7 +351,10 @@ func (u *Unit) Holds(v *View) bool {
 	if l.volatile || v.filters != l.filters {
 		return false
 	}
-	return !slices.ContainsFunc(l.services, func(s *Service) bool { now := v.service(s.Key); return now != s && !now.same(&s.backing) })
+	return !slices.ContainsFunc(l.services, func(s *Service) bool {
+		now := v.service(s.Key)
+		return now != s && !now.same(&s.backing)
+	})
 }
 
 // Volatile reports whether the unit also depends on other objects: it is compiled again in each build.

@@ -9,8 +9,8 @@ import (
 // externalNameType is the type of a service without endpoints.
 const externalNameType = "ExternalName"
 
-// LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or no longer
-// exist. They are sorted. It looks at the services of which the two do not share every object: mostly a few.
+// LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or
+// no longer exist. They are sorted. It looks at the services of which the two do not share every object: mostly a few.
 func LostServices(before, now *kube.Backends, endpointSlices bool) (lost []kube.ServiceKey) {
 	differ := make(map[kube.ServiceKey]bool)
 	gone, fresh := before.Difference(now)

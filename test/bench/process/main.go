@@ -80,7 +80,8 @@ func run(o options) error {
 		}
 	}
 	programs = append(programs, p)
-	fmt.Printf("| read | state | version | CPU per change | without change | write to client, p50 | max | first table | peak | read per change | written to disk |\n")
+	fmt.Println("| read | state | version | CPU per change | without change | write to client, p50 | max | first table | peak | " +
+		"read per change | written to disk |")
 	fmt.Printf("|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, mode := range strings.Split(o.modes, ",") {
 		for _, state := range strings.Split(o.states, ",") {
@@ -146,7 +147,8 @@ type figures struct {
 func (f figures) String() string {
 	slices.Sort(f.latency)
 	return fmt.Sprintf("%d ms | %d ms | %d ms | %d ms | %.1f CPU s, %.0f MiB | %.0f MiB | %.1f MB | %.2f MB/s",
-		f.cpu.Milliseconds()/int64(f.changes), f.idle.Milliseconds(), f.latency[len(f.latency)/2].Milliseconds(), f.latency[len(f.latency)-1].Milliseconds(),
+		f.cpu.Milliseconds()/int64(f.changes), f.idle.Milliseconds(),
+		f.latency[len(f.latency)/2].Milliseconds(), f.latency[len(f.latency)-1].Milliseconds(),
 		f.firstCPU.Seconds(), f.firstMiB, f.peakMiB, float64(f.read)/1e6/float64(f.changes), float64(f.written)/1e6/f.length.Seconds())
 }
 
