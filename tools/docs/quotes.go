@@ -17,7 +17,7 @@ var (
 	ourCommand = regexp.MustCompile(`(?:^|[\s/])(routesrv|dataplane-client)(?: |$)|kubectl routesrv`)
 )
 
-// foreignFlags are flags of other programs that the text quotes.
+// foreignFlags are flags of other programs that the text quotes alone.
 var foreignFlags = strings.Fields(`previous noout enddate sync-policy kubernetes-healtcheck self-heal auto-prune race shuffle timeout args full fuzz fuzztime run bench benchtime count for seed plan packages help goal record
 	cpu benchmem update context key certificate-identity-regexp certificate-oidc-issuer repo deletion-policy as
 	trimpath ldflags check only drop-caches kubeconfig o k n f A a x n0 soak server-side wait prune watch-cache feature-gates
