@@ -166,11 +166,13 @@ type Release struct {
 // Decision is a step concerning a suspicious table, or kept objects: in the status, and a line of decisions.jsonl.
 type Decision struct {
 	Time   time.Time    `json:"time"`
-	What   string       `json:"what"`   // one of DecidedHeld, DecidedReleased, DecidedAccepted and DecidedSteered
+	What   string       `json:"what"`   // one of the constants below
 	Digest table.Digest `json:"digest"` // of the table: the held one, or the one that was published
 	// Objects are the kept objects, in words; empty for a table.
 	Objects string     `json:"objects,omitempty"`
 	Reason  guard.Code `json:"reason,omitempty"` // why the table or the objects were held
+	// Detail says how long changes soaked on the canary, and what its query returned.
+	Detail string `json:"detail,omitempty"`
 	// By and Why are the words of the operator who accepted the table.
 	By  string `json:"by,omitempty"`
 	Why string `json:"why,omitempty"`
@@ -182,6 +184,8 @@ const (
 	DecidedReleased = "released" // that ended by time: every read agreed
 	DecidedAccepted = "accepted" // that ended because an operator accepted it
 	DecidedSteered  = "steered"  // an operator froze, pinned or released objects
+	DecidedPromoted = "promoted" // changes were published that had soaked on the canary
+	DecidedHalted   = "halted"   // changes on the canary were taken back from it
 )
 
 // Accepted is the answer to an acceptance.

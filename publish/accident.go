@@ -42,8 +42,8 @@ func (p *policy) remember(s *situation, d *decision, loss *guard.Loss, lost lost
 	now := objectsOf(d.snapshot)
 	for was := range s.served.Snapshot.Objects() {
 		is := now[was.Ref()]
-		if was == is || is != nil && len(p.builder.RoutesOf(is)) > 0 {
-			continue
+		if was == is || next[was.Ref()].version == kube.Object(was) || is != nil && len(p.builder.RoutesOf(is)) > 0 {
+			continue // the same, or lost before, and the loss soaks
 		}
 		if routes := p.builder.RoutesOf(was); slices.ContainsFunc(routes, loss.Of) {
 			next[was.Ref()] = lostObject{version: was, routes: routes, services: p.builder.ServicesOf(was), at: s.now}

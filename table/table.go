@@ -170,9 +170,10 @@ type Read struct {
 	// Held means that the read showed another table than the served one, and that a guard holds that table back.
 	Held bool
 	// Live, for a Held read, means that the served table was nevertheless derived from it, except for the held part. Backends
-	// means that only backends are held. Candidate is the held table; nil if unknown.
+	// means that only backends are held.
 	Live, Backends bool
-	Candidate      *Table
+	// Candidate is a table of the read that another replica may serve already, because it does not hold it any more; nil if unknown.
+	Candidate *Table
 	// Waiting means that the read showed another table than the served one, which will be served soon: publish.Budget delays
 	// changes that only add endpoints.
 	Waiting bool

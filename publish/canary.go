@@ -1,0 +1,550 @@
+package publish
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/guard"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// ReasonCanary means that the newest version of an object soaks: the canary is served it, and the fleet is not yet. Or it was halted, and neither is
+// served it.
+const ReasonCanary guard.Code = "canary"
+
+const (
+	byCanary = "canary" // the author of an entry that soaks
+	// maxSoaks is after how many soak times an object that keeps changing is promoted, and a change that no query judges.
+	maxSoaks = 3
+	deleted  = "deleted" // the signature of an object that does not exist
+)
+
+// CanaryConfig configures the canary of a Publisher that knows objects.
+type CanaryConfig struct {
+	// Sink serves the table of the canary; nil means that there is none.
+	Sink Sink
+	// Soak is how long a change is served to the canary alone; 0 means that nothing soaks.
+	Soak time.Duration
+	// Judged means that a change is promoted only once a [Verdict] allows it.
+	Judged bool
+}
+
+// Soak says how far a change of an object is.
+type Soak struct {
+	// Seen tells the newest version from others.
+	Seen string `json:"seen"`
+	// Began is when the object began to soak, perhaps with an earlier version.
+	Began time.Time `json:"began"`
+	// Halted says why the change was halted; empty if it soaks.
+	Halted string `json:"halted,omitempty"`
+	// Judged means that the guard has released the change, so what it loses is not judged again.
+	Judged bool `json:"judged,omitempty"`
+}
+
+// Verdict is the answer of a canary query. The zero value means that there was none yet.
+type Verdict struct {
+	At     time.Time // when it was asked
+	Firing bool      // it returned series, so nothing is promoted
+	Text   string    // what it returned, in words, or the error
+	Err    bool      // there was no answer
+}
+
+// answers reports whether the query has judged a change since it is on the canary.
+func (v *Verdict) answers(k *Kept) bool { return !v.Err && v.At.After(k.Since) }
+
+// aside returns the entries of the canary about the newest versions of their objects that the guard need not judge: those that were halted, and
+// those whose loss it has judged, at the latest a window ago.
+func (p *policy) aside(s *situation, wanted Candidate) keptList {
+	entries := s.list.soaking()
+	if p.canary.Soak == 0 || len(entries) == 0 {
+		return nil
+	}
+	newest := objectsOf(wanted.Snapshot)
+	return entries.where(func(k *Kept) bool {
+		settled := k.Soak.Halted != "" || k.Soak.Judged || s.now.Sub(k.Since) >= p.window
+		return settled && !s.accepts(k.Ref) && k.Soak.Seen == p.seen(k, newest[k.Ref], wanted)
+	})
+}
+
+// seen tells what an entry keeps back from other versions of it.
+func (p *policy) seen(k *Kept, newest kube.Object, wanted Candidate) string {
+	switch {
+	case k.Ref == filtersRef:
+		return SignatureOf(wanted.Snapshot.DefaultFilters)
+	case len(k.Routes) > 0:
+		routes := wanted.Table.Routes().Lookup()
+		h := sha256.New()
+		for _, id := range k.Routes {
+			if r := routes.Get(id); r != nil {
+				io.WriteString(h, withoutEndpoints(r)+"\n")
+			}
+		}
+		return hex.EncodeToString(h.Sum(nil)[:16])
+	case newest == nil:
+		return deleted
+	}
+	return p.builder.Signature(newest)
+}
+
+// SignatureOf tells values apart by their JSON form.
+func SignatureOf(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("publish: %v", err)) // objects have a JSON form
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
+// split takes what soaks out of the table of a decision. aside are the entries in its list that the guard need not judge, and due those of the guard
+// that have ended.
+func (p *policy) split(s *situation, d *decision, aside, due keptList) {
+	list := d.list.others()
+	if p.canary.Soak == 0 {
+		d.list = list
+		return
+	}
+	halted := aside.where(func(k *Kept) bool { return k.Soak.Halted != "" })
+	if len(halted) < len(aside) {
+		c := p.build(s, d.wanted, list.and(halted))
+		d.snapshot, d.table = c.snapshot, c.table
+	}
+	if d.canary = d.table; s.canary != nil && s.canary.Equal(d.canary) {
+		d.canary = s.canary
+	}
+	var entries keptList
+	if entries, d.promoted = p.soaking(s, d, list, due); len(entries) > 0 {
+		fleet := p.build(s, d.wanted, list.and(entries))
+		d.snapshot, d.table, list = fleet.snapshot, fleet.table, fleet.list
+	}
+	d.list = list
+}
+
+// soaking returns an entry for each object whose routes on the canary differ from those of the fleet in anything but endpoints, and the entries that
+// have ended. list has the entries of all other reasons.
+func (p *policy) soaking(s *situation, d *decision, list, due keptList) (entries, promoted keptList) {
+	if s.first && len(s.list.soaking()) == 0 {
+		return nil, nil // a first start soaks nothing
+	}
+	newest, changed, like := objectsOf(d.wanted.Snapshot), keptList(nil), list // like compares all objects with the same default filters
+	filters := d.wanted.Snapshot.DefaultFilters
+	if k := list.find(filtersRef); k != nil {
+		filters = k.DefaultFilters
+	}
+	if k := s.otherFilters(filters); k != nil {
+		if like = list.and(keptList{k}); !list.has(filtersRef) {
+			changed = keptList{k}
+		}
+		p.build(s, d.wanted, like) // so that the routes of all newest versions are known
+	}
+	was := s.fleetVersions()
+	differs := func(ref kube.Ref, old, now kube.Object) {
+		if !list.has(ref) && !sameVersion(old, now) {
+			changed = append(changed, keptObject(ref, old, now == nil))
+		}
+	}
+	for ref, old := range was {
+		differs(ref, old, newest[ref])
+	}
+	for ref, now := range newest {
+		if _, known := was[ref]; !known && s.served.Snapshot != nil {
+			differs(ref, nil, now)
+		}
+	}
+	changed = changed.sorted()
+	p.build(s, d.wanted, like.and(changed)) // so that the routes of the versions of the fleet are known with today's endpoints
+	add := func(k *Kept, now kube.Object) {
+		k.Soak = &Soak{Judged: due.has(k.Ref)}
+		if next, over := p.age(s, k, p.seen(k, now, d.wanted)); over {
+			promoted = append(promoted, next)
+		} else {
+			if entries = append(entries, next); now != nil {
+				next.Detail = "changed " + now.(kube.Routed).Metadata().Changed
+			}
+		}
+	}
+	for _, k := range changed {
+		if now := newest[k.Ref]; k.Ref == filtersRef || p.differ(objectOrNil(k), now) {
+			add(k, now)
+		}
+	}
+	others := func(ref kube.Ref) bool { return list.has(ref) || changed.has(ref) }
+	for _, k := range p.changedRoutes(s, d, like.and(entries.sorted()), others) {
+		add(k, newest[k.Ref])
+	}
+	return entries.sorted(), promoted.sorted()
+}
+
+// otherFilters returns an entry with the default filters of the fleet, if the next ones are others; nil if not, or if they are unknown.
+func (s *situation) otherFilters(next *kube.DefaultFilters) *Kept {
+	k := &Kept{Ref: filtersRef}
+	if served := s.served.Snapshot; served != nil {
+		k.DefaultFilters = served.DefaultFilters
+	} else if was := s.list.find(filtersRef); was != nil {
+		k.DefaultFilters = was.DefaultFilters
+	} else {
+		return nil
+	}
+	if k.DefaultFilters == next || SignatureOf(k.DefaultFilters) == SignatureOf(next) {
+		return nil
+	}
+	return k
+}
+
+// fleetVersions returns the objects that the fleet is served, or those of which the list tells: nil for one that it is not served yet.
+func (s *situation) fleetVersions() map[kube.Ref]kube.Object {
+	was := objectsOf(s.served.Snapshot)
+	if s.served.Snapshot != nil {
+		return was
+	}
+	for _, k := range s.list.soaking() {
+		if k.Ref != filtersRef && k.replaces() {
+			was[k.Ref] = objectOrNil(k)
+		}
+	}
+	return was
+}
+
+// differ reports whether two versions of an object have other routes with the same services. Without endpoints a route does not show its filters,
+// so these versions differ if anything does.
+func (p *policy) differ(old, now kube.Object) bool {
+	var texts [2][]string
+	hidden := false
+	for i, o := range []kube.Object{old, now} {
+		if o == nil {
+			continue
+		}
+		for _, r := range p.builder.RoutesOf(o) {
+			texts[i] = append(texts[i], r.Text)
+			hidden = hidden || strings.Contains(r.Text, noEndpointsText)
+		}
+	}
+	return !slices.Equal(texts[0], texts[1]) || hidden && old != nil && now != nil && p.builder.Signature(old) != p.builder.Signature(now)
+}
+
+// noEndpointsText is in the text of routes without endpoints, which answer 502.
+const noEndpointsText = `inlineContent("no endpoints")`
+
+// changedRoutes returns entries for the objects that have not changed and whose routes nevertheless differ from those of the fleet, for example
+// because a service was created. A route that is gone has lost its service.
+func (p *policy) changedRoutes(s *situation, d *decision, list keptList, others func(kube.Ref) bool) (entries keptList) {
+	served := s.served.Table
+	if served == nil || s.first {
+		return nil
+	}
+	t := p.build(s, d.wanted, list).table
+	if len(list.objects()) == 0 {
+		p.builder.Forget() // the owners are those of the newest snapshot
+	}
+	var ids []string
+	if s.recalled { // another version of this program may have printed the routes
+		for _, k := range s.list.soaking() {
+			ids = append(ids, k.Routes...)
+		}
+	} else {
+		for was, now := range table.Changes(served.Routes(), t.Routes()) {
+			if now != nil && (was == nil || withoutEndpoints(was) != withoutEndpoints(now)) && !sameUnreachable(was, now) {
+				ids = append(ids, now.ID)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	routes := make(map[kube.Ref][]string)
+	for id, owner := range p.builder.OwnersOf(ids) {
+		if !others(owner) {
+			routes[owner] = append(routes[owner], id)
+		}
+	}
+	for _, owner := range slices.SortedFunc(maps.Keys(routes), kube.Ref.Compare) {
+		entries = append(entries, &Kept{Ref: owner, Routes: slices.Sorted(slices.Values(routes[owner]))})
+	}
+	return entries
+}
+
+// withoutEndpoints returns the text of a route without its endpoints.
+func withoutEndpoints(r *table.Route) string {
+	parsed, err := r.Parse()
+	if err != nil {
+		return r.Text
+	}
+	route := *parsed
+	hideEndpoints(&route)
+	return route.String()
+}
+
+// hideEndpoints removes the endpoints of a route, and how they are printed: a single one looks like a backend.
+func hideEndpoints(r *eskip.Route) {
+	if r.BackendType == eskip.LBBackend || r.BackendType == eskip.NetworkBackend && !r.Shunt {
+		r.BackendType, r.Backend, r.LBAlgorithm, r.LBEndpoints = eskip.LBBackend, "", "", nil
+	}
+}
+
+// sameUnreachable reports whether two states of a route differ only in that one has no endpoints.
+func sameUnreachable(was, now *table.Route) bool {
+	if was == nil || strings.Contains(was.Text, noEndpointsText) == strings.Contains(now.Text, noEndpointsText) {
+		return false
+	}
+	old, oldErr := was.Parse()
+	is, nowErr := now.Parse()
+	if oldErr != nil || nowErr != nil {
+		return false
+	}
+	return slices.EqualFunc(old.Predicates, is.Predicates, func(a, b *eskip.Predicate) bool { return a.String() == b.String() })
+}
+
+// age completes the entry of a change: it goes on, or begins, and over means that it ends.
+func (p *policy) age(s *situation, k *Kept, seen string) (next *Kept, over bool) {
+	k.Reason, k.By, k.Soak.Seen = ReasonCanary, byCanary, seen
+	k.Since, k.Soak.Began = s.now.UTC(), s.now.UTC()
+	if was := s.list.find(k.Ref); was != nil && was.Soak != nil {
+		switch {
+		case was.Soak.Seen == seen:
+			k.By, k.Since, k.Until = was.By, was.Since, was.Until
+			soak := *was.Soak
+			soak.Judged = soak.Judged || k.Soak.Judged
+			k.Soak = &soak
+		case was.Soak.Halted == "":
+			k.Soak.Began = was.Soak.Began
+		}
+	}
+	if k.Until.IsZero() && k.Soak.Halted == "" {
+		k.Until = k.Since.Add(p.canary.Soak)
+		if last := k.Soak.Began.Add(maxSoaks * p.canary.Soak); last.Before(k.Until) {
+			k.Until = last
+		}
+	}
+	for _, peer := range s.theirs[k.Ref] {
+		switch {
+		case peer.Soak.Seen != seen || k.Soak.Halted != "":
+		case peer.Soak.Halted != "":
+			k.By, k.Until, k.Soak.Halted = peer.By, time.Time{}, peer.Soak.Halted
+		case peer.Since.Before(k.Since):
+			k.Since, k.Until, k.Soak.Began = peer.Since, peer.Until, peer.Soak.Began
+		}
+	}
+	return k, s.accepts(k.Ref) || k.Soak.Halted == "" && k.over(s.now) && p.allows(s, k)
+}
+
+// allows reports whether a change that has soaked may pass.
+func (p *policy) allows(s *situation, k *Kept) bool {
+	switch {
+	case !p.canary.Judged:
+		return true
+	case s.verdict.answers(k):
+		return !s.verdict.Firing
+	}
+	return !s.now.Before(p.passes(k))
+}
+
+// passes returns when a change passes that no query has judged.
+func (p *policy) passes(k *Kept) time.Time { return k.Since.Add(maxSoaks * p.canary.Soak) }
+
+// judged returns the list with all that soaks as judged by the guard.
+func (l keptList) judged() keptList {
+	l = slices.Clone(l)
+	for i, k := range l {
+		if k.Soak != nil && !k.Soak.Judged {
+			next, soak := *k, *k.Soak
+			soak.Judged, next.Soak = true, &soak
+			l[i] = &next
+		}
+	}
+	return l
+}
+
+// halt returns the list with what soaks in a scope halted, and the halted entries.
+func (l keptList) halt(scope Scope, by, why string) (next, halted keptList) {
+	for _, k := range l.soaking() {
+		if k.Soak.Halted == "" && scope.Has(k.Ref) {
+			one, soak := *k, *k.Soak
+			soak.Halted = why
+			one.By, one.Until, one.Soak = by, time.Time{}, &soak
+			halted = append(halted, &one)
+		}
+	}
+	return l.and(halted), halted
+}
+
+// Soaking returns what soaks or was halted, the newest first. The caller owns the slice, not the objects.
+func (p *Publisher) Soaking() []*Kept { return p.standing.Load().list.soaking().newestFirst() }
+
+// Canary returns the table of the canary, or nil before the first one.
+func (p *Publisher) Canary() *table.Table { return p.canary.Load() }
+
+// NextPromotion returns when something may be promoted; zero if nothing soaks, or only the next [Verdict] can tell.
+func (p *Publisher) NextPromotion() (at time.Time) {
+	now := time.Now()
+	for _, k := range p.standing.Load().list.soaking() {
+		next := k.Until
+		if k.Soak.Halted != "" {
+			continue
+		}
+		if k.over(now) {
+			if next = p.policy.passes(k); !now.Before(next) {
+				continue
+			}
+		}
+		if at.IsZero() || next.Before(at) {
+			at = next
+		}
+	}
+	return at
+}
+
+// Promote publishes what has soaked, from the last read: the time at which this happens depends on no read, so replicas do it at the same time.
+func (p *Publisher) Promote() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.promote()
+}
+
+// promote is Promote. The caller holds mu.
+func (p *Publisher) promote() {
+	now := time.Now()
+	if slices.ContainsFunc(p.standing.Load().list.soaking(), func(k *Kept) bool { return k.over(now) }) {
+		p.again(nil, nil)
+	}
+}
+
+// Judge tells the Publisher what the canary query has returned. What soaks when it begins to return series is halted.
+func (p *Publisher) Judge(v Verdict) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.verdict
+	if v.Err { // the last answer counts as long as it can
+		v.Firing = was.Firing
+	}
+	if p.verdict = v; v.Firing && !was.Firing {
+		list := p.standing.Load().list
+		if _, halted := list.halt(Scope{}, "", "canary"); len(halted) > 0 {
+			p.halt(Scope{}, byCanary, "the canary query returned "+v.Text)
+			return
+		}
+	}
+	p.promote()
+}
+
+// halt halts what soaks in a scope. The caller holds mu.
+func (p *Publisher) halt(scope Scope, by, why string) {
+	next := *p.standing.Load()
+	var halted keptList
+	next.list, halted = next.list.halt(scope, by, why)
+	p.show(&next)
+	p.log.Error(LogHalted, "count", len(halted), "objects", halted.names(), "by", by, "detail", why)
+	p.cfg.Metrics.holds.WithLabelValues(string(ReasonCanary)).Add(float64(len(halted)))
+	p.decided(api.DecidedHalted, halted, &Acceptance{By: by, Why: why})
+	p.again(nil, nil)
+}
+
+// again decides about the last read once more; released are objects that an operator has accepted with a, both nil for none. The caller holds mu.
+func (p *Publisher) again(released func(kube.Ref) bool, a *Acceptance) {
+	if p.newest.Snapshot == nil { // the next read does it
+		return
+	}
+	if d := p.decide(p.newest, released); len(d.list.tables()) == 0 { // otherwise the next read judges it
+		p.swap(&d, a, p.publishChanged)
+	}
+}
+
+// steerCanary carries out an order about what soaks. The caller holds mu.
+func (p *Publisher) steerCanary(o Order) error {
+	list := p.standing.Load().list
+	chosen, err := list.chosen(o)
+	if err != nil {
+		return err
+	}
+	by := cmp.Or(o.By, "operator")
+	if o.Halt {
+		next, _ := list.halt(o.Scope, by, o.Why)
+		if err := p.keptFile.write(next); err != nil {
+			return fmt.Errorf("nothing was changed: %w", err)
+		}
+		p.halt(o.Scope, by, o.Why)
+		return nil
+	}
+	if p.newest.Snapshot == nil {
+		return errNothingRead
+	}
+	p.again(chosen.has, &Acceptance{By: by, Why: o.Why})
+	return nil
+}
+
+// chosen returns the entries that an order about what soaks changes.
+func (l keptList) chosen(o Order) (keptList, error) {
+	chosen := l.soaking().where(func(k *Kept) bool { return o.Scope.Has(k.Ref) && (o.Promote || k.Soak.Halted == "") })
+	if len(chosen) == 0 {
+		return nil, ErrNotSoaking
+	}
+	return chosen, nil
+}
+
+// previewCanary returns what an order about what soaks would change: the table of the fleet if it promotes, or that of the canary if it halts. The
+// caller holds mu.
+func (p *Publisher) previewCanary(o Order, s *situation) (before, after *table.Table, err error) {
+	chosen, err := s.list.chosen(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	if p.newest.Snapshot == nil || p.Table() == nil {
+		return nil, nil, errNothingRead
+	}
+	others := s.list.objects().others()
+	if o.Halt {
+		return p.Canary(), p.policy.build(s, p.newest, others.and(chosen)).table, nil
+	}
+	return p.Table(), p.policy.build(s, p.newest, s.list.objects().without(chosen)).table, nil
+}
+
+// recordCanary logs and records what begins to soak with a decision, and what is promoted: a is the acceptance that caused it, or nil.
+func (p *Publisher) recordCanary(was keptList, d *decision, a *Acceptance) {
+	fresh := d.list.soaking().where(func(k *Kept) bool {
+		old := was.find(k.Ref)
+		return old == nil || old.Soak == nil || old.Soak.Seen != k.Soak.Seen
+	})
+	if len(fresh) > 0 {
+		p.log.Info(LogSoaking, "count", len(fresh), "objects", fresh.names(), "until", fresh[0].Until)
+	}
+	if len(d.promoted) == 0 {
+		return
+	}
+	p.log.Info(LogPromoted, "count", len(d.promoted), "objects", d.promoted.names(), "accepted", a != nil)
+	what := api.DecidedPromoted
+	if a != nil {
+		what = api.DecidedAccepted
+	} else if unjudged := d.promoted.where(func(k *Kept) bool { return p.policy.canary.Judged && !p.verdict.answers(k) }); len(unjudged) > 0 {
+		p.log.Error(LogUnjudged, "count", len(unjudged), "objects", unjudged.names(), "detail", p.verdict.Text)
+		p.cfg.Metrics.unjudged.Add(float64(len(unjudged)))
+	}
+	p.decided(what, d.promoted, a)
+}
+
+// decided records a decision about what soaks, with how long it soaked and what the query returned. The caller holds mu.
+func (p *Publisher) decided(what string, list keptList, a *Acceptance) {
+	t := p.Table()
+	if t == nil || len(list) == 0 {
+		return
+	}
+	d := decisionOf(what, t, list)
+	since, _ := list.times()
+	d.Detail = "soaked " + time.Since(since).Round(time.Second).String()
+	if p.policy.canary.Judged {
+		d.Detail += "; the query returned " + cmp.Or(p.verdict.Text, "nothing yet")
+	}
+	if a != nil {
+		d.By, d.Why = a.By, a.Why
+	}
+	p.cfg.Decided(d)
+}
