@@ -41,6 +41,8 @@ const (
 	SteerFreeze   = "freeze"
 	SteerRollback = "rollback"
 	SteerRelease  = "release"
+	SteerPromote  = "promote" // what soaks on the canary, or was halted there
+	SteerHalt     = "halt"    // what soaks on the canary
 )
 
 // Steered is the answer to a command of /steering.

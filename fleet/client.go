@@ -31,6 +31,7 @@ type client struct {
 	streams  int32 // open ones
 	kind     kind
 	pod      bool
+	canary   bool        // it asked for the table of the canary last
 	once     bool        // it does not identify itself, and has not asked twice within [unknownFor]
 	applied  appliedCode // from the report
 }

@@ -95,7 +95,7 @@ func (r *Registry) publishes() []Publish {
 func (r *Registry) show(c *client, now int64) Client {
 	one := Client{
 		ID: c.key, Kind: kinds[c.kind], Node: c.node, Zone: text(c.zone), Version: text(c.version), Mode: text(c.mode),
-		Address: c.address.String(), Replica: r.cfg.Name, Stream: c.streams > 0,
+		Address: c.address.String(), Replica: r.cfg.Name, Stream: c.streams > 0, Canary: c.canary,
 		FirstHeard: timeOf(c.first), LastHeard: timeOf(c.heard), IntervalSeconds: c.pace().Seconds(),
 	}
 	if c.pod {

@@ -130,7 +130,7 @@ func (m *merger) join(v *View) {
 		if self.Relay {
 			c.Relay = self.Name
 		}
-		if standing := c.standing(); behind != 0 && standing == Current && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
+		if standing := c.standing(); behind != 0 && standing == Current && !c.Canary && (c.Holds == nil || c.Holds.Digest != m.reference.Replicas[0].Table.Digest) {
 			c.BehindVersions, c.BehindSeconds = behind, since.Seconds()
 			if c.Otherwise = Behind; c.State != Silent {
 				c.State, c.Otherwise = Behind, ""

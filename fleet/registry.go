@@ -79,8 +79,10 @@ type Config struct {
 	// Order returns the number of the last version with a table, or 0 if it is not remembered. The numbers are those passed to
 	// Published. It must not call the Registry.
 	Order func(table.Digest) uint64
-	Max   int              // clients; 0 means DefaultMax
-	Now   func() time.Time // nil means time.Now
+	// CanaryOrder is Order for the tables of the canary; nil if there is none.
+	CanaryOrder func(table.Digest) uint64
+	Max         int              // clients; 0 means DefaultMax
+	Now         func() time.Time // nil means time.Now
 	// Metrics counts; nil counts nothing.
 	Metrics *Metrics
 }
@@ -96,8 +98,9 @@ type Registry struct {
 	tables   map[table.Digest]*held
 	relays   map[string]Counts // the reported clients of relays
 	versions versions
-	madeRoom int64 // when silent clients were last removed
-	full     bool  // a client was refused since then
+	canaries versions // the tables of the canary
+	madeRoom int64    // when silent clients were last removed
+	full     bool     // a client was refused since then
 }
 
 // source counts the clients last heard from an address.
@@ -111,6 +114,9 @@ func New(cfg Config) *Registry {
 	}
 	if cfg.Order == nil {
 		cfg.Order = func(table.Digest) uint64 { return 0 }
+	}
+	if cfg.CanaryOrder == nil {
+		cfg.CanaryOrder = cfg.Order
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
@@ -133,6 +139,7 @@ type Sighting struct {
 	Holds Name
 	// Ahead means that the replica cannot be sure that its table is as new as Holds.
 	Ahead  bool
+	Canary bool // it asked for the table of the canary
 	Stream StreamPhase
 }
 
@@ -199,14 +206,14 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 			return // the client may not have applied what was written; its reports are authoritative
 		}
 	}
-	c.heard = now
+	c.heard, c.canary = now, s.Canary
 	if s.Holds.IsZero() || s.Stream != NoStream && reporting || !c.counts() {
 		return
 	}
 	r.hold(c, s.Holds, now)
 	c.aheadOf = 0
 	if s.Ahead {
-		c.aheadOf = uint32(r.versions.last().order)
+		c.aheadOf = uint32(r.versionsOf(c).last().order)
 	}
 }
 
@@ -370,7 +377,7 @@ func (r *Registry) Reported(identity string, address netip.Addr, report *Report)
 	r.cfg.Metrics.reports.WithLabelValues("taken").Inc()
 	c.is(i)
 	r.move(c, address)
-	c.heard = now
+	c.heard, c.canary = now, report.Canary
 	r.keep(c, report, at)
 	if !report.Holds.IsZero() {
 		r.hold(c, report.Holds, at.Add(-seconds(report.HoldsAgo)).UnixNano())

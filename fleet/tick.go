@@ -60,7 +60,7 @@ func (r *Registry) Tick() {
 		if state != Silent && c.report != nil && c.report.figures != nil && c.report.figures.refusedNew > 0 {
 			refusing++
 		}
-		if state == Silent || c.holds == nil {
+		if state == Silent || c.holds == nil || c.canary {
 			continue
 		}
 		live[c.address] = append(live[c.address], c)

@@ -92,6 +92,29 @@ func (r *Registry) Published(order uint64, p Publication) {
 	r.versions.add(version{Publication: p, order: order, at: r.cfg.Now().UnixNano()})
 }
 
+// CanaryPublished records that a table is served to the canary from now on. The orders are those of Config.CanaryOrder.
+func (r *Registry) CanaryPublished(order uint64, p Publication) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.canaries.add(version{Publication: p, order: order, at: r.cfg.Now().UnixNano()})
+}
+
+// versionsOf returns the tables that a client should have. Without a canary, all clients have those of the fleet.
+func (r *Registry) versionsOf(c *client) *versions {
+	if c.canary && len(r.canaries.list) > 0 {
+		return &r.canaries
+	}
+	return &r.versions
+}
+
+// orderOf returns the last version with the table that a client holds.
+func (r *Registry) orderOf(c *client, of *versions) uint64 {
+	if of == &r.canaries {
+		return r.cfg.CanaryOrder(c.holds.digest)
+	}
+	return c.holds.order
+}
+
 // judge returns the state of a client. If its table is unknown, versions is -1 and the duration counts from when the client was
 // first known to be behind.
 func (r *Registry) judge(c *client, now int64) (s State, versions int, behind time.Duration) {
@@ -122,21 +145,24 @@ func (c *client) rejects() bool {
 
 // lag returns by how much a client is behind, or 0.
 func (r *Registry) lag(c *client, now int64) (versions int, behind time.Duration) {
-	last := r.versions.last()
+	all := r.versionsOf(c)
+	last := all.last()
 	switch {
 	case last.order == 0:
 		return 0, 0 // no table has been published
 	case c.holds == nil:
-		return -1, time.Duration(now - max(c.first, r.versions.list[0].at))
-	case c.holds.order >= last.order || uint64(c.aheadOf) == last.order:
+		return -1, time.Duration(now - max(c.first, all.list[0].at))
+	}
+	order := max(r.orderOf(c, all), uint64(c.aheadOf))
+	if order >= last.order {
 		return 0, 0
 	}
-	if order := max(c.holds.order, uint64(c.aheadOf)); order > 0 {
-		n, at := r.versions.after(order)
+	if order > 0 {
+		n, at := all.after(order)
 		return n, time.Duration(now - at)
 	}
 	since := c.since
-	if at := r.versions.newerThan(c.revision); c.revision > 0 && at > 0 {
+	if at := all.newerThan(c.revision); c.revision > 0 && at > 0 {
 		since = at
 	}
 	return -1, time.Duration(now - since)

@@ -150,6 +150,8 @@ type Client struct {
 	Replica  string `json:"replica"`         // the replica that heard it last
 	Relay    string `json:"relay,omitempty"` // ID of the relay that it asks; empty if it asks a replica
 	Stream   bool   `json:"stream,omitempty"`
+	// Canary means that it asks for the table of the canary, with which State and Behind* compare its own.
+	Canary bool `json:"canary,omitempty"`
 
 	State State `json:"state"`
 	// Otherwise is the state that a silent client would have if it had been heard; empty for others.

@@ -38,6 +38,8 @@ type CanaryConfig struct {
 	Soak time.Duration
 	// Judged means that a change is promoted only once a [Verdict] allows it.
 	Judged bool
+	// Promoted is told what was promoted. It must not block. It may be nil.
+	Promoted func([]*Kept)
 }
 
 // Soak says how far a change of an object is.
@@ -335,18 +337,20 @@ func (p *policy) age(s *situation, k *Kept, seen string) (next *Kept, over bool)
 			k.Since, k.Until, k.Soak.Began = peer.Since, peer.Until, peer.Soak.Began
 		}
 	}
-	return k, s.accepts(k.Ref) || k.Soak.Halted == "" && k.over(s.now) && p.allows(s, k)
+	return k, s.accepts(k.Ref) || p.isDue(k, s.verdict, s.now)
 }
 
-// allows reports whether a change that has soaked may pass.
-func (p *policy) allows(s *situation, k *Kept) bool {
+// isDue reports whether a change has soaked and may pass.
+func (p *policy) isDue(k *Kept, v Verdict, now time.Time) bool {
 	switch {
+	case k.Soak.Halted != "" || !k.over(now):
+		return false
 	case !p.canary.Judged:
 		return true
-	case s.verdict.answers(k):
-		return !s.verdict.Firing
+	case v.answers(k):
+		return !v.Firing
 	}
-	return !s.now.Before(p.passes(k))
+	return !now.Before(p.passes(k))
 }
 
 // passes returns when a change passes that no query has judged.
@@ -414,7 +418,7 @@ func (p *Publisher) Promote() {
 // promote is Promote. The caller holds mu.
 func (p *Publisher) promote() {
 	now := time.Now()
-	if slices.ContainsFunc(p.standing.Load().list.soaking(), func(k *Kept) bool { return k.over(now) }) {
+	if slices.ContainsFunc(p.standing.Load().list.soaking(), func(k *Kept) bool { return p.policy.isDue(k, p.verdict, now) }) {
 		p.again(nil, nil)
 	}
 }
@@ -519,6 +523,9 @@ func (p *Publisher) recordCanary(was keptList, d *decision, a *Acceptance) {
 	}
 	if len(d.promoted) == 0 {
 		return
+	}
+	if p.policy.canary.Promoted != nil {
+		p.policy.canary.Promoted(d.promoted)
 	}
 	p.log.Info(LogPromoted, "count", len(d.promoted), "objects", d.promoted.names(), "accepted", a != nil)
 	what := api.DecidedPromoted

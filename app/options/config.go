@@ -48,6 +48,8 @@ type RouteServer struct {
 	Listen
 	// Review says what a change must pass before it is published.
 	Review Review
+	// Canary says how changes soak.
+	Canary Canary
 	// History is how many bytes the history of objects may have.
 	History int64
 	// RefuseTakeovers says which takeovers a webhook refuses: none, namespace or object.
@@ -168,6 +170,7 @@ func NewRouteServer(cmd Command, c *RouteServer) *Parser {
 	p.Compile(&c.Compile)
 	p.Guard(&c.Guard, guard.DefaultObjectLoss, guard.DefaultKeep)
 	p.Review(&c.Review)
+	p.Canary(&c.Canary)
 	c.RefuseTakeovers = "none"
 	p.Flag("refuse-takeovers", Choice(&c.RefuseTakeovers, "none", "namespace", "object"))
 	p.Listen(&c.Listen, &c.Source)

@@ -114,7 +114,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
 		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
 
-		"update-mode": "auto", "max-table-bytes": "0", "refuse-takeovers": "none", "trial-timeout": "10s", "keep-takeovers": "none", "history": "256MiB",
+		"update-mode": "auto", "max-table-bytes": "0", "refuse-takeovers": "none", "trial-timeout": "10s", "keep-takeovers": "none", "history": "256MiB", "canary": "0s",
 	}
 	got := make(map[string]string)
 	for _, f := range options.Flags() {
@@ -336,6 +336,12 @@ func serveSamples() map[string]sample {
 		"trial-timeout":    one("4s", 4*time.Second, func(c *options.RouteServer) any { return c.Review.TrialTimeout }),
 		"keep-takeovers":   one("namespace:3", takeover.Policy{Routes: 3}, func(c *options.RouteServer) any { return c.Review.KeepTakeovers }),
 		"refuse-takeovers": one("namespace", "namespace", func(c *options.RouteServer) any { return c.RefuseTakeovers }),
+
+		"canary": one("5m", 5*time.Minute, func(c *options.RouteServer) any { return c.Canary.Soak }),
+		"canary-query": one("up", "up", func(c *options.RouteServer) any { return c.Canary.Query },
+			"-canary=5m", "-prometheus=http://prometheus:9090"),
+		"prometheus": one("http://prometheus:9090", "http://prometheus:9090", func(c *options.RouteServer) any { return c.Canary.Prometheus.String() },
+			"-canary=5m", "-canary-query=up"),
 
 		"history":   one("1MiB", int64(1<<20), func(c *options.RouteServer) any { return c.History }),
 		"state-dir": one("d", "d", func(c *options.RouteServer) any { return c.StateDir }),
