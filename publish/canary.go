@@ -177,7 +177,9 @@ func (p *policy) soaking(s *situation, d *decision, list, due keptList) (entries
 		}
 	}
 	for _, k := range changed {
-		if now := newest[k.Ref]; k.Ref == filtersRef || p.differ(objectOrNil(k), now) {
+		now, was := newest[k.Ref], s.list.find(k.Ref)
+		known := was != nil && was.Soak != nil && was.replaces() && was.Soak.Seen == p.seen(k, now, d.wanted) // its routes may be forgotten
+		if known || k.Ref == filtersRef || p.differ(objectOrNil(k), now) {
 			add(k, now)
 		}
 	}

@@ -377,6 +377,25 @@ func TestOperatorsPromoteAndHalt(t *testing.T) {
 	})
 }
 
+func TestAHaltedCreationStaysHalted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, judged(publish.Config{}))
+		c.read()
+		c.add("shop", "good", "10.1.0.98")
+		c.add("shop", "bad", "10.1.0.99")
+		c.read()
+		c.steer(publish.Order{Halt: true, Scope: scopeOf(ingressRef("bad")), By: "ann", Why: "looks bad"})
+		all := []string{"halted Ingress shop/bad", "Ingress shop/good"}
+		c.soaks("halted", all...)
+		c.read()
+		c.soaks("a read", all...)
+		c.steer(publish.Order{Promote: true, Scope: scopeOf(ingressRef("good")), By: "ann"})
+		c.soaks("promoted", "halted Ingress shop/bad")
+		c.serves("promoted", "shop__good", "!shop__bad")
+		c.canary("promoted", "shop__good", "!shop__bad")
+	})
+}
+
 func TestSoaksSurviveARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := judged(publish.Config{File: publish.LastKnownGood(t.TempDir())})
