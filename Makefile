@@ -74,7 +74,7 @@ lint: ## run staticcheck
 	GOGC=400 go run $(STATICCHECK) $(PACKAGES)
 
 .PHONY: docs-check
-docs-check: ## fail if a generated reference is not what the code says, a document quotes what does not exist, or a link leads nowhere
+docs-check: ## fail if a generated reference is not what the code says, a document quotes what does not exist, a link leads nowhere, or texts read as translated
 	go run ./tools/docs -check
 	@if command -v mkdocs >/dev/null; then mkdocs build --quiet; \
 	elif [ "$$CI" = true ]; then echo "mkdocs is missing: apt-get install mkdocs mkdocs-material" >&2; exit 1; \
@@ -133,17 +133,22 @@ bench: ## run the benchmarks of docs/internals/performance.md
 	go test -run '^$$' -bench . -benchtime 10x -timeout 30m ./test/bench
 
 BASE ?= HEAD~1
-BENCH ?= FirstTable$$|FromLastKnownGood|PollOneChanged|ChangeToFleet|DataPlane$$
+BENCH ?= FirstTable$$|FromLastKnownGood|ChangeToFleet|DataPlane$$
 .PHONY: bench-compare
 bench-compare: ## compare the main figures with those of the commit BASE, in turns (a quarter of an hour; BASE=v0.1.0 BENCH='Change$$')
 	tools/bench-compare.sh "$(BASE)" '$(BENCH)' "go run $(BENCHSTAT)"
+
+.PHONY: bench-process
+bench-process: ## measure a whole route server beside that of the commit BASE (a quarter of an hour; ARGS='-modes watch -length 30s' for a part)
+	go run ./test/bench/process -base "$(BASE)" $(ARGS)
 
 .PHONY: scale
 scale: ## measure the figures of docs/operate/sizing.md at all sizes (most of an hour on a quiet machine)
 	for factor in 0.1 1 3 10; do \
 		echo "factor $$factor"; \
-		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|PollOneChanged|ChangeToFleet|Streams|TableSize' \
+		ROUTESRV_BENCH_FACTOR=$$factor go test -run '^$$' -bench 'FirstTable|PollUnchanged|ChangeToFleet|Streams|TableSize' \
 			-benchtime 3x -timeout 60m ./test/bench || exit 1; \
+		go run ./test/bench/process -factor $$factor -modes watch,json -states with || exit 1; \
 	done
 	go test -run '^$$' -bench Largest -benchtime 5x -timeout 60m ./test/bench
 

@@ -27,10 +27,10 @@ func documents() map[string]any {
 	digest, other := table.Digest{0xab, 0xcd}, table.Digest{0xef}
 	ref := kube.Ref{Kind: kube.KindIngress, Namespace: "shop", Name: "cart"}
 	hold := api.Guard{
-		Held: true, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are gone (66.7 %, limit 50.0 %)", Digest: other,
+		Held: true, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are missing (66.7 %, limit 50.0 %)", Digest: other,
 		Revision: 102, Routes: 1, Since: at, ReleaseAt: at.Add(time.Minute), KeptCount: 1,
 		Kept: []api.Kept{{
-			Ref: ref, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are gone", By: "guard", Since: at, Until: at.Add(time.Minute),
+			Ref: ref, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are missing", By: "guard", Since: at, Until: at.Add(time.Minute),
 			Served: "as it was", Waits: "its deletion",
 		}},
 		Last: &api.Release{Digest: other.String(), Reason: guard.Empty, At: at, Accepted: true, By: "ann", Why: "moved"},
@@ -97,7 +97,7 @@ func documents() map[string]any {
 		"fresh":    &api.Fresh{Fresh: true, AgeSeconds: 1.5, LimitSeconds: 300, LastRead: at},
 		"shards":   &api.Shards{Endpoints: []api.ShardEndpoint{{Address: "10.2.5.7:6379"}}},
 		"current":  &api.Current{Revision: 100, Count: 3, SourceRead: api.FormatTime(at), State: api.StateHeld},
-		"kept":     &[]*publish.Kept{{Ref: ref, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are gone", By: "guard", Since: at, Until: at.Add(time.Hour), Accident: at, Deleted: true}},
+		"kept":     &[]*publish.Kept{{Ref: ref, Reason: guard.RoutesLost, Detail: "2 of 3 pairs of host and path are missing", By: "guard", Since: at, Until: at.Add(time.Hour), Accident: at, Deleted: true}},
 		"report": &fleet.Report{
 			Holds: fleet.Name{Digest: digest, Revision: 100}, HoldsAgo: 1.5, Fetched: fleet.Name{Digest: digest}, FetchedAgo: 1, Applied: fleet.AppliedDone,
 			Figures: &fleet.Figures{Time: at, Requests: &requests, LastApply: at, Refused: map[string]uint64{"unknown_filter": 1}, RefusedNew: 1}, FiguresAgo: 2,

@@ -252,7 +252,6 @@ func Distance(a, b string) int {
 	return last[len(b)]
 }
 
-// checkFields checks the expressions of the predicates that are built into the matcher.
 func checkFields(r *eskip.Route) (wrong error) {
 	check := func(name, expr string) {
 		if wrong != nil || plainExpression(expr) {

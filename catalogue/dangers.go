@@ -46,7 +46,6 @@ const (
 	maxTees = 3
 )
 
-// dangers must not be changed.
 var dangers = []Danger{
 	{
 		Filters: []string{"admissionControl"}, Seen: true,
@@ -113,7 +112,6 @@ var dangers = []Danger{
 // Dangers returns the rules, for documents. The caller must not change them.
 func Dangers() []Danger { return dangers }
 
-// dangerOf returns the rule for a filter, or nil.
 func dangerOf(name string) *Danger {
 	at := slices.IndexFunc(dangers, func(d Danger) bool { return slices.Contains(d.Filters, name) })
 	if at < 0 {
@@ -176,7 +174,6 @@ func clientLimit(args []any, at int) string {
 	return ""
 }
 
-// folders are the folders of every system.
 var folders = strings.Fields("/ /bin /boot /etc /home /lib /lib64 /media /mnt /opt /root /run /sbin /srv /tmp /usr /var")
 
 // readable checks the path of a file that a proxy reads to its end. It judges only by the path. The working directory of most

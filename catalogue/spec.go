@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// spec describes a filter or a predicate.
 type spec struct {
 	arities []int // allowed numbers of arguments; with open only the first counts, as the minimum
 	open    bool
@@ -92,7 +91,6 @@ func (f *spec) check(args []any) error {
 	return nil
 }
 
-// arityText lists the accepted numbers of arguments.
 func (f *spec) arityText() string {
 	if f.open {
 		return fmt.Sprintf("at least %d", f.arities[0])

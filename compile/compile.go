@@ -132,6 +132,13 @@ func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result 
 // Latest returns the result of the last call of Compile, or nil before the first one.
 func (c *Compiler) Latest() *Result { return c.latest.Load() }
 
+// Beside compiles another snapshot with the same options, such as one in which some objects have earlier versions. It changes nothing, and
+// its cost is proportional to the differences. The Result and the compiler may be used meanwhile.
+func (r *Result) Beside(s *kube.Snapshot) *Result {
+	c := &Compiler{set: r.all.rules, fixed: r.all.fixed, recent: []memo{r.all.objects.memo()}}
+	return c.build(s, r, true)
+}
+
 // Addresses returns the ready addresses of a service, sorted as strings.
 func (r *Result) Addresses(namespace, name string) []string {
 	return r.all.view.Addresses(namespace, name)

@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"mime"
 	"net/http"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/table"
 )
 
@@ -211,154 +207,4 @@ func collect(dropped int64) {
 	if dropped > largeDrop {
 		runtime.GC()
 	}
-}
-
-// LogDeltaFailed is the log message about a delta that does not verify.
-const LogDeltaFailed = "delta does not verify, the full table is fetched"
-
-// Results of deltas, as label values.
-const (
-	deltaApplied  = "applied"
-	deltaRejected = "failed"
-)
-
-// deltaRest is how long a server is not asked for deltas after one that did not verify.
-const deltaRest = 10 * time.Minute
-
-// fullReason says why a full table is fetched where a delta would have been possible.
-type fullReason string
-
-const (
-	fullFirst  fullReason = "first"  // there was no table that a delta could apply to
-	fullDue    fullReason = "due"    // Config.FullEvery has passed
-	fullDelta  fullReason = "delta"  // a delta did not verify
-	fullStream fullReason = "stream" // data from a stream did not verify
-	fullFetch  fullReason = "fetch"  // a stream asked the client to fetch the table
-	fullPlain  fullReason = "plain"  // the server is not asked for deltas
-	fullAnswer fullReason = "answer" // the server sent it instead of a delta
-)
-
-var fullReasons = []fullReason{
-	fullFirst, fullDue, fullDelta, fullStream, fullFetch, fullPlain, fullAnswer,
-}
-
-// want is what a request asks for.
-type want struct {
-	delta  bool       // a delta is acceptable
-	named  bool       // the request names the client's tables
-	reason fullReason // if a full table comes
-}
-
-// want decides what to ask a server for. reason is why it must be a full table; empty if it need not be.
-func (c *Client) want(s *server, seen view, reason fullReason) want {
-	now := time.Now()
-	switch {
-	case seen.Served == nil && seen.Held == nil:
-		return want{reason: fullFirst}
-	case reason == "" && c.isFullDue(seen, now):
-		// Name no table, so that the full one is sent. If this fails, do not retry at once: the table may be too large for the
-		// deadline, while deltas are not.
-		c.fullDue = now.Add(c.fullAfter())
-		return want{reason: fullDue}
-	case reason != "":
-		return want{named: !s.unnamed, reason: reason}
-	case s.unnamed || s.otherKind || now.Before(s.noDeltas) || !seen.canonical():
-		return want{named: !s.unnamed, reason: fullPlain}
-	default:
-		return want{delta: true, named: true, reason: fullAnswer}
-	}
-}
-
-// canonical reports whether deltas can apply to the client's tables: a text that was not canonical is stored in another form.
-func (v view) canonical() bool {
-	return (v.Served == nil || v.Served.Sent == v.Served.Table.Digest()) && (v.Held == nil || v.Held.Sent == v.Held.Table.Digest())
-}
-
-// isFullDue reports whether a full table is due. The caller holds polling.
-func (c *Client) isFullDue(seen view, now time.Time) bool {
-	if seen.Served == nil {
-		return false
-	}
-	if c.fullDue.IsZero() {
-		c.fullDue = now.Add(c.fullAfter()) // for the table of the last-known-good file
-	}
-	return !now.Before(c.fullDue)
-}
-
-// fullAfter returns the time to the next full table, with jitter, because the whole fleet may have fetched the last one at the
-// same time.
-func (c *Client) fullAfter() time.Duration {
-	return time.Duration(float64(c.cfg.FullEvery) * (1 - c.cfg.Random()/2))
-}
-
-// countVerified counts the verified content of an answer. The caller holds polling.
-func (c *Client) countVerified(a *answer, w want) {
-	m := c.cfg.Metrics
-	switch {
-	case a.notModified:
-	case a.ofDelta:
-		m.deltas.WithLabelValues(deltaApplied).Inc()
-	default:
-		m.fullTables.WithLabelValues(string(w.reason)).Inc()
-		c.fullDue = time.Now().Add(c.fullAfter())
-	}
-}
-
-// deltaFailed records that a server has sent a delta that does not verify.
-func (c *Client) deltaFailed(s *server, f *Error) {
-	c.cfg.Metrics.deltas.WithLabelValues(deltaRejected).Inc()
-	s.noDeltas = time.Now().Add(deltaRest)
-	c.dedup.Log(slog.LevelWarn, LogDeltaFailed, string(f.Reason)+" "+s.name, "url", s.name, "reason", string(f.Reason), "error", f.Err)
-}
-
-// readDelta reads an answer with the status 226 into a, and checks that it is a delta for one of the client's tables.
-func readDelta(a *answer, b *body, seen view) *Error {
-	a.ofDelta = true
-	h := b.resp.Header
-	if form := h.Get(api.HeaderIM); !strings.EqualFold(form, api.DeltaForm) {
-		return failf(ReasonDelta, "IM is %.50q, want %s", form, api.DeltaForm)
-	}
-	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || kind != api.DeltaType {
-		return failf(ReasonDelta, "content type %.50q, want %s", h.Get("Content-Type"), api.DeltaType)
-	}
-	base := api.ParseEntity(h.Get(api.HeaderDeltaBase))
-	if !base.Known || seen.find(base.Tag.Digest) == nil {
-		return failf(ReasonDelta, "delta for %.100q, which was not named", h.Get(api.HeaderDeltaBase))
-	}
-	d, f := b.delta()
-	if f != nil {
-		return f
-	}
-	if f = a.setDelta(d); f == nil && a.delta.Base != base.Tag.Digest {
-		f = failf(ReasonDelta, "delta for %s, Delta-Base says %s", a.delta.Base, base.Text)
-	}
-	return f
-}
-
-// setDelta sets the delta as the content of the answer, if it leads to the table of the tag.
-func (a *answer) setDelta(d *table.Delta) *Error {
-	if !a.etag.Known || d.Target != a.etag.Tag.Digest {
-		return failf(ReasonDelta, "delta leads to %s, tag says %.100q", d.Target, a.etag.Text)
-	}
-	a.delta, a.digest = d, d.Target
-	return nil
-}
-
-// applyDelta builds the table that a delta leads to. Its revision comes from the tag, as for a full table.
-func applyDelta(seen view, a *answer, at time.Time, limit int64) (*table.Table, *Error) {
-	base := seen.find(a.delta.Base)
-	if base == nil {
-		return nil, failf(ReasonDelta, "delta is for another table: %s is not held", a.delta.Base)
-	}
-	t, err := base.Table.Apply(a.delta, at, limit)
-	if errors.Is(err, table.ErrTooLarge) {
-		return nil, failf(ReasonTooLarge, "%w", err)
-	}
-	if err != nil {
-		return nil, failf(ReasonDelta, "%w", err)
-	}
-	if t.Revision() != a.etag.Tag.Revision {
-		t = t.WithRevision(a.etag.Tag.Revision)
-	}
-	return t, nil
 }

@@ -61,7 +61,7 @@ func playClaims(t *testing.T, test func(w *claimsWorld)) {
 			t.Fatal(err)
 		}
 		w.cache.Begin()(w.served, table.Read{Newest: 10, At: time.Now()})
-		w.resolver = dataplane.NewClaims(w.cache, w, wait, slog.New(slog.DiscardHandler))
+		w.resolver = dataplane.NewClaims(w.cache, w.Ask, w.Recheck, wait, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {

@@ -14,42 +14,11 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// view is the state of the publisher when a request is made.
-type view struct{ publish.View }
-
-func (c *Client) view() view { return view{c.publisher.View()} }
-
-// names returns the ETags for If-None-Match.
-func (v view) names() []string {
-	var names []string
-	if v.Served != nil {
-		names = append(names, v.Served.Names...)
-	}
-	if v.Held != nil {
-		names = append(names, v.Held.Names...)
-	}
-	return names
-}
-
-// find returns the table with the digest, or nil if the client does not have it.
-func (v view) find(d table.Digest) *publish.Candidate {
-	switch {
-	case v.Served != nil && v.Served.Sent == d:
-		return &v.Served.Candidate
-	case v.Held != nil && v.Held.Sent == d:
-		return v.Held
-	}
-	return nil
-}
-
 // decoder returns a decoder for a full table, which will probably equal the held one, else the served one.
-func (c *Client) decoder(v view, limit int64) *table.Decoder {
+func (c *Client) decoder(seen tables, limit int64) *table.Decoder {
 	var base *table.Table
-	switch {
-	case v.Held != nil:
-		base = v.Held.Table
-	case v.Served != nil:
-		base = v.Served.Table
+	for _, c := range seen.all() {
+		base = c.Table
 	}
 	d := table.NewDecoder(base, limit)
 	d.LeaveOut()
@@ -72,7 +41,7 @@ func named(c *publish.Candidate, e api.Entity, sole bool) bool {
 }
 
 // handle decides about an answer and applies the decision. Everything before the offer is verification.
-func (c *Client) handle(s *server, seen view, a *answer) (result string, f *Error) {
+func (c *Client) handle(s *server, seen tables, a *answer) (result string, f *Error) {
 	var next *publish.Candidate
 	if a.notModified {
 		next, f = meant(seen, a)
@@ -92,7 +61,7 @@ func (c *Client) handle(s *server, seen view, a *answer) (result string, f *Erro
 }
 
 // offer offers a candidate to the publisher, unless an acceptance came after the request: then the answer refers to an old state.
-func (c *Client) offer(seen view, next *publish.Candidate) (result string) {
+func (c *Client) offer(seen tables, next *publish.Candidate) (result string) {
 	next.Read = sourceReadOf(next)
 	switch o := c.publisher.Begin().OfferSeen(seen.View, *next); o.Result {
 	case publish.Overtaken:
@@ -103,7 +72,7 @@ func (c *Client) offer(seen view, next *publish.Candidate) (result string) {
 	case publish.Unchanged:
 		c.cfg.Metrics.show(c.publisher.Served())
 		if seen.Served.Stale {
-			c.log.Info(LogTableConfirmed, describe(o.Now)...)
+			c.log.Info("table of the last-known-good file confirmed by a route server", describe(o.Now)...)
 		}
 		return resultUnchanged
 	default:
@@ -116,7 +85,7 @@ func (c *Client) offer(seen view, next *publish.Candidate) (result string) {
 func (c *Client) applied() {
 	s := c.publisher.Served()
 	c.cfg.Metrics.show(s)
-	c.log.Info(LogTableApplied, append(describe(s.Table), "origin", s.Origin)...)
+	c.log.Info("table applied", append(describe(s.Table), "origin", s.Origin)...)
 }
 
 // sourceReadOf returns the read of the source that a server's answer reports. It is unknown up to which revision the table is
@@ -130,7 +99,7 @@ func sourceReadOf(c *publish.Candidate) table.Read {
 }
 
 // verify creates a candidate from an answer with a table or a delta. It does not parse a known text again.
-func (c *Client) verify(seen view, a *answer) (next *publish.Candidate, f *Error) {
+func (c *Client) verify(seen tables, a *answer) (next *publish.Candidate, f *Error) {
 	next = &publish.Candidate{Sent: a.digest, Origin: a.origin, Read: table.Read{At: a.sourceRead}, State: a.state}
 	if a.etag.Text != "" {
 		next.Names = []string{a.etag.Text}
@@ -139,12 +108,12 @@ func (c *Client) verify(seen view, a *answer) (next *publish.Candidate, f *Error
 	if next.Read.At.IsZero() && seen.Served != nil {
 		next.Read.At = seen.Served.Read.At // without evidence the table keeps ageing
 	}
-	switch {
-	case seen.Served != nil && seen.Served.Table.Digest() == a.digest:
-		next.Table = seen.Served.Table
-	case seen.Held != nil && seen.Held.Table.Digest() == a.digest:
-		next.Table = seen.Held.Table
-	default:
+	for _, known := range seen.all() {
+		if known.Table.Digest() == a.digest {
+			next.Table = known.Table
+		}
+	}
+	if next.Table == nil {
 		if next.Table, f = c.build(seen, a, timeOf(seen, a, next.Read.At, now)); f != nil {
 			return nil, f
 		}
@@ -165,7 +134,7 @@ func (c *Client) verify(seen view, a *answer) (next *publish.Candidate, f *Error
 
 // timeOf returns the time of the answer's table: when the server published it, else when the source was read. Two consecutive
 // tables never have the same second, because their servers use the time to show that the table has changed.
-func timeOf(seen view, a *answer, read, now time.Time) time.Time {
+func timeOf(seen tables, a *answer, read, now time.Time) time.Time {
 	switch {
 	case !a.modified.IsZero():
 		return a.modified
@@ -177,7 +146,7 @@ func timeOf(seen view, a *answer, read, now time.Time) time.Time {
 }
 
 // build creates the table of an answer.
-func (c *Client) build(seen view, a *answer, at time.Time) (*table.Table, *Error) {
+func (c *Client) build(seen tables, a *answer, at time.Time) (*table.Table, *Error) {
 	if a.delta != nil {
 		return applyDelta(seen, a, at, c.limit())
 	}
@@ -199,17 +168,13 @@ func raise(c *publish.Candidate, e api.Entity) {
 }
 
 // meant returns the candidate that a 304 names.
-func meant(seen view, a *answer) (*publish.Candidate, *Error) {
-	var of *publish.Candidate
-	switch {
-	case seen.Served != nil && named(&seen.Served.Candidate, a.etag, seen.Held == nil || len(seen.Held.Names) == 0):
-		of = &seen.Served.Candidate
-	case seen.Held != nil && named(seen.Held, a.etag, seen.Served == nil || len(seen.Served.Names) == 0):
-		of = seen.Held
-	default:
+func meant(seen tables, a *answer) (*publish.Candidate, *Error) {
+	all := seen.all()
+	i := slices.IndexFunc(all, func(c *publish.Candidate) bool { return named(c, a.etag, len(c.Names) == len(seen.names())) })
+	if i < 0 {
 		return nil, failf(ReasonProtocol, "304 for %q, which is not the one table that was named", a.etag.Text)
 	}
-	next := *of
+	next := *all[i]
 	if a.state != api.StateUnknown { // a server that does not know keeps what others said
 		next.State = a.state
 	}
@@ -236,7 +201,7 @@ func confirming(served *publish.Served, next *publish.Candidate) {
 }
 
 // olderThan reports whether a candidate is older than the client's table, and its server has not insisted yet.
-func (c *Client) olderThan(s *server, seen view, next *publish.Candidate) bool {
+func (c *Client) olderThan(s *server, seen tables, next *publish.Candidate) bool {
 	if seen.Served == nil {
 		return false
 	}
@@ -249,13 +214,13 @@ func (c *Client) olderThan(s *server, seen view, next *publish.Candidate) bool {
 		return false
 	}
 	if s.older++; s.older < olderPolls {
-		c.dedup.Log(slog.LevelWarn, LogTableOlder, s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
+		c.dedup.Log(slog.LevelWarn, "route server has a table that is older than the applied one, not accepted yet", s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
 			"digest", next.Table.Digest().String())
 		return true
 	}
 	s.older = 0
 	c.cfg.Metrics.older.Inc()
-	c.dedup.Log(slog.LevelWarn, LogOlderAccepted, s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
+	c.dedup.Log(slog.LevelWarn, "route server insists on an older table", s.name, "url", s.name, "revision", revision, "applied_revision", seen.Served.Table.Revision(),
 		"digest", next.Table.Digest().String())
 	return false
 }
@@ -271,13 +236,6 @@ func appendNew(names, more []string) []string {
 		}
 	}
 	return names
-}
-
-func firstOf(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return names[0]
 }
 
 // Accept applies the held table at once; see [publish.Publisher.Accept].

@@ -3,8 +3,21 @@
 //
 // A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, with deltas where possible
 // (docs/reference/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it. [Client.Boot] loads the table that an
-// earlier process applied. A [Relay] passes the table on to clients of its own, and [AskPeers] fetches what other replicas of a route
-// server serve.
+// earlier process applied. A [Relay] serves the table to other clients, and [AskPeers] fetches what other replicas of a route server serve.
+//
+// Calls point down the list of files:
+//
+//	peers.go                   other replicas of a route server
+//	relay.go  claims.go        a client that feeds a cache
+//	dataplane.go               configuration; a new client
+//	run.go                     the loop: a poll, or a stream until it ends
+//	follow.go                  one stream and its events
+//	round.go                   one poll: servers until one answers
+//	stream.go  fetch.go        one connection; one exchange
+//	commit.go                  what an answer means; verified tables are offered to the publisher
+//	delta.go  body.go          content of an answer
+//	servers.go  zone.go        health of servers, evidence about their sources; the zone
+//	status.go  errors.go       state and metrics; reasons and the log
 //
 // # What it guarantees
 //
@@ -17,19 +30,16 @@
 // The body of an answer is decoded with a limit on the result. It is a candidate only if
 //
 //   - the transfer ended as announced: the length is that of Content-Length, and the encoding is whole;
-//   - the SHA-256 of the decoded text is the digest in the ETag. An ETag has a digest if it is of the form "<64 hex
-//     digits>[.<revision>][~<rotation>][+gzip|+zstd]", which all route servers use, including the reference. Any other ETag proves
-//     nothing: then a Content-Length is required, and an answer with an X-Revision, which only our servers send, is refused;
+//   - the SHA-256 of the decoded text is the digest in the ETag, which all route servers send, including the reference. Any other ETag
+//     proves nothing: then a Content-Length is required, and an answer with an X-Revision, which only our servers send, is refused;
 //   - it parses completely, as routes with distinct ids, and X-Count, if present, equals their number.
 //
-// For a delta, the digest is computed over the whole text that it leads to. A delta must apply to a table that the client has;
-// the result shares memory with that table. After a delta that does not verify, the client fetches the full table in the same
-// round, and does not ask the server for deltas for ten minutes.
+// For a delta, the digest is computed over the whole text that it leads to. After a delta that does not verify, the client fetches the
+// full table in the same round, and does not ask the server for deltas for ten minutes.
 //
-// A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's publisher publishes
-// it under the ETag that the next request names, and replaces the file in the background (package publish), or later, if Config.Unproven
-// asks for that. The last-known-good file of that
-// publisher contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
+// A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's publisher serves it under
+// the ETag that the next request names, and replaces the last-known-good file in the background, or later, if Config.Unproven asks for
+// that. That file contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
 //
 // # Held tables
 //
@@ -40,54 +50,34 @@
 // # Streams
 //
 // A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit as
-// a body, and where it has none, it asks for a fetch. The event "current", which comes at least every 15 seconds, corresponds to a 304: it confirms the applied
-// table, or agrees with the held one. So freshness, holds and the order of tables work the same way. Data that does not verify
-// ends the stream, and the client fetches the full table once.
+// a body, and where it has none, it asks for a fetch. The event "current", which comes at least every 15 seconds, corresponds to a 304.
+// Data that does not verify ends the stream, and the client fetches the full table once.
 //
 // With UpdateMode [Auto] the client polls once, and then opens a stream. If the server does not support streams, or two consecutive
 // attempts fail, the client polls for 15 to 30 seconds, and later for up to five minutes, before the next attempt. It closes a
-// stream that is silent for 45 seconds. Actions that many clients would take at the same moment are spread over time:
-// reconnecting after a lost connection, and fetching a table that a stream announces.
-//
-// Every Config.FullEvery the client fetches a full table without naming the applied one, so that no error of ours persists.
+// stream that is silent for 45 seconds. Actions that many clients would take at the same moment are spread over time.
 //
 // # Order of tables
 //
 // Servers poll independently and may lag behind each other. Our servers answer 304 to a request that names a newer table, and
 // send an older one only if they are sure (see package etagcache). In addition, the client does not accept a table with a lower
 // revision than its own, until the same server has sent one in two consecutive polls: then the cluster was restored from a
-// backup. Tables without a revision have no order and are accepted.
-//
-// The client adopts the ETag of a 304 if it has the digest of the table: its revision says how new the table is now.
+// backup. Tables without a revision have no order and are accepted. The client adopts the ETag of a 304 if it has the digest of the
+// table: its revision tells how new the table is now.
 //
 // # Freshness
 //
 // The client knows the time of the source's read only from evidence: X-Source-Read, or "source_read" of a stream; for a server
 // that sends neither, the Date and Age of its answer (RFC 9111). Once a server has sent the former, it must keep sending it. An
 // answer without evidence confirms the table but does not change the time of the read, so that a cache cannot hide the loss of
-// the source. Times more than a minute ahead of our clock are ignored.
-//
-// # Memory
-//
-// Tables and deltas are parsed while they arrive, directly into their final form, and share common parts with the previous table.
-// In addition to that table, receiving takes at most about one and a half times the limit, whatever a server sends.
-//
-// # Several servers
-//
-// The first URL is preferred. The client does not ask a failed server for a growing, jittered time, and tries the others within
-// the same round. While another server is in use, the client tries the servers before it in the list again, a minute or more after
-// they failed, and returns to the first that answers. It does not follow redirects.
-//
-// # What it does not do
-//
-// It does not decide which table a proxy serves (package rollout), serve HTTP, read flags, or set up TLS: pass a Transport.
+// the source.
 //
 // # Caveats
 //
-// If a server sends an ETag of the form above whose digits are not the SHA-256 of the text, the client rejects all its answers.
+// If a server sends an ETag of our form whose digits are not the SHA-256 of the text, the client rejects all its answers.
 // For the seconds until a lagging server has read again, its 304 looks like one that agrees. The last-known-good file is not
-// signed: everyone who can write it can give the client a table. A client that switches between one of our route servers and one
-// whose ETags have no revision downloads the table once per switch.
+// signed: everyone who can write it can give the client a table. Receiving a table takes at most about one and a half times the limit on
+// its size, in addition to the previous table. The client does not follow redirects.
 //
 // Other modules may import it: what it exports keeps its form and its meaning within a major version.
 package dataplane
@@ -251,13 +241,13 @@ func (cfg *Config) check() error {
 	}
 	switch {
 	case cfg.Interval < 0 || cfg.Interval > 0 && cfg.Interval < time.Millisecond:
-		return fmt.Errorf("interval %v: want at least 1ms", cfg.Interval)
+		return fmt.Errorf("interval %v: must be at least 1ms", cfg.Interval)
 	case cfg.Timeout < 0 || cfg.MaxBackoff < 0 || cfg.FullEvery < 0:
-		return errors.New("timeout, max backoff and full every: want no negative time")
+		return errors.New("Timeout, MaxBackoff and FullEvery must not be negative")
 	case !slices.Contains([]UpdateMode{"", Auto, Stream, Poll}, cfg.UpdateMode):
-		return fmt.Errorf("update mode %.50q: want auto, stream or poll", cfg.UpdateMode)
+		return fmt.Errorf("update mode %.50q: must be auto, stream or poll", cfg.UpdateMode)
 	case cfg.MaxBytes < 0 || cfg.Memory < 0:
-		return fmt.Errorf("max bytes %d, memory %d: want no negative number", cfg.MaxBytes, cfg.Memory)
+		return errors.New("MaxBytes and Memory must not be negative")
 	}
 	return nil
 }
@@ -296,12 +286,4 @@ func (c *Client) Boot() *table.Table {
 		}
 	}
 	return c.Current()
-}
-
-// namesOf returns the ETags of a table on route servers, in the encodings that the client accepts. A table from a file has no
-// ETag. Any of its names works, because servers use only the digest and the revision. A server with other kinds of ETags does not
-// recognise these, and sends the table.
-func namesOf(t *table.Table) []string {
-	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
-	return []string{zstd.String(), gzip.String()}
 }

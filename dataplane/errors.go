@@ -2,11 +2,32 @@ package dataplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 )
+
+// caught converts a panic to an error; it returns f if there was none.
+func caught(panicked any, f *Error) *Error {
+	if panicked != nil {
+		f = failf(ReasonPanic, "panic: %v", panicked)
+		f.stack = debug.Stack()
+	}
+	return f
+}
+
+// transferReason returns otherwise, unless a deadline has passed.
+func transferReason(err error, otherwise Reason) Reason {
+	var timeout net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return ReasonTimeout
+	}
+	return otherwise
+}
 
 // Reason says in one word why an exchange with a server failed. It is the same in logs, metrics and the status.
 type Reason string

@@ -1,8 +1,10 @@
 package dataplane
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -49,55 +51,8 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// tableURL returns the URL of the table of a zone on a server.
-func (s *server) tableURL(zone string) *url.URL {
-	if zone == "" {
-		return s.url
-	}
-	return s.url.JoinPath(url.PathEscape(zone))
-}
-
-// request sends a request that names tables, with the client's identity. The body may be nil.
-func (c *Client) request(ctx context.Context, method string, u *url.URL, header http.Header, names []string, body io.Reader) (*http.Response, *Error) {
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
-	if err != nil {
-		return nil, failf(ReasonConnect, "%w", err)
-	}
-	req.Header = header
-	req.Header.Set("User-Agent", userAgent)
-	if identity := c.cfg.Identity(); identity != "" {
-		req.Header[api.HeaderClient] = []string{identity}
-	}
-	if len(names) > 0 {
-		req.Header.Set(api.HeaderIfNoneMatch, strings.Join(names, ", "))
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		err = transportError(err)
-		return nil, failf(transferReason(err, ReasonConnect), "%w", err)
-	}
-	return resp, nil
-}
-
-// transportError returns an error without the URL, which may contain a password and which the caller adds.
-func transportError(err error) error {
-	if cause := new(url.Error); errors.As(err, &cause) {
-		return cause.Err
-	}
-	return err
-}
-
-// transferReason returns otherwise, unless a deadline has passed.
-func transferReason(err error, otherwise Reason) Reason {
-	var timeout net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
-		return ReasonTimeout
-	}
-	return otherwise
-}
-
 // fetch makes the exchange and reads the whole body.
-func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w want) (*answer, *Error) {
+func (c *Client) fetch(ctx context.Context, s *server, zone string, seen tables, w want) (*answer, *Error) {
 	header := http.Header{"Accept-Encoding": {acceptEncoding}}
 	if w.delta {
 		header.Set(api.HeaderAcceptIM, api.DeltaForm)
@@ -131,6 +86,97 @@ func (c *Client) fetch(ctx context.Context, s *server, zone string, seen view, w
 	return a, nil
 }
 
+// head sends a HEAD request that names tables, and returns the answer; it has no body. Its status is 200 or 304.
+func (c *Client) head(ctx context.Context, u *url.URL, encoding string, names []string) (*http.Response, *Error) {
+	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, probeTimeout))
+	defer cancel()
+	resp, f := c.request(ctx, http.MethodHead, u, http.Header{"Accept-Encoding": {encoding}}, names, nil)
+	if f != nil {
+		return nil, f
+	}
+	resp.Body.Close()
+	if resp.StatusCode == http.StatusNotModified {
+		return resp, nil
+	}
+	return resp, checkStatus(resp)
+}
+
+// Opinion is a server's answer to a question about a table.
+type Opinion struct {
+	// Keep means that a client with the table should keep it: the server has it, too, or the table may be newer than the
+	// server's.
+	Keep bool
+	// Digest and Revision identify the table that it would send otherwise.
+	Digest   table.Digest
+	Revision uint64
+}
+
+// Ask asks the server in use whether it would send its table to a client that has another one, with the given digest and
+// revision. It is for a relay, whose clients name tables that it never had. It changes nothing, and does not wait for a poll. The
+// error is an *Error, or the error of ctx.
+func (c *Client) Ask(ctx context.Context, digest table.Digest, revision uint64) (Opinion, error) {
+	s := c.inUse()
+	var e api.Entity
+	resp, f := c.head(ctx, s.url, "identity", []string{api.Tag{Digest: digest, Revision: revision}.String()})
+	if f == nil {
+		if e = api.ParseEntity(resp.Header.Get(api.HeaderETag)); resp.StatusCode != http.StatusNotModified && !e.Known {
+			f = failf(ReasonTag, "ETag %.200q has no digest", e.Text)
+		}
+	}
+	if f != nil {
+		f.URL = s.name
+		return Opinion{}, f
+	}
+	if resp.StatusCode == http.StatusNotModified {
+		return Opinion{Keep: true}, nil
+	}
+	return Opinion{Digest: e.Tag.Digest, Revision: e.Tag.Revision}, nil
+}
+
+// reportTimeout limits the time for a report.
+const reportTimeout = 3 * time.Second
+
+// Report sends a report of this client, JSON, to the server in use. Nothing depends on it: an error changes no state. A server of
+// another kind accepts no reports.
+func (c *Client) Report(ctx context.Context, body []byte) error {
+	s := c.inUse()
+	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, reportTimeout))
+	defer cancel()
+	header := http.Header{"Content-Type": {"application/json"}}
+	resp, f := c.request(ctx, http.MethodPost, s.url.JoinPath("..", api.ReportPath), header, nil, bytes.NewReader(body))
+	if f != nil {
+		return fmt.Errorf("report to %s: %w", s.name, f.Err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be reused
+	if resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("report to %s: status %d", s.name, resp.StatusCode)
+	}
+	return nil
+}
+
+// request sends a request that names tables, with the client's identity. The body may be nil.
+func (c *Client) request(ctx context.Context, method string, u *url.URL, header http.Header, names []string, body io.Reader) (*http.Response, *Error) {
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, failf(ReasonConnect, "%w", err)
+	}
+	req.Header = header
+	req.Header.Set("User-Agent", userAgent)
+	if identity := c.cfg.Identity(); identity != "" {
+		req.Header[api.HeaderClient] = []string{identity}
+	}
+	if len(names) > 0 {
+		req.Header.Set(api.HeaderIfNoneMatch, strings.Join(names, ", "))
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		err = transportError(err)
+		return nil, failf(transferReason(err, ReasonConnect), "%w", err)
+	}
+	return resp, nil
+}
+
 // answerOf returns the headers of a response as an answer. It records what they reveal about the server.
 func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer {
 	a := &answer{
@@ -150,7 +196,7 @@ func (s *server) answerOf(resp *http.Response, sent, received time.Time) *answer
 }
 
 // readTable reads an answer with the status 200 into a, and checks that its body is complete and matches the ETag.
-func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen view) (f *Error) {
+func (c *Client) readTable(ctx context.Context, a *answer, b *body, seen tables) (f *Error) {
 	h := b.resp.Header
 	switch {
 	case !a.etag.Known && h.Get(api.HeaderRevision) != "":
@@ -188,6 +234,15 @@ func checkStatus(resp *http.Response) *Error {
 	return f
 }
 
+func redactedLocation(resp *http.Response) string {
+	u, err := resp.Location()
+	if err != nil {
+		return ""
+	}
+	u.RawQuery = ""
+	return u.Redacted()
+}
+
 // retryAfter returns the advice of the answer, seconds or a date (RFC 9110 §10.2.3); 0 if there is none, or if it is not in the
 // future.
 func retryAfter(resp *http.Response) time.Duration {
@@ -201,11 +256,18 @@ func retryAfter(resp *http.Response) time.Duration {
 	return 0
 }
 
-func redactedLocation(resp *http.Response) string {
-	u, err := resp.Location()
-	if err != nil {
-		return ""
+// tableURL returns the URL of the table of a zone on a server.
+func (s *server) tableURL(zone string) *url.URL {
+	if zone == "" {
+		return s.url
 	}
-	u.RawQuery = ""
-	return u.Redacted()
+	return s.url.JoinPath(url.PathEscape(zone))
+}
+
+// transportError returns an error without the URL, which may contain a password and which the caller adds.
+func transportError(err error) error {
+	if cause := new(url.Error); errors.As(err, &cause) {
+		return cause.Err
+	}
+	return err
 }

@@ -74,9 +74,9 @@ func TestClientsOfAllPeers(t *testing.T) {
 	t.Cleanup(func() { close(silent) })
 	answers := dataplane.PeerClients(t.Context(), dataplane.PeersConfig{
 		URLs: []string{"http://peers:1", "https://relays:2", "http://nobody:3", "http://slow:4"},
-		Resolver: names{
+		Lookup: names{
 			"peers": {"127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.7"}, "relays": {"127.0.0.6", "127.0.0.2"}, "slow": nil,
-		},
+		}.LookupNetIP,
 		Own: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Timeout: 3 * time.Second,
 	}, port)
 	got := make(map[string]string)
@@ -102,7 +102,7 @@ func TestClientsOfAllPeers(t *testing.T) {
 }
 
 func TestClientsOfNobody(t *testing.T) {
-	answers := dataplane.PeerClients(t.Context(), dataplane.PeersConfig{URLs: []string{"http://nobody:1", "http://bad"}, Resolver: names{}}, 1)
+	answers := dataplane.PeerClients(t.Context(), dataplane.PeersConfig{URLs: []string{"http://nobody:1", "http://bad"}, Lookup: names{}.LookupNetIP}, 1)
 	if len(answers) != 1 || answers[0].Err == nil || errors.Is(answers[0].Err, dataplane.ErrNoPeer) {
 		t.Errorf("%+v", answers)
 	}

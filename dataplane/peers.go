@@ -3,6 +3,7 @@ package dataplane
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,38 +13,43 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
 )
 
-const defaultPeerTimeout = 3 * time.Second
+// Limits of requests to peers.
+const (
+	defaultPeerTimeout    = 3 * time.Second
+	defaultClientsTimeout = 1500 * time.Millisecond
+	// documentTimeout limits FromPeers: a server that starts waits for it.
+	documentTimeout = 10 * time.Second
+	maxPeers        = 8 // each may return its own table, which takes memory
+	maxClientPeers  = 32
+	maxViews        = 64 << 20 // bytes of the answers of all peers about their clients
+)
 
-// maxPeers is how many peers are asked: each may return its own table, which takes memory.
-const maxPeers = 8
-
-// Errors of [AskPeers].
+// Errors of peers.
 var (
 	// ErrNoPeer means that the name has no address other than our own.
 	ErrNoPeer = errors.New("no other replica")
 	// ErrNoPeerTable means that no peer returned a usable table. It is wrapped with the failure of each peer.
 	ErrNoPeerTable = errors.New("no other replica has a table to compare with")
+
+	errStale   = errors.New("its table is from a last-known-good file, not confirmed by a read yet")
+	errLate    = errors.New("no answer in time")
+	errTooMuch = fmt.Errorf("the answers of all peers have more than %d bytes", maxViews)
 )
 
-// errStale is the error for a peer whose own table is not confirmed.
-var errStale = errors.New("its table is from a last-known-good file, not confirmed by a read yet")
-
-// PeerResolver resolves a name to addresses. [net.Resolver] implements it.
-type PeerResolver interface {
-	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-}
-
-// PeersConfig configures [AskPeers]. URL and Transport are required.
+// PeersConfig configures requests to the other replicas. URLs is required; Transport is, except for [PeerClients].
 type PeersConfig struct {
 	// URLs are http://HOST:PORT or https://HOST:PORT. All addresses of the hosts are peers, as for a headless Service.
 	URLs []string
@@ -51,11 +57,11 @@ type PeersConfig struct {
 	// request says, so that certificates are verified for the host in the URL. Idle connections are closed at the end.
 	Transport func(address string) (http.RoundTripper, error)
 
-	// Resolver defaults to net.DefaultResolver.
-	Resolver PeerResolver
+	// Lookup resolves a name to addresses; nil means the method of net.DefaultResolver.
+	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	// Own lists our addresses, which are not asked; nil means the addresses of the network interfaces.
 	Own []netip.Addr
-	// Timeout defaults to 3 seconds.
+	// Timeout defaults to 3 seconds, for [PeerClients] to 1.5.
 	Timeout time.Duration
 	// MaxBytes and Memory are for Config; all peers share the memory.
 	MaxBytes, Memory int64
@@ -70,42 +76,177 @@ type PeerTable struct {
 	Kept  []*publish.Kept // what the peer keeps, and what is frozen; nil if nothing is
 }
 
-// AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or says why the peers
-// could not be found.
+// AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or is the failure to
+// find the peers.
 //
 // A replica that starts without a last-known-good file has nothing to compare its first table with, and a guard without a
 // served table lets any table pass. It fetches the table of a peer for the comparison, and the objects that the peer keeps at
 // earlier versions, so that the first table has them as well.
 //
-// Tables are fetched and verified as in a data plane: length, digest, size, parse, and no route that would crash a
-// proxy. A table from a last-known-good file (stale) proves nothing and is not used. Of the other tables, the one with the
-// highest revision is used, so that a lagging replica does not decide. A table that a peer serves while it holds another one
-// back counts like any other: it is the last-known-good one.
+// Tables are fetched and verified as in a data plane. A table from a last-known-good file (stale) proves nothing and is not used. Of the
+// other tables, the one with the highest revision is used, so that a lagging replica does not decide. A table that a peer serves while it
+// holds another one back counts like any other.
 //
 // Asking takes at most PeersConfig.Timeout, whatever peers and name servers do. At most eight addresses are asked, once each and
-// concurrently.
-//
-// It does not judge the table, and the replica does not serve it. It trusts whoever answers under the name of the peers, so use a
-// name inside the cluster, and TLS on the listeners if the network is not trusted.
-func AskPeers(ctx context.Context, cfg PeersConfig) (PeerTable, error) {
-	cfg.Timeout = cmp.Or(cfg.Timeout, defaultPeerTimeout)
-	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+// concurrently. The replica does not serve the table. AskPeers trusts every address of the name, so use a name inside the cluster, and TLS
+// on the listeners if the network is not trusted.
+func AskPeers(ctx context.Context, cfg PeersConfig) (found PeerTable, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, defaultPeerTimeout))
 	defer cancel()
 	peers, err := cfg.find(ctx)
 	if err != nil {
 		return PeerTable{}, err
 	}
-	answers := make([]peerAnswer, len(peers))
-	var all sync.WaitGroup
+	answers, failed := make([]PeerTable, len(peers)), make([]error, len(peers))
+	var asking sync.WaitGroup
 	for i, p := range peers {
-		all.Go(func() {
+		asking.Go(func() { answers[i], failed[i] = cfg.fetch(ctx, p, int64(len(peers))) })
+	}
+	asking.Wait()
+	for i, a := range answers {
+		if failed[i] != nil {
+			failed[i] = fmt.Errorf("%s: %w", peers[i], failed[i])
+		} else if found.Table == nil || a.Table.Revision() > found.Table.Revision() {
+			found = a
+		}
+	}
+	if found.Table == nil {
+		return PeerTable{}, fmt.Errorf("%w: %w", ErrNoPeerTable, errors.Join(failed...))
+	}
+	for _, err := range failed {
+		if err != nil && cfg.Logger != nil {
+			cfg.Logger.Info("a peer gave no table", "error", err)
+		}
+	}
+	return found, nil
+}
+
+// fetch fetches and verifies the table of one of several peers.
+func (cfg *PeersConfig) fetch(ctx context.Context, p peer, peers int64) (found PeerTable, err error) {
+	transport, err := cfg.Transport(p.String())
+	if err != nil {
+		return found, err
+	}
+	defer closeIdle(transport)
+	c, err := New(Config{
+		URLs: []string{p.url.String()}, UpdateMode: Poll, Timeout: cmp.Or(cfg.Timeout, defaultPeerTimeout), Transport: asPeer{transport},
+		MaxBytes: cfg.MaxBytes, Memory: cfg.Memory / peers,
+		Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, // without a served table to compare with, only an empty table is held
+	})
+	if err != nil {
+		return found, err
+	}
+	if err := c.Poll(ctx); err != nil {
+		return found, err
+	}
+	status := c.Status()
+	switch {
+	case status.Held != nil:
+		return found, errors.New(status.Held.Detail)
+	case status.Applied == nil:
+		return found, ErrNoPeerTable
+	case status.Applied.ServerState == api.StateStale:
+		return found, errStale
+	}
+	found = PeerTable{Table: c.Current(), From: p.String()}
+	err = readPeer(ctx, p.url.JoinPath(api.PathKept), transport, func(r io.Reader) (err error) {
+		found.Kept, err = publish.ReadKept(r)
+		return err
+	})
+	if err != nil && !errors.Is(err, statusError(http.StatusNotFound)) { // a peer that knows only tables keeps none
+		return found, fmt.Errorf("which objects it keeps: %w", err)
+	}
+	return found, nil
+}
+
+// FromPeers reads a document of the peers, one after another, at a path of the main listener: of all of them or, if first is set, until one
+// of them has it. The error joins those of the peers without it. It takes at most ten seconds.
+func FromPeers(ctx context.Context, cfg PeersConfig, path string, first bool, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, documentTimeout)
+	defer cancel()
+	peers, err := cfg.find(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, p := range peers {
+		transport, err := cfg.Transport(p.String())
+		if err == nil {
+			err = readPeer(ctx, p.url.JoinPath(path), transport, read)
+			closeIdle(transport)
+		}
+		if err == nil && first {
+			return nil
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s has no %s: %w", p, path, err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// PeerClients asks the peers which clients each of them knows. It returns one answer for each address, and one with an error for each
+// name that it cannot resolve in half of the time. Addresses come only from the configured names. port is the port of the support
+// listeners, which speak plain HTTP; of cfg, URLs, Lookup, Own and Timeout count.
+func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, defaultClientsTimeout))
+	defer cancel()
+	transport := &http.Transport{
+		DialContext: (&net.Dialer{}).DialContext, MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true,
+	}
+	defer transport.CloseIdleConnections()
+	peers, failed := cfg.resolve(ctx, maxClientPeers)
+	answers := make([]fleet.Answer, len(peers))
+	budget := new(atomic.Int64) // remaining bytes for all answers
+	budget.Store(maxViews)
+	var asking sync.WaitGroup
+	for i, p := range peers {
+		asking.Go(func() {
 			one := &answers[i]
-			one.From = net.JoinHostPort(p.address.String(), p.url.Port())
-			one.err = cfg.fetch(ctx, p.url, int64(len(peers)), &one.PeerTable)
+			one.Address = net.JoinHostPort(p.address.String(), strconv.Itoa(port))
+			one.View, one.Err = askClients(ctx, transport, one.Address, budget)
 		})
 	}
-	all.Wait()
-	return cfg.best(answers)
+	asking.Wait()
+	for host, err := range failed {
+		if !errors.Is(err, ErrNoPeer) {
+			answers = append(answers, fleet.Answer{Address: host, Err: err})
+		}
+	}
+	return answers
+}
+
+// askClients asks one peer for its own clients, all of them.
+func askClients(ctx context.Context, transport http.RoundTripper, address string, budget *atomic.Int64) (*fleet.View, error) {
+	u := url.URL{Scheme: "http", Host: address, Path: api.PathClients, RawQuery: "local&limit=" + strconv.Itoa(fleet.DefaultMax)}
+	v := &fleet.View{}
+	err := readPeer(ctx, &u, transport, func(r io.Reader) error {
+		if err := json.NewDecoder(&budgeted{r, budget}).Decode(v); err != nil {
+			return fmt.Errorf("read its answer: %w", err)
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		return v, nil
+	case ctx.Err() != nil:
+		return nil, errLate
+	}
+	return nil, err
+}
+
+// budgeted reads while all answers together stay within the budget.
+type budgeted struct {
+	r      io.Reader
+	budget *atomic.Int64
+}
+
+func (b *budgeted) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.budget.Add(-int64(n)) < 0 {
+		return 0, errTooMuch
+	}
+	return n, err
 }
 
 // peer is one address of one of the URLs.
@@ -114,50 +255,62 @@ type peer struct {
 	address netip.Addr
 }
 
-// find returns the addresses of all URLs, at most maxPeers, sorted. A name without an address is an error only if no other name has one.
-func (cfg *PeersConfig) find(ctx context.Context) (peers []peer, err error) {
-	var failed []error
-	cfg.resolve(ctx, maxPeers, func(u *url.URL, a netip.Addr) {
-		peers = append(peers, peer{u, a})
-	}, func(_ string, err error) {
-		failed = append(failed, err)
-	})
-	if len(peers) == 0 {
-		return nil, cmp.Or(errors.Join(failed...), ErrNoPeer)
+// String returns the address with the port.
+func (p peer) String() string { return net.JoinHostPort(p.address.String(), p.url.Port()) }
+
+// find returns the addresses of all URLs, at most maxPeers. A name without an address is an error only if no other name has one.
+func (cfg *PeersConfig) find(ctx context.Context) ([]peer, error) {
+	peers, failed := cfg.resolve(ctx, maxPeers)
+	if len(peers) > 0 {
+		return peers, nil
 	}
-	slices.SortFunc(peers, func(a, b peer) int { return a.address.Compare(b.address) })
-	return peers, nil
+	var all []error
+	for _, err := range failed {
+		all = append(all, err)
+	}
+	return nil, cmp.Or(errors.Join(all...), ErrNoPeer)
 }
 
-// resolve resolves the hosts of all URLs at the same time. It calls found for each address of a peer, at most most of them, and failed for
-// each host without one, as soon as it knows; only one of them runs at a time.
-func (cfg *PeersConfig) resolve(ctx context.Context, most int, found func(u *url.URL, address netip.Addr), failed func(host string, err error)) {
+// resolve resolves the hosts of all URLs concurrently, in half of the time that ctx leaves. It returns the addresses, at most most of them,
+// sorted, and the failures by host.
+func (cfg *PeersConfig) resolve(ctx context.Context, most int) (peers []peer, failed map[string]error) {
+	if end, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+	}
+	failed = make(map[string]error)
 	var resolving sync.WaitGroup
-	var mu sync.Mutex
-	seen := make(map[netip.Addr]bool) // guarded by mu
+	var mu sync.Mutex // guards peers and failed
 	for _, text := range cfg.URLs {
 		resolving.Go(func() {
-			var host string
-			var addresses []netip.Addr
 			u, err := parse(text)
+			var found []netip.Addr
 			if err == nil {
-				host = u.Hostname()
-				addresses, err = cfg.addresses(ctx, host)
+				found, err = cfg.addresses(ctx, u.Hostname())
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				failed(host, err)
+				failed[hostOf(u)] = err
 			}
-			for _, a := range addresses {
-				if !seen[a] && len(seen) < most {
-					seen[a] = true
-					found(u, a)
+			for _, a := range found {
+				if !slices.ContainsFunc(peers, func(p peer) bool { return p.address == a }) {
+					peers = append(peers, peer{u, a})
 				}
 			}
 		})
 	}
 	resolving.Wait()
+	slices.SortFunc(peers, func(a, b peer) int { return a.address.Compare(b.address) })
+	return peers[:min(len(peers), most)], failed
+}
+
+func hostOf(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // parse checks the URL.
@@ -167,157 +320,45 @@ func parse(text string) (*url.URL, error) {
 		return nil, errors.New("the URL of the peers cannot be parsed") // the text may contain a password
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Port() == "" || strings.Trim(u.Path, "/") != "" {
-		return nil, fmt.Errorf("URL of the peers %q: want http(s)://host:port", u.Redacted())
+		return nil, fmt.Errorf("URL of the peers %q: must be http(s)://host:port", u.Redacted())
 	}
 	return u, nil
 }
 
-// addresses returns the addresses of the peers with a name, sorted.
-func (cfg *PeersConfig) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+// addresses returns the addresses of the peers with a name.
+func (cfg *PeersConfig) addresses(ctx context.Context, host string) (peers []netip.Addr, err error) {
 	own := cfg.Own
 	if own == nil {
-		var err error
-		if own, err = interfaces(); err != nil {
+		list, err := net.InterfaceAddrs()
+		if err != nil {
 			return nil, fmt.Errorf("find the own addresses: %w", err)
 		}
+		for _, a := range list {
+			if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+				own = append(own, prefix.Addr().Unmap())
+			}
+		}
 	}
-	resolver := cfg.Resolver
-	if resolver == nil {
-		resolver = net.DefaultResolver
+	lookup := cfg.Lookup
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupNetIP
 	}
-	found, err := resolver.LookupNetIP(ctx, "ip", host)
+	found, err := lookup(ctx, "ip", host)
 	if err != nil {
 		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 			return nil, fmt.Errorf("%w: %s has no address", ErrNoPeer, host) // such as a headless Service without ready pods
 		}
 		return nil, fmt.Errorf("resolve the peers: %w", err)
 	}
-	var addresses []netip.Addr
 	for _, a := range found {
 		if a = a.Unmap(); !slices.Contains(own, a) {
-			addresses = append(addresses, a)
+			peers = append(peers, a)
 		}
 	}
-	if len(addresses) == 0 {
+	if len(peers) == 0 {
 		return nil, fmt.Errorf("%w: %s has only our own address", ErrNoPeer, host)
 	}
-	slices.SortFunc(addresses, netip.Addr.Compare)
-	return addresses, nil
-}
-
-// interfaces returns the addresses of this machine.
-func interfaces() ([]netip.Addr, error) {
-	list, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, err
-	}
-	var out []netip.Addr
-	for _, a := range list {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-			out = append(out, prefix.Addr().Unmap())
-		}
-	}
-	return out, nil
-}
-
-// peerAnswer is the result of asking a peer: a table or an error.
-type peerAnswer struct {
-	PeerTable
-	err error
-}
-
-// fetch fetches and verifies the table of one of several peers.
-func (cfg *PeersConfig) fetch(ctx context.Context, u *url.URL, peers int64, found *PeerTable) error {
-	transport, err := cfg.Transport(found.From)
-	if err != nil {
-		return err
-	}
-	defer closeIdle(transport)
-	c, err := New(Config{
-		URLs: []string{u.String()}, UpdateMode: Poll, Timeout: cfg.Timeout, Transport: asPeer{transport},
-		MaxBytes: cfg.MaxBytes, Memory: cfg.Memory / peers,
-		Guard: guard.Config{MaxLoss: 1, MaxBackendLoss: 1}, // without a served table to compare with, only an empty table is held
-	})
-	if err != nil {
-		return err
-	}
-	if err := c.Poll(ctx); err != nil {
-		return err
-	}
-	status := c.Status()
-	switch {
-	case status.Held != nil:
-		return errors.New(status.Held.Detail)
-	case status.Applied == nil:
-		return ErrNoPeerTable
-	case status.Applied.ServerState == api.StateStale:
-		return errStale
-	}
-	found.Table = c.Current()
-	err = readPeer(ctx, u.JoinPath(api.PathKept), transport, func(r io.Reader) (err error) {
-		found.Kept, err = publish.ReadKept(r)
-		return err
-	})
-	if err != nil && !errors.Is(err, statusError(http.StatusNotFound)) { // a peer that knows only tables keeps none
-		return fmt.Errorf("which objects it keeps: %w", err)
-	}
-	return nil
-}
-
-// FromPeer reads a document of the first peer that has it, at a path of the main listener. The error is the one of read, or says why no peer has the
-// document. It takes at most ten seconds.
-func FromPeer(ctx context.Context, cfg PeersConfig, path string, read func(io.Reader) error) error {
-	ctx, cancel := context.WithTimeout(ctx, documentTimeout)
-	defer cancel()
-	peers, err := cfg.find(ctx)
-	if err != nil {
-		return err
-	}
-	failed := []error{fmt.Errorf("no other replica has %s", path)}
-	for _, p := range peers {
-		from := net.JoinHostPort(p.address.String(), p.url.Port())
-		if err = cfg.document(ctx, p.url.JoinPath(path), from, read); err == nil {
-			return nil
-		}
-		failed = append(failed, fmt.Errorf("%s: %w", from, err))
-	}
-	return errors.Join(failed...)
-}
-
-// FromPeers reads a document of every peer, one after another, at a path of the main listener. The error joins those of the peers that do not have it,
-// and of read. It takes at most two seconds.
-func FromPeers(ctx context.Context, cfg PeersConfig, path string, read func(io.Reader) error) error {
-	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
-	defer cancel()
-	peers, err := cfg.find(ctx)
-	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, p := range peers {
-		from := net.JoinHostPort(p.address.String(), p.url.Port())
-		if err := cfg.document(ctx, p.url.JoinPath(path), from, read); err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", from, err))
-		}
-	}
-	return errors.Join(failed...)
-}
-
-const (
-	// documentTimeout limits FromPeer: a server that starts waits for it.
-	documentTimeout = 10 * time.Second
-	// pollTimeout limits FromPeers, which is called every few seconds.
-	pollTimeout = 2 * time.Second
-)
-
-// document reads a document of the peer at an address.
-func (cfg *PeersConfig) document(ctx context.Context, u *url.URL, address string, read func(io.Reader) error) error {
-	transport, err := cfg.Transport(address)
-	if err != nil {
-		return err
-	}
-	defer closeIdle(transport)
-	return readPeer(ctx, u, transport, read)
+	return peers, nil
 }
 
 func closeIdle(transport http.RoundTripper) {
@@ -354,27 +395,4 @@ func (a asPeer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("User-Agent", api.AgentPeer)
 	return a.RoundTripper.RoundTrip(r)
-}
-
-// best returns the table with the highest revision; among equals, the one from the lowest address.
-func (cfg *PeersConfig) best(answers []peerAnswer) (found PeerTable, err error) {
-	var failed []error
-	for _, a := range answers {
-		if a.err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", a.From, a.err))
-			continue
-		}
-		if found.Table == nil || a.Table.Revision() > found.Table.Revision() {
-			found = a.PeerTable
-		}
-	}
-	if found.Table == nil {
-		return PeerTable{}, fmt.Errorf("%w: %w", ErrNoPeerTable, errors.Join(failed...))
-	}
-	if cfg.Logger != nil {
-		for _, err := range failed {
-			cfg.Logger.Info("a peer gave no table", "error", err)
-		}
-	}
-	return found, nil
 }

@@ -63,7 +63,7 @@ func (f *peerReplicas) LookupNetIP(ctx context.Context, network, host string) ([
 func (f *peerReplicas) table(ctx context.Context, change func(*dataplane.PeersConfig)) (*table.Table, string, error) {
 	f.connected = make(chan string, 100)
 	cfg := dataplane.PeersConfig{
-		URLs: []string{"http://" + name + ":9090"}, Resolver: f, Own: []netip.Addr{netip.MustParseAddr(own)},
+		URLs: []string{"http://" + name + ":9090"}, Lookup: f.LookupNetIP, Own: []netip.Addr{netip.MustParseAddr(own)},
 		Transport: func(address string) (http.RoundTripper, error) {
 			f.connected <- address
 			host, _, _ := net.SplitHostPort(address)
@@ -162,7 +162,7 @@ func TestPeers(t *testing.T) {
 			return &peerReplicas{err: &net.DNSError{Err: "server misbehaving", Name: name, IsTemporary: true}}
 		}, says: []string{"resolve the peers: ", "server misbehaving"}},
 		{name: "the name server is silent", replicas: func(*testing.T) *peerReplicas { return &peerReplicas{wait: true} },
-			err: context.DeadlineExceeded, takes: 3 * time.Second},
+			err: context.DeadlineExceeded, takes: 1500 * time.Millisecond},
 		{name: "one", replicas: func(t *testing.T) *peerReplicas {
 			return &peerReplicas{handlers: handlers{"10.2.0.2": serving(t, peerTable(t, 5, "a")).Handler()}}
 		}, from: "10.2.0.2:9090", asked: 1},

@@ -236,7 +236,7 @@ func TestChangesGoThroughTheTreeAtOnce(t *testing.T) {
 				}
 			}
 		}
-		if got := tr.nodes["leaf"].Upstream(); got.Transport != "stream" || got.Applied.Revision != 15 {
+		if got := tr.nodes["leaf"].Client.Status(); got.Transport != "stream" || got.Applied.Revision != 15 {
 			t.Errorf("upstream is %+v", got)
 		}
 	})
@@ -420,7 +420,7 @@ func TestKilledMiddle(t *testing.T) {
 		if leaf.Current().Digest() != next.Digest() {
 			t.Errorf("the leaf has revision %d", leaf.Current().Revision())
 		}
-		if got := leaf.Upstream().Stream; got.URL != "http://right/routes" {
+		if got := leaf.Client.Status().Stream; got.URL != "http://right/routes" {
 			t.Errorf("follows %+v", got)
 		}
 	})
@@ -515,7 +515,7 @@ func TestRelayTellsOfNoReadThatNothingProves(t *testing.T) {
 			w.WriteHeader(http.StatusNotModified)
 		}))
 		time.Sleep(20 * time.Minute)
-		if s := n.Upstream(); s.Failures != 0 || !s.Applied.Confirmed.After(read.Add(15*time.Minute)) {
+		if s := n.Client.Status(); s.Failures != 0 || !s.Applied.Confirmed.After(read.Add(15*time.Minute)) {
 			t.Fatalf("status %+v, want answers that confirm the table", s)
 		}
 		if got := n.Cache.Status().LastRead; !got.Equal(read.Truncate(time.Millisecond)) {

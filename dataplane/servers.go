@@ -118,7 +118,7 @@ func (c *Client) succeeded(s *server, now time.Time) {
 	s.status.LastError, s.status.RetryAt = "", time.Time{}
 	c.mu.Unlock()
 	if was.Failures > 0 {
-		c.dedup.Log(slog.LevelInfo, LogServerRecovered, s.name, "url", s.name, "failures", was.Failures, "reason", was.Reason)
+		c.dedup.Log(slog.LevelInfo, "route server recovered", s.name, "url", s.name, "failures", was.Failures, "reason", was.Reason)
 	}
 }
 
@@ -156,7 +156,7 @@ func (c *Client) use(i int) {
 	from.status.InUse, to.status.InUse = false, true
 	c.mu.Unlock()
 	c.cfg.Metrics.failovers.Inc()
-	c.log.Warn(LogServerChanged, "from", from.name, "to", to.name)
+	c.log.Warn("route server in use changed", "from", from.name, "to", to.name)
 }
 
 // maxSkew is how far the clock of a server may be ahead of ours. A read time further in the future proves nothing: it could keep

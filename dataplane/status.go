@@ -1,11 +1,6 @@
 package dataplane
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"io"
-	"net/http"
 	"slices"
 	"time"
 
@@ -15,6 +10,47 @@ import (
 	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
+)
+
+// tables are the tables of the client when a request is made.
+type tables struct{ publish.View }
+
+func (c *Client) tables() tables { return tables{c.publisher.View()} }
+
+// names returns the ETags for If-None-Match.
+func (t tables) names() []string {
+	var names []string
+	for _, c := range t.all() {
+		names = append(names, c.Names...)
+	}
+	return names
+}
+
+// all returns the served and the held table, if they exist.
+func (t tables) all() (all []*publish.Candidate) {
+	if t.Served != nil {
+		all = append(all, &t.Served.Candidate)
+	}
+	if t.Held != nil {
+		all = append(all, t.Held)
+	}
+	return all
+}
+
+// find returns the table with the digest, or nil if the client does not have it.
+func (t tables) find(d table.Digest) *publish.Candidate {
+	for _, c := range t.all() {
+		if c.Sent == d {
+			return c
+		}
+	}
+	return nil
+}
+
+// Transports, as label values and in the status.
+const (
+	transportStream = "stream"
+	transportPoll   = "poll"
 )
 
 // Status is a summary of a [Client] for people and machines.
@@ -39,6 +75,60 @@ type loopState struct {
 	started time.Time       // when Run began
 	stream  api.FetchStream // without a URL before the first stream
 	leftOut leftOut
+}
+
+func (c *Client) update(change func(*loopState)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.loop)
+}
+
+// Recheck asks Run for an early poll. It never blocks. Several requests before the poll count as one, and polls are at least a
+// second apart.
+func (c *Client) Recheck() {
+	select {
+	case c.recheck <- struct{}{}:
+	default:
+	}
+}
+
+// interval returns the jittered time between two rounds.
+func (c *Client) interval() time.Duration {
+	return time.Duration(float64(c.cfg.Interval) * (1 - jitter + 2*jitter*c.cfg.Random()))
+}
+
+// chance returns a random time up to most.
+func (c *Client) chance(most time.Duration) time.Duration {
+	return time.Duration(c.cfg.Random() * float64(most))
+}
+
+// using records the transport in use.
+func (c *Client) using(transport string) {
+	c.cfg.Metrics.using(transport)
+	c.update(func(l *loopState) { l.Transport = transport })
+}
+
+// inUse returns the server in use.
+func (c *Client) inUse() *server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.servers, func(s *server) bool { return s.status.InUse })
+	return c.servers[max(i, 0)]
+}
+
+// namesOf returns the ETags of a table on route servers, in the encodings that the client accepts. A table from a file has no
+// ETag. Any of its names works, because servers use only the digest and the revision. A server with other kinds of ETags does not
+// recognise these, and sends the table.
+func namesOf(t *table.Table) []string {
+	zstd, gzip := api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Zstd}, api.Tag{Digest: t.Digest(), Revision: t.Revision(), Encoding: api.Gzip}
+	return []string{zstd.String(), gzip.String()}
+}
+
+func firstOf(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
 }
 
 // Current returns the applied table, or nil.
@@ -89,28 +179,6 @@ func (c *Client) heldStatus() *api.Guard {
 	}
 	r := g.Report(nil)
 	return &r
-}
-
-// reportTimeout limits the time for a report.
-const reportTimeout = 3 * time.Second
-
-// Report sends a report of this client, JSON, to the server in use. Nothing depends on it: an error changes no state. A server of
-// another kind accepts no reports.
-func (c *Client) Report(ctx context.Context, body []byte) error {
-	s := c.inUse()
-	ctx, cancel := context.WithTimeout(ctx, min(c.cfg.Timeout, reportTimeout))
-	defer cancel()
-	header := http.Header{"Content-Type": {"application/json"}}
-	resp, f := c.request(ctx, http.MethodPost, s.url.JoinPath("..", api.ReportPath), header, nil, bytes.NewReader(body))
-	if f != nil {
-		return fmt.Errorf("report to %s: %w", s.name, f.Err)
-	}
-	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // so that the connection can be reused
-	if resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("report to %s: status %d", s.name, resp.StatusCode)
-	}
-	return nil
 }
 
 // Results of an exchange, as label values.

@@ -98,7 +98,7 @@ func (c *Client) connect(ctx context.Context, s *server, zone string) (resp *htt
 // resumption names the table from which a stream should continue, in the header and as ETags, and returns its digest; zero if
 // there is none.
 func (c *Client) resumption(header http.Header) (at table.Digest, names []string) {
-	seen := c.view()
+	seen := c.tables()
 	if seen.Served == nil || !seen.canonical() {
 		return table.Digest{}, nil
 	}

@@ -73,9 +73,9 @@ func (z *zoneSource) read() string {
 	if said != z.last {
 		z.last = said
 		if err != nil {
-			z.log.Warn(LogNoZone, "path", z.zone.path, "error", err)
+			z.log.Warn("no zone, requesting the full table", "path", z.zone.path, "error", err)
 		} else {
-			z.log.Info(LogZone, "path", z.zone.path, "zone", zone)
+			z.log.Info("zone read", "path", z.zone.path, "zone", zone)
 		}
 	}
 	return zone

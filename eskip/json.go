@@ -10,7 +10,6 @@ import (
 // errNull is returned for lists of predicates and filters with a null element.
 var errNull = errors.New("null in a list of predicates or filters")
 
-// jsonRoute is the JSON form of a route.
 type jsonRoute struct {
 	ID         string       `json:"id,omitempty"`
 	Backend    *jsonBackend `json:"backend,omitempty"`
@@ -25,7 +24,6 @@ type jsonBackend struct {
 	Endpoints []string `json:"endpoints,omitempty"`
 }
 
-// jsonCall is the JSON form of a predicate or filter.
 type jsonCall struct {
 	Name string        `json:"name"`
 	Args []interface{} `json:"args,omitempty"`

@@ -135,7 +135,6 @@ func (l *lexer) read() bool {
 	return true
 }
 
-// skip skips white space and comments.
 func (l *lexer) skip() {
 	src, i := l.src, l.pos
 	for i < len(src) {
@@ -197,7 +196,6 @@ var fixed = []struct {
 	{"<", tokLess},
 }
 
-// punctuation reads tokens with a fixed text.
 func (l *lexer) punctuation() {
 	if k := single[l.src[l.pos]]; k != tokEnd {
 		l.emit(k, l.pos+1)

@@ -177,7 +177,6 @@ func (p *parser) accept(k kind) bool {
 	return true
 }
 
-// newRoute returns an empty route.
 func (p *parser) newRoute() *Route {
 	if p.memory == nil {
 		return &Route{}
@@ -335,7 +334,6 @@ func (p *parser) predicateCall(name *token) bool {
 	return p.argumentList()
 }
 
-// filter parses one filter and adds it to a list.
 func (p *parser) filter(to *[]*Filter) bool {
 	name := p.tok
 	if !p.accept(tokSymbol) || !p.argumentList() {

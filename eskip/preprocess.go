@@ -35,7 +35,6 @@ type Editor struct {
 // Clone adds changed copies of routes. Use [NewClone].
 type Clone Editor
 
-// clonePrefix is the prefix of the ids of routes that Clone adds.
 const clonePrefix = "clone_"
 
 // NewEditor returns an Editor that replaces matches of reg with repl, in which $1 and so on stand for submatches. An Editor with
@@ -132,7 +131,6 @@ func editAll[T any](e *Editor, errs *[]error, id, what string, in []*T, format f
 	return out, changed
 }
 
-// fwdBackend gives forward backends an address.
 type fwdBackend struct{ url string }
 
 // ForwardPreProcessor returns a pre-processor whose method Do changes each route with a ForwardBackend, in place, to a route with

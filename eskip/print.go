@@ -22,7 +22,6 @@ type PrettyPrintInfo struct {
 
 const plainArrow = " -> "
 
-// arrow returns the separator of the parts of an expression.
 func (info PrettyPrintInfo) arrow() string {
 	if !info.Pretty {
 		return plainArrow
@@ -190,7 +189,6 @@ func appendBackend(dst []byte, r *Route) []byte {
 	}
 }
 
-// appendBalanced appends a load balanced backend.
 func appendBalanced(dst []byte, r *Route) []byte {
 	dst = append(dst, '<')
 	if r.LBAlgorithm != "" {
@@ -217,7 +215,6 @@ func (p *Predicate) String() string {
 // String prints the filter as in an expression.
 func (f *Filter) String() string { return (*Predicate)(f).String() }
 
-// appendCall appends a predicate or filter.
 func appendCall(dst []byte, name string, args []interface{}) []byte {
 	dst = append(append(dst, name...), '(')
 	for i, a := range args {
@@ -269,7 +266,6 @@ func appendFloat(dst []byte, v float64) []byte {
 	}
 }
 
-// appendString appends s as a string literal.
 func appendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0

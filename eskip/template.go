@@ -157,7 +157,6 @@ func source(req *http.Request, forwarded string) string {
 	return hostOnly(req.RemoteAddr)
 }
 
-// hostOnly returns address without its port, if it has one.
 func hostOnly(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

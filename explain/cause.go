@@ -36,12 +36,10 @@ type finding struct {
 	what, do string
 }
 
-// warn records a finding that has the severity of a warning.
 func (x *explainer) warn(owner kube.Ref, r rank, route, what, do string) {
 	x.findings = append(x.findings, finding{owner: owner, rank: r, severity: rules.Warning, route: route, what: what, do: do})
 }
 
-// ofProblem converts a problem to a finding.
 func ofProblem(owner kube.Ref, p rules.Problem) finding {
 	f := finding{owner: owner, severity: p.Severity, route: p.Route, what: p.What(), do: p.Advice(), rank: rankInfo}
 	switch {
@@ -65,24 +63,22 @@ func ofProblem(owner kube.Ref, p rules.Problem) finding {
 
 // worst returns the finding to report first, or nil if there is nothing worth reporting.
 func (x *explainer) worst() *finding {
-	told := slices.DeleteFunc(slices.Clone(x.findings), func(f finding) bool { return f.rank == rankInfo && f.do == "" })
-	if len(told) == 0 {
+	found := slices.DeleteFunc(slices.Clone(x.findings), func(f finding) bool { return f.rank == rankInfo && f.do == "" })
+	if len(found) == 0 {
 		return nil
 	}
-	mine := func(f finding) int {
+	rankOf := func(f finding) rank {
 		if x.out.Query.Route != "" && f.route == x.out.Query.Route {
-			return 0
+			return f.rank - rankInfo - 1 // the route in question comes first
 		}
-		return 1
+		return f.rank
 	}
-	slices.SortStableFunc(told, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(mine(a), mine(b)), cmp.Compare(a.rank, b.rank))
-	})
-	return &told[0]
+	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Compare(rankOf(a), rankOf(b)) })
+	return &found[0]
 }
 
-// tell reports a finding as the cause.
-func (x *explainer) tell(f *finding) {
+// report makes a finding the cause.
+func (x *explainer) report(f *finding) {
 	x.out.Cause = fmt.Sprintf("%s: %s.", f.owner, f.what)
 	x.out.Advice = f.do
 	x.out.Result = f.severity.String()
@@ -93,10 +89,10 @@ func (x *explainer) tell(f *finding) {
 	}
 }
 
-// conclude says what is wrong with an object, or that nothing is.
+// conclude reports the worst finding about an object, or that it is served.
 func (x *explainer) conclude(ref kube.Ref) {
 	if f := x.worst(); f != nil {
-		x.tell(f)
+		x.report(f)
 		return
 	}
 	o := &x.out.Objects[0]
@@ -130,7 +126,6 @@ func (x *explainer) conclude(ref kube.Ref) {
 	}
 }
 
-// short lists the first names.
 func short(names []string, most int) string {
 	if len(names) > most {
 		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)

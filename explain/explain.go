@@ -1,8 +1,8 @@
-// Package explain explains what happened to an object, a route or a host: in words for the author of the object, the fault first.
+// Package explain explains what happened to an object, a route or a host, in the terms of the object's author, the fault first.
 //
 // [Explain] collects what the compiler knows about an object: whether it was selected, its problems, its routes, their services,
 // and other objects with the same hosts. Then it generates a request for each route and uses package match to find the route that
-// gets it. So it finds objects that take each other's traffic, and circular redirects, whatever their cause.
+// gets it. This detects objects that take each other's traffic, and circular redirects, whatever their cause.
 //
 // The package does no I/O, reads no clock and does not log.
 //
@@ -12,6 +12,7 @@ package explain
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/compile"
@@ -33,8 +34,8 @@ type Query struct {
 	Host      string    `json:"host,omitempty"`
 }
 
-// ParseQuery parses what users type: a kind and NAMESPACE/NAME, or one word, which is a host if it contains a dot, and else the
-// id of a route. A name without a namespace is in the namespace default. The error says what is accepted.
+// ParseQuery parses user input: a kind and NAMESPACE/NAME, or one word: a host if it contains a dot or dash, otherwise the id of a
+// route. The default namespace is "default".
 func ParseQuery(words ...string) (Query, error) {
 	switch len(words) {
 	case 1:
@@ -46,22 +47,22 @@ func ParseQuery(words ...string) (Query, error) {
 		default:
 			return Query{Route: w}, nil
 		}
-		return Query{}, fmt.Errorf("%q: want KIND NAMESPACE/NAME, the id of a route, or a host such as shop.example.org", w)
+		return Query{}, fmt.Errorf("%q: must be KIND NAMESPACE/NAME, the id of a route, or a host such as shop.example.org", w)
 	case 2:
 		kind, ok := kindOf(words[0])
 		if !ok {
-			return Query{}, fmt.Errorf("%q: want ingress or routegroup", words[0])
+			return Query{}, fmt.Errorf("%q: must be ingress or routegroup", words[0])
 		}
 		namespace, name, ok := strings.Cut(words[1], "/")
 		if !ok {
 			namespace, name = "default", words[1]
 		}
 		if name == "" || namespace == "" || strings.ContainsAny(name, "/ \t\r\n") {
-			return Query{}, fmt.Errorf("%q: want NAMESPACE/NAME", words[1])
+			return Query{}, fmt.Errorf("%q: must be NAMESPACE/NAME", words[1])
 		}
 		return Query{Kind: kind, Namespace: namespace, Name: name}, nil
 	}
-	return Query{}, fmt.Errorf("%d words: want KIND NAMESPACE/NAME, the id of a route, or a host", len(words))
+	return Query{}, fmt.Errorf("%d words: must be KIND NAMESPACE/NAME, the id of a route, or a host", len(words))
 }
 
 func kindOf(word string) (kube.Kind, bool) {
@@ -87,16 +88,15 @@ func (q Query) String() string {
 
 func (q Query) ref() kube.Ref { return kube.Ref{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name} }
 
-// Input is the state to explain, all from the same moment. Explain does not change it.
+// Input is the state to explain, all from the same moment. Explain doesn't change it.
 type Input struct {
 	// Result is the newest result of the compiler, nil before the first read.
 	Result *compile.Result
-	// Served is the table that proxies get. It is older than that result while the guard holds a change. Ignored unless
-	// HasServed.
+	// Served is the table that proxies get, which may be older than that result. Ignored unless HasServed.
 	Served    table.List
 	HasServed bool
-	// Hold is the current hold of the guard, if there is one: then objects are explained as they are served, and with what the newest
-	// read shows of them.
+	// Hold is the current hold, nil if there is none. With a hold, objects are explained as they are served, and compared with the
+	// newest read.
 	Hold *Hold
 	// Namespace and Selectors restrict what is read, as in the source.
 	Namespace string
@@ -117,7 +117,7 @@ type Explanation struct {
 	Query  Query  `json:"query"`
 	// Result is "fine", "info", "warning" or "error" for the worst finding, or "not_found".
 	Result string `json:"result"`
-	// Cause is the first line: what is wrong, or that nothing is. Advice says what to do, if anything.
+	// Cause is the first line: what is wrong, or that nothing is. Advice is what to do, if anything.
 	Cause  string `json:"cause"`
 	Advice string `json:"advice,omitempty"`
 	// Objects are the requested object, or all objects with the host.
@@ -131,10 +131,10 @@ type Explanation struct {
 // Object explains one object.
 type Object struct {
 	Owner kube.Ref `json:"owner"`
-	// Selected reports whether this route server serves the object, and Selection says why.
-	// Newest says what the newest read shows, if the guard keeps the object in an earlier state: "deleted", "changed" or
-	// "without_endpoints". Everything else here is about the state that is served.
-	Newest    string     `json:"newest,omitempty"`
+	// Newest is the state of the object in the newest read, if it is served in an earlier state: "deleted", "changed" or
+	// "without_endpoints". All other fields describe the served state.
+	Newest string `json:"newest,omitempty"`
+	// Selected reports whether this route server serves the object; Selection is the reason.
 	Selected  bool       `json:"selected"`
 	Selection string     `json:"selection"`
 	Created   *time.Time `json:"created,omitempty"`
@@ -146,13 +146,13 @@ type Object struct {
 	Services    []Service `json:"services"`
 	Hosts       []Host    `json:"hosts"`
 	Requests    []Request `json:"requests"`
-	// Notes say what the object does not do although it is served, and which requests it leaves out, in full sentences.
+	// Notes are full sentences about requests and settings that the object doesn't cover although it is served.
 	Notes []string `json:"notes,omitempty"`
-	// Fleet says how many clients have the routes; nil if unknown, or if no route is served.
+	// Fleet counts the clients that have the routes; nil if unknown, or if no route is served.
 	Fleet *Share `json:"fleet,omitempty"`
 }
 
-// Share says how many of the live clients hold a table with the current routes of an object.
+// Share counts the live clients that hold a table with the current routes of an object.
 type Share struct {
 	Holders int `json:"holders"`
 	Clients int `json:"clients"`
@@ -169,7 +169,7 @@ func (o *Object) Served() []string {
 	return ids
 }
 
-// Problem is a problem of the object, in words for its team.
+// Problem is a problem of the object, in the terms of its team.
 type Problem struct {
 	ID       string         `json:"id"`
 	Route    string         `json:"route,omitempty"`
@@ -191,7 +191,7 @@ type Route struct {
 	// State is "served", "waiting" (compiled, but not in the table that proxies get), "left_out", or "refused" (served, but
 	// proxies do not use it).
 	State string `json:"state"`
-	// Why says why the route is not used.
+	// Why is why the route is not used.
 	Why string `json:"why,omitempty"`
 }
 
@@ -232,7 +232,7 @@ type Request struct {
 	// Winner is the route that gets the request, and Owner its object.
 	Winner string   `json:"winner,omitempty"`
 	Owner  kube.Ref `json:"owner"`
-	// Why says why another route gets it.
+	// Why is why another route gets it.
 	Why string `json:"why,omitempty"`
 }
 
@@ -250,19 +250,23 @@ const (
 func Explain(in Input, q Query) *Explanation { return explained(in, q).out }
 
 func explained(in Input, q Query) *explainer {
-	x := &explainer{Input: in, out: &Explanation{Schema: Schema, Query: q, Objects: []Object{}}, hosts: map[string]*routesOf{}, claims: map[string][]kube.Ref{}}
 	if in.Result == nil {
-		x.out.Result, x.out.Cause = NotFound, "Nothing was read yet: ask again when the route server is ready."
+		x := newExplainer(in, q, &compile.Result{})
+		x.out.Result, x.out.Cause = NotFound, "No data yet: try again once the route server is ready."
 		return x
 	}
-	x.snapshot, x.result = in.Result.Snapshot, in.Result
-	if in.Hold == nil || !x.held(q) {
-		x.query(q)
+	if in.Hold != nil && in.Hold.Snapshot != nil {
+		served := newExplainer(in, q, in.Result.Beside(in.Hold.Snapshot))
+		if served.query(q); served.out.Result != NotFound {
+			served.reportHold()
+			return served
+		}
 	}
+	x := newExplainer(in, q, in.Result)
+	x.query(q)
 	return x
 }
 
-// query explains what a query is about.
 func (x *explainer) query(q Query) {
 	switch {
 	case q.Host != "":
@@ -277,29 +281,23 @@ func (x *explainer) query(q Query) {
 // NotFound is the Result if no such object, route or host exists.
 const NotFound = "not_found"
 
-// explainer builds one explanation.
 type explainer struct {
 	Input
 	out      *Explanation
-	snapshot *kube.Snapshot
-	result   *compile.Result
+	snapshot *kube.Snapshot        // of result
+	result   *compile.Result       // the explained one: of the newest or of the served snapshot
 	hosts    map[string]*routesOf  // tables of the routes that requests for each host can reach
 	claims   map[string][]kube.Ref // objects that have each host
 	findings []finding
-	owners   *Owners // of all objects of the snapshot; nil until it is needed, because it costs as much as they
-	// fromServed means that snapshot and result are a part of what is served, and not the newest.
-	fromServed bool
+	owners   func() *Owners // of all objects
 }
 
-func (x *explainer) ownersOfAll() *Owners {
-	if x.owners == nil {
-		all := x.snapshot
-		if x.fromServed {
-			all = x.Hold.Snapshot // snapshot is only a part of it
-		}
-		x.owners = NewOwners(nil, all)
+func newExplainer(in Input, q Query, result *compile.Result) *explainer {
+	return &explainer{
+		Input: in, out: &Explanation{Schema: Schema, Query: q, Objects: []Object{}},
+		snapshot: result.Snapshot, result: result, hosts: map[string]*routesOf{}, claims: map[string][]kube.Ref{},
+		owners: sync.OnceValue(func() *Owners { return NewOwners(nil, result.Snapshot) }),
 	}
-	return x.owners
 }
 
 // claimsOf returns the objects that have a host, or none after enough hosts were looked up.

@@ -85,13 +85,13 @@ func TestEverythingCanBeAskedAbout(t *testing.T) {
 	}
 }
 
-// TestNothingWasReadYet: a compiler that has not compiled yet reports that nothing was read.
-func TestNothingWasReadYet(t *testing.T) {
+// TestExplainBeforeTheFirstRead: a compiler that has not compiled yet reports that nothing was read.
+func TestExplainBeforeTheFirstRead(t *testing.T) {
 	c, err := compile.New(rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := explain.Explain(explain.Input{Result: c.Latest()}, explain.Query{Host: "a.example.org"}); e.Result != explain.NotFound || !strings.Contains(e.Cause, "Nothing was read yet") {
+	if e := explain.Explain(explain.Input{Result: c.Latest()}, explain.Query{Host: "a.example.org"}); e.Result != explain.NotFound || !strings.Contains(e.Cause, "No data yet") {
 		t.Errorf("%+v", e)
 	}
 }
@@ -249,7 +249,7 @@ func TestRequestsAreMadeUpOnce(t *testing.T) {
 		}
 	}
 	e := explain.Explain(explain.Input{Result: c.Latest()}, explain.Query{Host: "shop.exampel.org"})
-	if e.Advice != "Is shop.example.org meant?" {
+	if e.Advice != "Did you mean shop.example.org?" {
 		t.Errorf("advice %q", e.Advice)
 	}
 }

@@ -14,16 +14,8 @@ import (
 // missing reports that an object does not exist, and suggests similar names.
 func (x *explainer) missing(ref kube.Ref) {
 	if problems := x.result.ProblemsOf(ref); len(problems) > 0 { // the object could not be decoded
-		o := Object{
-			Owner: ref, Selection: problems[0].What(),
-			Problems: []Problem{}, Routes: []Route{}, Services: []Service{}, Hosts: []Host{}, Requests: []Request{},
-		}
-		for _, p := range problems {
-			o.Problems = append(o.Problems, x.problem(p))
-			x.findings = append(x.findings, ofProblem(ref, p))
-		}
-		x.out.Objects, x.out.Total = append(x.out.Objects, o), 1
-		x.tell(x.worst())
+		x.out.Objects, x.out.Total = append(x.out.Objects, x.newObject(ref, problems[0].What(), problems)), 1
+		x.report(x.worst())
 		return
 	}
 	x.out.Result = NotFound
@@ -37,10 +29,8 @@ func (x *explainer) missing(ref kube.Ref) {
 	}
 	for o := range x.snapshot.Objects() {
 		r := o.Ref()
-		switch {
-		case r.Kind != ref.Kind && r.Namespace == ref.Namespace && r.Name == ref.Name,
-			r.Kind == ref.Kind && r.Namespace != ref.Namespace && r.Name == ref.Name,
-			r.Kind == ref.Kind && r.Namespace == ref.Namespace && near(r.Name, ref.Name):
+		kind, namespace, name := r.Kind == ref.Kind, r.Namespace == ref.Namespace, r.Name == ref.Name
+		if name && kind != namespace || kind && namespace && near(r.Name, ref.Name) {
 			like = append(like, r.String())
 		}
 	}
@@ -54,13 +44,11 @@ func (x *explainer) missing(ref kube.Ref) {
 	x.out.Advice = strings.Join(hints, " ")
 }
 
-// near reports whether two names differ by one or two letters.
 func near(a, b string) bool {
 	few := len(a)-len(b) <= 2 && len(b)-len(a) <= 2
 	return few && len(a) >= 4 && len(b) >= 4 && catalogue.Distance(a, b) <= 2
 }
 
-// host explains all objects that have a host.
 func (x *explainer) host(host string) {
 	var found []kube.Routed
 	var like []string
@@ -79,7 +67,7 @@ func (x *explainer) host(host string) {
 		x.out.Result = NotFound
 		x.out.Cause = fmt.Sprintf("No Ingress and no RouteGroup has the host %s.", host)
 		if slices.Sort(like); len(like) > 0 {
-			x.out.Advice = "Is " + short(like, 3) + " meant?"
+			x.out.Advice = "Did you mean " + short(like, 3) + "?"
 		}
 		return
 	}
@@ -91,18 +79,17 @@ func (x *explainer) host(host string) {
 		}
 	}
 	if f := x.worst(); f != nil {
-		x.tell(f)
+		x.report(f)
 		return
 	}
 	x.out.Result = "fine"
 	x.out.Cause = fmt.Sprintf("Host %s is served by %s.", host, short(names, 5))
 }
 
-// route explains the object of a route.
 func (x *explainer) route(id string) {
-	candidates := x.ownersOfAll().Candidates(id)
+	candidates := x.owners().Candidates(id)
 	if ref, in, ok := holder(candidates, id, x.result.Inspect); ok {
-		x.one(ref, in)
+		x.only(ref, in)
 		return
 	}
 	if x.result.Routes.Get(id) != nil {

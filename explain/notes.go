@@ -13,13 +13,10 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// An object can be served as it is written and still not do what its team expects. These notes answer the questions that teams ask
-// then: which requests its routes leave out, and which of its texts mean nothing here.
-
-// maxNotes limits the notes of one object.
 const maxNotes = 8
 
-// notes adds the notes of an object, and findings for what is probably a mistake.
+// notes explains why an object that is served as written may still not do what its team expects: requests that its routes leave out,
+// and texts without effect. Probable mistakes become findings.
 func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool, main []*eskip.Route) {
 	x.checkAnnotations(o.Owner, in.Object.Metadata().Annotations)
 	for _, route := range main {
@@ -51,8 +48,8 @@ func hostsOr(object kube.Routed) []string {
 	return []string{anyHost}
 }
 
-// leftOut notes requests that are close to what a route takes and get no route: with another method, from another address, and without
-// the slash at the end of its path.
+// leftOut notes requests that nearly match a route and get none: with another method, from another address, or without the trailing
+// slash.
 func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 	if x.beyond(s.host) {
 		return
@@ -133,24 +130,24 @@ func methodsOf(r *eskip.Route) (methods []string) {
 	return methods
 }
 
-// checkLiteral reports a path that looks like an expression and is taken as it is written.
+// checkLiteral reports a path that looks like a regular expression but is matched literally.
 func (x *explainer) checkLiteral(owner kube.Ref, r *eskip.Route) {
 	path, _ := patternOf(r)
 	if !strings.ContainsAny(path, `^$+?()[]{}|\`) && !strings.Contains(path, ".*") {
 		return
 	}
-	do := "Write the path without signs of expressions."
+	do := "Write the path without regular expression syntax."
 	if _, err := regexp.Compile(path); err == nil {
 		do = "If an expression is meant, give the path the type ImplementationSpecific and the object the annotation zalando.org/skipper-ingress-path-mode: path-regexp. " +
-			"Otherwise write the path without its signs."
+			"Otherwise write the path without regular expression syntax."
 		if owner.Kind == kube.KindRouteGroup {
-			do = "If an expression is meant, use pathRegexp. Otherwise write the path without its signs."
+			do = "If an expression is meant, use pathRegexp. Otherwise write the path without regular expression syntax."
 		}
 	}
-	x.warn(owner, rankWarning, r.Id, fmt.Sprintf("the path %q looks like an expression, and is taken as it is written", path), do)
+	x.warn(owner, rankWarning, r.Id, fmt.Sprintf("the path %q looks like a regular expression, but is matched literally", path), do)
 }
 
-// checkAnnotations reports annotations that are nearly spelt as those that have a meaning.
+// checkAnnotations reports misspelt annotations.
 func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
 	known := rules.Annotations()
 	for _, a := range annotations {
@@ -167,15 +164,14 @@ func (x *explainer) checkAnnotations(owner kube.Ref, annotations kube.Pairs) {
 			misspelt := prefix == ours && near(plain, wanted)
 			misplaced := plain == wanted && (prefix == "" || near(prefix, ours))
 			if misspelt || misplaced {
-				x.warn(owner, rankWarning, "", fmt.Sprintf("the annotation %q means nothing here", a.Key),
-					fmt.Sprintf("Is %s meant? Rename the annotation in this object.", k))
+				x.warn(owner, rankWarning, "", fmt.Sprintf("the annotation %q has no effect here", a.Key),
+					fmt.Sprintf("Did you mean %s? Rename the annotation in this object.", k))
 				break
 			}
 		}
 	}
 }
 
-// secretsOf returns the names of the secrets in spec.tls.
 func secretsOf(o kube.Object) (names []string) {
 	var all []kube.TLS
 	switch o := o.(type) {

@@ -35,27 +35,22 @@ func (x *explainer) object(ref kube.Ref) {
 		x.missing(ref)
 		return
 	}
-	x.one(ref, in)
+	x.only(ref, in)
 }
 
-// one explains the only object of an explanation.
-func (x *explainer) one(ref kube.Ref, in compile.Inspection) {
+func (x *explainer) only(ref kube.Ref, in compile.Inspection) {
 	x.out.Total = 1
 	x.add(ref, in)
 	x.conclude(ref)
 }
 
-// add explains one object and records its findings.
-func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
+// newObject returns an object with its problems, which are also findings.
+func (x *explainer) newObject(ref kube.Ref, selection string, problems []rules.Problem) Object {
 	o := Object{
-		Owner: ref, Selected: in.Compiled, Changed: in.Object.Metadata().Changed,
+		Owner: ref, Selection: selection,
 		Problems: []Problem{}, Routes: []Route{}, Services: []Service{}, Hosts: []Host{}, Requests: []Request{},
 	}
-	if created := in.Object.Metadata().Created; created != 0 {
-		o.Created = new(time.Unix(created, 0).UTC())
-	}
-	o.Selection = x.selection(in)
-	for _, p := range in.Problems {
+	for _, p := range problems {
 		if p.Reason == rules.NoEndpoints && x.WithoutPods {
 			continue
 		}
@@ -64,6 +59,15 @@ func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
 		}
 		o.Problems = append(o.Problems, x.problem(p))
 		x.findings = append(x.findings, ofProblem(ref, p))
+	}
+	return o
+}
+
+func (x *explainer) add(ref kube.Ref, in compile.Inspection) {
+	o := x.newObject(ref, x.selection(in), in.Problems)
+	o.Selected, o.Changed = in.Compiled, in.Object.Metadata().Changed
+	if created := in.Object.Metadata().Created; created != 0 {
+		o.Created = new(time.Unix(created, 0).UTC())
 	}
 	x.routes(&o, in)
 	for i := range in.Services {
@@ -106,7 +110,7 @@ func (x *explainer) problem(p rules.Problem) Problem {
 	return out
 }
 
-// selection says why the object is served or not.
+// selection returns why the object is served or not.
 func (x *explainer) selection(in compile.Inspection) string {
 	if !in.Compiled && len(in.Problems) > 0 {
 		return in.Problems[0].What()
@@ -131,46 +135,44 @@ func (x *explainer) selection(in compile.Inspection) string {
 	return text
 }
 
-// restriction says which objects of a kind are read.
+// restriction describes which objects of a kind are read; empty if all are.
 func (x *explainer) restriction(kind kube.Kind) string {
 	var only []string
 	if x.Namespace != "" {
 		only = append(only, fmt.Sprintf("only the namespace %q is read", x.Namespace))
 	}
-	if labels := labelText(x.Selectors[kind]); labels != "" {
-		only = append(only, fmt.Sprintf("only objects of the kind %s with the label %s are read", kind, labels))
+	if labels := x.labels(kind); labels != "" {
+		only = append(only, "only "+labels+" are read")
 	}
 	return strings.Join(only, ", and ")
 }
 
-// unread says which objects are read, if a problem is that there is none.
+// unread describes a selector that may explain why an object was not found.
 func (x *explainer) unread(reason rules.Reason) string {
-	kinds := []kube.Kind{kube.KindService}
+	labels := ""
 	switch reason {
 	case rules.ServiceNotFound:
+		labels = x.labels(kube.KindService)
 	case rules.NoEndpoints:
-		kinds = []kube.Kind{kube.KindEndpoints, kube.KindEndpointSlice}
-	default:
+		labels = cmp.Or(x.labels(kube.KindEndpoints), x.labels(kube.KindEndpointSlice))
+	}
+	if labels == "" {
 		return ""
 	}
-	for _, kind := range kinds {
-		if labels := labelText(x.Selectors[kind]); labels != "" {
-			return fmt.Sprintf("Only objects of the kind %s with the label %s are read here.", kind, labels)
-		}
-	}
-	return ""
+	return "Only " + labels + " are read here."
 }
 
-func labelText(selector map[string]string) string {
+// labels describes the selector of a kind; empty if it has none.
+func (x *explainer) labels(kind kube.Kind) string {
 	var texts []string
-	for key, val := range selector {
-		if val != "" {
-			key += "=" + val
-		}
-		texts = append(texts, key)
+	for key, val := range x.Selectors[kind] {
+		texts = append(texts, strings.TrimSuffix(key+"="+val, "="))
+	}
+	if len(texts) == 0 {
+		return ""
 	}
 	slices.Sort(texts)
-	return strings.Join(texts, ",")
+	return fmt.Sprintf("objects of the kind %s with the label %s", kind, strings.Join(texts, ","))
 }
 
 // routes sets the state of each route.
@@ -180,7 +182,11 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		ExtraFilters: x.Proxy.ExtraFilters, ExtraPredicates: x.Proxy.ExtraPredicates,
 	})
 	o.TotalRoutes = len(in.Routes)
-	waiting := 0
+	waiting, why := 0, "the route server holds it back, or is about to serve it"
+	do := "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change."
+	if x.Hold != nil {
+		why, do = x.Hold.text(), x.Hold.advice()
+	}
 	for _, r := range in.Routes {
 		out := Route{ID: r.ID, Main: r.Main, State: StateServed}
 		switch {
@@ -193,10 +199,7 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 			out.State, out.Why = StateLeftOut, fmt.Sprintf("%s has a route of the same id", r.Keeper)
 		case x.HasServed:
 			if s := x.Served.Get(r.ID); s == nil || s.Text != r.Route.Text {
-				out.State, out.Why = StateWaiting, "the change is not served yet: the route server holds it back, or is about to serve it"
-				if x.Hold != nil {
-					out.Why = "it is not served yet: " + x.Hold.text()
-				}
+				out.State, out.Why = StateWaiting, "it is not served yet: "+why
 				waiting++
 			}
 		}
@@ -205,7 +208,10 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		}
 		if r.Route != nil {
 			if parsed, err := r.Route.Parse(); err == nil {
-				out.Predicates, out.Filters, out.Backend = parts(parsed)
+				out.Predicates, out.Filters, out.Backend = shadowdiff.Expression(parsed)
+				if n := len(parsed.LBEndpoints); n > 1 {
+					out.Backend = fmt.Sprintf("%d endpoints, %s", n, cmp.Or(parsed.LBAlgorithm, "roundRobin"))
+				}
 				if reason, wrong := known.Check(parsed); wrong != nil && out.State != StateLeftOut {
 					out.State, out.Why = StateRefused, fmt.Sprintf("proxies refuse it: %s: %v", reason, wrong)
 				}
@@ -213,28 +219,10 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 		}
 		o.Routes = append(o.Routes, out)
 	}
-	if waiting == 0 {
-		return
-	}
-	routes := shadowdiff.Plural(waiting, "route")
-	if x.Hold != nil {
+	if waiting > 0 {
 		x.out.Hold = x.Hold
-		x.warn(o.Owner, rankWaiting, "",
-			fmt.Sprintf("it is not served yet as the newest read of the cluster shows it (%s): %s", routes, x.Hold.text()), x.Hold.advice())
-		return
+		x.warn(o.Owner, rankWaiting, "", fmt.Sprintf("its latest change is not served yet (%s): %s", shadowdiff.Plural(waiting, "route"), why), do)
 	}
-	x.warn(o.Owner, rankWaiting, "",
-		fmt.Sprintf("its latest change is not served yet (%s): the route server holds it back, or is about to serve it", routes),
-		"If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change.")
-}
-
-// parts returns the parts of a route as written, with overlong parts shortened.
-func parts(r *eskip.Route) (predicates, filters, backend string) {
-	predicates, filters, backend = shadowdiff.Expression(r)
-	if n := len(r.LBEndpoints); n > 1 {
-		backend = fmt.Sprintf("%d endpoints, %s", n, cmp.Or(r.LBAlgorithm, "roundRobin"))
-	}
-	return predicates, filters, backend
 }
 
 func serviceOf(s *rules.Service) Service {

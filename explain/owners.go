@@ -11,16 +11,15 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// Owners finds the objects of routes by the ids of these. An id has "_" for each character that eskip does not allow, such as the dashes
-// of nearly every name, so only a list of objects gives real names. It is immutable and safe for concurrent use if its inspect function
-// is.
+// Owners finds the objects of routes by id. An id has "_" for each character that eskip does not allow, such as a dash, so only a list of
+// objects gives real names. It is immutable, and safe for concurrent use if its inspect function is.
 type Owners struct {
 	byPrefix map[string][]kube.Ref
 	inspect  func(kube.Ref) (compile.Inspection, bool)
 }
 
-// NewOwners returns the owners among the Ingresses and RouteGroups of some snapshots, of which any may be nil. inspect describes an object
-// with its routes; it settles which of several objects an id belongs to, and may be nil. It costs as much as the snapshots have objects.
+// NewOwners returns the owners among the Ingresses and RouteGroups of snapshots, each of which may be nil. inspect decides which of several
+// objects an id belongs to, and may be nil. The cost is proportional to the number of objects.
 func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) *Owners {
 	o := &Owners{byPrefix: make(map[string][]kube.Ref), inspect: inspect}
 	for i, s := range snapshots {
@@ -38,13 +37,13 @@ func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*
 	return o
 }
 
-// OwnerFunc returns [Owners.Of] of [NewOwners] for these snapshots, which it calls when a first owner is asked for.
+// OwnerFunc returns [Owners.Of] of [NewOwners] for these snapshots, which the first call creates.
 func OwnerFunc(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) shadowdiff.OwnerFunc {
 	owners := sync.OnceValue(func() *Owners { return NewOwners(inspect, snapshots...) })
 	return func(id string) shadowdiff.Owner { return owners().Of(id) }
 }
 
-// Candidates returns the objects that may have made the route with an id, without duplicates. It costs a few dozen lookups.
+// Candidates returns the objects that may have the route with an id, without duplicates. It costs a few dozen lookups.
 func (o *Owners) Candidates(id string) []kube.Ref {
 	plain := id
 	for strings.HasPrefix(plain, routeid.ClonePrefix) {
@@ -74,7 +73,7 @@ func (o *Owners) within(id string) (found []kube.Ref) {
 	return found
 }
 
-// spelt returns the objects whose names a reference may mean that has "_" for the characters that ids of routes cannot have.
+// spelt returns the objects that a reference copied from the id of a route may mean: it has "_" for characters that ids cannot have.
 func spelt(ref kube.Ref, s *kube.Snapshot) (found []kube.Ref) {
 	if !strings.Contains(ref.Namespace+ref.Name, "_") {
 		return nil
@@ -89,7 +88,7 @@ func spelt(ref kube.Ref, s *kube.Snapshot) (found []kube.Ref) {
 	return found
 }
 
-// customRoute reports whether a text begins as the id of a custom route behind the name of its Ingress does: NAME_NUMBER__.
+// customRoute reports whether a text begins like the id of a custom route after the name of its Ingress: NAME_NUMBER__.
 func customRoute(s string) bool {
 	for end := 0; ; {
 		next := strings.Index(s[end:], "__")
@@ -105,8 +104,7 @@ func customRoute(s string) bool {
 	}
 }
 
-// Of returns the owner of a route. Its kind is empty if no object can have made the route, or if several can and none of them has the
-// route now.
+// Of returns the owner of a route. Its kind is empty if no object can have the route, or if several can and none has it now.
 func (o *Owners) Of(id string) shadowdiff.Owner {
 	found := o.Candidates(id)
 	if len(found) == 1 {

@@ -32,11 +32,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 		return known
 	}
 	var routes []*eskip.Route
-	list := x.result.Routes
-	if x.fromServed && x.HasServed {
-		list = x.Served
-	}
-	for r := range list.OfHosts(match.ForHosts(host)) {
+	for r := range x.result.Routes.OfHosts(match.ForHosts(host)) {
 		if parsed, err := r.Parse(); err == nil {
 			routes = append(routes, parsed)
 		}
@@ -65,13 +61,12 @@ func (x *explainer) owner(h *routesOf, id string) kube.Ref {
 	if kind := routeid.OwnerOf(id).Kind; kind == routeid.KindGenerated || kind == routeid.KindOther {
 		return kube.Ref{}
 	}
-	if found := x.ownersOfAll().Candidates(id); len(found) > 0 {
+	if found := x.owners().Candidates(id); len(found) > 0 {
 		return found[0]
 	}
 	return kube.Ref{}
 }
 
-// sample is a generated request.
 type sample struct {
 	scheme, host, path, method string
 	header                     map[string][]string
@@ -226,7 +221,7 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 			q.Why = fmt.Sprintf("its path is the expression %s, which matches this path as well, and neither is more specific", winner.PathRegexps[0])
 		}
 		if !slices.ContainsFunc(res.Outcomes, func(o match.Outcome) bool { return len(o.Ties) > 0 }) {
-			q.Why = "it depends on chance or on a part of the request that nobody knows"
+			q.Why = "it depends on chance or on a part of the request that is not known"
 		}
 		x.warn(owner, rankShared, "", fmt.Sprintf("requests for %s are answered by %s as well, at random: %s", q.URL, q.Owner, q.Why),
 			"Give this object another host or path, or make its path more specific: a path of type Prefix or Exact wins over an expression.")
@@ -245,7 +240,6 @@ var advantages = map[match.Behind]string{
 	match.LowerWeight:  "its route for the same path has more conditions, or a higher Weight",
 }
 
-// whyBehind says why a matching route does not win.
 func whyBehind(res match.Result, id string) string {
 	for _, c := range res.Candidates {
 		if c.Route.Id == id && c.Behind != "" {
@@ -260,7 +254,6 @@ func (x *explainer) beyond(host string) bool {
 	return x.hosts[host] == nil && len(x.hosts) >= maxTables
 }
 
-// maxHops limits a chain of redirects.
 const maxHops = 8
 
 // follow follows redirects from the route that gets the request: browsers give up on circles.

@@ -41,11 +41,11 @@ func (e *Explanation) WriteText(w io.Writer) error {
 	return err
 }
 
-// newestText says what the newest read shows of an object that the guard keeps.
+// newestText describes the newest state of an object that is served in an earlier one.
 var newestText = map[string]string{
-	NewestDeleted:   "deleted; everything here is what is served",
-	NewestChanged:   "changed; everything here is what is served",
-	NewestEndpoints: "its services have no ready pods; the pods here are those that are served",
+	NewestDeleted:   "deleted; all lines here show the served state",
+	NewestChanged:   "changed; all lines here show the served state",
+	NewestEndpoints: "its services have no ready pods; the pods here are the served ones",
 }
 
 func writeObject(b *bytes.Buffer, o *Object) {
@@ -172,10 +172,10 @@ func writeRoutes(b *bytes.Buffer, o *Object, line func(name, text string)) {
 	if shown > textRoutes {
 		line("route", fmt.Sprintf("and %d more", shown-textRoutes))
 	}
-	if o.TotalRoutes > len(o.Routes) {
+	switch {
+	case o.TotalRoutes > len(o.Routes):
 		line("route", fmt.Sprintf("%d in all, with companions", o.TotalRoutes))
-	}
-	if companions > 0 && o.TotalRoutes == len(o.Routes) {
+	case companions > 0:
 		line("route", "and "+shadowdiff.Plural(companions, "companion")+", such as redirects")
 	}
 }

@@ -68,27 +68,25 @@ type Answer struct {
 // local.
 func Merge(local *View, answers []Answer, q Query) *View {
 	v := *local
-	own := v.Replicas[0]
 	views := []*View{local}
 	slices.SortFunc(answers, func(a, b Answer) int { return cmp.Compare(a.Address, b.Address) })
-	seen := map[string]bool{own.Instance: true}
+	seen := map[string]bool{v.Replicas[0].Instance: true}
 	for _, a := range answers {
+		r := Replica{Name: a.Address, Error: "its answer names no replica"}
 		switch {
 		case a.Err != nil:
-			v.Replicas = append(v.Replicas, Replica{Name: a.Address, Address: a.Address, Error: printable(a.Err.Error(), maxReason)})
-		case a.View == nil || len(a.View.Replicas) == 0:
-			v.Replicas = append(v.Replicas, Replica{Name: a.Address, Address: a.Address, Error: "its answer names no replica"})
-		case seen[a.View.Replicas[0].Instance]:
-		default:
-			r := a.View.Replicas[0]
-			seen[r.Instance] = true
-			r.Address, r.Self = a.Address, false
-			v.Replicas = append(v.Replicas, r)
+			r.Error = printable(a.Err.Error(), maxReason)
+		case a.View != nil && len(a.View.Replicas) > 0:
+			if r = a.View.Replicas[0]; seen[r.Instance] {
+				continue
+			}
+			seen[r.Instance], r.Self = true, false
 			views = append(views, a.View)
 		}
+		r.Address = a.Address
+		v.Replicas = append(v.Replicas, r)
 	}
-	m := merger{clients: make(map[string]*Client), relays: make(map[string]*Relay)}
-	m.newest(views)
+	m := merger{clients: make(map[string]*Client), relays: make(map[string]*Relay), reference: newest(views)}
 	for _, one := range views {
 		m.join(one)
 	}
@@ -107,17 +105,19 @@ type merger struct {
 	relays    map[string]*Relay
 }
 
-// newest finds the replica with the highest revision. Relays follow a replica, so they are used only if there is no other.
-func (m *merger) newest(views []*View) {
+// newest returns the view of the replica with the highest revision, nil without one. Relays follow a replica, so they are used only if
+// there is no other.
+func newest(views []*View) (newest *View) {
 	for _, v := range views {
 		r := v.Replicas[0]
 		if r.Table == nil || r.Relay && !views[0].Replicas[0].Relay {
 			continue
 		}
-		if m.reference == nil || r.Table.Revision > m.reference.Replicas[0].Table.Revision {
-			m.reference = v
+		if newest == nil || r.Table.Revision > newest.Replicas[0].Table.Revision {
+			newest = v
 		}
 	}
+	return newest
 }
 
 // join adds the clients of a replica.
@@ -239,16 +239,13 @@ func newer(a, b Client) Client {
 
 // list returns the merged clients and relays.
 func (m *merger) list() (clients []Client, relays []Relay) {
-	clients = make([]Client, 0, len(m.clients))
 	for _, c := range m.clients {
 		clients = append(clients, *c)
 	}
-	for _, c := range m.clients {
-		if one := m.relays[c.ID]; c.Kind == RelayKind && one != nil {
+	for id, one := range m.relays {
+		if c := m.clients[id]; c != nil && c.Kind == RelayKind {
 			one.State = c.State
 		}
-	}
-	for _, one := range m.relays {
 		relays = append(relays, *one)
 	}
 	return clients, relays
@@ -256,16 +253,16 @@ func (m *merger) list() (clients []Client, relays []Relay) {
 
 // finish counts the clients, then filters and sorts them.
 func (v *View) finish(q Query) {
-	v.Counts, v.Clients, v.Relays = Counts{}, orEmpty(v.Clients), orEmpty(v.Relays)
-	zones, versions := make(map[string]*Counts), make(map[string]*Counts)
+	v.Counts, v.Clients, v.Relays = Counts{}, append([]Client{}, v.Clients...), append([]Relay{}, v.Relays...) // never null in JSON
+	zones, versions := make(map[string]Counts), make(map[string]Counts)
 	behindRelay := v.Replicas[0].Relay
 	v.Suspects = suspectTables(v.Clients, v.Time)
 	chosen := v.Clients[:0]
 	for _, c := range v.Clients {
 		if c.Relay == "" || behindRelay && c.Relay == v.Replicas[0].Name { // a relay reports for its clients
 			v.Counts.add(c.State)
-			count(zones, c.Zone, c.State)
-			count(versions, c.Version, c.State)
+			zones[c.Zone] = zones[c.Zone].with(c.State)
+			versions[c.Version] = versions[c.Version].with(c.State)
 		}
 		if q.chooses(&c) {
 			chosen = append(chosen, c)
@@ -287,18 +284,11 @@ func (v *View) finish(q Query) {
 // rank orders the states, the worst first.
 func rank(s State) int { return slices.Index([]State{Rejected, Behind, Silent, Current}, s) }
 
-func count(groups map[string]*Counts, name string, s State) {
-	if groups[name] == nil {
-		groups[name] = &Counts{}
-	}
-	groups[name].add(s)
-}
-
 // groups returns the largest groups, sorted by name.
-func groups(all map[string]*Counts) []Group {
+func groups(all map[string]Counts) []Group {
 	list := make([]Group, 0, len(all))
 	for name, n := range all {
-		list = append(list, Group{name, *n})
+		list = append(list, Group{name, n})
 	}
 	if len(list) > MaxGroups {
 		slices.SortFunc(list, func(a, b Group) int {
@@ -313,12 +303,5 @@ func groups(all map[string]*Counts) []Group {
 		list = append(list[:MaxGroups-1], rest)
 	}
 	slices.SortFunc(list, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) })
-	return list
-}
-
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
 	return list
 }

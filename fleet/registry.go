@@ -36,11 +36,9 @@ import (
 	"cmp"
 	"crypto/rand"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
-	"unique"
 
 	"github.com/routesrv/routesrv/table"
 )
@@ -95,16 +93,14 @@ type Registry struct {
 	mu       sync.Mutex // guards the fields below
 	clients  map[string]*client
 	sources  map[netip.Addr]source // of the clients, by address
-	tables   map[table.Digest]*held
-	relays   map[string]Counts // the reported clients of relays
 	versions versions
-	canaries versions // the tables of the canary
-	madeRoom int64    // when silent clients were last removed
-	full     bool     // a client was refused since then
+	canaries versions  // the tables of the canary
+	madeRoom time.Time // when silent clients were last removed
+	full     bool      // a client was refused since then
 }
 
 // source counts the clients last heard from an address.
-type source struct{ named, inferred int16 }
+type source struct{ named, inferred int }
 
 // New returns a Registry with a random instance.
 func New(cfg Config) *Registry {
@@ -115,16 +111,12 @@ func New(cfg Config) *Registry {
 	if cfg.Order == nil {
 		cfg.Order = func(table.Digest) uint64 { return 0 }
 	}
-	if cfg.CanaryOrder == nil {
-		cfg.CanaryOrder = cfg.Order
-	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
 	}
 	return &Registry{
 		cfg: cfg, instance: rand.Text(), // so that it recognises itself among its peers
-		clients: make(map[string]*client), sources: make(map[netip.Addr]source), tables: make(map[table.Digest]*held),
-		relays: make(map[string]Counts),
+		clients: make(map[string]*client), sources: make(map[netip.Addr]source),
 	}
 }
 
@@ -156,7 +148,7 @@ const (
 
 // Saw records a request or a stream event.
 func (r *Registry) Saw(s Sighting) {
-	now := r.cfg.Now().UnixNano()
+	now := r.now()
 	identity, named := ParseIdentity(s.Identity)
 	if !named {
 		identity.ID = ""
@@ -169,12 +161,12 @@ func (r *Registry) Saw(s Sighting) {
 		if s.Stream == Closed || s.Stream == Written {
 			return // the client was forgotten, or not added
 		}
-		if c = r.add(k, s.Address, now); c == nil {
+		if c = r.add(k, named, s.Address, now); c == nil {
 			return
 		}
 		c.once = !named
 	} else if !named && (s.Stream == NoStream || s.Stream == Opened) {
-		c.once = c.once && now-c.heard > int64(unknownFor)
+		c.once = c.once && now.Sub(c.LastHeard) > unknownFor
 		if s.Stream == NoStream {
 			c.learn(now)
 		}
@@ -189,16 +181,16 @@ func (r *Registry) Saw(s Sighting) {
 }
 
 // heard records a sign of life of c.
-func (r *Registry) heard(c *client, s Sighting, now int64) {
+func (r *Registry) heard(c *client, s Sighting, now time.Time) {
 	reporting := c.reporting(now)
 	switch s.Stream {
 	case Opened:
 		c.streams++
 	case Closed:
 		c.streams--
-		c.heard = now
+		c.LastHeard = now
 		if !c.counts() {
-			r.hold(c, Name{}, 0)
+			c.Holds = nil
 		}
 		return
 	case Written:
@@ -206,69 +198,86 @@ func (r *Registry) heard(c *client, s Sighting, now int64) {
 			return // the client may not have applied what was written; its reports are authoritative
 		}
 	}
-	c.heard, c.canary = now, s.Canary
+	c.LastHeard, c.Canary = now, s.Canary
 	if s.Holds.IsZero() || s.Stream != NoStream && reporting || !c.counts() {
 		return
 	}
 	r.hold(c, s.Holds, now)
 	c.aheadOf = 0
 	if s.Ahead {
-		c.aheadOf = uint32(r.versionsOf(c).last().order)
+		c.aheadOf = r.versionsOf(c).last().order
 	}
 }
 
-// is records the identity of a client.
-func (c *client) is(i Identity) {
-	c.kind, c.pod, c.interval = kindOf(i.Kind), i.Pod, milliseconds(i.Interval.Milliseconds())
-	if c.node != i.Node {
-		c.node = strings.Clone(i.Node)
+// hold records which table a client has since a time.
+func (r *Registry) hold(c *client, n Name, at time.Time) {
+	if c.Holds != nil && c.Holds.Digest == n.Digest {
+		at = c.Holds.Since
+	} else {
+		c.aheadOf, c.order = 0, r.orderOf(c, n.Digest)
 	}
-	intern(&c.zone, i.Zone)
-	intern(&c.version, i.Version)
-	intern(&c.mode, i.Mode)
+	c.Holds = &Table{Digest: n.Digest, Revision: n.Revision, Since: at}
 }
 
-// infer fills in the data of a client without an identity.
-func (c *client) infer(s Sighting) {
-	c.kind = kindOf(Proxy)
-	intern(&c.zone, printable(s.Zone, maxWord))
+// Reported records a report of a client that has identified itself. It returns false if the identity is invalid or the limit of
+// clients is reached. The Registry keeps the report.
+func (r *Registry) Reported(identity string, address netip.Addr, report *Report) bool {
+	now := r.now()
+	i, ok := ParseIdentity(identity)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var c *client
+	if ok {
+		if c = r.clients[i.ID]; c == nil {
+			c = r.add(i.ID, true, address, now)
+		}
+	}
+	if c == nil {
+		r.cfg.Metrics.reports.WithLabelValues("refused").Inc()
+		return false
+	}
+	r.cfg.Metrics.reports.WithLabelValues("taken").Inc()
+	c.is(i)
+	c.Canary = report.Canary
+	r.move(c, address)
+	c.report(report, now)
+	if !report.Holds.IsZero() {
+		r.hold(c, report.Holds, now.Add(-seconds(report.HoldsAgo)))
+	}
+	return true
 }
 
-// intern sets h to the handle of a text. Usually the text has not changed.
-func intern(h *unique.Handle[string], text string) {
-	if *h == (unique.Handle[string]{}) || h.Value() != text {
-		*h = unique.Make(text) // unique.Make copies it
-	}
-}
+func (r *Registry) now() time.Time { return r.cfg.Now().UTC() }
 
 // add adds a client, unless a limit is reached.
-func (r *Registry) add(k string, address netip.Addr, now int64) *client {
-	if !r.hasRoom(k, address) && !r.makeRoom(now, k, address) {
+func (r *Registry) add(k string, named bool, address netip.Addr, now time.Time) *client {
+	if !r.hasRoom(named, address) && !r.makeRoom(now, named, address) {
 		r.full = r.full || len(r.clients) >= r.cfg.Max
 		r.cfg.Metrics.refused.Inc()
 		return nil
 	}
+	k = strings.Clone(k) // does not pin the whole header
 	c := &client{
-		key:     strings.Clone(k), // does not pin the whole header
-		address: address, first: now, heard: now, interval: milliseconds(defaultInterval.Milliseconds()),
+		Client: Client{ID: strings.TrimSpace(k), Inferred: !named, FirstHeard: now, LastHeard: now, Address: address.String()},
+		key:    k, address: address, interval: defaultInterval,
 	}
 	r.count(c, 1)
-	r.clients[c.key] = c
+	r.clients[k] = c
 	return c
 }
 
 // hasRoom reports whether one more client can be added from an address.
-func (r *Registry) hasRoom(k string, address netip.Addr) bool {
+func (r *Registry) hasRoom(named bool, address netip.Addr) bool {
 	from := r.sources[address]
-	if k[0] == 0 && from.inferred >= MaxInferredPerAddress || k[0] != 0 && from.named >= MaxPerAddress {
+	if !named && from.inferred >= MaxInferredPerAddress || named && from.named >= MaxPerAddress {
 		return false
 	}
 	return len(r.clients) < r.cfg.Max*3/4 || len(r.clients) < r.cfg.Max && from.named+from.inferred < fewPerAddress
 }
 
 // makeRoom removes all silent clients, unless it did so just before, and reports whether there is room now.
-func (r *Registry) makeRoom(now int64, k string, address netip.Addr) bool {
-	if now-r.madeRoom < int64(makeRoomEvery) {
+func (r *Registry) makeRoom(now time.Time, named bool, address netip.Addr) bool {
+	if now.Sub(r.madeRoom) < makeRoomEvery {
 		return false
 	}
 	r.madeRoom, r.full = now, false
@@ -277,32 +286,13 @@ func (r *Registry) makeRoom(now int64, k string, address netip.Addr) bool {
 			r.remove(c)
 		}
 	}
-	return r.hasRoom(k, address)
+	return r.hasRoom(named, address)
 }
 
 // remove forgets a client.
 func (r *Registry) remove(c *client) {
-	r.hold(c, Name{}, 0)
-	if c.report != nil {
-		r.release(c.report.fetched)
-		r.release(c.report.proven)
-	}
 	delete(r.clients, c.key)
-	delete(r.relays, c.key)
 	r.count(c, -1)
-}
-
-// count adds n to the count of the client's address.
-func (r *Registry) count(c *client, n int16) {
-	from := r.sources[c.address]
-	if c.inferred() {
-		from.inferred += n
-	} else {
-		from.named += n
-	}
-	if r.sources[c.address] = from; from == (source{}) {
-		delete(r.sources, c.address)
-	}
 }
 
 // move records that a client was heard from an address.
@@ -311,108 +301,19 @@ func (r *Registry) move(c *client, address netip.Addr) {
 		return
 	}
 	r.count(c, -1)
-	c.address = address
+	c.address, c.Address = address, address.String()
 	r.count(c, 1)
 }
 
-// hold records which table a client has; the zero Name means none.
-func (r *Registry) hold(c *client, n Name, now int64) {
-	c.revision = n.Revision
-	if c.holds != nil && c.holds.digest == n.Digest {
-		return
+// count adds n to the count of the client's address.
+func (r *Registry) count(c *client, n int) {
+	from := r.sources[c.address]
+	if c.Inferred {
+		from.inferred += n
+	} else {
+		from.named += n
 	}
-	if c.holds != nil {
-		c.holds.holders--
-		r.release(c.holds)
-		c.holds = nil
-	}
-	if n.IsZero() {
-		return
-	}
-	c.holds = r.refer(n.Digest)
-	c.holds.holders++
-	c.since, c.aheadOf = now, 0
-}
-
-// refer returns the shared entry of a table for one more client. Call release when the client drops it.
-func (r *Registry) refer(d table.Digest) *held {
-	h := r.tables[d]
-	if h == nil {
-		h = &held{digest: d}
-		r.tables[d] = h
-	}
-	h.order = r.cfg.Order(d)
-	h.clients++
-	return h
-}
-
-func (r *Registry) release(h *held) {
-	if h == nil {
-		return
-	}
-	if h.clients--; h.clients == 0 {
-		delete(r.tables, h.digest)
+	if r.sources[c.address] = from; from == (source{}) {
+		delete(r.sources, c.address)
 	}
 }
-
-// Reported records a report of a client that has identified itself. It returns false if the identity is invalid or the limit of
-// clients is reached.
-func (r *Registry) Reported(identity string, address netip.Addr, report *Report) bool {
-	i, ok := ParseIdentity(identity)
-	if !ok {
-		r.cfg.Metrics.reports.WithLabelValues("refused").Inc()
-		return false
-	}
-	at := r.cfg.Now()
-	now := at.UnixNano()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.clients[i.ID]
-	if c == nil {
-		if c = r.add(i.ID, address, now); c == nil {
-			r.cfg.Metrics.reports.WithLabelValues("refused").Inc()
-			return false
-		}
-	}
-	r.cfg.Metrics.reports.WithLabelValues("taken").Inc()
-	c.is(i)
-	r.move(c, address)
-	c.heard, c.canary = now, report.Canary
-	r.keep(c, report, at)
-	if !report.Holds.IsZero() {
-		r.hold(c, report.Holds, at.Add(-seconds(report.HoldsAgo)).UnixNano())
-	}
-	return true
-}
-
-// keep stores a report, with times of our clock.
-func (r *Registry) keep(c *client, report *Report, at time.Time) {
-	before := c.report
-	kept := &reported{
-		at:   at.UnixNano(),
-		took: at.Add(-seconds(report.FetchedAgo)).UnixNano(),
-	}
-	suspects := c.stillSuspects(report.Suspects, at.UnixNano())
-	if report.Rejected != "" || report.FiguresError != "" || len(suspects) > 0 || report.Pre != nil {
-		kept.trouble = &trouble{report.Rejected, report.FiguresError, suspects, report.Pre}
-	}
-	if !report.Fetched.IsZero() {
-		kept.fetched = r.refer(report.Fetched.Digest)
-	}
-	if !report.Proven.IsZero() {
-		kept.proven = r.refer(report.Proven.Digest)
-	}
-	if report.Figures != nil {
-		kept.figures = keepFigures(report.Figures, at.Add(-seconds(report.FiguresAgo)))
-	}
-	c.report, c.applied = kept, appliedCode(slices.Index(applieds[:], report.Applied))
-	if report.Clients != nil && kinds[c.kind] == RelayKind {
-		r.relays[c.key] = *report.Clients
-	}
-	if before != nil {
-		r.release(before.fetched)
-		r.release(before.proven)
-	}
-}
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

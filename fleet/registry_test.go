@@ -467,9 +467,9 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most 10 MB.
+// TestSize: 20,000 clients with ids, nodes and reports, as sidecars have them, use at most an eighth of the server's memory.
 func TestSize(t *testing.T) {
-	const most = 10_000_000
+	const most = 32 << 20
 	w := newWorld(fleet.Config{})
 	w.publish(1)
 	w.publish(2)

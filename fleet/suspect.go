@@ -20,7 +20,7 @@ type Suspect struct {
 	Evidence string  `json:"evidence,omitempty"`
 	Ago      float64 `json:"ago_seconds,omitempty"` // since the client fell back
 
-	reported int64 // when it was last reported
+	reported time.Time // when it was last reported
 }
 
 // SuspectTable is a table that probably crashed proxies of the fleet. It is only shown and has no effect.
@@ -64,13 +64,9 @@ func sameSuspects(a, b []Suspect) bool {
 	return slices.EqualFunc(a, b, func(a, b Suspect) bool { return a.Digest == b.Digest && a.Deaths == b.Deaths })
 }
 
-// stillSuspects adds reported suspects to the suspects of earlier reports, at most maxSuspects.
-func (c *client) stillSuspects(list []Suspect, now int64) (kept []Suspect) {
-	for _, s := range c.suspects() {
-		if !s.over(now) {
-			kept = append(kept, s)
-		}
-	}
+// addSuspects adds reported suspects to those of earlier reports, at most maxSuspects.
+func (c *client) addSuspects(list []Suspect, now time.Time) {
+	kept := slices.DeleteFunc(slices.Clone(c.Suspects), func(s Suspect) bool { return s.over(now) })
 	for _, s := range list {
 		s.reported = now
 		if i := slices.IndexFunc(kept, func(k Suspect) bool { return k.Digest == s.Digest }); i >= 0 {
@@ -79,25 +75,17 @@ func (c *client) stillSuspects(list []Suspect, now int64) (kept []Suspect) {
 			kept = append(kept, s)
 		}
 	}
-	return kept
-}
-
-// suspects returns the suspects of all reports, including expired ones.
-func (c *client) suspects() []Suspect {
-	if c.report == nil {
-		return nil
-	}
-	return c.report.said().suspects
+	c.Suspects, c.mentioned = kept, len(list) > 0
 }
 
 // over reports whether the suspect is no longer shown.
-func (s Suspect) over(now int64) bool { return now-s.reported >= int64(SuspectFor) }
+func (s Suspect) over(now time.Time) bool { return now.Sub(s.reported) >= SuspectFor }
 
 // showSuspects returns the suspects of the client with their present ages.
-func (c *client) showSuspects(now int64) (list []Suspect) {
-	for _, s := range c.suspects() {
+func (c *client) showSuspects(now time.Time) (list []Suspect) {
+	for _, s := range c.Suspects {
 		if !s.over(now) {
-			s.Ago += time.Duration(now - s.reported).Seconds()
+			s.Ago += now.Sub(s.reported).Seconds()
 			list = append(list, s)
 		}
 	}
@@ -134,7 +122,7 @@ func suspectTables(clients []Client, at time.Time) []SuspectTable {
 
 // Dying returns how many live clients of this replica have reported within [SuspectFor] that a table crashed their proxy.
 func (r *Registry) Dying() (n int) {
-	now := r.cfg.Now().UnixNano()
+	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.clients {
@@ -149,11 +137,10 @@ func (r *Registry) Dying() (n int) {
 const recoveredAfter = time.Minute
 
 // dying reports whether the client is live, has suspects, and has not recovered. The caller holds mu.
-func (r *Registry) dying(c *client, now int64) bool {
-	if c.silent(now) || !c.counts() || !slices.ContainsFunc(c.suspects(), func(s Suspect) bool { return !s.over(now) }) {
+func (r *Registry) dying(c *client, now time.Time) bool {
+	if c.silent(now) || !c.counts() || len(c.showSuspects(now)) == 0 {
 		return false
 	}
 	versions, _ := r.lag(c, now)
-	mentioned := slices.ContainsFunc(c.suspects(), func(s Suspect) bool { return s.reported >= c.report.at })
-	return mentioned || versions != 0 || c.holds == nil || now-c.since < int64(recoveredAfter)
+	return c.mentioned || versions != 0 || c.Holds == nil || now.Sub(c.Holds.Since) < recoveredAfter
 }

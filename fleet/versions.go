@@ -3,6 +3,8 @@ package fleet
 import (
 	"sort"
 	"time"
+
+	"github.com/routesrv/routesrv/table"
 )
 
 const (
@@ -19,10 +21,9 @@ const (
 type version struct {
 	Publication
 	order uint64
-	at    int64
+	at    time.Time
 	// The time until each share held it; notYet before that.
 	took [len(shares)]time.Duration
-	done bool // measurement has ended
 }
 
 // notYet means that a share has not been reached.
@@ -55,10 +56,10 @@ func (v *versions) last() version {
 
 // after returns the number of versions after the one with the given order, and the time of the first of them. n is -1 if it is no
 // longer known.
-func (v *versions) after(order uint64) (n int, at int64) {
+func (v *versions) after(order uint64) (n int, at time.Time) {
 	i := sort.Search(len(v.list), func(i int) bool { return v.list[i].order > order })
 	if i == len(v.list) {
-		return 0, 0
+		return 0, at
 	}
 	if order == 0 || i == 0 && v.list[0].order > order+1 {
 		return -1, v.list[i].at
@@ -66,14 +67,14 @@ func (v *versions) after(order uint64) (n int, at int64) {
 	return len(v.list) - i, v.list[i].at
 }
 
-// newerThan returns when the first version with a higher revision was published, or 0 if there is none.
-func (v *versions) newerThan(revision uint64) int64 {
+// newerThan returns when the first version with a higher revision was published, or the zero time if there is none.
+func (v *versions) newerThan(revision uint64) time.Time {
 	for i := range v.list {
 		if v.list[i].Revision > revision {
 			return v.list[i].at
 		}
 	}
-	return 0
+	return time.Time{}
 }
 
 // Publication is a table that is served from now on.
@@ -89,44 +90,44 @@ type Publication struct {
 func (r *Registry) Published(order uint64, p Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.versions.add(version{Publication: p, order: order, at: r.cfg.Now().UnixNano()})
+	r.versions.add(version{Publication: p, order: order, at: r.now()})
 }
 
 // CanaryPublished records that a table is served to the canary from now on. The orders are those of Config.CanaryOrder.
 func (r *Registry) CanaryPublished(order uint64, p Publication) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.canaries.add(version{Publication: p, order: order, at: r.cfg.Now().UnixNano()})
+	r.canaries.add(version{Publication: p, order: order, at: r.now()})
 }
 
-// versionsOf returns the tables that a client should have. Without a canary, all clients have those of the fleet.
+// versionsOf returns the tables that a client should have.
 func (r *Registry) versionsOf(c *client) *versions {
-	if c.canary && len(r.canaries.list) > 0 {
+	if c.Canary {
 		return &r.canaries
 	}
 	return &r.versions
 }
 
-// orderOf returns the last version with the table that a client holds.
-func (r *Registry) orderOf(c *client, of *versions) uint64 {
-	if of == &r.canaries {
-		return r.cfg.CanaryOrder(c.holds.digest)
+// orderOf returns the last version with a table of a client.
+func (r *Registry) orderOf(c *client, d table.Digest) uint64 {
+	if c.Canary {
+		return r.cfg.CanaryOrder(d)
 	}
-	return c.holds.order
+	return r.cfg.Order(d)
 }
 
 // judge returns the state of a client. If its table is unknown, versions is -1 and the duration counts from when the client was
 // first known to be behind.
-func (r *Registry) judge(c *client, now int64) (s State, versions int, behind time.Duration) {
+func (r *Registry) judge(c *client, now time.Time) (s State, versions int, behind time.Duration) {
 	versions, behind = r.lag(c, now)
-	if s = r.standing(c, versions); c.silent(now) {
+	if s = standing(c, versions); c.silent(now) {
 		s = Silent
 	}
 	return s, versions, behind
 }
 
 // standing returns the state of a client that is not silent.
-func (r *Registry) standing(c *client, versions int) State {
+func standing(c *client, versions int) State {
 	switch {
 	case c.rejects():
 		return Rejected
@@ -137,46 +138,38 @@ func (r *Registry) standing(c *client, versions int) State {
 	}
 }
 
-// rejects reports whether the client has reported that it does not accept the table, and has not been seen with another one
-// since.
-func (c *client) rejects() bool {
-	return c.report != nil && c.report.said().rejected != "" && (c.holds == nil || c.since <= c.report.at)
-}
-
 // lag returns by how much a client is behind, or 0.
-func (r *Registry) lag(c *client, now int64) (versions int, behind time.Duration) {
+func (r *Registry) lag(c *client, now time.Time) (versions int, behind time.Duration) {
 	all := r.versionsOf(c)
 	last := all.last()
 	switch {
 	case last.order == 0:
 		return 0, 0 // no table has been published
-	case c.holds == nil:
-		return -1, time.Duration(now - max(c.first, all.list[0].at))
-	}
-	order := max(r.orderOf(c, all), uint64(c.aheadOf))
-	if order >= last.order {
+	case c.Holds == nil:
+		since := all.list[0].at
+		if c.FirstHeard.After(since) {
+			since = c.FirstHeard
+		}
+		return -1, now.Sub(since)
+	case c.order >= last.order || c.aheadOf == last.order:
 		return 0, 0
 	}
-	if order > 0 {
+	if order := max(c.order, c.aheadOf); order > 0 {
 		n, at := all.after(order)
-		return n, time.Duration(now - at)
+		return n, now.Sub(at)
 	}
-	since := c.since
-	if at := all.newerThan(c.revision); c.revision > 0 && at > 0 {
-		since = at
+	if at := all.newerThan(c.Holds.Revision); c.Holds.Revision > 0 && !at.IsZero() {
+		return -1, now.Sub(at)
 	}
-	return -1, time.Duration(now - since)
-}
-
-// reached reports whether the client holds the version with the number or a later one.
-func (c *client) reached(order uint64) bool {
-	return c.holds != nil && max(c.holds.order, uint64(c.aheadOf)) >= order
+	return -1, now.Sub(c.Holds.Since)
 }
 
 // look updates the versions of all tables that clients hold: a zone's table may also belong to a later version than the one for
 // which it was named.
 func (r *Registry) look() {
-	for _, h := range r.tables {
-		h.order = r.cfg.Order(h.digest)
+	for _, c := range r.clients {
+		if c.Holds != nil {
+			c.order = r.orderOf(c, c.Holds.Digest)
+		}
 	}
 }

@@ -75,6 +75,32 @@ type Counts struct {
 	Silent   int `json:"silent"`
 }
 
+// of returns a pointer to the counter for s; unknown states (from newer clients) share a scratch counter.
+func (c *Counts) of(s State) *int {
+	switch s {
+	case Current:
+		return &c.Current
+	case Behind:
+		return &c.Behind
+	case Rejected:
+		return &c.Rejected
+	case Silent:
+		return &c.Silent
+	}
+	return new(int)
+}
+
+func (c *Counts) add(s State) { *c.of(s)++ }
+
+// with returns the counts with one more client in a state.
+func (c Counts) with(s State) Counts { c.add(s); return c }
+
+// Total returns the sum of all states.
+func (c Counts) Total() int { return c.Current + c.Behind + c.Rejected + c.Silent }
+
+// Of returns the number of clients in a state.
+func (c Counts) Of(s State) int { return *c.of(s) }
+
 // Table identifies a table.
 type Table struct {
 	ETag     string       `json:"etag,omitempty"` // with its quotes

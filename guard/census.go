@@ -8,46 +8,46 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// kind is a kind of what a table has, and the guard counts.
-type kind int
+// aspect is a property of a table whose members the guard counts.
+type aspect int
 
 const (
-	requests    kind = iota // pairs of host and path that some route answers
-	backends                // requests of which a route has an address
-	others                  // requests of which a route goes to <loopback>, <dynamic> or <forward>
-	hosts                   // by name
-	rests                   // hosts of which a route, or the catch-all, takes the requests for all other paths
-	catchAlls               // of hosts: one member
-	ingresses               // as far as the ids of their routes distinguish them
-	routeGroups             // likewise
-	namespaces              // which have routes
-	kinds
+	requests    aspect = iota // pairs of host and path that some route answers
+	backends                  // requests that reach an address
+	others                    // requests that reach <loopback>, <dynamic> or <forward>
+	hosts                     // by name
+	rests                     // hosts with a route or catch-all for all other paths
+	catchAlls                 // of hosts: one member
+	ingresses                 // as far as the ids of their routes distinguish them
+	routeGroups               // likewise
+	namespaces                // which have routes
+	aspects
 	// namespaceRoutes are the routes of one namespace, by id. They are compared, but not counted one by one.
 	namespaceRoutes
 )
 
 // String returns what the members are, for details.
-func (k kind) String() string {
-	return map[kind]string{
+func (k aspect) String() string {
+	return map[aspect]string{
 		requests: "pairs of host and path", backends: "pairs of host and path with endpoints", hosts: "hosts", rests: "catch-alls of hosts",
 		ingresses: "Ingresses", routeGroups: "RouteGroups",
 	}[k]
 }
 
-// member is the hash of one item of a kind.
+// member is the hash of one item.
 type member uint64
 
-// set is a set of members whose losses are counted: all of a kind, or the routes of one namespace.
+// set is a set of members whose losses are counted: all of an aspect, or the routes of one namespace.
 type set struct {
-	kind      kind
+	aspect    aspect
 	namespace string // only for namespaceRoutes
 }
 
-// census counts the routes of a table by what they belong to, or by how much these counts change. Counting 124,000 routes takes about
-// 80 ms, so that it is updated from changes.
-type census [kinds]map[member]int32
+// census counts the routes of each member, or by how much these counts change. It is updated from changes, because counting 124,000 routes
+// takes 80 ms.
+type census [aspects]map[member]int32
 
-// add adds n to the counts of everything that a route is counted for: of nothing if it answers for nobody.
+// add adds n to every count that a route contributes to. Generated routes contribute to none.
 func (c *census) add(d reader, r *table.Route, n int32) {
 	if routeid.IsCatchAll(r.ID) {
 		c.count(catchAlls, 0, n)
@@ -83,8 +83,7 @@ func (c *census) add(d reader, r *table.Route, n int32) {
 	}
 }
 
-// count adds n to one count.
-func (c *census) count(k kind, m member, n int32) {
+func (c *census) count(k aspect, m member, n int32) {
 	if c[k] == nil {
 		c[k] = make(map[member]int32)
 	}
@@ -95,7 +94,7 @@ func (c *census) count(k kind, m member, n int32) {
 func (c *census) apply(change *census) {
 	for k, counts := range change {
 		for m, n := range counts {
-			if c.count(kind(k), m, n); c[k][m] == 0 {
+			if c.count(aspect(k), m, n); c[k][m] == 0 {
 				delete(c[k], m)
 			}
 		}
@@ -122,7 +121,7 @@ func (g *Guard) counted() *census {
 	return g.census
 }
 
-// answers reports whether a route answers requests for somebody: generated routes and catch-alls do not.
+// answers reports whether a route belongs to an object: generated routes and catch-alls do not.
 func answers(r *table.Route) bool { return routeid.ObjectOf(r.ID).Kind != routeid.KindGenerated }
 
 // takesRest reports whether the compiler gives the hosts of a route no catch-all because of it: unless its path is an expression other than ^/.
@@ -132,7 +131,7 @@ func takesRest(r *table.Route) bool {
 }
 
 // requests calls yield for each pair of host and path. Path, PathSubtree and PathRegexp of one text are the same path, so that
-// another path mode loses nothing. A route with neither host nor path answers whatever nobody else does: it is known by its id.
+// another path mode loses nothing. A route with neither host nor path is known by its id.
 func (d reader) requests(r *table.Route, yield func(member)) {
 	path, expr := r.Path()
 	if path == "" && r.Hosts == "" {
@@ -156,7 +155,6 @@ func (d reader) requests(r *table.Route, yield func(member)) {
 	}
 }
 
-// hash returns the member with a name of several parts.
 func (d reader) hash(parts ...string) member {
 	var h maphash.Hash
 	h.SetSeed(d.seed)
@@ -167,12 +165,11 @@ func (d reader) hash(parts ...string) member {
 	return member(h.Sum64())
 }
 
-// objectKinds are the kinds of objects of the cluster.
-var objectKinds = map[routeid.Kind]kind{routeid.KindIngress: ingresses, routeid.KindRouteGroup: routeGroups}
+var objectKinds = map[routeid.Kind]aspect{routeid.KindIngress: ingresses, routeid.KindRouteGroup: routeGroups}
 
-// owner returns the object that a route belongs to, as far as its id shows, and whether it is one of those that left knows. That of a
-// custom route may have several names.
-func (d reader) owner(r *table.Route, left func(kind, member) bool) (o member, exists bool) {
+// owner returns the object of a route, as far as its id shows, and whether left has it. The object of a custom route has several possible
+// names.
+func (d reader) owner(r *table.Route, left func(aspect, member) bool) (o member, exists bool) {
 	kind, key := routeid.ObjectKey(r.ID, r.HostsOf())
 	k, known := objectKinds[kind]
 	if !known {

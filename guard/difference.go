@@ -23,17 +23,14 @@ type difference struct {
 	counts  census  // by how much its counts change
 	changes map[set]*change
 
-	// missing is how many of the lost requests no object can take back: those of routes whose object has none any more. What an
-	// object no longer wants is lost, but not missing. missingRoutes is the same for routes, by id.
+	// missing counts the lost requests of objects without any routes: other objects gave theirs up. missingRoutes is the same for routes.
 	missing, missingRoutes int
 	// losers are the objects that lost requests, whether they still exist or not. A route without an object counts as one.
 	losers map[member]bool
-	// own means that all lost requests were those of one object, which still exists: its team gave them up. In a cluster of a few objects
-	// that would be a large share.
+	// own means that all lost requests belonged to one object, which still exists: its team gave them up.
 	own bool
 }
 
-// of returns the change of a set.
 func (d *difference) of(s set) *change {
 	c := d.changes[s]
 	if c == nil {
@@ -43,11 +40,11 @@ func (d *difference) of(s set) *change {
 	return c
 }
 
-// all returns the change of all members of a kind.
-func (d *difference) all(k kind) *change { return d.of(set{kind: k}) }
+// all returns the change of all members of an aspect.
+func (d *difference) all(k aspect) *change { return d.of(set{aspect: k}) }
 
-// difference compares the base with another table, or returns the previous comparison of the same two. It costs as much as the changed
-// blocks, about 100 ms for 100,000 routes that all differ, except that the first change of the base counts it.
+// difference compares the base with another table, or returns the previous comparison of the same two. Its cost is proportional to the
+// changed blocks, after the first change of the base.
 func (g *Guard) difference(after *table.Table) *difference {
 	was, is := g.base.Routes().Blocks(), after.Routes().Blocks()
 	if g.memo == nil || !slices.Equal(g.memo.before, was) || !slices.Equal(g.memo.after, is) {
@@ -57,7 +54,6 @@ func (g *Guard) difference(after *table.Table) *difference {
 	return g.memo
 }
 
-// compare compares the base with another table.
 func (g *Guard) compare(before, after *table.Table) *difference {
 	d := &difference{reader: g.reader, changes: make(map[set]*change), losers: make(map[member]bool), own: true}
 	var added, removed, changed []*table.Route // changed as they were
@@ -87,13 +83,13 @@ func (g *Guard) compare(before, after *table.Table) *difference {
 	for q := range d.counts[requests] {
 		d.request(q)
 	}
-	for _, k := range []kind{hosts, ingresses, routeGroups} {
+	for _, k := range []aspect{hosts, ingresses, routeGroups} {
 		for m := range d.counts[k] {
 			lost := k == hosts || hurt[m]
 			d.all(k).move(m, d.had(k, m), d.has(k, m), lost)
 		}
 	}
-	// A host that is gone has lost more than its catch-all, and if none has one any more, a setting switched them off.
+	// A lost host has lost more than its catch-all; and if no host has a catch-all, a setting switched them off.
 	off := !d.has(catchAlls, 0)
 	for m := range d.counts[rests] {
 		d.all(rests).move(m, d.had(rests, m), d.has(rests, m), d.has(hosts, m) && !off)
@@ -116,11 +112,10 @@ func sameAnswer(was, is *table.Route) bool {
 }
 
 // had and has report whether a member has routes before and after the change.
-func (d *difference) had(k kind, m member) bool { return d.served[k][m] > 0 }
-func (d *difference) has(k kind, m member) bool { return d.served[k][m]+d.counts[k][m] > 0 }
+func (d *difference) had(k aspect, m member) bool { return d.served[k][m] > 0 }
+func (d *difference) has(k aspect, m member) bool { return d.served[k][m]+d.counts[k][m] > 0 }
 
-// loses looks at who loses requests: own and missing are set from it. It returns the objects that were removed and whose requests nobody
-// answers any more.
+// loses sets own, losers and missing, and returns the removed objects with unanswered requests.
 func (d *difference) loses(changed, removed []*table.Route) (hurt map[member]bool) {
 	hurt = make(map[member]bool)
 	missing := make(map[member]bool)
@@ -162,8 +157,8 @@ func (c *change) move(m member, was, is, lost bool) {
 	}
 }
 
-// request records the change of one request, and of its endpoints. One that is lost has not lost its endpoints as well, and one that is
-// answered without endpoints needs none.
+// request records the change of one request and of its endpoints. A lost request does not count as one without endpoints, nor does one with
+// another backend.
 func (d *difference) request(q member) {
 	was, is := d.had(requests, q), d.has(requests, q)
 	d.all(requests).move(q, was, is, true)
@@ -175,8 +170,8 @@ func (d *difference) request(q member) {
 	d.all(backends).move(q, had, has, true)
 }
 
-// byID records the changed ids of each namespace. One whose requests a new route answers has left: it was renamed. If only others answer
-// them that did so before, they are another team's, and the route is lost.
+// byID records the changed ids of each namespace. A route whose requests a new route answers was renamed. If only older routes answer them,
+// these belong to another team, and the route is lost.
 func (d *difference) byID(added, removed []*table.Route) {
 	routesOf := func(r *table.Route) *change {
 		return d.of(set{namespaceRoutes, routeid.NamespaceOf(r.ID)})
@@ -196,10 +191,9 @@ func (d *difference) byID(added, removed []*table.Route) {
 			}
 		}
 	}
-	delete(d.changes, set{kind: namespaceRoutes}) // of no namespace
+	delete(d.changes, set{aspect: namespaceRoutes}) // of no namespace
 }
 
-// lostObjects returns how many objects have lost all their routes.
 func (d *difference) lostObjects() int {
 	return len(d.all(ingresses).gone) + len(d.all(routeGroups).gone)
 }

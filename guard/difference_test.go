@@ -138,13 +138,13 @@ func TestAKindIsLost(t *testing.T) {
 		served, next definitions
 		detail       string
 	}{
-		{"all of 30", guard.Config{}, join(apps, groups), apps, "30 of 30 RouteGroups are gone (100.0 %, limit 50.0 %)"},
-		{"more than half", guard.Config{}, join(apps, groups), join(apps, groups[:20]), "20 of 30 RouteGroups are gone (66.7 %, limit 50.0 %)"},
+		{"all of 30", guard.Config{}, join(apps, groups), apps, "30 of 30 RouteGroups are missing (100.0 %, limit 50.0 %)"},
+		{"more than half", guard.Config{}, join(apps, groups), join(apps, groups[:20]), "20 of 30 RouteGroups are missing (66.7 %, limit 50.0 %)"},
 		{"fewer than 20 objects", guard.Config{}, join(apps, groups), join(apps, groups[:22]), ""},
-		{"a lower limit", guard.Config{MaxLoss: 0.2}, join(apps, routeGroups("group", 0, 90)), join(apps, routeGroups("group", 0, 70)), "20 of 90 RouteGroups are gone (22.2 %, limit 20.0 %)"},
-		{"all of 20", guard.Config{}, join(apps, groups[:40]), apps, "20 of 20 RouteGroups are gone (100.0 %, limit 50.0 %)"},
+		{"a lower limit", guard.Config{MaxLoss: 0.2}, join(apps, routeGroups("group", 0, 90)), join(apps, routeGroups("group", 0, 70)), "20 of 90 RouteGroups are missing (22.2 %, limit 20.0 %)"},
+		{"all of 20", guard.Config{}, join(apps, groups[:40]), apps, "20 of 20 RouteGroups are missing (100.0 %, limit 50.0 %)"},
 		{"all of 19", guard.Config{}, join(apps, groups[:38]), apps, ""},
-		{"Ingresses", guard.Config{}, join(apps[:80], routeGroups("group", 0, 200)), routeGroups("group", 0, 200), "20 of 20 Ingresses are gone (100.0 %, limit 50.0 %)"},
+		{"Ingresses", guard.Config{}, join(apps[:80], routeGroups("group", 0, 200)), routeGroups("group", 0, 200), "20 of 20 Ingresses are missing (100.0 %, limit 50.0 %)"},
 		{"rule off", guard.Config{MaxLoss: 1}, join(apps, groups), apps, ""},
 		{"requests that others answer", guard.Config{}, join(apps, groups), join(apps, takenOver("group", 0, 30)), ""},
 	} {

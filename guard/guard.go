@@ -1,48 +1,41 @@
-// Package guard finds out whether a new table looks like an accident beside the served one.
-// Suspicious are: a table without routes; a table with only generated routes where the served one has others; a table that no
-// longer answers more than a share of the requests or hosts, or those of a whole kind of objects or namespace; a table in which too
-// many requests lost all endpoints; and a table that grew past a ceiling.
+// Package guard recognises tables that look like an accident compared with the served one: tables without routes, with only generated
+// routes, with large losses of requests, hosts, objects, namespaces or endpoints, or past a ceiling.
 //
 // A [Guard] judges tables for the route server before it publishes, and for a relay and a data plane before they commit. It does no I/O and has
-// no clock. The caller calls [Guard.Judge] for every completed read, with the served table and the new one. All rules use only tables, so that
-// they are the same wherever a table passes.
+// no clock. The caller calls [Guard.Judge] for every completed read, with the served table and the new one. The rules use only tables, so they
+// are the same for every caller.
 //
 // # Rules
 //
-// docs/operate/guard.md lists the reasons. Losses are counted by what requests notice, and not by ids: pairs of host and path that some route
-// answers, hosts, the pairs with endpoints, and objects all of whose routes are gone, at least one of them with a pair that nobody answers.
-// Generated routes and catch-alls answer for nobody; catch-alls of hosts that remain are counted by themselves. A route with neither host nor path
-// counts by its id. A pair has lost its endpoints if all
-// its routes are shunts afterwards, which is how the compiler represents a service without endpoints.
+// docs/operate/guard.md lists the reasons. A loss is what requests notice, not a missing id: a pair of host and path that no route answers, a
+// host, a pair without endpoints (all its routes are shunts, as the compiler writes a service without endpoints), or an object without routes,
+// if at least one of its pairs is unanswered. Generated routes and catch-alls do not answer pairs; catch-alls of remaining hosts are counted
+// separately. A route with neither host nor path counts by its id.
 //
-// A share is exceeded if too much is missing of what is served, of everything that was served within Config.Window (what came back is not
-// missing), or of what existed when the window began. Up to half, at least 20 objects must have lost requests as well: teams delete a few
-// objects at a time. What one object gives up, while it has other routes, is no loss: it is its team's decision, and in a cluster of a few
-// objects it would be a large share. Objects are counted beside requests and hosts, so that no object with many hosts dilutes the share. A table that undoes additions within the window, so that at most 5 % of the older
-// members are missing, is not suspicious: a table that grew tenfold by accident can be repaired at once. A window begins with the first table
-// that a Guard sees, which after a restart is the one from the last-known-good file.
+// A share is exceeded if too much is missing of the served table, of everything served within Config.Window, or of what existed when the
+// window began. Up to half, at least 20 objects must have lost requests as well: teams delete a few objects at a time. What one object gives
+// up while it keeps other routes is its team's decision and no loss. Objects are counted in addition to requests and hosts, so an object with
+// many hosts does not dilute the share. A table that undoes additions within the window is not suspicious if at most 5 % of the older members
+// are missing, so a table that grew tenfold by accident can be repaired at once.
 //
-// With Config.Namespaces, the routes of a namespace are those that existed when the window began, so that a namespace that loses them in
-// steps counts. A route does not count if a new route answers its requests: it was renamed. Larger changes of the rest are left to the shares,
-// but a change elsewhere does not release a namespace that is held. Package routeid reads namespaces out of ids, which do not distinguish all:
-// a name with "--" is cut there, and a RouteGroup's namespace loses the prefix "internal-".
+// With Config.Namespaces, the routes of a namespace are those that existed when the window began, so losing them in steps counts. A route does
+// not count if a new route answers its requests: it was renamed. Larger changes elsewhere are left to the shares, but do not release a held
+// namespace. Ids do not distinguish all namespaces: package routeid cuts a name at "--", and drops the prefix "internal-" of a RouteGroup's.
 //
-// The Guard counts the served table when it first changes what it answers, and from then on only what changes. It remembers hashes of what was
-// added or removed within the window, so its memory follows the changes and not the tables.
+// The memory of a Guard follows the changes: it counts the served table once, and keeps hashes of what was added or removed within the window.
 //
 // # While something is held
 //
-// The guard holds nothing itself. Its caller (package publish) keeps objects, or holds the whole table, passes that with each judgement
-// ([Held]), and decides when it ends. Additions and losses within the window before count until then. While an accident is going on, every
-// further lost object is suspicious. [Loss.Of] tells which objects are concerned, and [Loss.Missing] what has not come back. Once something is
-// released, later tables are compared with the released one only: [Guard.Forgive].
+// The Guard holds nothing. Its caller (package publish) keeps objects or the whole table, passes that with each judgement ([Held]), and decides
+// when it ends. Until then, additions and losses within the window before it count, and during an accident every further lost object is
+// suspicious. [Loss.Of] reports the routes concerned, and [Loss.Missing] counts what has not come back. After a release, later tables are compared
+// with the released one only: [Guard.Forgive].
 //
 // # Caveats
 //
-// Shares are of the served table, however small it is: losing two of three requests is 67 %. The ceilings apply only to the step
-// past them: once a table above a ceiling is served, further growth is not held, because a hold would stop every change,
-// including necessary ones. Without a served table only an empty one is held. A process that starts with a table that is far too small, and then
-// reads the right one, compares with the small one until the window has passed.
+// Shares are of the served table, however small: losing two of three requests is 67 %. A ceiling applies only to the step past it, because a
+// hold above it would stop every change. Without a served table only an empty one is held. A process that starts with a table that is far too
+// small compares with it until the window has passed.
 //
 // Other modules should not import it: it may change with every release.
 package guard
@@ -51,6 +44,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/routesrv/routesrv/table"
@@ -58,12 +52,12 @@ import (
 
 // Defaults of Config.
 const (
-	// DefaultMaxLoss applies where only tables are known, and a hold delays everybody; DefaultObjectLoss where objects are kept.
+	// DefaultMaxLoss applies to whole tables, DefaultObjectLoss where objects are kept: these delay nothing else.
 	DefaultMaxLoss        = 0.5
 	DefaultObjectLoss     = 0.1
 	DefaultMaxBackendLoss = 0.5
 	DefaultHold           = 10 * time.Minute
-	// DefaultKeep is how long callers that know objects keep these: longer than a table, because nobody else waits.
+	// DefaultKeep is DefaultHold for kept objects.
 	DefaultKeep   = time.Hour
 	DefaultWindow = 10 * time.Minute
 )
@@ -75,7 +69,7 @@ type Code string
 const (
 	Empty         Code = "empty"           // no routes at all
 	OnlyGenerated Code = "only_generated"  // only generated routes, while the served table has others
-	RoutesLost    Code = "routes_lost"     // no route answers more than MaxLoss of the served pairs of host and path any more
+	RoutesLost    Code = "routes_lost"     // more than MaxLoss of the served pairs of host and path are unanswered
 	HostsLost     Code = "hosts_lost"      // more than MaxLoss of the served hosts are missing
 	KindLost      Code = "kind_lost"       // more than MaxLoss of the Ingresses, or of the RouteGroups, are missing
 	NamespaceLost Code = "namespace_lost"  // all routes of a namespace are missing, and the others are unchanged
@@ -89,8 +83,7 @@ func Codes() []Code {
 	return []Code{Empty, OnlyGenerated, RoutesLost, HostsLost, KindLost, NamespaceLost, BackendsLost, TooManyRoutes, TooLarge}
 }
 
-// Kind returns the kind of the reason, which has a time of its own in a hold. Losses of requests, of hosts and of a kind of objects
-// are the same accident seen from several sides. A loss of namespaces that grows past the share is another kind.
+// Kind groups reasons that are the same accident: losses of requests, hosts and objects. Each kind has a separate time in a hold.
 func (c Code) Kind() Code {
 	switch c {
 	case HostsLost, KindLost:
@@ -102,24 +95,18 @@ func (c Code) Kind() Code {
 	}
 }
 
-// Endless reports whether time does not release what is held for the reason before nearly all is back: serving the last routes is better
-// than serving no route that anybody asked for.
+// Endless reports whether time does not release what is held for the reason: the last routes are better than none.
 func (c Code) Endless() bool { return c == Empty || c == OnlyGenerated }
 
 // Loses reports whether the reason is that requests are no longer answered.
 func (c Code) Loses() bool {
-	switch c.Kind() {
-	case Empty, OnlyGenerated, RoutesLost, NamespaceLost:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]Code{Empty, OnlyGenerated, RoutesLost, NamespaceLost}, c.Kind())
 }
 
 // Config sets the limits.
 type Config struct {
-	// MaxLoss is the share of the served requests, hosts, Ingresses or RouteGroups that may be missing: (0, 1]. A table that lacks more of
-	// at least 20 objects, or more than half, is suspicious. 0 means DefaultMaxLoss; 1 turns these rules off.
+	// MaxLoss is the share of the served requests, hosts, Ingresses or RouteGroups that may be missing: (0, 1]. More is suspicious if at
+	// least 20 objects are concerned, or more than half is missing. 0 means DefaultMaxLoss; 1 turns these rules off.
 	MaxLoss float64
 	// MaxBackendLoss is the share of the served requests with endpoints that may lose all of them at once: (0, 1]. A table is held
 	// if more do, and at least 20. 0 means DefaultMaxBackendLoss; 1 turns the rule off.

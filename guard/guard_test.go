@@ -53,7 +53,7 @@ func TestRules(t *testing.T) {
 		{name: "half of the routes may go", served: r("a", "b", "c", "d"), candidate: r("c", "d")},
 		{
 			name: "more than half may not", served: r("a", "b", "c", "d"), candidate: r("d"),
-			want: guard.RoutesLost, detail: "3 of 4 pairs of host and path are gone (75.0 %, limit 50.0 %)",
+			want: guard.RoutesLost, detail: "3 of 4 pairs of host and path are missing (75.0 %, limit 50.0 %)",
 		},
 		{name: "two of three are more than half", served: r("a", "b", "c"), candidate: r("a"), want: guard.RoutesLost},
 		{name: "one of one is more than half", served: r("a"), candidate: r("b"), want: guard.RoutesLost},
@@ -66,7 +66,7 @@ func TestRules(t *testing.T) {
 
 		{
 			name: "more than half of the hosts may not go", served: r("a@h1", "b@h2,h3", "c", "d", "e"), candidate: r("b@h2", "c", "d", "e"),
-			want: guard.HostsLost, detail: "2 of 3 hosts are gone (66.7 %, limit 50.0 %)",
+			want: guard.HostsLost, detail: "2 of 3 hosts are missing (66.7 %, limit 50.0 %)",
 		},
 		{name: "most of the pairs of a host are lost pairs", served: r("a@h1", "b@h2,h3", "c@h1"), candidate: r("a", "b@h2", "c"), want: guard.RoutesLost},
 		{name: "half of the hosts may go", served: r("a@h1,h2", "b"), candidate: r("a@h1", "b")},
@@ -74,7 +74,7 @@ func TestRules(t *testing.T) {
 		{
 			name: "but not by its catch-all, which answers for nobody", served: r("a@h1", "b@h2", "c@h3", "d", "e", "kube___catchall__h1____@h1", "kube___catchall__h2____@h2"),
 			candidate: r("c@h3", "d", "e", "kube___catchall__h1____@h1", "kube___catchall__h2____@h2"),
-			want:      guard.HostsLost, detail: "2 of 3 hosts are gone (66.7 %, limit 50.0 %)",
+			want:      guard.HostsLost, detail: "2 of 3 hosts are missing (66.7 %, limit 50.0 %)",
 		},
 
 		{

@@ -57,7 +57,6 @@ func (g *Guard) inspect(candidate *table.Table) (reason Code, detail string) {
 	return "", ""
 }
 
-// inspectLoss applies the rules about losses.
 func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string) {
 	d := g.difference(candidate)
 	if lost := d.lostObjects(); g.held.Ongoing && g.cfg.MaxLoss < 1 && lost > 0 {
@@ -65,7 +64,7 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 	}
 	limit, backendLimit := g.cfg.MaxLoss, g.cfg.MaxBackendLoss
 	if g.held.Ongoing && backendLimit < 1 {
-		backendLimit = min(backendLimit, ReturnTolerance)
+		backendLimit = min(backendLimit, returnTolerance)
 	}
 	share := func(c count) bool {
 		many := c.beyond(limit) && !g.held.Aged && g.affected(d) >= minObjects
@@ -75,20 +74,20 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 	restShare := func(c count) bool { return limit < 1 && c.missing >= minObjects && c.beyond(limit) } // no object gave them up
 	for _, rule := range []struct {
 		code   Code
-		kind   kind
+		aspect aspect
 		broken func(count) bool
 	}{
 		{RoutesLost, requests, share}, {HostsLost, hosts, share}, {KindLost, ingresses, kindShare}, {KindLost, routeGroups, kindShare},
 		{RoutesLost, rests, restShare},
 	} {
-		if detail := g.tooMuch(d, rule.kind, rule.broken, "are gone", limit); detail != "" {
+		if detail := g.tooMuch(d, rule.aspect, rule.broken, "are missing", limit); detail != "" {
 			return rule.code, detail
 		}
 	}
 	if lost := g.lostNamespaces(d); len(lost) > 0 {
 		return NamespaceLost, describeLost(lost)
 	}
-	if g.window(set{kind: backends}).since(d.all(backends), 0).missing >= minBackends {
+	if g.window(set{aspect: backends}).since(d.all(backends), 0).missing >= minBackends {
 		broken := func(c count) bool { return backendLimit < 1 && c.beyond(backendLimit) }
 		if detail := g.tooMuch(d, backends, broken, "lost all endpoints", backendLimit); detail != "" {
 			return BackendsLost, detail
@@ -100,20 +99,20 @@ func (g *Guard) inspectLoss(candidate *table.Table) (reason Code, detail string)
 // affected returns how many objects have lost requests: by this change, or all of their routes within the window.
 func (g *Guard) affected(d *difference) int {
 	gone := 0
-	for _, k := range []kind{ingresses, routeGroups} {
-		gone += g.window(set{kind: k}).since(d.all(k), 0).missing
+	for _, k := range []aspect{ingresses, routeGroups} {
+		gone += g.window(set{aspect: k}).since(d.all(k), 0).missing
 	}
 	return max(gone, len(d.losers))
 }
 
 // tooMuch applies a rule to what is missing of the served members, of those served within the window, and of those that existed
 // when the window began. It returns a sentence about the first that breaks the rule, or an empty one.
-func (g *Guard) tooMuch(d *difference, k kind, broken func(count) bool, verb string, limit float64) string {
+func (g *Guard) tooMuch(d *difference, k aspect, broken func(count) bool, verb string, limit float64) string {
 	c := d.all(k)
 	if len(c.gone) == 0 {
 		return ""
 	}
-	w, size := g.window(set{kind: k}), g.size(set{kind: k})
+	w, size := g.window(set{aspect: k}), g.size(set{aspect: k})
 	if w.returns(c, size) {
 		return ""
 	}
@@ -138,14 +137,13 @@ func (g *Guard) size(s set) int {
 	switch {
 	case g.census == nil:
 		return 0
-	case s.kind == namespaceRoutes:
+	case s.aspect == namespaceRoutes:
 		return int(g.census[namespaces][g.reader.hash(s.namespace)])
 	default:
-		return len(g.census[s.kind])
+		return len(g.census[s.aspect])
 	}
 }
 
-// window returns what is remembered of a set.
 func (g *Guard) window(s set) *window {
 	w := g.windows[s]
 	if w == nil {
@@ -177,11 +175,11 @@ func (g *Guard) follow(served *table.Table) {
 // minLostHosts is how many hosts count as a loss for [Guard.Lost]: teams delete one or two at a time.
 const minLostHosts = 3
 
-// Lost returns how many hosts were lost within the window although the tables passed, of how many that were served, and when that began. served is the
-// served table. All are zero without a loss worth a warning.
+// Lost returns how many hosts were lost within the window in tables that passed, of how many, and since when. All are zero without a loss worth
+// a warning.
 func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	g.follow(served)
-	for _, l := range g.window(set{kind: hosts}).lost {
+	for _, l := range g.window(set{aspect: hosts}).lost {
 		if l.young {
 			continue
 		}
@@ -192,10 +190,9 @@ func (g *Guard) Lost(served *table.Table) (lost, all int, since time.Time) {
 	if lost < minLostHosts {
 		return 0, 0, time.Time{}
 	}
-	return lost, g.size(set{kind: hosts}) + lost, since
+	return lost, g.size(set{aspect: hosts}) + lost, since
 }
 
-// past reports whether the step from one number to the other crosses the ceiling.
 func past(ceiling, from, to int) bool {
 	return ceiling > 0 && to > ceiling && from <= ceiling
 }
@@ -215,7 +212,7 @@ func (g *Guard) lostNamespaces(d *difference) map[string]int {
 	lost := make(map[string]int)
 	var rest count
 	for s, c := range d.changes {
-		if s.kind != namespaceRoutes {
+		if s.aspect != namespaceRoutes {
 			continue
 		}
 		size := g.size(s)
@@ -240,20 +237,19 @@ func (g *Guard) lostNamespaces(d *difference) map[string]int {
 	return lost
 }
 
-// describeLost names the namespaces and their routes.
 func describeLost(sizes map[string]int) string {
 	names, routes := slices.Sorted(maps.Keys(sizes)), 0
 	for _, n := range sizes {
 		routes += n
 	}
 	if len(names) == 1 {
-		return fmt.Sprintf("all %d routes of namespace %s are gone", routes, names[0])
+		return fmt.Sprintf("all %d routes of namespace %s are missing", routes, names[0])
 	}
 	shown := strings.Join(names[:min(len(names), shownNamespaces)], ", ")
 	if more := len(names) - shownNamespaces; more > 0 {
 		shown += " and " + strconv.Itoa(more) + " more"
 	}
-	return fmt.Sprintf("all %d routes of %d namespaces are gone: %s", routes, len(names), shown)
+	return fmt.Sprintf("all %d routes of %d namespaces are missing: %s", routes, len(names), shown)
 }
 
 // minBackends is how many requests must have lost their endpoints for a table to be suspicious. In a small cluster, or a test
@@ -292,7 +288,6 @@ func backendOf(r *table.Route) backend {
 	}
 }
 
-// endsQuoted reports whether the text ends with a string literal.
 func endsQuoted(text string) bool {
 	return strings.HasSuffix(text, `"`) || strings.HasSuffix(text, "`")
 }

@@ -9,21 +9,20 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Loss is what a table would lose of the served one, for a caller that knows objects: it can keep those that are concerned, and
-// serve everything else.
+// Loss is what a table would lose of the served one. A caller that knows objects can keep those concerned, and serve everything else.
 type Loss struct {
-	// Reason and Detail say why the table is suspicious; empty if it is fine.
+	// Reason and Detail are why the table is suspicious; empty if it is fine.
 	Reason Code
 	Detail string
-	// Share is the share of the served requests that are lost or have no endpoints any more.
+	// Share is the share of the served requests that are lost, or lost their endpoints.
 	Share float64
 	// Grows means that the table is past a ceiling.
 	Grows bool
 
 	reader     reader
 	answered   func(q member) bool // by the other table; nil if there is none to compare with
-	requests   map[member]struct{} // which are lost, or have no endpoints any more
-	namespaces map[string]int      // all of whose routes are lost; nil unless that is the reason
+	requests   map[member]struct{} // lost, or without endpoints
+	namespaces map[string]int      // without routes; nil unless that is the reason
 
 	missing, missingRoutes, drained int // see Missing
 }
@@ -44,8 +43,7 @@ func (l *Loss) Of(r *table.Route) bool {
 	return found
 }
 
-// Unanswered reports whether the other table leaves a request of a route unanswered that was served earlier. It is valid until the next call of
-// [Guard.Judge].
+// Unanswered reports whether the other table leaves a request of an earlier route unanswered. It is valid until the next [Guard.Judge].
 func (l *Loss) Unanswered(r *table.Route) (unanswered bool) {
 	if l.answered == nil || !answers(r) {
 		return false
@@ -54,8 +52,8 @@ func (l *Loss) Unanswered(r *table.Route) (unanswered bool) {
 	return unanswered
 }
 
-// Missing counts what a table lacks that was held before for reasons of these kinds: requests that nobody answers, without those that their
-// object no longer wants; and requests without endpoints.
+// Missing counts what a table still lacks of what was held for reasons of these kinds: unanswered requests, except those that their
+// object gave up, and requests without endpoints.
 func (l *Loss) Missing(kinds []Code) (n int) {
 	if slices.ContainsFunc(kinds, Code.Loses) {
 		n = l.missing
@@ -73,15 +71,16 @@ func (l *Loss) Missing(kinds []Code) (n int) {
 type Held struct {
 	// Since is when that began. Until it ends, losses within the window before it count.
 	Since time.Time
-	// Ongoing means that the caller keeps objects because of an accident that began within the window, and serves everything else. The
-	// accident may continue, so every further object that loses all its routes is suspicious, and a loss of 5 % of the endpoints.
+	// Ongoing means that the caller keeps objects because of an accident that began within the window. It may continue, so every further
+	// object that loses all its routes is suspicious, and a loss of 5 % of the endpoints.
 	Ongoing bool
-	// Aged means that the served table is older than a hold, as after a long time without a process: teams may have deleted what is missing.
-	// Only a loss of more than half is suspicious then.
+	// Aged means that the served table is older than a hold, as after a long outage: teams may have deleted what is missing, so only a
+	// loss of more than half is suspicious.
 	Aged bool
 }
 
-// Judge compares a table with the served one, or nil. Call it for every completed read, also without a change; now is the time of the read.
+// Judge compares a table with the served one, which may be nil. Call it for every completed read, even without a change; now is the time of the
+// read.
 func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Loss {
 	g.follow(served)
 	g.held, g.judged = held, now
@@ -102,12 +101,12 @@ func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Los
 	l.Grows = past(g.cfg.MaxRoutes, g.base.Len(), other.Len()) || past(g.cfg.MaxBytes, g.base.Bytes(), other.Bytes())
 	d := g.difference(other)
 	l.answered = func(q member) bool { return g.counted()[requests][q]+d.counts[requests][q] > 0 }
-	for _, k := range []kind{requests, backends} {
+	for _, k := range []aspect{requests, backends} {
 		for _, q := range d.all(k).gone {
 			l.requests[q] = struct{}{}
 		}
 	}
-	if n := g.size(set{kind: requests}); n > 0 {
+	if n := g.size(set{aspect: requests}); n > 0 {
 		l.Share = float64(len(l.requests)) / float64(n)
 	}
 	if l.Reason == NamespaceLost {
@@ -123,16 +122,15 @@ func (g *Guard) Judge(served, other *table.Table, held Held, now time.Time) *Los
 	return l
 }
 
-// Forgive makes later tables be compared with this one only, as if nothing had been lost before: somebody has accepted that, or its
-// time has passed.
+// Forgive forgets earlier losses, because they were accepted or their time has passed: later tables are compared with this one only.
 func (g *Guard) Forgive(served *table.Table) {
 	g.base, g.census, g.memo = served, nil, nil
 	clear(g.windows)
 }
 
-// ReturnTolerance is the share of the older members that may be missing from a table that counts as a return to an earlier state:
+// returnTolerance is the share of the older members that may be missing from a table that counts as a return to an earlier state:
 // the cluster keeps changing during a repair.
-const ReturnTolerance = 0.05
+const returnTolerance = 0.05
 
 // window remembers which members of a set were recently gained and lost. Together with the set that is served now, this is
 // everything that was served within the window. Its size depends on the changes, not on the tables.
@@ -141,7 +139,6 @@ type window struct {
 	lost   map[member]loss      // members that no longer exist
 }
 
-// loss is a member that was lost.
 type loss struct {
 	at    time.Time
 	young bool // it was gained within the window
@@ -150,7 +147,6 @@ type loss struct {
 // count says how much a table lacks.
 type count struct{ missing, all int }
 
-// beyond reports whether more than the share is missing.
 func (c count) beyond(share float64) bool {
 	return c.all > 0 && float64(c.missing) > share*float64(c.all)
 }
@@ -167,8 +163,8 @@ func (w *window) since(c *change, size int) count {
 	return count{missing, size + len(w.lost)}
 }
 
-// older counts the members that existed when the window began, and how many of them are missing after the change: what was added
-// meanwhile makes up for nothing.
+// older counts the members that existed when the window began, and how many of them are missing after the change. Later additions do
+// not make up for them.
 func (w *window) older(c *change, size int) count {
 	young := 0
 	for _, l := range w.lost {
@@ -194,7 +190,7 @@ func (w *window) older(c *change, size int) count {
 // began is missing afterwards.
 func (w *window) returns(c *change, size int) bool {
 	old := w.older(c, size)
-	return old.all > 0 && !old.beyond(ReturnTolerance)
+	return old.all > 0 && !old.beyond(returnTolerance)
 }
 
 // apply records that the change was served at a time. size is the size of the set before it. Members that were added within the

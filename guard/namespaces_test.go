@@ -52,39 +52,39 @@ func TestNamespaceLost(t *testing.T) {
 		cfg               guard.Config
 		detail            string // of the hold, empty if there is none
 	}{
-		{name: "a namespace of 20 routes", served: join(shop, rest), candidate: rest, detail: "all 20 routes of namespace shop are gone"},
+		{name: "a namespace of 20 routes", served: join(shop, rest), candidate: rest, detail: "all 20 routes of namespace shop are missing"},
 		{name: "unless the rule is off", served: join(shop, rest), candidate: rest, off: true},
 		{name: "one of 19 may go", served: join(shop[1:], rest), candidate: rest},
 		{name: "one may become small", served: join(shop, rest), candidate: join(shop[19:], rest)},
 		{name: "one may be replaced by others of its own", served: join(shop, rest), candidate: join(of("shop", 20, 21), rest)},
-		{name: "two at once", served: join(shop, kids, rest), candidate: rest, detail: "all 45 routes of 2 namespaces are gone: kids, shop"},
+		{name: "two at once", served: join(shop, kids, rest), candidate: rest, detail: "all 45 routes of 2 namespaces are missing: kids, shop"},
 		{
 			name: "many at once", served: join(shop, kids, of("a", 0, 20), of("b", 0, 20), of("c", 0, 20), rest), candidate: rest,
-			detail: "all 105 routes of 5 namespaces are gone: a, b, c and 2 more",
+			detail: "all 105 routes of 5 namespaces are missing: a, b, c and 2 more",
 		},
-		{name: "RouteGroups with redirects", served: join(groups, rest), candidate: rest, detail: "all 20 routes of namespace groups are gone"},
+		{name: "RouteGroups with redirects", served: join(groups, rest), candidate: rest, detail: "all 20 routes of namespace groups are missing"},
 		{
 			name: "clones count", served: join(shop[:10], clones(shop[:10]), rest), candidate: rest,
-			detail: "all 20 routes of namespace shop are gone",
+			detail: "all 20 routes of namespace shop are missing",
 		},
 		{name: "a clone that is left is a route that is left", served: join(shop, clones(shop[:1]), rest), candidate: join(clones(shop[:1]), rest)},
 		{
 			name: "a twentieth of the rest may go as well", served: join(shop, rest), candidate: rest[10:],
-			detail: "all 20 routes of namespace shop are gone",
+			detail: "all 20 routes of namespace shop are missing",
 		},
 		{name: "more is a reorganisation", served: join(shop, rest), candidate: rest[11:]},
 		{
 			name: "catch-alls belong to nobody", served: join(shop, rest, catchAlls(60)), candidate: rest,
-			detail: "all 20 routes of namespace shop are gone",
+			detail: "all 20 routes of namespace shop are missing",
 		},
 		{name: "small namespaces are part of the rest", served: join(shop, rest, of("small", 0, 19)), candidate: rest},
 		{
 			name: "new routes elsewhere make no difference", served: join(shop, rest), candidate: join(rest, of("new", 0, 100)),
-			detail: "all 20 routes of namespace shop are gone",
+			detail: "all 20 routes of namespace shop are missing",
 		},
 		{
 			name: "the only namespace", cfg: guard.Config{MaxLoss: 1}, served: join(shop, catchAlls(2)), candidate: catchAlls(2),
-			detail: "all 20 routes of namespace shop are gone",
+			detail: "all 20 routes of namespace shop are missing",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestNamespaceIsLostInSteps(t *testing.T) {
 	r.wants(r.read(time.Second, slices.Concat(of("shop", 0, 5), rest)...), "")
 	v := r.read(time.Second, rest...)
 	r.wants(v, guard.NamespaceLost)
-	if want := "all 30 routes of namespace shop are gone"; v.Detail != want {
+	if want := "all 30 routes of namespace shop are missing"; v.Detail != want {
 		t.Errorf("got %q, want %q", v.Detail, want)
 	}
 	r.wants(r.read(time.Hour, rest...), guard.NamespaceLost) // the window does not move on

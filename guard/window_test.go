@@ -56,7 +56,7 @@ func TestStepsBelowTheLimitAreOneLoss(t *testing.T) {
 	for _, left := range []int{760, 395, 206} {
 		v := r.read(time.Second, numbered(0, left)...)
 		r.wants(v, guard.RoutesLost)
-		want := fmt.Sprintf("%d of 2764 pairs of host and path of the last 10m0s are gone (%.1f %%, limit 50.0 %%)", 2764-left, 100-100*float64(left)/2764)
+		want := fmt.Sprintf("%d of 2764 pairs of host and path of the last 10m0s are missing (%.1f %%, limit 50.0 %%)", 2764-left, 100-100*float64(left)/2764)
 		if left == 760 && v.Detail != want {
 			t.Errorf("got %q, want %q", v.Detail, want)
 		}

@@ -21,7 +21,6 @@ type entry struct {
 	partly     bool     // some predicate has no condition and cannot be evaluated
 }
 
-// builder builds entries.
 type builder struct {
 	options   Options
 	exprs     expressions
@@ -77,7 +76,7 @@ func (b *builder) predicates(e *entry) {
 		if !slices.Contains(b.options.ExtraPredicates, p.Name) {
 			c = b.condition(p)
 		}
-		c.source = p
+		c.text = p.String
 		e.conditions = append(e.conditions, c)
 	}
 }
@@ -102,14 +101,12 @@ func (b *builder) paths(e *entry) {
 // fields builds the conditions of the predicates that are built into the matcher. They come before all others.
 func (b *builder) fields(e *entry) {
 	r := e.route
-	n := len(r.HostRegexps) + len(r.PathRegexps) + len(r.Headers) + len(r.HeaderRegexps) + len(e.conditions)
-	if r.Method != "" {
-		n++
-	}
 	others := e.conditions
-	e.conditions = make([]condition, 0, n)
-	add := func(name, arg string, test func(*request) verdict) {
-		e.conditions = append(e.conditions, condition{name: name, args: [2]string{arg}, test: test})
+	e.conditions = make([]condition, 0, 4+len(others))
+	add := func(of eskip.Route, test func(*request) bool) {
+		c := plain(test)
+		c.text, c.host = field(of), of.HostRegexps != nil
+		e.conditions = append(e.conditions, c)
 	}
 	for _, text := range r.HostRegexps {
 		e.weight++
@@ -124,7 +121,7 @@ func (b *builder) fields(e *entry) {
 		if e.hosts == nil {
 			e.hosts = x.hosts
 		}
-		add("Host", text, func(r *request) verdict { return verdictOf(x.match(r.host)) })
+		add(eskip.Route{HostRegexps: []string{text}}, func(r *request) bool { return x.match(r.host) })
 	}
 	for _, text := range r.PathRegexps {
 		e.weight++
@@ -133,18 +130,21 @@ func (b *builder) fields(e *entry) {
 			e.partly = true
 			continue
 		}
-		add("PathRegexp", text, func(r *request) verdict { return verdictOf(x.match(r.path)) })
+		add(eskip.Route{PathRegexps: []string{text}}, func(r *request) bool { return x.match(r.path) })
 	}
 	if m := r.Method; m != "" {
 		e.weight++
-		add("Method", m, func(r *request) verdict { return verdictOf(r.method == m) })
+		add(eskip.Route{Method: m}, func(r *request) bool { return r.method == m })
 	}
 	exact := make(map[string][]string, len(r.Headers))
 	for name, val := range r.Headers {
 		exact[name] = []string{val}
 	}
-	e.headers("Header", exact, func(want string) (func(string) bool, error) { return func(s string) bool { return s == want }, nil })
-	e.headers("HeaderRegexp", r.HeaderRegexps, func(expr string) (func(string) bool, error) {
+	e.headers(exact, func(name string) eskip.Route { return eskip.Route{Headers: map[string]string{name: r.Headers[name]}} },
+		func(text string) (func(string) bool, error) { return func(s string) bool { return s == text }, nil })
+	e.headers(r.HeaderRegexps, func(name string) eskip.Route {
+		return eskip.Route{HeaderRegexps: map[string][]string{name: r.HeaderRegexps[name][len(r.HeaderRegexps[name])-1:]}}
+	}, func(expr string) (func(string) bool, error) {
 		x, err := b.exprs.get(expr)
 		return x.match, err
 	})
@@ -157,70 +157,43 @@ func meantHost(expr string) string { return strings.ReplaceAll(expr, "*[.]", "[^
 
 // headers appends one condition for each distinct header name in canonical case; their number also counts for the weight. If
 // there are several spellings of a name, the reference keeps an arbitrary one.
-func (e *entry) headers(kind string, headers map[string][]string, testOf func(string) (func(string) bool, error)) {
-	for _, spellings := range spellings(headers) {
+func (e *entry) headers(headers map[string][]string, of func(name string) eskip.Route, testOf func(string) (func(string) bool, error)) {
+	spellings := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		key := textproto.CanonicalMIMEHeaderKey(name)
+		spellings[key] = append(spellings[key], name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(spellings)) {
 		e.weight++
-		var alternatives [][]func(string) bool // the conditions of each spelling
-		var failed error
-		for _, name := range spellings {
+		var alternatives []func(lines []string) bool // of each spelling
+		for _, name := range spellings[key] {
 			var tests []func(string) bool
 			for _, text := range headers[name] {
-				test, err := testOf(text)
-				if err != nil {
-					failed = err
+				if test, err := testOf(text); err != nil {
+					e.partly = true
+				} else {
+					tests = append(tests, test)
 				}
-				tests = append(tests, test)
 			}
-			alternatives = append(alternatives, tests)
+			alternatives = append(alternatives, func(lines []string) bool {
+				return !slices.ContainsFunc(tests, func(test func(string) bool) bool { return !slices.ContainsFunc(lines, test) })
+			})
 		}
-		if failed != nil {
-			e.partly = true
-			continue
-		}
-		name := spellings[0]
 		e.conditions = append(e.conditions, condition{
-			name: kind, args: [2]string{name, headers[name][len(headers[name])-1]}, test: headerTest(textproto.CanonicalMIMEHeaderKey(name), alternatives),
-			why: "names one header in several spellings; a proxy keeps an arbitrary one", chance: -1,
+			text: field(of(spellings[key][0])), why: "names one header in several spellings; a proxy keeps an arbitrary one", chance: -1,
+			test: func(r *request) verdict {
+				first := verdictOf(alternatives[0](r.header[key]))
+				for _, other := range alternatives[1:] {
+					if verdictOf(other(r.header[key])) != first {
+						return maybe
+					}
+				}
+				return first
+			},
 		})
 	}
 }
 
-// headerTest returns the test of a header: whether some line of it holds for each function of one of the alternatives.
-func headerTest(key string, alternatives [][]func(string) bool) func(*request) verdict {
-	return func(r *request) verdict {
-		lines := r.header[key]
-		every, some := true, false
-		for _, tests := range alternatives {
-			fails := slices.ContainsFunc(tests, func(test func(string) bool) bool { return !slices.ContainsFunc(lines, test) })
-			every, some = every && !fails, some || !fails
-		}
-		switch {
-		case every:
-			return yes
-		case some:
-			return maybe
-		}
-		return no
-	}
-}
-
-// spellings groups the names of headers that differ only in case.
-func spellings[V any](headers map[string]V) [][]string {
-	var groups [][]string
-	for _, n := range slices.Sorted(maps.Keys(headers)) {
-		i := slices.IndexFunc(groups, func(g []string) bool {
-			return textproto.CanonicalMIMEHeaderKey(g[0]) == textproto.CanonicalMIMEHeaderKey(n)
-		})
-		if i < 0 {
-			groups = append(groups, []string{n})
-			continue
-		}
-		groups[i] = append(groups[i], n)
-	}
-	return groups
-}
-
-// ask returns the verdict of all conditions.
 func (e *entry) ask(r *request) verdict {
 	v := yes
 	for i := 0; i < len(e.conditions) && v != no; i++ {

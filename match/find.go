@@ -41,7 +41,6 @@ const (
 	maxWarnings  = 20
 )
 
-// search is one search in the index.
 type search struct {
 	r   *request
 	key string
@@ -53,7 +52,6 @@ type search struct {
 	losers []loser
 }
 
-// loser is a route that does not win.
 type loser struct {
 	e       *entry
 	rank    string
@@ -87,7 +85,6 @@ func (s *search) take(rank string, e *entry) bool {
 	return !s.done
 }
 
-// close completes a group.
 func (s *search) close() {
 	if len(s.last.hits) > 0 {
 		s.groups = append(s.groups, s.last)
@@ -144,7 +141,7 @@ func (l loser) distance() int {
 	if l.offPath {
 		d += 3
 	}
-	if slices.ContainsFunc(l.failed, func(c *condition) bool { return c.name == "Host" }) {
+	if slices.ContainsFunc(l.failed, func(c *condition) bool { return c.host }) {
 		d += 3
 	}
 	return d
@@ -156,7 +153,7 @@ func (s *search) candidate(l loser) Candidate {
 		c.Lost = append(c.Lost, l.e.place())
 	}
 	for _, f := range l.failed {
-		c.Lost = append(c.Lost, f.String())
+		c.Lost = append(c.Lost, f.text())
 	}
 	if len(c.Lost) == 0 {
 		// A matching route is behind only if a group ended the search before it.
@@ -196,7 +193,6 @@ func (s *search) ahead(rank string, weight int) bool {
 	return cmp.Or(strings.Compare(rank, first.rank), cmp.Compare(first.e.weight, weight)) < 0
 }
 
-// place returns the path predicate of a route.
 func (e *entry) place() string {
 	if e.route.Path != "" {
 		return (&eskip.Predicate{Name: "Path", Args: []any{e.route.Path}}).String()
@@ -239,7 +235,6 @@ type place struct {
 // rootRank is the rank of routes without a path predicate: after all places with one.
 const rootRank = "\xff"
 
-// places returns the places of entries that match a path.
 func places(entries []*entry, path []string) (found []place) {
 	for _, e := range entries {
 		if len(e.patterns) == 0 {

@@ -13,23 +13,18 @@ import (
 
 // expression is a regular expression that is compiled on first use: a table has tens of thousands.
 type expression struct {
-	text  string
 	plain []plainHost // if not nil, the meaning of the expression, which then is never compiled
 	hosts []string    // keys of plain
-
-	once sync.Once
-	rx   *regexp.Regexp // guarded by once
+	rx    func() *regexp.Regexp
 }
 
 func (x *expression) match(s string) bool {
 	if x.plain != nil {
 		return slices.ContainsFunc(x.plain, func(h plainHost) bool { return h.match(s) })
 	}
-	x.once.Do(func() { x.rx = regexp.MustCompile(x.text) }) // expressions.get has parsed it
-	return x.rx.MatchString(s)
+	return x.rx().MatchString(s)
 }
 
-// expressions holds each text once.
 type expressions map[string]*expression
 
 // get returns the expression of a text, or its error.
@@ -37,7 +32,7 @@ func (all expressions) get(text string) (*expression, error) {
 	if x := all[text]; x != nil {
 		return x, nil
 	}
-	x := &expression{text: text, plain: plainHosts(text)}
+	x := &expression{plain: plainHosts(text), rx: sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
 	if x.plain == nil {
 		if _, err := syntax.Parse(text, syntax.Perl); err != nil {
 			return nil, err
@@ -58,7 +53,6 @@ func Hosts(r *eskip.Route) []string {
 	return nil
 }
 
-// keysOf returns the distinct keys of hosts.
 func keysOf(hosts []plainHost) (keys []string) {
 	for _, h := range hosts {
 		if key := hostKey(h.name); !slices.Contains(keys, key) {

@@ -197,14 +197,12 @@ type Warning struct {
 	Partly bool
 }
 
-// hit is a route whose predicates hold or may hold.
 type hit struct {
 	e    *entry
 	rank string
 	open []*condition // undecided
 }
 
-// group are hits of one weight at one place.
 type group struct {
 	hits  []hit
 	ended bool // one of them certainly holds
@@ -329,7 +327,7 @@ func exclusive(a, b hit) bool {
 func undecided(open []*condition) []Undecided {
 	var all []Undecided
 	for _, c := range open {
-		all = append(all, Undecided{c.String(), c.why})
+		all = append(all, Undecided{c.text(), c.why})
 	}
 	return all
 }

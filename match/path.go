@@ -7,7 +7,6 @@ import (
 	"github.com/routesrv/routesrv/catalogue"
 )
 
-// trimSlash removes one trailing slash, except from the root.
 func trimSlash(p string) string {
 	if len(p) > 1 {
 		return strings.TrimSuffix(p, "/")
@@ -35,7 +34,6 @@ func kindOf(segment string) byte {
 	return literal
 }
 
-// pattern is the parsed argument of Path or PathSubtree.
 type pattern struct {
 	segments []string // without the free wildcard at the end of a subtree
 	subtree  bool

@@ -26,7 +26,6 @@ const (
 	yes
 )
 
-// not returns the opposite verdict.
 func (v verdict) not() verdict { return yes - v }
 
 func verdictOf(b bool) verdict {
@@ -36,11 +35,9 @@ func verdictOf(b bool) verdict {
 	return no
 }
 
-// condition is a predicate prepared for evaluation.
 type condition struct {
-	source *eskip.Predicate // nil for predicates with their own field, which name and args describe
-	name   string
-	args   [2]string // only headers use the second one
+	text func() string // the predicate as it is written in a route
+	host bool          // it is a Host predicate
 
 	test    func(*request) verdict
 	why     string      // why test may return maybe
@@ -48,25 +45,10 @@ type condition struct {
 	segment *[2]float64 // for a TrafficSegment
 }
 
-// String returns the predicate as it is written in a route.
-func (c *condition) String() string {
-	if c.source != nil {
-		return c.source.String()
-	}
-	r := &eskip.Route{BackendType: eskip.ShuntBackend}
-	switch c.name {
-	case "Host":
-		r.HostRegexps = c.args[:1]
-	case "PathRegexp":
-		r.PathRegexps = c.args[:1]
-	case "Method":
-		r.Method = c.args[0]
-	case "Header":
-		r.Headers = map[string]string{c.args[0]: c.args[1]}
-	case "HeaderRegexp":
-		r.HeaderRegexps = map[string][]string{c.args[0]: c.args[1:]}
-	}
-	return strings.TrimSuffix(r.String(), " -> <shunt>")
+// field returns the text of a predicate that has its own field in a route, from a route with only this field.
+func field(r eskip.Route) func() string {
+	r.BackendType = eskip.ShuntBackend
+	return func() string { return strings.TrimSuffix(r.String(), " -> <shunt>") }
 }
 
 // condition returns the condition of a valid predicate that is not built into the matcher.
@@ -143,7 +125,6 @@ func texts(p *eskip.Predicate) []string {
 	return all
 }
 
-// expression returns a regular expression of a valid predicate.
 func (b *builder) expression(text string) *expression {
 	x, _ := b.exprs.get(text)
 	return x
@@ -185,7 +166,6 @@ func newTrafficSegment(args []any) condition {
 	}
 }
 
-// dependsOnClock is why predicates about time may be undecided.
 const dependsOnClock = "depends on the clock and time zone of the proxy"
 
 // period returns the condition of Before, After or Between.
@@ -353,7 +333,6 @@ func areProperties(text string) bool {
 	return true
 }
 
-// isToken reports whether a text is a token of HTTP.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c)

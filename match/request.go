@@ -116,7 +116,6 @@ func parseTarget(method, target string) (*url.URL, error) {
 	return url.ParseRequestURI(target)
 }
 
-// canonical converts header names to the form that they have in a proxy.
 func canonical(header map[string][]string) map[string][]string {
 	h := make(map[string][]string, len(header))
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -195,7 +194,6 @@ func bodyLength(header map[string][]string) int64 {
 	return 0
 }
 
-// first returns the first line of a header, and whether it has one.
 func (r *request) first(name string) (string, bool) {
 	if lines := r.header[name]; len(lines) > 0 {
 		return lines[0], true
@@ -203,7 +201,6 @@ func (r *request) first(name string) (string, bool) {
 	return "", false
 }
 
-// cookie returns the value of the first cookie with the name.
 func (r *request) cookie(name string) (string, bool) {
 	if r.cookies == nil {
 		r.cookies = map[string]string{}
@@ -224,7 +221,6 @@ func (r *request) cookie(name string) (string, bool) {
 	return val, ok
 }
 
-// validCookie reports whether a server keeps a cookie with this value.
 func validCookie(val string) bool {
 	for i := range len(val) {
 		if c := val[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {

@@ -128,14 +128,15 @@ func (p *Publisher) Tend() {
 	}
 }
 
-// Flush writes when the table of the last-known-good file was last known to be current, and waits a limited time for writes in
-// progress. Call it when the process ends.
+// Flush writes the last-known-good file and when its table was last known to be current, and waits a limited time for that. Call it when
+// the process ends.
 func (p *Publisher) Flush() {
 	p.mu.Lock() // Accept may be running
 	defer p.mu.Unlock()
 	if s := p.served.Load(); s != nil {
 		p.file.update(func(want *content) { want.shown(s.Table, s.Read.At) })
 	}
+	p.file.flush()
 	p.file.wait()
 }
 

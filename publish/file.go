@@ -32,6 +32,9 @@ const (
 const (
 	// fileWait is how long the end of a process waits for the disk.
 	fileWait = 5 * time.Second
+	// fileEvery is the minimum time between two writes of the last-known-good table: after a crash it may be that old. The first table of a process
+	// is written at once, and so are plain files, which a proxy reads.
+	fileEvery = 30 * time.Second
 	// fileRetry is how long after a failed write to retry, if no new table comes before.
 	fileRetry = 30 * time.Second
 	// maxHeader is the space for the metadata of a last-known-good file.
@@ -82,8 +85,8 @@ func (c *content) stateDiffers(disk *content) bool {
 	return c.table == disk.table && c.read.After(disk.read)
 }
 
-// file keeps a file and the state beside it up to date: its writer writes whatever differs from the disk. If tables come faster than the
-// disk, only the last one is written. Without a path, all methods do nothing.
+// file keeps a file and the state beside it up to date: its writer writes whatever differs from the disk, a table at most every fileEvery.
+// Without a path, all methods do nothing.
 type file struct {
 	// set before use, read only
 	cfg     FileConfig
@@ -101,6 +104,7 @@ type file struct {
 	lastErr    error     // of the last attempt to write
 	triedAt    time.Time // when that was
 	savedAt    time.Time // when the table was last written
+	hurry      bool      // write the table now, whenever that was
 }
 
 func newFile(cfg FileConfig, log *slog.Logger, m *Metrics) *file {
@@ -134,6 +138,20 @@ func (c *content) set(to Candidate) {
 // has reports whether the table is the one with the content of t.
 func (c *content) has(t *table.Table) bool { return c.table != nil && c.table.Digest() == t.Digest() }
 
+// flush writes the table if the disk has another one.
+func (f *file) flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.hurry = f.want.table != f.disk.table; f.hurry {
+		f.writer.Request()
+	}
+}
+
+// due reports whether the table must be written. mu is held.
+func (f *file) due() bool {
+	return f.want.table != f.disk.table && (f.hurry || f.cfg.Plain || time.Since(f.savedAt) >= fileEvery)
+}
+
 // wait waits for writes for a limited time.
 func (f *file) wait() {
 	if !f.writer.Wait(time.After(fileWait)) {
@@ -141,7 +159,7 @@ func (f *file) wait() {
 	}
 }
 
-// update changes what the file should say, and requests a write if that is something else.
+// update changes what the file should have, and requests a write if that is due.
 func (f *file) update(change func(want *content)) {
 	if f.cfg.Path == "" {
 		return
@@ -149,7 +167,7 @@ func (f *file) update(change func(want *content)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := f.want
-	if change(&f.want); f.want.table != before.table || f.want.stateDiffers(&before) {
+	if change(&f.want); f.due() || f.want.stateDiffers(&before) {
 		f.writer.Request()
 	}
 }
@@ -157,9 +175,10 @@ func (f *file) update(change func(want *content)) {
 // write writes what differs from the disk.
 func (f *file) write() {
 	f.mu.Lock()
-	want, disk := f.want, f.disk
+	want, disk, table := f.want, f.disk, f.due()
+	f.hurry = false
 	f.mu.Unlock()
-	state, table := !f.cfg.Plain && want.stateDiffers(&disk), want.table != disk.table
+	state := !f.cfg.Plain && want.stateDiffers(&disk)
 	if err := errors.Join(f.makeFolder(), f.claim()); err != nil {
 		f.wrote(err, table)
 		return
@@ -256,16 +275,16 @@ func (c *content) shown(t *table.Table, read time.Time) {
 func (f *file) tend(t *table.Table, read time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := time.Now()
 	every := readEvery
 	if f.lastErr != nil {
 		every = fileRetry
 	}
-	if f.cfg.Path == "" || f.writer.Writing() || now.Sub(f.triedAt) < every {
+	due := f.due() && f.lastErr == nil
+	if f.cfg.Path == "" || f.writer.Writing() || time.Since(f.triedAt) < every && !due {
 		return
 	}
 	f.want.shown(t, read)
-	if f.want.table != f.disk.table || !f.cfg.Plain && f.want.stateDiffers(&f.disk) {
+	if f.due() || !f.cfg.Plain && f.want.stateDiffers(&f.disk) {
 		f.writer.Request()
 	}
 }

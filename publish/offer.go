@@ -175,6 +175,9 @@ func (p *Publisher) record(d *decision, a *Acceptance) {
 		ended := decisionTo(d.due, d.table, a)
 		last = &ended
 		p.cfg.Decided(ended)
+		if a != nil || len(d.due.tables()) > 0 {
+			p.file.flush() // a restart must not hold again what was released
+		}
 		log := p.log.With("accepted", a != nil, "reason", string(ended.Reason), "by", ended.By, "why", ended.Why, "hash", d.table.Digest().String())
 		if len(d.due.tables()) > 0 {
 			log.Warn(LogTableReleased, "count", d.table.Len(), "bytes", d.table.Bytes())

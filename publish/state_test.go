@@ -108,3 +108,40 @@ func TestTimeOfAnotherTableIsNotUsed(t *testing.T) {
 		}
 	})
 }
+
+// TestFileIsWrittenEvery30Seconds: however often the table changes. A crash loses 30 s at most, an orderly end nothing, and a plain file is never
+// behind.
+func TestFileIsWrittenEvery30Seconds(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "table.eskip")
+			g := filePublisher(t, publish.FileConfig{Path: path, Plain: plain})
+			writes := make(map[time.Time]bool)
+			begin := time.Now()
+			var last publish.Candidate
+			for n := 1; time.Since(begin) < 5*time.Minute; n++ {
+				last = offered(tableOf(t, n, uint64(n)))
+				g.Begin().Offer(last)
+				g.Tend()
+				synctest.Wait()
+				writes[g.File().Written] = true
+				if plain {
+					time.Sleep(3 * time.Second)
+					continue
+				}
+				crashed := filePublisher(t, publish.FileConfig{Path: path})
+				if crashed.Boot(1<<20, nil); crashed.Served() == nil || last.Read.At.Sub(crashed.Served().Read.At) > 30*time.Second {
+					t.Fatalf("after %v the file has %+v", time.Since(begin), crashed.Served())
+				}
+				time.Sleep(3 * time.Second)
+			}
+			if n := len(writes); !plain && n != 10 || plain && n != 100 {
+				t.Errorf("plain %v: %d writes in five minutes", plain, n)
+			}
+			g.Flush()
+			if text, err := os.ReadFile(path); err != nil || !strings.Contains(string(text), string(last.Table.Text())) {
+				t.Errorf("plain %v: at the end the file lacks the last table (%v)", plain, err)
+			}
+		})
+	}
+}

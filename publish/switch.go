@@ -177,7 +177,7 @@ func (s *Switch) move(from string, o Offer) {
 // Abandon drops a move in progress, because another producer is wanted.
 func (s *Switch) Abandon() { s.pending, s.holder, s.held = nil, holder{}, standing{} }
 
-// Accept makes a move that the guard holds, to the producer with the offer. The errors are those of [guard.Guard.Accept].
+// Accept makes a move that the guard holds, to the producer with the offer. It returns the errors of [Publisher.Accept].
 func (s *Switch) Accept(a Acceptance, from string, read table.Read) (*table.Table, error) {
 	if s.pending == nil {
 		return nil, ErrNothingHeld

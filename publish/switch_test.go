@@ -161,7 +161,7 @@ func TestAMoveToASuspiciousTableIsHeld(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if p := s.Pending(); p == nil || !p.Guard.Held || !strings.Contains(p.Waiting, "8 of 10 pairs of host and path are gone") || sink.table.Len() != 10 {
+		if p := s.Pending(); p == nil || !p.Guard.Held || !strings.Contains(p.Waiting, "8 of 10 pairs of host and path are missing") || sink.table.Len() != 10 {
 			t.Errorf("pending is %+v, served are %d routes", p, sink.table.Len())
 		}
 		if !s.Take("b", few) || sink.table.Len() != 2 {

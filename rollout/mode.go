@@ -3,6 +3,8 @@ package rollout
 import (
 	"fmt"
 	"math/bits"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -48,12 +50,15 @@ type Setting struct {
 	Mode Mode
 	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
+	// Names are the data planes that use Exec instead of a share, by the names of their [Member], separated by commas. It is used only
+	// with Exec.
+	Names string
 	// Override switches to Exec even if the cutover check refuses. It is used only with Exec.
 	Override bool
 }
 
 // SettingForms lists the forms that [ParseSetting] accepts, for help and messages.
-const SettingForms = "False, Pre, Exec, Exec:25% (a share of the fleet), or Exec! and Exec:25%! (past the cutover check)"
+const SettingForms = "False, Pre, Exec, Exec:25% (a share of the fleet), Exec:NODE,NODE (the proxies of these nodes), or Exec! and Exec:25%! (past the cutover check)"
 
 // ParseSetting parses a mode in one of the [SettingForms], in upper or lower case, with surrounding space.
 func ParseSetting(s string) (Setting, error) {
@@ -74,21 +79,34 @@ func ParseSetting(s string) (Setting, error) {
 	if !shared {
 		return set, nil
 	}
-	if set.Percent, err = parsePercent(share); err != nil {
+	if set.Percent, set.Names, err = parseShare(share); err != nil {
 		return Setting{}, fmt.Errorf("mode %s: %w", clip(s), err)
 	}
 	return set, nil
 }
 
-// parsePercent parses a whole number from 0 to 100 with a percent sign. The sign is required, because a bare 1 could mean
-// everything or nothing.
-func parsePercent(s string) (int, error) {
-	digits, signed := strings.CutSuffix(s, "%")
-	n, err := strconv.ParseUint(digits, 10, 8)
-	if err != nil || !signed || n > 100 {
-		return 0, fmt.Errorf("share %s: must be a whole number from 0%% to 100%%", clip(s))
+// validName matches the names of nodes and pods.
+var validName = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
+
+// parseShare parses a percentage or a list of names. A bare number is an error: a data plane knows only its own name, not its rank in
+// the fleet, and route servers learn the names of a fleet only from unauthenticated clients.
+func parseShare(s string) (percent int, names string, err error) {
+	if digits, ok := strings.CutSuffix(s, "%"); ok {
+		n, err := strconv.ParseUint(digits, 10, 8)
+		if err != nil || n > 100 {
+			return 0, "", fmt.Errorf("share %s: must be a whole number from 0%% to 100%%", clip(s))
+		}
+		return int(n), "", nil
 	}
-	return int(n), nil
+	if _, err := strconv.Atoi(s); err == nil {
+		return 0, "", fmt.Errorf("share %s: must be a percentage, or the names of that many nodes, such as Exec:node-a,node-b", clip(s))
+	}
+	for name := range strings.SplitSeq(s, ",") {
+		if !validName.MatchString(name) {
+			return 0, "", fmt.Errorf("name %s: must be a percentage or the name of a node, or of a pod without --node-name", clip(name))
+		}
+	}
+	return 0, s, nil
 }
 
 // String returns a form that [ParseSetting] accepts.
@@ -97,7 +115,10 @@ func (s Setting) String() string {
 	if s.Mode != Exec {
 		return text
 	}
-	if s.Percent != 100 {
+	switch {
+	case s.Names != "":
+		text += ":" + s.Names
+	case s.Percent != 100:
 		text += ":" + strconv.Itoa(s.Percent) + "%"
 	}
 	if s.Override {
@@ -114,6 +135,12 @@ func (s Setting) MarshalText() ([]byte, error) { return []byte(s.String()), nil 
 func (s Setting) For(name string) Mode {
 	if s.Mode != Exec {
 		return s.Mode
+	}
+	if s.Names != "" {
+		if slices.Contains(strings.Split(s.Names, ","), name) {
+			return Exec
+		}
+		return Pre
 	}
 	// The position of the name on a scale of 100 percent, rounded down, so that 0 % includes no name and 100 % all of them.
 	percent, _ := bits.Mul64(place(forShare, name), 100)
@@ -132,7 +159,7 @@ func clip(s string) string {
 	return strconv.Quote(s)
 }
 
-// Member identifies a data plane for shares of the fleet, such as "Exec:25%".
+// Member identifies a data plane for parts of the fleet, such as "Exec:25%" or "Exec:node-a".
 //
 // A share must affect the same proxies as long as it is set. Each rollout of a Deployment renames its pods, so a share by pod
 // names would change every time. Nodes keep their names, and so do the pods of a StatefulSet.

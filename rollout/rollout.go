@@ -3,8 +3,8 @@
 //
 // It has five parts. Each only decides: no I/O, no clock, no log. Time is an argument.
 //
-//   - [Mode] is where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%";
-//     [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts for a share.
+//   - [Mode] is where the data plane's table comes from. A [Setting] is what an operator writes, such as "Exec:25%" or
+//     "Exec:node-a"; [Setting.For] returns its mode for one data plane. [MemberOf] selects which of its names counts.
 //   - [CutoverConfig] decides whether the comparisons of Pre allow a cutover.
 //   - [Decider] checks the requested mode against the cutover check and against what this data plane can do. It decides which mode is in
 //     force and, if that is not the requested one, returns the reason and what to do.

@@ -19,6 +19,8 @@ func TestSettingIsReadInEveryForm(t *testing.T) {
 		"False": {}, "false": {}, " FALSE\n": {}, "Pre": {Mode: rollout.Pre}, "pRE": {Mode: rollout.Pre},
 		"Exec": exec(100, false), "exec\n": exec(100, false), "Exec:25%": exec(25, false), "EXEC:0%": exec(0, false),
 		"Exec:100%": exec(100, false), "Exec!": exec(100, true), "exec:5%!": exec(5, true),
+		"Exec:node-a":           {Mode: rollout.Exec, Names: "node-a"},
+		"exec:a.example,b-1!\n": {Mode: rollout.Exec, Names: "a.example,b-1", Override: true},
 	} {
 		got, err := rollout.ParseSetting(text)
 		if err != nil || got != want {
@@ -30,7 +32,7 @@ func TestSettingIsReadInEveryForm(t *testing.T) {
 func TestSettingThatIsWrongSaysWhatIsRight(t *testing.T) {
 	for _, text := range []string{
 		"", "true", "Execute", "Exec:", "Exec:25", "Exec:101%", "Exec:-1%", "Exec:1.5%", "Exec:25%%", "Exec: 25%", "Exec :25%",
-		"Pre:25%", "False!", "Pre!", "Exec!!", "Exec!:25%", strings.Repeat("x", 1000),
+		"Exec:1", "Exec:a,", "Exec:a, b", "Exec:,a", "Exec:a b", "Exec:node_a", "Exec:-a", "Pre:node-a", "Pre:25%", "False!", "Pre!", "Exec!!", "Exec!:25%", strings.Repeat("x", 1000),
 	} {
 		got, err := rollout.ParseSetting(text)
 		if err == nil {

@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,30 @@ func TestShareOfANodeNeverChanges(t *testing.T) {
 	}
 	if got, want := strings.Join(in, " "), "10 25 27 29 31"; got != want {
 		t.Errorf("a quarter of 40 nodes: %s, want %s", got, want)
+	}
+}
+
+// A small fleet has no useful percentages: 34 % of three nodes can be all of them.
+func TestNamedNodesAndNoOthersMove(t *testing.T) {
+	set, err := rollout.ParseSetting("Exec:" + nodeName(2) + "," + nodeName(7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in []int
+	for i := range 300 {
+		if set.For(nodeName(i)) == rollout.Exec {
+			in = append(in, i)
+		}
+	}
+	if !slices.Equal(in, []int{2, 7}) {
+		t.Errorf("nodes %d use Exec, want 2 and 7", in)
+	}
+	if again, err := rollout.ParseSetting(set.String()); err != nil || again != set {
+		t.Errorf("ParseSetting(%q) = %v, %v", set, again, err)
+	}
+	_, err = rollout.ParseSetting("Exec:2")
+	if err == nil || !strings.Contains(err.Error(), "names of that many nodes") {
+		t.Errorf("Exec:2: %v, want an error that asks for names", err)
 	}
 }
 

@@ -60,7 +60,6 @@ func (d Difference) Aligned() []Part {
 	}
 }
 
-// oneSided returns the parts of a route without a partner.
 func oneSided(r *eskip.Route, op Op) []Part {
 	out := align(r, r)
 	for i := range out {
@@ -167,7 +166,6 @@ func between(e Element, old, new string) Part {
 	return p
 }
 
-// alignBackends aligns the backends of canonical routes.
 func alignBackends(out []Part, a, b *eskip.Route) []Part {
 	element := Backend
 	switch {
@@ -197,7 +195,6 @@ func Expression(r *eskip.Route) (predicates, filters, backend string) {
 	return predicates, strings.Join(texts, " -> "), backend
 }
 
-// backendText prints only the backend.
 func backendText(r *eskip.Route) string {
 	_, _, backend := Expression(r)
 	return backend
@@ -296,7 +293,6 @@ func (c *chains) part(element Element, i, j int) Part {
 	return p
 }
 
-// filter is part with positions.
 func (c *chains) filter(i, j int) Part {
 	p := c.part(Filter, i, j)
 	p.OldPosition, p.NewPosition = i+1, j+1

@@ -23,7 +23,6 @@ type Owner struct {
 	FromID bool
 }
 
-// maxCandidates is the maximum number of possible names of an owner that are listed.
 const maxCandidates = 4
 
 // String returns "RouteGroup shop/cart", or a text that no object owns the route. An owner known only from an id is marked, with

@@ -77,7 +77,6 @@ func (r *Report) Counts() Counts {
 	return c
 }
 
-// of returns the number of a kind.
 func (c *Kinds) of(k Kind) *int {
 	return [kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k]
 }

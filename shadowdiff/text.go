@@ -3,6 +3,7 @@ package shadowdiff
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -94,7 +95,6 @@ func (t *textWriter) style(code, s string) string {
 	return code + s + styleReset
 }
 
-// signs are the signs before the id, by kind.
 var signs = [kindCount]struct{ sign, style string }{
 	{"-", styleRed}, {"+", styleGreen}, {"~", styleYellow}, {">", styleCyan},
 }
@@ -106,18 +106,14 @@ func (t *textWriter) entry(e Tracked) {
 		head += " is now " + Printable(e.NewID)
 	}
 	t.line("  " + t.style(sign.style, head) + t.style(styleDim, history(e)))
-	switch {
-	case e.Kind == Missing && e.A != nil:
-		t.line(strings.Repeat(" ", labelIndent) + Printable(e.A.String()))
-	case e.Kind == Extra && e.B != nil:
-		t.line(strings.Repeat(" ", labelIndent) + Printable(e.B.String()))
+	if only := cmp.Or(e.A, e.B); e.Parts == nil && only != nil && e.Kind != Renamed {
+		t.line(strings.Repeat(" ", labelIndent) + Printable(only.String()))
 	}
 	for _, p := range e.Parts {
 		t.part(p)
 	}
 }
 
-// history returns since when a difference has been seen.
 func history(e Tracked) string {
 	if e.Count == 0 {
 		return ""
@@ -139,17 +135,15 @@ func (t *textWriter) part(p Part) {
 	default:
 		prefix, oldMid, newMid, suffix := Mark(old, new)
 		prefix, suffix = surroundings(prefix, suffix)
-		t.line(label + t.marked(styleRed, "- ", prefix, oldMid, suffix))
-		t.line(strings.Repeat(" ", labelIndent+labelWidth) + t.marked(styleGreen, "+ ", prefix, newMid, suffix))
+		marked := func(mid string) string {
+			if t.color && mid != "" {
+				mid = styleMark + mid + styleUnmark
+			}
+			return prefix + mid + suffix
+		}
+		t.line(label + t.style(styleRed, "- "+marked(oldMid)))
+		t.line(strings.Repeat(" ", labelIndent+labelWidth) + t.style(styleGreen, "+ "+marked(newMid)))
 	}
-}
-
-// marked returns a line whose middle is the difference.
-func (t *textWriter) marked(style, sign, prefix, mid, suffix string) string {
-	if t.color && mid != "" {
-		mid = styleMark + mid + styleUnmark
-	}
-	return t.style(style, sign+prefix+mid+suffix)
 }
 
 // surroundings shortens the text before and after the difference to what helps a reader.
@@ -181,29 +175,27 @@ func Mark(old, new string) (prefix, oldMid, newMid, suffix string) {
 		i++
 	}
 	// Back to the beginning of a word, if it continues in one of the texts, and to the beginning of a rune.
-	for i > 0 && (inWord(old, i) || inWord(new, i) || !startsRune(old, i) || !startsRune(new, i)) {
+	for i > 0 && (splits(old, i) || splits(new, i)) {
 		i--
 	}
 	j := 0
 	for j < min(len(old), len(new))-i && old[len(old)-1-j] == new[len(new)-1-j] {
 		j++
 	}
-	for j > 0 && (inWord(old, len(old)-j) || inWord(new, len(new)-j) || !startsRune(old, len(old)-j)) {
+	for j > 0 && (splits(old, len(old)-j) || splits(new, len(new)-j)) {
 		j--
 	}
 	return old[:i], old[i : len(old)-j], new[i : len(new)-j], old[len(old)-j:]
 }
 
-// inWord reports whether a word continues at s[i].
-func inWord(s string, i int) bool {
-	return i > 0 && i < len(s) && isWord(s[i-1]) && isWord(s[i])
+// splits reports whether a word or a rune continues at s[i].
+func splits(s string, i int) bool {
+	return i > 0 && i < len(s) && (isWord(s[i-1]) && isWord(s[i]) || !utf8.RuneStart(s[i]))
 }
 
 func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
-
-func startsRune(s string, i int) bool { return i >= len(s) || utf8.RuneStart(s[i]) }
 
 // Printable escapes invisible characters: control characters, which could affect a terminal, format characters, which can change
 // the order of the text, and bytes that are not UTF-8.

@@ -27,7 +27,7 @@ const (
 type TrackerConfig struct {
 	// Interval is the time between two reads of the slower side, default DefaultInterval.
 	Interval time.Duration
-	// MaxTracked limits the memory: further differences of each kind are judged together as one. Default DefaultMaxTracked.
+	// MaxTracked limits the memory: further differences of each kind are pending. Default DefaultMaxTracked.
 	MaxTracked int
 }
 
@@ -58,8 +58,8 @@ type Meta struct {
 type Tracker struct {
 	cfg   TrackerConfig
 	known map[Key]*sighting
-	// rest holds the differences beyond MaxTracked, by kind.
-	rest [kindCount]*sighting
+	// beyond is the history of having more differences than MaxTracked.
+	beyond trace
 
 	comparisons uint64
 	last        time.Time // of the last comparison
@@ -108,12 +108,7 @@ type Observation struct {
 
 // NewTracker returns a tracker without observations.
 func NewTracker(cfg TrackerConfig) *Tracker {
-	if cfg.Interval <= 0 {
-		cfg.Interval = DefaultInterval
-	}
-	if cfg.MaxTracked <= 0 {
-		cfg.MaxTracked = DefaultMaxTracked
-	}
+	cfg.Interval, cfg.MaxTracked = cmp.Or(cfg.Interval, DefaultInterval), cmp.Or(cfg.MaxTracked, DefaultMaxTracked)
 	return &Tracker{cfg: cfg, known: make(map[Key]*sighting)}
 }
 
@@ -140,10 +135,11 @@ func (t *Tracker) Observe(r Report, m Meta) Observation {
 // differences judges the differences of a report, and reports whether the report is clean.
 func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean bool) {
 	clean = true
-	var number, beyond [kindCount]int
+	var number [kindCount]int
 	for _, d := range all {
 		if number[d.Kind]++; number[d.Kind] > t.cfg.MaxTracked {
-			beyond[d.Kind]++
+			o.Beyond++
+			*o.Pending.of(d.Kind)++
 			continue
 		}
 		s := t.known[d.Key]
@@ -156,48 +152,30 @@ func (t *Tracker) differences(all []Difference, m Meta, o *Observation) (clean b
 		clean = clean && !s.confirmed && !lasting
 		tracked := Tracked{Difference: d, FirstSeen: s.first, Count: s.count, Confirmed: s.confirmed}
 		o.Differences = append(o.Differences, tracked)
-		o.count(d.Kind, s.confirmed, 1)
-		if s.confirmed && !before {
+		if !s.confirmed {
+			*o.Pending.of(d.Kind)++
+			continue
+		}
+		*o.Confirmed.of(d.Kind)++
+		if !before {
 			o.New = append(o.New, tracked)
 		}
 	}
-	for kind, n := range beyond {
-		if n == 0 {
-			t.rest[kind] = nil
-			continue
-		}
-		if t.rest[kind] == nil {
-			t.rest[kind] = &sighting{}
-		}
-		lasting := t.see(t.rest[kind], nil, m)
-		clean = clean && !lasting // a confirmed one is always lasting, because it has no parts that could change
-		o.Beyond += n
-		o.count(Kind(kind), t.rest[kind].confirmed, n)
+	if o.Beyond == 0 {
+		t.beyond = trace{}
+		return clean
 	}
-	return clean
+	lasting, _ := t.follow(&t.beyond, m)
+	return clean && !lasting
 }
 
-func (o *Observation) count(k Kind, confirmed bool, n int) {
-	c := &o.Pending
-	if confirmed {
-		c = &o.Confirmed
-	}
-	*c.of(k) += n
-}
-
-// see records a sighting of a difference. It reports whether the difference, or a part of it, has lasted as long as a difference
-// without revisions must.
+// see records a sighting of a difference, for a changed route by its parts. It reports whether the difference, or a part of it, has
+// lasted as long as a difference without revisions must.
 func (t *Tracker) see(s *sighting, parts []Part, m Meta) (lasting bool) {
 	lasting, proved := t.follow(&s.trace, m)
 	if len(parts) > 0 {
-		lasting, proved = t.seeParts(s, parts, m)
+		lasting, proved = false, false
 	}
-	s.confirmed = s.confirmed || proved
-	return lasting
-}
-
-// seeParts is see for the parts of a changed route.
-func (t *Tracker) seeParts(s *sighting, parts []Part, m Meta) (lasting, proved bool) {
 	if s.parts == nil {
 		s.parts = make(map[Part]*trace, 1)
 	}
@@ -215,7 +193,8 @@ func (t *Tracker) seeParts(s *sighting, parts []Part, m Meta) (lasting, proved b
 		lasting, proved = lasting || l, proved || pr
 	}
 	maps.DeleteFunc(s.parts, func(_ Part, tr *trace) bool { return tr.seen != t.comparisons })
-	return lasting, proved
+	s.confirmed = s.confirmed || proved
+	return lasting
 }
 
 // follow records a sighting. lasting means that it has lasted long enough to count without revisions, and proved that it counts.

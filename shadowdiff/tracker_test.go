@@ -230,7 +230,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-func TestWhatIsBeyondTheLimitIsJudgedAsOne(t *testing.T) {
+func TestDifferencesBeyondTheLimitStayPending(t *testing.T) {
 	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 10})
 	a := document(1000, 0)
 	for i := range 4 {
@@ -238,9 +238,12 @@ func TestWhatIsBeyondTheLimitIsJudgedAsOne(t *testing.T) {
 		if len(o.Differences) != 10 || o.Beyond != 990 {
 			t.Fatalf("%d tracked, %d beyond", len(o.Differences), o.Beyond)
 		}
-		want := shadowdiff.Kinds{Missing: 1000}
-		if got := o.Confirmed; i >= 2 && got != want || i < 2 && got != (shadowdiff.Kinds{}) {
-			t.Errorf("comparison %d: confirmed %+v", i+1, got)
+		confirmed := 0
+		if i >= 2 {
+			confirmed = 10
+		}
+		if o.Confirmed != (shadowdiff.Kinds{Missing: confirmed}) || o.Pending != (shadowdiff.Kinds{Missing: 1000 - confirmed}) {
+			t.Errorf("comparison %d: confirmed %+v, pending %+v", i+1, o.Confirmed, o.Pending)
 		}
 	}
 	if o := w.compare(3, a, a); o.Beyond != 0 || len(o.Gone) != 10 {
@@ -280,7 +283,7 @@ func TestWhatIsBeyondTheLimitIsNotClean(t *testing.T) {
 			fmt.Fprintf(&a, "r%d_%d: Path(\"/%d/%d\") -> <shunt>;", i, n, i, n)
 		}
 		o := w.compare(3, a.String(), "")
-		if clean := o.Clean > 0; i == 1 != clean || o.Beyond != 10 || (o.Confirmed.Missing == 10) != (i == 2) {
+		if clean := o.Clean > 0; i == 1 != clean || o.Beyond != 10 || o.Confirmed.Missing != 0 {
 			t.Errorf("comparison %d: clean for %v, %d beyond, confirmed %+v", i+1, o.Clean, o.Beyond, o.Confirmed)
 		}
 	}

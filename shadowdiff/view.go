@@ -87,26 +87,23 @@ func (v *View) entries() []Tracked {
 	if v.Watch != nil {
 		return v.Watch.Differences
 	}
-	out := make([]Tracked, len(v.Report.Differences))
-	for i, d := range v.Report.Differences {
-		out[i].Difference = d
+	var all []Tracked
+	for _, d := range v.Report.Differences {
+		all = append(all, Tracked{Difference: d})
 	}
-	return out
+	return all
 }
 
 // Groups returns the differences by owner: objects by namespace and name, then routes without an owner.
 func (v *View) Groups() []Group {
-	byOwner := make(map[Owner]int)
-	var groups []Group
+	byOwner := make(map[Owner][]Tracked)
 	for _, e := range v.entries() {
 		owner := v.Owner.Of(e.ID)
-		i, ok := byOwner[owner]
-		if !ok {
-			i = len(groups)
-			byOwner[owner] = i
-			groups = append(groups, Group{Owner: owner})
-		}
-		groups[i].Entries = append(groups[i].Entries, e)
+		byOwner[owner] = append(byOwner[owner], e)
+	}
+	var groups []Group
+	for owner, entries := range byOwner {
+		groups = append(groups, Group{owner, entries})
 	}
 	slices.SortFunc(groups, func(x, y Group) int { return x.Owner.compare(y.Owner) })
 	return groups
@@ -116,16 +113,15 @@ func (v *View) Groups() []Group {
 func (v *View) Summary() string {
 	r := &v.Report
 	c := r.Counts()
-	var s string
+	n, s := c.Differences(), ""
 	switch {
 	case v.Err != "" && r.A+r.B == 0:
 		s = "nothing was compared"
-	case r.Empty() && v.Unread > 0:
-		s = fmt.Sprintf("different: %s not compared, %s the same", Plural(v.Unread, "unreadable route"), Plural(c.Equal, "route"))
-	case r.Empty():
+	case n == 0 && v.Unread == 0:
 		s = fmt.Sprintf("same: %s", Plural(c.Equal, "route"))
+	case n == 0:
+		s = fmt.Sprintf("different: %s not compared, %s the same", Plural(v.Unread, "unreadable route"), Plural(c.Equal, "route"))
 	default:
-		n := c.Differences()
 		s = fmt.Sprintf("different: %d of %s: %d missing, %d extra, %d changed, %d renamed",
 			n, Plural(c.Equal+n, "route"), c.Missing, c.Extra, c.Changed, c.Renamed)
 		if v.Unread > 0 {
@@ -141,7 +137,6 @@ func (v *View) Summary() string {
 	return s
 }
 
-// describe returns the name of a side with its size.
 func (s Side) describe(routes int) string {
 	text := s.Name + ", " + Plural(routes, "route")
 	if s.Revision > 0 {
@@ -210,7 +205,6 @@ func ParseIgnore(s string) (Ignore, error) {
 	return out, nil
 }
 
-// nextIgnore matches the comma before the next item of a list.
 var nextIgnore = regexp.MustCompile(`,(endpoints(,|$)|id=)`)
 
 func cutIgnore(s string) (item, rest string) {
@@ -255,8 +249,7 @@ func (r Report) Without(i Ignore) Report {
 // Schema names the JSON form. Within one version, fields are only added.
 const Schema = "routesrv.shadowdiff/v1"
 
-// The JSON form. Names of kinds, elements, ops and states come from their String methods; texts of routes are expressions of the
-// route language without the id; times are RFC 3339 in UTC.
+// The JSON form. Texts of routes are expressions of the route language without the id; times are RFC 3339 in UTC.
 type (
 	jsonView struct {
 		Schema      string           `json:"schema"`
@@ -269,8 +262,8 @@ type (
 		B           jsonSide         `json:"b"`
 		Counts      Counts           `json:"counts"`
 		Unlisted    int              `json:"unlisted,omitempty"` // differences that are counted but not listed
-		Watch       *jsonWatch       `json:"watch,omitempty"`
-		Differences []jsonDifference `json:"differences"` // by id
+		Watch       *jsonWatch       `json:"watch,omitempty"`    // in continuous mode
+		Differences []jsonDifference `json:"differences"`        // by id
 	}
 	jsonSide struct {
 		Label    string `json:"label,omitempty"`
@@ -290,7 +283,7 @@ type (
 		ID        string    `json:"id"` // in A; in B for extra routes
 		NewID     string    `json:"new_id,omitempty"`
 		Owner     Owner     `json:"owner"`
-		State     string    `json:"state,omitempty"`
+		State     string    `json:"state,omitempty"` // this and the next two in continuous mode
 		FirstSeen time.Time `json:"first_seen,omitzero"`
 		Count     int       `json:"count,omitempty"`
 		Parts     []Part    `json:"parts,omitempty"`
@@ -299,22 +292,8 @@ type (
 	}
 )
 
-// WriteJSON writes a view as one JSON object, indented, with a line end:
-//
-//	schema       Schema
-//	title, notes of the view, if it has them
-//	result       same, different or error
-//	error        why the latest comparison failed, if it did
-//	time         of the comparison
-//	a, b         label, name, number of routes and revision of the tables
-//	counts       missing, extra, changed, renamed, equal and ignored routes
-//	unlisted     how many of the differences are counted and not listed, if any
-//	watch        comparisons, confirmed and pending differences by kind, and clean_seconds; in continuous mode only
-//	differences  a list sorted by id: kind, id, new_id, owner, parts, the expressions a and b, and in continuous mode
-//	             state (confirmed or pending), first_seen and count
-//
-// A part has element, op, old, new, and for filters old_position and new_position, which count from 1. Empty and unknown
-// fields are omitted, except the list of differences.
+// WriteJSON writes a view as one JSON object, indented, with a line end. It omits empty and unknown fields, except the list of
+// differences.
 func WriteJSON(w io.Writer, v *View) error {
 	out := jsonView{
 		Schema: Schema, Title: v.Title, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: v.At.UTC(), Counts: v.Report.Counts(),

@@ -179,7 +179,6 @@ func (b *builder) cut(id string) {
 	}
 }
 
-// end turns the routes into a block.
 func (b *builder) end() {
 	if len(b.routes) > 0 {
 		b.blocks = append(b.blocks, newBlock(b.routes))
@@ -203,7 +202,6 @@ func startsBlock(id string) bool {
 	return h%meanBlock == 0
 }
 
-// equal reports whether both blocks have the same routes: the same text has the same pieces.
 func (b *Block) equal(o *Block) bool {
 	return b == o || b.bytes == o.bytes && slices.Equal(b.lines, o.lines) && slices.Equal(b.hosts, o.hosts) &&
 		slices.EqualFunc(b.pieces, o.pieces, bytes.Equal)

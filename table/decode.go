@@ -159,7 +159,6 @@ func leadingID(line []byte) string {
 	return string(id)
 }
 
-// leaveOut records a part of the document that is not a route of the table.
 func (d *Decoder) leaveOut(id string, err error) {
 	if !d.lenient {
 		d.fail(err)
@@ -215,7 +214,6 @@ func (d *Decoder) Table(revision uint64, at time.Time) (*Table, error) {
 	return base.Next(list, revision, at), nil
 }
 
-// end parses the rest of the document.
 func (d *Decoder) end() error {
 	if d.err == nil {
 		d.endLine()

@@ -61,7 +61,6 @@ func (t *Table) WriteFile(w io.Writer, meta FileMeta) error {
 	return err
 }
 
-// fileHeader returns the header with that metadata.
 func fileHeader(described []byte) []byte {
 	return fmt.Appendf(nil, "%s, version %d, header %x\n// %s\n", fileMagic, fileVersion, sha256.Sum256(described), described)
 }

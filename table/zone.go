@@ -119,7 +119,6 @@ func zoneText(text, zone string) string {
 // zoneOptOut is the filter that excludes a route from zone selection, with exactly these two arguments.
 const zoneOptOut = `-> annotate("zalando.org/traffic-zone-aware", "false")`
 
-// endpoint is one endpoint of a printed load-balanced backend.
 type endpoint struct {
 	quoted string // as printed, including quotes
 	zone   string // decoded

@@ -155,7 +155,6 @@ var assets embed.FS
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
-// serveAsset serves the style and the script.
 func serveAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	body, err := assets.ReadFile("assets/" + path.Base(name))
@@ -195,13 +194,11 @@ func parse(names ...string) map[string]*template.Template {
 	return all
 }
 
-// first returns the first n elements of a list.
 func first(n int, list any) any {
 	v := reflect.ValueOf(list)
 	return v.Slice(0, min(n, v.Len())).Interface()
 }
 
-// frame holds what every page shows.
 type frame struct {
 	Name    string // of the template and the menu entry
 	Title   string // in the tab of the browser
@@ -215,7 +212,6 @@ type frame struct {
 	Body    any
 }
 
-// answer is the content of a page. A zero Status means 200.
 type answer struct {
 	Status int
 	Title  string
@@ -261,7 +257,6 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 	})
 }
 
-// send renders and writes a page.
 func (c *Console) send(w http.ResponseWriter, name string, a answer) {
 	f := frame{
 		Name: name, Title: a.Title, Server: text(c.cfg.Name), Version: text(c.cfg.Version), Relay: c.cfg.Relay, Fleet: c.cfg.Fleet != nil,
@@ -277,10 +272,9 @@ func (c *Console) send(w http.ResponseWriter, name string, a answer) {
 	if a.Status != 0 {
 		w.WriteHeader(a.Status)
 	}
-	_, _ = w.Write(body.Bytes()) // ignore clients that are gone
+	_, _ = w.Write(body.Bytes()) // ignore clients that have disconnected
 }
 
-// failure is a page that reports an error.
 type failure struct {
 	Status int
 	What   string

@@ -33,7 +33,6 @@ type remembered struct {
 	at   time.Time
 }
 
-// all returns all clients.
 func (m *remembered) all(ctx context.Context) (fleet.View, error) {
 	done, ok := m.turn.Wait(ctx, 0)
 	if !ok {
@@ -74,7 +73,6 @@ func stateOf(s fleet.State) stateView {
 	return stateView{text(string(s)), "?", neutral}
 }
 
-// count is the number of clients in a state, with a link to them.
 type count struct {
 	stateView
 	N     int
@@ -83,7 +81,6 @@ type count struct {
 	From  string // start position in the bar
 }
 
-// countsOf returns the counts of a fleet, or of its part with the value of a parameter.
 func countsOf(c fleet.Counts, parameter, value string) []count {
 	all := []count{
 		{stateView: stateOf(fleet.Rejected), N: c.Rejected}, {stateView: stateOf(fleet.Behind), N: c.Behind},
@@ -113,7 +110,6 @@ func sortedGroups(groups []fleet.Group) []fleet.Group {
 	return groups
 }
 
-// clientRow is a client in a list, with what it has to say in words.
 type clientRow struct {
 	fleet.Client
 	State   stateView
@@ -146,7 +142,6 @@ func behind(c fleet.Client) string {
 	}
 }
 
-// fleetView is the fleet on a page.
 type fleetView struct {
 	fleet.View
 	Known    bool
@@ -158,7 +153,6 @@ type fleetView struct {
 	Refusing int // clients whose proxy has refused routes of its table
 }
 
-// newFleetView queries the fleet.
 func (c *Console) newFleetView(ctx context.Context) fleetView {
 	if c.cfg.Fleet == nil {
 		return fleetView{}
@@ -236,7 +230,6 @@ func sumsOf(clients []fleet.Client) []figure {
 	}
 }
 
-// clientsPage is the body of the page of the fleet.
 type clientsPage struct {
 	Fleet                       fleetView
 	State, Zone, Version, Query string
@@ -248,7 +241,6 @@ type clientsPage struct {
 	All                         []stateView
 }
 
-// fleetPage lists the clients that match the query.
 func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error) {
 	q := r.URL.Query()
 	b := clientsPage{
@@ -285,7 +277,6 @@ func (c *Console) fleetPage(ctx context.Context, r *http.Request) (answer, error
 	return answer{Title: "fleet", Body: b, Live: true}, nil
 }
 
-// clientPage is the body of the page of a client.
 type clientPage struct {
 	Known   bool // the server knows the fleet
 	ID      string
@@ -298,7 +289,6 @@ type clientPage struct {
 
 type figure struct{ Name, Value, Tone string }
 
-// client shows the page of one client of the fleet.
 func (c *Console) client(ctx context.Context, r *http.Request) (answer, error) {
 	id := r.URL.Query().Get("id")
 	b := clientPage{Known: c.cfg.Fleet != nil, ID: cut(id, 300)}
@@ -326,7 +316,6 @@ func (c *Console) client(ctx context.Context, r *http.Request) (answer, error) {
 	return a, nil
 }
 
-// figuresOf lists what a proxy says of itself.
 func figuresOf(f *fleet.Figures) (all []figure) {
 	if f == nil {
 		return nil

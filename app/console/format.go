@@ -9,7 +9,6 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// maxText limits how many characters of an external text a page shows.
 const maxText = 2000
 
 // text prepares an external text for display: visible characters only, at most maxText. The template escapes it.
@@ -29,7 +28,6 @@ func cut(s string, limit int) string {
 	return shadowdiff.Printable(strings.Map(blank, s))
 }
 
-// blank replaces line breaks and tabs with spaces.
 func blank(r rune) rune {
 	if r == '\n' || r == '\t' || r == '\r' {
 		return ' '
@@ -50,7 +48,6 @@ func thousands(n int) string {
 	return b.String()
 }
 
-// bytesText formats a number of bytes for people.
 func bytesText(n int) string {
 	switch v := float64(n); {
 	case n < 1000:
@@ -119,7 +116,6 @@ func newMoment(t, now time.Time) moment {
 	return m
 }
 
-// plural returns a count with its noun.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -17,7 +17,6 @@ import (
 // maxObjects is how many of the explained objects have a link of their own.
 const maxObjects = 5
 
-// objectPage is the body of the page of an object, a host or a route.
 type objectPage struct {
 	Relay                           bool
 	Kind, Namespace, Name, Host, ID string // the query, for the forms
@@ -79,7 +78,6 @@ func withFormat(q url.Values) string {
 	return all.Encode()
 }
 
-// objectQuery reads the parameters: a name with kind and namespace, or a host, or a route.
 func objectQuery(q url.Values) (explain.Query, error) {
 	switch {
 	case q.Get("name") != "":
@@ -103,7 +101,6 @@ func linkTo(r kube.Ref) ownerLink {
 	return o
 }
 
-// requestPage is the body of the page of a request.
 type requestPage struct {
 	URL, Method, Headers, From, At string // values of the form
 	Error                          string
@@ -178,7 +175,6 @@ func stateOfMatch(v *report.View) stateView {
 	return stateView{"one route", "✓", good}
 }
 
-// ownersOf returns the objects of the routes that a request may reach.
 func ownersOf(v *report.View) (owners []ownerLink) {
 	for _, o := range v.Result.Outcomes[:min(len(v.Result.Outcomes), maxObjects)] {
 		if o.Route == nil {

@@ -19,7 +19,6 @@ const (
 	sourceLate = 30 * time.Second
 )
 
-// tile is one of the summary boxes at the top of the overview.
 type tile struct {
 	Name, Link string
 	Sign, Tone string
@@ -27,7 +26,6 @@ type tile struct {
 	Detail     string
 }
 
-// overviewPage is the body of the overview.
 type overviewPage struct {
 	Tiles    []tile
 	State    State
@@ -38,7 +36,6 @@ type overviewPage struct {
 	Fleet    fleetView
 }
 
-// guardView is the state of the guard.
 type guardView struct {
 	api.Guard
 	Error     string
@@ -81,7 +78,6 @@ func title(tiles []tile) string {
 	return "overview"
 }
 
-// tilesOf returns the summary boxes.
 func tilesOf(s State, b *overviewPage, now time.Time) []tile {
 	all := []tile{tableTile(s, now), sourceTile(s, now), guardTile(s, now)}
 	if p := b.Problems; p != nil {
@@ -170,7 +166,6 @@ func fleetTile(f *fleetView, dying int) tile {
 	return t
 }
 
-// decisionWords are the decisions as the page calls them.
 var decisionWords = map[string]string{api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted"}
 
 // newGuardView compares the held table with the served one.
@@ -228,7 +223,6 @@ const (
 	dayShown   = 24 * time.Hour // before now
 )
 
-// changesView is the history of what is served.
 type changesView struct {
 	Entries []api.HistoryEntry // the newest first
 	Marks   []mark
@@ -240,7 +234,6 @@ type mark struct {
 	Title    string
 }
 
-// newChangesView returns the history, or nil if the server has none.
 func (c *Console) newChangesView(now time.Time) *changesView {
 	if c.cfg.History == nil {
 		return nil

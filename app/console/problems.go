@@ -18,7 +18,6 @@ const (
 	maxNamespaces = 24
 )
 
-// problemsView lists the problems of objects.
 type problemsView struct {
 	Errors, Warnings, Infos int // independent of the filter
 	Namespaces              []namespaceCount
@@ -100,7 +99,6 @@ func newProblemsView(all []poller.Problem, q url.Values) *problemsView {
 	return v
 }
 
-// noNamespace stands for the namespace of objects without one.
 const noNamespace = "-"
 
 // sorted returns the entries of a menu, including the chosen one.
@@ -126,7 +124,6 @@ func (v *problemsView) chooses(p *poller.Problem, namespace string) bool {
 		strings.Contains(strings.ToLower(p.Text()), want) || p.ID() == want
 }
 
-// list shows one page of the matching problems, the most important first.
 func (v *problemsView) list(chosen []poller.Problem, q url.Values) {
 	slices.SortStableFunc(chosen, func(a, b poller.Problem) int { return int(b.Severity) - int(a.Severity) })
 	v.Matched = len(chosen)
@@ -164,7 +161,6 @@ func jsonQuery(v *problemsView) string {
 	return "?" + q.Encode()
 }
 
-// link returns the URL of the overview's problems with one parameter changed.
 func link(q url.Values, name, value string) string {
 	next := url.Values{}
 	for _, known := range []string{"namespace", "kind", "severity", "reason", "q"} {

@@ -89,7 +89,6 @@ type Writer struct {
 	failing bool
 }
 
-// key identifies a problem of an object.
 type key struct {
 	object kube.Ref
 	id     string
@@ -199,7 +198,6 @@ func nameOf(k key) string {
 	return name + ".routesrv-" + k.id
 }
 
-// camelCase converts a reason to the form of Kubernetes.
 func camelCase(reason string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(reason, "_") {
@@ -234,13 +232,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// component is the source component of the Events.
 const component = "routesrv"
 
-// requestTimeout limits each request to the API server.
 const requestTimeout = 5 * time.Second
 
-// resources maps each kind to its API resource.
 var resources = map[kube.Kind]schema.GroupVersionResource{
 	kube.KindIngress:    {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
 	kube.KindRouteGroup: {Group: "zalando.org", Version: "v1", Resource: "routegroups"},

@@ -50,9 +50,6 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	w.Write(append(body, '\n'))
 }
 
-// LogHTTPServer is the log message for errors that net/http reports itself.
-const LogHTTPServer = "http server"
-
 // ErrorLog receives the messages of net/http, which come only as text. Most are about clients that went away or do not speak
 // HTTP: they are counted and logged at debug level. A panic of a handler is logged as an error, a failed accept as a warning.
 type ErrorLog struct {
@@ -87,7 +84,7 @@ func (e *ErrorLog) Write(p []byte) (int, error) {
 	for _, k := range errorKinds {
 		if strings.Contains(text, k.part) {
 			e.kinds.WithLabelValues(k.kind).Inc()
-			e.log.Log(context.Background(), k.level, LogHTTPServer, "kind", k.kind, "error", text)
+			e.log.Log(context.Background(), k.level, "http server", "kind", k.kind, "error", text)
 			break
 		}
 	}

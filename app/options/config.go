@@ -44,7 +44,7 @@ type RouteServer struct {
 	UpstreamTLS TLSFiles      // for Upstream and Peers
 	Compile     rules.Options // complete; EndpointSlices and HealthcheckAccessLog are copied from the other parts
 	Poll
-	Guard guard.Config // shares and times are above zero, except the MaxLoss of a relay if it was not set: see relay.Config
+	Guard guard.Config // shares and times are above zero, except an unset MaxLoss, for which a relay has another default
 	Listen
 	// Review says what a change must pass before it is published.
 	Review Review

@@ -82,14 +82,6 @@ func newCanary(s *Server) (*canary, error) {
 	return c, err
 }
 
-// order returns the number of the last version of the canary with a table.
-func (c *canary) order(d table.Digest) uint64 {
-	if c == nil {
-		return 0
-	}
-	return c.cache.Order(d)
-}
-
 // config returns the configuration of the publisher.
 func (c *canary) config() publish.CanaryConfig {
 	if c == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
@@ -34,17 +35,27 @@ type clients struct {
 
 // newClients creates the registry. The cache must be set before the first request, not before this call.
 func (s *Server) newClients() {
-	name := s.cfg.Name
-	if name == "" {
-		name, _ = os.Hostname() // without a host name the replica has no name
-	}
+	name := cmp.Or(s.cfg.Name, replicaName(cmp.Or(s.cfg.SupportAddress, s.cfg.Address)))
 	s.clients = &clients{
 		Registry: fleet.New(fleet.Config{
 			Name: name, Relay: s.cfg.Source == nil, Metrics: fleet.NewMetrics(s.registry),
-			Order: func(d table.Digest) uint64 { return s.cache.Order(d) }, CanaryOrder: func(d table.Digest) uint64 { return s.canary.order(d) },
+			Order: func(d table.Digest) uint64 { return s.cache.Order(d) }, CanaryOrder: func(d table.Digest) uint64 { return s.canary.cache.Order(d) },
 		}),
 		name: name, peers: s.cfg.PeerClients, locals: httpserve.NewTurns(maxLocalViews),
 	}
+}
+
+// replicaName returns the name of the host, which is the name of the pod unless the pod shares the network of its node. A listener other
+// than the default is part of the name, because several replicas can share a host.
+func replicaName(listener string) string {
+	host, _ := os.Hostname() // without it, the listener must do
+	switch {
+	case listener == options.DefaultSupportAddress:
+		return host
+	case strings.HasPrefix(listener, ":"):
+		return host + listener
+	}
+	return host + "/" + listener
 }
 
 // Saw is called by the caches.
@@ -137,7 +148,7 @@ func (s *Server) reportUp(ctx context.Context) {
 		Collect: func(now time.Time) (fleet.Report, bool) {
 			counts := s.clients.Counts()
 			r := fleet.Report{Clients: &counts}
-			upstream := s.relay.Upstream()
+			upstream := s.relay.Client.Status()
 			if a := upstream.Applied; a != nil {
 				r.Holds = fleet.Name{Digest: a.Digest, Revision: a.Revision}
 				r.HoldsAgo = max(0, now.Sub(a.Committed).Seconds())

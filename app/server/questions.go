@@ -298,7 +298,7 @@ func (s *Server) hold(query explain.Query) *explain.Hold {
 	}
 	h := &explain.Hold{
 		Reason: string(g.Reason), Detail: g.Detail, Since: g.Since,
-		Snapshot: served.Snapshot, Options: s.cfg.Compile,
+		Snapshot: served.Snapshot,
 	}
 	until, kept := g.ReleaseAt, false
 	for _, k := range s.publisher.Kept() {

@@ -53,15 +53,13 @@ type Config struct {
 	// and keeps the same objects, if it has no last-known-good file. nil means no other replicas. A relay does not call it.
 	Peers func(context.Context) (dataplane.PeerTable, error)
 
-	// FromPeer reads a document of another replica: see dataplane.FromPeer. nil means no other replicas.
-	FromPeer func(ctx context.Context, path string, read func(io.Reader) error) error
-	// FromPeers reads it of all other replicas: see dataplane.FromPeers. nil means no other replicas.
-	FromPeers func(ctx context.Context, path string, read func(io.Reader) error) error
+	// FromPeers reads a document of the other replicas: see dataplane.FromPeers. nil means no other replicas.
+	FromPeers func(ctx context.Context, path string, first bool, read func(io.Reader) error) error
 
 	// PeerClients asks the other replicas, and relays, which clients they know: see [fleet.Merge]. It returns within two seconds.
 	// nil means no peers.
 	PeerClients func(context.Context) []fleet.Answer
-	// Name is the name of this replica among its peers; empty means the host name.
+	// Name is the name of this replica among its peers; empty means the host name, with the support listener unless it is the default.
 	Name string
 
 	// Events writes problems as Kubernetes Events until the context ends; nil writes none. A relay does not call it.
@@ -343,8 +341,8 @@ func (s *Server) runTables(ctx context.Context) error {
 func (s *Server) askPeers(ctx context.Context) {
 	if s.publisher.Served() == nil {
 		s.findPeer(ctx)
-	} else if s.cfg.FromPeer != nil {
-		if err := s.cfg.FromPeer(ctx, api.PathKept, func(r io.Reader) error {
+	} else if s.cfg.FromPeers != nil {
+		if err := s.cfg.FromPeers(ctx, api.PathKept, true, func(r io.Reader) error {
 			kept, err := publish.ReadKept(r)
 			if err == nil {
 				s.publisher.TakeOver(kept)
@@ -354,12 +352,15 @@ func (s *Server) askPeers(ctx context.Context) {
 			s.log.Info("no other replica says what is frozen and pinned, the state folder does", "reason", err)
 		}
 	}
-	if s.cfg.FromPeer != nil && s.history.Empty() {
-		if err := s.cfg.FromPeer(ctx, api.PathKeptHistory, s.history.Import); err != nil {
+	if s.cfg.FromPeers != nil && s.history.Empty() {
+		if err := s.cfg.FromPeers(ctx, api.PathKeptHistory, true, s.history.Import); err != nil {
 			s.log.Info("the history begins now", "reason", err)
 		}
 	}
 }
+
+// adoptTimeout limits the requests to the other replicas, which are made at each interval.
+const adoptTimeout = 2 * time.Second
 
 // adopt keeps what other replicas keep, if it is lost here as well, until the context ends.
 func (s *Server) adopt(ctx context.Context) {
@@ -372,11 +373,13 @@ func (s *Server) adopt(ctx context.Context) {
 		case <-tick.C:
 		}
 		var all []*publish.Kept
-		err := s.cfg.FromPeers(ctx, api.PathKeptNames, func(r io.Reader) error {
+		soon, cancel := context.WithTimeout(ctx, adoptTimeout)
+		err := s.cfg.FromPeers(soon, api.PathKeptNames, false, func(r io.Reader) error {
 			list, err := publish.ReadKept(r)
 			all = append(all, list...)
 			return err
 		})
+		cancel()
 		if err != nil && ctx.Err() == nil {
 			s.log.Debug("not every replica says what its guard keeps", "error", err)
 		}

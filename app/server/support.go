@@ -90,7 +90,7 @@ func (s *Server) report() api.Status {
 	r.Warnings = s.warned(r.DyingClients)
 	r.Ready = r.Table != nil
 	if s.relay != nil {
-		upstream := s.relay.Upstream()
+		upstream := s.relay.Client.Status()
 		r.Upstream = &upstream
 	}
 	return r

@@ -18,8 +18,6 @@ import (
 
 // Messages of changes of state.
 const (
-	LogModeChanged     = "mode changed"
-	LogModeRefused     = "mode refused, the previous mode stays in force"
 	LogServing         = "serving the table of another origin"
 	LogFallbackWaiting = "no route server answers, waiting for the slot to compute a table"
 	LogFallbackStarted = "no route server answers, computing a table"
@@ -85,7 +83,7 @@ type controller struct {
 	isBooted  bool
 
 	// for handlers
-	view      atomic.Pointer[view]
+	shown     atomic.Pointer[modeReport]
 	selfNow   atomic.Pointer[selfProducer]
 	remoteNow atomic.Pointer[remoteProducer]
 }
@@ -118,7 +116,7 @@ func newController(cfg *Config, d *rollout.Decider, modes *modeFile, cache *etag
 		return nil, err
 	}
 	c.shadow = newShadow(c)
-	c.view.Store(&view{Origin: fromNobody, Setting: d.Setting()})
+	c.shown.Store(&modeReport{Origin: fromNobody, Setting: d.Setting()})
 	// Report mistakes in the configuration now, not when the mode changes.
 	if cfg.Source != nil {
 		if _, err := c.newSelf(false); err != nil {
@@ -202,11 +200,11 @@ func (c *controller) decide(now time.Time) {
 	c.decision = c.decider.Decide(c.shadow.evidence(now, c.decision.Mode))
 	d := c.decision
 	if d.Mode != before.Mode || c.target == "" {
-		c.log.Info(LogModeChanged, "mode", d.Mode.String(), "setting", c.decider.Setting().String())
+		c.log.Info("mode changed", "mode", d.Mode.String(), "setting", c.decider.Setting().String())
 		c.shadow.reset()
 	}
 	if (d.Refused != "") != (before.Refused != "") && d.Refused != "" {
-		c.log.Warn(LogModeRefused, "mode", d.Mode.String(), "asked", d.Asked.String(), "reason", d.Refused)
+		c.log.Warn("mode refused, the previous mode stays in force", "mode", d.Mode.String(), "asked", d.Asked.String(), "reason", d.Refused)
 	}
 	c.updateFallback(now)
 	target := fromSelf
@@ -346,7 +344,7 @@ func (c *controller) prove() {
 	if t, ok := c.proof.proven(); ok && t.Table.Digest() != p.proven {
 		p.proven = t.Table.Digest()
 		p.client.Publisher().Prove(t)
-		c.log.Info(LogProven, append([]any{"origin", t.Origin}, "hash", p.proven.String(), "routes", t.Table.Len(), "revision", t.Table.Revision())...)
+		c.log.Info("table proven: the proxy has run with it", append([]any{"origin", t.Origin}, "hash", p.proven.String(), "routes", t.Table.Len(), "revision", t.Table.Revision())...)
 	}
 }
 
@@ -374,7 +372,7 @@ func (c *controller) readProxy(now time.Time, f *fleet.Figures) {
 func (c *controller) recheck() {
 	if p := c.remoteNow.Load(); p != nil {
 		p.client.Recheck()
-		if c.view.Load().Origin != fromSelf { // a computed table is compared with the cluster, not with a route server
+		if c.shown.Load().Origin != fromSelf { // a computed table is compared with the cluster, not with a route server
 			p.claims.Claimed()
 		}
 	}

@@ -176,7 +176,7 @@ func (c *controller) newRemote() (*remoteProducer, error) {
 	if p.client, err = dataplane.New(cfg); err != nil {
 		return nil, err
 	}
-	p.claims = dataplane.NewClaims(c.cache, p.client, cfg.Interval, c.log)
+	p.claims = dataplane.NewClaims(c.cache, p.client.Ask, p.client.Recheck, cfg.Interval, c.log)
 	return p, nil
 }
 
@@ -226,7 +226,7 @@ func (c *controller) remoteAnswered(p *remoteProducer, t *table.Table, r table.R
 
 // decided converts an answer of a route server for the cache. The client has verified and ordered its tables, so a table that the
 // proxy names is not newer unless its revision is higher. A proxy that names a higher revision may know more than a restarted
-// client and the server that it asked: then that server is asked about the table (package claims).
+// client and the server that it asked: then that server is asked about the table.
 func decided(r table.Read) table.Read {
 	r.Oldest, r.Consistent, r.Stale = r.Newest, false, false
 	return r

@@ -23,14 +23,10 @@ import (
 
 // Log messages about proven and suspect tables.
 const (
-	LogProven        = "table proven: the proxy has run with it"
-	LogProxyDied     = "the proxy was restarted with a table that is not proven"
 	LogFallenBack    = "the proxy keeps dying of new tables, serving the proven one"
 	LogRetry         = "trying the newest table again, the proxy died of an earlier one"
 	LogExcused       = "the proxy was restarted with the proven table, too: serving the newest one"
-	LogNoStart       = "the metrics of the proxy do not show when its process started: no fallback if it dies (-metrics-flavour=prometheus)"
 	LogProofUnusable = "proof.json is not usable, set aside: starting without the restarts of the proxy"
-	LogProofFailed   = "cannot write proof.json: a restart would forget the restarts of the proxy"
 )
 
 const (
@@ -172,11 +168,11 @@ func (p *proof) read(now time.Time, f *fleet.Figures) {
 	defer p.mu.Unlock()
 	if f.Started.IsZero() && !p.warned {
 		p.warned = true
-		p.log.Warn(LogNoStart)
+		p.log.Warn("the metrics of the proxy do not show when its process started: no fallback if it dies (-metrics-flavour=prometheus)")
 	}
 	if p.rules.Read(now, f.Started, applied, rejected) {
 		p.metrics.deaths.Inc()
-		p.log.Warn(LogProxyDied, "digest", p.rules.State().Offered.String(), "started", f.Started)
+		p.log.Warn("the proxy was restarted with a table that is not proven", "digest", p.rules.State().Offered.String(), "started", f.Started)
 	}
 	p.follow()
 }
@@ -283,7 +279,7 @@ func (p *proof) write() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && !p.failed {
-		p.log.Error(LogProofFailed, "path", p.path, "error", err)
+		p.log.Error("cannot write proof.json: a restart would forget the restarts of the proxy", "path", p.path, "error", err)
 	}
 	p.failed = err != nil
 }

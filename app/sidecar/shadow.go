@@ -190,7 +190,7 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 
 // shadowView returns the content of /shadow.
 func (c *controller) shadowView() shadowdiff.View {
-	now := c.view.Load()
+	now := c.shown.Load()
 	v := c.shadow.view.Load()
 	if v == nil {
 		err := "no comparison yet"

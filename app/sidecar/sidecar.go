@@ -1,8 +1,6 @@
 // Package sidecar is the data-plane client beside a proxy. It serves /routes on the loopback interface, from a table that it
 // computes itself or fetches from route servers, and switches from one to the other while it runs.
 //
-// # Parts
-//
 // Two producers supply tables: a poller, which reads the cluster and compiles, and a dataplane client, which fetches and
 // verifies. Each has a publisher, and a switch of package publish connects one of them to the cache that the proxy reads. One goroutine,
 // the controller, decides by the rules of package rollout which producers run and which one is served. In mode Pre it compares
@@ -10,21 +8,13 @@
 //
 // # Moving between producers
 //
-// The controller starts the new producer. It switches the served table once the new producer has shown a table in a read or an
-// answer that came after the request to switch; then it stops the previous producer. So a verified table is served at every
-// moment. Three things delay the switch:
+// The controller starts the new producer, switches the served table once the new producer has shown a table in a read or an
+// answer that came after the request to switch, and then stops the previous producer. So a verified table is served at every
+// moment. A new table with a lower revision and other content waits for a few polls, because its producer may just lag. A new table that
+// looks like an accident beside the served one is held by the rules of package guard.
 //
-//   - if the new table has a lower revision and other content, the controller waits for a few polls: the producer may just lag. If
-//     the revision stays lower, the tables differ for another reason, and it switches;
-//   - if the new table looks like an accident compared with the served one, package guard holds it back by the same rules as a
-//     table from the same producer: until every read has agreed for the time of the hold, or an operator accepts it;
-//   - if the new producer shows no table, nothing changes.
-//
-// # Revisions
-//
-// Tables of both producers carry revisions of one cluster, so that a proxy is not sent back in time after a restart of this
-// process. If the controller switches to a table with a lower revision, it serves that table under the revision of the previous
-// one; otherwise the cache would conclude that the source went back in time.
+// Tables of both producers carry revisions of one cluster. If the controller switches to a table with a lower revision, it serves that
+// table under the revision of the previous one; otherwise the cache would conclude that the source went back in time.
 //
 // # Boot
 //
@@ -36,20 +26,13 @@
 // # Proven tables
 //
 // The metrics of the proxy show whether it runs with a table (rollout.Proof). The last-known-good file of the client gets a table only
-// once it is proven. If the proxy dies of new tables, the proven one is served instead, under the revision of the offered one, until the
-// next retry. The switch of package publish gets what is chosen, so the routes file has the same table. Requests are no evidence, since
-// a tenant can send them through the proxy.
+// once it is proven. If new tables crash the proxy, the proven one is served instead, under the revision of the offered one, until the
+// next retry. Requests are no evidence, since a tenant can send them through the proxy.
 //
 // # Caveats
 //
 // If no route server answers after a switch to Exec, the sidecar keeps serving the computed table and reading the cluster until
-// one answers. The client writes the last-known-good file: in mode Pre it has the computed table that is proven; before the first proof it
-// has the table of the route server, which was verified and compared, but not served. It is served only if there is nothing else. The metrics of a poller restart from
-// zero when a producer is started again.
-//
-// # What it does not do
-//
-// It does not read flags and handles no signals (cmd/dataplane-client), and it does not protect its main listener, which is for
+// one answers. The metrics of a poller restart from zero when a producer is started again. The main listener is not protected: it is for
 // the loopback interface.
 package sidecar
 
@@ -69,7 +52,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/app/httpserve"
-	"github.com/routesrv/routesrv/app/proxymetrics"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
@@ -99,7 +81,7 @@ type Config struct {
 	// this client to route servers; those two may be empty.
 	Pod, PodNamespace, Node string
 	// ProxyMetricsURL is the URL of the proxy's metrics. They show whether a table is proven, and the sidecar reports a few sums of them to
-	// the route server. Empty turns this off. ProxyTransport sends the requests; nil means a transport of its own.
+	// the route server. Empty turns this off. ProxyTransport sends the requests; nil means a new transport.
 	ProxyMetricsURL string
 	ProxyTransport  http.RoundTripper
 	Cutover         rollout.CutoverConfig
@@ -209,9 +191,9 @@ func New(cfg Config) (*Sidecar, error) {
 		}
 	}
 	var err error
-	var metrics *proxymetrics.Reader
+	var metrics *metricsReader
 	if cfg.ProxyMetricsURL != "" {
-		if metrics, err = proxymetrics.New(cfg.ProxyMetricsURL, cfg.ProxyTransport, s.log); err != nil {
+		if metrics, err = newMetricsReader(cfg.ProxyMetricsURL, cfg.ProxyTransport, s.log); err != nil {
 			return nil, fmt.Errorf("sidecar: URL of the proxy's metrics: %w", err)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/routesrv/routesrv/rollout"
 )
 
-// view is the immutable state of the controller after a step.
-type view struct {
+// modeReport is the immutable state of the controller after a step.
+type modeReport struct {
 	Mode          rollout.Mode              `json:"mode"`  // in force
 	Asked         rollout.Mode              `json:"asked"` // the mode that the setting means for this pod
 	Setting       rollout.Setting           `json:"setting"`
@@ -50,7 +50,7 @@ type switchReport struct {
 // report publishes the state for handlers and metrics.
 func (c *controller) report(now time.Time) {
 	d := c.decision
-	v := &view{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
+	v := &modeReport{Mode: d.Mode, Asked: d.Asked, Setting: c.decider.Setting(), Refused: d.Refused, Origin: c.origin()}
 	if c.modes != nil {
 		v.ModeFileError = c.modes.problem
 	}
@@ -75,7 +75,7 @@ func (c *controller) report(now time.Time) {
 	if f := c.falling; d.Mode == rollout.Exec {
 		v.Fallback = &f
 	}
-	c.view.Store(v)
+	c.shown.Store(v)
 	c.metrics.show(v)
 }
 
@@ -86,7 +86,7 @@ type statusReport struct {
 	Pod     string    `json:"pod"`
 	// Share says whether the node or the pod decides about the share of the fleet here, and its name.
 	Share rollout.Member `json:"share"`
-	*view
+	*modeReport
 	Ready      bool              `json:"ready"`
 	Fresh      bool              `json:"fresh"`
 	Table      *api.Table        `json:"table,omitempty"`
@@ -107,7 +107,7 @@ type selfReport struct {
 // status collects the status. The controller must not call it.
 func (s *Sidecar) status() statusReport {
 	r := statusReport{
-		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, view: s.controller.view.Load(),
+		Version: s.cfg.Version, Started: time.Unix(0, s.started.Load()), Pod: s.cfg.Pod, Share: s.member, modeReport: s.controller.shown.Load(),
 		RoutesFile: s.controller.served.File(), Decisions: s.controller.decisions.Last(publish.ShownDecisions),
 		Proof: s.controller.proof.status(),
 	}
@@ -151,7 +151,7 @@ func (s *Sidecar) fresh() api.Fresh {
 func (c *controller) identity() string {
 	i := fleet.Identity{
 		Kind: fleet.Sidecar, ID: c.cfg.Pod, Node: c.cfg.Node, Zone: c.zone(), Version: c.cfg.Version, Interval: c.cfg.Fetch.Interval,
-		Mode: c.view.Load().Mode.String(),
+		Mode: c.shown.Load().Mode.String(),
 	}
 	if c.cfg.PodNamespace != "" && c.cfg.Pod != "" {
 		i.ID, i.Pod = c.cfg.PodNamespace+"/"+c.cfg.Pod, true
@@ -191,7 +191,7 @@ func (s *Sidecar) collect(now time.Time) (fleet.Report, bool) {
 	if proven, ok := s.controller.proof.proven(); ok {
 		r.Proven = fleet.Name{Digest: proven.Table.Digest(), Revision: proven.Table.Revision()}
 	}
-	r.Pre = s.controller.view.Load().pre
+	r.Pre = s.controller.shown.Load().pre
 	var at time.Time
 	if r.Fetched, at = s.controller.proof.hasFetched(); !r.Fetched.IsZero() {
 		r.FetchedAgo = max(0, now.Sub(at).Seconds())
@@ -227,12 +227,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		suspect:   made.Gauge("dataplane_suspect", "1 while the proven table is served, because the proxy died of newer ones."),
 		deaths:    made.Counter("dataplane_proxy_deaths_total", "Restarts of the proxy with tables that were not proven."),
 	}
-	m.show(&view{Origin: fromNobody})
+	m.show(&modeReport{Origin: fromNobody})
 	return m
 }
 
 // show sets the gauges that mirror the state.
-func (m *metrics) show(v *view) {
+func (m *metrics) show(v *modeReport) {
 	for _, mode := range rollout.Modes() {
 		m.mode.WithLabelValues(mode.String()).Set(series.Bool(mode == v.Mode))
 	}

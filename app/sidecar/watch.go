@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/routesrv/routesrv/app/proxymetrics"
 	"github.com/routesrv/routesrv/fleet"
 )
 
@@ -34,7 +33,7 @@ type watch struct {
 	read func(now time.Time, f *fleet.Figures) // is told about each reading
 
 	turn   chan struct{} // of capacity 1, taken by the goroutine that uses the fields below
-	reader *proxymetrics.Reader
+	reader *metricsReader
 	began  time.Time     // of the last attempt
 	took   time.Duration // by a successful attempt, on average
 	eager  time.Time     // until when readings may be spent
@@ -45,7 +44,7 @@ type watch struct {
 }
 
 // newWatch returns a watch; known means that an earlier process has read the metrics.
-func newWatch(r *proxymetrics.Reader, known bool, read func(time.Time, *fleet.Figures)) *watch {
+func newWatch(r *metricsReader, known bool, read func(time.Time, *fleet.Figures)) *watch {
 	w := &watch{reader: r, read: read, turn: make(chan struct{}, 1)}
 	if known {
 		w.alive = time.Now()
@@ -55,7 +54,7 @@ func newWatch(r *proxymetrics.Reader, known bool, read func(time.Time, *fleet.Fi
 
 // run reads the metrics until ctx ends.
 func (w *watch) run(ctx context.Context) {
-	defer w.reader.Close()
+	defer w.reader.client.CloseIdleConnections()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -40,7 +40,6 @@ type read struct {
 	span   trace.Span      // nil until it is needed
 }
 
-// phase is a finished part of a read.
 type phase struct {
 	name         string
 	began, ended time.Time
@@ -131,7 +130,6 @@ func (s *sink) Begin() (end func(*table.Table, table.Read)) {
 	}
 }
 
-// serves reports whether the table's text is already served.
 func (s *sink) serves(t *table.Table) bool {
 	d := s.served.Load()
 	return d != nil && *d == t.Digest()

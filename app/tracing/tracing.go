@@ -75,7 +75,6 @@ type Tracer struct {
 // maxPublished is how many tables' publish spans are remembered. Clients are sent only the latest tables.
 const maxPublished = 16
 
-// published is a table that was published.
 type published struct {
 	digest table.Digest
 	span   trace.SpanContext
@@ -124,7 +123,6 @@ func (t *Tracer) Close() {
 	}
 }
 
-// sampled decides randomly.
 func (t *Tracer) sampled() bool { return rand.Float64() < t.cfg.Sample }
 
 // remember lets answers link to the span that published a table.
@@ -155,7 +153,6 @@ func (t *Tracer) span(ctx context.Context, name string, began, ended time.Time, 
 	s.End(trace.WithTimestamp(ended))
 }
 
-// ofTable returns the attributes of a table.
 func ofTable(d table.Digest, revision uint64) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("routesrv.digest", d.String()), attribute.Int64("routesrv.revision", int64(revision)),

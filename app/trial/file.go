@@ -22,7 +22,6 @@ const (
 	fileWait      = 5 * time.Second // for a write at the end
 )
 
-// stored is the content of the file.
 type stored struct {
 	Build    string             `json:"build"`    // of the proxy
 	Verdicts []api.TrialFailure `json:"verdicts"` // also those that accept a call
@@ -56,7 +55,6 @@ func (t *Trial) learn(c Call, v Verdict) {
 	t.bytes += len(c.Text) + len(v.Words)
 }
 
-// write replaces the file.
 func (t *Trial) write() {
 	if t.cfg.File == "" {
 		return

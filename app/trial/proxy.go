@@ -35,7 +35,6 @@ type proxy struct {
 	client  *http.Client
 }
 
-// sign is what a proxy shows of its process.
 type sign struct {
 	start  float64 // of the process, in seconds since 1970
 	memory float64 // in bytes; 0 if unknown
@@ -98,7 +97,6 @@ func (p *proxy) look(ctx context.Context) (sign, error) {
 	return s, nil
 }
 
-// valueOf returns the value of a series of any type that metrics of processes have.
 func valueOf(m *dto.Metric) float64 {
 	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
 }
@@ -185,7 +183,6 @@ type document struct {
 	local   bool   // set by New: the proxy asks over loopback, so requests from elsewhere are not its own
 }
 
-// loopback reports whether an address with a port is one of this machine.
 func loopback(address string) bool {
 	a, err := netip.ParseAddrPort(address)
 	return err == nil && a.Addr().Unmap().IsLoopback()
@@ -194,7 +191,6 @@ func loopback(address string) bool {
 // markerPrefix begins the id of the marker. It sorts before all other ids, so that a list of one route shows it.
 const markerPrefix = "A_marker_"
 
-// markerHost is the host of the marker.
 const markerHost = "marker.trial.invalid"
 
 // set makes the document have the calls, and returns the id of its marker, and a channel that is closed when a proxy has fetched it.
@@ -217,7 +213,6 @@ func (d *document) set(calls []Call) (marker string, fetched <-chan struct{}) {
 	return marker, done
 }
 
-// routeOf returns the route of a call.
 func routeOf(i int, c Call) string {
 	predicates, filters := fmt.Sprintf("Host(%q)", exactly(hostOf(i))), ""
 	if c.Predicate {
@@ -228,7 +223,6 @@ func routeOf(i int, c Call) string {
 	return fmt.Sprintf("%s: %s%s -> <shunt>;", idOf(i), predicates, filters)
 }
 
-// exactly returns the expression that matches a host.
 func exactly(host string) string { return "^" + strings.ReplaceAll(host, ".", "[.]") + "$" }
 
 func idOf(i int) string   { return "t" + strconv.Itoa(i) }

@@ -31,7 +31,6 @@ const (
 	turnFailures = 20
 )
 
-// ask is a call that waits for its verdict.
 type ask struct {
 	call    Call
 	since   time.Time
@@ -42,7 +41,6 @@ type ask struct {
 	lapsed  bool
 }
 
-// maxOf is how many routes of one call are remembered.
 const maxOf = 8
 
 // tenant is a namespace with calls that wait, or whose calls harmed the proxy.
@@ -63,7 +61,6 @@ const (
 	ofOne             // a namespace that harmed the proxy
 )
 
-// step is what the proxy loads next.
 type step struct {
 	kind   int
 	tenant string   // of ofOne
@@ -122,7 +119,6 @@ func latest(was, now time.Time) time.Time {
 	return now
 }
 
-// tenantOf returns the entry of a namespace. The caller holds mu.
 func (t *Trial) tenantOf(namespace string) *tenant {
 	of := t.tenants[namespace]
 	if of == nil {
@@ -189,7 +185,7 @@ func (t *Trial) next(now time.Time) step {
 	switch {
 	case t.ran == ofAll && t.went:
 		kinds = []int{ofSuspects, ofOne, ofAll}
-	case t.ran == ofAll, t.ran == ofSuspects && t.went && !t.suspects.sure():
+	case t.ran == ofAll, t.ran == ofSuspects && t.went:
 		kinds = []int{ofSuspects, ofAll, ofOne}
 	}
 	for _, kind := range kinds {
@@ -318,13 +314,20 @@ func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *a
 		in.begin(units, safe, rests)
 	}
 	if one {
-		struck = t.asked[s.units[0][0]]
-		of := t.accuse(struck, now)
-		if len(s.units[0]) > 1 {
-			units, safe := t.ordered(singles(s.units[0]))
-			of.suspects.begin(units, safe, rests)
-			return nil
-		}
+		return t.find(s.units[0], rests, now)
+	}
+	return struck
+}
+
+// find makes the namespace of a unit one that harmed the proxy. It returns the call that did it, or nil if that is one of several, which are searched in
+// its turn. The caller holds mu.
+func (t *Trial) find(unit []Call, rests bool, now time.Time) (struck *ask) {
+	struck = t.asked[unit[0]]
+	of := t.accuse(struck, now)
+	if len(unit) > 1 {
+		units, safe := t.ordered(singles(unit))
+		of.suspects.begin(units, safe, rests)
+		return nil
 	}
 	return struck
 }
@@ -343,8 +346,11 @@ func (t *Trial) survived(s step, now time.Time) {
 	switch of := t.tenants[s.tenant]; {
 	case s.kind == ofSuspects:
 		t.suspects.passed(s.group, len(s.units))
+		if unit := t.suspects.found(); unit != nil { // it is not tried with others any more, so it cannot end the next round as well
+			t.find(unit, s.rests, now)
+		}
 	case s.kind == ofOne && s.group >= 0:
-		of.suspects.passed(s.group, len(s.units))
+		of.suspects.passed(s.group, len(s.units)) // what is left has its turn alone
 	case s.kind == ofOne && of.failures == 0:
 		of.faults, of.until = max(0, of.faults-1), now.Add(minDelay)
 	}

@@ -62,7 +62,6 @@ func (t *Trial) Ask(calls []Call) (waiting int) {
 	return waiting
 }
 
-// newCalls returns the calls that a route has and had not before. was is nil for a new route.
 func newCalls(was, is *table.Route) []Call {
 	calls := CallsOf(slices.Values([]*table.Route{is}))
 	if was == nil || len(calls) == 0 {
@@ -71,12 +70,10 @@ func newCalls(was, is *table.Route) []Call {
 	return without(calls, CallsOf(slices.Values([]*table.Route{was})))
 }
 
-// without returns sorted calls that are not among others.
 func without(calls, others []Call) []Call {
 	return slices.DeleteFunc(calls, func(c Call) bool { return contains(others, c) })
 }
 
-// contains reports whether a sorted list has a call.
 func contains(list []Call, c Call) bool {
 	_, found := slices.BinarySearchFunc(list, c, compareCalls)
 	return found
@@ -205,7 +202,6 @@ func Calls(routes ...*eskip.Route) []Call {
 	return slices.Compact(all)
 }
 
-// name returns the name of the filter or predicate.
 func (c Call) name() string {
 	name, _, _ := strings.Cut(c.Text, "(")
 	return name

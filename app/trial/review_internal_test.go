@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/routesrv/routesrv/publish"
@@ -42,7 +43,9 @@ func reviewed(t *testing.T, trial *Trial, before, after *table.Table, good func(
 	}
 }
 
-func TestAReviewOfATable(t *testing.T) {
+func TestAReviewOfATable(t *testing.T) { synctest.Test(t, testAReviewOfATable) }
+
+func testAReviewOfATable(t *testing.T) {
 	s := newStandIn(t)
 	trial := start(t, s, Config{})
 	before := tableOf(t, `old: Path("/old") -> dieAtLoad("old") -> <shunt>;`)
@@ -72,6 +75,10 @@ refused: Path("/refused") -> refused() -> <shunt>;`)
 
 // TestAProxyThatIsAwayFreezesNothing: what waits lapses, and what a proxy died of stays out until it is tried alone.
 func TestAProxyThatIsAwayFreezesNothing(t *testing.T) {
+	synctest.Test(t, testAProxyThatIsAwayFreezesNothing)
+}
+
+func testAProxyThatIsAwayFreezesNothing(t *testing.T) {
 	s := newStandIn(t)
 	trial := start(t, s, Config{Timeout: 100 * time.Millisecond})
 	s.mu.Lock()
@@ -97,7 +104,9 @@ func byRoute() func(id string) string {
 }
 
 // TestSuspectsDoNotLapse: a table that killed the proxy is not published because the proxy does not come back.
-func TestSuspectsDoNotLapse(t *testing.T) {
+func TestSuspectsDoNotLapse(t *testing.T) { synctest.Test(t, testSuspectsDoNotLapse) }
+
+func testSuspectsDoNotLapse(t *testing.T) {
 	s := newStandIn(t)
 	s.slow = time.Hour
 	trial := start(t, s, Config{Timeout: 50 * time.Millisecond, Namespaces: byRoute})
@@ -119,7 +128,9 @@ func TestSuspectsDoNotLapse(t *testing.T) {
 	}
 }
 
-func TestVerdictsOutliveTheProcess(t *testing.T) {
+func TestVerdictsOutliveTheProcess(t *testing.T) { synctest.Test(t, testVerdictsOutliveTheProcess) }
+
+func testVerdictsOutliveTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trial.json")
 	after := tableOf(t, `a: Path("/a") -> dieAtLoad() -> <shunt>; b: Path("/b") -> setPath("/") -> <shunt>;`)
 	s := newStandIn(t)
@@ -129,10 +140,10 @@ func TestVerdictsOutliveTheProcess(t *testing.T) {
 	reviewed(t, first, nil, after, func(o publish.Objections) bool { return len(o) == 1 && !o["a"].Pending })
 	stop()
 	done()
-	deaths := s.deaths
+	deaths := s.deaths.Load()
 
 	again := New(Config{File: path, Support: s.support, Traffic: s.traffic})
-	if o := again.Review(nil, after); len(o) != 1 || o["a"].Pending || s.deaths != deaths {
+	if o := again.Review(nil, after); len(o) != 1 || o["a"].Pending || s.deaths.Load() != deaths {
 		t.Errorf("after a restart: %+v", o)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -162,7 +173,9 @@ func TestVerdictsOutliveTheProcess(t *testing.T) {
 }
 
 // TestAProxyWithoutTrafficLoads: texts are loaded although no request gets through.
-func TestAProxyWithoutTrafficLoads(t *testing.T) {
+func TestAProxyWithoutTrafficLoads(t *testing.T) { synctest.Test(t, testAProxyWithoutTrafficLoads) }
+
+func testAProxyWithoutTrafficLoads(t *testing.T) {
 	s := newStandIn(t)
 	s.deaf = true
 	trial := start(t, s, Config{})
@@ -173,7 +186,9 @@ func TestAProxyWithoutTrafficLoads(t *testing.T) {
 }
 
 // TestAnOldProxyListsWhatItUses: without ?invalid=true the list has the valid routes.
-func TestAnOldProxyListsWhatItUses(t *testing.T) {
+func TestAnOldProxyListsWhatItUses(t *testing.T) { synctest.Test(t, testAnOldProxyListsWhatItUses) }
+
+func testAnOldProxyListsWhatItUses(t *testing.T) {
 	s := newStandIn(t)
 	s.old = true
 	trial := start(t, s, Config{})

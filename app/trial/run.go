@@ -11,7 +11,6 @@ import (
 	"github.com/routesrv/routesrv/api"
 )
 
-// outcome is what a table did to the proxy.
 type outcome struct {
 	kind  Kind
 	words string
@@ -182,7 +181,6 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// pause waits for a time, or until the context ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -317,7 +315,6 @@ func (t *Trial) same(ctx context.Context, before sign) outcome {
 	return outcome{kind: Accepted}
 }
 
-// closed reports whether an error says that no process listens.
 func closed(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // resting looks at a proxy that nobody asks anything. Of several calls it need not be proven that one of them harms the proxy.

@@ -10,7 +10,6 @@ type search struct {
 	rests  bool // the harm shows only after a while
 }
 
-// group is a part of a search.
 type group struct {
 	units [][]Call
 	safe  int  // how many of the first units only have names that the proxy knows and that never harmed the proxy
@@ -46,18 +45,23 @@ func (s *search) next() (at int, units [][]Call, rests bool) {
 	return at, g.units[:n], s.rests
 }
 
-// sure reports whether what is loaded next harms the proxy for sure, because all others of its group are harmless.
-func (s *search) sure() bool {
-	at, units, _ := s.next()
-	return at >= 0 && s.groups[at].bad && len(units) == len(s.groups[at].units)
-}
-
 // passed takes the first units out of a group, because they are harmless.
 func (s *search) passed(at, n int) {
 	g := &s.groups[at]
 	if g.units, g.safe = g.units[n:], max(0, g.safe-n); len(g.units) == 0 {
 		s.groups = slices.Delete(s.groups, at, at+1)
 	}
+}
+
+// found takes out a unit that harms the proxy by elimination: all others of its group passed. It returns nil if there is none.
+func (s *search) found() []Call {
+	i := slices.IndexFunc(s.groups, func(g group) bool { return g.bad && len(g.units) == 1 })
+	if i < 0 {
+		return nil
+	}
+	unit := s.groups[i].units[0]
+	s.groups = slices.Delete(s.groups, i, i+1)
+	return unit
 }
 
 // failed notes that one of the first units of a group harms the proxy. If it is one unit, it is found, and taken out. Nothing is known of the others.
@@ -72,16 +76,20 @@ func (s *search) failed(at, n int, rests bool) {
 	}
 }
 
-// drop takes calls out.
+// drop takes calls out. Nothing is known of the others of their group any more.
 func (s *search) drop(gone func(Call) bool) {
 	for i := range s.groups {
 		g := &s.groups[i]
 		left, safe := [][]Call{}, 0
 		for k, unit := range g.units {
-			if unit = slices.DeleteFunc(slices.Clone(unit), gone); len(unit) == 0 {
+			kept := slices.DeleteFunc(slices.Clone(unit), gone)
+			if len(kept) < len(unit) {
+				g.bad = false
+			}
+			if len(kept) == 0 {
 				continue
 			}
-			if left = append(left, unit); k < g.safe {
+			if left = append(left, kept); k < g.safe {
 				safe++
 			}
 		}
@@ -90,7 +98,6 @@ func (s *search) drop(gone func(Call) bool) {
 	s.groups = slices.DeleteFunc(s.groups, func(g group) bool { return len(g.units) == 0 })
 }
 
-// calls returns the calls of all groups.
 func (s *search) calls() map[Call]bool {
 	all := make(map[Call]bool)
 	for _, g := range s.groups {

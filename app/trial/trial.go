@@ -213,7 +213,6 @@ func (t *Trial) Status() api.Trial {
 	return s
 }
 
-// resultOf is a verdict in the form of the status and of the file.
 func resultOf(c Call, v Verdict) api.TrialFailure {
 	return api.TrialFailure{Text: c.Text, Predicate: c.Predicate, Verdict: string(v.Kind), Words: v.Words, At: v.At}
 }

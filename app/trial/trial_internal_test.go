@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -31,7 +33,7 @@ type standIn struct {
 
 	mu      sync.Mutex
 	start   float64
-	deaths  int
+	deaths  atomic.Int64
 	down    time.Time // until when it does not answer
 	stuck   bool      // applies no table any more
 	busy    float64   // share of a core that it uses at rest
@@ -49,17 +51,27 @@ type standIn struct {
 }
 
 func newStandIn(t *testing.T) *standIn {
-	s := &standIn{t: t, born: time.Now(), start: 1000, memory: 50 << 20, build: "go1.26"}
-	for to, serve := range map[**url.URL]http.HandlerFunc{&s.support: s.serveSupport, &s.traffic: s.serveTraffic} {
-		server := httptest.NewServer(serve)
-		t.Cleanup(server.Close)
-		u, err := url.Parse(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		*to = u
+	return &standIn{
+		t: t, born: time.Now(), start: 1000, memory: 50 << 20, build: "go1.26",
+		support: &url.URL{Scheme: "http", Host: "127.0.0.1:9911"}, traffic: &url.URL{Scheme: "http", Host: "127.0.0.1:9090"},
 	}
-	return s
+}
+
+// RoundTrip answers requests to both listeners in memory, so that a test can run in a bubble of its own time. A handler that panics breaks its
+// connection.
+func (s *standIn) RoundTrip(r *http.Request) (answer *http.Response, err error) {
+	defer func() {
+		if broken := recover(); broken != nil {
+			answer, err = nil, fmt.Errorf("%s: connection reset: %v", r.URL.Host, broken)
+		}
+	}()
+	w := httptest.NewRecorder()
+	if r.URL.Host == s.support.Host {
+		s.serveSupport(w, r)
+	} else {
+		s.serveTraffic(w, r)
+	}
+	return w.Result(), nil
 }
 
 // poll fetches the table as a proxy does.
@@ -113,7 +125,7 @@ func (s *standIn) apply(etag string, routes []*eskip.Route) {
 
 // die ends the process; another one starts a moment later.
 func (s *standIn) die() {
-	s.deaths++
+	s.deaths.Add(1)
 	s.start++
 	s.down = time.Now().Add(30*time.Millisecond + s.slow)
 	s.stuck, s.busy, s.memory, s.etag, s.applied = false, 0, 50<<20, "", nil
@@ -223,6 +235,7 @@ func start(t *testing.T, s *standIn, cfg Config) *Trial {
 func (s *standIn) serve(ctx context.Context, trial *Trial) (wait func()) {
 	trial.limits = limits{fetch: 300 * time.Millisecond, load: 300 * time.Millisecond, use: 300 * time.Millisecond, rest: 20 * time.Millisecond, retry: 10 * time.Millisecond, growth: 256 << 20, busy: 0.1}
 	s.trial = trial
+	trial.proxy.client.Transport = s
 	var running sync.WaitGroup
 	for _, run := range []func(){func() { trial.Run(ctx) }, func() { s.poll(ctx) }, func() { s.restartIfTold(ctx, trial) }} {
 		running.Go(run)
@@ -270,21 +283,25 @@ func TestWhatAProxyDoesNotSurviveIsFound(t *testing.T) {
 		"refused()": Refused, "dieAtLoad()": Died, "hangAtLoad()": Hung, "growAtLoad()": Grew, "busyAtLoad()": Grew, "dieInUse()": Died, "hangInUse()": Hung,
 	} {
 		t.Run(text, func(t *testing.T) {
-			s := newStandIn(t)
-			trial := start(t, s, Config{})
-			all := append(harmless(20), calls(text)...)
-			got := judged(t, trial, all)
-			if v := got[text]; len(got) != 1 || v.Kind != want || v.Words == "" {
-				t.Errorf("failed are %+v, want %s", got, want)
-			}
-			if st := trial.Status(); st.Accepted != len(all)-1 || st.Waiting+st.Suspects != 0 {
-				t.Errorf("status %+v", st)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newStandIn(t)
+				trial := start(t, s, Config{})
+				all := append(harmless(20), calls(text)...)
+				got := judged(t, trial, all)
+				if v := got[text]; len(got) != 1 || v.Kind != want || v.Words == "" {
+					t.Errorf("failed are %+v, want %s", got, want)
+				}
+				if st := trial.Status(); st.Accepted != len(all)-1 || st.Waiting+st.Suspects != 0 {
+					t.Errorf("status %+v", st)
+				}
+			})
 		})
 	}
 }
 
-func TestSeveralAtOnce(t *testing.T) {
+func TestSeveralAtOnce(t *testing.T) { synctest.Test(t, testSeveralAtOnce) }
+
+func testSeveralAtOnce(t *testing.T) {
 	s := newStandIn(t)
 	trial := start(t, s, Config{})
 	got := judged(t, trial, append(harmless(30), calls("dieAtLoad(1)", "dieAtLoad(2)", "refused()", "dieInUse()")...))
@@ -296,6 +313,10 @@ func TestSeveralAtOnce(t *testing.T) {
 // TestOneThatFailsInUseCostsNoOtherItsTrial: the half of a table that went wrong has a call that ends the proxy with a request, and another one, which
 // gets its verdict, too.
 func TestOneThatFailsInUseCostsNoOtherItsTrial(t *testing.T) {
+	synctest.Test(t, testOneThatFailsInUseCostsNoOtherItsTrial)
+}
+
+func testOneThatFailsInUseCostsNoOtherItsTrial(t *testing.T) {
 	for _, inUse := range []string{"dieInUse()", "hangInUse()"} {
 		trial := start(t, newStandIn(t), Config{})
 		all := calls("dieAtLoad(1)", "dieAtLoad(2)", inUse, "setPath(1)") // halved in this order
@@ -306,19 +327,23 @@ func TestOneThatFailsInUseCostsNoOtherItsTrial(t *testing.T) {
 }
 
 // TestKnownCallsCostNothing: the proxy is asked once for each call.
-func TestKnownCallsCostNothing(t *testing.T) {
+func TestKnownCallsCostNothing(t *testing.T) { synctest.Test(t, testKnownCallsCostNothing) }
+
+func testKnownCallsCostNothing(t *testing.T) {
 	s := newStandIn(t)
 	trial := start(t, s, Config{})
 	all := append(harmless(3), calls("refused()", "dieAtLoad()")...)
 	judged(t, trial, all)
-	deaths := s.deaths
-	if n := trial.Ask(all); n != 0 || s.deaths != deaths {
-		t.Errorf("%d calls wait, the proxy died %d times more", n, s.deaths-deaths)
+	deaths := s.deaths.Load()
+	if n := trial.Ask(all); n != 0 || s.deaths.Load() != deaths {
+		t.Errorf("%d calls wait, the proxy died %d times more", n, s.deaths.Load()-deaths)
 	}
 }
 
 // TestAnotherBuildTriesAgain: what one version refuses, the next one may know.
-func TestAnotherBuildTriesAgain(t *testing.T) {
+func TestAnotherBuildTriesAgain(t *testing.T) { synctest.Test(t, testAnotherBuildTriesAgain) }
+
+func testAnotherBuildTriesAgain(t *testing.T) {
 	s := newStandIn(t)
 	trial := start(t, s, Config{})
 	judged(t, trial, calls("refused()"))
@@ -333,6 +358,10 @@ func TestAnotherBuildTriesAgain(t *testing.T) {
 
 // TestAProxyThatFetchesNothingIsTold: the status says what is wrong with how it was started.
 func TestAProxyThatFetchesNothingIsTold(t *testing.T) {
+	synctest.Test(t, testAProxyThatFetchesNothingIsTold)
+}
+
+func testAProxyThatFetchesNothingIsTold(t *testing.T) {
 	s := newStandIn(t)
 	s.absent = true
 	trial := start(t, s, Config{})

@@ -39,7 +39,6 @@ var reviewed = map[metav1.GroupVersionKind]kube.Kind{
 	{Group: "zalando.org", Version: "v1", Kind: "RouteGroup"}:    kube.KindRouteGroup,
 }
 
-// handler answers reviews.
 type handler struct {
 	judge   *Judge
 	log     *slog.Logger
@@ -101,7 +100,6 @@ func readReview(w http.ResponseWriter, r *http.Request) (_ *admissionv1.Admissio
 	return &review, 0, nil
 }
 
-// answer judges the object of a review.
 func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.AdmissionResponse, result string) {
 	response := &admissionv1.AdmissionResponse{UID: r.UID, Allowed: true}
 	kind, ok := reviewed[r.Kind]
@@ -131,7 +129,6 @@ func (h *handler) answer(r *admissionv1.AdmissionRequest) (_ *admissionv1.Admiss
 	return response, resultAllowed
 }
 
-// refusal returns the status that kubectl prints.
 func refusal(v Verdict) *metav1.Status {
 	status := &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Details: &metav1.StatusDetails{},
@@ -146,7 +143,6 @@ func refusal(v Verdict) *metav1.Status {
 	return status
 }
 
-// texts returns each problem in one line.
 func texts(problems []rules.Problem) []string {
 	all := make([]string, len(problems))
 	for i, p := range problems {
@@ -155,7 +151,6 @@ func texts(problems []rules.Problem) []string {
 	return all
 }
 
-// warnings cuts texts to the limits of API servers.
 func warnings(texts []string) []string {
 	var all []string
 	for i, t := range texts {

@@ -206,7 +206,6 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 	return nil
 }
 
-// count returns how many of the problems have the reason.
 func count(all []rules.Problem, reason rules.Reason) int {
 	n := 0
 	for _, p := range all {
@@ -243,7 +242,6 @@ func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried
 	return tried, err
 }
 
-// takes reports whether the route server reads the object.
 func (j *Judge) takes(kind kube.Kind, o kube.Object) bool {
 	var m kube.Meta
 	if routed, ok := o.(kube.Routed); ok {

@@ -36,7 +36,7 @@ var version string
 // stateDir is the state folder of the components in deploy/kustomize.
 const stateDir = "/var/lib/dataplane"
 
-// program describes dataplane-client to package setup.
+// program describes dataplane-client to package options.
 func program() options.Program {
 	return options.Program{Name: "dataplane-client", Version: version, Usage: "dataplane-client --help lists all flags\n"}
 }

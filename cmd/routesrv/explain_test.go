@@ -99,9 +99,9 @@ func TestExplainRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"pod", "shop/cart", table}, `"pod": want ingress or routegroup`},
-		{[]string{"ingress", "a/b/c", table}, `want NAMESPACE/NAME`},
-		{[]string{"a b", table}, `"a b": want KIND NAMESPACE/NAME`},
+		{[]string{"pod", "shop/cart", table}, `"pod": must be ingress or routegroup`},
+		{[]string{"ingress", "a/b/c", table}, `must be NAMESPACE/NAME`},
+		{[]string{"a b", table}, `"a b": must be KIND NAMESPACE/NAME`},
 		{[]string{"shop.example.org"}, `PLACE`},
 		{[]string{"shop.example.org", "nowhere"}, `nowhere`},
 		{[]string{"-o", "yaml", "shop.example.org", table}, `want text, json`},

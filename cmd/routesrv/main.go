@@ -33,7 +33,7 @@ import (
 // version is set by the linker in a release build.
 var version string
 
-// program describes routesrv to package setup.
+// program describes routesrv to package options.
 func program() options.Program { return options.Program{Name: "routesrv", Version: version} }
 
 func main() { options.Main(run) }

@@ -103,11 +103,8 @@ func setPeers(to *server.Config, cfg *options.RouteServer, log *slog.Logger, reg
 		return err
 	}
 	to.Peers = func(ctx context.Context) (dataplane.PeerTable, error) { return dataplane.AskPeers(ctx, asked) }
-	to.FromPeer = func(ctx context.Context, path string, read func(io.Reader) error) error {
-		return dataplane.FromPeer(ctx, asked, path, read)
-	}
-	to.FromPeers = func(ctx context.Context, path string, read func(io.Reader) error) error {
-		return dataplane.FromPeers(ctx, asked, path, read)
+	to.FromPeers = func(ctx context.Context, path string, first bool, read func(io.Reader) error) error {
+		return dataplane.FromPeers(ctx, asked, path, first, read)
 	}
 	return nil
 }
@@ -186,7 +183,7 @@ func newTrialFailures(cfg *options.RouteServer, log *slog.Logger, reg prometheus
 	return func(ctx context.Context) (list []api.TrialFailure, err error) {
 		ctx, cancel := context.WithTimeout(ctx, failuresTimeout)
 		defer cancel()
-		err = dataplane.FromPeer(ctx, asked, api.PathTrialFailures, func(r io.Reader) error {
+		err = dataplane.FromPeers(ctx, asked, api.PathTrialFailures, true, func(r io.Reader) error {
 			return json.NewDecoder(io.LimitReader(r, maxFailures)).Decode(&list)
 		})
 		return list, err

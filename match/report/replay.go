@@ -16,7 +16,7 @@ import (
 // ReplaySchema names the JSON form of a [Replayed]. Within one version fields are only added.
 const ReplaySchema = "routesrv.replay/v1"
 
-// Kind is what changes for a request.
+// Kind classifies what changes for a request.
 type Kind string
 
 // The kinds, the worst first.
@@ -24,7 +24,7 @@ const (
 	Lost      Kind = "lost"      // only the old table has a route for it
 	Gained    Kind = "gained"    // no route got it before
 	Route     Kind = "route"     // another route gets it, with other filters or another backend
-	Undecided Kind = "undecided" // chance decides between other routes than before
+	Undecided Kind = "undecided" // the choice is random, and between other routes than before
 	Filters   Kind = "filters"   // the same route has other filters
 	Backend   Kind = "backend"   // the same route has another backend
 	Renamed   Kind = "renamed"   // a route with another id gets it, with the same filters and the same backend
@@ -40,7 +40,7 @@ type Replayed struct {
 	// Requests is how many requests were replayed. Same is how many of them are treated as before.
 	Requests uint64 `json:"requests"`
 	Same     uint64 `json:"same"`
-	// Skipped is the number of lines that are not requests. FirstSkipped is why the first of them is not.
+	// Skipped is the number of lines that are not requests. FirstSkipped is the error of the first one.
 	Skipped      uint64 `json:"skipped"`
 	FirstSkipped string `json:"first_skipped,omitempty"`
 	// Differences are sorted by number of requests, the most frequent first.
@@ -49,14 +49,14 @@ type Replayed struct {
 	Beyond uint64 `json:"beyond,omitempty"`
 }
 
-// Different is the number of requests that are treated otherwise than before.
+// Different is the number of requests that are treated differently than before.
 func (r *Replayed) Different() uint64 { return r.Requests - r.Same }
 
 // Difference is a change that some requests have in common.
 type Difference struct {
 	Kind     Kind   `json:"kind"`
 	Requests uint64 `json:"requests"`
-	// Old and New are the ids of the routes: several if chance decides, empty if no route gets the requests.
+	// Old and New are the ids of the routes: several if the choice is random, empty if no route gets the requests.
 	Old []string `json:"old"`
 	New []string `json:"new"`
 	// Parts describe how the routes differ, if each side has one.
@@ -65,12 +65,11 @@ type Difference struct {
 	Examples []string `json:"examples"`
 }
 
-// Limits of a replay, whatever it reads.
+// Limits of a replay, for any input.
 const (
 	maxDifferences = 10_000
 	maxExamples    = 3
 	maxParts       = 20
-	maxPairs       = 1 << 17 // of routes whose comparison is remembered
 )
 
 // Replay matches recorded requests against two tables, and reports the requests that get another route, other filters or another
@@ -85,12 +84,12 @@ type Replay struct {
 	result   Replayed
 	ignore   shadowdiff.Ignore
 	known    map[string]*Difference // by kind and routes
-	pairs    map[[2]*eskip.Route]*verdict
+	pairs    map[[2]*eskip.Route]*change
 	beyond   Difference // stands for all that are not listed
 }
 
-// verdict is how two routes differ for a request that gets one of them before and the other one afterwards.
-type verdict struct {
+// change is how two routes differ for a request that got the first one and now gets the second one.
+type change struct {
 	kind  Kind // empty if they do not differ
 	parts []string
 }
@@ -100,7 +99,7 @@ type verdict struct {
 func NewReplay(before, after []*eskip.Route, proxy match.Options, ignore shadowdiff.Ignore) *Replay {
 	proxy.Candidates = -1
 	r := &Replay{
-		ignore: ignore, known: map[string]*Difference{}, pairs: map[[2]*eskip.Route]*verdict{}, result: Replayed{Schema: ReplaySchema},
+		ignore: ignore, known: map[string]*Difference{}, pairs: map[[2]*eskip.Route]*change{}, result: Replayed{Schema: ReplaySchema},
 	}
 	r.old, _ = match.New(before, proxy)
 	r.new, _ = match.New(after, proxy)
@@ -131,10 +130,9 @@ func urlOf(in match.Request) string {
 	return "http://" + in.Host + in.Target
 }
 
-// compare returns the difference for a request, or nil.
 func (r *Replay) compare(in match.Request) *Difference {
 	was, is := routesOf(r.old.Find(in)), routesOf(r.new.Find(in))
-	v := verdict{kind: Undecided}
+	v := change{kind: Undecided}
 	switch {
 	case len(was) == 0 && len(is) == 0:
 		return nil
@@ -144,9 +142,9 @@ func (r *Replay) compare(in match.Request) *Difference {
 		v.kind = Gained
 	case len(was) == len(is):
 		v = *r.pair(was[0], is[0])
-		for i := range was { // chance decides as before if all routes are the same
-			if one := r.pair(was[i], is[i]); len(was) > 1 && one.kind != "" {
-				v = verdict{kind: Undecided}
+		for i := 1; i < len(was) && v.kind != Undecided; i++ { // chance decides as before if all routes are the same
+			if v.kind != "" || r.pair(was[i], is[i]).kind != "" {
+				v = change{kind: Undecided}
 			}
 		}
 	}
@@ -186,30 +184,22 @@ func idsOf(routes []*eskip.Route) []string {
 	return ids
 }
 
-// pair compares two routes, each pair once.
-func (r *Replay) pair(was, is *eskip.Route) *verdict {
+// pair compares what two routes do with a request, whatever their conditions are. It compares each pair once.
+func (r *Replay) pair(was, is *eskip.Route) *change {
 	key := [2]*eskip.Route{was, is}
-	if v := r.pairs[key]; v != nil {
-		return v
+	if known := r.pairs[key]; known != nil {
+		return known
 	}
-	v := r.verdict(was, is)
-	if len(r.pairs) < maxPairs {
-		r.pairs[key] = v
-	}
-	return v
-}
-
-// verdict compares what two routes do with a request, whatever their conditions are.
-func (r *Replay) verdict(was, is *eskip.Route) *verdict {
 	plain := func(r *eskip.Route) *eskip.Route {
 		c := *r
 		c.Id, c.Path, c.Method, c.HostRegexps, c.PathRegexps, c.Headers, c.HeaderRegexps, c.Predicates = "r", "", "", nil, nil, nil, nil, nil
 		return &c
 	}
-	v := &verdict{}
+	v := &change{}
+	r.pairs[key] = v
 	report := shadowdiff.Diff([]*eskip.Route{plain(was)}, []*eskip.Route{plain(is)}).Without(shadowdiff.Ignore{Endpoints: r.ignore.Endpoints})
-	for _, change := range report.Differences {
-		for _, p := range change.Parts {
+	for _, d := range report.Differences {
+		for _, p := range d.Parts {
 			if v.kind = cmp.Or(v.kind, Backend); p.Element == shadowdiff.Filter {
 				v.kind = Filters
 			}
@@ -241,7 +231,6 @@ func (r *Replay) Report() Replayed {
 	return out
 }
 
-// maxShown limits the differences that are printed for people.
 const maxShown = 100
 
 // WriteText prints the report for people, without control characters. It returns the writer's error.
@@ -254,7 +243,7 @@ func (r *Replayed) WriteText(w io.Writer) error {
 			count(uint64(len(r.Differences)), "way"))
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(&b, "skipped: %s, which say no request: %s\n", count(r.Skipped, "line"), r.FirstSkipped)
+		fmt.Fprintf(&b, "skipped: %s without a request: %s\n", count(r.Skipped, "line"), r.FirstSkipped)
 	}
 	for _, d := range r.Differences[:min(len(r.Differences), maxShown)] {
 		fmt.Fprintf(&b, "\n%s: %s\n", count(d.Requests, "request"), d.what())
@@ -275,10 +264,8 @@ func (r *Replayed) WriteText(w io.Writer) error {
 	return err
 }
 
-// count returns a number with its noun.
 func count(n uint64, noun string) string { return shadowdiff.Plural(int(n), noun) }
 
-// what describes the change.
 func (d *Difference) what() string {
 	old, now := strings.Join(d.Old, " or "), strings.Join(d.New, " or ")
 	switch d.Kind {
@@ -289,7 +276,7 @@ func (d *Difference) what() string {
 	case Route:
 		return "another route: " + old + " -> " + now
 	case Undecided:
-		return "chance decides otherwise: " + old + " -> " + now
+		return "another random choice: " + old + " -> " + now
 	case Renamed:
 		return "another id, the same filters and backend: " + old + " -> " + now
 	}

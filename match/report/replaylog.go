@@ -14,7 +14,6 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// maxLine limits a line of a log, in bytes.
 const maxLine = 1 << 20
 
 // Read replays all requests of a log, which may be compressed with gzip. each changes every request before it is replayed, and
@@ -68,7 +67,6 @@ func (r *Replay) Read(ctx context.Context, log io.Reader, each func(*match.Reque
 	return nil
 }
 
-// counter counts what is read.
 type counter struct {
 	r io.Reader
 	n int64
@@ -98,7 +96,6 @@ func ParseLine(line []byte) (match.Request, error) {
 	return r, SetURL(&r, url)
 }
 
-// parseJSON parses a line of the access log in JSON.
 func parseJSON(line []byte) (match.Request, error) {
 	var entry struct {
 		Host      string `json:"host"` // of the client

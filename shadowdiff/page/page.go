@@ -96,7 +96,6 @@ type document struct {
 	Hidden         int // differences that are not on the page
 }
 
-// card is one of the figures at the top.
 type card struct {
 	Name, Sign string
 	Number     int
@@ -136,7 +135,6 @@ func newDocument(v *shadowdiff.View, served bool) *document {
 	return d
 }
 
-// chips returns the differing elements with their number.
 func chips(parts []shadowdiff.Part) []string {
 	var order []shadowdiff.Element
 	count := make(map[shadowdiff.Element]int)
@@ -156,7 +154,6 @@ func chips(parts []shadowdiff.Part) []string {
 	return out
 }
 
-// grouped formats a number with a space between thousands.
 func grouped(n int) string {
 	s := strconv.Itoa(n)
 	var b strings.Builder

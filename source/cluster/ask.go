@@ -15,9 +15,6 @@ import (
 // floorRetry is how long lists go without a common floor after the API server was unable to honor one.
 const floorRetry = 10 * time.Minute
 
-// LogNoFloor is logged when the API server cannot bring its caches up to a revision of another kind.
-const LogNoFloor = "the API server cannot bring its caches up to a requested revision; reads are complete, but only up to a less precise revision"
-
 // LogRestored is logged as a warning when the API goes back in time because etcd was restored from a backup.
 const LogRestored = "cluster went back to an older revision; reading everything again"
 
@@ -67,7 +64,7 @@ func (r *lister) notOlder(ctx context.Context, l *list, floor kube.Revision, kno
 		return a, err
 	}
 	r.noFloorSince = time.Now()
-	r.cfg.Logger.Info(LogNoFloor, slog.String("kind", string(l.Kind)), slog.Any("error", err))
+	r.cfg.Logger.Info("the API server cannot bring its caches up to a requested revision; reads are complete, but only up to a less precise revision", slog.String("kind", string(l.Kind)), slog.Any("error", err))
 	return r.ask(ctx, l, known.seen, known)
 }
 
@@ -109,9 +106,6 @@ func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known st
 // the guard's default share for routes.
 const confirmedLoss = 0.5
 
-// LogUnconfirmed is logged as a warning when a list lacks objects that a consistent list made right after it has.
-const LogUnconfirmed = "a list lacked objects that a consistent list has; the API server, or a proxy in front of it, returns wrong answers"
-
 // confirmLoss makes a second, consistent request if the answer lacks so many known objects that it may be wrong: all
 // objects of the kind, or most of them. The second answer counts.
 func (r *lister) confirmLoss(ctx context.Context, l *list, a listing, known state) (listing, error) {
@@ -123,7 +117,7 @@ func (r *lister) confirmLoss(ctx context.Context, l *list, a listing, known stat
 		return again, fmt.Errorf("confirm with a consistent list that %d of %d objects were removed: %w", a.lost, len(known.items), err)
 	}
 	if again.lost < a.lost {
-		r.cfg.Logger.Warn(LogUnconfirmed, slog.String("kind", string(l.Kind)), slog.Int("objects", a.lost-again.lost))
+		r.cfg.Logger.Warn("a list lacked objects that a consistent list has; the API server, or a proxy in front of it, returns wrong answers", slog.String("kind", string(l.Kind)), slog.Int("objects", a.lost-again.lost))
 	}
 	return again, nil
 }

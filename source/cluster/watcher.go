@@ -21,11 +21,10 @@ const (
 
 // Log messages of a [Watcher].
 const (
-	LogBroken  = "watch is broken; keeping the last known objects"
-	LogListed  = "watch request gets no answer, perhaps because a proxy buffers it; falling back to lists"
-	LogBack    = "watch recovered"
-	LogSilent  = "watch does not deliver the latest changes; restarting it"
-	LogRunning = "watching"
+	LogBroken = "watch is broken; keeping the last known objects"
+	LogListed = "watch request gets no answer, perhaps because a proxy buffers it; falling back to lists"
+	LogBack   = "watch recovered"
+	LogSilent = "watch does not deliver the latest changes; restarting it"
 )
 
 // Watcher reads one cluster by watching it, with one list and one watch for each kind. Reads return what the watches
@@ -113,7 +112,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		w.mu.Unlock()
 		return errors.New("the watch is already running")
 	}
-	w.cfg.Logger.Info(LogRunning)
+	w.cfg.Logger.Info("watching")
 	w.active, w.asked, w.discovery = true, false, outage{}
 	for _, k := range w.kinds {
 		k.reset()

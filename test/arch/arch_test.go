@@ -65,7 +65,6 @@ var allowed = map[string][]string{
 	"match/report":     {"eskip", "match", "shadowdiff"},
 	"explain/takeover": {"compile", "eskip", "internal/routeid", "kube", "match", "shadowdiff", "table"},
 	"app/httpserve":    {"internal/series", "api", "publish", "kube", "internal/durable", "shadowdiff", "shadowdiff/page", "table"},
-	"app/proxymetrics": {"fleet"},
 
 	"app/console": {
 		"api", "compile/rules", "explain", "fleet", "app/httpserve", "kube", "match/report", "poller", "shadowdiff",
@@ -79,7 +78,7 @@ var allowed = map[string][]string{
 	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
 	"app/webhook": {"internal/series", "api", "app/options", "app/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
 	"app/sidecar": {
-		"internal/series", "api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "app/httpserve", "internal/durable", "app/proxymetrics", "kube", "poller", "rollout",
+		"internal/series", "api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "app/httpserve", "internal/durable", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
 	"app/options": {"explain/takeover", "app/trial", "compile/rules", "dataplane", "eskip", "guard", "catalogue", "internal/durable", "app/events", "app/httpserve", "source/cluster", "source/manifests", "kube", "poller"},
@@ -113,7 +112,7 @@ var rows = []struct {
 	{"producers", []string{
 		"source/cluster", "source/manifests", "source/tables", "poller", "dataplane",
 	}},
-	{"parts", []string{"app/httpserve", "app/events", "app/tracing", "app/proxymetrics", "app/trial", "match/report", "publish/history"}},
+	{"parts", []string{"app/httpserve", "app/events", "app/tracing", "app/trial", "match/report", "publish/history"}},
 	{"pages", []string{"app/console", "app/board", "app/options"}},
 	{"commands", []string{"app/cli"}},
 	{"assembly", []string{"app/webhook", "app/server", "app/sidecar", "app/forward"}},

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,4 +163,14 @@ func (h *held) replacePod(n int) {
 		h.b.Fatalf("a client with the table before: %d", w.Code)
 	}
 	h.tag = w.Header().Get("ETag")
+}
+
+// processorTime returns the processor time of this process so far: unlike wall time it does not depend on the load of the
+// machine.
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

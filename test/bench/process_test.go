@@ -38,7 +38,6 @@ type api struct {
 	mu    sync.Mutex
 	reads int
 	next  chan struct{} // closed and replaced by every read
-	asked time.Time     // when the last read requested the revision, which is its first request
 }
 
 func newAPI(b *testing.B) *api {
@@ -50,14 +49,8 @@ func newAPI(b *testing.B) *api {
 	a := &api{Handler: scale.New(factor).Handler(), factor: factor, next: make(chan struct{})}
 	a.Warm()
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		first := r.URL.Path == ingressList && r.URL.Query().Has("limit")
-		if first {
-			a.mu.Lock()
-			a.asked = time.Now()
-			a.mu.Unlock()
-		}
 		a.Handler.ServeHTTP(w, r)
-		if r.URL.Path == ingressList && !first {
+		if r.URL.Path == ingressList && !r.URL.Query().Has("limit") { // not the request for the revision, which comes first
 			a.mu.Lock()
 			a.reads++
 			close(a.next)
@@ -77,13 +70,6 @@ func (a *api) awaitReads(n int) {
 		a.mu.Unlock()
 		<-next
 	}
-}
-
-// sinceRead returns the time since the last read began.
-func (a *api) sinceRead() time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return time.Since(a.asked)
 }
 
 // process is a running routesrv.
@@ -241,28 +227,6 @@ func BenchmarkPollUnchanged(b *testing.B) {
 			b.ReportMetric(p.peakMiB(b), "peak-MiB")
 		})
 	}
-}
-
-// BenchmarkPollOneChanged measures a poll that finds one changed Ingress, from its first request until the new table is served.
-func BenchmarkPollOneChanged(b *testing.B) {
-	a := newAPI(b)
-	p := start(b, buildBinary(b), a, int(1000*max(1, a.factor))) // longer than a poll takes
-	a.awaitReads(2)
-	var cpu, wait time.Duration
-	for b.Loop() {
-		etag := p.etag()
-		a.Mutate(b.N % 100)
-		a.Warm() // takes longer than some polls, which do not count
-		before, begin := p.cpu(b), time.Now()
-		for p.etag() == etag {
-			time.Sleep(5 * time.Millisecond)
-		}
-		cpu += p.cpu(b) - before
-		wait += min(a.sinceRead(), time.Since(begin)) // a read that had already begun was waiting for the object
-	}
-	b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms/op")
-	b.ReportMetric(float64(wait.Milliseconds())/float64(b.N), "read-to-table-ms/op")
-	b.ReportMetric(p.peakMiB(b), "peak-MiB")
 }
 
 // BenchmarkChangeToFleet measures one changed object with 300 clients that poll with new connections, gzip and If-None-Match: as

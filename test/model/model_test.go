@@ -72,7 +72,7 @@ func newModel(t *testing.T, options byte, planted mistake) *model {
 		generated: options&1 == 0, polling: options&2 != 0}
 	m.world.partial = planted.partial
 	for i := range m.levels {
-		m.levels[i] = &level{name: levelNames[i], home: filepath.Join(t.TempDir(), "state"), served: make(map[string]bool), watch: watchman{maxLoss: 0.5}}
+		m.levels[i] = &level{name: levelNames[i], home: filepath.Join(t.TempDir(), "state"), served: make(map[string]time.Time), watch: watchman{maxLoss: 0.5}}
 		m.levels[i].away = m.levels[i].home + ".away"
 		if err := os.Mkdir(m.levels[i].home, 0o700); err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func (m *model) sampleLevel(i int) {
 	before := l.watch.now
 	m.look(l)
 	if l.now != nil {
-		l.served[l.now.digest] = true
+		l.served[l.now.digest] = time.Now()
 		m.guarded(l)
 	}
 	m.looksAtFile(l)

@@ -62,9 +62,9 @@ func ofOrder() []Plant {
 						"\t\tplanted.Remember(a.etag.Text)\n\t}\n",
 				},
 				{
-					File: "dataplane/commit.go",
-					Old:  "func (v view) names() []string {\n\tvar names []string\n",
-					New: "func (v view) names() []string {\n\tvar names []string\n" +
+					File: "dataplane/status.go",
+					Old:  "func (t tables) names() []string {\n\tvar names []string\n",
+					New: "func (t tables) names() []string {\n\tvar names []string\n" +
 						"\tif planted.On(\"tag-before-body\") && planted.Remembered() != \"\" {\n\t\treturn []string{planted.Remembered()}\n\t}\n",
 				},
 				{

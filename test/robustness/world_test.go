@@ -1,6 +1,7 @@
-// Package world runs the members of a plan: built binaries as processes, clients in this process, a fake API server, and a fault
-// proxy on every connection between them. It applies faults and records events.
 package robustness
+
+// A world runs the members of a plan: built binaries as processes, clients in this process, a fake API server, and a fault proxy on every
+// connection between them. It applies faults and records events.
 
 import (
 	"context"

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -174,8 +175,11 @@ func TestOrdersAboutWhatSoaks(t *testing.T) {
 func TestReplicasPromoteTogether(t *testing.T) {
 	const soak, clients = 3 * time.Second, 100
 	var replicas [2]*fixture
-	peer := func(i int) func(context.Context, string, func(io.Reader) error) error {
-		return func(ctx context.Context, path string, read func(io.Reader) error) error {
+	peer := func(i int) func(context.Context, string, bool, func(io.Reader) error) error {
+		return func(ctx context.Context, path string, first bool, read func(io.Reader) error) error {
+			if first { // the other one has not started
+				return errors.New("no other replica")
+			}
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+replicas[i].main+path, nil)
 			if err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,34 @@ func (f *fixture) ask(method, path, body string, headers ...string) sent {
 }
 
 const someone = "kind=sidecar;pod=ingress/p;node=n;zone=z;version=v1;mode=Exec;interval=30000"
+
+func TestReplicasOfOneHostHaveDifferentNames(t *testing.T) {
+	name := func(address string) string {
+		f := &fixture{}
+		cfg := f.config(t, service+ingresses("a"))
+		cfg.SupportAddress = address
+		s, err := server.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		httpserve.Mux(httpserve.SupportListener, s.Endpoints()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/clients?limit=1", nil))
+		v := &fleet.View{}
+		if err := json.Unmarshal(w.Body.Bytes(), v); err != nil {
+			t.Fatalf("%v\n%s", err, w.Body)
+		}
+		return v.Replicas[0].Name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{":9911": host, ":9912": host + ":9912", "127.0.0.2:9911": host + "/127.0.0.2:9911"} {
+		if got := name(address); got != want {
+			t.Errorf("support listener %s: the replica is named %q, want %q", address, got, want)
+		}
+	}
+}
 
 func TestClientsAreSeenByWhatTheyDo(t *testing.T) {
 	f := start(t, service+ingresses("a"), func(cfg *server.Config) { cfg.MaxStreams, cfg.Name = 10, "replica-0" })

@@ -121,7 +121,7 @@ func TestPagesAnswerQuestions(t *testing.T) {
 		"/object?kind=ingress&namespace=shop&name=a":      "Ingress shop/a",
 		"/object?host=a.example.org":                      "Ingress shop/a",
 		"/object?kind=ingress&namespace=shop&name=nobody": "not found",
-		"/object?kind=pod&namespace=shop&name=a":          "want ingress or routegroup",
+		"/object?kind=pod&namespace=shop&name=a":          "must be ingress or routegroup",
 		"/client?id=x":                                    "No such client was heard lately",
 		"/?namespace=shop":                                "", // the ETag
 	} {

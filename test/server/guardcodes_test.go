@@ -64,17 +64,17 @@ var accidents = []struct {
 	},
 	{
 		code: guard.RoutesLost, happens: func(f *fixture) { f.delete(shops(16)...) },
-		state: "held", timed: true, detail: "16 of 30 pairs of host and path are gone (53.3 %, limit 10.0 %)", owner: "Ingress shop/shop15\n",
+		state: "held", timed: true, detail: "16 of 30 pairs of host and path are missing (53.3 %, limit 10.0 %)", owner: "Ingress shop/shop15\n",
 	},
 	{
 		// At most half of the routes, but two of three hosts: one host has many routes.
 		code: guard.HostsLost, objects: twoPerHost("a", "b") + manyPaths("c", 4), happens: func(f *fixture) { f.delete("a", "b", "more-a", "more-b") },
-		state: "held", timed: true, detail: "2 of 3 hosts are gone", owner: "Ingress shop/a\n",
+		state: "held", timed: true, detail: "2 of 3 hosts are missing", owner: "Ingress shop/a\n",
 	},
 	{
 		code: guard.KindLost, objects: ingresses(shops(200)...) + routeGroups(shops(20)...),
 		happens: func(f *fixture) { f.deleteKind(kube.KindRouteGroup, "shop", shops(20)...) },
-		state:   "held", timed: true, detail: "20 of 20 RouteGroups are gone", owner: "RouteGroup shop/shop0\n",
+		state:   "held", timed: true, detail: "20 of 20 RouteGroups are missing", owner: "RouteGroup shop/shop0\n",
 	},
 	{
 		code: guard.BackendsLost, happens: func(f *fixture) { f.apply(pod("s", "")) },
@@ -85,7 +85,7 @@ var accidents = []struct {
 		objects: ingresses(shops(30)...) + inNamespace(backend("s", "10.2.0.1")+ingresses(shops(20)...), "team"),
 		set:     func(cfg *server.Config) { cfg.Guard.Namespaces = true },
 		happens: func(f *fixture) { f.deleteIn("team", shops(20)...) },
-		state:   "held", timed: true, detail: "all 20 routes of namespace team are gone", owner: "Ingress team/shop0\n",
+		state:   "held", timed: true, detail: "all 20 routes of namespace team are missing", owner: "Ingress team/shop0\n",
 	},
 	{
 		code: guard.TooManyRoutes, set: func(cfg *server.Config) { cfg.Guard.MaxRoutes = 30 }, happens: func(f *fixture) { f.apply(ingress("fresh")) },

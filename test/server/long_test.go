@@ -60,3 +60,20 @@ func TestHostileReviewsAreBounded(t *testing.T) {
 		t.Errorf("the slowest hostile review took %v", slowest)
 	}
 }
+
+// TestExpensiveQuestionsAreBounded: manifests of an attacker cost seconds at most, and nothing once the client has left.
+func TestExpensiveQuestionsAreBounded(t *testing.T) {
+	f := start(t, town(300), nil)
+	f.polled()
+	var body strings.Builder
+	for i := range 6 {
+		body.WriteString(hostile(i, 300, 50) + "---")
+	}
+	began := time.Now()
+	status, text := f.takeovers("", body.String())
+	if took := time.Since(began); status != http.StatusOK || took > 20*time.Second || !strings.Contains(text, "exceeded its budget") {
+		t.Errorf("after %v: %d, %.300s", took, status, text)
+	} else {
+		t.Logf("%d bytes took %v", body.Len(), took)
+	}
+}

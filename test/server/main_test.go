@@ -140,7 +140,7 @@ func (f *fixture) run(cfg server.Config) {
 	}
 	f.server = s
 	transport := &http.Transport{DisableCompression: true}
-	f.client = &http.Client{Transport: transport, Timeout: 10 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
+	f.client = &http.Client{Transport: transport, Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
 	f.t.Cleanup(transport.CloseIdleConnections)

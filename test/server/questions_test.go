@@ -41,9 +41,9 @@ func TestExplainOverHTTP(t *testing.T) {
 		{"host=search.example.org", "Host search.example.org is served by RouteGroup shop/search.", 200},
 		{"route=kube_rg__shop__search__get__0_0", "RouteGroup shop/search is served: 1 route for shop.example.org, search.example.org.", 200},
 		{"kind=ingress&namespace=shop&name=carts", "There is no Ingress shop/carts among what the route server reads.", 404},
-		{"kind=pod&namespace=shop&name=cart", `"pod": want ingress or routegroup`, 400},
-		{"", `"": want ingress or routegroup`, 400},
-		{"route=a%20b", `"a b": want KIND NAMESPACE/NAME, the id of a route, or a host such as shop.example.org`, 400},
+		{"kind=pod&namespace=shop&name=cart", `"pod": must be ingress or routegroup`, 400},
+		{"", `"": must be ingress or routegroup`, 400},
+		{"route=a%20b", `"a b": must be KIND NAMESPACE/NAME, the id of a route, or a host such as shop.example.org`, 400},
 	} {
 		got := f.request("GET", f.support, "/explain?"+c.query)
 		if first, _, _ := strings.Cut(got.body, "\n"); got.status != c.status || first != c.first {

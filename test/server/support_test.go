@@ -120,10 +120,10 @@ func TestStatus(t *testing.T) {
 
 	f.delete("a", "b")
 	f.polled()
-	if want := `"guard":{"detail":"2 of 3 pairs of host and path are gone (66.7 %, limit 10.0 %)","digest":"D","held":true,"kept":[` +
-		`{"by":"guard","detail":"2 of 3 pairs of host and path are gone (66.7 %, limit 10.0 %)","kind":"Ingress","name":"a","namespace":"shop",` +
+	if want := `"guard":{"detail":"2 of 3 pairs of host and path are missing (66.7 %, limit 10.0 %)","digest":"D","held":true,"kept":[` +
+		`{"by":"guard","detail":"2 of 3 pairs of host and path are missing (66.7 %, limit 10.0 %)","kind":"Ingress","name":"a","namespace":"shop",` +
 		`"reason":"routes_lost","served":"as it was","since":"T","until":"T","waits":"its deletion"},` +
-		`{"by":"guard","detail":"2 of 3 pairs of host and path are gone (66.7 %, limit 10.0 %)","kind":"Ingress","name":"b","namespace":"shop",` +
+		`{"by":"guard","detail":"2 of 3 pairs of host and path are missing (66.7 %, limit 10.0 %)","kind":"Ingress","name":"b","namespace":"shop",` +
 		`"reason":"routes_lost","served":"as it was","since":"T","until":"T","waits":"its deletion"}],"kept_count":2,` +
 		`"reason":"routes_lost","release_at":"T","revision":102,"routes":1,"since":"T"}`; !strings.Contains(f.status(), want) {
 		t.Errorf("status %s, want %s in it", f.status(), want)

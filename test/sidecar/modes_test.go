@@ -87,6 +87,24 @@ func TestModesChangeWithoutAGapUnderAProxy(t *testing.T) {
 	})
 }
 
+func TestExecOfNamedNodesMovesOnlyThese(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ingress("a"))
+		w.runServer(w.options)
+		cfg := w.config("Exec")
+		cfg.ModeFile, cfg.Node = tempFile(t, "mode", "Exec:node-b,node-c"), "node-a"
+		p := w.run(cfg)
+		p.expect("Pre", "self", time.Second)
+		p.setMode("Exec:node-b,node-a")
+		p.expect("Exec", "routeserver", 5*time.Second)
+		p.setMode("Exec:2") // would need a rank
+		time.Sleep(2 * time.Second)
+		if s := p.expect("Exec", "routeserver", 0); !strings.Contains(s.ModeFileError, "names of that many nodes") {
+			t.Errorf("/status says %q about a number", s.ModeFileError)
+		}
+	})
+}
+
 func TestUnknownModeKeepsTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, ingress("a"))

@@ -43,29 +43,10 @@ func TestDeadLinksAreFound(t *testing.T) {
 	}
 }
 
-const testRunbook = `# Runbook
+const testSection = "\n**Users notice** a\n\n**Urgent?** b\n\n**Look**\n\n```sh\nkubectl get pods\n```\n\n" +
+	"**What you see, and what to do** c\n\n**Verify** d\n"
 
-## Alerts
-
-### RoutesrvA
-
-**What to do.** a
-
-**How to check.** b
-
-**What you see.** c
-
-**Why.** d
-
-## Symptoms
-
-### Something is slow
-
-**What to do.** a
-**How to check.** b
-**What you see.** c
-**Why.** d
-`
+const testRunbook = "# Runbook\n\n## Alerts\n\n### RoutesrvA\n" + testSection + "\n## Symptoms\n\n### Something is slow\n" + testSection
 
 func TestRunbookThatFitsTheAlertsIsFine(t *testing.T) {
 	if err := compareRunbook([]alert{{"RoutesrvA", runbookFile + "#routesrva"}}, testRunbook); err != nil {
@@ -83,9 +64,15 @@ func TestRunbookThatDoesNotFitTheAlertsIsFound(t *testing.T) {
 		"an alert without a section":  {[]alert{a, {"RoutesrvB", runbookFile + "#routesrvb"}}, testRunbook, "has no section RoutesrvB"},
 		"a section without an alert":  {nil, testRunbook, "section RoutesrvA, and there is no such alert"},
 		"an alert that leads astray":  {[]alert{{"RoutesrvA", "docs/operate/runbook.md#a"}}, testRunbook, `leads to "docs/operate/runbook.md#a"`},
-		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**", "**", 1), "section Something is slow: want"},
-		"a section with a part twice": {[]alert{a}, testRunbook + "**Why.** e\n", "section Something is slow: want"},
-		"parts in another order":      {[]alert{a}, strings.Replace(testRunbook, "**How to check.** b\n**What you see.** c", "**What you see.** c\n**How to check.** b", 1), "section Something is slow: want"},
+		"a section without a part":    {[]alert{a}, strings.Replace(testRunbook, "**Urgent?** b", "", 1), "section RoutesrvA: must"},
+		"a section with a part twice": {[]alert{a}, testRunbook + "\n**Verify** e\n", "section Something is slow: must"},
+		"parts in another order": {
+			[]alert{a}, strings.Replace(testRunbook, "**Users notice** a\n\n**Urgent?** b", "**Urgent?** b\n\n**Users notice** a", 1), "section RoutesrvA: must",
+		},
+		"nothing to type": {[]alert{a}, strings.Replace(testRunbook, "kubectl get pods\n", "", 1), "section RoutesrvA: Look must"},
+		"too much to type": {
+			[]alert{a}, strings.Replace(testRunbook, "kubectl get pods\n", strings.Repeat("kubectl get pods\n", 4), 1), "section RoutesrvA: Look must",
+		},
 	} {
 		if err := compareRunbook(tt.alerts, tt.text); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error %v, want %q", name, err, tt.want)
@@ -100,6 +87,16 @@ func TestAlertsAreReadOfARule(t *testing.T) {
 	}
 	if _, err := alertsOf([]byte("spec: {}")); err == nil {
 		t.Error("a rule file without alerts is fine")
+	}
+}
+
+func TestDiagramsAreFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("# A\n\n```mermaid\nflowchart LR\n```\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkLinks(dir); err == nil || !strings.Contains(err.Error(), "Mermaid") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -139,5 +136,21 @@ func TestTermsAreThoseOfTheCode(t *testing.T) {
 		if got := unknownTerm(quote, code, labels); got != want {
 			t.Errorf("%q: %q, want %q", quote, got, want)
 		}
+	}
+}
+
+func TestTranslatedPhrasesAreFound(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Nobody waits for it.": true, "// What is not there is left out.": true, "a list of its own": true, `"port %d: want a number"`: true,
+		"the age is that of the last read": true, "the rest is logged and says so": true, "// Is there a route?": false, "what is it? Then stop.": false,
+		"there is a route": false, "a person who reads": false, "a separate list": false,
+	} {
+		if got := translated(text) != ""; got != want {
+			t.Errorf("%q: found %v, want %v", text, got, want)
+		}
+	}
+	src := "package a\n\n// One is gone.\nvar a = `b c\nd` // e\n"
+	if got, want := string(wordsOf([]byte(src))), "\n\n // One is gone.\n `b c\nd` // e"; got != want {
+		t.Errorf("words of a file: %q, want %q", got, want)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // checkLinks requires that every relative link in every document below root has a target: an existing file or folder, and, if it
-// has an anchor, a heading of that document. It does not check external links.
+// has an anchor, a heading of that document. It does not check external links. Diagrams must be files, because the site loads no renderer.
 func checkLinks(root string) error {
 	all, err := documentFiles(root)
 	if err != nil {
@@ -21,6 +21,9 @@ func checkLinks(root string) error {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
+		}
+		if strings.Contains(string(text), "\n```mermaid") {
+			errs = append(errs, fmt.Errorf("%s has a Mermaid diagram, which the site shows as code: draw an SVG file in docs/images", name))
 		}
 		for i, line := range prose(string(text)) {
 			for _, target := range linksOf(line) {

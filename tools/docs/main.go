@@ -64,10 +64,10 @@ func run(check bool) error {
 			errs = append(errs, fmt.Errorf("%s does not match the code: run make docs", name))
 		}
 	}
-	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkQuotes(), checkTerms(), checkBudget())...)
+	return errors.Join(append(errs, checkNames(), checkLinks("."), checkRunbook(), checkTests(), checkQuotes(), checkTerms(), checkBudget(), checkLanguage())...)
 }
 
-// links.go, runbook.go, tests.go, quotes.go, terms.go and budget.go have the other checks.
+// links.go, runbook.go, tests.go, quotes.go, terms.go, budget.go and language.go have the other checks.
 
 // cell escapes a text for a table.
 func cell(text string) string {

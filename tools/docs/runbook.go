@@ -18,9 +18,11 @@ const (
 // alertPrefix is the prefix of all alert names, and of no other heading in the runbook.
 const alertPrefix = "Routesrv"
 
-// runbookParts are the parts of each section of the runbook, in this order: an operator who is woken at night types first and
-// reads later.
-var runbookParts = []string{"**What to do.**", "**How to check.**", "**What you see.**", "**Why.**"}
+// runbookParts are the parts of each section of the runbook, in this order: what somebody who was just woken asks.
+var runbookParts = []string{"**Users notice**", "**Urgent?**", "**Look**", "**What you see, and what to do**", "**Verify**"}
+
+// lookCommands is how many commands an on-call engineer types before reading on, at most.
+const lookCommands = 3
 
 // alert is an alert's name and the URL of its runbook section.
 type alert struct{ name, runbook string }
@@ -80,7 +82,7 @@ func compareRunbook(alerts []alert, text string) error {
 			errs = append(errs, fmt.Errorf("%s has no section %s, which is the name of an alert", runbookFile, a.name))
 		}
 		if want := runbookFile + "#" + anchorOf(a.name); a.runbook != want {
-			errs = append(errs, fmt.Errorf("%s: the alert %s leads to %q, want %q", rulesFile, a.name, a.runbook, want))
+			errs = append(errs, fmt.Errorf("%s: the alert %s leads to %q, must be %q", rulesFile, a.name, a.runbook, want))
 		}
 	}
 	for title, body := range sections {
@@ -92,11 +94,16 @@ func compareRunbook(alerts []alert, text string) error {
 		for _, part := range runbookParts {
 			_, after, ok := strings.Cut(rest, "\n"+part)
 			if !ok || strings.Count(body, "\n"+part) != 1 {
-				errs = append(errs, fmt.Errorf("%s, section %s: want %s once and in this order", runbookFile, title,
+				errs = append(errs, fmt.Errorf("%s, section %s: must have %s once and in this order", runbookFile, title,
 					strings.Join(runbookParts, ", ")))
 				break
 			}
 			rest = after
+		}
+		_, look, _ := strings.Cut(body, "\n**Look**")
+		look, _, _ = strings.Cut(look, "\n**")
+		if n := strings.Count(codeBlock.FindString(look), "\n") - 1; n < 1 || n > lookCommands {
+			errs = append(errs, fmt.Errorf("%s, section %s: Look must have 1 to %d commands", runbookFile, title, lookCommands))
 		}
 	}
 	return errors.Join(errs...)

@@ -48,7 +48,7 @@ type Run struct {
 	Plant   string   `json:"plant,omitempty"` // the planted fault; empty in an honest run
 }
 
-// Options are the flags of the servers that affect tables. Other flags have the zero value in compile.Options.
+// Options are the flags of the servers that affect tables. Other flags have the zero value in [rules.Options].
 type Options struct {
 	EndpointSlices bool `json:"endpoint_slices"`
 	Healthcheck    bool `json:"healthcheck"`

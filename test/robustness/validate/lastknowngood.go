@@ -12,12 +12,14 @@ import (
 const (
 	// starting is how long a process may take until it answers.
 	starting = 10 * time.Second
-	// writing is how long before the end of a process a published table may not be on disk yet: nothing waits for the disk.
+	// writing is how long before the end of a process its first table may not be on disk yet: nothing waits for the disk.
 	writing = 6 * time.Second
+	// behind is how long the file may lag behind what was served: it is written every 30 s.
+	behind = 30*time.Second + writing
 )
 
 // LastKnownGood: a member that has served a table keeps serving one, whatever happens to its sources; and after a restart,
-// before it has read anything, it serves the table that it served last.
+// before it has read anything, it serves a table that it served in the last seconds.
 func LastKnownGood(h *history.History) []Violation { return alone(h, (*Index).lastKnownGood) }
 
 func (x *Index) lastKnownGood() []Violation {
@@ -106,7 +108,7 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 		if len(before) == 0 || until <= stop.to {
 			continue
 		}
-		// A table served in the last seconds may not be on disk yet; then the previous one is allowed, too.
+		// A table served shortly before may not be on disk yet; then the previous ones are allowed, too.
 		allowed := make(map[string]bool)
 		since := stop.from
 		disk := slices.ContainsFunc(x.h.Faults, func(f history.Fault) bool { return f.Link == name && strings.Contains(f.Name, "disk") })
@@ -114,7 +116,7 @@ func (x *Index) afterRestart(name string, answers []int) []Violation {
 			a := &x.h.Answers[before[k]]
 			allowed[a.Digest] = true
 			since = a.End
-			if a.End < stop.from-writing && !disk && !x.proves(name) {
+			if a.End < stop.from-behind && !disk && !x.proves(name) {
 				break
 			}
 		}

@@ -1,4 +1,4 @@
-package proxymetrics_test
+package sidecar
 
 import (
 	"fmt"
@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/app/proxymetrics"
 	"github.com/routesrv/routesrv/fleet"
 )
 
@@ -73,7 +72,7 @@ func TestFlavours(t *testing.T) {
 			Requests: number(1), Errors: number(0), NoRoute: number(0),
 		}},
 	} {
-		got, err := proxymetrics.Parse(strings.NewReader(test.text))
+		got, err := parseAll(strings.NewReader(test.text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -89,7 +88,7 @@ func TestWhatIsNoSkipper(t *testing.T) {
 		"", "{", "{}", `{"gauges":[]}`, `{"gauges":{"x":1}}`, "<html>", "go_goroutines 11\n", "skipper_", "skipper_custom_total{key=\"incoming.HTTP/1.1\"} NaN\n",
 		"skipper_custom_total{key=\"incoming.HTTP/1.1\"}\n", "skipper_x" + strings.Repeat("x", 70_000),
 	} {
-		if f, err := proxymetrics.Parse(strings.NewReader(text)); err == nil {
+		if f, err := parseAll(strings.NewReader(text)); err == nil {
 			t.Errorf("%.50q is read as %+v", text, f)
 		}
 	}
@@ -99,10 +98,15 @@ func FuzzParse(f *testing.F) {
 	f.Add(prometheusText)
 	f.Add(codahaleText)
 	f.Fuzz(func(t *testing.T, text string) {
-		if got, err := proxymetrics.Parse(strings.NewReader(text)); err == nil && len(got.Refused) > 9 {
+		if got, err := parseAll(strings.NewReader(text)); err == nil && len(got.Refused) > 9 {
 			t.Errorf("%d reasons", len(got.Refused))
 		}
 	})
+}
+
+// parseAll reads all metrics that a metricsReader may want.
+func parseAll(text io.Reader) (*fleet.Figures, error) {
+	return parseMetrics(text, slices.Concat(families, routeFamilies))
 }
 
 // skipper serves metrics as a proxy does.
@@ -136,11 +140,12 @@ func TestAppliedFollowsFromWhatChanged(t *testing.T) {
 	proxy := &skipper{updates: 1, applied: time.Unix(1000, 0), refused: 2}
 	srv := httptest.NewServer(proxy)
 	defer srv.Close()
-	r, err := proxymetrics.New(srv.URL+"/metrics", nil, slog.New(slog.DiscardHandler))
+	r, err := newMetricsReader(srv.URL+"/metrics", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	defer r.client.CloseIdleConnections()
+	r.client.Timeout = 3 * time.Minute // a busy machine with the race detector parses megabytes slowly
 	step := func(what string, fetched int64, want fleet.Applied, refused uint64) {
 		t.Helper()
 		at := time.Time{}
@@ -209,13 +214,13 @@ func TestMetricsOfALargeProxyAreRead(t *testing.T) {
 			srv := httptest.NewServer(&test.proxy)
 			defer srv.Close()
 			var log strings.Builder
-			r, err := proxymetrics.New(srv.URL+"/metrics?of=proxy", nil, slog.New(slog.NewTextHandler(&log, nil)))
+			r, err := newMetricsReader(srv.URL+"/metrics?of=proxy", nil, slog.New(slog.NewTextHandler(&log, nil)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer r.Close()
+			defer r.client.CloseIdleConnections()
 			for range 2 {
-				f, err := r.Patient().Read(t.Context())
+				f, err := r.Read(t.Context())
 				if f == nil || *f.Routes != 124000 || *f.Requests != 20 || *f.Errors != test.errors || f.Started.Unix() != 1_700_000_000 {
 					t.Errorf("%+v, %v, log\n%s", f, err, &log)
 				}
@@ -236,15 +241,15 @@ func TestProxiesThatDoNotAnswer(t *testing.T) {
 	srv := httptest.NewServer(proxy)
 	defer srv.Close()
 	var log strings.Builder
-	r, err := proxymetrics.New(srv.URL, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	r, err := newMetricsReader(srv.URL, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	defer r.client.CloseIdleConnections()
 	for _, change := range []func(){
 		func() {},
 		func() { proxy.status = http.StatusFound },
-		func() { proxy.status, proxy.padding = 0, proxymetrics.MaxBytes+1<<16 },
+		func() { proxy.status, proxy.padding = 0, maxMetrics+1<<16 },
 	} {
 		change()
 		if f, err := r.Read(t.Context()); f != nil || err == nil {
@@ -259,7 +264,7 @@ func TestProxiesThatDoNotAnswer(t *testing.T) {
 		t.Errorf("%d lines, want one when it begins and one when it ends:\n%s", n, &log)
 	}
 	for _, bad := range []string{"", "x", "ftp://a", "http://", "http://u:p@a/"} {
-		if _, err := proxymetrics.New(bad, nil, nil); err == nil {
+		if _, err := newMetricsReader(bad, nil, nil); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}

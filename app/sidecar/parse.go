@@ -1,4 +1,4 @@
-package proxymetrics
+package sidecar
 
 import (
 	"bufio"
@@ -30,87 +30,93 @@ const maxReasons = 8
 // reasonOfSkipper matches the reasons that a Skipper gives.
 var reasonOfSkipper = regexp.MustCompile(`^[a-z_]{1,32}$`)
 
-// sums collect the series.
+// figure is what some series count together.
+type figure uint8
+
+const (
+	requests figure = iota
+	noRoute
+	routes
+	updates
+	lastApply // seconds since 1970
+	started   // likewise
+	// Counters of all answers, and of answers with 5xx: all, by route, by backend.
+	served
+	served5xx
+	routes5xx
+	backend5xx
+	backendErrors
+)
+
+// sums are the sums of the series of each figure. A figure without a series is missing.
 type sums struct {
-	requests, noRoute, routes, updates figure
-	lastApply, started                 float64
-	// 5xx counters by kind of series, the best first: all answers, routes, backends.
-	served, served5xx, routes5xx, backend5xx, backendErrors figure
-	refused                                                 map[string]uint64
+	of      map[figure]float64
+	refused map[string]uint64 // routes, by reason
 }
 
-// figure is the sum of some series; has is false without any series.
-type figure struct {
-	sum float64
-	has bool
-}
-
-func (f *figure) add(v float64) { f.sum, f.has = f.sum+v, true }
-
-// value returns nil if the figure is missing. It returns 0 for a value that no counter can have.
-func (f figure) value() *uint64 {
-	if !f.has {
+// value returns nil if the figure is missing, and 0 for a value that no counter can have.
+func (s *sums) value(f figure) *uint64 {
+	sum, ok := s.of[f]
+	switch {
+	case !ok:
 		return nil
+	case sum > 0 && sum < 1<<63:
+		return new(uint64(sum))
 	}
-	var n uint64
-	if f.sum > 0 && f.sum < 1<<63 {
-		n = uint64(f.sum)
-	}
-	return &n
+	return new(uint64)
 }
 
-// parse reads the metrics of a Skipper, in either format. Of Prometheus text it reads only the named families.
-func parse(r io.Reader, names []string) (*fleet.Figures, error) {
+// time returns the time in a figure, or the zero time.
+func (s *sums) time(f figure) time.Time {
+	if seconds := s.of[f]; seconds > 0 && seconds < 1<<40 {
+		return time.UnixMilli(int64(seconds * 1000)).UTC()
+	}
+	return time.Time{}
+}
+
+// parseMetrics reads the metrics of a Skipper, in either format. Of Prometheus text it reads only the named families.
+func parseMetrics(r io.Reader, names []string) (*fleet.Figures, error) {
+	s := sums{of: make(map[figure]float64)}
 	in := bufio.NewReader(r)
 	first, err := in.Peek(1)
-	if err != nil {
-		return nil, fmt.Errorf("read the metrics: %w", err)
-	}
-	var s sums
-	if first[0] == '{' {
+	switch {
+	case err != nil:
+	case first[0] == '{':
 		err = s.codahale(in)
-	} else {
+	default:
 		err = s.prometheus(in, names)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
 	}
-	return s.figures()
-}
-
-func (s *sums) figures() (*fleet.Figures, error) {
-	if !s.requests.has && !s.routes.has && !s.updates.has {
-		return nil, errNoSkipper
-	}
 	f := &fleet.Figures{
-		Requests: s.requests.value(), NoRoute: s.noRoute.value(), Routes: s.routes.value(), Updates: s.updates.value(), Refused: s.refused,
+		Requests: s.value(requests), NoRoute: s.value(noRoute), Routes: s.value(routes), Updates: s.value(updates), Refused: s.refused,
+		LastApply: s.time(lastApply), Started: s.time(started),
+	}
+	if f.Requests == nil && f.Routes == nil && f.Updates == nil {
+		return nil, errNoSkipper
 	}
 	if f.NoRoute == nil {
 		f.NoRoute = new(uint64) // the series appears with the first such request
 	}
-	if s.lastApply > 0 && s.lastApply < 1<<40 {
-		f.LastApply = time.Unix(int64(s.lastApply), 0).UTC()
+	if _, ok := s.of[served]; !ok {
+		s.of[served5xx] = max(s.of[routes5xx], s.of[backend5xx]) + s.of[backendErrors]
 	}
-	if s.started > 0 && s.started < 1<<40 {
-		f.Started = time.UnixMilli(int64(s.started * 1000)).UTC()
+	if f.Errors = s.value(served5xx); f.Errors == nil {
+		f.Errors = new(uint64)
 	}
-	failed := figure{s.served5xx.sum, true}
-	if !s.served.has {
-		failed.sum = max(s.routes5xx.sum, s.backend5xx.sum) + s.backendErrors.sum
-	}
-	f.Errors = failed.value()
 	return f, nil
 }
 
 // prometheus reads the text format of Prometheus.
 func (s *sums) prometheus(in io.Reader, names []string) error {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(&limited{r: newFilter(in, names), limit: MaxText})
+	families, err := parser.TextToMetricFamilies(&limitedReader{r: &filter{lines: bufio.NewScanner(in), names: names}, limit: maxMetricsText})
 	if err != nil {
 		return err
 	}
 	for name, family := range families {
-		name = strings.TrimPrefix(name, "skipper_")
+		name = strings.TrimSuffix(strings.TrimPrefix(name, "skipper_"), "_count") // of untyped counts of histograms
 		for _, m := range family.Metric {
 			if v := valueOf(m); !math.IsNaN(v) {
 				s.series(name, m, v)
@@ -128,16 +134,12 @@ type filter struct {
 	rest  []byte
 }
 
-func newFilter(r io.Reader, names []string) *filter {
-	return &filter{lines: bufio.NewScanner(r), names: names}
-}
-
 func (f *filter) Read(p []byte) (int, error) {
 	for len(f.rest) == 0 {
 		if !f.lines.Scan() {
 			return 0, cmp.Or(f.lines.Err(), io.EOF)
 		}
-		if line := f.lines.Bytes(); f.wants(line) {
+		if line := f.lines.Bytes(); f.passes(line) {
 			f.rest = append(append(f.rest, line...), '\n')
 		}
 	}
@@ -146,8 +148,8 @@ func (f *filter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// wants reports whether a line is a type or a value of one of the families.
-func (f *filter) wants(line []byte) bool {
+// passes reports whether a line is a type or a value of one of the families.
+func (f *filter) passes(line []byte) bool {
 	line = bytes.TrimPrefix(line, []byte("# TYPE "))
 	return slices.ContainsFunc(f.names, func(name string) bool {
 		rest, ok := bytes.CutPrefix(line, []byte(name))
@@ -156,7 +158,7 @@ func (f *filter) wants(line []byte) bool {
 	})
 }
 
-// valueOf returns the value of a series: of a histogram, how many values it has.
+// valueOf returns the value of a series; for a histogram, the number of its values.
 func valueOf(m *dto.Metric) float64 {
 	switch {
 	case m.Counter != nil:
@@ -173,7 +175,7 @@ func valueOf(m *dto.Metric) float64 {
 	return math.NaN()
 }
 
-// series processes a series of a family, whose name comes without its prefix. Untyped counts of histograms keep their suffix.
+// series processes a series of a family, whose name comes without prefix and suffix.
 func (s *sums) series(family string, m *dto.Metric, value float64) {
 	label := func(name string) string {
 		for _, l := range m.Label {
@@ -184,27 +186,27 @@ func (s *sums) series(family string, m *dto.Metric, value float64) {
 		return ""
 	}
 	serverError := strings.HasPrefix(label("code"), "5")
-	switch strings.TrimSuffix(family, "_count") {
+	switch family {
 	case "route_error_total":
-		s.noRoute.add(value)
+		s.of[noRoute] += value
 	case "backend_5xx_duration_seconds":
-		s.backend5xx.add(value)
+		s.of[backend5xx] += value
 	case "backend_error_total":
-		s.backendErrors.add(value)
+		s.of[backendErrors] += value
 	case "custom_total", "custom_gauges", "custom_duration_seconds":
 		s.custom(label("key"), value)
 	case "process_start_time_seconds":
-		s.started = value
+		s.of[started] = value
 	case "route_invalid":
 		s.refuse(label("reason"), value)
 	case "serve_route":
-		s.served.add(value)
+		s.of[served] += value
 		if serverError {
-			s.served5xx.add(value)
+			s.of[served5xx] += value
 		}
 	case "response_duration_seconds":
 		if serverError {
-			s.routes5xx.add(value)
+			s.of[routes5xx] += value
 		}
 	}
 }
@@ -213,13 +215,13 @@ func (s *sums) series(family string, m *dto.Metric, value float64) {
 func (s *sums) custom(key string, value float64) {
 	switch {
 	case strings.HasPrefix(key, "incoming."):
-		s.requests.add(value)
+		s.of[requests] += value
 	case key == "routes.total":
-		s.routes = figure{value, true}
+		s.of[routes] = value
 	case key == "routes.updated_timestamp":
-		s.lastApply = value
+		s.of[lastApply] = value
 	case key == "routes.update_latency":
-		s.updates = figure{value, true}
+		s.of[updates] = value
 	}
 }
 
@@ -237,36 +239,33 @@ func (s *sums) refuse(reason string, value float64) {
 	s.refused[reason] += uint64(value)
 }
 
-// codahale reads the JSON document: its kinds of metrics, each by its key, have a count or a value.
+// codahale reads the JSON document: its groups of metrics, each by its key, have a count or a value.
 func (s *sums) codahale(in io.Reader) error {
-	var kinds map[string]map[string]struct{ Count, Value *float64 }
-	if err := json.NewDecoder(&limited{r: in, limit: maxJSON}).Decode(&kinds); err != nil {
+	var groups map[string]map[string]struct{ Count, Value *float64 }
+	if err := json.NewDecoder(&limitedReader{r: in, limit: maxMetricsJSON}).Decode(&groups); err != nil {
 		return err
 	}
-	for _, metrics := range kinds {
+	for _, metrics := range groups {
 		for key, m := range metrics {
-			if n := cmp.Or(m.Count, m.Value); n != nil {
-				s.metric(strings.TrimPrefix(key, "skipper."), *n)
+			n := cmp.Or(m.Count, m.Value)
+			if n == nil {
+				continue
+			}
+			switch key = strings.TrimPrefix(key, "skipper."); {
+			case key == "routefailure":
+				s.of[noRoute] += *n
+			case key == "all.backend.5xx":
+				s.of[backend5xx] += *n
+			case strings.HasPrefix(key, "errors.backend."):
+				s.of[backendErrors] += *n
+			case strings.HasPrefix(key, "response.5"):
+				s.of[routes5xx] += *n
+			case strings.HasPrefix(key, "route.invalid."):
+				s.refuse(key[strings.LastIndexByte(key, '.')+1:], *n)
+			default:
+				s.custom(key, *n)
 			}
 		}
 	}
 	return nil
-}
-
-// metric processes one metric of the document.
-func (s *sums) metric(key string, n float64) {
-	switch {
-	case key == "routefailure":
-		s.noRoute.add(n)
-	case key == "all.backend.5xx":
-		s.backend5xx.add(n)
-	case strings.HasPrefix(key, "errors.backend."):
-		s.backendErrors.add(n)
-	case strings.HasPrefix(key, "response.5"):
-		s.routes5xx.add(n)
-	case strings.HasPrefix(key, "route.invalid."):
-		s.refuse(key[strings.LastIndexByte(key, '.')+1:], n)
-	default:
-		s.custom(key, n)
-	}
 }

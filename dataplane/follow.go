@@ -2,12 +2,19 @@ package dataplane
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
+)
+
+// Log messages about streams.
+const (
+	LogStreamEnded   = "stream ended"
+	LogPollingBegins = "streams do not work, polling for a while"
 )
 
 // LogStreamRejected is the log message about data from a stream that does not verify.
@@ -50,6 +57,150 @@ type ending struct {
 	wait    time.Duration
 }
 
+// follow opens a stream on a server and handles its events until it ends. If ctx has ended, the ending is meaningless.
+func (c *Client) follow(ctx context.Context) *ending {
+	st, end := c.openAny(ctx)
+	if end != nil {
+		return end
+	}
+	defer st.close()
+	c.transport.polled = false
+	c.using(transportStream)
+	c.cfg.Metrics.connected.Set(1)
+	c.update(func(l *loopState) {
+		l.stream = api.FetchStream{Connected: st.connected, URL: st.server.name}
+	})
+	c.dedup.Log(slog.LevelInfo, "stream connected", st.server.name, "url", st.server.name, "zone", st.zone)
+
+	end = c.listen(ctx, st)
+	st.close()
+	c.cfg.Metrics.connected.Set(0)
+	c.update(func(l *loopState) { l.stream.Connected = time.Time{} })
+	if ctx.Err() != nil {
+		return end
+	}
+	c.dedup.Log(slog.LevelInfo, LogStreamEnded, string(end.reason)+" "+st.server.name, "url", st.server.name,
+		"reason", string(end.reason), "wait", end.wait)
+	if end.refetch && pause(ctx, c.chance(fetchSpread)) {
+		c.polling.Lock()
+		defer c.polling.Unlock()
+		_ = c.poll(ctx, fullStream) // poll logs its errors itself
+	}
+	return end
+}
+
+// openAny tries the servers until one opens a stream. If none does, the ending says why. With Auto it lets polling decide about
+// the health of a reachable server.
+func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	zone := c.begin()
+	start := time.Now()
+	deadline := start.Add(roundTimeouts * c.cfg.Timeout)
+	end := &ending{failed: true}
+	var errs []error
+	for _, i := range c.order(start) {
+		if !time.Now().Before(deadline) {
+			break
+		}
+		s := c.servers[i]
+		c.mu.Lock()
+		s.status.LastAttempt = time.Now()
+		c.mu.Unlock()
+		st, f := c.open(ctx, s, zone)
+		if ctx.Err() != nil {
+			if f == nil {
+				st.close()
+			}
+			return nil, end
+		}
+		if f == nil {
+			c.use(i)
+			return st, nil
+		}
+		f.retryAfter = min(f.retryAfter, mostRest)
+		f.retryAfter += c.chance(f.retryAfter / 2) // jitter for all clients that it refused
+		if slices.Contains(fetchReasons, f.Reason) {
+			c.cfg.Metrics.fetches.WithLabelValues(resultError).Inc()
+			c.cfg.Metrics.fetchErrors.WithLabelValues(string(f.Reason)).Inc()
+		}
+		end.reason = f.Reason
+		if c.cfg.UpdateMode == Auto && f.Reason != ReasonConnect {
+			c.log.Debug("streams are not available", "url", s.name, "reason", string(f.Reason), "error", f.Err)
+			end.wait = max(f.retryAfter, defaultRetry)
+			return nil, end
+		}
+		c.failed(s, f, time.Now())
+		errs = append(errs, f)
+	}
+	c.http.CloseIdleConnections()
+	c.ended(errors.Join(errs...))
+	return nil, end
+}
+
+// listen handles the events of a stream, and meanwhile the other tasks of polling.
+func (c *Client) listen(ctx context.Context, st *subscription) *ending {
+	chores := time.NewTicker(recheckGap)
+	defer chores.Stop()
+	asked := false // for a poll
+	for {
+		var end *ending
+		select {
+		case <-ctx.Done():
+			return &ending{}
+		case e, ok := <-st.events:
+			if !ok {
+				return c.broke(st)
+			}
+			end = c.onEvent(ctx, st, e)
+		case <-c.recheck:
+			asked = true
+		case <-chores.C:
+			end, asked = c.chores(ctx, st, asked), false
+		}
+		if end != nil {
+			return end
+		}
+	}
+}
+
+// chores does the tasks of a round. It requests the table only if that was asked for, or the full one is due.
+func (c *Client) chores(ctx context.Context, st *subscription, asked bool) *ending {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	zone := c.zoneSource.read()
+	if zone != st.zone {
+		return &ending{reason: endZone, wait: c.chance(250 * time.Millisecond)}
+	}
+	c.publisher.Tend()
+	if asked || c.isFullDue(c.tables(), time.Now()) {
+		_ = c.poll(ctx, "") // poll records a failing server, and the stream says more about it
+	} else {
+		c.goBack(ctx, ctx, zone)
+	}
+	return c.place(st)
+}
+
+// broke decides how to continue after a stream that ended by itself.
+func (c *Client) broke(st *subscription) *ending {
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	f := c.named(st.err)
+	f.URL = st.server.name
+	end := &ending{reason: f.Reason, failed: !st.current, wait: c.afterBroken(st)}
+	silent := f.Reason == ReasonSilent
+	switch {
+	case slices.Contains(verifyReasons, f.Reason):
+		return c.rejected(st, f)
+	case silent && st.current || end.failed && c.cfg.UpdateMode == Stream:
+		c.failed(st.server, f, time.Now()) // otherwise polling decides about it
+	}
+	if silent {
+		end.wait = c.chance(time.Second) // the stream has lasted long enough
+	}
+	return end
+}
+
 // onEvent handles an event. It returns nil if the stream continues.
 func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending {
 	name := e.name
@@ -72,11 +223,6 @@ func (c *Client) onEvent(ctx context.Context, st *subscription, e event) *ending
 		return &ending{reason: endReconnect, failed: !st.current, wait: after + c.chance(after/10+250*time.Millisecond)}
 	}
 	return nil
-}
-
-// chance returns a random time up to most.
-func (c *Client) chance(most time.Duration) time.Duration {
-	return time.Duration(c.cfg.Random() * float64(most))
 }
 
 // onDelta handles a delta.
@@ -175,7 +321,7 @@ func (c *Client) place(st *subscription) *ending {
 	switch {
 	case c.servers[c.current] != st.server:
 		return &ending{reason: endServer, wait: c.chance(250 * time.Millisecond)}
-	case !st.at.IsZero() && c.view().find(st.at) == nil:
+	case !st.at.IsZero() && c.tables().find(st.at) == nil:
 		return &ending{reason: endLost, failed: !st.current, wait: c.chance(time.Second)}
 	}
 	return nil
@@ -195,7 +341,7 @@ func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (r
 		return "", f
 	}
 	for range maxOvertaken {
-		if result, f = c.handle(st.server, c.view(), a); f != nil || result != resultOvertaken {
+		if result, f = c.handle(st.server, c.tables(), a); f != nil || result != resultOvertaken {
 			return result, f
 		}
 	}
@@ -217,6 +363,17 @@ func (c *Client) rejected(st *subscription, f *Error) *ending {
 	}
 	c.dedup.Log(slog.LevelWarn, LogStreamRejected, string(f.Reason)+" "+st.server.name, attrs...)
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
+}
+
+// afterBroken returns how long to wait after a lost connection, with jitter, because all clients of the server may lose theirs at
+// once.
+func (c *Client) afterBroken(st *subscription) time.Duration {
+	d := st.retry
+	if d == 0 {
+		d = defaultRetry
+	}
+	d = min(d, c.cfg.MaxBackoff)
+	return d + c.chance(d/2)
 }
 
 // pause waits, and returns false if ctx ended before.

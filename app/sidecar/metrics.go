@@ -1,23 +1,4 @@
-// Package proxymetrics reads the metrics of a Skipper: requests, errors, routes, and whether it has applied a table.
-//
-// It supports both formats of Skipper, Prometheus text and codahale's JSON. It uses series that are off by default if they are
-// on; a figure without a series is omitted.
-//
-// # Limits
-//
-// A proxy of a large cluster has series for each route, host and method, of many megabytes. The Reader asks only for the families
-// that it uses (name[]=), and skips the others in the answer of a proxy that ignores this. If these are still more than
-// [MaxText], it reads without those that have series for each route: then errors are counted by the proxy's totals. A document of
-// more than [MaxBytes] yields no figures.
-//
-// # Caveats
-//
-// No proxy reports which table it has applied. [Reader.Judge] reports "applied" if, after the proxy fetched the table, its
-// count of tables has grown and its processing began. Skipper's times are whole seconds, so a table fetched in the same second in
-// which the previous one was applied can be reported as applied too early. A table that is equal as data is never applied, and
-// stays "fetched". A Skipper never removes refused routes from its metrics: only new ones are meaningful, hence
-// Figures.RefusedNew.
-package proxymetrics
+package sidecar
 
 import (
 	"context"
@@ -33,17 +14,22 @@ import (
 	"github.com/routesrv/routesrv/fleet"
 )
 
-// Limits of reading.
+// Limits of reading the metrics of a proxy.
 const (
-	// MaxBytes limits the size of a document. MaxText limits the Prometheus text that is parsed as a whole.
-	MaxBytes = 64 << 20
-	MaxText  = 2 << 20
-	maxJSON  = 8 << 20
-	timeout  = 2 * time.Second
+	maxMetrics     = 64 << 20
+	maxMetricsText = 2 << 20 // of the Prometheus text that is parsed as a whole
+	maxMetricsJSON = 8 << 20
+	metricsTimeout = 2 * time.Second
 )
 
-// Reader reads the metrics of one proxy. Create it with [New]. It must not be used concurrently.
-type Reader struct {
+// metricsReader reads the metrics of one Skipper: requests, errors, routes, and whether it has applied a table. It must not be used
+// concurrently.
+//
+// It supports both formats of Skipper, Prometheus text and codahale's JSON. A figure without a series is omitted. A proxy of a large
+// cluster has series for each route, host and method, of many megabytes, so it asks only for the families that it uses (name[]=), and
+// skips the others in the answer of a proxy that ignores this. If these are still more than maxMetricsText, it reads without those
+// that have series for each route: then errors are counted by the proxy's totals.
+type metricsReader struct {
 	url    *url.URL
 	client *http.Client
 	log    *slog.Logger
@@ -56,8 +42,8 @@ type Reader struct {
 	refused uint64         // before it was fetched
 }
 
-// New returns a Reader for the metrics at an http or https URL. If transport is nil, New creates one.
-func New(address string, transport http.RoundTripper, log *slog.Logger) (*Reader, error) {
+// newMetricsReader returns a reader for the metrics at an http or https URL. If transport is nil, it creates one.
+func newMetricsReader(address string, transport http.RoundTripper, log *slog.Logger) (*metricsReader, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
 		return nil, errors.New("must be http(s)://host[:port]/path, without a password")
@@ -65,17 +51,14 @@ func New(address string, transport http.RoundTripper, log *slog.Logger) (*Reader
 	if transport == nil {
 		transport = &http.Transport{MaxIdleConns: 1, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}
 	}
-	return &Reader{url: u, log: log, client: &http.Client{
-		Transport: transport, Timeout: timeout,
+	return &metricsReader{url: u, log: log, client: &http.Client{
+		Transport: transport, Timeout: metricsTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// Close closes the idle connection.
-func (r *Reader) Close() { r.client.CloseIdleConnections() }
-
 // Read reads the metrics. It logs when reading begins to fail and when it works again.
-func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
+func (r *metricsReader) Read(ctx context.Context) (*fleet.Figures, error) {
 	f, err := r.read(ctx)
 	if errors.Is(err, errTooLong) && !r.brief {
 		r.brief = true
@@ -101,7 +84,11 @@ func (r *Reader) Read(ctx context.Context) (*fleet.Figures, error) {
 
 // Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time;
 // zero means none. It compares the figures with the figures of the last call before the proxy fetched that table.
-func (r *Reader) Judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
+//
+// No proxy reports which table it has applied. Judge reports "applied" if, after the proxy fetched the table, its count of tables has
+// grown and its processing began. Skipper's times are whole seconds, so a table fetched in the same second in which the previous one was
+// applied can be reported as applied too early. A table that is equal as data is never applied, and stays "fetched".
+func (r *metricsReader) Judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 	// The time comes from an age in a report, so the same moment can differ by the duration of a report.
 	if d := fetched.Sub(r.fetched); d > 500*time.Millisecond || d < -500*time.Millisecond {
 		r.fetched, r.updates, r.refused = fetched, 0, 0
@@ -139,7 +126,7 @@ func total(all map[string]uint64) (n uint64) {
 }
 
 // read fetches the metrics.
-func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
+func (r *metricsReader) read(ctx context.Context) (*fleet.Figures, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.address(), nil)
 	if err != nil {
 		return nil, err
@@ -154,7 +141,7 @@ func (r *Reader) read(ctx context.Context) (*fleet.Figures, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	}
-	f, err := parse(&limited{r: resp.Body, limit: MaxBytes}, r.names())
+	f, err := parseMetrics(&limitedReader{r: resp.Body, limit: maxMetrics}, r.names())
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +159,7 @@ var (
 )
 
 // address returns the URL with the names of the families. A proxy that does not know this parameter sends everything.
-func (r *Reader) address() string {
+func (r *metricsReader) address() string {
 	u := *r.url
 	query := u.Query()
 	query["name[]"] = append(query["name[]"], r.names()...)
@@ -181,7 +168,7 @@ func (r *Reader) address() string {
 }
 
 // names returns the families to read.
-func (r *Reader) names() []string {
+func (r *metricsReader) names() []string {
 	if r.brief {
 		return families
 	}
@@ -191,13 +178,13 @@ func (r *Reader) names() []string {
 // errTooLong reports that the metrics exceed the limit on their size.
 var errTooLong = errors.New("the metrics are too long")
 
-// limited returns an error where an io.LimitReader would return EOF.
-type limited struct {
+// limitedReader returns an error where an io.LimitReader would return EOF.
+type limitedReader struct {
 	r           io.Reader
 	limit, read int
 }
 
-func (l *limited) Read(p []byte) (int, error) {
+func (l *limitedReader) Read(p []byte) (int, error) {
 	if l.read >= l.limit {
 		return 0, fmt.Errorf("%w: more than %d MiB", errTooLong, l.limit>>20)
 	}

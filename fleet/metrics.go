@@ -1,0 +1,62 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/routesrv/routesrv/internal/series"
+)
+
+// Metrics are the series of a Registry. No label value comes from clients.
+type Metrics struct {
+	clients  *prometheus.GaugeVec
+	proxies  prometheus.Gauge
+	refusing prometheus.Gauge
+	dying    prometheus.Gauge
+	lag      prometheus.Gauge
+	duration *prometheus.HistogramVec
+	reports  *prometheus.CounterVec
+	refused  prometheus.Counter
+}
+
+// shareNames are the label values of shares.
+var shareNames = [len(shares)]string{"0.5", "0.99", "1"}
+
+// NewMetrics creates the series and registers them; nil registers nowhere.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	made := series.In(reg)
+	return &Metrics{
+		clients:  made.Gauges("routesrv_clients", "Clients of this replica: current, behind, rejected (unless dying) or silent.", "state", series.Texts(States())...),
+		proxies:  made.Gauge("routesrv_live_proxies", "Addresses of clients without dataplane-client that asked within three of their intervals."),
+		refusing: made.Gauge("routesrv_clients_refusing_routes", "Live clients whose proxy refused routes of its last table."),
+		dying:    made.Gauge("routesrv_clients_dying", "Live clients with a proxy that crashed because of a table, until they recover."),
+		lag: made.Gauge("routesrv_fleet_behind_seconds",
+			"How long 99 percent of the addresses of clients have been without the newest table, at most; 0 if they hold it."),
+		duration: made.Histograms("routesrv_fleet_publish_seconds", "Time until a share of the addresses of clients held a new table: 0.5, 0.99 or 1.",
+			"share", []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600}, shareNames[:]...),
+		reports: made.Counters("routesrv_client_reports_total", "Reports of clients, by result: taken or refused.", "result", "taken", "refused"),
+		refused: made.Counter("routesrv_clients_refused_total", "Requests of clients outside of the fleet, because it is full or too many come from one address."),
+	}
+}
+
+// gauges are the values of the gauges at a moment.
+type gauges struct {
+	counts                   Counts
+	proxies, refusing, dying int
+	lag                      time.Duration
+}
+
+func (m *Metrics) show(g gauges) {
+	m.proxies.Set(float64(g.proxies))
+	m.dying.Set(float64(g.dying))
+	m.refusing.Set(float64(g.refusing))
+	for _, s := range States() {
+		m.clients.WithLabelValues(string(s)).Set(float64(g.counts.Of(s)))
+	}
+	m.lag.Set(g.lag.Seconds())
+}
+
+func (m *Metrics) took(share int, d time.Duration) {
+	m.duration.WithLabelValues(shareNames[share]).Observe(d.Seconds())
+}
