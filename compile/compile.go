@@ -65,6 +65,7 @@ type Compiler struct {
 	latest atomic.Pointer[Result]
 	beside *Result // of the last CompileBeside, without problems; nil after Forget
 	recent []memo  // of the last builds, the last one first; nil before the first one, and after a panic
+	newest memo    // of latest: the units of its objects stay known, however many other snapshots are compiled
 }
 
 // remembered is how many builds are cached: each read of a cluster needs a few builds while objects are kept at earlier versions.
@@ -87,6 +88,7 @@ func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	}
 	next := c.build(s, before, true)
 	c.latest.Store(next)
+	c.newest = c.recent[0]
 	return next
 }
 
@@ -195,7 +197,7 @@ func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
 
 // unitOf returns the unit that an object had in the last build with it; nil if it has none.
 func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
-	for _, known := range c.recent {
+	for _, known := range append(slices.Clip(c.recent), c.newest) {
 		if u := known[o]; u != nil {
 			return u
 		}

@@ -28,7 +28,10 @@ func soaked(s *Stage) error {
 	if err := s.halt("s1", "Ingress/bad/filters"); err != nil {
 		return err
 	}
-	return s.Move(7 * time.Second)
+	if err := s.Move(7 * time.Second); err != nil {
+		return err
+	}
+	return s.Apply(filtered("bad", "fine", traffic.Valid))
 }
 
 // halt halts what soaks of an object.
