@@ -127,7 +127,7 @@ func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster 
 
 func (j *clientsJob) write(s *session, replies []reply[*fleet.View], docs []documentCluster, views []*fleet.View) error {
 	g := &grid{}
-	s.row(g, "CONTEXT", []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "VERSION"})
+	s.row(g, "CONTEXT", []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "TABLE", "VERSION"})
 	var totals, notes []string
 	for i, r := range replies {
 		notes = append(notes, r.missing()...)
@@ -176,7 +176,11 @@ func clientRow(s *session, c fleet.Client) []string {
 			behind = number(c.BehindVersions, "version") + ", " + behind
 		}
 	}
-	return []string{id, string(c.State), holds, behind, s.since(c.LastHeard), c.Zone, c.Version}
+	served := "fleet"
+	if c.Canary {
+		served = "canary"
+	}
+	return []string{id, string(c.State), holds, behind, s.since(c.LastHeard), c.Zone, served, c.Version}
 }
 
 func countsText(c fleet.Counts) string {

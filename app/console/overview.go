@@ -80,6 +80,9 @@ func title(tiles []tile) string {
 
 func tilesOf(s State, b *overviewPage, now time.Time) []tile {
 	all := []tile{tableTile(s, now), sourceTile(s, now), guardTile(s, now)}
+	if s.Canary != nil {
+		all = append(all, canaryTile(s.Canary, now))
+	}
 	if p := b.Problems; p != nil {
 		t := tile{"Problems", "#problems", "✓", good, "none", "every object is served as written"}
 		if p.Errors+p.Warnings+p.Infos > 0 {
@@ -134,6 +137,26 @@ func guardTile(s State, now time.Time) tile {
 		}
 	}
 	return tile{"Guard", "#guard", "✓", good, "open", "what is read is served"}
+}
+
+func canaryTile(c *api.Canary, now time.Time) tile {
+	t := tile{"Canary", "#canary", "✓", good, "nothing soaks", "each change soaks for " + short(time.Duration(c.SoakSeconds*float64(time.Second)))}
+	if c.Count > 0 {
+		t.Word, t.Sign, t.Tone = plural(c.Count, "object")+" on the canary", "●", neutral
+		t.Detail = "next promotion " + newMoment(c.NextPromotion, now).Ago
+		if c.NextPromotion.IsZero() {
+			t.Detail = "nothing is promoted before a verdict"
+		}
+	}
+	switch v := c.Verdict; {
+	case c.Halted > 0:
+		t.Sign, t.Tone, t.Word = "▲", notice, fmt.Sprintf("%d of %s halted", c.Halted, plural(c.Count, "object"))
+	case v != nil && v.Failed:
+		t.Sign, t.Tone, t.Detail = "▲", notice, "the query is not answered: "+cut(v.Text, 80)
+	case v != nil && v.Firing:
+		t.Sign, t.Tone, t.Detail = "▲", notice, "the query fires, so nothing is promoted: "+cut(v.Text, 80)
+	}
+	return t
 }
 
 func fleetTile(f *fleetView, dying int) tile {

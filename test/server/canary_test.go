@@ -64,6 +64,9 @@ func TestChangesReachTheCanaryFirst(t *testing.T) {
 	if st == nil || st.Count != 1 || st.Objects[0].Name != "new" || st.NextPromotion.IsZero() || st.Table == nil {
 		t.Errorf("status %+v", st)
 	}
+	if page := f.request(http.MethodGet, f.support, "/").body; !strings.Contains(page, "1 object on the canary") || !strings.Contains(page, "next promotion in ") {
+		t.Errorf("the console does not tell what soaks:\n%s", page)
+	}
 	f.breakSource(true)
 	f.eventually("the promotion", func() bool { return f.serves("/routes", "new") })
 	f.eventually("nothing that soaks", func() bool { return f.soaks().Count == 0 })
