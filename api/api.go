@@ -1,15 +1,10 @@
 // Package api defines the vocabulary of docs/reference/protocol.md: the names of headers and events, the states of a table, the form of an
-// ETag and the small JSON forms of a stream. Servers and clients use only this package to write and read them, so that both sides
-// agree.
+// ETag and the JSON documents. Servers and clients use only this package to write and read them.
 //
 // [Tag] is an ETag of a route server. [ParseTag] accepts only the spelling that [Tag.String] writes. [ParseTags] parses
-// If-None-Match of a request, and [ParseEntity] parses ETag of an answer. [Backoff] says when to ask again after failures.
+// If-None-Match of a request, and [ParseEntity] parses ETag of an answer. [Backoff] returns the delay before a retry.
 //
-// # What it does not do
-//
-// It has no I/O and no decisions, and does not cover the rest of HTTP: preconditions, content negotiation and the framing of
-// Server-Sent Events belong to the packages that serve and fetch. The delta is [table.Delta] with its JSON form: it is decoded
-// within the limits of the table decoder.
+// Preconditions, content negotiation and the framing of Server-Sent Events belong to the packages that serve and fetch.
 //
 // Other modules should not import it: it may change with every release.
 package api
@@ -38,16 +33,14 @@ const (
 // ReportPath is the path, relative to that of /routes, where a route server accepts reports.
 const ReportPath = "clients"
 
-// AgentPeer is the User-Agent of a replica that asks another one. It applies none of the tables that it is sent, so it is no client.
-const AgentPeer = "routesrv-peer"
+// User-Agents that apply no table, so they are not clients of the fleet.
+const (
+	AgentPeer = "routesrv-peer" // a replica that queries another one
+	AgentTool = "routesrv-tool" // a command, such as routesrv diff
+)
 
-// AgentTool is the User-Agent of commands that ask route servers, such as routesrv diff. They apply no table either.
-const AgentTool = "routesrv-tool"
-
-// IsClient reports whether whoever sends a User-Agent may be a client of the fleet: neither a replica nor a command.
-func IsClient(agent string) bool {
-	return agent != AgentPeer && agent != AgentTool
-}
+// IsClient reports whether a User-Agent may belong to a client of the fleet.
+func IsClient(agent string) bool { return agent != AgentPeer && agent != AgentTool }
 
 // Forms of content.
 const (
@@ -60,11 +53,9 @@ const (
 const (
 	StateStale = "stale" // from a last-known-good file that no read has confirmed yet
 	StateHeld  = "held"  // the last read showed another intent or table, which a guard holds back
-	// StateBackendsHeld means that some routes keep endpoints that the last read did not show.
-	StateBackendsHeld = "backends-held"
-	// StateUnknown is the state in an answer that lets a client keep a table which the server does not have and which may be
-	// newer.
-	StateUnknown = "unknown"
+
+	StateBackendsHeld = "backends-held" // some routes keep endpoints that the last read did not show
+	StateUnknown      = "unknown"       // the client keeps a table that the server does not know and that may be newer
 )
 
 // ParseState returns a known state, or "" for any other text, so that the result is safe to log.
@@ -138,7 +129,7 @@ func FormatReconnect(after time.Duration) string {
 	return fmt.Sprintf(`{"after_ms":%d}`, after.Milliseconds())
 }
 
-// ParseReconnect returns the time after which to reconnect: 0 to 2^32 ms, and 0 if the data does not say.
+// ParseReconnect returns the time after which to reconnect: 0 to 2^32 ms, by default 0.
 func ParseReconnect(data string) time.Duration {
 	var advice struct {
 		AfterMS uint32 `json:"after_ms"`

@@ -11,10 +11,9 @@ const BoardSchema = "routesrv.board/v1"
 
 // Board is what `board -o json` prints: one element for each cluster, in the order of their names.
 type Board struct {
-	Schema string    `json:"schema"`
-	Time   time.Time `json:"time"`
-	// CleanForSeconds is the time for which the data planes in mode Pre must have been clean.
-	CleanForSeconds float64        `json:"clean_for_seconds"`
+	Schema          string         `json:"schema"`
+	Time            time.Time      `json:"time"`
+	CleanForSeconds float64        `json:"clean_for_seconds"` // required of the data planes in mode Pre
 	Clusters        []BoardCluster `json:"clusters"`
 }
 
@@ -23,20 +22,17 @@ type BoardCluster struct {
 	Name  string   `json:"name"`
 	State string   `json:"state"` // one of the states below
 	Why   []string `json:"why,omitempty"`
-	// AwaySince is when questions began to fail, and Error is why; zero while the cluster answers.
-	AwaySince time.Time `json:"away_since,omitzero"`
-	Error     string    `json:"error,omitempty"`
-	Asked     time.Time `json:"asked,omitzero"` // last answer to /status
-	Replica   string    `json:"replica,omitempty"`
-	Version   string    `json:"version,omitempty"` // of the route server
-	Relay     bool      `json:"relay,omitempty"`
-	// Table is the served table; nil before the first one.
-	Table *BoardTable `json:"table,omitempty"`
-	// Kept counts the objects that are served at an earlier version, and Orders the freezes and pins.
-	Kept   int `json:"kept,omitempty"`
-	Orders int `json:"orders,omitempty"`
-	// Warnings are texts about what is served and needs an operator.
-	Warnings []string `json:"warnings,omitempty"`
+	// AwaySince is when queries began to fail, and Error is why; zero while the cluster answers.
+	AwaySince time.Time   `json:"away_since,omitzero"`
+	Error     string      `json:"error,omitempty"`
+	Asked     time.Time   `json:"asked,omitzero"` // last answer to /status
+	Replica   string      `json:"replica,omitempty"`
+	Version   string      `json:"version,omitempty"` // of the route server
+	Relay     bool        `json:"relay,omitempty"`
+	Table     *BoardTable `json:"table,omitempty"`    // the served table; nil before the first one
+	Kept      int         `json:"kept,omitempty"`     // objects served at an earlier version
+	Orders    int         `json:"orders,omitempty"`   // freezes and pins
+	Warnings  []string    `json:"warnings,omitempty"` // what needs an operator
 	// Problems are counted by severity, and Reasons are the most frequent ones.
 	Problems map[string]int `json:"problems,omitempty"`
 	Reasons  []BoardCount   `json:"reasons,omitempty"`
@@ -88,12 +84,12 @@ type BoardLaggard struct {
 // BoardPre is how far the data planes of a cluster are with a cutover.
 type BoardPre struct {
 	Planes   int `json:"planes"`   // in mode Pre
-	Reported int `json:"reported"` // of these, how many say how their tables compare
-	Ready    int `json:"ready"`    // of these, how many have passed their cutover check
-	Differ   int `json:"differ"`   // of these, how many show a difference
+	Reported int `json:"reported"` // of these, with a comparison
+	Ready    int `json:"ready"`    // of these, with a passed cutover check
+	Differ   int `json:"differ"`   // of these, with a difference
 	// CleanSeconds is for how long all of them have been clean, as far as the oldest one knows.
 	CleanSeconds float64 `json:"clean_seconds"`
-	// Clean means that they have been clean for the time of the board, or that all data planes are in Exec. Reason says why not.
+	// Clean means that they have been clean for the time of the board, or that all data planes are in Exec. Reason is why not.
 	Clean  bool   `json:"clean"`
 	Reason string `json:"reason,omitempty"`
 }

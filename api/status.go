@@ -19,10 +19,10 @@ type Status struct {
 	Guard         Guard          `json:"guard"`
 	Trial         *Trial         `json:"trial,omitempty"`         // with a trial proxy
 	Takeovers     []Takeover     `json:"takeovers,omitempty"`     // of the last hour, newest first
-	Warnings      []Warning      `json:"warnings,omitempty"`      // what is served and needs an operator
+	Warnings      []Warning      `json:"warnings,omitempty"`      // what needs an operator
 	Canary        *Canary        `json:"canary,omitempty"`        // with --canary
 	Steering      *Steering      `json:"steering,omitempty"`      // while anything is frozen or pinned
-	DyingClients  int            `json:"dying_clients,omitempty"` // clients of this replica whose proxies died of a table: see /clients
+	DyingClients  int            `json:"dying_clients,omitempty"` // clients of this replica whose proxies died after a new table: see /clients
 	Decisions     []Decision     `json:"decisions,omitempty"`     // about held tables, newest first
 	Problems      map[string]int `json:"problems"`                // by severity
 	LastKnownGood *File          `json:"last_known_good,omitempty"`
@@ -70,12 +70,12 @@ type Soaking struct {
 	Waits  string `json:"waits"`
 }
 
-// Warning is something that is served and that an operator should look at.
+// Warning is a served change that needs an operator.
 type Warning struct {
 	What    string    `json:"what"`           // one of WarnLost, WarnDeaths and WarnTakeovers
 	Since   time.Time `json:"since,omitzero"` // zero if unknown
 	Text    string    `json:"text"`           // with what changed last, and by whom
-	Command string    `json:"command"`        // that helps, without the name of the program
+	Command string    `json:"command"`        // remedy, without the name of the program
 }
 
 // What warnings are about.
@@ -111,8 +111,7 @@ type Source struct {
 	// FailedTotal counts all failed polls, EmptyTotal all that returned no routes.
 	FailedTotal uint64 `json:"failed_total"`
 	EmptyTotal  uint64 `json:"empty_total"`
-	// Revision is the highest revision of the last successful read.
-	Revision uint64 `json:"revision"`
+	Revision    uint64 `json:"revision"` // highest of the last successful read
 	// NextAttempt is when the next read is due; a read requested by a client comes earlier.
 	NextAttempt time.Time `json:"next_attempt,omitzero"`
 	// Started is when Run began, Initialized when it first published or confirmed a table, Updated when it last published one.
@@ -129,8 +128,8 @@ type File struct {
 	// LastRead is when the table in the file was last known to be current, as far as the disk has it.
 	LastRead time.Time `json:"last_read,omitzero"`
 	Error    string    `json:"error,omitempty"` // of the last attempt; empty if it succeeded
-	// Unusable says why the file found at the path could not be used; empty if it could. KeptAs is its new name; empty if it
-	// could not be moved, and then nothing is written.
+	// Unusable is why the existing file could not be used; empty if it could. KeptAs is its new name; if it could not be moved, nothing is
+	// written.
 	Unusable string `json:"unusable,omitempty"`
 	KeptAs   string `json:"kept_as,omitempty"`
 }
@@ -186,8 +185,7 @@ type Problem struct {
 	Cause    string    `json:"cause,omitempty"`
 	Text     string    `json:"text"` // for the team that owns the object
 	Since    time.Time `json:"since"`
-	// Replicas are the replicas that see the problem, if not all do: in the merged answer of several.
-	Replicas []string `json:"replicas,omitempty"`
+	Replicas []string  `json:"replicas,omitempty"` // that see the problem, unless all do: in a merged answer
 }
 
 // Applied describes the applied table. It is a value; a later poll creates a new one.
@@ -198,51 +196,33 @@ type Applied struct {
 	Bytes    int          `json:"bytes"` // of the text
 	// Origin is the URL of the server that sent the table, without the password; for a table from the last-known-good file, the
 	// origin stored in the file.
-	Origin string `json:"origin"`
-	// ETag is the server's name for the table. Empty if it has none, or if the table comes from the last-known-good file.
-	ETag string `json:"etag,omitempty"`
-	// Committed is when this process applied the table.
-	Committed time.Time `json:"committed"`
-	// Confirmed is when a server last confirmed that this is its table; zero if none has since the start.
-	Confirmed time.Time `json:"confirmed,omitzero"`
-	// SourceRead is when the server had last read its source, as far as an answer or the last-known-good file has proved it: by
-	// X-Source-Read, or for a server without it by Date and Age. An answer that proves nothing does not change it. Zero if no
-	// time has been proved yet.
+	Origin    string    `json:"origin"`
+	ETag      string    `json:"etag,omitempty"`     // of the server; empty for a table from the last-known-good file
+	Committed time.Time `json:"committed"`          // when this process applied the table
+	Confirmed time.Time `json:"confirmed,omitzero"` // by a server, since the start
+	// SourceRead is when the server last read its source, as proved by X-Source-Read, by Date and Age of other servers, or by the
+	// last-known-good file. Zero if unknown.
 	SourceRead time.Time `json:"source_read,omitzero"`
-	// Stale means that the table comes from the last-known-good file and no server has confirmed it yet.
-	Stale bool `json:"stale"`
-	// LeftOut is how many parts of the server's text were left out: no reader can parse them, or no proxy survives them. It is 0 for a
-	// table from the last-known-good file.
-	LeftOut int `json:"left_out,omitempty"`
-	// ServerState is the X-Table-State of the server's last answer: "stale", "held", "backends-held", or empty.
-	ServerState string `json:"server_state,omitempty"`
+	Stale      bool      `json:"stale"` // from the last-known-good file, and not confirmed by a server yet
+	// LeftOut counts the parts of the server's text that no reader can parse or no proxy survives; 0 for the last-known-good file.
+	LeftOut     int    `json:"left_out,omitempty"`
+	ServerState string `json:"server_state,omitempty"` // X-Table-State of the server's last answer
 }
 
 // Fetch is the state of a client that fetches its table from route servers: in the status of a data plane and of a relay.
 type Fetch struct {
-	// Applied is nil before the first table.
-	Applied *Applied `json:"applied,omitempty"`
-	// AgeSeconds is the time since Applied.SourceRead; 0 if unknown.
-	AgeSeconds float64 `json:"age_seconds"`
-	// Held is the held table; nil if there is none.
-	Held *Guard `json:"held,omitempty"`
-	// Transport is the transport in use: "stream" or "poll"; empty before the first attempt.
-	Transport string `json:"transport,omitempty"`
-	// Stream describes the last stream; nil if there was none.
-	Stream *FetchStream `json:"stream,omitempty"`
-	// Zone is the last requested zone; empty for the full table.
-	Zone string `json:"zone,omitempty"`
+	Applied    *Applied     `json:"applied,omitempty"`   // nil before the first table
+	AgeSeconds float64      `json:"age_seconds"`         // since Applied.SourceRead; 0 if unknown
+	Held       *Guard       `json:"held,omitempty"`      // the held table, if there is one
+	Transport  string       `json:"transport,omitempty"` // in use: "stream" or "poll"; empty before the first attempt
+	Stream     *FetchStream `json:"stream,omitempty"`    // the last stream, if there was one
+	Zone       string       `json:"zone,omitempty"`      // last requested; empty for the full table
 
-	// LastAttempt is when the last round or the last attempt to open a stream began. LastSuccess is when the last round with a
-	// usable answer ended, or when a stream last confirmed the table. NextAttempt is when the next attempt is due, unless a
-	// stream is open. Zero means never or unknown.
-	LastAttempt time.Time `json:"last_attempt,omitzero"`
-	LastSuccess time.Time `json:"last_success,omitzero"`
-	NextAttempt time.Time `json:"next_attempt,omitzero"`
-	// Failures counts the attempts without a usable answer since LastSuccess.
-	Failures int `json:"failures"`
-	// FailedTotal counts all such attempts.
-	FailedTotal uint64 `json:"failed_total"`
+	LastAttempt time.Time `json:"last_attempt,omitzero"` // start of the last round, or of opening the last stream
+	LastSuccess time.Time `json:"last_success,omitzero"` // end of the last useful round, or the last confirmation by a stream
+	NextAttempt time.Time `json:"next_attempt,omitzero"` // unless a stream is open
+	Failures    int       `json:"failures"`              // attempts without a usable answer since LastSuccess
+	FailedTotal uint64    `json:"failed_total"`          // all such attempts
 
 	Servers       []FetchServer `json:"servers"` // in the order of preference
 	LastKnownGood *File         `json:"last_known_good,omitempty"`
@@ -250,11 +230,9 @@ type Fetch struct {
 
 // FetchStream is the state of a stream.
 type FetchStream struct {
-	URL string `json:"url"` // of the server, without the password
-	// Connected is when the stream was opened; zero if none is open.
-	Connected time.Time `json:"connected,omitzero"`
-	// LastEvent is when the last event arrived, whose type is Event. Zero before the first.
-	LastEvent time.Time `json:"last_event,omitzero"`
+	URL       string    `json:"url"`                 // of the server, without the password
+	Connected time.Time `json:"connected,omitzero"`  // zero if no stream is open
+	LastEvent time.Time `json:"last_event,omitzero"` // of type Event
 	Event     string    `json:"event,omitempty"`
 }
 
@@ -266,11 +244,10 @@ type FetchServer struct {
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	// Failures counts the attempts since LastSuccess; Reason and LastError are from the last failed attempt, and empty while the
 	// server is healthy.
-	Failures  int    `json:"failures"`
-	Reason    string `json:"reason,omitempty"`
-	LastError string `json:"last_error,omitempty"`
-	// RetryAt is when a failing server is tried again. Zero if it is healthy.
-	RetryAt time.Time `json:"retry_at,omitzero"`
+	Failures  int       `json:"failures"`
+	Reason    string    `json:"reason,omitempty"`
+	LastError string    `json:"last_error,omitempty"`
+	RetryAt   time.Time `json:"retry_at,omitzero"` // of a failing server
 }
 
 // Paths of the trial proxy, on the support listener.
@@ -284,7 +261,7 @@ const (
 type Trial struct {
 	Build    string `json:"build,omitempty"`  // of the proxy
 	Silent   string `json:"silent,omitempty"` // why the proxy does not answer
-	Unused   bool   `json:"unused,omitempty"` // it takes no requests, so texts are loaded and not used
+	Unused   bool   `json:"unused,omitempty"` // it does not accept requests; texts are loaded but not exercised
 	Accepted int    `json:"accepted"`
 	Waiting  int    `json:"waiting"`
 	// Suspects were in a table that the proxy did not survive, and Lapsed pass because it does not answer; both are among Waiting.
@@ -302,7 +279,7 @@ type TrialFailure struct {
 	At        time.Time `json:"at"`
 }
 
-// Takeover is what a change that was published took from another object.
+// Takeover describes requests that a published change took from another object.
 type Takeover struct {
 	At   time.Time `json:"at"`
 	From kube.Ref  `json:"from"`

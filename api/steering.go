@@ -12,10 +12,9 @@ import (
 // PathSteering is where objects are frozen, rolled back and released: on the control socket, with POST.
 const PathSteering = "/steering"
 
-// Steering is what operators have frozen and pinned.
+// Steering lists what operators have frozen and pinned.
 type Steering struct {
-	// Digest is the same for replicas on which the same is in force.
-	Digest table.Digest `json:"digest"`
+	Digest table.Digest `json:"digest"` // equal on replicas with the same orders
 	Orders []Order      `json:"orders"` // the newest first
 }
 
@@ -30,8 +29,7 @@ type Order struct {
 }
 
 const (
-	// DefaultSteering is how long a freeze or pin lasts if nobody says how long, and MaxSteering how long at most, unless it lasts until
-	// it is released.
+	// DefaultSteering is how long a freeze or pin lasts by default, and MaxSteering how long at most, unless it lasts until it is released.
 	DefaultSteering = time.Hour
 	MaxSteering     = 7 * 24 * time.Hour
 )
@@ -52,21 +50,19 @@ type Steered struct {
 	Until    time.Time    `json:"until,omitzero"`
 	Pins     []string     `json:"pins,omitempty"`     // versions of objects, by names that all replicas know
 	Warnings []string     `json:"warnings,omitempty"` // what cannot be honoured, and what it re-opens
-	Changes  string       `json:"changes"`            // how the table changes by it, as text
+	Changes  string       `json:"changes"`            // of the table, as text
 	Digest   table.Digest `json:"digest,omitzero"`    // of the table that is served now
 	By       string       `json:"by,omitempty"`
 	Why      string       `json:"why,omitempty"`
 }
 
 const (
-	// PathHistory is where a server tells what it has served.
-	PathHistory = "/history"
-	// PathKeptHistory is where it passes its history on to a replica that starts, in the form of the files.
-	PathKeptHistory = "/kept/history"
+	PathHistory     = "/history"      // what the server has served
+	PathKeptHistory = "/kept/history" // the same for a starting replica, in the form of the files
 )
 
-// HistoryEntry is a change of what is served: of Ingresses, RouteGroups and default filters, or a decision about them. Changes of endpoints
-// alone make none.
+// HistoryEntry is a change of the served Ingresses, RouteGroups and default filters, or a decision about them. Changes of endpoints alone have
+// no entry.
 type HistoryEntry struct {
 	N        uint64       `json:"n"` // counts the entries of a server, from 1
 	At       time.Time    `json:"at"`
@@ -76,16 +72,14 @@ type HistoryEntry struct {
 	Changes []HistoryChange `json:"changes,omitempty"`
 	Count   int             `json:"count"`
 	// Added, Changed and Removed count routes.
-	Added   int `json:"routes_added"`
-	Changed int `json:"routes_changed"`
-	Removed int `json:"routes_removed"`
-	// Takeovers are requests that other owners lost, as far as they were known by then.
-	Takeovers []Takeover `json:"takeovers,omitempty"`
-	// Decisions are what was decided since the entry before: what is kept and why, and who accepted or steered what.
-	Decisions []Decision `json:"decisions,omitempty"`
+	Added     int        `json:"routes_added"`
+	Changed   int        `json:"routes_changed"`
+	Removed   int        `json:"routes_removed"`
+	Takeovers []Takeover `json:"takeovers,omitempty"` // requests that other owners lost, as known at that time
+	Decisions []Decision `json:"decisions,omitempty"` // since the entry before
 }
 
-// HistoryDifference says what an entry changed, or how it differs from another one.
+// HistoryDifference is what an entry changed, or how it differs from another one.
 type HistoryDifference struct {
 	Entry      HistoryEntry    `json:"entry"`
 	Difference json.RawMessage `json:"difference"` // as `routesrv diff -o json` prints it
@@ -115,15 +109,12 @@ const (
 	PathProblems = "/problems"
 	PathExplain  = "/explain"
 	PathMatch    = "/match"
-	// PathTakeovers is where manifests are sent, with POST, to learn what they would take from others.
-	PathTakeovers = "/takeovers"
+
+	PathTakeovers = "/takeovers" // POST of manifests: what they would take from others
 	PathHeld      = "/guard/held"
-	// PathAccept is where a held table is accepted: on the control socket, with POST.
-	PathAccept = "/guard/accept"
-	// PathKept is the path where a route server says to its replicas which objects it keeps at earlier versions.
-	PathKept = "/kept"
-	// PathKeptNames is where it says, without versions, what its guard keeps of Ingresses and RouteGroups.
-	PathKeptNames = "/kept/names"
+	PathAccept    = "/guard/accept" // POST on the control socket
+	PathKept      = "/kept"         // kept objects, for replicas
+	PathKeptNames = "/kept/names"   // of Ingresses and RouteGroups kept by the guard, without versions
 )
 
 // Guard is what a guard holds: a table, or kept objects.
@@ -131,9 +122,9 @@ type Guard struct {
 	Held   bool       `json:"held"`
 	Reason guard.Code `json:"reason,omitempty"`
 	Detail string     `json:"detail,omitempty"`
-	// Digest names what an acceptance releases: the held table, or the list of kept objects.
+	// Digest identifies what an acceptance releases: the held table, or the list of kept objects.
 	Digest table.Digest `json:"digest,omitzero"`
-	// Revision and Routes are those of the held table, or of the newest one while objects are kept.
+	// Revision and Routes describe the held table, or the newest one while objects are kept.
 	Revision  uint64    `json:"revision,omitempty"`
 	Routes    int       `json:"routes,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
@@ -151,11 +142,11 @@ type Kept struct {
 	By     string     `json:"by"`
 	Since  time.Time  `json:"since"`
 	Until  time.Time  `json:"until,omitzero"` // zero: not released by time
-	Served string     `json:"served"`         // which version, in words
-	Waits  string     `json:"waits"`          // what is not served yet, in words
+	Served string     `json:"served"`         // description of the version
+	Waits  string     `json:"waits"`          // description of the change
 }
 
-// Release says how the last held table, or the last kept objects, were released.
+// Release is how the last held table, or the last kept objects, were released.
 type Release struct {
 	Digest   string     `json:"digest"`
 	Reason   guard.Code `json:"reason"`
@@ -167,20 +158,17 @@ type Release struct {
 
 // Decision is a step concerning a suspicious table, or kept objects: in the status, and a line of decisions.jsonl.
 type Decision struct {
-	Time   time.Time    `json:"time"`
-	What   string       `json:"what"`   // one of the constants below
-	Digest table.Digest `json:"digest"` // of the table: the held one, or the one that was published
-	// Objects are the kept objects, in words; empty for a table.
-	Objects string     `json:"objects,omitempty"`
-	Reason  guard.Code `json:"reason,omitempty"` // why the table or the objects were held
-	// Detail says how long changes soaked on the canary, and what its query returned.
-	Detail string `json:"detail,omitempty"`
-	// By and Why are the words of the operator who accepted the table.
-	By  string `json:"by,omitempty"`
-	Why string `json:"why,omitempty"`
+	Time    time.Time    `json:"time"`
+	What    string       `json:"what"`              // one of the constants below
+	Digest  table.Digest `json:"digest"`            // of the table: the held one, or the one that was published
+	Objects string       `json:"objects,omitempty"` // the kept objects; empty for a table
+	Reason  guard.Code   `json:"reason,omitempty"`  // why the table or the objects were held
+	Detail  string       `json:"detail,omitempty"`  // how long changes soaked, and what the canary query returned
+	By      string       `json:"by,omitempty"`      // these and Why come from the operator who accepted it
+	Why     string       `json:"why,omitempty"`
 }
 
-// The decisions. A hold that ends because the source shows a table that is fine is not one.
+// The decisions. A hold that ends because the loss came back is not a decision.
 const (
 	DecidedHeld     = "held"     // a table was held back, or objects were kept
 	DecidedReleased = "released" // that ended by time: every read agreed

@@ -1,7 +1,6 @@
 package catalogue
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"path"
@@ -13,11 +12,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// A few filters accept arguments that pass every check of a proxy and then end the process, block it permanently, or exhaust its
-// memory or a core: on every instance that gets the route, and again after each restart. Therefore the compiler leaves such
-// routes out, and a data plane removes them from fetched tables.
-
-// Danger is a rule for arguments of filters that proxies accept and do not survive.
+// Danger is a rule for arguments that pass every check of a proxy and then end its process, block it permanently, or exhaust its memory
+// or a core, again after each restart. The compiler leaves such routes out, and a data plane removes them from fetched tables.
 type Danger struct {
 	Filters []string // names of the filters
 	Rule    string   // what an argument must be: a clause
@@ -69,7 +65,7 @@ var dangers = []Danger{
 		Filters: []string{"clientRatelimit", "localRatelimit"}, Seen: true,
 		Rule: "argument 1 (requests) must be between 0 and 1000000, and argument 2 (window) at least 1ms and at most 29 years",
 		Effect: "with -enable-ratelimits, each client takes 24 bytes for each request; below zero, the second request hangs; other " +
-			"windows keep a core busy for good",
+			"windows keep a core busy permanently",
 		mistake: func(args []any, _ int) string { return clientLimit(args, 0) },
 	},
 	{
@@ -102,7 +98,7 @@ var dangers = []Danger{
 		Effect: "each copy of a request meets the filters again, so one request becomes thousands and takes gigabytes",
 		mistake: func(_ []any, count int) string {
 			if count > maxTees {
-				return fmt.Sprintf("it stands %d times in one route, and copies of requests multiply", count)
+				return fmt.Sprintf("it occurs %d times in one route, and copies of requests multiply", count)
 			}
 			return ""
 		},
@@ -192,7 +188,7 @@ func readable(args []any) string {
 	case clean == "/dev/null":
 		return ""
 	case top == "dev", top == "proc", top == "sys":
-		return fmt.Sprintf("the file %q is none with an end", text)
+		return fmt.Sprintf("the file %q may have no end", text)
 	case base == "", base == ".", base == "..", slices.Contains(folders, clean):
 		return fmt.Sprintf("%q is a folder", text)
 	}
@@ -233,67 +229,46 @@ type Killer struct {
 	Err error // names the filter and the mistake
 }
 
-// Killers returns the routes of t that no proxy survives, sorted by id. checked is a table without such routes, or nil; routes
-// that t shares with it are not checked again. A route is parsed only if its text contains a filter with a rule, so checking a
-// whole table costs little more than a few text searches. Killers ignores routes that do not parse.
-func Killers(checked, t *table.Table) (found []Killer) {
+// killers returns the routes of t that no proxy survives, sorted by id. checked is a table without such routes, or nil; routes that t shares
+// with it are not checked again. A route is parsed only if its text contains a filter with a rule.
+func killers(checked, t *table.Table) (found []Killer) {
+	var before table.List
 	if checked != nil {
-		for _, r := range table.Changes(checked.Routes(), t.Routes()) {
-			if r != nil {
-				found = append(found, killersIn([]byte(r.Text))...)
-			}
-		}
-		return found
+		before = checked.Routes()
 	}
-	var text []byte
-	for _, b := range t.Routes().Blocks() { // their texts: unpacking routes costs more than the searches
-		text = b.AppendText(text[:0])
-		found = append(found, killersIn(text)...)
-	}
-	return found
-}
-
-// killersIn returns the killers among the routes of lines, in their order.
-func killersIn(text []byte) (found []Killer) {
-	for line := range bytes.SplitSeq(text, []byte{'\n'}) {
-		if !slices.ContainsFunc(hints, func(hint []byte) bool { return bytes.Contains(line, hint) }) {
+	for _, r := range table.Changes(before, t.Routes()) {
+		if r == nil || !slices.ContainsFunc(hints, func(hint string) bool { return strings.Contains(r.Text, hint) }) {
 			continue
 		}
-		routes, err := eskip.Parse(string(line))
-		if err != nil {
-			continue // no proxy loads it
-		}
-		for _, r := range routes {
-			if err := Survives(r.Filters); err != nil {
-				found = append(found, Killer{r.Id, err})
+		if parsed, err := r.Parse(); err == nil { // otherwise no proxy loads it
+			if err := Survives(parsed.Filters); err != nil {
+				found = append(found, Killer{r.ID, err})
 			}
 		}
 	}
 	return found
 }
 
-// WithoutKillers returns t without its [Killers], and the killers, so that one bad route does not block the others.
+// WithoutKillers returns t without the routes that no proxy survives, and these routes, sorted by id: one bad route must not block the others.
+// checked is a table without such routes, or nil; routes that t shares with it are not checked again.
 func WithoutKillers(checked, t *table.Table) (*table.Table, []Killer) {
-	killers := Killers(checked, t)
-	if len(killers) == 0 {
+	found := killers(checked, t)
+	if len(found) == 0 {
 		return t, nil
 	}
-	ids := make([]string, len(killers))
-	for i, k := range killers {
-		ids[i] = k.ID
+	var ids []string
+	for _, k := range found {
+		ids = append(ids, k.ID)
 	}
 	rest, err := t.Routes().With(nil, ids)
 	if err != nil {
 		panic(err) // its errors are about new routes
 	}
-	return table.Of(rest, t.Revision(), t.Time()), killers
+	return table.Of(rest, t.Revision(), t.Time()), found
 }
 
 // hints are parts of canonical text. Each route that breaks a rule contains at least one of them. They must not be changed.
-var hints = [][]byte{
-	[]byte("admissionControl("), []byte("compress(-"), []byte("atelimit("), []byte("hunks("), []byte("teeLoopback("),
-	[]byte("basicAuth("),
-}
+var hints = []string{"admissionControl(", "compress(-", "atelimit(", "hunks(", "teeLoopback(", "basicAuth("}
 
 // authenticating are the name prefixes of filters that authenticate or authorize clients.
 var authenticating = []string{

@@ -46,7 +46,8 @@ func TestKillersOfATable(t *testing.T) {
 		{name: "no route", table: tableOf(t)},
 	} {
 		var got []string
-		for _, k := range catalogue.Killers(c.checked, c.table) {
+		_, killers := catalogue.WithoutKillers(c.checked, c.table)
+		for _, k := range killers {
 			if k.Err == nil {
 				t.Errorf("%s: %s without its mistake", c.name, k.ID)
 			}

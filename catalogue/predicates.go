@@ -3,6 +3,7 @@ package catalogue
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,30 +179,8 @@ func checkPatterns(patterns []string) error {
 // CleanPath normalises a path of a request or a pattern as the reference does first: a leading slash, and no empty, "." or ".."
 // segments. It keeps a trailing slash if the input has more than two bytes and ends with a slash or a "." segment.
 func CleanPath(p string) string {
-	if p != "" && p[0] == '/' && !strings.Contains(p, "//") && !strings.Contains(p, "/.") {
-		return p // as most paths are
-	}
-	slash := len(p) > 2 && p[len(p)-1] == '/'
-	var kept []string
-	segments := strings.Split(p, "/")
-	for i, s := range segments {
-		switch s {
-		case "":
-		case ".":
-			slash = slash || i == len(segments)-1
-		case "..":
-			if len(kept) > 0 {
-				kept = kept[:len(kept)-1]
-			}
-		default:
-			kept = append(kept, s)
-		}
-	}
-	if len(kept) == 0 {
-		return "/"
-	}
-	clean := "/" + strings.Join(kept, "/")
-	if slash {
+	clean := path.Clean("/" + p)
+	if clean != "/" && (len(p) > 2 && strings.HasSuffix(p, "/") || strings.HasSuffix(p, "/.")) {
 		clean += "/"
 	}
 	return clean

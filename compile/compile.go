@@ -14,13 +14,14 @@
 //
 // The build, this package, assembles the units of a snapshot into one list of routes:
 //
-//   - objects.go holds the unit of each object, which is recompiled only if the object or a result of its lookups changed, and the
-//     order of the reference;
-//   - claims.go gives each id to one route, and reports the routes that claim the same id or match the same requests;
-//   - assemble.go combines the units with the catch-alls of their hosts, and derives the new list from the previous one, so that the two
-//     share equal blocks.
+//   - state.go has the sets from which a list is built: objects with their units, and what these look up, share and claim. A build copies the
+//     sets of an earlier one in constant time and changes them by the difference between the two snapshots;
+//   - build.go finds the objects to compile, and derives the list of routes, which shares equal blocks with the earlier one;
+//   - objects.go has the order of the reference, hosts.go the catch-alls of hosts;
+//   - ids.go gives each id to one route, and problems.go reports the routes that claim the same id or match the same requests.
 //
-// Builds share only cached results, which affect the cost of a build, never its result.
+// Builds share only cached results, which affect the cost of a build, never its result. The cost is proportional to the difference from the
+// most similar one of the last builds, so several snapshots in turn cost no more than one.
 //
 // # Isolation
 //
@@ -49,26 +50,24 @@ import (
 // Result is the result of compiling a snapshot. It is immutable and safe for concurrent use.
 type Result struct {
 	Snapshot *kube.Snapshot
-	// Routes share unchanged parts with the previous result. The list is packed.
+	// Routes share unchanged parts with earlier results. The list is packed.
 	Routes table.List
 	// Problems are sorted by owner. The slice must not be changed.
 	Problems []rules.Problem
 
-	all *assembly
+	state *state
 }
 
-// Compiler compiles snapshots with one set of options. Latest is safe for concurrent use; the other methods are not. After a
+// Compiler compiles snapshots with one set of options. Latest and Known are safe for concurrent use; the other methods are not. After a
 // panic it discards its cached results, because they can no longer be trusted.
 type Compiler struct {
 	set    *rules.Set
 	fixed  *rules.Unit // the routes of the options
 	latest atomic.Pointer[Result]
-	beside *Result // of the last CompileBeside, without problems; nil after Forget
-	recent []memo  // of the last builds, the last one first; nil before the first one, and after a panic
-	newest memo    // of latest: the units of its objects stay known, however many other snapshots are compiled
+	recent atomic.Pointer[[]*Result] // of the last builds, the last one first; nil before the first one, and after a panic
 }
 
-// remembered is how many builds are cached: each read of a cluster needs a few builds while objects are kept at earlier versions.
+// remembered is how many builds are cached: a few snapshots in turn while objects are kept at earlier versions, and those before them.
 const remembered = 5
 
 // New returns a Compiler. The error names an invalid option.
@@ -86,64 +85,73 @@ func (c *Compiler) Compile(s *kube.Snapshot) *Result {
 	if before != nil && s.SameObjects(before.Snapshot) {
 		return before
 	}
-	next := c.build(s, before, true)
-	c.latest.Store(next)
-	c.newest = c.recent[0]
-	return next
+	next := *c.result(s)
+	next.Problems = next.problems()
+	c.latest.Store(&next)
+	return &next
 }
 
 // CompileBeside returns the routes of a snapshot other than the latest one, such as one in which some objects have earlier
-// versions. Its cost is proportional to the differences from the latest snapshot and from the snapshot of the previous call. It
-// reports no problems: Compile reports them for the latest snapshot.
-func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List {
-	before := c.beside // successive calls have similar lists, so each is derived from the previous one
-	if before == nil {
-		before = c.latest.Load()
-	} else if s.SameObjects(before.Snapshot) {
-		return before.Routes
-	}
-	c.beside = c.build(s, before, false)
-	return c.beside.Routes
+// versions. It reports no problems: Compile reports them for the latest snapshot.
+func (c *Compiler) CompileBeside(s *kube.Snapshot) table.List { return c.result(s).Routes }
+
+// Forget frees the results of all builds but the last two.
+func (c *Compiler) Forget() {
+	recent := slices.Clone(c.builds())
+	recent = recent[:min(len(recent), 2)]
+	c.recent.Store(&recent)
 }
 
-// Forget frees what CompileBeside keeps for its next call.
-func (c *Compiler) Forget() { c.beside = nil }
+// builds returns the results of the last builds, the last one first.
+func (c *Compiler) builds() []*Result {
+	if recent := c.recent.Load(); recent != nil {
+		return *recent
+	}
+	return nil
+}
 
-// build compiles a snapshot. It derives the list of routes from the list of before, unless before is nil.
-func (c *Compiler) build(s *kube.Snapshot, before *Result, report bool) *Result {
-	recent := c.recent
-	c.recent = nil // restored at the end: no cached result may be used after a panic
-	var from []*assembly
-	for _, r := range []*Result{before, c.latest.Load()} {
-		if r != nil && recent != nil {
-			from = append(from, r.all)
+// result returns the result for a snapshot, without problems.
+func (c *Compiler) result(s *kube.Snapshot) *Result {
+	recent := c.builds()
+	c.recent.Store(nil) // restored at the end: no cached result may be used after a panic
+	next := known(recent, s)
+	if next == nil {
+		next = c.build(s, recent)
+	}
+	recent = slices.DeleteFunc(slices.Clone(recent), func(r *Result) bool { return r == next })
+	recent = slices.Insert(recent[:min(len(recent), remembered-1)], 0, next)
+	c.recent.Store(&recent)
+	return next
+}
+
+// known returns the result for a snapshot with the same objects; nil if there is none.
+func known(recent []*Result, s *kube.Snapshot) *Result {
+	for _, r := range recent {
+		if s.SameObjects(r.Snapshot) {
+			return r
 		}
 	}
-	if before == nil || recent == nil {
-		before = &Result{}
-	}
-	next := &Result{Snapshot: s, all: c.assemble(s, from, recent)}
-	next.Routes = changed(before.Routes, before.all, next.all)
-	if report {
-		next.Problems = next.problems()
-	}
-	c.recent = slices.Insert(recent[:min(len(recent), remembered-1)], 0, next.all.objects.memo())
-	return next
+	return nil
 }
 
 // Latest returns the result of the last call of Compile, or nil before the first one.
 func (c *Compiler) Latest() *Result { return c.latest.Load() }
 
+// Known returns the result of one of the last builds, of a snapshot with the same objects; nil if there is none. It has no problems.
+func (c *Compiler) Known(s *kube.Snapshot) *Result { return known(c.builds(), s) }
+
 // Beside compiles another snapshot with the same options, such as one in which some objects have earlier versions. It changes nothing, and
 // its cost is proportional to the differences. The Result and the compiler may be used meanwhile.
 func (r *Result) Beside(s *kube.Snapshot) *Result {
-	c := &Compiler{set: r.all.rules, fixed: r.all.fixed, recent: []memo{r.all.objects.memo()}}
-	return c.build(s, r, true)
+	c := &Compiler{set: r.state.rules, fixed: r.state.fixed.unit}
+	next := c.build(s, []*Result{r})
+	next.Problems = next.problems()
+	return next
 }
 
 // Addresses returns the ready addresses of a service, sorted as strings.
 func (r *Result) Addresses(namespace, name string) []string {
-	return r.all.view.Addresses(namespace, name)
+	return r.state.view.Addresses(namespace, name)
 }
 
 // RoutesOf returns the printed routes of an object in one of the last snapshots. The result is empty for an object that was not
@@ -161,46 +169,48 @@ func (c *Compiler) ServicesOf(o kube.Object) []kube.ServiceKey {
 	if u == nil {
 		return nil
 	}
-	services := u.Services()
-	keys := make([]kube.ServiceKey, len(services))
-	for i := range services {
-		keys[i] = services[i].Key
+	var keys []kube.ServiceKey
+	for _, s := range u.Services() {
+		keys = append(keys, s.Key)
 	}
 	return keys
 }
 
-// OwnersOf returns the owners of routes of the last build, by id. The owner of a catch-all is the first object with the host. Ids
-// of routes that belong only to the server are omitted. It takes time proportional to the number of routes.
+// unitOf returns the unit that an object had in the last build with it; nil if it has none. Those of the latest snapshot stay known, however many
+// others are compiled.
+func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
+	builds := slices.Clip(c.builds())
+	if latest := c.latest.Load(); latest != nil {
+		builds = append(builds, latest)
+	}
+	for _, r := range builds {
+		if known := r.state.find(o.Ref()); known != nil && known.Routed == o {
+			return known.unit
+		}
+	}
+	return nil
+}
+
+// OwnersOf returns the owners of routes of the last build, by id. Ids of routes that belong only to the server are omitted.
 func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
-	last := c.beside
-	if last == nil {
-		last = c.latest.Load()
-	}
 	owners := make(map[string]kube.Ref)
-	if last == nil {
-		return owners
-	}
-	wanted := make(map[uint64][]string)
-	for _, id := range ids {
-		h := rules.HashID(routeid.Original(id))
-		wanted[h] = append(wanted[h], id)
-	}
-	for one := range claimsOf(last.all.sections) {
-		for _, id := range wanted[one.route().ID] {
-			if one.section.object != nil && last.all.claims.has(one.route()) {
-				owners[id] = one.section.owner()
+	if recent := c.builds(); len(recent) > 0 {
+		for _, id := range ids {
+			if owner, ok := recent[0].OwnerOf(id); ok {
+				owners[id] = owner
 			}
 		}
 	}
 	return owners
 }
 
-// unitOf returns the unit that an object had in the last build with it; nil if it has none.
-func (c *Compiler) unitOf(o kube.Object) *rules.Unit {
-	for _, known := range append(slices.Clip(c.recent), c.newest) {
-		if u := known[o]; u != nil {
-			return u
+// OwnerOf returns the owner of a route of the table. The owner of a catch-all is the oldest object with the host. ok is false for an id that no
+// object has.
+func (r *Result) OwnerOf(id string) (owner kube.Ref, ok bool) {
+	for c := range with(r.state.ids, rules.HashID(routeid.Original(id))) {
+		if c.section.object != nil && r.state.has(c) {
+			return c.section.owner(), true
 		}
 	}
-	return nil
+	return kube.Ref{}, false
 }

@@ -49,46 +49,44 @@ func (r *Result) ProblemsOf(owner kube.Ref) []rules.Problem {
 	return r.Problems[from:to:to]
 }
 
-// Inspect describes an Ingress or RouteGroup. ok is false if the snapshot has none with that name. It searches all objects.
+// Inspect describes an Ingress or RouteGroup. ok is false if the snapshot has none with that name.
 func (r *Result) Inspect(ref kube.Ref) (Inspection, bool) {
-	a := r.all
-	i, found := a.objects.search(ref)
-	if !found {
+	o := r.state.find(ref)
+	if o == nil {
 		return Inspection{}, false
 	}
-	o := &a.objects[i]
-	in := Inspection{Object: o.Routed, Compiled: !o.unit.Refused, Problems: r.ProblemsOf(o.Ref()), Services: o.unit.Services()}
-	var texts rules.Texts
-	for i := range a.sections {
-		if s := &a.sections[i]; s.asker() == o {
-			for at := range s.routes {
-				in.Routes = append(in.Routes, a.claims.inspect(claim{s, at}, &texts))
-			}
-		}
+	in := Inspection{Object: o.Routed, Compiled: !o.unit.Refused, Problems: r.ProblemsOf(ref), Routes: r.state.inspect(o)}
+	for _, s := range o.unit.Services() {
+		in.Services = append(in.Services, *s)
 	}
 	return in, true
 }
 
-// inspect describes a route.
-func (c *claims) inspect(of claim, texts *rules.Texts) InspectedRoute {
-	u, r := of.section.unit, of.route()
-	found := InspectedRoute{ID: texts.ID(u, r), Route: texts.Route(u, r), Main: r.Match != 0, Wins: c.has(r)}
-	if !found.Wins {
-		found.Keeper = c.contenders[found.ID][0].section.owner()
+// inspect describes the routes that an object requests.
+func (s *state) inspect(o *object) (all []InspectedRoute) {
+	var texts rules.Texts
+	for i := range o.sections {
+		for c := range o.sections[i].claims() {
+			r := c.route()
+			found := InspectedRoute{ID: texts.ID(o.unit, r), Route: texts.Route(o.unit, r), Main: r.Match != 0, Wins: s.has(c)}
+			if !found.Wins {
+				found.Keeper = s.contest(c).claims[0].section.owner()
+			}
+			found.Clones = slices.Collect(texts.Rows(o.unit, r))
+			if found.Route != nil {
+				found.Clones = found.Clones[1:]
+			}
+			all = append(all, found)
+		}
 	}
-	found.Clones = slices.Collect(texts.Rows(u, r))
-	if found.Route != nil {
-		found.Clones = found.Clones[1:]
-	}
-	return found
+	return all
 }
 
-// Claims returns the compiled objects that have the host, sorted. It searches all objects.
-func (r *Result) Claims(host string) []kube.Ref {
-	var owners []kube.Ref
-	for _, o := range r.all.objects {
-		if !o.unit.Refused && slices.Contains(o.Hosts(), host) {
-			owners = append(owners, o.Ref())
+// Claims returns the compiled objects that have the host, sorted.
+func (r *Result) Claims(host string) (owners []kube.Ref) {
+	for one := range r.state.sharing(host) {
+		if !one.object.unit.Refused {
+			owners = append(owners, one.object.Ref())
 		}
 	}
 	return slices.Compact(owners)
@@ -110,16 +108,16 @@ type Trial struct {
 // It stores nothing.
 //
 // It returns the problems that [Compiler.Compile] would report for the object, so the admission webhook and /problems agree. It
-// takes time proportional to the size of the object.
-func (r *Result) Try(o kube.Object) (Trial, error) { return r.try(o, r.all.view) }
+// takes time proportional to the size of the object, and to the number of objects with its hosts.
+func (r *Result) Try(o kube.Object) (Trial, error) { return r.try(o, r.state.view) }
 
 // Foresee is Try with Services, Endpoints and slices in addition to the snapshot's; nil means none. The result also includes the
 // routes that the object will have, without a change to it, once each of its Services has endpoints and the ports that the object
 // names.
 func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
-	view := r.all.view
+	view := r.state.view
 	if b != nil {
-		view = r.all.rules.With(view, b)
+		view = r.state.rules.With(view, b)
 	}
 	now, err := r.try(o, view)
 	if err != nil || now.Skipped {
@@ -129,7 +127,7 @@ func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
 	if view.Has(wanted) {
 		return now, nil
 	}
-	later, err := r.try(o, r.all.rules.With(view, wanted))
+	later, err := r.try(o, r.state.rules.With(view, wanted))
 	has := make(map[string]bool)
 	for _, route := range now.Routes {
 		has[route.ID] = true
@@ -145,121 +143,59 @@ func (r *Result) Foresee(o kube.Object, b *kube.Backends) (Trial, error) {
 
 // try is Try with a view of the backends.
 func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
-	a := r.all
 	routed, ok := o.(kube.Routed)
 	if !ok {
 		return Trial{}, fmt.Errorf("%s has no routes", o.Ref())
 	}
-	tried := &object{Routed: routed}
-	var old *object
-	if i, found := a.objects.search(o.Ref()); found {
-		old = &a.objects[i]
+	with := r.state.change()
+	if old := with.find(o.Ref()); old != nil {
+		with.remove(old)
 	}
-	tried.unit = a.rules.Compile(o, view.Before(o.Ref()))
-	was, is := a.hostsWith(tried, old)
-	own := slices.Collect(claimsOf(append(tried.sections(nil), a.catchAlls(is, []*assembly{a})...)))
-	var replaced []claim
-	for c := range a.claims.all {
-		if _, host := was[c.section.host]; old != nil && c.section.asker() == old || c.section.catchAll && host {
-			replaced = append(replaced, c)
-		}
-	}
-	others := a.claims.concerned(own, replaced)
-	all := newClaims(slices.Values(slices.Concat(own, others)))
+	tried := newObject(routed, r.state.rules.Compile(o, view.Before(o.Ref())), 0)
+	with.add(tried)
+	with.settle(func(*host) *rules.Unit { return nil })
 
-	var result Trial
-	var texts rules.Texts
-	for _, c := range own {
-		if !c.section.catchAll {
-			result.Routes = append(result.Routes, all.inspect(c, &texts))
-		}
-	}
-	result.CatchAlls = all.catchAlls(slices.Concat(own, others), &texts)
-	result.ReplacedCatchAlls = a.claims.catchAlls(slices.Concat(replaced, others), &texts)
+	result := Trial{Routes: with.inspect(tried)}
+	gone, fresh := with.differing()
+	result.CatchAlls, result.ReplacedCatchAlls = catchAlls(fresh), catchAlls(gone)
 	for _, p := range tried.unit.Problems() {
 		result.Skipped = result.Skipped || p.Reason == rules.NotSelected
 		if p.Severity > rules.Info {
 			result.Problems = append(result.Problems, p)
 		}
 	}
-	isOwn := func(c claim) bool { return c.section.object == tried }
-	result.Problems = append(result.Problems, all.duplicates(isOwn)...)
-	result.Problems = append(result.Problems, all.shadows(isOwn)...)
+	result.Problems = append(result.Problems, with.problemsOf(tried)...)
 	return result, nil
 }
 
-// hostsWith returns the hosts of an object and of its old version, which may be nil: their current state, and their state with
-// the object in place of the old version.
-func (a *assembly) hostsWith(tried, old *object) (was, is hosts) {
-	was, is = make(hosts), make(hosts)
-	for _, o := range []*object{tried, old} {
-		for host := range o.groups() {
-			was[host] = a.hosts[host]
+// problemsOf returns the problems of an object because of ids and of what its routes match, with those of the catch-alls that it owns.
+func (c *change) problemsOf(o *object) []rules.Problem {
+	var ofIDs, ofMatches []rules.Problem
+	contests, matches := make(map[*contest]bool), make(map[uint64]bool)
+	for _, one := range c.added {
+		if one.section.object != o {
+			continue
+		}
+		if contest, _ := c.contests.Get(&contest{hash: one.route().ID}); contest != nil && !contests[contest] {
+			contests[contest] = true
+			ofIDs = append(ofIDs, contest.problems()...)
+		}
+		if hash := one.route().Match; !matches[hash] {
+			matches[hash] = true
+			found, _ := c.shadows.Get(shadow{hash: hash})
+			ofMatches = append(ofMatches, found.problems...)
 		}
 	}
-	add := func(o *object) {
-		for host, g := range o.groups() {
-			if _, concerned := was[host]; concerned {
-				is.add(o, g)
-			}
-		}
-	}
-	at, _ := a.objects.search(tried.Ref())
-	for i := range a.objects {
-		if i == at {
-			add(tried)
-		}
-		if o := &a.objects[i]; o != old {
-			add(o)
-		}
-	}
-	if at == len(a.objects) {
-		add(tried)
-	}
-	return was, is
+	return slices.DeleteFunc(slices.Concat(byRoute(ofIDs), byRoute(ofMatches)), func(p rules.Problem) bool { return p.Owner != o.Ref() })
 }
 
 // catchAlls returns the catch-alls among some routes, as the table has them.
-func (c *claims) catchAlls(among []claim, texts *rules.Texts) (rows []*table.Route) {
+func catchAlls(among []claim) (rows []*table.Route) {
+	var texts rules.Texts
 	for _, one := range among {
-		if r := one.route(); one.section.catchAll && c.has(r) {
-			rows = slices.AppendSeq(rows, texts.Rows(one.section.unit, r))
+		if one.section.catchAll {
+			rows = slices.AppendSeq(rows, texts.Rows(one.section.unit, one.route()))
 		}
 	}
 	return rows
-}
-
-// concerned returns the routes whose ids depend on some routes and on the routes that they replace: routes that claim the same
-// ids or match the same requests, and routes that claim the ids of the latter.
-func (c *claims) concerned(others, replaced []claim) []claim {
-	ids, matches := make(map[uint64]bool), make(map[uint64]bool)
-	without := make(map[*section]bool)
-	for _, o := range others {
-		ids[o.route().ID] = true
-		matches[o.route().Match] = true
-	}
-	for _, o := range replaced {
-		ids[o.route().ID] = true
-		without[o.section] = true
-	}
-	delete(matches, 0)
-	each := func(found func(claim)) {
-		for other := range c.all {
-			if !without[other.section] {
-				found(other)
-			}
-		}
-	}
-	each(func(other claim) {
-		if r := other.route(); matches[r.Match] && !r.LeftOut() {
-			ids[r.ID] = true
-		}
-	})
-	var all []claim
-	each(func(other claim) {
-		if ids[other.route().ID] {
-			all = append(all, other)
-		}
-	})
-	return all
 }

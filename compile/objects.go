@@ -3,71 +3,60 @@ package compile
 import (
 	"cmp"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
 )
 
-// object is an Ingress or a RouteGroup of a build with its unit.
+// object is an Ingress or a RouteGroup with its unit. It is immutable.
 type object struct {
 	kube.Routed
-	unit *rules.Unit
+	unit     *rules.Unit
+	sections []section
+	n        int // among those with the same name, which no API server has
 }
 
-// objects are the objects of a build, sorted by kind, namespace and name.
-type objects []object
+func compareObjects(a, b *object) int { return cmp.Or(a.Ref().Compare(b.Ref()), cmp.Compare(a.n, b.n)) }
 
-func compareObjects(a, b object) int { return a.Ref().Compare(b.Ref()) }
-
-// gather returns the objects of a snapshot, each once, without their units.
-func gather(s *kube.Snapshot) objects {
-	all := make(objects, 0, len(s.Ingresses)+len(s.RouteGroups))
-	for o := range s.Objects() {
-		all = append(all, object{Routed: o})
+// comparePivots compares objects; nil comes first.
+func comparePivots(a, b *object) int {
+	switch {
+	case a == b:
+		return 0
+	case a == nil:
+		return -1
+	case b == nil:
+		return 1
 	}
-	if !slices.IsSortedFunc(all, compareObjects) {
-		slices.SortStableFunc(all, compareObjects)
+	return compareObjects(a, b)
+}
+
+// named returns a pivot for sets of objects.
+func named(ref kube.Ref) *object {
+	if ref.Kind == kube.KindIngress {
+		return &object{Routed: &kube.Ingress{Meta: kube.Meta{Namespace: ref.Namespace, Name: ref.Name}}}
 	}
-	seen := make(map[kube.Object]bool, len(all))
-	return slices.DeleteFunc(all, func(o object) bool {
-		twice := seen[o.Routed]
-		seen[o.Routed] = true
-		return twice
-	})
+	return &object{Routed: &kube.RouteGroup{Meta: kube.Meta{Namespace: ref.Namespace, Name: ref.Name}}}
 }
 
-// search returns the index of the first object with a name, or the index at which it would be inserted.
-func (k objects) search(name kube.Ref) (at int, found bool) {
-	return slices.BinarySearchFunc(k, name, func(o object, name kube.Ref) int { return o.Ref().Compare(name) })
-}
-
-// memo caches the units of the objects of a build, which makes later builds cheaper than the first one.
-type memo map[kube.Object]*rules.Unit
-
-// compile sets the unit of each object: the unit of an earlier build if the object's lookups give the same results, otherwise a
-// new one.
-func (k objects) compile(set *rules.Set, v *rules.View, recent []memo) {
-	for i := range k { // in order, because of what objects resolve for others
-		for _, known := range recent {
-			if u := known[k[i].Routed]; u != nil && u.Holds(v) {
-				k[i].unit = u
-				break
-			}
-		}
-		if k[i].unit == nil {
-			k[i].unit = set.Compile(k[i].Routed, v)
+func newObject(of kube.Routed, u *rules.Unit, n int) *object {
+	o := &object{Routed: of, unit: u, n: n}
+	add := func(r rank, host string, routes []rules.Route) {
+		if len(routes) > 0 {
+			o.sections = append(o.sections, section{rank: r, host: host, unit: u, routes: routes, object: o})
 		}
 	}
-}
-
-func (k objects) memo() memo {
-	units := make(memo, len(k))
-	for i := range k {
-		units[k[i].Routed] = k[i].unit
+	if _, ok := of.(*kube.RouteGroup); ok {
+		add(fromRouteGroup, "", u.Global)
+		return o
 	}
-	return units
+	add(fromIngress, "", u.Global)
+	for i := range u.Groups {
+		add(fromHost, u.Groups[i].Host, u.Groups[i].Routes)
+	}
+	add(fromCompanions, "", u.Companions)
+	return o
 }
 
 // section is a run of routes that are adjacent in the order of the reference.
@@ -95,43 +84,23 @@ const (
 // compare orders sections as the reference does. If creation times are equal or missing, this order decides which route gets an
 // id that several routes claim.
 func (s *section) compare(o *section) int {
+	if s == o {
+		return 0
+	}
 	behind := func(s *section) int {
 		if s.catchAll {
 			return 1
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(s.rank, o.rank), strings.Compare(s.host, o.host), cmp.Compare(behind(s), behind(o)), s.owner().Compare(o.owner()))
+	return cmp.Or(cmp.Compare(s.rank, o.rank), strings.Compare(s.host, o.host), cmp.Compare(behind(s), behind(o)), comparePivots(s.object, o.object))
 }
 
-// sections appends the sections of an object.
-func (o *object) sections(all []section) []section {
-	u := o.unit
-	add := func(r rank, host string, routes []rules.Route) {
-		if len(routes) > 0 {
-			all = append(all, section{rank: r, host: host, unit: u, routes: routes, object: o})
-		}
-	}
-	if _, ok := o.Routed.(*kube.RouteGroup); ok {
-		add(fromRouteGroup, "", u.Global)
-		return all
-	}
-	add(fromIngress, "", u.Global)
-	for i := range u.Groups {
-		add(fromHost, u.Groups[i].Host, u.Groups[i].Routes)
-	}
-	add(fromCompanions, "", u.Companions)
-	return all
-}
-
-// groups yields the hosts of an object, which may be nil.
-func (o *object) groups() iter.Seq2[string, *rules.HostGroup] {
-	return func(yield func(string, *rules.HostGroup) bool) {
-		if o == nil {
-			return
-		}
-		for i := range o.unit.Groups {
-			if g := &o.unit.Groups[i]; !yield(g.Host, g) {
+// claims yields the routes of the section.
+func (s *section) claims() iter.Seq[claim] {
+	return func(yield func(claim) bool) {
+		for at := range s.routes {
+			if !yield(claim{s, at}) {
 				return
 			}
 		}

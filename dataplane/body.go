@@ -201,7 +201,7 @@ func (c *Client) named(f *Error) *Error {
 // largeDrop is how many dropped bytes justify a garbage collection.
 const largeDrop = 8 << 20
 
-// collect frees memory that was decoded in vain before the next attempt, which may take as much again. There is at most one
+// collect frees the memory of a rejected body before the next attempt, which may take as much again. There is at most one
 // attempt per interval.
 func collect(dropped int64) {
 	if dropped > largeDrop {

@@ -25,7 +25,7 @@ const (
 // deltaRest is how long a server is not asked for deltas after one that did not verify.
 const deltaRest = 10 * time.Minute
 
-// fullReason says why a full table is fetched where a delta would have been possible.
+// fullReason is the reason for fetching a full table where a delta would have been possible.
 type fullReason string
 
 const (
@@ -116,10 +116,10 @@ func readDelta(a *answer, b *body, seen tables) *Error {
 	a.ofDelta = true
 	h := b.resp.Header
 	if form := h.Get(api.HeaderIM); !strings.EqualFold(form, api.DeltaForm) {
-		return failf(ReasonDelta, "IM is %.50q, want %s", form, api.DeltaForm)
+		return failf(ReasonDelta, "IM is %.50q, must be %s", form, api.DeltaForm)
 	}
 	if kind, _, err := mime.ParseMediaType(h.Get("Content-Type")); err != nil || kind != api.DeltaType {
-		return failf(ReasonDelta, "content type %.50q, want %s", h.Get("Content-Type"), api.DeltaType)
+		return failf(ReasonDelta, "content type %.50q, must be %s", h.Get("Content-Type"), api.DeltaType)
 	}
 	base := api.ParseEntity(h.Get(api.HeaderDeltaBase))
 	if !base.Known || seen.find(base.Tag.Digest) == nil {

@@ -72,13 +72,13 @@ var (
 	}
 )
 
-// Error says why an exchange with a server failed. A failure changes nothing except the health of the server.
+// Error is a failed exchange with a server. A failure changes nothing except the health of the server.
 type Error struct {
 	URL    string // without the password
 	Reason Reason
 	Err    error
 
-	dropped    int64         // bytes decoded in vain
+	dropped    int64         // decoded bytes of a rejected body
 	ofDelta    bool          // the answer was a delta
 	retryAfter time.Duration // advice of the server; 0 if there is none
 	stack      []byte        // of a panic

@@ -49,7 +49,7 @@ const (
 	maxOvertaken = 3
 )
 
-// ending says how a stream ended, or why there was none.
+// ending is how a stream ended, or why none was opened.
 type ending struct {
 	reason  Reason
 	failed  bool // streams should not be tried again soon
@@ -89,7 +89,7 @@ func (c *Client) follow(ctx context.Context) *ending {
 	return end
 }
 
-// openAny tries the servers until one opens a stream. If none does, the ending says why. With Auto it lets polling decide about
+// openAny tries the servers until one opens a stream. If none does, the ending has the reason. With Auto it lets polling decide about
 // the health of a reachable server.
 func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 	c.polling.Lock()
@@ -174,14 +174,14 @@ func (c *Client) chores(ctx context.Context, st *subscription, asked bool) *endi
 	}
 	c.publisher.Tend()
 	if asked || c.isFullDue(c.tables(), time.Now()) {
-		_ = c.poll(ctx, "") // poll records a failing server, and the stream says more about it
+		_ = c.poll(ctx, "") // poll records a failing server, and the stream shows its state better
 	} else {
 		c.goBack(ctx, ctx, zone)
 	}
 	return c.place(st)
 }
 
-// broke decides how to continue after a stream that ended by itself.
+// broke decides how to continue after a stream that was not closed by the client.
 func (c *Client) broke(st *subscription) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -234,7 +234,7 @@ func (c *Client) onDelta(st *subscription, e event) *ending {
 	}
 	a := &answer{etag: api.ParseEntity(e.id), ofDelta: true, sourceRead: st.lastRead, origin: st.server.name}
 	if served := c.publisher.Served(); a.sourceRead.IsZero() && served != nil {
-		a.sourceRead = served.Read.At // the source was read since; "current" says when
+		a.sourceRead = served.Read.At // the source was read since; "current" has the time
 	}
 	result, f := c.handleEvent(st, a, func() *Error {
 		if !a.etag.Known {

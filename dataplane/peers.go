@@ -160,7 +160,7 @@ func (cfg *PeersConfig) fetch(ctx context.Context, p peer, peers int64) (found P
 }
 
 // FromPeers reads a document of the peers, one after another, at a path of the main listener: of all of them or, if first is set, until one
-// of them has it. The error joins those of the peers without it. It takes at most ten seconds.
+// of them has it. The error joins the failures of the other peers. It takes at most ten seconds.
 func FromPeers(ctx context.Context, cfg PeersConfig, path string, first bool, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, documentTimeout)
 	defer cancel()

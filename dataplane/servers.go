@@ -46,11 +46,11 @@ func newServers(urls []string) ([]*server, error) {
 		case err != nil:
 			return nil, fmt.Errorf("URL %d of a route server cannot be parsed", len(servers)+1) // the text may contain a password
 		case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
-			return nil, fmt.Errorf("URL of a route server %q: want http(s)://host[:port][/path]", u.Redacted())
+			return nil, fmt.Errorf("URL of a route server %q: must be http(s)://host[:port][/path]", u.Redacted())
 		}
 		base, ofProxy := strings.CutSuffix(strings.TrimRight(u.Path, "/"), "/routes") // as in the flags of a proxy
 		if !ofProxy && strings.Contains(u.Path, "/routes/") {
-			return nil, fmt.Errorf("URL of a route server %q: want it without what follows /routes; a zone is set apart", u.Redacted())
+			return nil, fmt.Errorf("URL of a route server %q: must end at /routes; set the zone separately", u.Redacted())
 		}
 		u.Path, u.RawPath = base, ""
 		u = u.JoinPath("routes")

@@ -56,7 +56,7 @@ const (
 // Status is a summary of a [Client] for people and machines.
 type Status = api.Fetch
 
-// Rejected says why a client does not accept the table that it was sent, in words for operators; empty if it does.
+// Rejected returns why a client does not accept the table that it was sent, in words for operators, or "".
 func Rejected(s *Status) string {
 	if s.Held != nil {
 		return "guard: " + s.Held.Detail

@@ -43,7 +43,7 @@ var (
 type subscription struct {
 	server *server
 	zone   string
-	events chan event // closed when there will be no more; then err says why
+	events chan event // closed at the end of the stream; then err has the reason
 	err    *Error
 	cancel context.CancelCauseFunc
 	reader sync.WaitGroup
@@ -137,7 +137,7 @@ func (st *subscription) read(ctx context.Context, resp *http.Response, c *Client
 	st.err = watch.cause(ctx, st.forward(ctx, &body{resp: resp, limit: maxEvent}, watch))
 }
 
-// forward passes on events until there are no more.
+// forward passes on events until the stream ends.
 func (st *subscription) forward(ctx context.Context, b *body, watch *watchdog) error {
 	from, err := b.decoder(watch)
 	if err != nil {

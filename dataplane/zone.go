@@ -28,7 +28,7 @@ func NewZone(name, path string) (Zone, error) {
 	case name != "" && path != "":
 		return Zone{}, errors.New("both a zone and a zone file")
 	case name != "" && !validZone.MatchString(name):
-		return Zone{}, fmt.Errorf("zone %q: want letters, digits, and ._-", name)
+		return Zone{}, fmt.Errorf("zone %q: must be letters, digits, and ._-", name)
 	}
 	return Zone{name, path}, nil
 }

@@ -44,12 +44,12 @@ func isOnly(s string, classes uint8) bool {
 	return true
 }
 
-// kind is the kind of a token.
-type kind uint8
+// tokenKind is the kind of a token.
+type tokenKind uint8
 
 const (
-	tokEnd     kind = iota // end of input
-	tokInvalid             // a lexical error, see lexer.reason
+	tokEnd     tokenKind = iota // end of input
+	tokInvalid                  // a lexical error, see lexer.reason
 	tokSymbol
 	tokNumber
 	tokString
@@ -79,7 +79,7 @@ const (
 
 // token is a piece of the input. For string and regexp literals, start and end delimit the text without the delimiters.
 type token struct {
-	kind    kind
+	kind    tokenKind
 	escaped bool // a literal with backslashes: its value must be decoded
 	start   int
 	end     int
@@ -156,14 +156,14 @@ func (l *lexer) skip() {
 }
 
 // emit makes the text from the current position to end the current token.
-func (l *lexer) emit(k kind, end int) {
+func (l *lexer) emit(k tokenKind, end int) {
 	l.tok = token{kind: k, start: l.pos, end: end}
 	l.last = l.tok
 	l.pos = end
 }
 
 // literal makes the text between the delimiters, from the current position to end, the current token.
-func (l *lexer) literal(k kind, end int, escaped bool) {
+func (l *lexer) literal(k tokenKind, end int, escaped bool) {
 	l.tok = token{kind: k, start: l.pos + 1, end: end, escaped: escaped}
 	l.last = l.tok
 	l.pos = end + 1
@@ -177,7 +177,7 @@ func (l *lexer) invalid(reason string, pos int) {
 }
 
 // single has the tokens of one character with which no other token begins.
-var single = [256]kind{
+var single = [256]tokenKind{
 	'*': tokAny, '(': tokOpen, ')': tokClose, ':': tokColon, ',': tokComma, ';': tokSemicolon, '>': tokGreater,
 }
 
@@ -185,7 +185,7 @@ var single = [256]kind{
 // it.
 var fixed = []struct {
 	text string
-	kind kind
+	kind tokenKind
 }{
 	{"->", tokArrow},
 	{"&&", tokAnd},
@@ -280,7 +280,7 @@ func (l *lexer) regexp() {
 func (l *lexer) raw(t token) string { return l.src[t.start:t.end] }
 
 // unescape returns the value of a literal. raw is the text between the delimiters.
-func unescape(k kind, delimiter byte, raw string) string {
+func unescape(k tokenKind, delimiter byte, raw string) string {
 	var out strings.Builder
 	for {
 		i := strings.IndexByte(raw, '\\')

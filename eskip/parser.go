@@ -169,7 +169,7 @@ func (p *parser) complete() bool {
 }
 
 // accept consumes the current token if it is of the kind k, and fails otherwise.
-func (p *parser) accept(k kind) bool {
+func (p *parser) accept(k tokenKind) bool {
 	if p.tok.kind != k {
 		return p.fail(false)
 	}
@@ -284,7 +284,7 @@ func (p *parser) route(r *Route, name token) bool {
 }
 
 // list parses a text that consists only of predicates or filters. It calls item for each one.
-func (p *parser) list(separator kind, item func() bool) bool {
+func (p *parser) list(separator tokenKind, item func() bool) bool {
 	p.next()
 	if p.tok.kind == tokInvalid {
 		return p.fail(true)

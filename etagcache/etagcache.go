@@ -4,13 +4,9 @@
 // [Cache.Begin] tells a [Cache] about each read of the source and the table that it showed. [Cache.Handler] answers with 200,
 // 206, 226, 304, 404, 405, 412, 416 or 429 as defined in RFC 9110, RFC 3229 and docs/reference/protocol.md.
 //
-// # What it guarantees
-//
 // Status, headers and body of one response come from one table. Readers never wait for Publish, which swaps one pointer. A zone
 // table or a compressed body is built on its first request; only requests for the same bytes wait. Equal
-// content has an equal digest, and a client that names it gets 304, at any revision, on any replica, before or after a restart. A
-// client that names a newer table than this replica has is not sent back to the older one, unless the source itself went back in
-// time. A client whose download visibly broke off gets no 304 for that body.
+// content has an equal digest, and a client that names it gets 304, at any revision, on any replica, before or after a restart.
 //
 // # The ETag
 //
@@ -19,17 +15,14 @@
 // The digest is computed over the uncompressed text. The revision is the highest list revision of the read that first produced
 // this content, so the content has nothing that was written later; the tag omits it if the source has no revisions. The rotation
 // counts bodies that broke off (below). A tag matches if digest and encoding are equal and its body is not known to have broken
-// off; so a bare digest, as issued by other route servers, matches, too. Clients must treat the tag as opaque. Package api parses
-// and formats it.
+// off; so a bare digest, as issued by other route servers, matches, too.
 //
 // # Order of tables
 //
 // Replicas poll independently, so a client behind a round-robin balancer meets replicas whose table is older than its own.
-// Revisions order tables, but a read has several: each of its lists has its own, lists come from lagging caches of the API
-// server, and the list of a kind without writes keeps an old revision for hours. Two numbers are reliable whatever the caches do
-// ([table.Read]): the content is complete up to the Oldest of a read, and has nothing newer than its Newest. Writes between the
-// two may be included or not. So two tables with different content can overlap, and comparing one number of each would send
-// clients back.
+// Revisions order tables, but a read has several: each of its lists has its own, and the list of a kind without writes keeps an old
+// revision for hours. Two numbers are reliable ([table.Read]): the content is complete up to the Oldest of a read, and has nothing newer
+// than its Newest. Writes between the two may be included or not, so comparing one number of each table would send clients back.
 //
 // A request that names another digest with revision R, which is the Newest of a read that produced the client's table, gets 200
 // with this replica's table only if that table is certainly not older:
@@ -37,8 +30,7 @@
 //   - R is not above the Oldest of the last read that showed this replica's table, which therefore includes everything that the
 //     client has; or
 //   - this replica itself served the named table, before its current table or beside it (for another zone), and saw it in the
-//     source at R or later: it knows that the named table is older. Nearly all clients name such a table after a change. The last
-//     maxHistory (512) digests are remembered; or
+//     source at R or later. The last maxHistory (512) digests are remembered; or
 //   - the claim below is refuted.
 //
 // Otherwise the request makes a claim: it gets 304, and the cache calls Config.Recheck once for the claim, which requests a read
@@ -49,44 +41,30 @@
 //
 // The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table:
 // if content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a
-// replica that still has B would send the client back to B. That changes neither bytes nor digest, so no client downloads
-// anything. If the source goes back in time, the history is discarded; a table that is current again keeps its revision, and
-// claims decide about its clients.
+// replica that still has B would send the client back to B. If the source goes back in time, the history is discarded; a table that is
+// current again keeps its revision, and claims decide about its clients.
 //
 // A table from a last-known-good file does not count as newer than any other table until a read has confirmed it. Tables of a
 // source without revisions (Newest 0) have no order: only the digest counts.
 //
 // One limitation is beyond a server's control: a client that ignores the ETag of a 304, as Skipper does, still names revision 10
-// after a 304 said that its A is current at 12, and a lagging replica with B of revision 11 sends B. This affects only content
-// that changed and changed back within a few seconds, and the next poll corrects it. During a rolling upgrade to a version that
-// prints a route differently, clients download once per change of replica.
+// after a 304 said that its A is current at 12, and a lagging replica with B of revision 11 sends B. The next poll corrects it.
 //
 // # Bodies that broke off
 //
 // Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table.
 // Therefore the cache remembers bodies whose writing failed, also because their reader stalled. Requests from the same address
-// that name the ETag of such a body get 200 with an ETag of a higher rotation: the client with half a body gets no 304 for it,
-// and other clients behind the same address download at most once more. Only the replica that sent the body knows this. A body
-// counts as sent once the kernel has taken all of it: if the connection ends before the last socket buffer has arrived, the cache
-// does not notice. See [brokenBodies].
+// that name the ETag of such a body get 200 with an ETag of a higher rotation. Only the replica that sent the body knows this, and it does
+// not notice a connection that ends after the kernel has taken the whole body.
 //
 // # Cost
 //
-// A table is encoded block by block ([table.Block]) when the first client asks for an encoding. The result is kept as long as
-// versions have the block: a change of one route costs one block in each encoding. The cache remembers only the ids of changed
-// routes of the last 64 versions; a delta contains the texts of its target table. So it may include a route that changed and
-// changed back, and history needs little memory. A delta is built once for all clients.
-//
-// # Streams
+// A table is encoded block by block ([table.Block]) when the first client asks for an encoding; versions share the results: a change of
+// one route costs one block in each encoding. The cache remembers only the ids of changed routes of the last 64 versions; a delta
+// contains the texts of its target table, and is built once for all clients.
 //
 // A stream works like a polling client: whenever there is a new table, it gets the same answer as a request with its last table
-// in If-None-Match. So it needs no queue, the rules about the order of tables apply to it, and a slow reader does not affect
-// others. The number of streams is limited. docs/reference/protocol.md describes the events.
-//
-// # What it does not do
-//
-// It does not decide whether a table is good (package guard), does not read the source, and limits neither connections
-// nor rate.
+// in If-None-Match. So it needs no queue, and a slow reader does not affect others.
 //
 // Other modules should not import it: it may change with every release.
 package etagcache
@@ -135,7 +113,7 @@ type Cache struct {
 	cfg     Config // set by New, read only
 	control string // the Cache-Control header of answers with a table
 
-	state   atomic.Pointer[state] // never nil
+	state   atomic.Pointer[serving] // never nil
 	started atomic.Uint64         // sequence number of the last poll that started
 	claims  claims
 	history history
@@ -166,7 +144,7 @@ func New(cfg Config) (*Cache, error) {
 		compressors: newCompressors(), cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
 		streams: streams{max: cfg.MaxStreams, metrics: cfg.Metrics, draining: make(chan struct{})},
 	}
-	c.state.Store(&state{superseded: make(chan struct{})})
+	c.state.Store(&serving{superseded: make(chan struct{})})
 	return c, nil
 }
 

@@ -77,7 +77,7 @@ func (m *Metrics) observeResponse(status int, e encoding, bytes int) {
 	m.SentBytes.WithLabelValues(e.String()).Add(float64(bytes))
 }
 
-func (m *Metrics) observeState(st *state) {
+func (m *Metrics) observeState(st *serving) {
 	m.ReadRevision.Set(float64(st.newest))
 	m.Complete.Set(float64(st.oldest))
 	m.TableStale.Set(series.Bool(st.read.Stale))

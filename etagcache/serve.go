@@ -39,7 +39,7 @@ type exchange struct {
 	cache    *Cache
 	w        http.ResponseWriter
 	r        *http.Request
-	state    *state
+	state    *serving
 	zone     string
 	variant  *variant
 	deltas   bool   // the client has the text of the tables it names, and accepts deltas
@@ -77,7 +77,7 @@ func (c *Cache) serve(w http.ResponseWriter, r *http.Request, zone string) {
 }
 
 // show selects the table of a state for the answer.
-func (x *exchange) show(st *state) {
+func (x *exchange) show(st *serving) {
 	x.state = st
 	x.variant = st.version.variant(x.zone)
 	x.revision = x.variant.revision.Load()

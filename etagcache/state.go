@@ -9,8 +9,8 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// state is everything that a response is made from. It is immutable, except for zones that are built later and stamps.
-type state struct {
+// serving is everything that a response is made from. It is immutable, except for zones that are built later and stamps.
+type serving struct {
 	version *version // nil before the first table
 	oldest  uint64   // version is not older than the source was at this revision; 0 if unknown
 	newest  uint64   // the highest revision up to which version may be the content of the source; 0 without revisions
@@ -23,7 +23,7 @@ type state struct {
 }
 
 // sourceRead returns the value of X-Source-Read, or "" if the source was never read.
-func (st *state) sourceRead() string {
+func (st *serving) sourceRead() string {
 	if st.read.At.IsZero() {
 		return ""
 	}
@@ -31,7 +31,7 @@ func (st *state) sourceRead() string {
 }
 
 // name returns the value of X-Table-State, or "".
-func (st *state) name() string {
+func (st *serving) name() string {
 	switch {
 	case st.read.Stale:
 		return api.StateStale
@@ -51,13 +51,13 @@ func (c *Cache) Publish(t *table.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.state.Load()
-	next := &state{version: old.version, oldest: old.oldest, newest: old.newest, read: table.Read{At: old.read.At}}
+	next := &serving{version: old.version, oldest: old.oldest, newest: old.newest, read: table.Read{At: old.read.At}}
 	c.show(next, t)
 	c.swap(next)
 }
 
 // show makes t the table of next, unless next already has it. The caller holds mu.
-func (c *Cache) show(next *state, t *table.Table) {
+func (c *Cache) show(next *serving, t *table.Table) {
 	if t.Time().After(next.read.At) {
 		next.read.At = t.Time()
 	}
@@ -73,13 +73,13 @@ func (c *Cache) show(next *state, t *table.Table) {
 func (c *Cache) Restore(t *table.Table, lastRead time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := &state{read: table.Read{At: lastRead, Stale: true}}
+	next := &serving{read: table.Read{At: lastRead, Stale: true}}
 	c.replace(next, t)
 	c.swap(next)
 }
 
 // replace makes t the version of next. The caller holds mu.
-func (c *Cache) replace(next *state, t *table.Table) {
+func (c *Cache) replace(next *serving, t *table.Table) {
 	before := next.version
 	if t.Revision() < next.newest {
 		// The source went back in time, so its earlier revisions no longer count.
@@ -144,7 +144,7 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 }
 
 // swap sets the state to next, and reports its table if it differs. The caller holds mu.
-func (c *Cache) swap(next *state) {
+func (c *Cache) swap(next *serving) {
 	if !next.read.At.IsZero() {
 		c.cfg.Metrics.LastRead.Set(float64(next.read.At.UnixMilli()) / 1000)
 	}

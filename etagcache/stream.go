@@ -124,7 +124,7 @@ func (s *stream) run(ctx context.Context) error {
 }
 
 // step brings the client to the table of the state, like the answer to a request that names the client's table.
-func (s *stream) step(st *state) error {
+func (s *stream) step(st *serving) error {
 	x := exchange{cache: s.cache, r: s.r, zone: s.zone, deltas: true, encoding: identity}
 	x.show(st)
 	current := false

@@ -13,21 +13,14 @@
 //
 // # Trust
 //
-// All data here comes from clients. An id is a claim, like a digest: every client that may fetch tables may claim any id.
+// All data here comes from clients. An id is a claim: every client that may fetch tables may claim any id.
 // Therefore no decision about tables depends on this package, no request goes to an address that a client names, and texts are
 // checked and truncated before they are stored. Shares are shares of the addresses that clients connect from, not of ids, and an
 // address counts with its worst client: invented ids hide nothing. Nor does a forged report under a real id: reported crashes of
 // a proxy are shown for [SuspectFor].
 //
-// # Limits
-//
 // A Registry has at most Config.Max clients, and from one address at most [MaxPerAddress] with an id and [MaxInferredPerAddress]
 // without one. The last quarter is for addresses with few clients. A full Registry adds new clients only in place of silent ones.
-// Silent clients are removed after [Forget].
-//
-// # What it does not do
-//
-// It serves no HTTP, and fetches nothing: package server has the endpoints, and asks the peers.
 //
 // Other modules should not import it: it may change with every release.
 package fleet

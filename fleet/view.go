@@ -103,7 +103,6 @@ func (c Counts) Of(s State) int { return *c.of(s) }
 
 // Table identifies a table.
 type Table struct {
-	ETag     string       `json:"etag,omitempty"` // with its quotes
 	Digest   table.Digest `json:"digest"`
 	Revision uint64       `json:"revision,omitempty"`
 	Since    time.Time    `json:"since,omitzero"` // when the replica began to serve it; zero if it never did

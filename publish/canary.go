@@ -247,17 +247,14 @@ func (p *policy) changedRoutes(s *situation, d *decision, list keptList, others 
 	if served == nil || s.first {
 		return nil
 	}
-	t := p.build(s, d.wanted, list).table
-	if len(list.objects()) == 0 {
-		p.builder.Forget() // the owners are those of the newest snapshot
-	}
+	t := p.build(s, d.wanted, list)
 	var ids []string
 	if s.recalled { // another version of this program may have printed the routes
 		for _, k := range s.list.soaking() {
 			ids = append(ids, k.Routes...)
 		}
 	} else {
-		for was, now := range table.Changes(served.Routes(), t.Routes()) {
+		for was, now := range table.Changes(served.Routes(), t.table.Routes()) {
 			if now != nil && (was == nil || withoutEndpoints(was) != withoutEndpoints(now)) && !sameUnreachable(was, now) {
 				ids = append(ids, now.ID)
 			}
@@ -267,7 +264,7 @@ func (p *policy) changedRoutes(s *situation, d *decision, list keptList, others 
 		return nil
 	}
 	routes := make(map[kube.Ref][]string)
-	for id, owner := range p.builder.OwnersOf(ids) {
+	for id, owner := range p.ownersOf(t.snapshot, ids) {
 		if !others(owner) {
 			routes[owner] = append(routes[owner], id)
 		}

@@ -121,7 +121,7 @@ func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 	if len(objections) == 0 {
 		return
 	}
-	owners := p.builder.OwnersOf(slices.Collect(maps.Keys(objections)))
+	owners := p.ownersOf(d.snapshot, slices.Collect(maps.Keys(objections)))
 	held := make(map[kube.Ref]Objections)
 	for id, o := range objections {
 		owner, known := owners[id]
@@ -152,6 +152,12 @@ func (p *policy) withhold(s *situation, d *decision, base *table.Table) {
 		wanted := d.wanted
 		*d = p.build(s, wanted, d.list.and(entries.sorted()))
 	}
+}
+
+// ownersOf returns the owners of routes of a snapshot that was compiled.
+func (p *policy) ownersOf(s *kube.Snapshot, ids []string) map[string]kube.Ref {
+	p.builder.CompileBeside(s) // so that it is the last one
+	return p.builder.OwnersOf(ids)
 }
 
 // withRoutes returns routes of a build with those that entries keep: as they are served, or not at all. One that the build lacks has no endpoints

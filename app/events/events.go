@@ -1,16 +1,9 @@
 // Package events writes problems as Kubernetes Events on the affected objects, where application teams look first: kubectl
 // describe.
 //
-// A [Writer] checks the problems at an interval. It writes one Event for each problem of severity warning or error that has
-// lasted for a while. It renews the Event before the API server forgets it, as long as the problem lasts, and reports the end of
-// the problem with a last Event.
-//
-// # Limits
-//
-// The name of an Event consists of the object and the id of the problem, so each problem has one Event, however many replicas
-// write it and however often they restart: a replica leaves a recently written Event unchanged. Writes are limited to a few per
-// second in total and to some for each object; the others wait for the next check. Events delay nothing else: if an API server
-// refuses them, the failures are only logged and counted.
+// Each problem of severity warning or error that lasts gets one Event, which is renewed before the API server deletes it, and a final
+// Event when it is solved. The name of the Event consists of the object and the id of the problem, so replicas and restarts share it.
+// Writes are limited to a few per second in total and to some for each object; the others wait. A failure is only logged and counted.
 package events
 
 import (
@@ -40,19 +33,16 @@ import (
 
 // Limits and intervals.
 const (
-	lookEvery = 2 * time.Second
-	// settle is how long a problem must last. During a rollout many problems last only a moment, such as an Ingress created
-	// before its Service.
-	settle = 10 * time.Second
-	// renewal is the maximum age of an Event before it is renewed. API servers forget Events after an hour.
-	renewal = 40 * time.Minute
-	// perObject is how many problems of one object get Events; /problems lists all of them.
-	perObject = 10
-	// perSecond and burst limit all writes.
-	perSecond = 5
-	burst     = 25
-	// maxMessage is the API server's limit for the text, in bytes.
-	maxMessage = 1024
+	lookEvery      = 2 * time.Second
+	settle         = 10 * time.Second // that a problem must last: during a rollout an Ingress may be created before its Service
+	renewal        = 40 * time.Minute // maximum age of an Event: API servers delete Events after an hour
+	perObject      = 10               // problems of one object with Events; /problems lists all of them
+	perSecond      = 5                // of all writes
+	burst          = 25
+	maxMessage     = 1024            // the API server's limit for the text, in bytes
+	requestTimeout = 5 * time.Second // of each request to the API server
+
+	component = "routesrv" // the source of the Events
 )
 
 // Messages of the log.
@@ -61,25 +51,19 @@ const (
 	LogRecover = "Events are written again"
 )
 
-// Recorder writes Events on objects.
-type Recorder interface {
-	// Record creates the Event with the name, or increments its count if it is older than renewal. It reports whether the object
-	// exists.
-	Record(ctx context.Context, e Event) (exists bool, err error)
+// event is an Event to write.
+type event struct {
+	name    string // unique in the namespace
+	object  kube.Ref
+	kind    string // a type of package core/v1
+	reason  string // in UpperCamelCase, as in Kubernetes
+	message string
 }
 
-// Event is an Event to write.
-type Event struct {
-	Name    string // unique in the namespace
-	Object  kube.Ref
-	Type    string // of package core/v1
-	Reason  string // in UpperCamelCase, as in Kubernetes
-	Message string
-}
-
-// Writer keeps the Events in line with the problems. It must be used by one goroutine only.
-type Writer struct {
-	recorder Recorder
+// writer keeps the Events in line with the problems. It must be used by one goroutine only.
+type writer struct {
+	// write creates the Event with the name, or increments its count if it is older than renewal. It reports whether the object exists.
+	write    func(context.Context, event) (exists bool, err error)
 	problems func() []poller.Problem
 	limit    flowcontrol.RateLimiter
 	log      *slog.Logger
@@ -99,16 +83,14 @@ type written struct {
 	problem rules.Problem
 }
 
-// NewWriter returns a writer for the problems that the function returns.
-func NewWriter(r Recorder, problems func() []poller.Problem, log *slog.Logger, m *Metrics) *Writer {
-	return &Writer{
-		recorder: r, problems: problems, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst),
+func newWriter(write func(context.Context, event) (bool, error), problems func() []poller.Problem, log *slog.Logger, m *Metrics) *writer {
+	return &writer{
+		write: write, problems: problems, limit: flowcontrol.NewTokenBucketRateLimiter(perSecond, burst),
 		log: log.With("component", "events"), metrics: m, written: make(map[key]*written),
 	}
 }
 
-// Run writes until ctx ends.
-func (w *Writer) Run(ctx context.Context) {
+func (w *writer) run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -122,7 +104,7 @@ func (w *Writer) Run(ctx context.Context) {
 }
 
 // look writes the Events that are due, in the order of the problems: by owner.
-func (w *Writer) look(ctx context.Context) {
+func (w *writer) look(ctx context.Context) {
 	now, waiting := time.Now(), 0
 	all := make(map[key]bool) // includes problems without an Event, so that they do not count as solved
 	count := make(map[kube.Ref]int)
@@ -160,15 +142,15 @@ func (w *Writer) look(ctx context.Context) {
 }
 
 // record writes one Event, and reports whether it is done, which includes that the object no longer exists.
-func (w *Writer) record(ctx context.Context, e Event) bool {
-	exists, err := w.recorder.Record(ctx, e)
+func (w *writer) record(ctx context.Context, e event) bool {
+	exists, err := w.write(ctx, e)
 	switch {
 	case ctx.Err() != nil:
 		return false
 	case err != nil:
 		w.metrics.events.WithLabelValues("failed").Inc()
 		if !w.failing {
-			w.log.Error(LogFailed, "object", e.Object.String(), "error", err)
+			w.log.Error(LogFailed, "object", e.object.String(), "error", err)
 		}
 		w.failing = true
 		return false
@@ -182,10 +164,9 @@ func (w *Writer) record(ctx context.Context, e Event) bool {
 	return true
 }
 
-// eventOf returns an Event about a problem. The name of the Event for a solved problem has a suffix, so that the Event of the
-// problem stays unchanged.
-func eventOf(k key, suffix, kind, reason, message string) Event {
-	return Event{Name: nameOf(k) + suffix, Object: k.object, Type: kind, Reason: reason, Message: cut(message)}
+// eventOf returns an Event about a problem. The suffix of the final Event keeps the Event of the problem unchanged.
+func eventOf(k key, suffix, kind, reason, message string) event {
+	return event{nameOf(k) + suffix, k.object, kind, reason, cut(message)}
 }
 
 // nameOf returns the name of a problem's Event. Names have at most 253 bytes.
@@ -232,10 +213,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-const component = "routesrv"
-
-const requestTimeout = 5 * time.Second
-
 var resources = map[kube.Kind]schema.GroupVersionResource{
 	kube.KindIngress:    {Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
 	kube.KindRouteGroup: {Group: "zalando.org", Version: "v1", Resource: "routegroups"},
@@ -274,32 +251,31 @@ func NewCluster(cfg Config) (*Cluster, error) {
 
 // Run writes Events until ctx ends.
 func (c *Cluster) Run(ctx context.Context, problems func() []poller.Problem) {
-	NewWriter(c, problems, c.cfg.Logger, NewMetrics(c.cfg.Registry)).Run(ctx)
+	newWriter(c.write, problems, c.cfg.Logger, NewMetrics(c.cfg.Registry)).run(ctx)
 }
 
-// Record implements [Recorder].
-func (c *Cluster) Record(ctx context.Context, e Event) (exists bool, err error) {
-	resource, ok := resources[e.Object.Kind]
+func (c *Cluster) write(ctx context.Context, e event) (exists bool, err error) {
+	resource, ok := resources[e.object.Kind]
 	if !ok {
 		return false, nil
 	}
 	// kubectl describe finds Events by the uid of their object.
-	object, err := c.meta.Resource(resource).Namespace(e.Object.Namespace).Get(ctx, e.Object.Name, metav1.GetOptions{})
+	object, err := c.meta.Resource(resource).Namespace(e.object.Namespace).Get(ctx, e.object.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up %s: %w", e.Object, err)
+		return false, fmt.Errorf("look up %s: %w", e.object, err)
 	}
 	now := metav1.Now()
-	events := c.events.Events(e.Object.Namespace)
+	events := c.events.Events(e.object.Namespace)
 	_, err = events.Create(ctx, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Object.Namespace, Name: e.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.object.Namespace, Name: e.name},
 		InvolvedObject: corev1.ObjectReference{
-			Kind: string(e.Object.Kind), APIVersion: resource.GroupVersion().String(),
-			Namespace: e.Object.Namespace, Name: e.Object.Name, UID: object.UID,
+			Kind: string(e.object.Kind), APIVersion: resource.GroupVersion().String(),
+			Namespace: e.object.Namespace, Name: e.object.Name, UID: object.UID,
 		},
-		Type: e.Type, Reason: e.Reason, Message: e.Message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Type: e.kind, Reason: e.reason, Message: e.message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		Source: corev1.EventSource{Component: component}, ReportingController: component, ReportingInstance: c.cfg.Instance,
 	}, metav1.CreateOptions{})
 	switch {
@@ -308,26 +284,26 @@ func (c *Cluster) Record(ctx context.Context, e Event) (exists bool, err error) 
 	case apierrors.IsNotFound(err): // the namespace is being deleted
 		return false, nil
 	case err != nil:
-		return true, fmt.Errorf("write the Event %s/%s: %w", e.Object.Namespace, e.Name, err)
+		return true, fmt.Errorf("write the Event %s/%s: %w", e.object.Namespace, e.name, err)
 	}
 	return true, nil
 }
 
 // renew increments the count of an Event, unless that happened recently.
-func (c *Cluster) renew(ctx context.Context, events typedcorev1.EventInterface, e Event, now metav1.Time) error {
-	known, err := events.Get(ctx, e.Name, metav1.GetOptions{})
+func (c *Cluster) renew(ctx context.Context, events typedcorev1.EventInterface, e event, now metav1.Time) error {
+	known, err := events.Get(ctx, e.name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read the Event %s/%s: %w", e.Object.Namespace, e.Name, err)
+		return fmt.Errorf("read the Event %s/%s: %w", e.object.Namespace, e.name, err)
 	}
-	if now.Sub(known.LastTimestamp.Time) < renewal && known.Message == e.Message {
+	if now.Sub(known.LastTimestamp.Time) < renewal && known.Message == e.message {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"count": known.Count + 1, "lastTimestamp": now, "message": e.Message})
+	patch, err := json.Marshal(map[string]any{"count": known.Count + 1, "lastTimestamp": now, "message": e.message})
 	if err != nil {
 		return err
 	}
-	if _, err := events.Patch(ctx, e.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("renew the Event %s/%s: %w", e.Object.Namespace, e.Name, err)
+	if _, err := events.Patch(ctx, e.name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("renew the Event %s/%s: %w", e.object.Namespace, e.name, err)
 	}
 	return nil
 }

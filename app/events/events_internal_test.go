@@ -21,12 +21,12 @@ import (
 // world is what a writer sees: problems, and an API that accepts or rejects Events.
 type world struct {
 	problems []poller.Problem
-	events   []Event
+	events   []event
 	missing  bool
 	err      error
 }
 
-func (w *world) Record(_ context.Context, e Event) (bool, error) {
+func (w *world) write(_ context.Context, e event) (bool, error) {
 	if w.err != nil {
 		return true, w.err
 	}
@@ -41,7 +41,7 @@ func (w *world) Record(_ context.Context, e Event) (bool, error) {
 func (w *world) take() string {
 	var all []string
 	for _, e := range w.events {
-		all = append(all, fmt.Sprintf("%s %s on %s", e.Type, e.Reason, e.Object.Name))
+		all = append(all, fmt.Sprintf("%s %s on %s", e.kind, e.reason, e.object.Name))
 	}
 	w.events = nil
 	return strings.Join(all, ", ")
@@ -59,7 +59,7 @@ func problem(owner string, severity rules.Severity, message string) poller.Probl
 func run(t *testing.T, test func(t *testing.T, w *world, m *Metrics, log *strings.Builder, pass func(time.Duration))) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m, log := &world{}, NewMetrics(nil), &strings.Builder{}
-		writer := NewWriter(w, func() []poller.Problem { return w.problems }, slog.New(slog.NewTextHandler(log, nil)), m)
+		writer := newWriter(w.write, func() []poller.Problem { return w.problems }, slog.New(slog.NewTextHandler(log, nil)), m)
 		test(t, w, m, log, func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				time.Sleep(min(lookEvery, time.Until(end)))
@@ -135,7 +135,7 @@ func TestAFloodOfProblemsIsAFewEventsASecond(t *testing.T) {
 		pass(10 * time.Minute)
 		names := map[string]int{}
 		for _, e := range w.events {
-			names[e.Object.Name]++
+			names[e.object.Name]++
 		}
 		if len(names) != 1001 || names["many"] != perObject || len(w.events) != 1000+perObject {
 			t.Errorf("%d events on %d objects, %d on one", len(w.events), len(names), names["many"])
@@ -191,9 +191,9 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		looked := make(chan struct{}, 1)
-		w := NewWriter(&world{}, func() []poller.Problem { looked <- struct{}{}; return nil }, slog.New(slog.DiscardHandler), NewMetrics(nil))
+		w := newWriter((&world{}).write, func() []poller.Problem { looked <- struct{}{}; return nil }, slog.New(slog.DiscardHandler), NewMetrics(nil))
 		done := make(chan struct{})
-		go func() { defer close(done); w.Run(ctx) }()
+		go func() { defer close(done); w.run(ctx) }()
 		<-looked
 		began := time.Now()
 		<-looked

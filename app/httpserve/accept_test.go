@@ -113,16 +113,16 @@ func TestAcceptanceIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
 		values url.Values
 		want   string
 	}{
-		{"nothing", nil, "say which table you accept, as digest=DIGEST: GET /guard/held shows it with its digest"},
+		{"nothing", nil, "name the table that you accept, as digest=DIGEST: GET /guard/held shows the digest"},
 		{"no digest", url.Values{"by": {"ann"}}, "GET /guard/held"},
 		{"digest of nothing", url.Values{"digest": {strings.Repeat("0", 64)}}, "GET /guard/held"},
 		{"half of a digest", url.Values{"digest": {digest[:32]}}, "digest: digest has 32 characters, must have 64"},
 		{"long name", url.Values{"digest": {digest}, "by": {strings.Repeat("ö", 201)}}, "by: 201 characters, limit 200"},
 		{"long reason", url.Values{"digest": {digest}, "why": {strings.Repeat("x", 1001)}}, "why: 1001 characters, limit 1000"},
-		{"lines", url.Values{"digest": {digest}, "why": {"a\nb"}}, "why: want printable characters in one line"},
-		{"escape sequence", url.Values{"digest": {digest}, "by": {"\x1b[31m"}}, "by: want printable characters in one line"},
-		{"other direction", url.Values{"digest": {digest}, "by": {"\u202eann"}}, "by: want printable characters in one line"},
-		{"no text", url.Values{"digest": {digest}, "by": {"\xff"}}, "by: want printable characters in one line"},
+		{"lines", url.Values{"digest": {digest}, "why": {"a\nb"}}, "why: must be printable characters in one line"},
+		{"escape sequence", url.Values{"digest": {digest}, "by": {"\x1b[31m"}}, "by: must be printable characters in one line"},
+		{"other direction", url.Values{"digest": {digest}, "by": {"\u202eann"}}, "by: must be printable characters in one line"},
+		{"no text", url.Values{"digest": {digest}, "by": {"\xff"}}, "by: must be printable characters in one line"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h, got, _ := accepting(nil, nil)

@@ -1,14 +1,12 @@
 package httpserve
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -43,12 +41,6 @@ type TLSConfig struct {
 // SystemCAs may be empty if no flag adds the system's authorities.
 type TLSFlags struct{ Cert, Key, CA, SystemCAs string }
 
-func (f *TLSFlags) fill() {
-	if *f == (TLSFlags{}) {
-		*f = TLSFlags{Cert: "-tls-cert", Key: "-tls-key", CA: "-mtls-authn-ca", SystemCAs: "-mtls-authn-append-ca"}
-	}
-}
-
 // NewTLS reads the certificates and returns nil for plain HTTP. It reloads the files when they change; if the new content cannot
 // be read, the previous certificates stay in use. It registers the series of expiry times with reg, unless reg is nil.
 func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Config, error) {
@@ -56,7 +48,8 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 		RegisterCertificateEnds(reg, ServerSide, nil)
 		return nil, nil
 	}
-	cfg.Flags.fill()
+	cfg.Flags = cmp.Or(cfg.Flags, TLSFlags{Cert: "-tls-cert", Key: "-tls-key", CA: "-mtls-authn-ca", SystemCAs: "-mtls-authn-append-ca"})
+	cfg.MinVersion = cmp.Or(cfg.MinVersion, tls.VersionTLS12)
 	switch {
 	case len(cfg.CertFiles) == 0:
 		return nil, fmt.Errorf("TLS needs certificates: set %s and %s", cfg.Flags.Cert, cfg.Flags.Key)
@@ -65,11 +58,7 @@ func NewTLS(cfg TLSConfig, log *slog.Logger, reg prometheus.Registerer) (*tls.Co
 	case cfg.RequireClientCert && len(cfg.CAFiles) == 0 && !cfg.AppendSystemCAs:
 		return nil, fmt.Errorf("client certificates cannot be verified: set %s or %s", cfg.Flags.CA, cfg.Flags.SystemCAs)
 	}
-	if cfg.MinVersion == 0 {
-		cfg.MinVersion = tls.VersionTLS12
-	}
-	files := slices.Concat(cfg.CertFiles, cfg.KeyFiles, cfg.CAFiles)
-	r, err := NewReloaded(files, log, cfg.read)
+	r, err := NewReloaded(slices.Concat(cfg.CertFiles, cfg.KeyFiles, cfg.CAFiles), log, cfg.read)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +75,7 @@ func (cfg *TLSConfig) read(ends CertificateEnds) (*tls.Config, error) {
 	for i, cert := range cfg.CertFiles {
 		pair, err := durable.ReadKeyPair(cert, cfg.KeyFiles[i])
 		if err != nil {
-			return nil, fmt.Errorf("read certificate %q and key %q (%s, %s): %w", cert, cfg.KeyFiles[i], cfg.Flags.Cert, cfg.Flags.Key, cause(err))
+			return nil, fmt.Errorf("read certificate %q and key %q (%s, %s): %w", cert, cfg.KeyFiles[i], cfg.Flags.Cert, cfg.Flags.Key, err)
 		}
 		config.Certificates = append(config.Certificates, pair)
 		ends.Pair(pair)
@@ -126,15 +115,6 @@ func (cfg *TLSConfig) authorities(ends CertificateEnds) (*x509.CertPool, error) 
 	return pool, nil
 }
 
-// cause reduces an error to what the operator needs: the path error names the missing file.
-func cause(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path
-	}
-	return err
-}
-
 // certificateCheck is how often a use of the value checks the files for changes.
 const certificateCheck = time.Second
 
@@ -149,15 +129,9 @@ type Reloaded[T any] struct {
 	mu      sync.Mutex // guards the fields below
 	value   T
 	ends    CertificateEnds // of the certificates in use
-	state   map[string]fileState
+	stamp   string          // see stat
 	checked time.Time
 	failed  string // the last failure that was logged
-}
-
-// fileState detects that a file was replaced or written.
-type fileState struct {
-	modified time.Time
-	size     int64
 }
 
 // NewReloaded loads the value for the first time. load adds the expiry times of the certificates. Empty names of files are
@@ -169,26 +143,24 @@ func NewReloaded[T any](files []string, log *slog.Logger, load func(CertificateE
 
 // Current returns the value for the files as they are now.
 func (r *Reloaded[T]) Current() T {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refreshLocked()
-	return r.value
+	value, _ := r.current()
+	return value
 }
 
 // Ends returns the expiry times of the certificates in use.
 func (r *Reloaded[T]) Ends() CertificateEnds {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.refreshLocked()
-	return maps.Clone(r.ends)
+	_, ends := r.current()
+	return ends
 }
 
-func (r *Reloaded[T]) refreshLocked() {
+func (r *Reloaded[T]) current() (T, CertificateEnds) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if time.Since(r.checked) < certificateCheck {
-		return
+		return r.value, r.ends
 	}
-	if r.checked = time.Now(); maps.Equal(r.state, r.look()) {
-		return
+	if r.checked = time.Now(); r.stamp == r.stat() {
+		return r.value, r.ends
 	}
 	err := r.loadLocked()
 	switch {
@@ -199,28 +171,27 @@ func (r *Reloaded[T]) refreshLocked() {
 		r.failed = err.Error()
 		r.log.Error("certificates changed and cannot be read, keeping the previous ones", "error", err)
 	}
+	return r.value, r.ends
 }
 
 func (r *Reloaded[T]) loadLocked() error {
-	state := r.look() // before reading, so that a change in between is noticed next time
+	stamp := r.stat() // before reading, so that a change in between is noticed next time
 	ends := make(CertificateEnds)
 	value, err := r.load(ends)
-	if err != nil {
-		return err
+	if err == nil {
+		r.value, r.stamp, r.ends = value, stamp, ends
 	}
-	r.value, r.state, r.ends = value, state, ends
-	return nil
+	return err
 }
 
-// look returns the state of the files.
-func (r *Reloaded[T]) look() map[string]fileState {
-	state := make(map[string]fileState)
+// stat returns a text that differs once a file was replaced or written.
+func (r *Reloaded[T]) stat() (stamp string) {
 	for _, name := range r.files {
-		if info, err := os.Stat(name); name != "" && err == nil {
-			state[name] = fileState{info.ModTime(), info.Size()}
+		if info, err := os.Stat(name); err == nil {
+			stamp += fmt.Sprintln(name, info.Size(), info.ModTime().UnixNano())
 		}
 	}
-	return state
+	return stamp
 }
 
 // Sides of a connection: the role of this process when it uses the certificate.

@@ -3,18 +3,11 @@ package httpserve
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/shadowdiff/page"
@@ -34,10 +27,10 @@ type Held struct {
 }
 
 // notHeld is the answer while no table is held.
-const notHeld = "no table is held: what was read last is served, or nothing was read yet (GET /status)\n"
+const notHeld = "no table is held: see GET /status\n"
 
-// HeldPage shows operators the table that a guard holds back, with its differences from the served one. It decides nothing, and does not check who asks: the
-// routes of a held table are no more secret than the served ones.
+// HeldPage shows operators the table that a guard holds back, with its differences from the served one. It changes nothing and needs no
+// authentication: the routes of a held table are as public as the served ones.
 //
 // The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. The others
 // are counted. One request at a time compares. A request that waits for its turn or runs a comparison ends when its client goes away.
@@ -69,7 +62,7 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, err = h.render(form, held, view)
 	}
 	switch {
-	case r.Context().Err() != nil: // the client is gone
+	case r.Context().Err() != nil: // the client has left
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 	case view == nil:
@@ -99,7 +92,7 @@ func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.View) ([]b
 }
 
 // Difference returns the comparison for the table held now, without notes, or nil if no table is held. It waits for its turn as
-// requests do. The error comes from ctx, or says why the tables could not be compared.
+// requests do. The error comes from ctx or from the comparison.
 func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.View, error) {
 	_, view, err := h.compare(ctx)
 	return view, err
@@ -154,159 +147,4 @@ func notes(held Held, command string) []shadowdiff.Note {
 		shadowdiff.Note{Name: "release", Text: release},
 		shadowdiff.Note{Name: "accept", Text: command},
 	)
-}
-
-// Limits of an acceptance.
-const (
-	maxBy  = 200  // characters
-	maxWhy = 1000 // characters
-)
-
-// MaxForm limits the parameters of a command, in bytes.
-const MaxForm = 256 << 10
-
-// digestHelp tells the operator how to get the digest.
-const digestHelp = "say which table you accept, as digest=DIGEST: GET /guard/held shows it with its digest"
-
-// Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
-//
-// The parameter digest names what the operator looked at, the table or the list of kept objects, so that nobody accepts something else by
-// accident. The parameters namespace and object, each possibly given more than once, accept only some of the kept objects. The
-// parameter why is kept with the decision, and so is by, the name that the peer gives for its user; without it, the user id of the
-// peer. The errors of accept come from package guard.
-func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, ok := PeerOf(r.Context())
-		if !ok {
-			WriteJSON(w, http.StatusForbidden, api.Error{Error: "only over the control socket"})
-			return
-		}
-		a, err := readAcceptance(w, r)
-		if err != nil {
-			WriteJSON(w, http.StatusBadRequest, api.Error{Error: err.Error()})
-			return
-		}
-		if a.By == "" {
-			a.By = peer.String()
-		}
-		t, err := accept(a)
-		if err != nil {
-			refuse(w, err)
-			return
-		}
-		log.Warn("held table accepted by an operator", "uid", peer.UID, "pid", peer.PID, "hash", t.Digest().String(), "by", a.By, "why", a.Why)
-		WriteJSON(w, http.StatusOK, api.Accepted{Digest: t.Digest(), Routes: t.Len(), By: a.By, Why: a.Why, At: time.Now().UTC()})
-	})
-}
-
-// AcceptEndpoints returns the endpoint of the control socket that accepts, and the one of the support listener that says where to
-// accept instead. The command is what accepts in the pod, such as "routesrv accept".
-func AcceptEndpoints(accept func(publish.Acceptance) (*table.Table, error), command string, log *slog.Logger) []Endpoint {
-	return []Endpoint{
-		{Listener: ControlListener, Path: api.PathAccept, Methods: []string{http.MethodPost}, MaxBody: MaxForm, Handler: Accept(accept, log),
-			Does: "publishes the held table, or releases kept objects: `digest=` names what you looked at; `namespace=` and `object=` choose some objects"},
-		acceptElsewhere(command),
-	}
-}
-
-// acceptElsewhere returns an endpoint of the support listener that refuses to accept, and says what to do instead.
-func acceptElsewhere(command string) Endpoint {
-	return Endpoint{
-		Listener: SupportListener, Path: api.PathAccept, Methods: []string{}, ChecksMethods: true, // no method at all
-		Does: "405: held tables are accepted in the pod, with `" + command + "`",
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Allow", "")
-			WriteJSON(w, http.StatusMethodNotAllowed, api.Error{
-				Error: "no table is accepted over the network, since a proxy would forward such a request: run in the pod, with kubectl exec: " + command + " DIGEST --why REASON"})
-		}),
-	}
-}
-
-// refuse maps an error of accept to an HTTP answer.
-func refuse(w http.ResponseWriter, err error) {
-	report, status := api.Error{Error: err.Error()}, http.StatusInternalServerError
-	if held, ok := errors.AsType[*publish.HeldError](err); ok {
-		report.Held, report.Reason = held.Digest.String(), string(held.Reason)
-	}
-	switch {
-	case errors.Is(err, publish.ErrNothingHeld), errors.Is(err, publish.ErrNotHeld), errors.Is(err, publish.ErrNotKept):
-		status = http.StatusConflict
-	case errors.Is(err, publish.ErrNoDigest):
-		status = http.StatusBadRequest
-	}
-	WriteJSON(w, status, report)
-}
-
-// ReadForm reads the parameters of a command from the query or a form, of which it reads a bounded number of bytes.
-func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
-	r.Body = http.MaxBytesReader(w, r.Body, MaxForm)
-	if err := r.ParseForm(); err != nil {
-		return nil, fmt.Errorf("read the parameters: %w", err)
-	}
-	return r.Form, nil
-}
-
-// WordsOf returns the parameters by and why: who decided, and for what reason. The error says which is no short text in one line.
-func WordsOf(form url.Values) (by, why string, err error) {
-	by, why = strings.TrimSpace(form.Get("by")), form.Get("why")
-	if err := checkText("by", by, maxBy); err != nil {
-		return "", "", err
-	}
-	return by, why, checkText("why", why, maxWhy)
-}
-
-// readAcceptance reads the parameters digest, by and why from the query or a form. The error says which parameter is missing or wrong.
-func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptance, err error) {
-	form, err := ReadForm(w, r)
-	if err != nil {
-		return a, err
-	}
-	text := form.Get("digest")
-	if text == "" {
-		return a, errors.New(digestHelp)
-	}
-	if a.Digest, err = table.ParseDigest(text); err != nil {
-		return a, fmt.Errorf("digest: %w", err)
-	}
-	if a.Digest.IsZero() {
-		return a, errors.New(digestHelp)
-	}
-	a.Namespaces = form["namespace"]
-	for _, text := range form["object"] {
-		ref, err := ParseRef(text)
-		if err != nil {
-			return a, err
-		}
-		a.Objects = append(a.Objects, ref)
-	}
-	a.By, a.Why, err = WordsOf(form)
-	return a, err
-}
-
-// ParseRef parses the name of an object, such as Ingress/shop/cart.
-func ParseRef(text string) (kube.Ref, error) {
-	parts := strings.Split(text, "/")
-	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-		return kube.Ref{}, fmt.Errorf("object %q: want KIND/NAMESPACE/NAME, such as Ingress/shop/cart", text)
-	}
-	for _, kind := range []kube.Kind{kube.KindIngress, kube.KindRouteGroup, kube.KindService} {
-		if strings.EqualFold(parts[0], string(kind)) {
-			return kube.Ref{Kind: kind, Namespace: parts[1], Name: parts[2]}, nil
-		}
-	}
-	return kube.Ref{}, fmt.Errorf("object %q: objects of the kinds Ingress, RouteGroup and Service are kept", text)
-}
-
-// CheckWords rejects a text that is no short text in one line.
-func CheckWords(name, text string) error { return checkText(name, text, maxWhy) }
-
-// checkText rejects a text that is too long or not printable in one line of a log.
-func checkText(name, text string, limit int) error {
-	switch n := utf8.RuneCountInString(text); {
-	case n > limit:
-		return fmt.Errorf("%s: %d characters, limit %d", name, n, limit)
-	case !utf8.ValidString(text), strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return fmt.Errorf("%s: want printable characters in one line", name)
-	}
-	return nil
 }

@@ -62,7 +62,7 @@ type controller struct {
 
 	calls  chan func()
 	reload chan struct{} // of capacity 1: read the mode file now
-	ended  chan struct{} // closed when run accepts no more calls
+	ended  chan struct{} // closed when run stops accepting calls
 	booted chan struct{} // closed when there is a table, or after bootWait
 
 	// owned by run

@@ -136,8 +136,8 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	})
 }
 
-// afterReading reads the metrics of the proxy before a request for the table is answered: a proxy that dies of the served table does not get
-// it again.
+// afterReading reads the metrics of the proxy before a request for the table is answered: a proxy that crashed because of the served table
+// does not get it again.
 func (s *Sidecar) afterReading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.watch != nil {

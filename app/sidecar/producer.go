@@ -25,7 +25,7 @@ type producer struct {
 // turn lets one producer of a kind run at a time.
 type turn chan struct{}
 
-// start runs f when it is its turn, and returns a function that ends it without waiting.
+// start runs f once the previous producer has ended, and returns a function that ends it without waiting.
 func (t turn) start(parent context.Context, all *sync.WaitGroup, f func(context.Context)) (end context.CancelFunc) {
 	ctx, end := context.WithCancel(parent)
 	all.Go(func() {
@@ -134,7 +134,7 @@ func (c *controller) selfRead(p *selfProducer, end func(*table.Table, table.Read
 	})
 }
 
-// show serves what a read of the served producer has shown, unless the proxy dies of it.
+// show serves what a read of the served producer has shown, unless it crashes the proxy.
 func (c *controller) show(end func(*table.Table, table.Read), o publish.Offer, origin string) {
 	chosen := c.proof.choose(o)
 	c.served.Show(end, chosen.Table, chosen.Read)

@@ -23,8 +23,8 @@ import (
 
 // Log messages about proven and suspect tables.
 const (
-	LogFallenBack    = "the proxy keeps dying of new tables, serving the proven one"
-	LogRetry         = "trying the newest table again, the proxy died of an earlier one"
+	LogFallenBack    = "new tables keep crashing the proxy, serving the proven one"
+	LogRetry         = "trying the newest table again after a crash of the proxy"
 	LogExcused       = "the proxy was restarted with the proven table, too: serving the newest one"
 	LogProofUnusable = "proof.json is not usable, set aside: starting without the restarts of the proxy"
 )
@@ -36,7 +36,7 @@ const (
 	maxProofFile = 64 << 10
 )
 
-// proof follows the proxy's process by its metrics, and serves the proven table instead of one of which the proxy dies.
+// proof follows the proxy's process by its metrics, and serves the proven table instead of one that crashes the proxy.
 type proof struct {
 	log     *slog.Logger
 	metrics *metrics
@@ -70,7 +70,7 @@ func newProof(stateDir string, m *metrics, log *slog.Logger) *proof {
 		if !p.known && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // the last-known-good file reports the folder
 			log.Error(LogProofUnusable, "path", p.path, "error", err, "kept_as", keptAs)
 			if keptAs == "" {
-				p.path = "" // do not replace somebody else's file
+				p.path = "" // do not replace a file of another program
 			}
 		}
 	}
@@ -232,7 +232,7 @@ func (p *proof) suspects(now time.Time) []fleet.Suspect {
 	}}
 }
 
-// rejected says why the proxy does not get the newest table; empty if it does.
+// rejected returns why the proxy does not get the newest table, or "".
 func (p *proof) rejected() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,7 +249,7 @@ type proofReport struct {
 	Since   time.Time        `json:"trial_since,omitzero"`   // when the proxy was first seen with it
 	Instead table.Digest     `json:"instead_of,omitzero"`    // the suspect table for which the proven one is served
 	Suspect *rollout.Suspect `json:"suspect,omitempty"`      // why, and when the newest table is tried again
-	Excused time.Time        `json:"excused_until,omitzero"` // the proxy dies of the proven table, too: until then, restarts count against no table
+	Excused time.Time        `json:"excused_until,omitzero"` // the proven table crashes the proxy, too: until then, restarts count against no table
 }
 
 func (p *proof) status() *proofReport {

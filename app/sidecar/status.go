@@ -94,7 +94,7 @@ type statusReport struct {
 	Fetch      *dataplane.Status `json:"fetch,omitempty"`     // while a table is fetched
 	Decisions  []api.Decision    `json:"decisions,omitempty"` // about held tables, newest first
 	RoutesFile *api.File         `json:"routes_file,omitempty"`
-	Proof      *proofReport      `json:"proof"` // which tables the proxy lives with
+	Proof      *proofReport      `json:"proof"` // proven and suspect tables
 }
 
 type selfReport struct {
@@ -224,7 +224,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		held:      made.Gauge("dataplane_switch_held", "1 while a switch to another producer is held because of its table."),
 		computing: made.Gauge("dataplane_fallback", "1 while a table is computed because no route server answers."),
 		badMode:   made.Gauge("dataplane_mode_file_invalid", "1 while the mode file has no valid mode."),
-		suspect:   made.Gauge("dataplane_suspect", "1 while the proven table is served, because the proxy died of newer ones."),
+		suspect:   made.Gauge("dataplane_suspect", "1 while the proven table is served, because newer ones crashed the proxy."),
 		deaths:    made.Counter("dataplane_proxy_deaths_total", "Restarts of the proxy with tables that were not proven."),
 	}
 	m.show(&modeReport{Origin: fromNobody})

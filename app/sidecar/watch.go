@@ -20,8 +20,8 @@ const (
 	// a process. Each reading by time earns another one.
 	maxSpare = 8
 	eagerFor = 2 * time.Second
-	// awaitEvery is the time between two attempts while nothing listens any more, for at most awaitFor: a proxy that dies of its table may
-	// live for milliseconds only. The attempts cost less than 1 % of a core.
+	// awaitEvery is the time between two attempts while the proxy does not listen, for at most awaitFor: a proxy that crashes because of its
+	// table may run for milliseconds only. The attempts cost less than 1 % of a core.
 	awaitEvery = 10 * time.Millisecond
 	awaitFor   = 10 * time.Minute
 	// requestWait is how long a request for the table waits for a reading.
@@ -97,8 +97,8 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at once. Whoever
-// sends the request decides nothing but the time of a reading.
+// fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at once. The
+// sender of the request influences only the time of a reading.
 func (w *watch) fresh(ctx context.Context, named bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
 	defer cancel()

@@ -2,19 +2,15 @@
 // HTTP.
 //
 // A read is a trace: poll_routes, with read, compile and, if the table changed, publish below it. An answer to a client is a
-// separate trace, serve_routes, with a link to the publish span of its table. You can follow a change from the read that found it
-// to the clients that received it, although hundreds of them ask seconds later.
+// separate trace, serve_routes, with a link to the publish span of its table: you can follow a change to each client.
 //
 // # What is traced
 //
-// Each read that published a table or failed; each table published otherwise (from a last-known-good file, accepted by an
-// operator, or received by a relay); and the first answer with each of these tables. Of all other reads and answers, which
-// mostly report no change, only the share Config.Sample.
+// Each read that published a table or failed; each other publication (from a last-known-good file, accepted by an operator, or
+// received by a relay); and the first answer with each of these tables. Everything else is sampled at Config.Sample.
 //
-// # Cost
-//
-// No code waits for a collector. The batch processor of the SDK queues ended spans and sends them; if its queue is full, it drops
-// spans. No attribute contains a host, an address or the name of an object.
+// A slow collector delays nothing: the SDK queues ended spans, and drops them if its queue is full. No attribute contains a host, an
+// address or the name of an object.
 package tracing
 
 import (
@@ -43,12 +39,9 @@ import (
 
 // Config configures a Tracer. Endpoint and Service are required.
 type Config struct {
-	// Endpoint is the URL, with path, that receives spans by OTLP.
-	Endpoint string
-	// Headers are added to each request, such as credentials.
-	Headers http.Header
-	// Sample is the share of reads and answers to trace even if they change nothing, from 0 to 1.
-	Sample float64
+	Endpoint string      // URL, with path, that receives spans by OTLP
+	Headers  http.Header // of each request, such as credentials
+	Sample   float64     // share of reads and answers to trace even if they change nothing, from 0 to 1
 	// Service and Version are the attributes service.name and service.version of all spans. The variables OTEL_SERVICE_NAME and
 	// OTEL_RESOURCE_ATTRIBUTES of the process take precedence.
 	Service, Version string
@@ -88,7 +81,7 @@ const (
 	FlushTimeout = 3 * time.Second
 )
 
-// New returns a Tracer; package config has checked its settings. The SDK starts one goroutine, which [Tracer.Close] ends.
+// New returns a Tracer. The SDK starts one goroutine, which [Tracer.Close] ends.
 func New(ctx context.Context, cfg Config) (*Tracer, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Transport == nil {

@@ -134,7 +134,7 @@ func TestInnocentsDoNotWait(t *testing.T) {
 func TestANamespaceThatBehavesIsTriedWithOthers(t *testing.T) {
 	now := time.Now()
 	trial := New(Config{Support: &url.URL{Host: "127.0.0.1:1"}, Namespaces: byRoute})
-	turn := func(filter string, kind Kind) time.Duration {
+	turn := func(filter string, kind Result) time.Duration {
 		trial.Review(nil, tableOf(t, "evil1: * -> "+filter+" -> <shunt>;"))
 		before := now
 		for len(trial.asked) > 0 {
@@ -143,7 +143,7 @@ func TestANamespaceThatBehavesIsTriedWithOthers(t *testing.T) {
 				now = now.Add(time.Second)
 				continue
 			}
-			trial.record(s, outcome{kind: kind}, sign{}, now)
+			trial.record(s, outcome{result: kind}, sign{}, now)
 		}
 		return now.Sub(before).Round(time.Second)
 	}

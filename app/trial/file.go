@@ -16,7 +16,7 @@ import (
 
 // Limits of what is remembered.
 const (
-	maxKnown      = 100_000  // verdicts; the oldest accepted ones go first, then the oldest refused ones
+	maxKnown      = 100_000  // verdicts; the oldest accepted ones are dropped first, then the oldest refused ones
 	maxKnownBytes = 64 << 20 // and their texts
 	maxFile       = 256 << 20
 	fileWait      = 5 * time.Second // for a write at the end
@@ -27,7 +27,7 @@ type stored struct {
 	Verdicts []api.TrialFailure `json:"verdicts"` // also those that accept a call
 }
 
-// load reads the verdicts of an earlier process. A file that cannot be used is logged and set aside: then everything is tried again.
+// load reads the verdicts of an earlier process. An unusable file is logged and set aside.
 func (t *Trial) load() {
 	if t.cfg.File == "" {
 		return
@@ -42,62 +42,51 @@ func (t *Trial) load() {
 	}
 	t.build = s.Build
 	for _, v := range s.Verdicts {
-		t.learn(Call{v.Text, v.Predicate}, Verdict{Kind(v.Verdict), v.Words, v.At})
+		t.known[Call{v.Text, v.Predicate}] = Verdict{Result(v.Verdict), v.Words, v.At}
 	}
-}
-
-// learn remembers a verdict. The caller holds mu.
-func (t *Trial) learn(c Call, v Verdict) {
-	if old, known := t.known[c]; known {
-		t.bytes -= len(c.Text) + len(old.Words)
-	}
-	t.known[c] = v
-	t.bytes += len(c.Text) + len(v.Words)
 }
 
 func (t *Trial) write() {
 	if t.cfg.File == "" {
 		return
 	}
-	s := t.remembered()
+	t.mu.Lock()
+	s := t.verdicts()
+	t.mu.Unlock()
 	if err := durable.WriteFile(t.cfg.File, func(w io.Writer) error { return json.NewEncoder(w).Encode(s) }); err != nil {
 		t.log.Error(LogFile, "path", t.cfg.File, "error", err)
 	}
 }
 
-// remembered returns the verdicts, those that go first at the end.
-func (t *Trial) remembered() stored {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.verdicts()
-}
-
-// verdicts is remembered. The caller holds mu.
+// verdicts returns all verdicts, those that are dropped first at the end. The caller holds mu.
 func (t *Trial) verdicts() stored {
 	s := stored{Build: t.build, Verdicts: make([]api.TrialFailure, 0, len(t.known))}
 	for c, v := range t.known {
 		s.Verdicts = append(s.Verdicts, resultOf(c, v))
 	}
-	rank := func(f api.TrialFailure) int { return slices.Index([]Kind{Refused, Accepted}, Kind(f.Verdict)) }
+	rank := func(f api.TrialFailure) int { return slices.Index([]Result{Refused, Accepted}, Result(f.Verdict)) }
 	slices.SortFunc(s.Verdicts, func(a, b api.TrialFailure) int { return cmp.Or(rank(a)-rank(b), b.At.Compare(a.At)) })
 	return s
 }
 
-// trim forgets verdicts if there are too many. The caller holds mu.
+// trim drops verdicts if there are too many. The caller holds mu.
 func (t *Trial) trim() {
-	if len(t.known) <= maxKnown && t.bytes <= maxKnownBytes {
+	bytes := 0
+	for c, v := range t.known {
+		bytes += len(c.Text) + len(v.Words)
+	}
+	if len(t.known) <= maxKnown && bytes <= maxKnownBytes {
 		return
 	}
-	t.bytes = 0
+	kept := 0
 	for i, v := range t.verdicts().Verdicts {
-		if t.bytes += len(v.Text) + len(v.Words); i >= maxKnown*9/10 || t.bytes > maxKnownBytes*9/10 {
-			t.bytes -= len(v.Text) + len(v.Words)
+		if kept += len(v.Text) + len(v.Words); i >= maxKnown*9/10 || kept > maxKnownBytes*9/10 {
 			delete(t.known, Call{v.Text, v.Predicate})
 		}
 	}
 }
 
-// flush waits some seconds for a write in progress.
+// flush waits a few seconds for a write in progress.
 func (t *Trial) flush() {
 	if !t.writer.Wait(time.After(fileWait)) {
 		t.log.Error(LogFile, "path", t.cfg.File, "error", "the disk takes too long")

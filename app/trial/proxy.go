@@ -101,7 +101,7 @@ func valueOf(m *dto.Metric) float64 {
 	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetUntyped().GetValue()
 }
 
-// has reports whether the proxy has applied the table with a marker.
+// has reports whether the proxy applied the table with a marker.
 func (p *proxy) has(ctx context.Context, marker string) bool {
 	var text []byte
 	err := p.get(ctx, "/routes?limit=1&nopretty", "text/plain", askTimeout, func(r io.Reader) (err error) {
@@ -111,7 +111,7 @@ func (p *proxy) has(ctx context.Context, marker string) bool {
 	return err == nil && strings.HasPrefix(string(text), marker+":")
 }
 
-// refused returns the ids of the routes that the proxy does not use, with its words about each. Of a table with a marker it has n more routes.
+// refused returns the errors of the proxy about routes that it does not use, by id. The table has a marker and n other routes.
 func (p *proxy) refused(ctx context.Context, marker string, n int) (map[string]string, error) {
 	var routes []struct {
 		ID    string `json:"id"`
@@ -128,7 +128,7 @@ func (p *proxy) refused(ctx context.Context, marker string, n int) (map[string]s
 	if _, valid := words[marker]; !valid {
 		return words, nil
 	}
-	missing := map[string]string{} // an old proxy that does not know the parameter, and lists what it uses
+	missing := map[string]string{} // an old proxy ignores the parameter, and lists what it uses
 	for i := range n {
 		if _, has := words[idOf(i)]; !has {
 			missing[idOf(i)] = "it does not list the route: see its log"
@@ -137,14 +137,11 @@ func (p *proxy) refused(ctx context.Context, marker string, n int) (map[string]s
 	return missing, nil
 }
 
-// errSilent means that the proxy did not answer a request through it in time, or broke it off.
-var errSilent = errors.New("it does not answer a request")
-
-// use sends requests through the route with a host. Any answer is a good one.
+// use sends requests through the route with a host. Any answer is fine.
 func (p *proxy) use(ctx context.Context, host string, timeout time.Duration) error {
 	for range requestsOfUse {
 		if err := p.send(ctx, host, timeout); err != nil {
-			return err
+			return fmt.Errorf("it does not answer a request: %w", err)
 		}
 	}
 	return nil
@@ -158,29 +155,26 @@ func (p *proxy) send(ctx context.Context, host string, timeout time.Duration) er
 		return err
 	}
 	request.Host = host
-	// As browsers do: some filters fail only for a client that accepts what they make.
+	// Like a browser: some filters fail only for a client that accepts their output.
 	request.Header.Set("Accept-Encoding", "br, gzip, zstd, deflate")
 	request.Header.Set("User-Agent", "routesrv-trial")
 	answer, err := p.client.Do(request)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errSilent, err)
+		return err
 	}
 	defer answer.Body.Close()
-	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer)); err != nil {
-		return fmt.Errorf("%w: %w", errSilent, err)
-	}
-	return nil
+	_, err = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswer))
+	return err
 }
 
-// document is the table of the trial proxy: a marker, and one route for each call that is tried. No client ever asks for its hosts, and no
-// route has a backend.
+// document is the table of the trial proxy: a marker, and one route for each tried call, with unused hosts and without backends.
 type document struct {
 	mu      sync.Mutex
-	run     string // names the process: a proxy may still have a table of an earlier one
+	run     string // identifies the process: a proxy may still have the table of an earlier one
 	serial  int    // of the marker
 	text    string
-	fetched func() // closes the channel of set, when a proxy has the text
-	local   bool   // set by New: the proxy asks over loopback, so requests from elsewhere are not its own
+	fetched func() // closes the channel of set once a proxy has the text
+	local   bool   // set by New: the proxy uses loopback, so requests from other addresses do not count
 }
 
 func loopback(address string) bool {
@@ -188,12 +182,12 @@ func loopback(address string) bool {
 	return err == nil && a.Addr().Unmap().IsLoopback()
 }
 
-// markerPrefix begins the id of the marker. It sorts before all other ids, so that a list of one route shows it.
+// markerPrefix begins the id of the marker. It sorts first, so that a list of one route shows it.
 const markerPrefix = "A_marker_"
 
 const markerHost = "marker.trial.invalid"
 
-// set makes the document have the calls, and returns the id of its marker, and a channel that is closed when a proxy has fetched it.
+// set replaces the calls of the document. It returns the id of the new marker, and a channel that is closed once a proxy has fetched it.
 func (d *document) set(calls []Call) (marker string, fetched <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,22 +10,21 @@ import (
 // Limits of the queue.
 const (
 	roundCalls    = 500     // calls of one round, shared by its namespaces
-	minShare      = 10      // calls of a namespace in a round, however many namespaces there are
+	minShare      = 10      // calls of each namespace in a round
 	maxBatch      = 5000    // calls in one table
 	maxBatchBytes = 4 << 20 // and their texts
 
-	// maxWaiting and maxWaitingBytes limit what waits for one namespace. A review asks again for what had no place.
+	// Limits of the queue of one namespace. A review requests the others again.
 	maxWaiting      = 2000
 	maxWaitingBytes = 4 << 20
 
-	// maxTenants is how many namespaces that harmed the proxy are remembered, and idleTenant for how long after they did.
+	// Limits of the memory of harmful namespaces.
 	maxTenants = 1000
 	idleTenant = time.Hour
 
-	// unwanted is how long reviews must not have asked for a call until it is forgotten: its object has another version, or is gone.
-	unwanted = 30 * time.Second
+	unwanted = 30 * time.Second // until a call is dropped that no review requests, because its object was changed or deleted
 
-	// minDelay and maxDelay limit the time between two turns of a namespace that harms the proxy, and turnFailures the processes that one turn costs.
+	// minDelay and maxDelay limit the time between two turns of a harmful namespace, turnFailures the processes that one turn costs.
 	minDelay     = 10 * time.Second
 	maxDelay     = 10 * time.Minute
 	turnFailures = 20
@@ -34,42 +33,42 @@ const (
 type ask struct {
 	call    Call
 	since   time.Time
-	wanted  time.Time // when a review last asked for it; zero for what no review asks for
-	routes  []string  // that have it, by id
-	of      []string  // their namespaces; the first one counts it
-	strikes int       // how often it ended or blocked the process, alone
+	wanted  time.Time // when a review last requested it; zero if no review did
+	routes  []string  // ids of routes with the call
+	of      []string  // their namespaces; the call counts for the first one
+	strikes int       // how often the call alone ended or blocked the process
 	lapsed  bool
 }
 
 const maxOf = 8
 
-// tenant is a namespace with calls that wait, or whose calls harmed the proxy.
+// tenant is a namespace with waiting calls, or a harmful one.
 type tenant struct {
 	waiting, bytes int
 
-	// Of a namespace that harmed the proxy, which is tried alone, after all others:
-	faults   int       // 0 if it did none; the delay doubles with each
-	until    time.Time // when its next turn begins
-	failures int       // of the turn that has begun
+	// A namespace that harmed the proxy is tried alone, after all others.
+	faults   int       // 0 for a namespace in good standing; each fault doubles the delay
+	until    time.Time // begin of its next turn
+	failures int       // of the current turn
 	suspects search
 }
 
 // Kinds of steps.
 const (
 	ofAll      = iota // a round: the same number of calls of each namespace in good standing
-	ofSuspects        // a part of a round that went wrong
-	ofOne             // a namespace that harmed the proxy
+	ofSuspects        // a part of a failed round
+	ofOne             // a harmful namespace
 )
 
 type step struct {
 	kind   int
 	tenant string   // of ofOne
-	units  [][]Call // the calls by namespace; of ofOne each for itself
-	group  int      // of a search that the units begin; -1 if they are not of one
-	rests  bool     // the proxy is watched for a while, and what it survives is accepted
+	units  [][]Call // the calls by namespace; for ofOne each call is a unit
+	group  int      // of a search, of which these are the first units; -1 without a search
+	rests  bool     // the idle proxy is watched for a while; calls that it survives are accepted
 }
 
-// calls returns the calls of a step, one of each unit after the other: what a namespace with many has beyond the others comes last.
+// calls returns the calls of a step, alternating between the units.
 func (s *step) calls() (all []Call) {
 	for i := 0; ; i++ {
 		more := false
@@ -84,8 +83,8 @@ func (s *step) calls() (all []Call) {
 	}
 }
 
-// request asks for the trial of a call without a verdict, for a route. It returns nil if the namespace of that has too many of them. wanted is the time of
-// a review, or zero. The caller holds mu.
+// request queues a call of a route for a trial. It returns nil if the queue of its namespace is full. wanted is the time of a review, or zero.
+// The caller holds mu.
 func (t *Trial) request(c Call, route string, namespaceOf func(id string) string, wanted time.Time) *ask {
 	a := t.asked[c]
 	if a != nil && (len(a.routes) == maxOf || slices.Contains(a.routes, route)) {
@@ -111,7 +110,7 @@ func (t *Trial) request(c Call, route string, namespaceOf func(id string) string
 	return a
 }
 
-// latest returns when a call was wanted last. What no review asked for stays wanted.
+// latest returns when a call was requested last. A call without a review stays in the queue.
 func latest(was, now time.Time) time.Time {
 	if was.IsZero() {
 		return was
@@ -128,7 +127,7 @@ func (t *Trial) tenantOf(namespace string) *tenant {
 	return of
 }
 
-// forget takes a call out of the queue. The caller holds mu.
+// forget removes a call from the queue. The caller holds mu.
 func (t *Trial) forget(c Call) {
 	if a := t.asked[c]; a != nil {
 		delete(t.asked, c)
@@ -138,8 +137,7 @@ func (t *Trial) forget(c Call) {
 	}
 }
 
-// chooses returns the namespace with which a call is tried: one in good standing, if it has any, and of these the one with the fewest calls. The
-// caller holds mu.
+// chooses returns the namespace with which a call is tried: preferably one in good standing, with few calls. The caller holds mu.
 func (t *Trial) chooses(a *ask) (string, *tenant) {
 	best := slices.MinFunc(a.of, func(x, y string) int {
 		of, other := t.tenantOf(x), t.tenantOf(y)
@@ -148,7 +146,7 @@ func (t *Trial) chooses(a *ask) (string, *tenant) {
 	return best, t.tenantOf(best)
 }
 
-// clean forgets calls that no review asks for any more, and namespaces that have done no harm lately. The caller holds mu.
+// clean drops calls that reviews no longer request, and namespaces without recent faults. The caller holds mu.
 func (t *Trial) clean(now time.Time) {
 	for c, a := range t.asked {
 		if !a.wanted.IsZero() && t.reviewed.Sub(a.wanted) > unwanted {
@@ -174,8 +172,8 @@ func (t *Trial) clean(now time.Time) {
 	}
 }
 
-// next returns what the proxy loads next; a step without units if nothing is due. A round comes first, unless it was the last step: so what a
-// namespace does after it harmed the proxy costs all others at most one step of it.
+// next returns what the proxy loads next; a step without units if nothing is due. Rounds alternate with other steps, so a harmful namespace
+// delays all others by at most one step.
 func (t *Trial) next(now time.Time) step {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,7 +205,7 @@ func (t *Trial) next(now time.Time) step {
 	return step{}
 }
 
-// waiting returns what waits by namespace, the oldest calls first: of namespaces in good standing, and of those that did. The caller holds mu.
+// waiting returns the queues of namespaces in good standing (all) and of harmful ones (one), the oldest calls first. The caller holds mu.
 func (t *Trial) waiting() (all, one map[string][]*ask) {
 	all, one = map[string][]*ask{}, map[string][]*ask{}
 	suspects := t.suspects.calls()
@@ -228,7 +226,7 @@ func (t *Trial) waiting() (all, one map[string][]*ask) {
 	return all, one
 }
 
-// round returns the same number of calls of each namespace, those that have waited longest first.
+// round returns the same number of calls of each namespace, the longest waiting first.
 func round(all map[string][]*ask) (units [][]Call) {
 	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(all[a][0].since.Compare(all[b][0].since), cmp.Compare(a, b))
@@ -262,8 +260,7 @@ func (t *Trial) due(one map[string][]*ask, now time.Time) (name string) {
 	return name
 }
 
-// turn sets what a namespace tries next that harmed the proxy: what is known to do some is narrowed down first, and what did it alone comes last. The caller
-// holds mu.
+// turn sets what a harmful namespace tries next: first the suspects, then its other calls, and calls with a strike last. The caller holds mu.
 func (t *Trial) turn(s *step, waits []*ask) {
 	if len(waits) == 0 {
 		return
@@ -281,7 +278,8 @@ func (t *Trial) turn(s *step, waits []*ask) {
 
 func singles(calls []Call) [][]Call { return slices.Collect(slices.Chunk(calls, 1)) }
 
-// gone returns whether a call does not wait any more, or not to be tried with others of namespaces that have at most so many faults. The caller holds mu.
+// gone returns a function that reports whether a call must not be tried with others of namespaces with at most this many faults. The caller
+// holds mu.
 func (t *Trial) gone(faults int) func(Call) bool {
 	return func(c Call) bool {
 		a := t.asked[c]
@@ -293,8 +291,8 @@ func (t *Trial) gone(faults int) func(Call) bool {
 	}
 }
 
-// blame notes that a step went wrong: of several units, one harmed the proxy, which is looked for; one unit is a namespace that harmed the proxy, or a call, which is
-// returned. The caller holds mu.
+// blame records a failed step. Of several units, one is harmful and is searched for. A single unit is a harmful namespace, or a harmful call,
+// which is returned. The caller holds mu.
 func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *ask) {
 	in := &t.suspects
 	if s.kind == ofOne {
@@ -303,7 +301,7 @@ func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *a
 	}
 	one := len(s.units) == 1
 	switch {
-	case alone != nil: // nothing is known of the others
+	case alone != nil: // nothing is known about the others
 		struck = t.asked[*alone]
 		t.accuse(struck, now)
 		return struck
@@ -332,7 +330,7 @@ func (t *Trial) find(unit []Call, rests bool, now time.Time) (struck *ask) {
 	return struck
 }
 
-// accuse makes the namespace of a call one that harmed the proxy. Its first turn has no delay. The caller holds mu.
+// accuse marks the namespace of a call as harmful. Its first turn has no delay. The caller holds mu.
 func (t *Trial) accuse(a *ask, now time.Time) *tenant {
 	_, of := t.chooses(a)
 	if of.faults == 0 {
@@ -341,7 +339,7 @@ func (t *Trial) accuse(a *ask, now time.Time) *tenant {
 	return of
 }
 
-// survived notes that the proxy has lived with a step. The caller holds mu.
+// survived records a step that the proxy survived. The caller holds mu.
 func (t *Trial) survived(s step, now time.Time) {
 	switch of := t.tenants[s.tenant]; {
 	case s.kind == ofSuspects:
@@ -356,7 +354,7 @@ func (t *Trial) survived(s step, now time.Time) {
 	}
 }
 
-// endTurn ends the turn of a namespace that has nothing left to try, or has cost too many processes. The caller holds mu.
+// endTurn ends the turn of a namespace without waiting calls, or with too many failures. The caller holds mu.
 func (t *Trial) endTurn(name string, now time.Time) {
 	of := t.tenants[name]
 	if of.waiting > 0 && of.failures < turnFailures {
@@ -369,18 +367,12 @@ func (t *Trial) endTurn(name string, now time.Time) {
 	of.failures = 0
 }
 
-// ordered puts units first whose calls all have names that the proxy knows and that never harmed the proxy, and returns how many these are. The caller
-// holds mu.
+// ordered puts units first that only have filters and predicates without harmful verdicts so far, and counts them. The caller holds mu.
 func (t *Trial) ordered(units [][]Call) (sorted [][]Call, safe int) {
 	good, bad := make(map[string]bool), make(map[string]bool)
 	for c, v := range t.known {
-		switch v.Kind {
-		case Accepted:
-			good[c.name()] = true
-		case Refused:
-		default:
-			bad[c.name()] = true
-		}
+		good[c.name()] = good[c.name()] || v.Result == Accepted
+		bad[c.name()] = bad[c.name()] || v.Result != Accepted && v.Result != Refused
 	}
 	var rest [][]Call
 	for _, unit := range units {

@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -15,24 +14,20 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Review is a [publish.Review]: it objects to routes with calls that failed their trial, or have no verdict yet, and asks for the trial of
-// the latter. Calls that the same route has in the table before are no news. It costs as much as the routes that differ.
+// Review is a [publish.Review]: it objects to routes with new calls that failed their trial or have no verdict yet, and requests a trial of
+// the latter. Its cost is proportional to the routes that differ.
 func (t *Trial) Review(before, after *table.Table) publish.Objections {
 	var old table.List
 	if before != nil {
 		old = before.Routes()
 	}
 	objections := make(publish.Objections)
-	namespaceOf := func(string) string { return "" }
-	if t.cfg.Namespaces != nil {
-		last, namespace := "", ""
-		find := t.cfg.Namespaces()
-		namespaceOf = func(id string) string {
-			if id != last { // one route may have thousands of calls
-				last, namespace = id, find(id)
-			}
-			return namespace
+	last, namespace, find := "", "", t.cfg.Namespaces()
+	namespaceOf := func(id string) string {
+		if id != last { // one route may have thousands of calls
+			last, namespace = id, find(id)
 		}
+		return namespace
 	}
 	now := time.Now()
 	for was, is := range table.Changes(old, after.Routes()) {
@@ -49,37 +44,33 @@ func (t *Trial) Review(before, after *table.Table) publish.Objections {
 	return objections
 }
 
-// Ask asks for the trial of calls, and returns how many have no verdict yet.
+// Ask requests the trial of calls, and returns how many have no verdict yet.
 func (t *Trial) Ask(calls []Call) (waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range calls {
 		if _, known := t.known[c]; !known {
 			waiting++
-			t.request(c, "", func(string) string { return "" }, time.Time{})
+			t.request(c, "", oneNamespace, time.Time{})
 		}
 	}
 	return waiting
 }
 
+// newCalls returns the calls of a route that it did not have before. was is nil for a new route.
 func newCalls(was, is *table.Route) []Call {
 	calls := CallsOf(slices.Values([]*table.Route{is}))
 	if was == nil || len(calls) == 0 {
 		return calls
 	}
-	return without(calls, CallsOf(slices.Values([]*table.Route{was})))
+	old := CallsOf(slices.Values([]*table.Route{was}))
+	return slices.DeleteFunc(calls, func(c Call) bool {
+		_, found := slices.BinarySearchFunc(old, c, compareCalls)
+		return found
+	})
 }
 
-func without(calls, others []Call) []Call {
-	return slices.DeleteFunc(calls, func(c Call) bool { return contains(others, c) })
-}
-
-func contains(list []Call, c Call) bool {
-	_, found := slices.BinarySearchFunc(list, c, compareCalls)
-	return found
-}
-
-// CallsOf returns the distinct calls of routes of a table, sorted. These were parsed before they came into it.
+// CallsOf returns the distinct calls of routes of a table, sorted.
 func CallsOf(routes iter.Seq[*table.Route]) []Call {
 	seen := make(map[Call]bool)
 	for r := range routes {
@@ -104,13 +95,13 @@ func (t *Trial) objection(id string, calls []Call, namespaceOf func(id string) s
 	return worst, objects
 }
 
-// objectionTo returns what speaks against a call. The caller holds mu.
+// objectionTo returns the objection to a call, if there is one. The caller holds mu.
 func (t *Trial) objectionTo(c Call, route string, namespaceOf func(id string) string, now time.Time) (o publish.Objection, objects bool) {
 	o.Reason = publish.ReasonTrial
 	v, known := t.known[c]
 	if known {
 		o.Detail = fmt.Sprintf("%s: %s", c, v)
-		return o, v.Kind != Accepted
+		return o, v.Result != Accepted
 	}
 	a := t.request(c, route, namespaceOf, now)
 	switch {
@@ -124,20 +115,20 @@ func (t *Trial) objectionTo(c Call, route string, namespaceOf func(id string) st
 	return o, true
 }
 
-// String says what happened, in words.
+// String describes what happened.
 func (v Verdict) String() string {
-	said := map[Kind]string{
-		Accepted: "the trial proxy accepts it", Refused: "the trial proxy refuses it", Died: "the trial proxy died of it",
+	text := map[Result]string{
+		Accepted: "the trial proxy accepts it", Refused: "the trial proxy refuses it", Died: "the trial proxy died",
 		Hung: "the trial proxy hung", Grew: "the trial proxy grew",
-	}[v.Kind]
+	}[v.Result]
 	if v.Words != "" {
-		said += ": " + v.Words
+		text += ": " + v.Words
 	}
-	return said
+	return text
 }
 
-// Settle waits until the calls that a table has and the one before has not have verdicts, or have waited too long: a process that starts does
-// not know the served versions of objects, so it must not keep what only waits. Without a table before, what still waits then passes: everything is new.
+// Settle waits until all new calls of a table have verdicts or have waited too long: a starting process does not know the served versions of
+// objects, so it must not keep what only waits. Without a table before, calls that still wait then lapse: all of them are new.
 func (t *Trial) Settle(ctx context.Context, before, after *table.Table) {
 	end := time.After(settleLimit * t.cfg.Timeout)
 	for ctx.Err() == nil {
@@ -157,7 +148,7 @@ func (t *Trial) Settle(ctx context.Context, before, after *table.Table) {
 	}
 }
 
-// pass lets all calls lapse that are not suspected.
+// pass lets all calls lapse, except suspects.
 func (t *Trial) pass() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,11 +160,10 @@ func (t *Trial) pass() {
 	}
 }
 
-// settleLimit is how many timeouts a first table may wait. All of its calls may be new.
+// settleLimit is how many timeouts a first table may wait: all of its calls may be new.
 const settleLimit = 3
 
-// Call is a filter or a predicate with its arguments, as a route has it: what a proxy creates when it loads a table. It is printed without
-// the route around it, so that equal calls of many routes are one.
+// Call is a filter or a predicate with its arguments, which a proxy creates when it loads a table. Equal calls of many routes are one.
 type Call struct {
 	Text      string `json:"text"` // such as compress(-1)
 	Predicate bool   `json:"predicate,omitempty"`
@@ -182,8 +172,8 @@ type Call struct {
 // String returns the call as it is written in a route.
 func (c Call) String() string { return c.Text }
 
-// Calls returns the distinct calls of routes, sorted. Conditions on hosts, paths, methods and headers without expressions are no calls: they are
-// data of the proxy's own matcher, and differ from route to route.
+// Calls returns the distinct calls of routes, sorted. It omits conditions on hosts, paths, methods and headers, which are data of the proxy's
+// matcher and differ from route to route.
 func Calls(routes ...*eskip.Route) []Call {
 	var all []Call
 	for _, r := range routes {
@@ -207,8 +197,8 @@ func (c Call) name() string {
 	return name
 }
 
-// usable reports whether a request may go through the filter. It may not if it would leave the container, to a backend of a tenant or to a
-// service that the filter names, or if the filter is there to make requests slow. Such filters are loaded, and not used.
+// usable reports whether a request may pass the filter: it must not leave the container, to a backend or to a service of the filter, and the
+// filter must not slow requests on purpose. Other filters are loaded but not exercised.
 func (c Call) usable() bool {
 	name := strings.ToLower(c.name())
 	return !slices.ContainsFunc([]string{
@@ -218,12 +208,8 @@ func (c Call) usable() bool {
 }
 
 func compareCalls(a, b Call) int {
-	return cmp.Or(strings.Compare(a.Text, b.Text), boolRank(a.Predicate)-boolRank(b.Predicate))
-}
-
-func boolRank(b bool) int {
-	if b {
-		return 1
+	if a.Text == b.Text && a.Predicate != b.Predicate {
+		return map[bool]int{false: -1, true: 1}[a.Predicate]
 	}
-	return 0
+	return strings.Compare(a.Text, b.Text)
 }

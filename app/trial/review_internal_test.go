@@ -63,7 +63,7 @@ refused: Path("/refused") -> refused() -> <shunt>;`)
 		t.Errorf("at first there are %d objections", len(first))
 	}
 	found := reviewed(t, trial, before, after, func(o publish.Objections) bool { return len(o) == 2 && !o["bad"].Pending })
-	for id, words := range map[string]string{"bad": `dieAtLoad("new"): the trial proxy died of it: `, "refused": "refused(): the trial proxy refuses it: invalid_filter_params"} {
+	for id, words := range map[string]string{"bad": `dieAtLoad("new"): the trial proxy died: `, "refused": "refused(): the trial proxy refuses it: invalid_filter_params"} {
 		if o := found[id]; !strings.HasPrefix(o.Detail, words) || o.Lapsed {
 			t.Errorf("%s: %+v, want %q", id, o, words)
 		}
@@ -192,7 +192,7 @@ func testAnOldProxyListsWhatItUses(t *testing.T) {
 	s := newStandIn(t)
 	s.old = true
 	trial := start(t, s, Config{})
-	if got := judged(t, trial, append(harmless(3), calls("refused()")...)); len(got) != 1 || got["refused()"].Kind != Refused {
+	if got := judged(t, trial, append(harmless(3), calls("refused()")...)); len(got) != 1 || got["refused()"].Result != Refused {
 		t.Errorf("failed are %+v", got)
 	}
 }

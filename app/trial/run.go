@@ -12,21 +12,21 @@ import (
 )
 
 type outcome struct {
-	kind  Kind
-	words string
-	// alone is the one call that did it, if that is known; nil if any of the table may have.
+	result Result
+	words  string
+	// alone is the call that did it; nil if it is not known.
 	alone *Call
-	// atRest means that it showed only after a while.
+	// atRest means that the harm showed only in the idle proxy.
 	atRest bool
-	// refused are the words of the proxy about calls that it does not accept, and unused those for which there was no time.
+	// refused are the errors of the proxy about calls that it does not accept; for unused ones the time was too short.
 	refused map[Call]string
 	unused  map[Call]bool
 }
 
-// slow is the kind of a table that the proxy survives, and that makes others wait. It is no verdict.
-const slow Kind = "slow"
+// slow is the result of a table that the proxy survives, but that delays others. It is no verdict.
+const slow Result = "slow"
 
-// Run tries calls until the context ends, and waits then for a write of the file in progress.
+// Run tries calls until the context ends, then waits for a write of the file in progress.
 func (t *Trial) Run(ctx context.Context) {
 	defer t.flush()
 	for ctx.Err() == nil {
@@ -48,7 +48,7 @@ func (t *Trial) Run(ctx context.Context) {
 	}
 }
 
-// idle returns how long there is nothing to do: until the next turn of a namespace, or until the proxy is looked at again.
+// idle returns the time until the next turn of a namespace, or the next look at the proxy.
 func (t *Trial) idle(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *Trial) idle(now time.Time) time.Duration {
 	return wait
 }
 
-// try makes the proxy load some calls, and records what becomes of it.
+// try makes the proxy load the calls of a step and records the outcome.
 func (t *Trial) try(ctx context.Context, s step) {
 	before, err := t.ready(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (t *Trial) try(ctx context.Context, s step) {
 	t.record(s, out, before, time.Now())
 }
 
-// ready returns the signs of a proxy that can try calls, or why there is none.
+// ready returns the state of a proxy that can try calls, or why it cannot.
 func (t *Trial) ready(ctx context.Context) (sign, error) {
 	s, err := t.proxy.look(ctx)
 	if err == nil {
@@ -90,7 +90,7 @@ func (t *Trial) ready(ctx context.Context) (sign, error) {
 	case closed(err): // it has ended, and the next one must not be taken for it by a probe
 		t.tainted = 0
 	case err == nil && t.tainted == s.start:
-		err = errors.New("the process of the trial proxy has to be replaced: it hangs, or is busy for good")
+		err = errors.New("the process of the trial proxy must be replaced: it hangs, or is permanently busy")
 	case err == nil:
 		t.tainted, t.harmed = 0, false
 	}
@@ -101,7 +101,7 @@ func (t *Trial) ready(ctx context.Context) (sign, error) {
 	return s, err
 }
 
-// answers notes whether the proxy answers, and logs when that changes.
+// answers records whether the proxy answers, and logs changes.
 func (t *Trial) answers(err error) {
 	t.mu.Lock()
 	was := t.silent
@@ -117,8 +117,8 @@ func (t *Trial) answers(err error) {
 	}
 }
 
-// expire lets calls lapse that wait for a proxy that does not answer, unless it does so because of a trial: then it is given the time that a kubelet
-// takes at most. Calls that may have harmed it wait for as long as that takes.
+// expire lets calls lapse while the proxy does not answer. If a trial ended its process, the proxy gets the time that a kubelet takes at most.
+// Calls that may have harmed it do not lapse.
 func (t *Trial) expire(now time.Time) {
 	t.mu.Lock()
 	lapsed, silent := 0, t.silent
@@ -146,13 +146,13 @@ func (t *Trial) expire(now time.Time) {
 	}
 }
 
-// suspected reports whether a call waits for the turn of a namespace that harmed the proxy. The caller holds mu.
+// suspected reports whether a call waits for the turn of a harmful namespace. The caller holds mu.
 func (t *Trial) suspected(a *ask) bool {
 	_, of := t.chooses(a)
 	return a.strikes > 0 || of.faults > 0
 }
 
-// builds takes the build of the proxy. Verdicts about another one say nothing of it.
+// builds drops the verdicts if the proxy has another build.
 func (t *Trial) builds(s sign) {
 	t.mu.Lock()
 	was := t.build
@@ -161,7 +161,6 @@ func (t *Trial) builds(s sign) {
 		return
 	}
 	clear(t.known)
-	t.bytes = 0
 	t.mu.Unlock()
 	if was != "" {
 		t.log.Warn(LogBuild, "was", was, "is", s.build)
@@ -173,7 +172,7 @@ func (t *Trial) builds(s sign) {
 	}
 }
 
-// notify wakes whoever waits for a channel of one place.
+// notify sends to a channel with a buffer of one, unless it is full.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -188,11 +187,11 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// apply lets the proxy load a table and looks at it. The error says why the table did not reach the proxy.
+// apply lets the proxy load a table and checks the proxy. It returns an error if the table did not reach the proxy.
 func (t *Trial) apply(ctx context.Context, s step, before sign) (outcome, error) {
 	batch := s.calls()
 	marker, fetched := t.doc.set(batch)
-	defer t.doc.set(nil) // what it has of the calls ends with their trial
+	defer t.doc.set(nil) // the proxy drops the calls after their trial
 	select {
 	case <-ctx.Done():
 		return outcome{}, ctx.Err()
@@ -202,38 +201,43 @@ func (t *Trial) apply(ctx context.Context, s step, before sign) (outcome, error)
 	}
 	more := time.Duration(len(batch)) * time.Millisecond
 	began := time.Now()
-	if out := t.loads(ctx, marker, before, t.limits.load+more); out.kind != Accepted {
+	if out := t.loads(ctx, marker, before, t.limits.load+more); out.result != Accepted {
 		return out, ctx.Err()
 	}
 	took := time.Since(began)
 	words, err := t.proxy.refused(ctx, marker, len(batch))
 	if err != nil {
-		if out := t.same(ctx, before); out.kind != Accepted {
+		if out := t.same(ctx, before); out.result != Accepted {
 			return out, ctx.Err()
 		}
 		return outcome{}, err
 	}
 	if took > t.limits.load/2+more && s.kind != ofOne {
-		return outcome{kind: slow, words: fmt.Sprintf("it has applied the table after %v", took)}, ctx.Err()
+		return outcome{result: slow, words: fmt.Sprintf("it has applied the table after %v", took)}, ctx.Err()
 	}
-	out := outcome{kind: Accepted, refused: map[Call]string{}, unused: map[Call]bool{}}
+	out := outcome{result: Accepted, refused: map[Call]string{}, unused: map[Call]bool{}}
 	for i, c := range batch {
 		if text, refused := words[idOf(i)]; refused {
 			out.refused[c] = text
 		}
 	}
-	if found := t.uses(ctx, s, batch, &out, before); found.kind != Accepted {
+	if found := t.uses(ctx, s, batch, &out, before); found.result != Accepted {
 		return found, ctx.Err()
 	}
 	if s.rests {
-		if found := t.resting(ctx, before, len(batch)); found.kind != Accepted {
+		windows := busyWindows
+		if len(batch) > 1 {
+			windows--
+		}
+		if found := t.resting(ctx, before, windows); found.result != Accepted {
+			found.atRest = true
 			return found, ctx.Err()
 		}
 	}
 	return out, ctx.Err()
 }
 
-// uses sends requests through the calls of a table, for as long as one round may take.
+// uses sends requests through the calls of a table, within the time of one round.
 func (t *Trial) uses(ctx context.Context, s step, batch []Call, out *outcome, before sign) outcome {
 	began, uses := time.Now(), t.takesRequests(ctx)
 	for i, c := range batch {
@@ -246,21 +250,20 @@ func (t *Trial) uses(ctx context.Context, s step, batch []Call, out *outcome, be
 		}
 		sent := time.Now()
 		if err := t.proxy.use(ctx, hostOf(i), t.use); err != nil {
-			found := outcome{kind: Hung, words: err.Error(), alone: &batch[i]}
-			if same := t.same(ctx, before); same.kind != Accepted {
-				found.kind, found.words = same.kind, same.words
+			found := outcome{result: Hung, words: err.Error(), alone: &batch[i]}
+			if same := t.same(ctx, before); same.result != Accepted {
+				found.result, found.words = same.result, same.words
 			}
 			return found
 		}
 		if took := time.Since(sent); took > t.use/2 && s.kind != ofOne {
-			return outcome{kind: slow, words: fmt.Sprintf("a request took %v", took), alone: &batch[i]}
+			return outcome{result: slow, words: fmt.Sprintf("a request took %v", took), alone: &batch[i]}
 		}
 	}
-	return outcome{kind: Accepted}
+	return outcome{result: Accepted}
 }
 
-// takesRequests reports whether the proxy answers requests, so that calls can be used. It is asked for the host of the marker, whose answer says
-// nothing about a call.
+// takesRequests reports whether the proxy answers requests, using the host of the marker, which has no call.
 func (t *Trial) takesRequests(ctx context.Context) bool {
 	if t.cfg.Traffic == nil {
 		return false
@@ -276,115 +279,104 @@ func (t *Trial) takesRequests(ctx context.Context) bool {
 	return err == nil
 }
 
-// loads waits until the proxy shows that it has the table with a marker.
+// loads waits until the proxy shows the table with a marker.
 func (t *Trial) loads(ctx context.Context, marker string, before sign, within time.Duration) outcome {
 	deadline := time.After(within)
 	for {
 		if t.proxy.has(ctx, marker) {
 			return t.same(ctx, before)
 		}
-		if out := t.same(ctx, before); out.kind != Accepted {
+		if out := t.same(ctx, before); out.result != Accepted {
 			return out
 		}
 		select {
 		case <-ctx.Done():
-			return outcome{kind: Hung, words: ctx.Err().Error()}
+			return outcome{result: Hung, words: ctx.Err().Error()}
 		case <-deadline:
-			return outcome{kind: Hung, words: fmt.Sprintf("it has not applied the table for %v", within)}
+			return outcome{result: Hung, words: fmt.Sprintf("it did not apply the table within %v", within)}
 		case <-time.After(askEvery):
 		}
 	}
 }
 
-// same says whether the process of the proxy is still the one it was.
+// same checks whether the proxy still has the same process.
 func (t *Trial) same(ctx context.Context, before sign) outcome {
 	now, err := t.proxy.look(ctx)
-	for n := 0; err != nil && !closed(err) && n < 3 && ctx.Err() == nil; n++ { // one lost answer is no death
+	for n := 0; err != nil && !closed(err) && n < 3 && ctx.Err() == nil; n++ { // one lost answer proves nothing
 		pause(ctx, t.retry)
 		now, err = t.proxy.look(ctx)
 	}
 	var late net.Error
 	switch {
 	case errors.As(err, &late) && late.Timeout():
-		return outcome{kind: Hung, words: "its support listener does not answer: " + err.Error()}
+		return outcome{result: Hung, words: "its support listener does not answer: " + err.Error()}
 	case err != nil:
-		return outcome{kind: Died, words: "its support listener is closed: " + err.Error()}
+		return outcome{result: Died, words: "its support listener is closed: " + err.Error()}
 	case now.start != before.start:
-		return outcome{kind: Died, words: "its process ended and was started again"}
+		return outcome{result: Died, words: "its process ended and was started again"}
 	}
-	return outcome{kind: Accepted}
+	return outcome{result: Accepted}
 }
 
 func closed(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// resting looks at a proxy that nobody asks anything. Of several calls it need not be proven that one of them harms the proxy.
-func (t *Trial) resting(ctx context.Context, before sign, calls int) outcome {
-	windows := busyWindows
-	if calls > 1 {
-		windows--
-	}
-	out := t.watch(ctx, before, windows)
-	out.atRest = true
-	return out
-}
-
-// watch is resting. The proxy is busy for good only if it works all the time: the end of loading a table is no fault.
-// What a spinning process gets of a core depends on what else the machine does, so the share counts less than how long it lasts.
-func (t *Trial) watch(ctx context.Context, before sign, windows int) outcome {
+// resting samples the idle proxy. High CPU usage counts only if it persists across every window, because finishing a table load is no fault,
+// and because the share of a core depends on the machine. For several calls one window less suffices: they are tried again.
+func (t *Trial) resting(ctx context.Context, before sign, windows int) outcome {
 	for window := 1; ; window++ {
 		first, err := t.proxy.look(ctx)
 		if err == nil {
 			pause(ctx, t.rest)
 		}
-		if out := t.same(ctx, before); out.kind != Accepted || err != nil {
+		if out := t.same(ctx, before); out.result != Accepted || err != nil {
 			return out
 		}
 		last, err := t.proxy.look(ctx)
 		if err != nil {
-			return outcome{kind: Accepted}
+			return outcome{result: Accepted}
 		}
 		if more := last.memory - before.memory; more > t.growth {
-			return outcome{kind: Grew, words: fmt.Sprintf("it needs %.0f MiB more than before", more/(1<<20))}
+			return outcome{result: Grew, words: fmt.Sprintf("it needs %.0f MiB more than before", more/(1<<20))}
 		}
 		used := (last.cpu - first.cpu) / last.at.Sub(first.at).Seconds()
 		switch {
 		case used <= t.busy:
-			return outcome{kind: Accepted}
+			return outcome{result: Accepted}
 		case window >= windows:
-			return outcome{kind: Grew, words: fmt.Sprintf("it uses %.1f cores although nobody asks it anything", used)}
+			return outcome{result: Grew, words: fmt.Sprintf("it uses %.1f cores while idle", used)}
 		}
 	}
 }
 
-// record keeps the verdicts of a step, or looks for what harmed the proxy.
+// record keeps the verdicts of a step, or begins the search for a harmful call.
 func (t *Trial) record(s step, out outcome, before sign, now time.Time) {
 	t.mu.Lock()
 	var failed []api.TrialFailure
 	verdict := func(c Call, v Verdict) {
-		t.learn(c, v)
+		t.known[c] = v
 		t.forget(c)
-		if v.Kind != Accepted {
+		if v.Result != Accepted {
 			failed = append(failed, resultOf(c, v))
 		}
 	}
 	for c, words := range out.refused {
 		verdict(c, Verdict{Refused, words, now.UTC()})
 	}
-	if t.ran, t.went = s.kind, out.kind == Accepted; t.went {
+	if t.ran, t.went = s.kind, out.result == Accepted; t.went {
 		t.survived(s, now)
 		for _, c := range s.calls() {
 			if _, refused := out.refused[c]; s.rests && !refused && !out.unused[c] {
-				verdict(c, Verdict{Kind: Accepted, At: now.UTC()})
+				verdict(c, Verdict{Result: Accepted, At: now.UTC()})
 			}
 		}
 	} else {
-		if out.kind == Hung || out.kind == Grew {
+		if out.result == Hung || out.result == Grew {
 			t.tainted = before.start
 		}
-		t.harmed = out.kind != slow
+		t.harmed = out.result != slow
 		if struck := t.blame(s, out.alone, out.atRest, now); struck != nil && t.harmed {
 			if struck.strikes++; struck.strikes >= strikes {
-				verdict(struck.call, Verdict{out.kind, out.words, now.UTC()})
+				verdict(struck.call, Verdict{out.result, out.words, now.UTC()})
 			}
 		}
 	}
@@ -395,7 +387,7 @@ func (t *Trial) record(s step, out outcome, before sign, now time.Time) {
 	t.mu.Unlock()
 	t.writer.Request()
 	if n := len(s.calls()); !t.went && n > 1 {
-		t.log.Warn(LogSuspects, "count", n, "namespaces", len(s.units), "seen", string(out.kind), "words", out.words)
+		t.log.Warn(LogSuspects, "count", n, "namespaces", len(s.units), "seen", string(out.result), "words", out.words)
 	}
 	for _, f := range failed {
 		t.log.Error(LogFailed, "text", f.Text, "verdict", f.Verdict, "words", f.Words)

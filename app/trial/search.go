@@ -2,27 +2,26 @@ package trial
 
 import "slices"
 
-// search finds what the proxy does not survive, among units of calls: namespaces, or the calls of one. To load what is harmless costs little, and the
-// process of a proxy costs seconds. So few units are loaded at a time, the least suspicious ones first, and what is not known to do harm is never
-// loaded with what is.
+// search finds the harmful ones among units of calls: namespaces, or the calls of one. Loading harmless calls costs little, restarting the
+// proxy takes seconds: so few units are loaded at a time, the least suspicious first, and never together with units known to be harmful.
 type search struct {
 	groups []group
-	rests  bool // the harm shows only after a while
+	rests  bool // the harm shows only in an idle proxy
 }
 
 type group struct {
 	units [][]Call
-	safe  int  // how many of the first units only have names that the proxy knows and that never harmed the proxy
-	bad   bool // at least one of them harms the proxy
+	safe  int  // how many of the first units have only names without harmful verdicts
+	bad   bool // at least one unit is harmful
 }
 
-// begin adds units of which one harms the proxy.
+// begin adds units, one of them harmful.
 func (s *search) begin(units [][]Call, safe int, rests bool) {
 	s.groups = append(s.groups, group{units, safe, true})
 	s.rests = s.rests || rests
 }
 
-// next returns a group and the first of its units, which are loaded next: a whole group that may be harmless, or a part of the largest one that is not.
+// next returns the group and the first of its units to load next: a whole group that may be harmless, or a part of the largest harmful one.
 func (s *search) next() (at int, units [][]Call, rests bool) {
 	at = -1
 	for i, g := range s.groups {
@@ -45,7 +44,7 @@ func (s *search) next() (at int, units [][]Call, rests bool) {
 	return at, g.units[:n], s.rests
 }
 
-// passed takes the first units out of a group, because they are harmless.
+// passed removes the first units of a group, which are harmless.
 func (s *search) passed(at, n int) {
 	g := &s.groups[at]
 	if g.units, g.safe = g.units[n:], max(0, g.safe-n); len(g.units) == 0 {
@@ -53,7 +52,7 @@ func (s *search) passed(at, n int) {
 	}
 }
 
-// found takes out a unit that harms the proxy by elimination: all others of its group passed. It returns nil if there is none.
+// found removes a unit that is harmful by elimination, because all others of its group passed. It returns nil if there is none.
 func (s *search) found() []Call {
 	i := slices.IndexFunc(s.groups, func(g group) bool { return g.bad && len(g.units) == 1 })
 	if i < 0 {
@@ -64,7 +63,7 @@ func (s *search) found() []Call {
 	return unit
 }
 
-// failed notes that one of the first units of a group harms the proxy. If it is one unit, it is found, and taken out. Nothing is known of the others.
+// failed records that one of the first n units of a group is harmful; a single unit is found and removed. The other units may be harmless.
 func (s *search) failed(at, n int, rests bool) {
 	g := s.groups[at]
 	s.groups = slices.Delete(s.groups, at, at+1)

@@ -1,26 +1,25 @@
 // Package trial lets a real proxy load every new filter and predicate before the fleet does.
 //
-// The proxy reads its table from [Trial.ServeHTTP]. Each [Call] that no trial has accepted yet becomes a route of that table, for a host that
-// nobody asks. The trial then looks at the proxy: whether it has the table,
-// which routes it refuses, whether its process still is the same, answers requests, and needs no more memory and CPU than before. A call that
-// the proxy refuses, dies of, hangs or grows on is found by trying parts of the table.
+// The proxy reads its table from [Trial.ServeHTTP]. Each new [Call] becomes a route of that table, for an unused host. The trial then checks
+// whether the proxy has applied the table, which routes it refuses, whether the same process still answers requests, and whether it needs more
+// memory or CPU than before. A call that the proxy refuses or does not survive is found by bisection.
 //
 // # Guarantees
 //
-// A call is accepted only if the proxy has shown that it has the table with the call: see [Verdict]. A call fails for its process only if that happened
-// twice, because a process may end for other reasons.
+// A call is accepted only after the proxy has shown that it has the table with the call: see [Verdict]. A call fails because of the process only
+// if that happened twice: a process may end for other reasons.
 //
-// Namespaces do not wait for each other. Each round tries as many calls of one as of any other. If the proxy does not survive a round, it gets parts of
-// it until the namespace is found that harmed the proxy; all others are tried again at once. That namespace is tried alone, after the others, and with growing
-// delays, until it behaves.
+// Namespaces do not wait for each other. Each round tries the same number of calls of each. If the proxy does not survive a round, parts of it
+// are tried until the harmful namespace is found; all others are retried at once. That namespace is then tried alone, after the others, with
+// growing delays.
 //
-// Verdicts belong to a build of the proxy. Another one tries everything again, with all calls of the served table.
+// Verdicts belong to a build of the proxy. Another build tries everything again, including all calls of the served table.
 //
-// # A proxy that is away
+// # Without an answer
 //
-// While the proxy does not answer, a call waits for [Config.Timeout] and then lapses: [Trial.Review] lets it pass, and the log says so. A call that
-// waits because there are many never lapses, nor does one of a namespace that harmed the proxy. While the proxy comes back from a table that it did not survive,
-// all calls wait for up to six minutes, the longest pause of a kubelet.
+// While the proxy does not answer, a call waits for [Config.Timeout] and then lapses: [Trial.Review] lets it pass, which is logged. A call that
+// waits in a long queue never lapses, nor does one of a harmful namespace. While the proxy restarts after a table that it did not survive, all
+// calls wait for up to six minutes, the longest back-off of a kubelet.
 package trial
 
 import (
@@ -44,44 +43,44 @@ const (
 	LogSilent   = "trial proxy does not answer"
 	LogAnswers  = "trial proxy answers"
 	LogFailed   = "text failed its trial"
-	LogSuspects = "trial proxy did not survive a table, looking for the text"
+	LogSuspects = "trial proxy did not survive a table; searching for the text"
 	LogLapsed   = "texts pass without a trial, because the trial proxy does not answer"
-	LogUnused   = "trial proxy takes no requests, so texts are loaded and not used"
-	LogBuild    = "verdicts are about another version of the proxy, everything is tried again"
-	LogFile     = "verdicts of trials cannot be read or written, a restart tries every text again"
+	LogUnused   = "trial proxy does not accept requests; texts are loaded but not exercised"
+	LogBuild    = "the proxy has another version; every text is tried again"
+	LogFile     = "cannot read or write verdicts of trials; a restart tries every text again"
 )
 
-// Kind is the result of a trial.
-type Kind string
+// Result is the result of a trial.
+type Result string
 
 // The results.
 const (
-	Accepted Kind = "accepted"
-	Refused  Kind = "refused" // the proxy drops routes with the call
-	Died     Kind = "died"    // the process of the proxy ended
-	Hung     Kind = "hung"    // the proxy does not apply the table any more, or does not answer a request
-	Grew     Kind = "grew"    // the proxy needs much more memory, or a whole core
+	Accepted Result = "accepted"
+	Refused  Result = "refused" // the proxy drops routes with the call
+	Died     Result = "died"    // the process of the proxy ended
+	Hung     Result = "hung"    // the proxy does not apply the table, or does not answer a request
+	Grew     Result = "grew"    // the proxy needs much more memory, or a whole core
 )
 
 // Verdict is the result of the trial of one call.
 type Verdict struct {
-	Kind  Kind      `json:"verdict"`
-	Words string    `json:"words,omitempty"` // of the proxy, or what was seen
-	At    time.Time `json:"at"`
+	Result Result
+	Words  string // of the proxy, or what was observed
+	At     time.Time
 }
 
 // Config describes the trial proxy.
 type Config struct {
-	// Support is the URL of its support listener.
-	// Traffic is the URL of the listener for requests; nil means that calls are loaded and not used.
+	// Support is the URL of its support listener, Traffic that for requests. With a nil Traffic, calls are loaded but not exercised.
 	Support, Traffic *url.URL
 	// Timeout is how long a call waits for a proxy that does not answer. Default DefaultTimeout.
 	Timeout time.Duration
-	// File keeps verdicts over restarts; empty means that they are forgotten.
+	// File keeps verdicts across restarts; optional.
 	File string
 	// Served returns the served table, or nil before the first one. A new build of the proxy tries its calls. It may be nil.
 	Served func() *table.Table
-	// Namespaces returns the namespace of each route of the newest read, by id; "" if no object has it. nil makes all calls those of one namespace.
+	// Namespaces returns a function from the ids of routes of the newest read to their namespaces; "" if no object has the route. With nil, all
+	// calls belong to one namespace.
 	Namespaces func() func(id string) string
 	// Log may be nil.
 	Log *slog.Logger
@@ -91,27 +90,21 @@ type Config struct {
 const DefaultTimeout = 10 * time.Second
 
 const (
-	// maxSilence is how long a proxy that a trial has ended may need to come back.
-	maxSilence = 6 * time.Minute
-	// lookEvery is how often a proxy is looked at that has nothing to try.
-	lookEvery = 5 * time.Second
-
-	// busyWindows is how often in a row a proxy at rest must be busy before a text fails for that.
-	busyWindows = 4
-
-	// strikes is how often a call must have ended or blocked the process before it fails for that.
-	strikes = 2
+	maxSilence  = 6 * time.Minute // for a restart after a trial
+	lookEvery   = 5 * time.Second // at an idle proxy
+	busyWindows = 4               // in a row in which an idle proxy must be busy before a text fails
+	strikes     = 2               // against a call, which ended or blocked the process, before it fails
 )
 
-// limits say when a proxy is no longer well. They are variables of a trial, so that tests need not wait.
+// limits of a healthy proxy. They are not constants, so that tests need not wait.
 type limits struct {
-	fetch  time.Duration // until it has fetched its table: Skippers fetch every 3 seconds by default
-	load   time.Duration // from fetching a table to having applied it, and a millisecond for each call; half of it makes others wait
-	use    time.Duration // of one request through it, and of all that a round begins with; half of it makes others wait
-	rest   time.Duration // how long a proxy that nobody asks is watched
-	retry  time.Duration // of questions to a proxy that does not answer
+	fetch  time.Duration // to fetch its table: Skippers fetch every 3 seconds by default
+	load   time.Duration // to apply a fetched table, plus a millisecond for each call; half of it counts as slow
+	use    time.Duration // for one request, and for all requests of a round; half of it counts as slow
+	rest   time.Duration // for which an idle proxy is sampled
+	retry  time.Duration // between queries of a proxy that does not answer
 	growth float64       // bytes of memory that a table may cost
-	busy   float64       // share of a core that it may use at rest, in one of busyWindows
+	busy   float64       // share of a core that it may use while idle, in one of busyWindows
 }
 
 // Trial tries calls. [Trial.Run] does the work; the other methods are safe for concurrent use.
@@ -128,25 +121,27 @@ type Trial struct {
 	changed chan struct{} // there are new verdicts
 
 	mu       sync.Mutex // guards the fields below
-	build    string     // of the proxy that the verdicts are of
+	build    string     // of the proxy with these verdicts
 	known    map[Call]Verdict
-	bytes    int           // of the texts in known
 	asked    map[Call]*ask // calls without a verdict
 	tenants  map[string]*tenant
-	suspects search    // of a round that went wrong
+	suspects search    // of a failed round
 	ran      int       // the kind of the last step
-	went     bool      // it went well
-	reviewed time.Time // when a review has asked last
-	silent   error     // why the proxy says nothing; nil if it answers
+	went     bool      // the last step succeeded
+	reviewed time.Time // of the last review
+	silent   error     // why the proxy does not answer; nil if it does
 	since    time.Time // when it fell silent
-	harmed   bool      // it did not survive a step, and is not back yet
-	tainted  float64   // start of the process that must be replaced; 0 if none
-	unused   bool      // it takes no requests
+	harmed   bool      // it did not survive a step, and has not restarted yet
+	tainted  float64   // start time of the process that must be replaced; 0 if none
+	unused   bool      // it does not accept requests
 }
 
 // New returns a trial with the verdicts of the file. Run must be called.
 func New(cfg Config) *Trial {
 	cfg.Log, cfg.Timeout = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Timeout, DefaultTimeout)
+	if cfg.Namespaces == nil {
+		cfg.Namespaces = func() func(string) string { return oneNamespace }
+	}
 	t := &Trial{
 		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		limits: limits{
@@ -165,22 +160,25 @@ func New(cfg Config) *Trial {
 	return t
 }
 
+func oneNamespace(string) string { return "" }
+
 // ServeHTTP serves the table of the trial proxy.
 func (t *Trial) ServeHTTP(w http.ResponseWriter, r *http.Request) { t.doc.ServeHTTP(w, r) }
 
-// ServeAlive answers the liveness probe of the proxy: 503 while its process has to be replaced, because it hangs or is busy for good, and 204 else.
+// ServeAlive answers the liveness probe of the proxy: 503 while its process must be replaced because it hangs or is permanently busy; 204
+// otherwise.
 func (t *Trial) ServeAlive(w http.ResponseWriter, _ *http.Request) {
 	t.mu.Lock()
 	bad := t.tainted != 0
 	t.mu.Unlock()
 	if bad {
-		http.Error(w, "the process of the proxy hangs, or is busy for good", http.StatusServiceUnavailable)
+		http.Error(w, "the process of the proxy hangs, or is permanently busy", http.StatusServiceUnavailable)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// Changed receives after new verdicts.
+// Changed returns a channel that receives after new verdicts.
 func (t *Trial) Changed() <-chan struct{} { return t.changed }
 
 // Status returns the state.
@@ -201,7 +199,7 @@ func (t *Trial) Status() api.Trial {
 		}
 	}
 	for c, v := range t.known {
-		if v.Kind == Accepted {
+		if v.Result == Accepted {
 			s.Accepted++
 		} else {
 			s.Failed = append(s.Failed, resultOf(c, v))
@@ -214,7 +212,7 @@ func (t *Trial) Status() api.Trial {
 }
 
 func resultOf(c Call, v Verdict) api.TrialFailure {
-	return api.TrialFailure{Text: c.Text, Predicate: c.Predicate, Verdict: string(v.Kind), Words: v.Words, At: v.At}
+	return api.TrialFailure{Text: c.Text, Predicate: c.Predicate, Verdict: string(v.Result), Words: v.Words, At: v.At}
 }
 
 // The series of a trial.

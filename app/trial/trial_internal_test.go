@@ -250,7 +250,7 @@ func judged(t *testing.T, trial *Trial, calls []Call) map[string]Verdict {
 		if trial.Ask(calls) == 0 {
 			found := map[string]Verdict{}
 			for _, f := range trial.Status().Failed {
-				found[f.Text] = Verdict{Kind: Kind(f.Verdict), Words: f.Words, At: f.At}
+				found[f.Text] = Verdict{Result: Result(f.Verdict), Words: f.Words, At: f.At}
 			}
 			return found
 		}
@@ -279,7 +279,7 @@ func harmless(n int) (all []Call) {
 
 // TestWhatAProxyDoesNotSurviveIsFound: among harmless calls, each kind of failure is found, and nothing else fails.
 func TestWhatAProxyDoesNotSurviveIsFound(t *testing.T) {
-	for text, want := range map[string]Kind{
+	for text, want := range map[string]Result{
 		"refused()": Refused, "dieAtLoad()": Died, "hangAtLoad()": Hung, "growAtLoad()": Grew, "busyAtLoad()": Grew, "dieInUse()": Died, "hangInUse()": Hung,
 	} {
 		t.Run(text, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestWhatAProxyDoesNotSurviveIsFound(t *testing.T) {
 				trial := start(t, s, Config{})
 				all := append(harmless(20), calls(text)...)
 				got := judged(t, trial, all)
-				if v := got[text]; len(got) != 1 || v.Kind != want || v.Words == "" {
+				if v := got[text]; len(got) != 1 || v.Result != want || v.Words == "" {
 					t.Errorf("failed are %+v, want %s", got, want)
 				}
 				if st := trial.Status(); st.Accepted != len(all)-1 || st.Waiting+st.Suspects != 0 {
@@ -305,7 +305,7 @@ func testSeveralAtOnce(t *testing.T) {
 	s := newStandIn(t)
 	trial := start(t, s, Config{})
 	got := judged(t, trial, append(harmless(30), calls("dieAtLoad(1)", "dieAtLoad(2)", "refused()", "dieInUse()")...))
-	if len(got) != 4 || got["dieAtLoad(1)"].Kind != Died || got["dieAtLoad(2)"].Kind != Died || got["refused()"].Kind != Refused || got["dieInUse()"].Kind != Died {
+	if len(got) != 4 || got["dieAtLoad(1)"].Result != Died || got["dieAtLoad(2)"].Result != Died || got["refused()"].Result != Refused || got["dieInUse()"].Result != Died {
 		t.Errorf("failed are %+v", got)
 	}
 }
@@ -320,7 +320,7 @@ func testOneThatFailsInUseCostsNoOtherItsTrial(t *testing.T) {
 	for _, inUse := range []string{"dieInUse()", "hangInUse()"} {
 		trial := start(t, newStandIn(t), Config{})
 		all := calls("dieAtLoad(1)", "dieAtLoad(2)", inUse, "setPath(1)") // halved in this order
-		if got := judged(t, trial, all); len(got) != 3 || got[inUse].Kind == "" || trial.Status().Accepted != 1 {
+		if got := judged(t, trial, all); len(got) != 3 || got[inUse].Result == "" || trial.Status().Accepted != 1 {
 			t.Errorf("failed are %+v, status %+v", got, trial.Status())
 		}
 	}

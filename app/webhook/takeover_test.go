@@ -64,7 +64,7 @@ func TestFailedTrialsAreTold(t *testing.T) {
 		{Text: `setPath("/fatal")`, Verdict: "died", Words: "its process ended and was started again"}, {Text: "other()", Verdict: "refused"},
 	}
 	j.TakeFailures(failed)
-	const want = `trial: setPath("/fatal"): the trial proxy died of it: its process ended and was started again`
+	const want = `trial: setPath("/fatal"): the trial proxy died: its process ended and was started again`
 	for range 2 { // before the first snapshot, and after it
 		if v, err := j.Review(kube.KindRouteGroup, object, nil); err != nil || !slices.Equal(v.Trials, []string{want}) {
 			t.Errorf("%+v, %v", v, err)

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/routesrv/routesrv/api"
@@ -47,7 +48,7 @@ type Judge struct {
 	refuse  Refusal
 	owners  atomic.Pointer[shadowdiff.OwnerFunc] // of the latest snapshot
 	failed  atomic.Pointer[[]api.TrialFailure]   // of the route servers
-	turns   turns
+	turns   sync.Map                             // namespace to *sync.Mutex
 }
 
 // Refusal says which takeovers are refused. All others are warnings.
@@ -156,7 +157,7 @@ func (j *Judge) trials(v *Verdict, tried takeover.Tried) {
 	}
 	for _, f := range *failed {
 		if has[trial.Call{Text: f.Text, Predicate: f.Predicate}] {
-			v.Trials = append(v.Trials, fmt.Sprintf("trial: %s: %s", f.Text, trial.Verdict{Kind: trial.Kind(f.Verdict), Words: f.Words}))
+			v.Trials = append(v.Trials, fmt.Sprintf("trial: %s: %s", f.Text, trial.Verdict{Result: trial.Result(f.Verdict), Words: f.Words}))
 		}
 	}
 }
@@ -170,7 +171,7 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 	if cluster == nil || owners == nil || len(tried.Routes) == 0 {
 		return nil
 	}
-	defer j.turns.take(tried.Ref.Namespace)()
+	defer j.turn(tried.Ref.Namespace)()
 	report, err := takeover.Try(cluster, []takeover.Tried{tried}, *owners, takeover.Options{Proxy: j.proxy, Steps: reviewSteps})
 	if err != nil {
 		return err
@@ -230,7 +231,7 @@ func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried
 		return tried, nil
 	}
 	tried.Ref = o.Ref()
-	defer j.turns.take(tried.Ref.Namespace)()
+	defer j.turn(tried.Ref.Namespace)()
 	switch {
 	case !j.takes(kind, o):
 		tried.Skipped = true
@@ -248,6 +249,14 @@ func (j *Judge) takes(kind kube.Kind, o kube.Object) bool {
 		m = *routed.Metadata()
 	}
 	return j.scope.Takes(kind, m.Namespace, m.Labels.Lookup)
+}
+
+// turn waits until no other review of the namespace runs, so that the expensive objects of one team cannot take every processor.
+func (j *Judge) turn(namespace string) (done func()) {
+	m, _ := j.turns.LoadOrStore(namespace, new(sync.Mutex))
+	turn := m.(*sync.Mutex)
+	turn.Lock()
+	return turn.Unlock
 }
 
 // tryAlone compiles an object without a cluster, and omits problems that depend on other objects.

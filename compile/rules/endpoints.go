@@ -285,10 +285,10 @@ func (g mergedSlices) endpoints() []endpoint {
 // serves the shard endpoints; an unknown service has no addresses.
 func (v *View) Addresses(namespace, name string) []string {
 	var all []string
-	for _, a := range v.backing(kube.ServiceKey{Namespace: namespace, Name: name}).slices.endpoints() {
+	for _, a := range v.service(kube.ServiceKey{Namespace: namespace, Name: name}).slices.endpoints() {
 		all = append(all, a.address)
 	}
-	if e := v.backing(kube.ServiceKeyOf(namespace, name)).endpoints; e != nil {
+	if e := v.service(kube.ServiceKeyOf(namespace, name)).endpoints; e != nil {
 		for _, sub := range e.Subsets {
 			all = append(all, sub.Addresses...)
 		}

@@ -1,96 +1,231 @@
 package rules
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
 
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/kube"
 )
 
-// index has the backends of a snapshot by name. It is immutable.
+// index has the backends of a snapshot by name, and what is wrong with them. It is immutable; indexes of similar backends share most of their
+// nodes.
 type index struct {
-	services map[kube.ServiceKey]backing
-	problems []Problem // of the backends themselves
+	services *btree.BTreeG[*Service]
+	problems *btree.BTreeG[findingsOf]
+	// twice means that objects have the same name, of which the last one counts. No other index is derived from this one.
+	twice bool
 
 	of kube.Backends // what the index was made from
 }
 
-// backing is a service with its endpoints. Each part may be missing.
-type backing struct {
-	Service   *kube.Service
-	endpoints *kube.Endpoints
-	slices    mergedSlices
+// findingsOf are the problems of one object of the backends.
+type findingsOf struct {
+	owner kube.Ref
+	list  []Problem
+}
 
-	// No route uses the others, and they may be why: slices without a list of ports, and whether there are Endpoints where only slices count, or slices
-	// where only Endpoints count.
+// Service is what there is of a service. Each part may be missing.
+type Service struct {
+	Key kube.ServiceKey
+	backing
+}
+
+// backing is a service with its endpoints.
+type backing struct {
+	Service    *kube.Service
+	incomplete *kube.Service // which does not count
+	endpoints  *kube.Endpoints
+	slices     mergedSlices
+
+	// No route uses the others, and they may be why: slices without a list of ports, and how many Endpoints there are where only slices count, or
+	// slices where only Endpoints count.
 	unlisted mergedSlices
-	unused   bool
+	unused   int
 }
 
 func (b *backing) same(o *backing) bool {
-	return b.Service == o.Service && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices) && slices.Equal(b.unlisted, o.unlisted) && b.unused == o.unused
+	return b.Service == o.Service && b.incomplete == o.incomplete && b.endpoints == o.endpoints && slices.Equal(b.slices, o.slices) && slices.Equal(b.unlisted, o.unlisted) &&
+		b.unused == o.unused
 }
 
-// newIndex indexes backends. Of two objects with the same name, the later one counts; incomplete ones do not count.
-func newIndex(b *kube.Backends, endpointSlices bool) *index {
-	x := &index{
-		of:       *b,
-		services: make(map[kube.ServiceKey]backing, len(b.Services)),
+func newIndex() *index {
+	return &index{
+		services: ordered(func(a, b *Service) bool { return a.Key.Compare(b.Key) < 0 }),
+		problems: ordered(func(a, b findingsOf) bool { return a.owner.Compare(b.owner) < 0 }),
 	}
-	for _, svc := range b.Services {
-		x.problems = appendNulls(x.problems, svc.Ref(), svc.Nulls)
-		if svc.Incomplete {
-			x.problems = append(x.problems, Problem{
-				Owner: svc.Ref(), Reason: InvalidService, Severity: Error, Plain: true, Message: "Invalid service resource detected.",
-			})
-			continue
-		}
-		x.services[svc.ServiceKey()] = backing{Service: svc}
-	}
-	if endpointSlices {
-		x.addSlices(b.EndpointSlices)
-		for _, e := range b.Endpoints {
-			x.addUnused(e.ServiceKey())
-		}
-	} else {
-		x.addEndpoints(b.Endpoints)
-		for _, s := range b.EndpointSlices {
-			x.addUnused(s.ServiceKey())
-		}
-	}
+}
+
+func ordered[T any](less func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
+}
+
+// indexOf returns the index of backends. Incomplete services do not count.
+func indexOf(b *kube.Backends, endpointSlices bool) *index {
+	x, _ := newIndex().with(b, endpointSlices)
 	return x
 }
 
-func (x *index) addEndpoints(all []*kube.Endpoints) {
-	for _, e := range all {
-		x.problems = appendNulls(x.problems, e.Ref(), e.Nulls)
-		key := e.ServiceKey()
-		of := x.services[key]
-		of.endpoints = e
-		x.services[key] = of
+// with returns the index of other backends, and the services that differ.
+func (x *index) with(b *kube.Backends, endpointSlices bool) (*index, []*Service) {
+	gone, fresh := x.of.Difference(b)
+	if gone.Size()+fresh.Size() == 0 {
+		return x, nil
 	}
-}
-
-func (x *index) addUnused(key kube.ServiceKey) {
-	if of, ok := x.services[key]; ok {
-		of.unused = true
-		x.services[key] = of
+	e := indexEdit{
+		index:          &index{services: x.services.Copy(), problems: x.problems.Copy(), of: *b},
+		endpointSlices: endpointSlices, services: make(map[kube.ServiceKey]*Service),
 	}
-}
-
-// addSlices uses the namespace as it is: a slice without one is never found (it does not default to "default" here).
-func (x *index) addSlices(all []*kube.EndpointSlice) {
-	for _, s := range all {
-		x.problems = appendNulls(x.problems, s.Ref(), s.Nulls)
-		key := s.ServiceKey()
-		of := x.services[key]
-		if s.NoPorts {
-			of.unlisted = append(of.unlisted, s)
+	for _, s := range gone.Services {
+		e.drop(s)
+		of := e.of(s.ServiceKey())
+		of.Service, of.incomplete = nil, nil
+	}
+	for _, o := range gone.Endpoints {
+		e.drop(o)
+		e.endpoints(o, -1)
+	}
+	for _, o := range gone.EndpointSlices {
+		e.drop(o)
+		e.slice(o, -1)
+	}
+	for _, s := range fresh.Services {
+		problems := appendNulls(nil, s.Ref(), s.Nulls)
+		of := e.of(s.ServiceKey())
+		e.twice = e.twice || of.Service != nil || of.incomplete != nil
+		if !s.Incomplete {
+			of.Service = s
 		} else {
-			of.slices = append(of.slices, s)
+			of.incomplete = s
+			problems = append(problems, Problem{
+				Owner: s.Ref(), Reason: InvalidService, Severity: Error, Plain: true, Message: "Invalid service resource detected.",
+			})
 		}
-		x.services[key] = of
+		e.report(s.Ref(), problems)
 	}
+	for _, o := range fresh.Endpoints {
+		e.endpoints(o, 1)
+	}
+	for _, o := range fresh.EndpointSlices {
+		e.slice(o, 1)
+	}
+	e.order(b.EndpointSlices)
+	return e.index, e.done(x)
+}
+
+// indexEdit is an index that is being made from another one.
+type indexEdit struct {
+	*index
+	endpointSlices bool
+	services       map[kube.ServiceKey]*Service // those that may differ
+}
+
+// of returns a service to change.
+func (e *indexEdit) of(key kube.ServiceKey) *Service {
+	s := e.services[key]
+	if s == nil {
+		s = &Service{Key: key}
+		if was, ok := e.index.services.Get(s); ok {
+			*s = *was
+		} else { // it may outlive the object with this key
+			s.Key.Namespace, s.Key.Name = strings.Clone(key.Namespace), strings.Clone(key.Name)
+		}
+		e.services[key] = s
+	}
+	return s
+}
+
+func (e *indexEdit) drop(o kube.Object) { e.problems.Delete(findingsOf{owner: o.Ref()}) }
+
+func (e *indexEdit) report(owner kube.Ref, list []Problem) {
+	if len(list) > 0 {
+		was, twice := e.problems.Get(findingsOf{owner: owner})
+		e.twice = e.twice || twice
+		e.problems.Set(findingsOf{owner, slices.Concat(was.list, list)})
+	}
+}
+
+// endpoints adds Endpoints (n is 1), or removes them (-1).
+func (e *indexEdit) endpoints(o *kube.Endpoints, n int) {
+	of := e.of(o.ServiceKey())
+	switch {
+	case e.endpointSlices:
+		of.unused += n
+	case n < 0:
+		of.endpoints = nil
+	default:
+		e.report(o.Ref(), appendNulls(nil, o.Ref(), o.Nulls))
+		e.twice = e.twice || of.endpoints != nil
+		of.endpoints = o
+	}
+}
+
+// slice adds a slice, or removes one. It uses the namespace as it is: a slice without one is never found (it does not default to "default"
+// here).
+func (e *indexEdit) slice(o *kube.EndpointSlice, n int) {
+	of := e.of(o.ServiceKey())
+	if !e.endpointSlices {
+		of.unused += n
+		return
+	}
+	list := &of.slices
+	if o.NoPorts {
+		list = &of.unlisted
+	}
+	*list = slices.Clone(*list)
+	if n > 0 {
+		e.report(o.Ref(), appendNulls(nil, o.Ref(), o.Nulls))
+		*list = append(*list, o)
+	} else if at := slices.Index(*list, o); at >= 0 {
+		*list = slices.Delete(*list, at, at+1)
+	}
+}
+
+// order puts the slices of each service into the order of a list.
+func (e *indexEdit) order(list []*kube.EndpointSlice) {
+	place := make(map[*kube.EndpointSlice]int)
+	for _, of := range e.services {
+		for _, several := range [2]mergedSlices{of.slices, of.unlisted} {
+			for i := range several[min(1, len(several)):] {
+				place[several[i]], place[several[i+1]] = 0, 0
+			}
+		}
+	}
+	if len(place) == 0 {
+		return
+	}
+	for i, s := range list {
+		if _, wanted := place[s]; wanted {
+			place[s] = i
+		}
+	}
+	for _, of := range e.services {
+		for _, several := range [2]mergedSlices{of.slices, of.unlisted} {
+			slices.SortStableFunc(several, func(a, b *kube.EndpointSlice) int { return cmp.Compare(place[a], place[b]) })
+		}
+	}
+}
+
+// done puts the services into the index, and returns those that differ from another one.
+func (e *indexEdit) done(from *index) (differ []*Service) {
+	for _, key := range slices.SortedFunc(maps.Keys(e.services), kube.ServiceKey.Compare) {
+		s := e.services[key]
+		was, _ := from.services.Get(s)
+		switch {
+		case was != nil && was.same(&s.backing):
+			continue
+		case s.same(new(backing)):
+			e.index.services.Delete(s)
+		default:
+			e.index.services.Load(s)
+		}
+		differ = append(differ, s)
+	}
+	return differ
 }
 
 // View is what objects see of a snapshot while they are compiled.
@@ -98,7 +233,7 @@ type View struct {
 	*index
 	filters *kube.DefaultFilters // nil if services have none
 	// beside are services that count in place of those of the snapshot; nil except in a view of [View.With].
-	beside map[kube.ServiceKey]backing
+	beside map[kube.ServiceKey]*Service
 
 	// resolved is the reference's cache of endpoints, which only services with ambiguous ports need (endpoints.go). It is valid
 	// for one build.
@@ -106,21 +241,29 @@ type View struct {
 	user     kube.Ref // the object that is compiled
 }
 
-// View returns what the objects of a snapshot see. It shares the index of another view with the same backends, if there is one.
-func (s *Set) View(of *kube.Snapshot, others ...*View) *View {
-	v := &View{filters: of.DefaultFilters, resolved: make(map[endpointsKey]resolution)}
-	for _, other := range others {
-		if other.of.SameAs(&of.Backends) {
-			v.index = other.index
-			return v
-		}
+// View returns what the objects of a snapshot see. It derives the index from the one of another view, unless that is nil, and returns the
+// services that differ between the two.
+func (s *Set) View(of *kube.Snapshot, from *View) (v *View, differ []*Service) {
+	was := newIndex()
+	if from != nil && !from.twice {
+		was = from.index
 	}
-	v.index = newIndex(&of.Backends, s.EndpointSlices)
-	return v
+	v = &View{filters: of.DefaultFilters, resolved: make(map[endpointsKey]resolution)}
+	v.index, differ = was.with(&of.Backends, s.EndpointSlices)
+	return v, differ
 }
 
-// Problems returns what is wrong with the backends themselves. The slice must not be changed.
-func (v *View) Problems() []Problem { return v.index.problems }
+// Ambiguous reports whether several Services, or several Endpoints, have the same name. No other view can be derived from this one.
+func (v *View) Ambiguous() bool { return v.twice }
+
+// Problems returns what is wrong with the backends themselves.
+func (v *View) Problems() (all []Problem) {
+	v.problems.Scan(func(f findingsOf) bool {
+		all = append(all, f.list...)
+		return true
+	})
+	return all
+}
 
 // Before returns the view of an object that is compiled after all others: without what the objects behind it have resolved, because the object
 // resolves before them.
@@ -138,9 +281,9 @@ func (v *View) Before(o kube.Ref) *View {
 // With returns a view with more Services, Endpoints and slices. Those of one name come in place of what the snapshot has of that kind.
 func (s *Set) With(v *View, b *kube.Backends) *View {
 	next := *v
-	next.resolved, next.beside = make(map[endpointsKey]resolution), make(map[kube.ServiceKey]backing)
-	for key, of := range newIndex(b, s.EndpointSlices).services {
-		was := v.backing(key)
+	next.resolved, next.beside = make(map[endpointsKey]resolution), make(map[kube.ServiceKey]*Service)
+	indexOf(b, s.EndpointSlices).services.Scan(func(more *Service) bool {
+		was, of := v.service(more.Key), *more
 		if of.Service == nil {
 			of.Service = was.Service
 		}
@@ -150,47 +293,46 @@ func (s *Set) With(v *View, b *kube.Backends) *View {
 		if of.slices == nil {
 			of.slices = was.slices
 		}
-		next.beside[key] = of
-	}
+		next.beside[more.Key] = &of
+		return true
+	})
 	return &next
 }
 
-// backing returns what there is of a service.
-func (v *View) backing(key kube.ServiceKey) backing {
+// service returns what there is of a service.
+func (v *View) service(key kube.ServiceKey) *Service {
 	if of, ok := v.beside[key]; ok {
 		return of
 	}
-	return v.services[key]
+	none := &Service{Key: key}
+	if of, ok := v.services.Get(none); ok {
+		return of
+	}
+	return none
 }
 
 // lookups records what an object looked up while it was compiled. As long as the results stay the same, so does its unit.
 type lookups struct {
-	view     *View // set while the object is compiled
-	services []Service
+	view     *View      // set while the object is compiled
+	services []*Service // and the empty ones of those that do not exist
 	filters  *kube.DefaultFilters
 	// volatile marks a result that also depends on other objects: the object is compiled again in each build.
 	volatile bool
-}
-
-// Service is what an object has looked up of a service.
-type Service struct {
-	Key kube.ServiceKey
-	backing
 }
 
 // service looks up a service; nil if there is none.
 func (l *lookups) service(key kube.ServiceKey) *kube.Service { return l.backing(key).Service }
 
 // backing looks up a service and everything that belongs to it.
-func (l *lookups) backing(key kube.ServiceKey) backing {
-	for i := range l.services {
-		if l.services[i].Key == key {
-			return l.services[i].backing
+func (l *lookups) backing(key kube.ServiceKey) *backing {
+	for _, s := range l.services {
+		if s.Key == key {
+			return &s.backing
 		}
 	}
-	of := l.view.backing(key)
-	l.services = append(l.services, Service{key, of})
-	return of
+	of := l.view.service(key)
+	l.services = append(l.services, of)
+	return &of.backing
 }
 
 // defaultFilters looks up the default filters of a service.
@@ -207,11 +349,8 @@ func (u *Unit) Holds(v *View) bool {
 	if l.volatile || v.filters != l.filters {
 		return false
 	}
-	for i := range l.services {
-		s := &l.services[i]
-		if now := v.services[s.Key]; !now.same(&s.backing) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(l.services, func(s *Service) bool { now := v.service(s.Key); return now != s && !now.same(&s.backing) })
 }
+
+// Volatile reports whether the unit also depends on other objects: it is compiled again in each build.
+func (u *Unit) Volatile() bool { return u.lookups.volatile }

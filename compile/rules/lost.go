@@ -10,44 +10,35 @@ import (
 const externalNameType = "ExternalName"
 
 // LostServices returns the services that had endpoints before and have lost all of them, for at least one of their ports, or no longer
-// exist. They are sorted. It compares pointers, and indexes only the services of which the two do not share every object: mostly a few.
-func LostServices(before, now *kube.Backends, endpointSlices bool) []kube.ServiceKey {
+// exist. They are sorted. It looks at the services of which the two do not share every object: mostly a few.
+func LostServices(before, now *kube.Backends, endpointSlices bool) (lost []kube.ServiceKey) {
 	differ := make(map[kube.ServiceKey]bool)
-	unshared(before.Services, now.Services, func(s *kube.Service) { differ[s.ServiceKey()] = true })
-	unshared(before.Endpoints, now.Endpoints, func(e *kube.Endpoints) { differ[e.ServiceKey()] = true })
-	unshared(before.EndpointSlices, now.EndpointSlices, func(s *kube.EndpointSlice) { differ[s.ServiceKey()] = true })
+	gone, fresh := before.Difference(now)
+	for _, b := range [2]*kube.Backends{gone, fresh} {
+		for _, s := range b.Services {
+			differ[s.ServiceKey()] = true
+		}
+		for _, e := range b.Endpoints {
+			differ[e.ServiceKey()] = true
+		}
+		for _, s := range b.EndpointSlices {
+			differ[s.ServiceKey()] = true
+		}
+	}
 	if len(differ) == 0 {
 		return nil
 	}
 	of := func(b *kube.Backends) *index {
-		return newIndex(b.Of(func(key kube.ServiceKey) bool { return differ[key] }), endpointSlices)
+		return indexOf(b.Of(func(key kube.ServiceKey) bool { return differ[key] }), endpointSlices)
 	}
-	is := of(now)
-	var lost []kube.ServiceKey
-	for key, was := range of(before).services {
-		if now := is.services[key]; was.serves() && now.lacks(&was) {
-			lost = append(lost, key)
+	is := View{index: of(now)}
+	of(before).services.Scan(func(was *Service) bool {
+		if was.serves() && is.service(was.Key).lacks(&was.backing) {
+			lost = append(lost, was.Key)
 		}
-	}
-	slices.SortFunc(lost, kube.ServiceKey.Compare)
+		return true
+	})
 	return lost
-}
-
-// unshared calls yield for the objects that two lists do not share.
-func unshared[T any](a, b []*T, yield func(*T)) {
-	in := make(map[*T]bool, len(a))
-	for _, o := range a {
-		in[o] = true
-	}
-	for _, o := range b {
-		if !in[o] {
-			yield(o)
-		}
-		delete(in, o)
-	}
-	for o := range in {
-		yield(o)
-	}
 }
 
 // serves reports whether the service exists and has endpoints for one of its ports.

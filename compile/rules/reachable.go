@@ -13,7 +13,7 @@ import (
 // checkEndpoints reports a service port whose requests fail, all or some of them, with the cause as far as the objects show it.
 func (u *Unit) checkEndpoints(kind kube.Kind, key kube.ServiceKey, port kube.ServicePort, eps []endpoint) {
 	of := u.lookups.backing(key)
-	c := &portCheck{kind: kind, name: key.Name, port: port, slices: u.set.EndpointSlices, backing: &of}
+	c := &portCheck{kind: kind, name: key.Name, port: port, slices: u.set.EndpointSlices, backing: of}
 	var p Problem
 	switch {
 	case len(eps) == 0:
@@ -62,9 +62,9 @@ func (c *portCheck) nobody() (why, do string) {
 		return fmt.Sprintf("Service %q has one pod, which is not ready", c.name), "Look at the readiness of the pod."
 	case notReady > 1:
 		return fmt.Sprintf("Service %q has %d pods, and none of them is ready", c.name, notReady), "Look at the readiness of the pods."
-	case c.unused && c.slices:
+	case c.unused > 0 && c.slices:
 		return fmt.Sprintf("Service %q has Endpoints, and only EndpointSlices count", c.name), "Unset -enable-kubernetes-endpointslices, or add the EndpointSlices."
-	case c.unused:
+	case c.unused > 0:
 		return fmt.Sprintf("Service %q has EndpointSlices, and only Endpoints count", c.name), "Set -enable-kubernetes-endpointslices, or add the Endpoints."
 	case !c.Service.Selector && c.slices:
 		return fmt.Sprintf("Service %q has no selector, and no EndpointSlice has the label %s: %s", c.name, kube.ServiceNameLabel, c.name),

@@ -36,7 +36,7 @@ type Unit struct {
 func (u *Unit) Problems() []Problem { return u.list }
 
 // Services returns what the object looked up of services, including missing ones, in the order of the lookups.
-func (u *Unit) Services() []Service { return u.lookups.services }
+func (u *Unit) Services() []*Service { return u.lookups.services }
 
 // HostGroup is the contribution of one object to a host.
 type HostGroup struct {

@@ -82,7 +82,7 @@ func Wanted(o kube.Routed) *kube.Backends {
 // Has reports whether each of some Services exists, has the ports, and endpoints.
 func (v *View) Has(wanted *kube.Backends) bool {
 	for _, w := range wanted.Services {
-		has := v.backing(w.ServiceKey())
+		has := v.service(w.ServiceKey())
 		if has.Service == nil || has.Service.Type == externalNameType || len(has.slices.endpoints()) == 0 && (has.endpoints == nil || len(has.endpoints.Subsets) == 0) {
 			return false
 		}

@@ -21,9 +21,9 @@ const LogRestored = "cluster went back to an older revision; reading everything 
 // errRestored reports that a consistent list returned a revision below one that was seen before.
 var errRestored = errors.New("the revision is lower than one seen before")
 
-// askFor lists one kind and compares the answer with the known state. The list is consistent, or else no older than the
-// known state and the floor. askFor does not change l. The error is a *[kube.ReadError].
-func (r *lister) askFor(ctx context.Context, l *list, consistent bool, floor kube.Revision, known state) (listing, error) {
+// askFor lists one kind and compares the answer with the known content. The list is consistent, or else no older than the
+// known content and the floor. askFor does not change l. The error is a *[kube.ReadError].
+func (r *lister) askFor(ctx context.Context, l *list, consistent bool, floor kube.Revision, known content) (listing, error) {
 	start := time.Now()
 	var (
 		a   listing
@@ -54,7 +54,7 @@ func (r *lister) askFor(ctx context.Context, l *list, consistent bool, floor kub
 func (r *lister) withoutFloor() bool { return time.Since(r.noFloorSince) < floorRetry }
 
 // notOlder lists one kind at the floor or, if the server cannot reach it, at the known revision.
-func (r *lister) notOlder(ctx context.Context, l *list, floor kube.Revision, known state) (listing, error) {
+func (r *lister) notOlder(ctx context.Context, l *list, floor kube.Revision, known content) (listing, error) {
 	since := known.seen
 	if !r.withoutFloor() { // an earlier list of this same read may have found that out
 		since = max(since, floor)
@@ -69,15 +69,15 @@ func (r *lister) notOlder(ctx context.Context, l *list, floor kube.Revision, kno
 }
 
 // ask makes one request for the list, no older than since, or a consistent one if since is 0, and compares the answer
-// with the known state. It does not change l.
-func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known state) (a listing, err error) {
+// with the known content. It does not change l.
+func (r *lister) ask(ctx context.Context, l *list, since kube.Revision, known content) (a listing, err error) {
 	err = r.api.get(ctx, l.List(since), func(resp *response) error {
 		var wire digest
 		if resp.wire != nil {
 			// The bytes are identical, revision included. If the floor is above the known revision, though, a newer
 			// answer is required.
 			if wire = sha256.Sum256(resp.wire); wire == known.wire && known.seen >= since {
-				a = listing{state: known}
+				a = listing{content: known}
 				return nil
 			}
 		}
@@ -108,7 +108,7 @@ const confirmedLoss = 0.5
 
 // confirmLoss makes a second, consistent request if the answer lacks so many known objects that it may be wrong: all
 // objects of the kind, or most of them. The second answer counts.
-func (r *lister) confirmLoss(ctx context.Context, l *list, a listing, known state) (listing, error) {
+func (r *lister) confirmLoss(ctx context.Context, l *list, a listing, known content) (listing, error) {
 	if !a.suspicious(len(known.items)) {
 		return a, nil
 	}

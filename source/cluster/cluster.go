@@ -17,11 +17,9 @@
 // The first read is consistent. Each later read first asks for the current revision, with a consistent list of one
 // object. Every list then requires a revision no older than that, so that the API server answers from its watch cache
 // and all kinds are complete up to one revision. If a server cannot bring its caches up to that revision, the lists
-// only require a revision no older than the list itself has seen. If it cannot prove even that (410, or a
-// resourceVersion that is too large for it), the list is repeated consistently, immediately and only once. A
-// consistent list below the last seen revision means that etcd was restored. The Source accepts this, logs and counts
-// it, and does the whole read again consistently, so that no snapshot mixes objects from before and after the
-// restore.
+// only require a revision no older than the list itself has seen. If it cannot prove even that, the list is repeated consistently.
+// A consistent list below the last seen revision means that etcd was restored: the Source does the whole read again consistently, so
+// that no snapshot mixes objects from before and after the restore.
 //
 // # Confirmed
 //
@@ -33,18 +31,13 @@
 // # Cheap when nothing changed
 //
 // Built-in kinds arrive as protobuf, and any answer may arrive gzipped. Each item of a list is compared with the item
-// of the previous read by its SHA-256, and only new items are decoded; known items keep their pointers. A list whose
-// compressed body equals the previous one is not even decompressed. Lists use HTTP/1.1, which costs less; watches share
-// an HTTP/2 connection if the server supports it.
+// of the previous read by its SHA-256, and only new items are decoded. A list whose compressed body equals the previous one is not even
+// decompressed.
 //
 // # Caveats
 //
-// The snapshot's revisions compare the revisions of different kinds. Kubernetes uses one counter for them, unless
-// some kinds are stored in a separate etcd. A list served from the watch cache has the revision of the last write to
-// its kind. So [kube.Snapshot.Revision], the lowest of all lists, lags while one of the kinds has no writes; see
-// [kube.Snapshot.Newest].
-//
-// Client-go writes to klog when a token file cannot be read.
+// The snapshot's revisions compare the revisions of different kinds, for which Kubernetes uses one counter, unless some kinds are stored
+// in a separate etcd. Client-go writes to klog when a token file cannot be read.
 //
 // Other modules should not import it: it may change with every release.
 package cluster
@@ -124,7 +117,7 @@ func (s *Source) readAll(ctx context.Context, consistent bool) error {
 			}
 		}
 		s.failed = l
-		answer, err := s.askFor(ctx, l, consistent, floor, l.state)
+		answer, err := s.askFor(ctx, l, consistent, floor, l.content)
 		if s.without(l, err) {
 			continue
 		}

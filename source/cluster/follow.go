@@ -141,7 +141,7 @@ func (k *watched) load(ctx context.Context) (down bool, err error) {
 // listAndAdopt lists the kind and replaces the known objects by the list. The caller has acquired the lister.
 func (k *watched) listAndAdopt(ctx context.Context, consistent bool) error {
 	k.w.mu.Lock()
-	known, reset := k.list.state, k.resets
+	known, reset := k.list.content, k.resets
 	known.items = slices.Clone(known.items) // events change them meanwhile
 	k.w.mu.Unlock()
 	a, err := k.w.askFor(ctx, k.list, consistent, 0, known)
@@ -269,7 +269,7 @@ func (k *watched) next(events *decode.Events) (e decode.Event, item item, err er
 	return e, item, err
 }
 
-// receive processes an event. It ignores an event that is not newer than the known state: a list already included it, or
+// receive processes an event. It ignores an event that is not newer than the known content: a list already included it, or
 // it arrived twice. A modified or deleted object need not be known. receive changes nothing once the attempt was told to
 // end.
 func (k *watched) receive(ctx context.Context, e *decode.Event, item item) {

@@ -103,7 +103,7 @@ type digest [sha256.Size]byte
 // matcher finds the items of an answer among the known ones and decodes the others.
 type matcher struct {
 	list  *list
-	known state
+	known content
 	media string
 
 	at      int              // the known item that is expected next
@@ -113,7 +113,7 @@ type matcher struct {
 	decoded int
 }
 
-func newMatcher(l *list, known state, media string) *matcher {
+func newMatcher(l *list, known content, media string) *matcher {
 	return &matcher{list: l, known: known, media: media, next: make([]item, 0, len(known.items)+len(known.items)/16+16)}
 }
 
@@ -150,5 +150,5 @@ func (m *matcher) find(ref kube.Ref) (int, bool) {
 
 // listing returns the collected answer, once the answer is known to be complete.
 func (m *matcher) listing() listing {
-	return listing{state: state{items: m.next}, lost: len(m.known.items) - m.kept}
+	return listing{content: content{items: m.next}, lost: len(m.known.items) - m.kept}
 }

@@ -85,11 +85,11 @@ func (r *lister) probe(ctx context.Context, l *list) error {
 	return &kube.ReadError{Verb: verb, Resource: resource, Err: err}
 }
 
-// list is a kind with its known state. The owner of the lister guards it.
+// list is a kind with its known content. The owner of the lister guards it.
 type list struct {
 	resource
 
-	state        // from the last complete answer
+	content      // from the last complete answer
 	absent  bool // discovery does not find the kind; items are kept in case it returns
 	changed bool // items or absent changed since the last snapshot
 }
@@ -104,16 +104,16 @@ func (l *list) setAbsent(absent bool) {
 	}
 }
 
-// adopt makes the answer the known state. It reports whether any object changed.
+// adopt makes the answer the known content. It reports whether any object changed.
 func (l *list) adopt(a listing) (changed bool) {
 	changed = !sameItems(l.items, a.items)
 	l.changed = l.changed || changed
-	l.state = a.state
+	l.content = a.content
 	return changed
 }
 
-// state is the known content of a list at a revision. The items are shared and must not be modified.
-type state struct {
+// content is the known content of a list at a revision. The items are shared and must not be modified.
+type content struct {
 	items []item
 	seen  kube.Revision // 0 if the list had none, or was not read yet
 	wire  digest        // of the compressed answer, if it was compressed
@@ -141,7 +141,7 @@ func (r *lister) without(l *list, err error) bool {
 // listing is a complete answer to a list request. Items equal to items of the state it was compared with share their
 // objects.
 type listing struct {
-	state
+	content
 	lost int // how many known objects it lacks
 }
 

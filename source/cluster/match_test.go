@@ -53,7 +53,7 @@ func TestWalkingAKnownListAllocatesTheSameAtAnySize(t *testing.T) {
 					if err := zip.Reset(source); err != nil {
 						t.Fatal(err)
 					}
-					m := newMatcher(l, l.state, media)
+					m := newMatcher(l, l.content, media)
 					if _, err := w.List(media, &zip, l.Kind, m.add); err != nil {
 						t.Fatal(err)
 					}

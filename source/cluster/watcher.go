@@ -31,18 +31,11 @@ const (
 // have shown and cost next to nothing. It is a source and a follower for package poller.
 //
 // A watch never resumes. Each one starts at the revision of a list, and ends after some minutes at the latest. So the next
-// list shows whatever a watch has missed, and every failure is recovered from in the same way. A watch that stays broken
-// makes reads fail, so that the table counts as stale.
+// list shows whatever a watch has missed, and every failure is recovered from in the same way. A kind whose watch is broken keeps its
+// objects; after [StaleAfter], reads fail and name the kind and the reason.
 //
-// Reads succeed only while [Watcher.Run] runs. Run may be called again after it has returned. It then lists
-// everything again; objects that did not change in between keep their pointers. The other methods are safe for
-// concurrent use.
-//
-// # Complete
-//
-// A read waits until every kind has been listed and its watch accepted, or fails. A kind whose watch is broken keeps
-// its objects; after [StaleAfter], reads fail and name the kind and the reason. Objects that cannot be decoded are in
-// the snapshot's Bad.
+// Reads succeed only while [Watcher.Run] runs. Run may be called again after it has returned; unchanged objects keep their pointers. The
+// other methods are safe for concurrent use.
 //
 // # Up to which revision
 //
@@ -51,20 +44,13 @@ const (
 // above the highest. A kind without writes gets a bookmark about once a minute: Revision lags by that much, as it does
 // for lists from the API server's cache.
 //
-// A watch from a revision that the server has not reached, because etcd was restored, is silent: it delivers neither
-// events nor an error. Therefore the Watcher requests the current revision of each kind every [checkInterval], with a
-// consistent list of one object. If that revision is below the watch's, etcd was restored: the Watcher lists everything
-// again, consistently, before the next read succeeds. If the watch does not reach the revision within [silentAfter], the
-// Watcher restarts it.
+// A watch from a revision that the server has not reached, because etcd was restored, is silent. Therefore the Watcher requests the
+// current revision of each kind every [checkInterval]. If that revision is below the watch's, etcd was restored: the Watcher lists
+// everything again, consistently, before the next read succeeds. If the watch does not reach the revision within [silentAfter], the
+// Watcher restarts it. A consistent read waits briefly for each watch to reach the current revision, and lists its kind otherwise.
 //
-// A consistent read asks for the current revision of each kind and waits briefly for the watch to reach it. It lists
-// consistently every kind whose watch does not.
-//
-// # Caveats
-//
-// Kinds arrive independently. An Ingress that refers to a new Service can appear some milliseconds before the
-// Service; lists that are read one after the other mostly rule that out. Gathering events briefly hides the effect,
-// unless the API server's caches lag behind each other.
+// Kinds arrive independently: an Ingress that refers to a new Service can appear some milliseconds before the Service. Gathering events
+// briefly hides that, unless the API server's caches lag behind each other.
 type Watcher struct {
 	// set by New, read only
 	*lister            // mu guards its lists and last snapshot; its turn guards the rest
@@ -135,7 +121,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Drop releases the objects. It does nothing while the Watcher runs. The next run lists everything anyway.
+// Drop releases the objects. It does nothing while the Watcher runs. The next run lists everything.
 func (w *Watcher) Drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

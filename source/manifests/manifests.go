@@ -1,8 +1,6 @@
 // Package manifests reads a cluster from files: YAML or JSON, with any number of documents per file, in folders or
 // from standard input. It needs no cluster, and never writes any of the objects.
 //
-// # Guarantees
-//
 // A read returns everything or an error. It fails as a whole, and names file, document and line, if a file cannot be
 // read, if a document is not YAML, or if files keep changing while they are read. An object that cannot be decoded
 // affects only itself: it is in the snapshot's Bad, with its place. The same applies to the second of two objects
@@ -11,14 +9,9 @@
 // Every read reads every file again, because an unchanged size and time do not prove that a file is unchanged. But it
 // parses only files whose SHA-256 changed. Unchanged objects keep their pointers.
 //
-// # What is read
-//
-// Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1),
-// EndpointSlice (discovery.k8s.io/v1), and lists of them. An object without apiVersion is read by its kind alone. Other
-// kinds are ignored. A read returns both Endpoints and EndpointSlices; the compiler uses the kind it is configured for.
-//
-// An object without a namespace gets "default", as with kubectl; objects from the API always have a namespace. Other
-// defaults of an API server are not applied, and nothing is validated.
+// It reads Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1), EndpointSlice (discovery.k8s.io/v1), and
+// lists of them, and ignores other kinds. An object without apiVersion is read by its kind alone. Objects get the defaults of an API
+// server for the fields that are read, and nothing is validated.
 //
 // In a folder, the files *.yaml, *.yml and *.json are read, sorted by name, including those in subfolders. Names that
 // begin with a dot and kustomization files are skipped. Symbolic links are followed, and each file is read only once,

@@ -10,20 +10,10 @@
 //     manifests, which Config.Compile compiles into routes
 //     any other file             routes; a copy of a table, as last-known-good files are, has its digest checked
 //
-// # Guarantees
-//
 // A table is complete except for parts that are not routes, which it lists; otherwise Load returns an error. For a route server,
 // Load checks the number of routes against X-Count, and the text against the digest in the ETag if the ETag has one. All pages of
 // a Skipper come from one version of its table: if the table changes between two pages, Load reads all pages again, a few times
-// at most. Load never reads beyond the limits on size and time.
-//
-// A repeated Load only asks a route server whether the table has changed. Errors name the file with line and column,
-// or the URL without its password.
-//
-// # Not done here
-//
-// The package does not compare or judge routes. It does not retry errors, except for the pages of a Skipper. A Source
-// is not suitable for the data plane: it remembers nothing across restarts and has only one address.
+// at most. Errors name the file with line and column, or the URL without its password. Load retries no other errors.
 //
 // Other modules should not import it: it may change with every release.
 package tables

@@ -154,7 +154,7 @@ func TestOverviewShowsTheTrialProxyAndTakeovers(t *testing.T) {
 	w.state.Trial = &api.Trial{Build: "skipper v0.24.50", Accepted: 1812, Waiting: 2}
 	body := get(t, h, "/")
 	wants(t, body, "Trial proxy</h2>", "</span> answers</span>", "skipper v0.24.50", "<strong>1\u202f812</strong> texts accepted", `<strong class="">0</strong> failed`, "<strong>2</strong> waiting")
-	lacks(t, body, "What failed", "pass without a trial", "takes no requests", "Takeovers")
+	lacks(t, body, "What failed", "pass without a trial", "does not accept requests", "Takeovers")
 	w.state.Trial = &api.Trial{
 		Silent: "connection <refused>", Waiting: 3, Lapsed: 3, Unused: true,
 		Failed: []api.TrialFailure{{Text: `compress(-1)`, Verdict: "died", Words: "the process ended", At: time.Now().Add(-time.Minute)}},
@@ -164,7 +164,7 @@ func TestOverviewShowsTheTrialProxyAndTakeovers(t *testing.T) {
 		Lost: 1200, Example: "GET https://shop.example.org/cart: RouteGroup shop/cart -> Ingress evil/all",
 	}}
 	body = get(t, h, "/")
-	wants(t, body, "</span> silent</span>", "connection &lt;refused&gt;", `<strong class="notice">1</strong> failed`, `<strong class="notice">3</strong> pass without a trial`, "It takes no requests",
+	wants(t, body, "</span> silent</span>", "connection &lt;refused&gt;", `<strong class="notice">1</strong> failed`, `<strong class="notice">3</strong> pass without a trial`, "It does not accept requests",
 		"<td>died</td>", "<code>compress(-1)</code>", "the process ended", `Takeovers of the last hour <span class="badge">1</span>`, ">RouteGroup shop/cart</a>", ">Ingress evil/all</a>",
 		"1\u202f200", "GET https://shop.example.org/cart: RouteGroup shop/cart -&gt; Ingress evil/all")
 	lacks(t, body, "</span> answers</span>")

@@ -10,8 +10,8 @@ func ofReads() []Plant {
 			What: "a read in which one list failed is published, with what was known of that kind",
 			Edits: []Edit{{
 				File: "source/cluster/cluster.go",
-				Old:  "answer, err := s.askFor(ctx, l, consistent, floor, l.state)\n",
-				New:  "answer, err := s.askFor(ctx, l, consistent, floor, l.state)\n\t\tif err != nil && planted.On(\"partial-read\") {\n\t\t\tcontinue\n\t\t}\n",
+				Old:  "answer, err := s.askFor(ctx, l, consistent, floor, l.content)\n",
+				New:  "answer, err := s.askFor(ctx, l, consistent, floor, l.content)\n\t\tif err != nil && planted.On(\"partial-read\") {\n\t\t\tcontinue\n\t\t}\n",
 			}},
 		},
 		{

@@ -18,20 +18,24 @@ var (
 	aWord     = regexp.MustCompile(`[\pL\pN]`)
 )
 
-// checkBudget requires that every document has a budget, and keeps it.
+// maxWords is how many words all documents may have together.
+const maxWords = 36000
+
+// checkBudget requires that every document has a budget, and keeps it, and that the budgets together do.
 func checkBudget() error {
 	text, err := os.ReadFile(budgetFile)
 	if err != nil {
 		return err
 	}
-	budget := make(map[string]int)
+	budget, total := make(map[string]int), 0
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		var name string
 		var words int
 		if _, err := fmt.Sscan(lines.Text(), &name, &words); err != nil {
-			return fmt.Errorf("%s: %q: want a path and a number of words", budgetFile, lines.Text())
+			return fmt.Errorf("%s: %q: must have a path and a number of words", budgetFile, lines.Text())
 		}
 		budget[name] = words
+		total += words
 	}
 	names, err := documentFiles(".")
 	if err != nil {
@@ -51,8 +55,11 @@ func checkBudget() error {
 		if n := words(string(text)); !ok {
 			errs = append(errs, fmt.Errorf("%s has no line in %s; it has %d words", name, budgetFile, n))
 		} else if n > limit {
-			errs = append(errs, fmt.Errorf("%s has %d words, and its budget is %d: say it shorter, or elsewhere", name, n, limit))
+			errs = append(errs, fmt.Errorf("%s has %d words, and its budget is %d: shorten it, or link to the home of a fact", name, n, limit))
 		}
+	}
+	if total > maxWords {
+		errs = append(errs, fmt.Errorf("%s allows %d words; all documents together must have at most %d", budgetFile, total, maxWords))
 	}
 	for name := range budget {
 		errs = append(errs, fmt.Errorf("%s: %s does not exist", budgetFile, name))

@@ -44,7 +44,7 @@ func TestDeadLinksAreFound(t *testing.T) {
 }
 
 const testSection = "\n**Users notice** a\n\n**Urgent?** b\n\n**Look**\n\n```sh\nkubectl get pods\n```\n\n" +
-	"**What you see, and what to do** c\n\n**Verify** d\n"
+	"**If you see** c\n\n**Verify** d\n"
 
 const testRunbook = "# Runbook\n\n## Alerts\n\n### RoutesrvA\n" + testSection + "\n## Symptoms\n\n### Something is slow\n" + testSection
 

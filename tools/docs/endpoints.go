@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -11,7 +11,7 @@ import (
 	"github.com/routesrv/routesrv/app/httpserve"
 )
 
-// endpointParts returns the tables of endpoints, one for each listener of each binary.
+// endpointParts returns the lists of endpoints, one for each listener of each binary.
 func endpointParts() (map[string]string, error) {
 	srv, err := documentedServer(prometheus.NewRegistry())
 	if err != nil {
@@ -23,23 +23,28 @@ func endpointParts() (map[string]string, error) {
 	}
 	parts := make(map[string]string)
 	for _, listener := range []string{httpserve.MainListener, httpserve.SupportListener, httpserve.ControlListener} {
-		parts["endpoints routesrv "+listener] = endpointTable(srv.Endpoints(), nil, listener)
-		parts["endpoints dataplane-client "+listener] = endpointTable(side.Endpoints(), srv.Endpoints(), listener)
+		parts["endpoints routesrv "+listener] = endpointList(srv.Endpoints(), nil, listener)
+		parts["endpoints dataplane-client "+listener] = endpointList(side.Endpoints(), srv.Endpoints(), listener)
 	}
 	return parts, nil
 }
 
-// endpointTable lists the endpoints of a listener. Where one answers as one of those above, with the same path, the table says so.
-func endpointTable(endpoints, above []httpserve.Endpoint, listener string) string {
+// endpointList lists the endpoints of a listener; without methods, they take GET and HEAD. Where one answers like the endpoint above with the same path,
+// the list refers to that.
+func endpointList(endpoints, above []httpserve.Endpoint, listener string) string {
 	var b strings.Builder
-	b.WriteString("| path | methods | answer |\n|---|---|---|\n")
 	for _, e := range endpoints {
 		if e.Listener != listener || e.Path != "/debug/pprof/" && strings.HasPrefix(e.Path, "/debug/pprof/") {
 			continue // the list of profiles says how to get each
 		}
-		methods := "any"
-		if e.Methods != nil {
-			methods = cmp.Or(strings.Join(e.Methods, ", "), "none")
+		methods := " (any method)"
+		switch {
+		case e.Methods != nil && len(e.Methods) == 0:
+			methods = " (no method)"
+		case slices.Equal(e.Methods, []string{http.MethodGet, http.MethodHead}):
+			methods = ""
+		case e.Methods != nil:
+			methods = " (" + strings.Join(e.Methods, ", ") + ")"
 		}
 		does := e.Does
 		if slices.ContainsFunc(above, func(o httpserve.Endpoint) bool { return o.Listener == listener && o.Path == e.Path && o.Does == does }) {
@@ -48,7 +53,7 @@ func endpointTable(endpoints, above []httpserve.Endpoint, listener string) strin
 		if e.Condition != "" {
 			does += " (" + e.Condition + ")"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.TrimSuffix(e.Path, "{$}"), methods, strings.ReplaceAll(does, "|", "\\|"))
+		fmt.Fprintf(&b, "- `%s`%s: %s\n", strings.TrimSuffix(e.Path, "{$}"), methods, does)
 	}
 	return b.String()
 }

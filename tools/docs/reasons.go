@@ -8,16 +8,15 @@ import (
 	"github.com/routesrv/routesrv/compile/rules"
 )
 
-// reasonParts returns the tables of all reasons of problems, without what to do, which each problem says, and of the arguments that proxies do not survive.
+// reasonParts returns the list of all reasons of problems, without what to do, which each problem says, and the table of the arguments that proxies do not survive.
 func reasonParts() map[string]string {
 	var b strings.Builder
-	b.WriteString("| reason | severity | what is wrong |\n|---|---|---|\n")
 	for _, r := range rules.Reasons() {
 		severity := r.Severity.String()
 		if r.Elsewhere {
-			severity += " *"
+			severity += " \\*"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Reason, severity, cell(r.Means))
+		fmt.Fprintf(&b, "- `%s` (%s): %s\n", r.Reason, severity, r.Means)
 	}
 	b.WriteString("\n\\* other objects, or pods, can cause or solve this problem without a change of the object.\n")
 	return map[string]string{"reasons": b.String(), "dangers": dangerTable()}

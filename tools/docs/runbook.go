@@ -19,7 +19,7 @@ const (
 const alertPrefix = "Routesrv"
 
 // runbookParts are the parts of each section of the runbook, in this order: what somebody who was just woken asks.
-var runbookParts = []string{"**Users notice**", "**Urgent?**", "**Look**", "**What you see, and what to do**", "**Verify**"}
+var runbookParts = []string{"**Users notice**", "**Urgent?**", "**Look**", "**If you see**", "**Verify**"}
 
 // lookCommands is how many commands an on-call engineer types before reading on, at most.
 const lookCommands = 3

@@ -1,0 +1,154 @@
+package compile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/routesrv/routesrv/compile/rules"
+	"github.com/routesrv/routesrv/kube"
+	"github.com/routesrv/routesrv/table"
+)
+
+// build compiles a snapshot. It derives the state and the list of routes from those of the most similar recent result.
+func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
+	base := &Result{Snapshot: new(kube.Snapshot), state: newState(c.set, c.fixed)}
+	gone, fresh := kube.Difference(base.Snapshot, s)
+	for _, r := range recent {
+		if r.state.ambiguous {
+			continue
+		}
+		if g, f := kube.Difference(r.Snapshot, s); base.state.objects.Len() == 0 || size(g)+size(f) < size(gone)+size(fresh) {
+			base, gone, fresh = r, g, f
+		}
+	}
+	next := c.derive(base, s, gone, fresh, recent)
+	if next == nil {
+		return c.build(s, nil)
+	}
+	result := &Result{Snapshot: s, state: next.state}
+	result.Routes = changed(base.Routes, next)
+	return result
+}
+
+// size returns the number of objects of a difference.
+func size(s *kube.Snapshot) int { return len(s.Ingresses) + len(s.RouteGroups) + s.Backends.Size() }
+
+// derive derives the state of a snapshot from the one of another by what the two do not share. It reuses units of recent builds. It returns
+// nil if the state can only be built from nothing.
+func (c *Compiler) derive(base *Result, s, gone, fresh *kube.Snapshot, recent []*Result) *change {
+	next := base.state.change()
+	var services []*rules.Service
+	next.view, services = c.set.View(s, base.state.view)
+	next.ambiguous = next.view.Ambiguous()
+
+	todo := make(map[kube.Ref][]kube.Routed)
+	for o := range gone.Objects() {
+		next.remove(next.find(o.Ref()))
+	}
+	for o := range fresh.Objects() {
+		ref := o.Ref()
+		next.ambiguous = next.ambiguous || todo[ref] != nil || next.find(ref) != nil
+		if !slices.Contains(todo[ref], o) {
+			todo[ref] = append(todo[ref], o)
+		}
+	}
+	if next.ambiguous && base.state.objects.Len() > 0 {
+		return nil // which objects count depends on the order of all
+	}
+	again := func(o *object) { todo[o.Ref()] = []kube.Routed{o.Routed} }
+	for _, changed := range services {
+		for u := range from(next.uses, use{key: changed.Key}) {
+			if u.key != changed.Key {
+				break
+			}
+			again(u.object)
+		}
+	}
+	for o := range all(next.volatile) {
+		again(o)
+	}
+	if s.DefaultFilters != base.Snapshot.DefaultFilters {
+		for o := range all(next.objects) {
+			again(o)
+		}
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(todo), kube.Ref.Compare) { // in order, because of what objects resolve for others
+		for n, o := range todo[ref] {
+			was, is := next.find(ref), c.object(o, n, next.view, recent)
+			if n > 0 || was == nil {
+				next.add(is)
+			} else if was != is {
+				next.remove(was)
+				next.add(is)
+			}
+		}
+	}
+	next.settle(func(h *host) *rules.Unit {
+		for _, r := range recent {
+			if known, _ := r.state.hosts.Get(h); known != nil && known.sameCatchAll(h) {
+				return known.catchAll.unit
+			}
+		}
+		return nil
+	})
+	return next
+}
+
+// object returns an object with its unit: that of a recent build if the object's lookups give the same results, otherwise a new one.
+func (c *Compiler) object(o kube.Routed, n int, v *rules.View, recent []*Result) *object {
+	for _, r := range recent {
+		if known := r.state.find(o.Ref()); known != nil && known.Routed == o && known.n == n && known.unit.Holds(v) {
+			return known
+		}
+	}
+	return newObject(o, c.set.Compile(o, v), n)
+}
+
+// maxBatch is the maximum number of texts unpacked at once while a list is built.
+const maxBatch = 8000
+
+// changed returns the list of routes of a state, derived from the list of the state before it. The two lists share equal blocks. Deletions
+// come last, because only then are the unused ids known.
+func changed(before table.List, c *change) table.List {
+	gone, fresh := c.differing()
+	var texts rules.Texts
+	deletes := make(map[string]struct{})
+	for _, one := range gone {
+		for r := range texts.Rows(one.section.unit, one.route()) {
+			deletes[r.ID] = struct{}{}
+		}
+	}
+	list, upserts := before, []*table.Route(nil)
+	for _, one := range fresh {
+		for r := range texts.Rows(one.section.unit, one.route()) {
+			delete(deletes, r.ID)
+			upserts = append(upserts, r)
+		}
+		if len(upserts) >= maxBatch {
+			list, upserts = replaced(list, newIn(before, upserts), nil), nil
+		}
+	}
+	return replaced(list, newIn(before, upserts), slices.Collect(maps.Keys(deletes)))
+}
+
+// newIn returns the routes that a list does not have with the same text. It searches in the order of ids, to unpack each block of
+// the list only once.
+func newIn(before table.List, routes []*table.Route) []*table.Route {
+	slices.SortFunc(routes, func(a, b *table.Route) int { return strings.Compare(a.ID, b.ID) })
+	has := before.Lookup()
+	return slices.DeleteFunc(routes, func(r *table.Route) bool {
+		was := has.Get(r.ID)
+		return was != nil && *was == *r
+	})
+}
+
+// replaced changes a list. The rules have already checked each printed route as the list does, so an error is a bug.
+func replaced(list table.List, upserts []*table.Route, deletes []string) table.List {
+	next, err := list.With(upserts, deletes)
+	if err != nil {
+		panic(fmt.Sprintf("compile: a route that was checked is refused: %v", err))
+	}
+	return next
+}

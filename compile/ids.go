@@ -1,0 +1,217 @@
+package compile
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/routesrv/routesrv/compile/rules"
+)
+
+// claim is a route that claims an id.
+type claim struct {
+	section *section
+	at      int // in the section
+}
+
+func (c claim) route() *rules.Route { return &c.section.routes[c.at] }
+
+// compare orders claims as the reference does. The claim without a section, a pivot, comes first.
+func (c claim) compare(o claim) int {
+	switch {
+	case c.section == o.section:
+		return cmp.Compare(c.at, o.at)
+	case c.section == nil:
+		return -1
+	case o.section == nil:
+		return 1
+	}
+	return cmp.Or(c.section.compare(o.section), cmp.Compare(c.at, o.at))
+}
+
+// entry is a claim with the hash of its id or of what it matches.
+type entry struct {
+	hash uint64
+	claim
+}
+
+func (e entry) compare(o entry) int {
+	if c := cmp.Compare(e.hash, o.hash); c != 0 {
+		return c
+	}
+	return e.claim.compare(o.claim)
+}
+
+// with yields the claims with a hash, in the order of the reference.
+func with(s *set[entry], hash uint64) iter.Seq[claim] {
+	return func(yield func(claim) bool) {
+		for e := range from(s, entry{hash: hash}) {
+			if e.hash != hash || !yield(e.claim) {
+				return
+			}
+		}
+	}
+}
+
+// contest is what becomes of an id that several routes claim. It is immutable.
+type contest struct {
+	hash   uint64 // of the id
+	id     string
+	claims []claim // the winner first
+	// other is the contest of another id with the same hash; nil except by chance.
+	other *contest
+}
+
+func (c *contest) compare(o *contest) int { return cmp.Compare(c.hash, o.hash) }
+
+// contestOf returns the contest for the ids with a hash, or nil if one route claims them.
+func (s *state) contestOf(hash uint64) (first *contest) {
+	n := 0
+	for range with(s.ids, hash) {
+		if n++; n == 2 {
+			break
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	several := slices.Collect(with(s.ids, hash))
+	var texts rules.Texts
+	byID := make(map[string][]claim)
+	for _, c := range several {
+		id := texts.ID(c.section.unit, c.route())
+		byID[id] = append(byID[id], c)
+	}
+	for id, claims := range byID {
+		first = &contest{hash, id, oldest(claims), first}
+	}
+	return first
+}
+
+// contest returns the contest that a route takes part in; nil if it is the only one that claims its id.
+func (s *state) contest(c claim) *contest {
+	found, _ := s.contests.Get(&contest{hash: c.route().ID})
+	for found != nil && !slices.Contains(found.claims, c) {
+		found = found.other
+	}
+	return found
+}
+
+// has reports whether a route of the state has its id.
+func (s *state) has(c claim) bool {
+	contest := s.contest(c)
+	return contest == nil || contest.claims[0] == c
+}
+
+// oldest moves the claim of the oldest object to the front. If creation times are equal or missing, the order of the reference, in
+// which the claims come, decides. It returns the list.
+func oldest(all []claim) []claim {
+	first, created := 0, all[0].section.created()
+	for i, c := range all[1:] {
+		if at := c.section.created(); at != 0 && created != 0 && at < created {
+			first, created = i+1, at
+		}
+	}
+	winner := all[first]
+	copy(all[1:first+1], all[:first])
+	all[0] = winner
+	return all
+}
+
+// settleIDs gives each id to one route, and finds the routes that match the same.
+func (c *change) settleIDs() {
+	ids, matches := make(map[uint64]struct{}), make(map[uint64]struct{})
+	for _, one := range c.removed {
+		r := one.route()
+		c.ids.Delete(entry{r.ID, one})
+		ids[r.ID], matches[r.Match] = struct{}{}, struct{}{}
+		if r.Match != 0 {
+			c.matches.Delete(entry{r.Match, one})
+		}
+	}
+	load(c.ids, c.added, func(r *rules.Route) uint64 { return r.ID })
+	load(c.matches, c.added, func(r *rules.Route) uint64 { return r.Match })
+	for _, one := range c.added {
+		ids[one.route().ID], matches[one.route().Match] = struct{}{}, struct{}{}
+	}
+	for hash := range ids {
+		was, _ := c.contests.Get(&contest{hash: hash})
+		is := c.contestOf(hash)
+		if is == nil {
+			if was != nil {
+				c.contests.Delete(was)
+			}
+		} else {
+			c.contests.Set(is)
+		}
+		for _, of := range [2]*contest{was, is} { // whether they are in the table may differ
+			for ; of != nil; of = of.other {
+				for _, one := range of.claims {
+					matches[one.route().Match] = struct{}{}
+				}
+			}
+		}
+	}
+	delete(matches, 0)
+	for hash := range matches {
+		if problems := c.shadowsOf(hash); len(problems) > 0 {
+			c.shadows.Set(shadow{hash, problems})
+		} else {
+			c.shadows.Delete(shadow{hash: hash})
+		}
+	}
+}
+
+// load adds claims to a set by their hashes, except 0. Sorted, they touch each node of the set once.
+func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
+	entries := make([]entry, 0, len(added))
+	for _, one := range added {
+		if h := hash(one.route()); h != 0 {
+			entries = append(entries, entry{h, one})
+		}
+	}
+	slices.SortFunc(entries, entry.compare)
+	for _, e := range entries {
+		s.Load(e)
+	}
+}
+
+// differing returns the routes that are in the table of one of the two states only.
+func (c *change) differing() (gone, fresh []claim) {
+	gone = slices.DeleteFunc(slices.Clone(c.removed), func(one claim) bool { return !c.before.has(one) })
+	fresh = slices.DeleteFunc(slices.Clone(c.added), func(one claim) bool { return !c.has(one) })
+	seen := make(map[*contest]bool)
+	for _, one := range slices.Concat(c.removed, c.added) { // routes of other objects may have got an id, or lost one
+		is, _ := c.contests.Get(&contest{hash: one.route().ID})
+		was, _ := c.before.contests.Get(&contest{hash: one.route().ID})
+		for _, of := range [2]*contest{was, is} {
+			for ; of != nil && !seen[of]; of = of.other {
+				seen[of] = true
+				gone, fresh = c.flipped(of.claims, gone, fresh)
+			}
+		}
+	}
+	return gone, fresh
+}
+
+// flipped appends those of some routes of both states that have their id in one only.
+func (c *change) flipped(claims, gone, fresh []claim) (_, _ []claim) {
+	for _, one := range claims {
+		if !c.before.exists(one) || !c.exists(one) {
+			continue
+		}
+		switch was, is := c.before.has(one), c.has(one); {
+		case was && !is && !slices.Contains(gone, one):
+			gone = append(gone, one)
+		case is && !was && !slices.Contains(fresh, one):
+			fresh = append(fresh, one)
+		}
+	}
+	return gone, fresh
+}
+
+// exists reports whether the state has a route.
+func (s *state) exists(c claim) bool {
+	e, _ := s.ids.Get(entry{c.route().ID, c})
+	return e.claim == c
+}

@@ -1,0 +1,64 @@
+package kube
+
+import "slices"
+
+// Difference returns what two snapshots do not share: the objects of before that after lacks, and those that only after has. Objects are
+// equal if their pointers are, so its cost is one comparison of pointers for each object, and no allocation for what they share. The lists are
+// in the order of the snapshots. Default filters, namespaces and bad objects are not compared.
+func Difference(before, after *Snapshot) (gone, fresh *Snapshot) {
+	gone, fresh = new(Snapshot), new(Snapshot)
+	gone.Ingresses, fresh.Ingresses = unshared(before.Ingresses, after.Ingresses)
+	gone.RouteGroups, fresh.RouteGroups = unshared(before.RouteGroups, after.RouteGroups)
+	was, is := before.Backends.Difference(&after.Backends)
+	gone.Backends, fresh.Backends = *was, *is
+	return gone, fresh
+}
+
+// Difference is [Difference] of backends, b before and after.
+func (b *Backends) Difference(after *Backends) (gone, fresh *Backends) {
+	gone, fresh = new(Backends), new(Backends)
+	gone.Services, fresh.Services = unshared(b.Services, after.Services)
+	gone.Endpoints, fresh.Endpoints = unshared(b.Endpoints, after.Endpoints)
+	gone.EndpointSlices, fresh.EndpointSlices = unshared(b.EndpointSlices, after.EndpointSlices)
+	return gone, fresh
+}
+
+// Size returns the number of objects of the backends.
+func (b *Backends) Size() int { return len(b.Services) + len(b.Endpoints) + len(b.EndpointSlices) }
+
+// unshared returns the objects of two lists that the other one lacks. Lists in the order of their names need no search.
+func unshared[T interface {
+	Object
+	comparable
+}](before, after []T) (gone, fresh []T) {
+	i, j := 0, 0
+	for i < len(before) && j < len(after) {
+		if before[i] == after[j] {
+			i, j = i+1, j+1
+			continue
+		}
+		order := before[i].Ref().Compare(after[j].Ref())
+		if order <= 0 {
+			gone = append(gone, before[i])
+			i++
+		}
+		if order >= 0 {
+			fresh = append(fresh, after[j])
+			j++
+		}
+	}
+	gone, fresh = append(gone, before[i:]...), append(fresh, after[j:]...)
+	if len(gone) == 0 || len(fresh) == 0 {
+		return gone, fresh
+	}
+	lost := make(map[T]int, len(gone)) // lists in another order share some of these
+	for _, o := range gone {
+		lost[o]++
+	}
+	drop := func(o T) bool {
+		lost[o]--
+		return lost[o] >= 0
+	}
+	fresh = slices.DeleteFunc(fresh, drop)
+	return slices.DeleteFunc(gone, func(o T) bool { return !drop(o) }), fresh
+}
