@@ -114,7 +114,7 @@ type Cache struct {
 	control string // the Cache-Control header of answers with a table
 
 	state   atomic.Pointer[serving] // never nil
-	started atomic.Uint64         // sequence number of the last poll that started
+	started atomic.Uint64           // sequence number of the last poll that started
 	claims  claims
 	history history
 	streams streams

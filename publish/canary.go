@@ -72,7 +72,7 @@ func (p *policy) aside(s *situation, wanted Candidate) keptList {
 	if p.canary.Soak == 0 || len(entries) == 0 {
 		return nil
 	}
-	newest := objectsOf(wanted.Snapshot)
+	newest := found(entries, wanted.Snapshot)
 	return entries.where(func(k *Kept) bool {
 		settled := k.Soak.Halted != "" || k.Soak.Judged || s.now.Sub(k.Since) >= p.window
 		return settled && !s.accepts(k.Ref) && k.Soak.Seen == p.seen(k, newest[k.Ref], wanted)
@@ -125,21 +125,21 @@ func (p *policy) split(s *situation, d *decision, aside, due keptList) {
 	if d.canary = d.table; s.canary != nil && s.canary.Equal(d.canary) {
 		d.canary = s.canary
 	}
-	var entries keptList
-	if entries, d.promoted = p.soaking(s, d, list, due); len(entries) > 0 {
-		fleet := p.build(s, d.wanted, list.and(entries))
-		d.snapshot, d.table, list = fleet.snapshot, fleet.table, fleet.list
-	}
 	d.list = list
+	if s.first && len(s.list.soaking()) == 0 {
+		return // a first start soaks nothing
+	}
+	if entries := p.soaking(s, d, due); len(entries) > 0 {
+		fleet := p.build(s, d.wanted, list.and(entries))
+		d.snapshot, d.table, d.list = fleet.snapshot, fleet.table, fleet.list
+	}
 }
 
-// soaking returns an entry for each object whose routes on the canary differ from those of the fleet in anything but endpoints, and the entries that
-// have ended. list has the entries of all other reasons.
-func (p *policy) soaking(s *situation, d *decision, list, due keptList) (entries, promoted keptList) {
-	if s.first && len(s.list.soaking()) == 0 {
-		return nil, nil // a first start soaks nothing
-	}
-	newest, changed, like := objectsOf(d.wanted.Snapshot), keptList(nil), list // like compares all objects with the same default filters
+// soaking returns an entry for each object whose routes on the canary differ from those of the fleet in anything but endpoints. The decision gets the
+// entries that have ended, and has those of all other reasons.
+func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptList) {
+	list, changed := d.list, keptList(nil)
+	like := list // compares all objects with the same default filters
 	filters := d.wanted.Snapshot.DefaultFilters
 	if k := list.find(filtersRef); k != nil {
 		filters = k.DefaultFilters
@@ -150,26 +150,24 @@ func (p *policy) soaking(s *situation, d *decision, list, due keptList) (entries
 		}
 		p.build(s, d.wanted, like) // so that the routes of all newest versions are known
 	}
-	was := s.fleetVersions()
-	differs := func(ref kube.Ref, old, now kube.Object) {
-		if !list.has(ref) && !sameVersion(old, now) {
+	was, newest := s.differing(d.wanted.Snapshot)
+	for ref, old := range was {
+		if now := newest[ref]; !list.has(ref) && !sameVersion(old, now) {
 			changed = append(changed, keptObject(ref, old, now == nil))
 		}
 	}
-	for ref, old := range was {
-		differs(ref, old, newest[ref])
-	}
-	for ref, now := range newest {
-		if _, known := was[ref]; !known && s.served.Snapshot != nil {
-			differs(ref, nil, now)
-		}
-	}
 	changed = changed.sorted()
-	p.build(s, d.wanted, like.and(changed)) // so that the routes of the versions of the fleet are known with today's endpoints
+	isKnown := func(k *Kept) bool { // the routes of its versions may be forgotten
+		was := s.list.find(k.Ref)
+		return was != nil && was.Soak != nil && was.replaces() && was.Soak.Seen == p.seen(k, newest[k.Ref], d.wanted)
+	}
+	if len(changed.where(isKnown)) < len(changed) {
+		p.build(s, d.wanted, like.and(changed)) // so that the routes of the fleet's versions are known with today's endpoints
+	}
 	add := func(k *Kept, now kube.Object) {
 		k.Soak = &Soak{Judged: due.has(k.Ref)}
 		if next, over := p.age(s, k, p.seen(k, now, d.wanted)); over {
-			promoted = append(promoted, next)
+			d.promoted = append(d.promoted, next)
 		} else {
 			if entries = append(entries, next); now != nil {
 				next.Detail = "changed " + now.(kube.Routed).Metadata().Changed
@@ -177,17 +175,16 @@ func (p *policy) soaking(s *situation, d *decision, list, due keptList) (entries
 		}
 	}
 	for _, k := range changed {
-		now, was := newest[k.Ref], s.list.find(k.Ref)
-		known := was != nil && was.Soak != nil && was.replaces() && was.Soak.Seen == p.seen(k, now, d.wanted) // its routes may be forgotten
-		if known || k.Ref == filtersRef || p.differ(objectOrNil(k), now) {
+		if now := newest[k.Ref]; isKnown(k) || k.Ref == filtersRef || p.changes(objectOrNil(k), now) {
 			add(k, now)
 		}
 	}
 	others := func(ref kube.Ref) bool { return list.has(ref) || changed.has(ref) }
 	for _, k := range p.changedRoutes(s, d, like.and(entries.sorted()), others) {
-		add(k, newest[k.Ref])
+		add(k, nil)
 	}
-	return entries.sorted(), promoted.sorted()
+	d.promoted = d.promoted.sorted()
+	return entries.sorted()
 }
 
 // otherFilters returns an entry with the default filters of the fleet, if the next ones are others; nil if not, or if they are unknown.
@@ -206,23 +203,69 @@ func (s *situation) otherFilters(next *kube.DefaultFilters) *Kept {
 	return k
 }
 
-// fleetVersions returns the objects that the fleet is served, or those of which the list tells: nil for one that it is not served yet.
-func (s *situation) fleetVersions() map[kube.Ref]kube.Object {
-	was := objectsOf(s.served.Snapshot)
-	if s.served.Snapshot != nil {
-		return was
+// differing returns the objects that are not the same in the fleet's snapshot and in the newest one, nil for one that is in the other alone. If the
+// fleet's is unknown, they are those of the list.
+func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kube.Object) {
+	was, newest = make(map[kube.Ref]kube.Object), make(map[kube.Ref]kube.Object)
+	if s.served.Snapshot == nil {
+		entries := s.list.soaking()
+		for _, k := range entries {
+			if k.Ref != filtersRef && k.replaces() {
+				was[k.Ref] = objectOrNil(k)
+			}
+		}
+		return was, found(entries, next)
 	}
-	for _, k := range s.list.soaking() {
-		if k.Ref != filtersRef && k.replaces() {
-			was[k.Ref] = objectOrNil(k)
+	differ(s.served.Snapshot.Ingresses, next.Ingresses, was, newest)
+	differ(s.served.Snapshot.RouteGroups, next.RouteGroups, was, newest)
+	for ref := range newest {
+		if _, known := was[ref]; !known {
+			was[ref] = nil
 		}
 	}
-	return was
+	return was, newest
 }
 
-// differ reports whether two versions of an object have other routes with the same services. Without endpoints a route does not show its filters,
+// differ adds the objects that only one of two lists has. Nearly all are in both, in the same order.
+func differ[T any, P interface {
+	*T
+	kube.Object
+}](a, b []P, onlyA, onlyB map[kube.Ref]kube.Object) {
+	const ahead = 32 // how many objects in a row may be missing on one side
+	for len(a) > 0 && len(b) > 0 {
+		if a[0] == b[0] {
+			a, b = a[1:], b[1:]
+		} else if i := slices.Index(a[:min(ahead, len(a))], b[0]); i > 0 {
+			onlyA[a[0].Ref()], a = a[0], a[1:]
+		} else if i := slices.Index(b[:min(ahead, len(b))], a[0]); i > 0 {
+			onlyB[b[0].Ref()], b = b[0], b[1:]
+		} else {
+			onlyA[a[0].Ref()], onlyB[b[0].Ref()] = a[0], b[0]
+			a, b = a[1:], b[1:]
+		}
+	}
+	for _, o := range a {
+		onlyA[o.Ref()] = o
+	}
+	for _, o := range b {
+		onlyB[o.Ref()] = o
+	}
+}
+
+// found returns the objects of a list that a snapshot has.
+func found(list keptList, s *kube.Snapshot) map[kube.Ref]kube.Object {
+	all := make(map[kube.Ref]kube.Object)
+	for o := range s.Objects() {
+		if ref := o.Ref(); list.has(ref) {
+			all[ref] = o
+		}
+	}
+	return all
+}
+
+// changes reports whether two versions of an object have other routes with the same services. Without endpoints a route does not show its filters,
 // so these versions differ if anything does.
-func (p *policy) differ(old, now kube.Object) bool {
+func (p *policy) changes(old, now kube.Object) bool {
 	var texts [2][]string
 	hidden := false
 	for i, o := range []kube.Object{old, now} {

@@ -181,6 +181,14 @@ func (l keptList) sorted() keptList {
 }
 
 func (l keptList) find(r kube.Ref) *Kept {
+	if len(l) < 8 { // cheaper, and usual: equal texts have equal lengths
+		for _, k := range l {
+			if k.Ref == r {
+				return k
+			}
+		}
+		return nil
+	}
 	i, found := slices.BinarySearchFunc(l, r, func(k *Kept, r kube.Ref) int { return k.Ref.Compare(r) })
 	if !found {
 		return nil
