@@ -192,7 +192,7 @@ func derivedLimit(last, memory int64) int64 {
 // named adds the limit and the remedy to an error about a size.
 func (c *Client) named(f *Error) *Error {
 	if f.Reason == ReasonTooLarge {
-		f.Err = fmt.Errorf("%w (limit %d bytes now; if the table is as large as it is meant to be, set --max-table-bytes and "+
+		f.Err = fmt.Errorf("%w (limit %d bytes now; if the table is as large as it is meant to be, set --guard=max-bytes and "+
 			"the memory limit)", f.Err, c.limit())
 	}
 	return f

@@ -32,7 +32,7 @@ func TestTableThatGrowsAtOnceIsTakenByANewProcess(t *testing.T) {
 	w.servers[0].set(large)
 	failPoll(t, c, dataplane.ReasonTooLarge)
 	holds(t, c, small)
-	if err := c.Poll(context.Background()); err == nil || !strings.Contains(err.Error(), "--max-table-bytes") ||
+	if err := c.Poll(context.Background()); err == nil || !strings.Contains(err.Error(), "--guard=max-bytes") ||
 		!strings.Contains(err.Error(), fmt.Sprint(64<<20)) {
 		t.Errorf("error %v, want the limit and the flag", err)
 	}

@@ -177,7 +177,7 @@ func TestStatusAndCurrent(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for name, cfg := range map[string]etagcache.Config{
-		"max streams": {MaxStreams: -1}, "shared max age": {SharedMaxAge: 1500e6},
+		"max streams": {MaxStreams: -1},
 	} {
 		if c, err := etagcache.New(cfg); err == nil || c != nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v, want an error about %s", cfg, err, name)

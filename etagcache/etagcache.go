@@ -96,10 +96,6 @@ type Config struct {
 	// ones; stale means that it comes from a last-known-good file. It is called with the cache locked, one call at a time: it must
 	// not block or use the cache. It may be nil.
 	Published func(order uint64, t *table.Table, stale bool)
-	// SharedMaxAge is how long an HTTP cache between server and clients may serve an answer without asking again (RFC 9111
-	// §5.2.2.10, in whole seconds), and then as long again while it asks (RFC 5861 §3). While no server answers, it may serve its
-	// copy for a day (RFC 5861 §4). 0 means that caches must ask for each request.
-	SharedMaxAge time.Duration
 	// MaxStreams is how many streams may be open; 0 turns /routes/watch off.
 	MaxStreams int
 	// Saw is called after each GET of a table was answered, and for streams. It is called concurrently, in the goroutines of
@@ -110,8 +106,7 @@ type Config struct {
 // Cache serves the current table. All methods are safe for concurrent use.
 type Cache struct {
 	*compressors
-	cfg     Config // set by New, read only
-	control string // the Cache-Control header of answers with a table
+	cfg Config // set by New, read only
 
 	state   atomic.Pointer[serving] // never nil
 	started atomic.Uint64           // sequence number of the last poll that started
@@ -130,9 +125,6 @@ func New(cfg Config) (*Cache, error) {
 	if cfg.MaxStreams < 0 {
 		return nil, errors.New("max streams must not be negative")
 	}
-	if cfg.SharedMaxAge < 0 || cfg.SharedMaxAge%time.Second != 0 {
-		return nil, errors.New("shared max age must be whole seconds and not negative")
-	}
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "etagcache")
 	if cfg.Metrics == nil {
 		cfg.Metrics = NewMetrics(nil)
@@ -141,7 +133,7 @@ func New(cfg Config) (*Cache, error) {
 		cfg.Recheck = func() {}
 	}
 	c := &Cache{
-		compressors: newCompressors(), cfg: cfg, control: cacheControl(int(cfg.SharedMaxAge / time.Second)),
+		compressors: newCompressors(), cfg: cfg,
 		streams: streams{max: cfg.MaxStreams, metrics: cfg.Metrics, draining: make(chan struct{})},
 	}
 	c.state.Store(&serving{superseded: make(chan struct{})})

@@ -2,7 +2,6 @@ package etagcache
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
@@ -21,18 +20,6 @@ const (
 	// firstTable is the Retry-After, in seconds, before the first table.
 	firstTable = "3"
 )
-
-// staleIfError is how long a cache may serve its copy while no server answers: for a fleet, an old table is better than being
-// unable to start proxies.
-const staleIfError = 24 * time.Hour
-
-// cacheControl returns the Cache-Control of answers with a table. A polling proxy is not a cache, so s-maxage is only for caches.
-func cacheControl(seconds int) string {
-	if seconds == 0 {
-		return "no-cache"
-	}
-	return fmt.Sprintf("max-age=0, s-maxage=%d, stale-while-revalidate=%d, stale-if-error=%d", seconds, seconds, int(staleIfError.Seconds()))
-}
 
 // exchange is one request with everything that its answer needs.
 type exchange struct {
@@ -101,7 +88,7 @@ func (x *exchange) headers(etag, contentType string) {
 	h.Set(api.HeaderETag, etag)
 	h.Set(api.HeaderCount, strconv.Itoa(x.variant.table.Len()))
 	h.Set(api.HeaderRevision, strconv.FormatUint(x.revision, 10))
-	h.Set("Cache-Control", x.cache.control)
+	h.Set("Cache-Control", "no-cache")
 	if read := x.state.sourceRead(); read != "" {
 		h.Set(api.HeaderSourceRead, read)
 	}

@@ -44,7 +44,7 @@ func (b *Board) ask(ctx context.Context, c *cluster, q int) error {
 	if err != nil {
 		return cause(ctx, err)
 	}
-	resp, err := at.Support.get(ctx, questions[q].path, "application/json")
+	resp, err := at.Support.Get(ctx, questions[q].path, "application/json")
 	if err != nil {
 		return cause(ctx, err)
 	}
@@ -109,23 +109,6 @@ func (b *Board) find(ctx context.Context, c *cluster) (*Replica, error) {
 	defer b.mu.Unlock()
 	c.target = at
 	return at, nil
-}
-
-// get sends a request without credentials other than those of the transport. It follows no redirect.
-func (l *Listener) get(ctx context.Context, pathAndQuery, accept string) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+pathAndQuery, nil)
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Accept", accept)
-	r.Header.Set("User-Agent", api.AgentTool)
-	return l.Do(r)
-}
-
-// Do sends a request to the listener. It follows no redirect.
-func (l *Listener) Do(r *http.Request) (*http.Response, error) {
-	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return client.Do(r)
 }
 
 func readStatus(_ *Board, r io.Reader) (func(*api.BoardCluster), error) {

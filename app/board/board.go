@@ -7,9 +7,7 @@
 // # Budget
 //
 // A fixed number of workers asks all clusters. A cluster has at most one question at a time. One that exceeds the short time limit counts as slow
-// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Where the main
-// listener is known, one goroutine for each cluster follows its stream of tables with a buffer of a few KiB: it discards deltas, and an event
-// only makes the next questions due, so a burst costs no more than one round of questions. The stream is resumed with the last id. Browsers
+// until it answers in time again: its limit and its intervals are longer, and a part of the workers never waits for slow ones. Browsers
 // get the newest state of each cluster that changed, never a queue.
 package board
 
@@ -18,8 +16,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -27,33 +23,15 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
+	"github.com/routesrv/routesrv/app/query"
 )
 
-// Cluster is a route server with all its replicas.
-type Cluster struct {
-	// Name is the name of the context; a command that asks the only cluster may leave it empty.
-	Name string
-	// Find returns the replicas. It is called again after a replica failed, never concurrently.
-	Find func(ctx context.Context) ([]Replica, error)
-}
-
-// Replica is one process of a route server.
-type Replica struct {
-	Name string
-	// Fault says why this replica cannot be asked, such as a pending pod; empty if it can.
-	Fault string
-	// Support and Main are its listeners. Main is nil if only the support listener is known.
-	Support, Main *Listener
-	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
-	// It is nil where only listeners are known. A board sends none.
-	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
-}
-
-// Listener is the address of one listener.
-type Listener struct {
-	URL       string // without path, such as http://localhost:9911
-	Transport http.RoundTripper
-}
+// What a board queries.
+type (
+	Cluster  = query.Cluster
+	Replica  = query.Replica
+	Listener = query.Listener
+)
 
 // Config configures a Board.
 type Config struct {
@@ -95,18 +73,14 @@ type Board struct {
 // cluster is a cluster with what is known of it. The mutex of the board guards it.
 type cluster struct {
 	Cluster
-	doc       api.BoardCluster
-	version   uint64      // of the board at its last change
-	busy      bool        // a worker asks it
-	slow      bool        // it answers, but not within Config.SlowAfter
-	due       []time.Time // by question
-	failures  int
-	tries     int      // counts choices of a replica
-	target    *Replica // that is asked; nil before it was found, and after a failure
-	following bool
-	followAt  time.Time // when its stream may be opened again
-	lastEvent string    // id of the last event of its stream
-	ended     int       // streams that failed in a row
+	doc      api.BoardCluster
+	version  uint64      // of the board at its last change
+	busy     bool        // a worker asks it
+	slow     bool        // it answers, but not within Config.SlowAfter
+	due      []time.Time // by question
+	failures int
+	tries    int      // counts choices of a replica
+	target   *Replica // that is asked; nil before it was found, and after a failure
 }
 
 // New checks the configuration. It connects to nobody and starts no goroutine.
@@ -198,7 +172,7 @@ func (b *Board) work(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		b.settle(ctx, c, q, err, time.Since(began))
+		b.settle(c, q, err, time.Since(began))
 	}
 }
 
@@ -258,7 +232,7 @@ func (b *Board) signal() {
 }
 
 // settle records the result of a question and when to ask again.
-func (b *Board) settle(ctx context.Context, c *cluster, q int, err error, took time.Duration) {
+func (b *Board) settle(c *cluster, q int, err error, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -270,7 +244,6 @@ func (b *Board) settle(ctx context.Context, c *cluster, q int, err error, took t
 		c.failures, c.doc.AwaySince, c.doc.Error = 0, time.Time{}, ""
 		c.due[q] = now.Add(max(time.Duration(questions[q].rounds)*b.cfg.Every, 4*took))
 		c.slow = c.slow && took > b.cfg.SlowAfter
-		b.follow(ctx, c, now)
 	case !c.slow && took >= b.cfg.SlowAfter && errors.Is(err, context.DeadlineExceeded):
 		c.slow = true // it is asked again at once, with more time
 	default:

@@ -26,8 +26,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	routes  atomic.Int64
 	clients []fleet.Client
-	events  chan string // of its stream
-	resumed chan string // the ids that streams resume from
 	seen    atomic.Pointer[http.Header]
 }
 
@@ -44,22 +42,6 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		write(&api.Problems{Problems: []api.Problem{{Reason: "no_endpoints", Severity: "warning"}, {Reason: "no_endpoints", Severity: "error"}, {Reason: "x", Severity: "info"}}})
 	case api.PathHistory:
 		write([]api.HistoryEntry{{At: time.Now(), Count: 3}})
-	case "/routes/watch":
-		f.resumed <- r.Header.Get("Last-Event-Id")
-		w.Header().Set("Content-Type", api.StreamType)
-		w.WriteHeader(http.StatusOK)
-		for {
-			_ = http.NewResponseController(w).Flush()
-			select {
-			case e, ok := <-f.events:
-				if !ok {
-					return
-				}
-				fmt.Fprint(w, e)
-			case <-r.Context().Done():
-				return
-			}
-		}
 	case "/":
 		http.SetCookie(w, &http.Cookie{Name: "secret", Value: "x"})
 		w.Header().Set("Content-Type", "text/html")
@@ -239,26 +221,6 @@ func TestPages(t *testing.T) {
 	}
 	if resp, _ := get(t, "POST", console, ""); resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %s", resp.Status)
-	}
-}
-
-// TestStream: an event makes the next question due, long deltas are skipped, and a stream that ended is resumed.
-func TestStream(t *testing.T) {
-	f := &fake{events: make(chan string), resumed: make(chan string, 10)}
-	url, transport := start(t, f)
-	at := &board.Listener{URL: url, Transport: transport}
-	b := newBoard(t, board.Config{Every: 2 * time.Second, Clusters: []board.Cluster{one("a", board.Replica{Support: at, Main: at})}})
-	page, end := serve(t, b)
-	defer end()
-	if id := <-f.resumed; id != "" {
-		t.Errorf("a first stream resumes from %q", id)
-	}
-	f.routes.Store(4711)
-	f.events <- "event: delta\nid: \"7-ab\"\ndata: " + strings.Repeat("x", 1<<20) + "\n\n"
-	until(t, "the new table", func() bool { _, body := get(t, "GET", page+"/", ""); return strings.Contains(body, "4711 routes") })
-	f.events <- "event: reconnect\ndata: {}\n\n"
-	if id := <-f.resumed; id != `"7-ab"` {
-		t.Errorf("the stream resumes from %q", id)
 	}
 }
 

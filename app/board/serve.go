@@ -243,7 +243,7 @@ func (b *Board) serveConsole(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	to := url.URL{Path: "/" + r.PathValue("path"), RawQuery: r.URL.RawQuery}
-	resp, err := at.Support.get(ctx, to.String(), cmp.Or(cut(r.Header.Get("Accept")), "*/*"))
+	resp, err := at.Support.Get(ctx, to.String(), cmp.Or(cut(r.Header.Get("Accept")), "*/*"))
 	if err != nil {
 		http.Error(w, "the cluster does not answer: "+cut(cause(ctx, err).Error()), http.StatusBadGateway)
 		return

@@ -14,6 +14,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/app/trial"
 	"github.com/routesrv/routesrv/match"
 	"github.com/routesrv/routesrv/match/report"
@@ -27,31 +28,28 @@ type replayJob struct {
 	proxy    match.Options
 }
 
-func (j *replayJob) define(flags *options.Parser) {
+func (j *replayJob) define(flags *options.Flags) {
 	j.proxy = match.Options{ValidateQuery: true, Zone: time.LoadLocation}
-	flags.Ask("old", options.Text("TABLE", &j.old, ""))
-	flags.Ask("new", options.Text("TABLE", &j.new, ""))
-	flags.Ask("header", options.Repeated("'NAME: VALUE'", func(s string) error {
-		j.headers = append(j.headers, s)
-		return report.AddHeader(&match.Request{}, s)
-	}))
-	flags.Ask("ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
+	flags.Add("--old", options.Text("TABLE", &j.old, ""), "Table before the change.")
+	flags.Add("--new", options.Text("TABLE", &j.new, ""), "Table after the change.")
+	flags.Add("-H,--header", headerValue(&j.headers, &match.Request{}), "Header of every request. May be repeated.")
+	flags.Add("--ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore),
+		"Differences that do not count: endpoints, for other endpoints of a backend.")
 	defineProxy(flags, &j.proxy)
 }
 
 func (j *replayJob) run(ctx context.Context, s *session) (int, error) {
 	if j.old == "" || j.new == "" {
-		return Trouble, usagef("want --old and --new, the tables before and after the change")
+		return Trouble, usagef("set --old and --new, the tables before and after the change")
 	}
 	if len(j.ignore.IDs) > 0 {
-		return Trouble, usagef("--ignore: want endpoints; a request has no id")
+		return Trouble, usagef("--ignore: must be endpoints; a request has no id")
 	}
 	loaded, _, err := s.load(ctx, j.old, j.new)
 	if err != nil {
 		return Trouble, err
 	}
-	o := s.server.Compile
-	j.proxy.ExtraFilters, j.proxy.ExtraPredicates, j.proxy.ForwardBackendURL = o.ExtraFilters, o.ExtraPredicates, o.ForwardBackendURL
+	s.server.ProxyOptions(&j.proxy)
 	replay := report.NewReplay(loaded[0].Routes, loaded[1].Routes, j.proxy, j.ignore)
 	for _, log := range s.args {
 		if err := j.read(ctx, s, replay, log); err != nil {
@@ -115,18 +113,19 @@ type trialJob struct {
 	listen         string
 }
 
-func (j *trialJob) define(flags *options.Parser) {
-	flags.Ask("proxy", options.Parsed("URL", &j.proxy, "", options.ListenerURL))
-	flags.Ask("traffic", options.Parsed("URL", &j.traffic, "", options.ListenerURL))
-	flags.Ask("listen", options.Address(&j.listen, "127.0.0.1:9099"))
+func (j *trialJob) define(flags *options.Flags) {
+	flags.Add("--proxy", options.Parsed("URL", &j.proxy, "", options.ListenerURL), "Support listener of the proxy.")
+	flags.Add("--traffic", options.Parsed("URL", &j.traffic, "", options.ListenerURL),
+		"Listener of the proxy for requests. Without it, filters are loaded and not used.")
+	flags.Add("--listen", options.Address(&j.listen, "127.0.0.1:9099"), "Address at which the proxy fetches its table.")
 }
 
 func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
 	if j.proxy == nil {
-		return Trouble, usagef("want --proxy, the support listener of the proxy")
+		return Trouble, usagef("set --proxy, the support listener of the proxy")
 	}
 	if len(s.args) != 1 {
-		return Trouble, usagef("want one TABLE")
+		return Trouble, usagef("must have one TABLE")
 	}
 	loaded, _, err := s.load(ctx, s.args[0])
 	if err != nil {
@@ -141,7 +140,7 @@ func (j *trialJob) run(ctx context.Context, s *session) (int, error) {
 
 // try serves the table of the trial until all calls have a verdict.
 func (j *trialJob) try(ctx context.Context, s *session, calls []trial.Call) (api.Trial, error) {
-	tried := trial.New(trial.Config{Support: j.proxy, Traffic: j.traffic, Log: options.NewLogger(s.server.Log, s.std.Err)})
+	tried := trial.New(trial.Config{Support: j.proxy, Traffic: j.traffic, Log: program.NewLogger(s.server.Log, s.std.Err)})
 	mux := http.NewServeMux()
 	mux.Handle(api.PathTrialRoutes, tried)
 	mux.HandleFunc(api.PathTrialAlive, tried.ServeAlive)

@@ -16,6 +16,7 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/board"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -28,35 +29,20 @@ type boardJob struct {
 	cleanFor time.Duration
 }
 
-func (j *boardJob) define(flags *options.Parser) {
-	j.cleanFor = defaultCleanFor
-	flags.Ask("port", options.Number(&j.port, 0, 0, 65535))
-	flags.Ask("clean-for", options.Parsed("duration", &j.cleanFor, "3d", parseDays))
-}
-
-// parseDays reads a duration such as 3d, 36h or 0.
-func parseDays(text string) (time.Duration, error) {
-	const most = 90
-	d, err := time.ParseDuration(cmp.Or(text, "?"))
-	if days, is := strings.CutSuffix(text, "d"); is {
-		var n int
-		n, err = strconv.Atoi(days)
-		d = time.Duration(min(n, most+1)) * 24 * time.Hour
-	}
-	if err != nil || d < 0 || d > most*24*time.Hour {
-		return 0, fmt.Errorf("%s: want a time such as 3d or 36h, from 0 to %dd", text, most)
-	}
-	return d, nil
+func (j *boardJob) define(flags *options.Flags) {
+	flags.Add("--port", options.Number(&j.port, 0, 0, 65535), "Port of the page on 127.0.0.1; 0 chooses one.")
+	flags.Add("--clean-for", options.Duration(&j.cleanFor, defaultCleanFor, 0, 90*day),
+		"How long the data planes in mode Pre must have been clean.")
 }
 
 func (j *boardJob) run(ctx context.Context, s *session) (int, error) {
 	clusters, err := j.clusters(s)
 	if err != nil {
-		return Trouble, usageError{err}
+		return Trouble, usageError(err)
 	}
 	b, err := board.New(board.Config{Clusters: clusters, CleanFor: j.cleanFor, SlowLimit: s.timeout})
 	if err != nil {
-		return Trouble, usageError{err}
+		return Trouble, usageError(err)
 	}
 	if s.output != "page" {
 		return writeBoard(s, b.Ask(ctx))
@@ -73,26 +59,26 @@ func (j *boardJob) run(ctx context.Context, s *session) (int, error) {
 func (j *boardJob) clusters(s *session) ([]Cluster, error) {
 	if s.urls != "" {
 		if len(s.args) > 0 {
-			return nil, fmt.Errorf("unexpected argument %q", s.args[0])
+			return nil, unexpected(s.args[0])
 		}
 		return s.listed()
 	}
 	if !s.program.Remote {
-		return nil, errors.New("want --urls FILE: a line for each cluster, NAME URL, with the URL of a support listener")
+		return nil, errors.New("set --urls FILE: a line for each cluster, NAME URL, with the URL of a support listener")
 	}
 	found, rest, err := s.places.Clusters(s.args)
 	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("unexpected argument %q", rest[0])
+		err = unexpected(rest[0])
 	}
 	var all []Cluster
 	for _, c := range found {
-		find := func(ctx context.Context) ([]Replica, error) { return bounded(ctx, c.Find) }
+		find := func(ctx context.Context) ([]Replica, error) { return query.Bounded(ctx, c.Find) }
 		all = append(all, Cluster{Name: cmp.Or(c.Name, "cluster"), Find: find})
 	}
 	return all, err
 }
 
-// listed reads the file of clusters: NAME URL, and after these the URL of the main listener if its stream is to be followed.
+// listed reads the file of clusters: NAME URL on each line.
 func (s *session) listed() (all []Cluster, err error) {
 	const most = 1 << 20
 	in := s.std.In
@@ -104,11 +90,7 @@ func (s *session) listed() (all []Cluster, err error) {
 		defer f.Close()
 		in = f
 	}
-	var tls TLS
-	if certified, ok := s.places.(Certified); ok {
-		tls = certified.Certificates()
-	}
-	transport, err := tls.Transport()
+	transport, err := s.places.Certificates().Transport()
 	if err != nil {
 		return nil, err
 	}
@@ -120,13 +102,10 @@ func (s *session) listed() (all []Cluster, err error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		if len(words) < 2 || len(words) > 3 || !isURL(words[1]) || !isURL(words[len(words)-1]) {
-			return nil, fmt.Errorf("--urls: line %d: want NAME URL, and the URL of the main listener to follow its stream", n)
+		if len(words) != 2 || !query.IsURL(words[1]) {
+			return nil, fmt.Errorf("--urls: line %d: must be NAME URL", n)
 		}
 		r := Replica{Name: words[1], Support: &Listener{URL: strings.TrimSuffix(words[1], "/"), Transport: transport}}
-		if len(words) == 3 {
-			r.Main = &Listener{URL: strings.TrimSuffix(words[2], "/"), Transport: transport}
-		}
 		all = append(all, Cluster{Name: words[0], Find: func(context.Context) ([]Replica, error) { return []Replica{r}, nil }})
 	}
 	if err := lines.Err(); err != nil {

@@ -1,13 +1,13 @@
-// Package cli implements the commands that ask running route servers: status, clients, problems, explain, match, diff, held and
-// accept.
+// Package cli implements the commands that query running route servers.
 //
 // Three programs offer them: routesrv with the URLs of support listeners ([URLs]), the kubectl plugin with other [Places] that
 // find pods in clusters, and dataplane-client for the process in its own pod. For the commands all are the same: a [Cluster] is one
-// route server with its replicas, wherever they are. explain, match and diff also take files and manifests.
+// route server with its replicas, wherever they are. explain, match and diff also take files and manifests. The table of commands is in
+// commands.go.
 //
 // # Guarantees
 //
-// Clusters are asked concurrently, each with its own time limit: a cluster that does not answer is named, and delays the others
+// Clusters are queried concurrently, each with its own time limit: a cluster that does not answer is named, and delays the others
 // no longer than that limit. The exit status is [Healthy], [Unhealthy] or [Trouble]. It is never Healthy if a cluster or replica
 // did not answer, or if the replicas disagree. Control and format characters in names and messages of servers are escaped before
 // they reach a terminal.
@@ -17,13 +17,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
-	"github.com/routesrv/routesrv/app/board"
+	"github.com/spf13/cobra"
+
 	"github.com/routesrv/routesrv/app/options"
-	"github.com/routesrv/routesrv/shadowdiff"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // Exit statuses of the commands.
@@ -41,23 +42,18 @@ func verdict(good bool) int {
 	return Unhealthy
 }
 
-// What a command asks, as package board does.
+// What a command queries.
 type (
-	Cluster  = board.Cluster
-	Replica  = board.Replica
-	Listener = board.Listener
+	Cluster  = query.Cluster
+	Replica  = query.Replica
+	Listener = query.Listener
+	Places   = query.Places
 )
 
-// Places are the route servers that a command asks.
-type Places interface {
-	// Define adds the flags that choose the route servers.
-	Define(*options.Parser)
-	// Args is the part of the arguments in help that names the places, such as "URL..."; empty if only flags choose them.
-	Args() string
-	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.
-	Clusters(args []string) (clusters []Cluster, rest []string, err error)
-	// Close ends all connections.
-	Close()
+// Elsewhere is implemented by places that can also name other clusters, for diff.
+type Elsewhere interface {
+	// Context returns the cluster of another context.
+	Context(name string) (Cluster, error)
 }
 
 // Program is a program with the commands of this package.
@@ -68,142 +64,119 @@ type Program struct {
 	Places func() Places
 	// InPod returns the place of commands that change something: the process in the same pod (see [Socket]). nil means Places.
 	InPod func() Places
-	// Beside means that the program is the one beside a proxy: it has only the commands that ask its own process.
+	// Beside means that the program is the one beside a proxy: it has only the commands that query its own process.
 	Beside bool
 	// Remote means that the places are clusters. Otherwise explain, match and diff take their tables as arguments.
-	Remote bool
-	// Version is the output of the command version.
+	Remote  bool
 	Version string
 	// Env has the variables that set flags.
 	Env options.Env
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Others are further commands of the program, for completion.
-	Others []OtherCommand
-}
-
-// Elsewhere is implemented by places that can also name other clusters, for diff.
-type Elsewhere interface {
-	// Context returns the cluster of another context.
-	Context(name string) (Cluster, error)
-}
-
-// context returns the cluster of another context, if the places support contexts.
-func (s *session) context(name string) (Cluster, error) {
-	if e, ok := s.places.(Elsewhere); ok {
-		return e.Context(name)
-	}
-	return Cluster{}, errors.New("there are no contexts here")
-}
-
-// placesOf returns the places for one run of a command.
-func (p Program) placesOf(c command) Places {
-	if c.inPod && p.InPod != nil {
-		return p.InPod()
-	}
-	return p.Places()
-}
-
-// usageError is an error in the arguments.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-// Has reports whether a command of this name exists.
-func (p Program) Has(name string) bool {
-	_, ok := p.find(name)
-	return ok || name == "completion" || name == completeCommand || name == "help" || name == "version"
-}
-
-func (p Program) find(name string) (command, bool) {
-	for _, c := range p.commands() {
-		if c.name == name {
-			return c, true
-		}
-	}
-	return command{}, false
 }
 
 // Run runs one command: args begins with its name. It returns the exit status.
-func (p Program) Run(ctx context.Context, args []string, std options.Stdio) int {
-	if len(args) == 0 || args[0] == "help" && len(args) == 1 || args[0] == "-h" || args[0] == "--help" {
-		_, _ = io.WriteString(std.Out, p.overview())
-		return Healthy
+func (p Program) Run(ctx context.Context, args []string, std program.Stdio) int {
+	root := &cobra.Command{
+		Use: strings.ReplaceAll(p.Name, " ", "-"), Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: p.Name},
+		Long: p.Name + " queries the route servers of your clusters, and the proxies behind them.\n\n" +
+			"The exit status is 0 if all is well, 1 if something is not, and 2 if a server did not answer or the call is wrong.",
 	}
-	if args[0] == "help" {
-		args = []string{args[1], "--help"}
-	}
-	switch args[0] {
-	case "version", "--version":
-		fmt.Fprintln(std.Out, p.Version)
-		return Healthy
-	case "completion":
-		return p.completion(args[1:], std)
-	case completeCommand:
-		return p.complete(args[1:], std)
-	}
-	c, ok := p.find(args[0])
-	if !ok {
-		hint := "want one of " + strings.Join(p.names(), ", ")
-		if like, found := p.Nearest(args[0]); found {
-			hint = "did you mean " + like + "?"
+	root.AddCommand(p.Commands(std)...)
+	return program.Execute(ctx, root, p.Version, args, std)
+}
+
+// Commands returns the commands for one run.
+func (p Program) Commands(std program.Stdio) (all []*cobra.Command) {
+	for _, c := range commands() {
+		if p.Beside && !c.beside || !p.Beside && c.name == "get" {
+			continue
 		}
-		fmt.Fprintf(std.Err, "%s: unknown command %q: %s\n", p.Name, shadowdiff.Printable(args[0]), hint)
-		return Trouble
-	}
-	status, err := p.run(ctx, c, args[1:], std)
-	if err == nil {
-		return status
-	}
-	for _, e := range unjoined(err) {
-		fmt.Fprintf(std.Err, "%s %s: %s\n", p.Name, c.name, shadowdiff.Printable(e.Error()))
-	}
-	if _, usage := errors.AsType[usageError](err); usage {
-		fmt.Fprintf(std.Err, "%s %s --help explains it.\n", p.Name, c.name)
-	}
-	return Trouble
-}
-
-// unjoined returns the errors that were joined; none if err is nil.
-func unjoined(err error) []error {
-	if usage, ok := err.(usageError); ok {
-		err = usage.error
-	}
-	if err == nil {
-		return nil
-	}
-	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		return j.Unwrap()
-	}
-	return []error{err}
-}
-
-func (p Program) names() []string {
-	var names []string
-	for _, c := range p.commands() {
-		if !c.hidden {
-			names = append(names, c.name)
+		cmd := p.command(c, std)
+		for _, below := range c.below {
+			cmd.AddCommand(p.command(below, std))
 		}
+		all = append(all, cmd)
 	}
-	for _, o := range p.Others {
-		names = append(names, o.Name)
-	}
-	return append(names, "completion", "version")
+	return all
 }
 
-// Nearest returns the command whose name is closest to a mistyped one.
-func (p Program) Nearest(typed string) (name string, found bool) {
-	return options.Nearest(typed, p.names())
+// command returns one command, without those below it.
+func (p Program) command(c command, std program.Stdio) *cobra.Command {
+	s := &session{program: p, std: std, now: p.Now, close: func() {}, places: p.Places()}
+	if c.inPod && p.InPod != nil {
+		s.places = p.InPod()
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	cmd := &cobra.Command{
+		Use: strings.TrimSpace(c.name + " [flags] " + p.arguments(c, s.places)), Short: c.short, Long: c.long, Hidden: c.short == "",
+		Example: p.examples(c.examples), DisableFlagsInUseLine: true, ValidArgs: c.words, Args: cobra.ArbitraryArgs,
+	}
+	s.define(cmd, c)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		status, err := s.run(cmd, c, args)
+		if err == nil {
+			err = program.StatusError(status)
+		}
+		return err
+	}
+	return cmd
+}
+
+// arguments returns the arguments of a command for help.
+func (p Program) arguments(c command, places Places) string {
+	words := []string{places.Args(), c.args}
+	switch {
+	case c.listed:
+		words = nil
+	case c.local && p.Remote && c.table != "":
+		words = []string{c.args, "[" + c.table + "]"}
+	case c.local:
+		words = []string{c.args, c.table}
+	}
+	return strings.TrimSpace(strings.Join(words, " "))
+}
+
+// limits returns how many arguments a command takes, in addition to the places.
+func (p Program) limits(c command) (least, most int) {
+	tables := len(strings.Fields(c.table))
+	if c.local && !p.Remote {
+		return c.min + tables, c.max + tables
+	}
+	return c.min, c.max + tables
+}
+
+// examples returns calls for the kind of places that the program has: @ stands for places, which are shown only if they are URLs, and
+// @routes for the URL of a table. A line that begins with # says what the next one is for.
+func (p Program) examples(text string) string {
+	var b strings.Builder
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := 0; i+1 < len(lines); i += 2 {
+		call := strings.TrimSpace(lines[i+1])
+		switch {
+		case p.Remote && strings.Contains(call, " @routes"), !p.Remote && strings.Contains(call, "context"):
+			continue
+		case p.Remote || p.Beside:
+			call = strings.ReplaceAll(call, " @", "")
+		default:
+			call = strings.NewReplacer(" @routes", " http://routesrv/routes", " @", " http://routesrv:9911").Replace(call)
+		}
+		fmt.Fprintf(&b, "  %s\n  %s %s\n", strings.TrimSpace(lines[i]), p.Name, call)
+	}
+	return b.String()
 }
 
 // session is one run of a command.
 type session struct {
 	program  Program
 	places   Places
-	std      options.Stdio
+	std      program.Stdio
+	job      job
+	flags    *options.Flags
 	clusters []Cluster
-	args     []string // without the places
-	parser   *options.Parser
+	args     []string            // without the places
 	server   options.RouteServer // for manifests
 	output   string              // text, json or html
 	timeout  time.Duration
@@ -214,45 +187,91 @@ type session struct {
 	now      func() time.Time
 }
 
-func (p Program) run(ctx context.Context, c command, args []string, std options.Stdio) (int, error) {
-	places := p.placesOf(c)
-	defer places.Close()
-	s := &session{program: p, places: places, std: std, now: p.Now, close: func() {}}
+// Limits and defaults of the flags of all commands.
+const (
+	defaultTimeout  = 10 * time.Second
+	tableTimeout    = 30 * time.Second // for commands that fetch tables
+	defaultParallel = 16
+	maxParallel     = 256
+)
+
+// define declares the flags of a command.
+func (s *session) define(cmd *cobra.Command, c command) {
+	f := options.New(cmd)
+	s.flags, s.job = f, c.job()
+	f.CommandGroup("Flags")
+	s.job.define(f)
+	outputs := c.outputs
+	if outputs == nil {
+		outputs = []string{"text", "json"}
+	}
+	s.output, s.timeout, s.parallel = outputs[0], defaultTimeout, defaultParallel
+	if c.local {
+		s.timeout = tableTimeout
+	}
+	f.Add("-o,--output", options.Choice(&s.output, outputs...), "Form of the result.")
+	f.Add("--timeout", options.Duration(&s.timeout, s.timeout, 100*time.Millisecond, 10*time.Minute), "Longest time that one cluster or table may take.")
+	if s.program.Remote {
+		f.Add("--parallel", options.Number(&s.parallel, defaultParallel, 1, maxParallel), "How many clusters are queried at a time.")
+	}
+	if s.program.Remote || c.listed {
+		f.Add("--urls", options.Text("FILE", &s.urls, ""),
+			"File of clusters, NAME URL on each line, with the URLs of support listeners; - is standard input. It needs no API server.")
+	}
+	f.CommandGroup("Route servers")
+	s.places.Define(f)
+	if c.local {
+		f.Manifests(&s.server)
+		cmd.Long += "\n\nManifests are compiled with the flags and the -config-file of the server: routesrv --help lists them."
+	}
+}
+
+// run runs the command with its arguments.
+func (s *session) run(cmd *cobra.Command, c command, args []string) (int, error) {
+	defer s.places.Close()
 	defer func() { s.close() }()
-	if s.now == nil {
-		s.now = time.Now
+	err := program.Resolved(cmd, s.flags, s.flags.Resolve(args, s.program.Env))
+	if err != nil {
+		return Trouble, err
 	}
-	job := c.job()
-	s.parser = p.parser(c, job, s)
-	env := p.Env
-	env.Output = std.Out
-	words, warnings, err := s.parser.Parse(args, env)
-	if errors.Is(err, options.ErrHelp) {
-		return Healthy, nil
-	}
-	for _, w := range warnings {
-		fmt.Fprintf(std.Err, "%s: warning: %v\n", p.Name, w)
+	switch {
+	case c.local && !s.program.Remote || c.listed:
+		s.args = args
+	case s.urls != "":
+		s.args = args
+		s.clusters, err = s.listed()
+	default:
+		s.clusters, s.args, err = s.places.Clusters(args)
 	}
 	if err != nil {
-		return Trouble, usageError{err}
+		return Trouble, usageError(err)
 	}
-	if c.local && !p.Remote || c.listed {
-		s.args = words
-	} else if s.urls != "" {
-		if s.clusters, err = s.listed(); err != nil {
-			return Trouble, usageError{err}
-		}
-		s.args = words
-	} else if s.clusters, s.args, err = places.Clusters(words); err != nil {
-		return Trouble, usageError{err}
-	}
-	least, most := c.limits(p)
-	switch {
+	switch least, most := s.program.limits(c); {
 	case len(s.args) < least:
-		return Trouble, usagef("too few arguments: want %s", p.arguments(c, places))
+		return Trouble, usagef("too few arguments: needs %s", s.program.arguments(c, s.places))
 	case len(s.args) > most:
-		return Trouble, usagef("unexpected argument %q", s.args[most])
+		return Trouble, unexpected(s.args[most])
 	}
 	s.named = len(s.clusters) > 1 || len(s.clusters) == 1 && s.clusters[0].Name != ""
-	return job.run(ctx, s)
+	return s.job.run(cmd.Context(), s)
+}
+
+// usagef returns an error in the arguments.
+func usagef(format string, args ...any) error { return options.Usagef(format, args...) }
+
+func usageError(err error) error { return &options.Error{Err: err} }
+
+func unexpected(arg string) error { return usagef("unexpected argument %q", arg) }
+
+// context returns the cluster of another context, if the places support contexts.
+func (s *session) context(name string) (Cluster, error) {
+	if e, ok := s.places.(Elsewhere); ok {
+		return e.Context(name)
+	}
+	return Cluster{}, errors.New("there are no contexts here")
+}
+
+// ask asks the replicas of clusters, within the limits of the flags.
+func ask[T any](ctx context.Context, s *session, clusters []Cluster, question func(context.Context, Replica) (T, error)) []query.Reply[T] {
+	return query.Ask(ctx, query.Limits{Timeout: s.timeout, Parallel: s.parallel}, clusters, question)
 }

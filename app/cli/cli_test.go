@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,11 +26,12 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/cli"
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 )
 
-// program runs commands in a world.
-func program(w *world) cli.Program {
+// kubectl runs commands in a world.
+func kubectl(w *world) cli.Program {
 	return cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return w }, Now: func() time.Time { return now }, Version: "v1"}
 }
 
@@ -65,7 +65,7 @@ func TestNobodyWaitsForAClusterThatHangs(t *testing.T) {
 		}
 		var out, errs buffer
 		began := time.Now()
-		status := program(w).Run(t.Context(), []string{"status", "--timeout=10s", "--parallel=2"}, options.Stdio{Out: &out, Err: &errs})
+		status := kubectl(w).Run(t.Context(), []string{"status", "--timeout=10s", "--parallel=2"}, program.Stdio{Out: &out, Err: &errs})
 		took := time.Since(began)
 		if status != cli.Trouble || took < 10*time.Second || took > 25*time.Second {
 			t.Errorf("status %d after %v", status, took)
@@ -91,7 +91,7 @@ func TestInterruptEndsACommand(t *testing.T) {
 		}}}}
 		var out, errs buffer
 		began := time.Now()
-		if status := program(w).Run(ctx, []string{"problems"}, options.Stdio{Out: &out, Err: &errs}); status != cli.Trouble || time.Since(began) > 0 {
+		if status := kubectl(w).Run(ctx, []string{"problems"}, program.Stdio{Out: &out, Err: &errs}); status != cli.Trouble || time.Since(began) > 0 {
 			t.Errorf("status %d after %v", status, time.Since(began))
 		}
 	})
@@ -122,7 +122,7 @@ func TestReplicasThatCatchUpAreNotNamed(t *testing.T) {
 	}
 	w.clusters = []cli.Cluster{{Find: func(context.Context) ([]cli.Replica, error) { return replicas, nil }}}
 	var out, errs buffer
-	if status := program(w).Run(t.Context(), []string{"status"}, options.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || asked < 4 {
+	if status := kubectl(w).Run(t.Context(), []string{"status"}, program.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || asked < 4 {
 		t.Errorf("status %d after %d answers\n%s", status, asked, &out.b)
 	}
 }
@@ -143,18 +143,18 @@ func TestURLsAreReplicas(t *testing.T) {
 	}{
 		{[]string{"status", s.URL + "/behind/a/proxy/"}, cli.Healthy, "healthy"},
 		{[]string{"status", s.URL}, cli.Trouble, "/status: 302 Found"},
-		{[]string{"status"}, cli.Trouble, "want the URL of the support listener"},
+		{[]string{"status"}, cli.Trouble, "must be the URL of the support listener"},
 		{[]string{"status", "http://"}, cli.Trouble, `"http://" is not a URL`},
 		{[]string{"status", "http://a/?x=1"}, cli.Trouble, "without a query"},
-		{[]string{"status", s.URL, "--cert=x"}, cli.Trouble, "--cert and --key: want both"},
+		{[]string{"status", s.URL, "--cert=x"}, cli.Trouble, "set both --cert and --key"},
 		{[]string{"status", s.URL, "--cacert=/nonexistent"}, cli.Trouble, "open /nonexistent"},
 		{[]string{"explore", s.URL, "x"}, cli.Trouble, `unknown command "explore"`},
 		{[]string{"help"}, cli.Healthy, "completion"},
 		{[]string{"version"}, cli.Healthy, "v1"},
 	} {
 		var out buffer
-		p := cli.Program{Name: "routesrv", Places: cli.NewURLs, Version: "v1"}
-		if status := p.Run(t.Context(), c.args, options.Stdio{Out: &out, Err: &out}); status != c.status || !strings.Contains(out.b.String(), c.want) {
+		p := cli.Program{Name: "routesrv", Places: query.NewURLs, Version: "v1"}
+		if status := p.Run(t.Context(), c.args, program.Stdio{Out: &out, Err: &out}); status != c.status || !strings.Contains(out.b.String(), c.want) {
 			t.Errorf("%q: status %d, want %d and %q in\n%s", c.args, status, c.status, c.want, &out.b)
 		}
 	}
@@ -196,16 +196,14 @@ func TestClientCertificatesAreShown(t *testing.T) {
 		{[]string{"--cert=" + cert, "--key=" + keyFile}, cli.Trouble}, // the authority of the server is unknown
 	} {
 		var out buffer
-		p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
-		if status := p.Run(t.Context(), append([]string{"status", s.URL}, c.args...), options.Stdio{Out: &out, Err: &out}); status != c.want {
+		p := cli.Program{Name: "routesrv", Places: query.NewURLs}
+		if status := p.Run(t.Context(), append([]string{"status", s.URL}, c.args...), program.Stdio{Out: &out, Err: &out}); status != c.want {
 			t.Errorf("%q: status %d, want %d\n%s", c.args, status, c.want, &out.b)
 		}
 	}
 }
 
 func TestCompletion(t *testing.T) {
-	p := program(&world{})
-	p.Others = []cli.OtherCommand{{Name: "compile", Flags: options.Flags}}
 	for _, c := range []struct {
 		words []string
 		want  []string
@@ -213,17 +211,12 @@ func TestCompletion(t *testing.T) {
 		{[]string{"cl"}, []string{"clients", ":4"}},
 		{[]string{"status", "--para"}, []string{"--parallel", ":4"}},
 		{[]string{"status", "-o", ""}, []string{"text", "json", ":4"}},
-		{[]string{"status", "--output=j"}, []string{"--output=json", ":4"}},
-		{[]string{"clients", "--state", "be"}, []string{"behind", ":4"}},
+		{[]string{"status", "--output=j"}, []string{"json", ":4"}},
+		{[]string{"clients", "--output", "text", "--state", "be"}, []string{"behind", ":4"}},
 		{[]string{"explain", "ing"}, []string{"ingress", ":4"}},
-		{[]string{"diff", "context/prod-e"}, []string{"context/prod-eu", ":0"}},
-		{[]string{"completion", "z"}, []string{"zsh", ":4"}},
-		{[]string{"compile", "--ma"}, []string{"--manifests", "--max-table-bytes", "--max-object-bytes", "--max-connections", "--max-streams", ":4"}},
-		{[]string{"compile", "x"}, []string{":0"}},
-		{[]string{"accept", "--yes", ""}, []string{":4"}},
 	} {
-		var out buffer
-		p.Run(t.Context(), append([]string{"__complete"}, c.words...), options.Stdio{Out: &out, Err: &out})
+		var out, errs buffer
+		kubectl(&world{}).Run(t.Context(), append([]string{"__complete"}, c.words...), program.Stdio{Out: &out, Err: &errs})
 		var got []string
 		for line := range strings.Lines(out.b.String()) {
 			word, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
@@ -231,40 +224,6 @@ func TestCompletion(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", c.words, diff)
-		}
-	}
-}
-
-// TestScriptOfBashCompletes runs the script in a real shell, with a program that answers.
-func TestScriptOfBashCompletes(t *testing.T) {
-	var script buffer
-	if status := program(&world{}).Run(t.Context(), []string{"completion", "bash"}, options.Stdio{Out: &script, Err: &script}); status != cli.Healthy {
-		t.Fatal(status)
-	}
-	dir := t.TempDir()
-	fake := "#!/bin/sh\necho \"$*\" > " + dir + "/asked\nprintf 'status\\tSays\\nstage one\\n:4\\n'\n"
-	if err := os.WriteFile(filepath.Join(dir, "kubectl-routesrv"), []byte(fake), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	test := script.b.String() + `
-COMP_WORDS=(kubectl-routesrv --context st)
-COMP_CWORD=2
-_kubectl_routesrv
-printf '<%s>' "${COMPREPLY[@]}"
-`
-	cmd := exec.CommandContext(t.Context(), "bash", "--norc", "-c", test)
-	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")} //nolint:forbidigo // bash has to be found
-	out, err := cmd.CombinedOutput()
-	if err != nil || string(out) != "<status><stage one>" {
-		t.Errorf("%v: %s", err, out)
-	}
-	if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); string(asked) != "__complete --context st\n" {
-		t.Errorf("asked %q", asked)
-	}
-	for _, shell := range []string{"zsh", "fish", "kubectl"} {
-		var out buffer
-		if status := program(&world{}).Run(t.Context(), []string{"completion", shell}, options.Stdio{Out: &out, Err: &out}); status != cli.Healthy || !strings.Contains(out.b.String(), "kubectl-routesrv __complete") {
-			t.Errorf("%s: status %d\n%s", shell, status, &out.b)
 		}
 	}
 }
@@ -295,7 +254,7 @@ func TestLogFollowsTheHistory(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		var out, errs buffer
-		if status := program(w).Run(ctx, []string{"log", "--follow"}, options.Stdio{Out: &out, Err: &errs}); status != cli.Healthy {
+		if status := kubectl(w).Run(ctx, []string{"log", "--follow"}, program.Stdio{Out: &out, Err: &errs}); status != cli.Healthy {
 			t.Errorf("status %d: %s", status, &errs.b)
 		}
 		var entries []string
@@ -312,9 +271,9 @@ func TestLogFollowsTheHistory(t *testing.T) {
 
 // TestMistypedCommandIsGuessed: and commands for other programs are not named.
 func TestMistypedCommandIsGuessed(t *testing.T) {
-	for typed, want := range map[string]string{"stauts": "did you mean status?", "rolback": "did you mean rollback?", "abracadabra": "want one of board, status, clients,"} {
+	for typed, want := range map[string]string{"stauts": "Did you mean this?\n    status", "rolback": "Did you mean this?\n    rollback", "abracadabra": `unknown command "abracadabra"`} {
 		var errs bytes.Buffer
-		status := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return new(world) }}.Run(t.Context(), []string{typed}, options.Stdio{Out: io.Discard, Err: &errs})
+		status := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return new(world) }}.Run(t.Context(), []string{typed}, program.Stdio{Out: io.Discard, Err: &errs})
 		if said := errs.String(); status != cli.Trouble || !strings.Contains(said, want) || strings.Contains(said, "post") {
 			t.Errorf("%s: status %d, %s", typed, status, said)
 		}
@@ -339,7 +298,7 @@ func TestWithoutAnAPIServerURLsAreAsked(t *testing.T) {
 	away := &world{clusters: []cli.Cluster{{Name: "prod", Find: func(context.Context) ([]cli.Replica, error) { return nil, errors.New("connection refused") }}}}
 	var out, errs bytes.Buffer
 	p := cli.Program{Name: "kubectl routesrv", Remote: true, Places: func() cli.Places { return away }, Now: func() time.Time { return now }}
-	if status := p.Run(t.Context(), []string{"status", "--urls=" + file}, options.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || !strings.Contains(out.String(), "eu ") {
+	if status := p.Run(t.Context(), []string{"status", "--urls=" + file}, program.Stdio{Out: &out, Err: &errs}); status != cli.Healthy || !strings.Contains(out.String(), "eu ") {
 		t.Errorf("status %d\n%s%s", status, &out, &errs)
 	}
 }

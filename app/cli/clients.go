@@ -13,6 +13,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/fleet"
 )
 
@@ -21,19 +22,20 @@ type clientsJob struct {
 	maxBehind time.Duration
 }
 
-func (j *clientsJob) define(flags *options.Parser) {
-	words := []string{""}
+func (j *clientsJob) define(flags *options.Flags) {
+	var words []string
 	for _, s := range fleet.States() {
 		words = append(words, string(s))
 	}
-	flags.Ask("state", options.Choice(&j.state, words...))
-	flags.Ask("max-behind", options.Duration(&j.maxBehind, j.maxBehind, 100*time.Millisecond, 10*time.Minute))
+	flags.Add("--state", options.Choice(&j.state, words...), "Only clients in this state.")
+	flags.Add("--max-behind", options.Duration(&j.maxBehind, 30*time.Second, 100*time.Millisecond, 10*time.Minute),
+		"How long a client may be behind.")
 }
 
 // askClients asks for all clients: the counts would be wrong without some.
 func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 	v := &fleet.View{}
-	if _, err := get(ctx, r.Support, api.PathClients, url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
+	if _, err := query.Get(ctx, r.Support, api.PathClients, url.Values{"limit": {strconv.Itoa(fleet.DefaultMax)}}, v); err != nil {
 		return nil, err
 	}
 	if v.Time.IsZero() || len(v.Replicas) == 0 {
@@ -45,7 +47,7 @@ func askClients(ctx context.Context, r Replica) (*fleet.View, error) {
 func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askClients)
 	views := make([]*fleet.View, len(replies))
-	judge := func(i int, r reply[*fleet.View]) documentCluster {
+	judge := func(i int, r query.Reply[*fleet.View]) documentCluster {
 		views[i] = mergeViews(r, fleet.State(j.state))
 		return j.judge(r, views[i])
 	}
@@ -53,25 +55,25 @@ func (j *clientsJob) run(ctx context.Context, s *session) (int, error) {
 }
 
 // mergeViews merges the views of the replicas as a replica merges those of its peers; nil if none answered.
-func mergeViews(r reply[*fleet.View], state fleet.State) *fleet.View {
-	there := r.answered()
+func mergeViews(r query.Reply[*fleet.View], state fleet.State) *fleet.View {
+	there := r.Answered()
 	if len(there) == 0 {
 		return nil
 	}
 	var others []fleet.Answer
 	failed := make(map[string]fleet.Replica) // peers that a replica could not ask, by address
 	for i, a := range there {
-		for _, p := range a.value.Replicas {
+		for _, p := range a.Value.Replicas {
 			if p.Error != "" {
 				failed[p.Address] = p
 			}
 		}
-		a.value.Replicas[0].Self = false
+		a.Value.Replicas[0].Self = false
 		if i > 0 {
-			others = append(others, fleet.Answer{Address: a.replica, View: a.value})
+			others = append(others, fleet.Answer{Address: a.Replica, View: a.Value})
 		}
 	}
-	first := there[0].value
+	first := there[0].Value
 	first.Replicas = first.Replicas[:1]
 	v := fleet.Merge(first, others, fleet.Query{State: state})
 	for _, name := range slices.Sorted(maps.Keys(failed)) {
@@ -80,7 +82,7 @@ func mergeViews(r reply[*fleet.View], state fleet.State) *fleet.View {
 	return v
 }
 
-func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster {
+func (j *clientsJob) judge(r query.Reply[*fleet.View], v *fleet.View) documentCluster {
 	status := Healthy
 	var wrong []string
 	if v != nil {
@@ -112,8 +114,8 @@ func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster 
 			}
 		}
 	}
-	for _, a := range r.answers {
-		if a.err != nil && !a.fault {
+	for _, a := range r.Answers {
+		if a.Err != nil && !a.Fault {
 			status = Trouble
 		}
 	}
@@ -125,31 +127,31 @@ func (j *clientsJob) judge(r reply[*fleet.View], v *fleet.View) documentCluster 
 	return d
 }
 
-func (j *clientsJob) write(s *session, replies []reply[*fleet.View], docs []documentCluster, views []*fleet.View) error {
+func (j *clientsJob) write(s *session, replies []query.Reply[*fleet.View], docs []documentCluster, views []*fleet.View) error {
 	g := &grid{}
 	s.row(g, "CONTEXT", []string{"CLIENT", "STATE", "HOLDS", "BEHIND", "HEARD", "ZONE", "TABLE", "VERSION"})
 	var totals, notes []string
 	for i, r := range replies {
-		notes = append(notes, r.missing()...)
+		notes = append(notes, r.Missing()...)
 		v := views[i]
 		if v == nil {
 			continue
 		}
 		for _, c := range v.Clients {
-			s.row(g, r.cluster, clientRow(s, c))
+			s.row(g, r.Cluster, clientRow(s, c))
 			if c.Reason != "" {
-				notes = append(notes, label(r.cluster, c.ID)+c.Reason)
+				notes = append(notes, query.Label(r.Cluster, c.ID)+c.Reason)
 			}
 		}
 		for _, w := range docs[i].Wrong {
-			notes = append(notes, label(r.cluster, "")+w)
+			notes = append(notes, query.Label(r.Cluster, "")+w)
 		}
 		for _, l := range v.Relays {
 			if !l.Details {
-				totals = append(totals, fmt.Sprintf("%s%s behind relay %s: %s", label(r.cluster, ""), number(l.Total, "client"), l.ID, countsText(l.Counts)))
+				totals = append(totals, fmt.Sprintf("%s%s behind relay %s: %s", query.Label(r.Cluster, ""), number(l.Total, "client"), l.ID, countsText(l.Counts)))
 			}
 		}
-		totals = append(totals, fmt.Sprintf("%s%s: %s", label(r.cluster, ""), number(v.Total, "client"), countsText(v.Counts)))
+		totals = append(totals, fmt.Sprintf("%s%s: %s", query.Label(r.Cluster, ""), number(v.Total, "client"), countsText(v.Counts)))
 	}
 	if len(g.rows) > 1 {
 		if err := g.write(s.std.Out); err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 	diffpage "github.com/routesrv/routesrv/shadowdiff/page"
 	"github.com/routesrv/routesrv/source/tables"
@@ -28,12 +30,19 @@ type diffJob struct {
 	opened   map[string]*tables.Source // by the place
 }
 
-func (j *diffJob) define(flags *options.Parser) {
-	flags.Ask("ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore))
-	flags.Ask("watch", options.Bool(&j.watch, false))
-	flags.Ask("interval", options.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour))
+func (j *diffJob) define(flags *options.Flags) {
+	flags.Add("--ignore", options.Parsed("LIST", &j.ignore, "", shadowdiff.ParseIgnore),
+		"Differences to ignore: endpoints, for endpoints and their zones, and id=REGEX, for routes with a matching id; separated by commas. "+
+			"The last line counts the ignored differences.")
+	flags.Add("--watch", options.Bool(&j.watch, false),
+		"Compare repeatedly until interrupted, and print only new and resolved differences. A difference is reported once skew cannot "+
+			"explain it: when both tables have a revision that is new enough, else after three comparisons over two intervals. The exit "+
+			"status is that of the last comparison.")
+	flags.Add("--interval", options.Duration(&j.interval, shadowdiff.DefaultInterval, time.Millisecond, 24*time.Hour),
+		"Time between two comparisons of --watch.")
 	j.color, j.opened = "auto", make(map[string]*tables.Source)
-	flags.Ask("color", options.Choice(&j.color, "auto", "always", "never"))
+	flags.Add("--color", options.Choice(&j.color, "auto", "always", "never"),
+		"Colours in the text: auto means always on a terminal, unless the variable NO_COLOR is set.")
 }
 
 // side is a table with its name.
@@ -66,7 +75,7 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		return j.entries(ctx, s)
 	}
 	if len(s.args) > 2 {
-		return Trouble, usagef("unexpected argument %q", s.args[2])
+		return Trouble, unexpected(s.args[2])
 	}
 	var err error
 	if j.reader, j.compiler, err = s.tables(); err != nil {
@@ -82,7 +91,7 @@ func (j *diffJob) run(ctx context.Context, s *session) (int, error) {
 		status = Trouble
 	}
 	if len(s.args) < 2 || s.program.Remote {
-		return j.writeAll(s, views, status, unjoined(err))
+		return j.writeAll(s, views, status, program.Unjoined(err))
 	}
 	if err != nil {
 		return Trouble, err
@@ -99,11 +108,11 @@ func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
 	if !s.program.Remote {
 		var err error
 		if s.clusters, places, err = s.places.Clusters(places); err != nil {
-			return Trouble, usageError{err}
+			return Trouble, usageError(err)
 		}
 	}
 	if len(places) > 0 {
-		return Trouble, usagef("unexpected argument %q", places[0])
+		return Trouble, unexpected(places[0])
 	}
 	return s.showEntry(ctx, from, to)
 }
@@ -294,20 +303,20 @@ func only(c Cluster, name string) Cluster {
 }
 
 // replicaSides returns the tables of replicas. With first it returns one table per cluster: from the first replica that answers.
-func replicaSides(replies []reply[*tables.Table], first bool) []side {
+func replicaSides(replies []query.Reply[*tables.Table], first bool) []side {
 	var all []side
 	for _, r := range replies {
-		if r.err != nil {
-			all = append(all, side{name: r.cluster, err: r.err})
+		if r.Err != nil {
+			all = append(all, side{name: r.Cluster, err: r.Err})
 			continue
 		}
-		there := r.answered()
+		there := r.Answered()
 		if first && len(there) > 0 {
-			all = append(all, side{strings.TrimSuffix(label(r.cluster, there[0].replica), ": "), there[0].value, nil})
+			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, there[0].Replica), ": "), there[0].Value, nil})
 			continue
 		}
-		for _, a := range r.answers {
-			all = append(all, side{strings.TrimSuffix(label(r.cluster, a.replica), ": "), a.value, a.err})
+		for _, a := range r.Answers {
+			all = append(all, side{strings.TrimSuffix(query.Label(r.Cluster, a.Replica), ": "), a.Value, a.Err})
 		}
 	}
 	return all
@@ -328,7 +337,7 @@ func (j *diffJob) follow(ctx context.Context, s *session) (int, error) {
 		case ctx.Err() != nil: // interrupted: the tables loaded meanwhile may be incomplete
 		case err != nil:
 			if status = Trouble; err.Error() != lastError {
-				for _, e := range unjoined(err) {
+				for _, e := range program.Unjoined(err) {
 					fmt.Fprintf(s.std.Err, "%s diff: %s\n", s.program.Name, shadowdiff.Printable(e.Error()))
 				}
 			}

@@ -1,19 +1,17 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 
 	"github.com/routesrv/routesrv/api"
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // holding describes the table that a replica holds; the zero value means none.
@@ -28,23 +26,23 @@ func (h *holding) json() json.RawMessage { return h.raw }
 // askHeld reads the held table and its differences, as text and as JSON.
 func askHeld(ctx context.Context, r Replica) (*holding, error) {
 	var said api.HeldTable
-	p, err := get(ctx, r.Support, api.PathHeld, nil, &said, http.StatusNotFound)
+	p, err := query.Get(ctx, r.Support, api.PathHeld, nil, &said, http.StatusNotFound)
 	switch {
 	case err != nil:
 		return nil, err
-	case p.status == http.StatusNotFound && strings.HasPrefix(string(p.body), "no table is held"):
+	case p.Status == http.StatusNotFound && strings.HasPrefix(string(p.Body), "no table is held"):
 		return &holding{}, nil
 	case said.Hold == nil || said.Hold.Digest.IsZero():
-		return nil, fmt.Errorf("/guard/held: %s: is this the support listener of a route server?", p.text)
+		return nil, fmt.Errorf("/guard/held: %s: is this the support listener of a route server?", p.Text)
 	}
-	text, err := getAs(ctx, r.Support, api.PathHeld, nil, "text/plain", http.StatusNotFound)
+	text, err := query.GetAs(ctx, r.Support, api.PathHeld, nil, "text/plain", http.StatusNotFound)
 	switch {
 	case err != nil:
 		return nil, err
-	case text.status == http.StatusNotFound: // released between the two requests
+	case text.Status == http.StatusNotFound: // released between the two requests
 		return &holding{}, nil
 	}
-	h := &holding{Guard: *said.Hold, raw: p.body, text: withoutCommand(text.body)}
+	h := &holding{Guard: *said.Hold, raw: p.Body, text: withoutCommand(text.Body)}
 	h.Held = true
 	return h, nil
 }
@@ -66,13 +64,13 @@ type heldJob struct{ noFlags }
 
 func (heldJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askHeld)
-	judge := func(_ int, r reply[*holding]) documentCluster {
+	judge := func(_ int, r query.Reply[*holding]) documentCluster {
 		one := Healthy
-		for _, a := range r.answers {
+		for _, a := range r.Answers {
 			switch {
-			case a.err != nil && !a.fault:
+			case a.Err != nil && !a.Fault:
 				one = Trouble
-			case a.err == nil && a.value.Held:
+			case a.Err == nil && a.Value.Held:
 				one = max(one, Unhealthy)
 			}
 		}
@@ -83,19 +81,15 @@ func (heldJob) run(ctx context.Context, s *session) (int, error) {
 			if err := s.writeHeld(r); err != nil {
 				return err
 			}
-			writeLines(s.std.Err, r.missing())
+			writeLines(s.std.Err, r.Missing())
 		}
 		return nil
 	})
 }
 
 // writeHeld prints the tables that the replicas of a cluster hold, each digest once.
-func (s *session) writeHeld(r reply[*holding]) error {
-	where := ", in the pod of each replica"
-	if s.program.Remote || s.program.Beside {
-		where = ""
-	}
-	if len(r.answered()) == 0 {
+func (s *session) writeHeld(r query.Reply[*holding]) error {
+	if len(r.Answered()) == 0 {
 		return nil
 	}
 	held := false
@@ -104,14 +98,14 @@ func (s *session) writeHeld(r reply[*holding]) error {
 			continue
 		}
 		held = true
-		accept := s.program.Name + " accept " + s.acceptPlace(r.cluster) + g.value.Digest.String() + " --why REASON"
-		writeLines(s.std.Out, []string{"=== " + label(r.cluster, "") + "held by " + strings.Join(g.replicas, ", "), "To publish it" + where + ": " + accept, ""})
+		accept := s.program.Name + " accept " + s.acceptPlace(r.Cluster) + g.value.Digest.String() + " --why REASON"
+		writeLines(s.std.Out, []string{"=== " + query.Label(r.Cluster, "") + "held by " + strings.Join(g.replicas, ", "), "To publish it: " + accept, ""})
 		if err := writeHead(s.std.Out, g.value.text); err != nil {
 			return err
 		}
 	}
 	if !held {
-		writeLines(s.std.Out, []string{label(r.cluster, "") + "nothing is held"})
+		writeLines(s.std.Out, []string{query.Label(r.Cluster, "") + "nothing is held"})
 	}
 	return nil
 }
@@ -134,9 +128,9 @@ func (s *session) acceptPlace(cluster string) string {
 	if cluster != "" {
 		place = "--context " + quoted(cluster) + " "
 	}
-	for _, name := range []string{"kubeconfig", "namespace", "selector", "support-port"} {
-		if s.parser.Given(name) {
-			place += "--" + name + " " + quoted(s.parser.Value(name)) + " "
+	for _, name := range []string{"kubeconfig", "server-namespace", "selector", "support-port"} {
+		if s.flags.Lookup(name) != nil && s.flags.Given(name) {
+			place += "--" + name + " " + quoted(s.flags.Value(name)) + " "
 		}
 	}
 	return place
@@ -151,143 +145,4 @@ func quoted(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// digestForm matches a digest.
-var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-// acceptJob publishes what is held: all, or with namespaces and objects (KIND/NAMESPACE/NAME) some of the kept objects.
-type acceptJob struct {
-	by, why             string
-	namespaces, objects []string
-	yes                 bool
-}
-
-func (j *acceptJob) define(flags *options.Parser) {
-	add := func(to *[]string) *options.Value {
-		return options.Repeated("NAME", func(one string) error {
-			*to = append(*to, one)
-			return nil
-		})
-	}
-	flags.Ask("of-namespace", add(&j.namespaces))
-	flags.Ask("object", add(&j.objects))
-	flags.Ask("by", options.Text("NAME", &j.by, ""))
-	flags.Ask("why", options.Text("REASON", &j.why, ""))
-	flags.Ask("yes", options.Bool(&j.yes, false))
-}
-
-func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
-	digest := strings.ToLower(s.args[0])
-	switch {
-	case !digestForm.MatchString(digest):
-		return Trouble, usagef("%q is not a digest: want the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
-	case strings.TrimSpace(j.why) == "":
-		return Trouble, usagef("want --why: for what reason do you publish this?")
-	case len(s.clusters) != 1:
-		return Trouble, usagef("one cluster at a time: each holds a table of its own")
-	case !j.yes && !s.std.InTerminal:
-		return Trouble, usagef("the standard input is not a terminal: nobody can be asked, so say --yes")
-	}
-	if s.program.Remote && j.by != "" {
-		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
-	}
-	r := ask(ctx, s, s.clusters, askHeld)[0]
-	status, chosen := Healthy, map[string]string{} // the digest that each replica is to publish
-	for _, a := range r.answered() {
-		switch {
-		case !a.value.Held:
-		case a.value.Digest.String() == digest:
-			chosen[a.replica] = digest
-		default:
-			writeLines(s.std.Err, []string{label(r.cluster, a.replica) + "holds something else, " + a.value.Digest.String() + ": look at it with the command held"})
-			status = max(status, Unhealthy)
-		}
-	}
-	writeLines(s.std.Err, r.missing())
-	if len(r.missing()) > 0 {
-		status = Trouble
-	}
-	if len(chosen) == 0 {
-		writeLines(s.std.Err, []string{"nothing is held with this digest"})
-		return max(status, Unhealthy), nil
-	}
-	j.show(s, r, chosen)
-	if !j.yes {
-		sure, err := confirm(s, number(len(chosen), "replica"), "Publish this on")
-		if err != nil || !sure {
-			fmt.Fprintln(s.std.Err, "nothing was changed")
-			return max(status, Unhealthy), err
-		}
-	}
-	// Do not ask replicas that hold nothing. found is keyed by name, since pods may have come and gone meanwhile.
-	replies := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*posted[api.Accepted], error) {
-		if chosen[replica.Name] == "" {
-			return nil, nil
-		}
-		form := url.Values{"digest": {digest}, "by": {j.by}, "why": {j.why}, "namespace": j.namespaces, "object": j.objects}
-		return post[api.Accepted](ctx, replica, api.PathAccept, form)
-	})
-	return j.report(s, replies[0], chosen, status)
-}
-
-// show prints what is about to be published: the differences once, and which replicas hold the table.
-func (j *acceptJob) show(s *session, r reply[*holding], chosen map[string]string) {
-	if s.output == "json" {
-		return
-	}
-	var names []string
-	for _, a := range r.answered() {
-		if chosen[a.replica] == "" {
-			continue
-		}
-		if names = append(names, a.replica); len(names) == 1 {
-			_ = writeHead(s.std.Out, a.value.text)
-		}
-	}
-	writeLines(s.std.Out, []string{"", "Held by " + label(r.cluster, "") + strings.Join(names, ", ")})
-}
-
-// confirm asks on the terminal.
-func confirm(s *session, where, what string) (bool, error) {
-	fmt.Fprintf(s.std.Err, "%s %s? Type yes: ", what, where)
-	line, err := bufio.NewReader(s.std.In).ReadString('\n')
-	if err != nil && line == "" {
-		return false, fmt.Errorf("read the answer: %w", err)
-	}
-	return strings.TrimSpace(line) == "yes", nil
-}
-
-// report prints the result for every replica.
-func (j *acceptJob) report(s *session, r reply[*posted[api.Accepted]], chosen map[string]string, status int) (int, error) {
-	var lines, failed []string
-	left := len(chosen)
-	for _, a := range r.answers {
-		switch {
-		case chosen[a.replica] == "":
-			continue
-		case a.err != nil:
-			failed = append(failed, label(r.cluster, a.replica)+a.err.Error())
-		default:
-			left--
-			lines = append(lines, fmt.Sprintf("%sserves %s, %s", label(r.cluster, a.replica), shortDigest(a.value.said.Digest.String()), number(a.value.said.Routes, "route")))
-		}
-	}
-	if r.err != nil {
-		failed = append(failed, r.missing()...)
-	}
-	if left > 0 {
-		status = Trouble
-	}
-	if left > 0 && len(failed) == 0 {
-		failed = append(failed, "a replica that held it is gone")
-	}
-	if s.output == "json" {
-		d := outline(r, status)
-		d.Result = result(status)
-		return status, writeDocument(s.std.Out, document{Command: "accept", Result: d.Result, Clusters: []documentCluster{d}})
-	}
-	writeLines(s.std.Out, lines)
-	writeLines(s.std.Err, failed)
-	return status, nil
 }

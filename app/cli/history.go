@@ -15,6 +15,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -27,7 +28,7 @@ type entries []api.HistoryEntry
 // askHistory reads entries. A replica without any is no error.
 func askHistory(ctx context.Context, r Replica, q url.Values) (entries, error) {
 	var all entries
-	_, err := get(ctx, r.Support, api.PathHistory, q, &all)
+	_, err := query.Get(ctx, r.Support, api.PathHistory, q, &all)
 	return all, err
 }
 
@@ -45,14 +46,14 @@ func storyteller(ctx context.Context, s *session, c Cluster) (Replica, error) {
 		}
 		return all[len(all)-1].At, nil
 	})[0]
-	answers := r.answered()
+	answers := r.Answered()
 	if len(answers) == 0 {
-		return Replica{}, errors.New(strings.Join(r.missing(), "; "))
+		return Replica{}, errors.New(strings.Join(r.Missing(), "; "))
 	}
-	oldest := slices.MinFunc(answers, func(a, b answer[time.Time]) int {
-		return cmp.Or(a.value.Compare(b.value), strings.Compare(a.replica, b.replica))
+	oldest := slices.MinFunc(answers, func(a, b query.Answer[time.Time]) int {
+		return cmp.Or(a.Value.Compare(b.Value), strings.Compare(a.Replica, b.Replica))
 	})
-	i := slices.IndexFunc(found, func(one Replica) bool { return one.Name == oldest.replica })
+	i := slices.IndexFunc(found, func(one Replica) bool { return one.Name == oldest.Replica })
 	return found[i], nil
 }
 
@@ -70,19 +71,22 @@ type logJob struct {
 	follow, lost                 bool
 }
 
-func (j *logJob) define(flags *options.Parser) {
-	flags.Ask("since", options.Text("TIME", &j.since, ""))
-	flags.Ask("at", options.Text("TIME", &j.at, ""))
-	flags.Ask("in", options.Text("NAMESPACE", &j.namespace, ""))
-	flags.Ask("object", options.Text("NAME", &j.object, ""))
-	flags.Ask("limit", options.Number(&j.limit, 100, 1, 5000))
-	flags.Ask("follow", options.Bool(&j.follow, false))
-	flags.Ask("lost", options.Bool(&j.lost, false))
+func (j *logJob) define(flags *options.Flags) {
+	flags.Add("--since", options.Text("TIME", &j.since, ""),
+		"Entries from a time on: 2026-11-25T12:03:00Z, the last 12:03 in UTC, or how long ago, such as 90m.")
+	flags.Add("--at", options.Text("TIME", &j.at, ""), "The entry that was served at a time, in the forms of --since.")
+	flags.Add("-n,--namespace", options.Text("NAME", &j.namespace, ""), "Only objects of this namespace.")
+	flags.Add("--object", options.Text("NAME", &j.object, ""),
+		"Only this object, as KIND/NAMESPACE/NAME. May be repeated for accept.")
+	flags.Add("--limit", options.Number(&j.limit, 100, 1, 5000), "How many entries at most, the newest ones.")
+	flags.Add("-f,--follow", options.Bool(&j.follow, false), "Wait for more entries until interrupted.")
+	flags.Add("--lost", options.Bool(&j.lost, false),
+		"Only entries that removed routes, in the order of how many; the largest is last.")
 }
 
 func (j *logJob) run(ctx context.Context, s *session) (int, error) {
 	if j.follow && j.lost {
-		return Trouble, usagef("--follow and --lost: want one of them")
+		return Trouble, usagef("--follow and --lost cannot be combined")
 	}
 	c, err := s.oneCluster()
 	if err != nil {
@@ -198,7 +202,7 @@ type showJob struct{ noFlags }
 
 func (showJob) run(ctx context.Context, s *session) (int, error) {
 	if !isEntry(s.args[0]) {
-		return Trouble, usagef("%q: want the number of an entry, as %s log shows it", s.args[0], s.program.Name)
+		return Trouble, usagef("%q: must be the number of an entry, as %s log shows it", s.args[0], s.program.Name)
 	}
 	return s.showEntry(ctx, s.args[0], "")
 }
@@ -231,23 +235,23 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 	if to != "" {
 		q.Set("to", to)
 	}
-	read := func(media string) (*page, error) {
-		return getAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
+	read := func(media string) (*query.Page, error) {
+		return query.GetAs(ctx, replica.Support, api.PathHistory+"/"+from, q, media, http.StatusNotFound)
 	}
 	const inJSON = "application/json"
 	p, err := read(inJSON)
 	switch {
 	case err != nil:
 		return Trouble, err
-	case p.status == http.StatusNotFound:
-		writeLines(s.std.Err, []string{replica.Name + ": " + p.line()})
+	case p.Status == http.StatusNotFound:
+		writeLines(s.std.Err, []string{replica.Name + ": " + p.Line()})
 		if to != "" {
 			return Trouble, nil
 		}
 		return Unhealthy, nil
 	}
 	var answer api.HistoryDifference
-	if err := json.Unmarshal(p.body, &answer); err != nil {
+	if err := json.Unmarshal(p.Body, &answer); err != nil {
 		return Trouble, fmt.Errorf("the answer is not what a route server says: %w", err)
 	}
 	if to != "" && !shadowdiff.IsSame(answer.Difference) {
@@ -259,8 +263,8 @@ func (s *session) showEntry(ctx context.Context, from, to string) (int, error) {
 		}
 	}
 	if s.output == "text" {
-		return status, writeText(s.std.Out, p.body)
+		return status, writeText(s.std.Out, p.Body)
 	}
-	_, err = s.std.Out.Write(p.body)
+	_, err = s.std.Out.Write(p.Body)
 	return status, err
 }

@@ -18,12 +18,13 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/match"
-	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/source/manifests"
 	"github.com/routesrv/routesrv/source/tables"
@@ -33,17 +34,11 @@ import (
 // compiler compiles manifests with the flags of the server. Both tables of a comparison may use it concurrently.
 type compiler struct {
 	server options.RouteServer
-	std    options.Stdio
+	std    program.Stdio
 
-	mu    sync.Mutex // one compilation at a time
-	paths map[string]*compiledPath
-}
-
-// compiledPath keeps the state that makes the next compilation of a path cheap.
-type compiledPath struct {
-	source   poller.Source
-	compiler *compile.Compiler
-	problems string // last printed
+	mu       sync.Mutex                 // one compilation at a time
+	results  map[string]*compile.Result // by the path
+	problems map[string]string          // that were printed last
 }
 
 // tables returns a reader of the tables that are arguments, and the compiler that it uses for manifests.
@@ -51,12 +46,8 @@ func (s *session) tables() (*tables.Reader, *compiler, error) {
 	if s.server.Source.Kubernetes || len(s.server.Source.Manifests) > 0 {
 		fmt.Fprintf(s.std.Err, "%s: warning: -kubernetes and --manifests have no effect: the arguments are the tables\n", s.program.Name)
 	}
-	c := &compiler{server: s.server, std: s.std, paths: make(map[string]*compiledPath)}
-	var t TLS
-	if p, ok := s.places.(Certified); ok {
-		t = p.Certificates()
-	}
-	transport, err := t.Transport()
+	c := &compiler{server: s.server, std: s.std, results: make(map[string]*compile.Result), problems: make(map[string]string)}
+	transport, err := s.places.Certificates().Transport()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,21 +95,24 @@ func (s *session) load(ctx context.Context, places ...string) (all []loaded, c *
 	return all, c, nil
 }
 
+// compile compiles a path, and prints its problems unless they are the same as before.
 func (c *compiler) compile(ctx context.Context, path string) (table.List, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, snapshot, err := c.read(ctx, path)
+	server := c.server
+	server.Source.Kubernetes, server.Source.Manifests = false, []string{path}
+	result, err := Compile(ctx, server, c.std)
 	if err != nil {
 		return table.List{}, err
 	}
-	result := p.compiler.Compile(snapshot)
+	c.results[path] = result
 	var text strings.Builder
 	for _, problem := range result.Problems {
 		fmt.Fprintln(&text, shadowdiff.PrintableLines(path+": "+problem.Line()))
 	}
-	if problems := text.String(); problems != p.problems {
+	if problems := text.String(); problems != c.problems[path] {
 		_, _ = io.WriteString(c.std.Err, problems) // the comparison matters more than a failed write of the problems
-		p.problems = problems
+		c.problems[path] = problems
 	}
 	return result.Routes, nil
 }
@@ -129,10 +123,8 @@ func (c *compiler) owners() shadowdiff.OwnerFunc {
 	defer c.mu.Unlock()
 	var snapshots []*kube.Snapshot
 	var results []*compile.Result
-	for _, path := range slices.Sorted(maps.Keys(c.paths)) {
-		if result := c.paths[path].compiler.Latest(); result != nil {
-			snapshots, results = append(snapshots, result.Snapshot), append(results, result)
-		}
+	for _, path := range slices.Sorted(maps.Keys(c.results)) {
+		results, snapshots = append(results, c.results[path]), append(snapshots, c.results[path].Snapshot)
 	}
 	if len(snapshots) == 0 {
 		return nil
@@ -147,43 +139,22 @@ func (c *compiler) owners() shadowdiff.OwnerFunc {
 	}, snapshots...)
 }
 
-// read reads a path. It creates the state of the path on first use.
-func (c *compiler) read(ctx context.Context, path string) (*compiledPath, *kube.Snapshot, error) {
-	p := c.paths[path]
-	if p == nil {
-		server := c.server
-		server.Source.Kubernetes, server.Source.Manifests, server.Source.Watch = false, []string{path}, false
-		var err error
-		if p, err = newCompiledPath(server, c.std); err != nil {
-			return nil, nil, err
-		}
-		c.paths[path] = p
-	}
-	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
-	return p, snapshot, err
-}
-
-func newCompiledPath(server options.RouteServer, std options.Stdio) (*compiledPath, error) {
-	compiler, err := compile.New(server.Compile)
-	if err != nil {
-		return nil, err
-	}
-	source, _, err := options.NewSource(server.Source, std.In, options.NewLogger(server.Log, std.Err), prometheus.NewRegistry())
-	return &compiledPath{source: source, compiler: compiler}, err
-}
-
 // Compile reads the source of a route server once and compiles it.
-func Compile(ctx context.Context, server options.RouteServer, std options.Stdio) (*compile.Result, error) {
+func Compile(ctx context.Context, server options.RouteServer, std program.Stdio) (*compile.Result, error) {
 	server.Source.Watch = false // a watch is useless for a single read
-	p, err := newCompiledPath(server, std)
+	compiler, err := compile.New(server.Server.Compile)
 	if err != nil {
 		return nil, err
 	}
-	snapshot, err := p.source.Read(ctx, kube.ReadOptions{})
+	source, _, err := program.NewSource(server.Source, std.In, program.NewLogger(server.Log, std.Err), prometheus.NewRegistry())
 	if err != nil {
 		return nil, err
 	}
-	return p.compiler.Compile(snapshot), nil
+	snapshot, err := source.Read(ctx, kube.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return compiler.Compile(snapshot), nil
 }
 
 // WithoutPods reports whether a snapshot has no endpoints at all; manifests rarely have them.
@@ -197,21 +168,19 @@ func (s *session) explainManifests(ctx context.Context, path string, query expla
 	if err != nil {
 		return nil, err
 	}
-	o := s.server.Compile
+	o, proxy := server.Server.Compile, match.Options{ValidateQuery: true}
+	server.ProxyOptions(&proxy)
 	return explain.Explain(explain.Input{
-		Result: result, Namespace: s.server.Source.Namespace, Selectors: s.server.Source.Selectors,
-		Classes: map[kube.Kind]string{kube.KindIngress: o.IngressClass, kube.KindRouteGroup: o.RouteGroupClass},
-		Proxy: match.Options{
-			ValidateQuery: true, ForwardBackendURL: o.ForwardBackendURL, ExtraFilters: o.ExtraFilters, ExtraPredicates: o.ExtraPredicates,
-		},
+		Result: result, Namespace: server.Source.Namespace, Selectors: server.Source.Selectors, Proxy: proxy,
+		Classes:     map[kube.Kind]string{kube.KindIngress: o.IngressClass, kube.KindRouteGroup: o.RouteGroupClass},
 		WithoutPods: WithoutPods(result.Snapshot),
 	}, query), nil
 }
 
 // Against asks a route server which requests of others the Ingresses and RouteGroups of manifests would take, and prints the answer as text,
-// json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. Of the manifests only these, Services and
-// their endpoints leave this machine. It returns the exit status: Healthy if they take nothing, Unhealthy if they do or may.
-func Against(ctx context.Context, server string, paths []string, output string, std options.Stdio) (int, error) {
+// json or markdown. server is the URL of its support listener; paths are files, folders or - for standard input. It returns the exit
+// status: Healthy if they take nothing, Unhealthy if they do or may.
+func Against(ctx context.Context, server string, paths []string, output string, std program.Stdio) (int, error) {
 	body, err := routed(ctx, paths, std.In)
 	if err != nil {
 		return Trouble, err
@@ -220,23 +189,23 @@ func Against(ctx context.Context, server string, paths []string, output string, 
 	defer cancel()
 	const path = api.PathTakeovers
 	listener := &Listener{URL: strings.TrimSuffix(strings.TrimSuffix(server, "/"), path)}
-	answer, err := do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
+	answer, err := query.Do(ctx, listener, http.MethodPost, path, url.Values{"format": {"json"}}, "application/json", bytes.NewReader(body))
 	if err != nil {
 		return Trouble, err
 	}
-	if answer.status != http.StatusOK {
-		return Trouble, answer.refusal(path)
+	if answer.Status != http.StatusOK {
+		return Trouble, answer.Refusal(path)
 	}
 	var report takeover.Report
-	if err := json.Unmarshal(answer.body, &report); err != nil || report.Schema != takeover.Schema {
+	if err := json.Unmarshal(answer.Body, &report); err != nil || report.Schema != takeover.Schema {
 		return Trouble, fmt.Errorf("%s: this is not the support listener of a route server that reads a cluster", listener.URL)
 	}
 	write := map[string]func(io.Writer) error{"text": report.WriteText, "json": report.WriteJSON, "markdown": report.WriteMarkdown}[output]
 	return verdict(!report.Found()), printing(write(std.Out))
 }
 
-// routed returns the Ingresses and RouteGroups of manifests, and the Services, Endpoints and EndpointSlices on which their routes depend, each as a document
-// in JSON.
+// routed returns the Ingresses and RouteGroups of manifests, and the Services, Endpoints and EndpointSlices on which their routes depend, each
+// as a document in JSON. Nothing else leaves this machine.
 func routed(ctx context.Context, paths []string, stdin io.Reader) ([]byte, error) {
 	source, err := manifests.New(manifests.Config{Paths: paths, Stdin: stdin})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
@@ -71,21 +72,21 @@ func printing(err error) error {
 type rawAnswer interface{ json() json.RawMessage }
 
 // outline returns a cluster with its replicas and their raw answers. Its result is trouble if no replica answered, else status.
-func outline[T any](r reply[T], status int) documentCluster {
-	d := documentCluster{Name: r.cluster, Replicas: []documentReplica{}}
-	if r.err != nil {
-		d.Error = r.err.Error()
+func outline[T any](r query.Reply[T], status int) documentCluster {
+	d := documentCluster{Name: r.Cluster, Replicas: []documentReplica{}}
+	if r.Err != nil {
+		d.Error = r.Err.Error()
 	}
-	for _, a := range r.answers {
-		one := documentReplica{Name: a.replica}
-		if a.err != nil {
-			one.Error = a.err.Error()
-		} else if raw, ok := any(a.value).(rawAnswer); ok {
+	for _, a := range r.Answers {
+		one := documentReplica{Name: a.Replica}
+		if a.Err != nil {
+			one.Error = a.Err.Error()
+		} else if raw, ok := any(a.Value).(rawAnswer); ok {
 			one.Answer = raw.json()
 		}
 		d.Replicas = append(d.Replicas, one)
 	}
-	if len(r.answered()) == 0 {
+	if len(r.Answered()) == 0 {
 		status = Trouble
 	}
 	d.Result = result(status)
@@ -94,7 +95,7 @@ func outline[T any](r reply[T], status int) documentCluster {
 
 // conclude prints the result of a command, as a document or as the text of write, and returns the exit status: the worst of the
 // clusters. judge describes one of them.
-func conclude[T any](s *session, command string, replies []reply[T], judge func(int, reply[T]) documentCluster, write func([]documentCluster) error) (int, error) {
+func conclude[T any](s *session, command string, replies []query.Reply[T], judge func(int, query.Reply[T]) documentCluster, write func([]documentCluster) error) (int, error) {
 	worst := result(Healthy)
 	docs := make([]documentCluster, len(replies))
 	for i, r := range replies {
@@ -114,16 +115,16 @@ type agreement[T any] struct {
 }
 
 // agreeing groups the replicas whose answers have the same key, in the order of the first replica of each group.
-func agreeing[T any](r reply[T], key func(T) string) (all []*agreement[T]) {
+func agreeing[T any](r query.Reply[T], key func(T) string) (all []*agreement[T]) {
 	at := make(map[string]*agreement[T])
-	for _, a := range r.answered() {
-		g := at[key(a.value)]
+	for _, a := range r.Answered() {
+		g := at[key(a.Value)]
 		if g == nil {
-			g = &agreement[T]{value: a.value}
-			at[key(a.value)] = g
+			g = &agreement[T]{value: a.Value}
+			at[key(a.Value)] = g
 			all = append(all, g)
 		}
-		g.replicas = append(g.replicas, a.replica)
+		g.replicas = append(g.replicas, a.Replica)
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // ownerOf returns the kind and the name of the object.
@@ -25,12 +26,13 @@ type problemsJob struct {
 	namespace, kind, name, reason, severity string
 }
 
-func (j *problemsJob) define(flags *options.Parser) {
-	flags.Ask("in", options.Text("NAMESPACE", &j.namespace, ""))
-	flags.Ask("kind", options.Text("KIND", &j.kind, ""))
-	flags.Ask("name", options.Text("NAME", &j.name, ""))
-	flags.Ask("reason", options.Text("REASON", &j.reason, ""))
-	flags.Ask("severity", options.Choice(&j.severity, "", "error", "warning", "info"))
+func (j *problemsJob) define(flags *options.Flags) {
+	flags.Add("-n,--namespace", options.Text("NAME", &j.namespace, ""), "Only objects of this namespace.")
+	flags.Add("--kind", options.Text("KIND", &j.kind, ""),
+		"Only objects of this kind: Ingress, RouteGroup or another one that /problems names.")
+	flags.Add("--name", options.Text("NAME", &j.name, ""), "Only objects of this name.")
+	flags.Add("--reason", options.Text("REASON", &j.reason, ""), "Only problems with this reason, such as no_endpoints.")
+	flags.Add("--severity", options.Choice(&j.severity, "error", "warning", "info"), "Only problems of this severity.")
 }
 
 func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
@@ -42,18 +44,18 @@ func (j *problemsJob) run(ctx context.Context, s *session) (int, error) {
 	}
 	replies := ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*api.Problems, error) {
 		l := &api.Problems{}
-		_, err := get(ctx, r.Support, api.PathProblems, q, l)
+		_, err := query.Get(ctx, r.Support, api.PathProblems, q, l)
 		return l, err
 	})
 	merged := make([][]api.Problem, len(replies))
-	judge := func(i int, r reply[*api.Problems]) (d documentCluster) {
+	judge := func(i int, r query.Reply[*api.Problems]) (d documentCluster) {
 		d, merged[i] = mergeProblems(r)
 		return d
 	}
 	return conclude(s, "problems", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs, merged) })
 }
 
-func (j *problemsJob) write(s *session, replies []reply[*api.Problems], docs []documentCluster, merged [][]api.Problem) error {
+func (j *problemsJob) write(s *session, replies []query.Reply[*api.Problems], docs []documentCluster, merged [][]api.Problem) error {
 	g := &grid{}
 	s.row(g, "CONTEXT", []string{"SEVERITY", "SINCE", "OBJECT", "REASON", "MESSAGE"})
 	trouble := false
@@ -67,7 +69,7 @@ func (j *problemsJob) write(s *session, replies []reply[*api.Problems], docs []d
 			if len(p.Replicas) > 0 {
 				text += " (only on " + strings.Join(p.Replicas, ", ") + ")"
 			}
-			s.row(g, r.cluster, []string{p.Severity, s.since(p.Since), ownerOf(p), p.Reason, text})
+			s.row(g, r.Cluster, []string{p.Severity, s.since(p.Since), ownerOf(p), p.Reason, text})
 		}
 	}
 	switch {
@@ -79,7 +81,7 @@ func (j *problemsJob) write(s *session, replies []reply[*api.Problems], docs []d
 		fmt.Fprintln(s.std.Out, "no problems")
 	}
 	for _, r := range replies {
-		writeLines(s.std.Err, r.missing())
+		writeLines(s.std.Err, r.Missing())
 	}
 	return nil
 }
@@ -93,12 +95,12 @@ func (s *session) row(g *grid, cluster string, cells []string) {
 }
 
 // mergeProblems merges the lists of the replicas, the worst problems first.
-func mergeProblems(r reply[*api.Problems]) (documentCluster, []api.Problem) {
+func mergeProblems(r query.Reply[*api.Problems]) (documentCluster, []api.Problem) {
 	merged := []api.Problem{}
 	at := make(map[string]int)
 	seen := make(map[string][]string)
-	for _, a := range r.answered() {
-		for _, p := range a.value.Problems {
+	for _, a := range r.Answered() {
+		for _, p := range a.Value.Problems {
 			p.Replicas = nil
 			k, known := at[p.ID]
 			if !known {
@@ -107,13 +109,13 @@ func mergeProblems(r reply[*api.Problems]) (documentCluster, []api.Problem) {
 			} else if p.Since.Before(merged[k].Since) {
 				merged[k].Since = p.Since
 			}
-			seen[p.ID] = append(seen[p.ID], a.replica)
+			seen[p.ID] = append(seen[p.ID], a.Replica)
 		}
 	}
 	status := Healthy
 	for i := range merged {
 		p := &merged[i]
-		if names := slices.Compact(seen[p.ID]); len(names) < len(r.answered()) {
+		if names := slices.Compact(seen[p.ID]); len(names) < len(r.Answered()) {
 			p.Replicas = names
 		}
 		if p.Severity != "info" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/explain"
 	"github.com/routesrv/routesrv/match"
@@ -23,30 +24,34 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-type explainJob struct{ noFlags }
+type explainJob struct{ namespace string }
+
+func (j *explainJob) define(flags *options.Flags) {
+	flags.Add("-n,--namespace", options.Text("NAME", &j.namespace, ""), "Namespace of the object, unless its name has one.")
+}
 
 // askExplain asks the support listener of a route server.
-func askExplain(ctx context.Context, l *Listener, query explain.Query) (*explain.Explanation, []byte, error) {
+func askExplain(ctx context.Context, l *Listener, what explain.Query) (*explain.Explanation, []byte, error) {
 	q := url.Values{}
 	for name, val := range map[string]string{
-		"kind": string(query.Kind), "namespace": query.Namespace, "name": query.Name, "route": query.Route, "host": query.Host,
+		"kind": string(what.Kind), "namespace": what.Namespace, "name": what.Name, "route": what.Route, "host": what.Host,
 	} {
 		if val != "" {
 			q.Set(name, val)
 		}
 	}
 	e := &explain.Explanation{}
-	p, err := get(ctx, l, api.PathExplain, q, e, http.StatusNotFound)
+	p, err := query.Get(ctx, l, api.PathExplain, q, e, http.StatusNotFound)
 	if err != nil {
 		return nil, nil, err
 	}
 	switch {
-	case e.Schema == "" && p.status == http.StatusNotFound:
-		return nil, nil, fmt.Errorf("/explain: %s %q: this is for the support listener of a route server that reads a cluster", p.text, p.line())
+	case e.Schema == "" && p.Status == http.StatusNotFound:
+		return nil, nil, fmt.Errorf("/explain: %s %q: this is for the support listener of a route server that reads a cluster", p.Text, p.Line())
 	case e.Schema != explain.Schema:
 		return nil, nil, errors.New("the route server explains by the schema " + e.Schema + ", and this program knows " + explain.Schema)
 	}
-	return e, p.body, nil
+	return e, p.Body, nil
 }
 
 // spoken is an answer of one replica in text form.
@@ -71,22 +76,25 @@ func explained(e *explain.Explanation, raw []byte) (*spoken, error) {
 	return &spoken{key: e.Result + "\n" + e.Cause, text: text.Bytes(), raw: raw, status: verdict(good)}, nil
 }
 
-func (explainJob) run(ctx context.Context, s *session) (int, error) {
+func (j *explainJob) run(ctx context.Context, s *session) (int, error) {
 	what, place := s.args, ""
 	if !s.program.Remote {
 		what, place = s.args[:len(s.args)-1], s.args[len(s.args)-1]
 	}
-	query, err := explain.ParseQuery(what...)
+	if len(what) == 2 && j.namespace != "" && !strings.Contains(what[1], "/") {
+		what = []string{what[0], j.namespace + "/" + what[1]}
+	}
+	about, err := explain.ParseQuery(what...)
 	if err != nil {
-		return Trouble, usageError{err}
+		return Trouble, usageError(err)
 	}
 	switch {
-	case isURL(place):
+	case query.IsURL(place):
 		if s.clusters, _, err = s.places.Clusters([]string{strings.TrimSuffix(strings.TrimSuffix(place, "/"), api.PathExplain)}); err != nil {
-			return Trouble, usageError{err}
+			return Trouble, usageError(err)
 		}
 	case place != "":
-		e, err := s.explainManifests(ctx, place, query)
+		e, err := s.explainManifests(ctx, place, about)
 		if err != nil {
 			return Trouble, err
 		}
@@ -97,16 +105,12 @@ func (explainJob) run(ctx context.Context, s *session) (int, error) {
 		return s.say(explained(e, raw))
 	}
 	return s.speak("explain", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
-		e, raw, err := askExplain(ctx, r.Support, query)
+		e, raw, err := askExplain(ctx, r.Support, about)
 		if err != nil {
 			return nil, err
 		}
 		return explained(e, raw)
 	}))
-}
-
-func isURL(place string) bool {
-	return strings.HasPrefix(place, "http://") || strings.HasPrefix(place, "https://")
 }
 
 // say prints the answer about a table that was an argument.
@@ -123,14 +127,14 @@ func (s *session) say(a *spoken, err error) (int, error) {
 }
 
 // speak prints text answers, each once for the replicas that agree, and returns the exit status.
-func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
-	if answers := replies[0].answered(); !s.program.Remote && len(replies[0].answers) == 1 && len(answers) == 1 {
-		return s.say(answers[0].value, nil) // of the only URL
+func (s *session) speak(name string, replies []query.Reply[*spoken]) (int, error) {
+	if answers := replies[0].Answered(); !s.program.Remote && len(replies[0].Answers) == 1 && len(answers) == 1 {
+		return s.say(answers[0].Value, nil) // of the only URL
 	}
-	judge := func(_ int, r reply[*spoken]) documentCluster {
+	judge := func(_ int, r query.Reply[*spoken]) documentCluster {
 		one := Healthy
-		for _, a := range r.answered() {
-			one = max(one, a.value.status)
+		for _, a := range r.Answered() {
+			one = max(one, a.Value.status)
 		}
 		disagree := len(agreeing(r, spokenKey)) > 1
 		if disagree {
@@ -154,12 +158,12 @@ func (s *session) speak(name string, replies []reply[*spoken]) (int, error) {
 
 // writeAgreements prints each answer of a cluster once, with the replicas that gave it if there are several. later answers begin with
 // an empty line.
-func (s *session) writeAgreements(r reply[*spoken], later bool) error {
+func (s *session) writeAgreements(r query.Reply[*spoken], later bool) error {
 	groups := agreeing(r, spokenKey)
 	for k, g := range groups {
 		var heads []string
 		if s.named {
-			heads = append(heads, r.cluster)
+			heads = append(heads, r.Cluster)
 		}
 		if len(groups) > 1 {
 			heads = append(heads, strings.Join(g.replicas, ", "))
@@ -175,9 +179,9 @@ func (s *session) writeAgreements(r reply[*spoken], later bool) error {
 		}
 	}
 	if len(groups) > 1 {
-		writeLines(s.std.Err, []string{label(r.cluster, "") + "the replicas disagree"})
+		writeLines(s.std.Err, []string{query.Label(r.Cluster, "") + "the replicas disagree"})
 	}
-	writeLines(s.std.Err, r.missing())
+	writeLines(s.std.Err, r.Missing())
 	return nil
 }
 
@@ -191,47 +195,58 @@ type matchJob struct {
 // clientTime is the flag for when the request arrives.
 const clientTime = "at"
 
-func (j *matchJob) define(flags *options.Parser) {
+func (j *matchJob) define(flags *options.Flags) {
 	j.request.Header = map[string][]string{}
 	j.proxy = match.Options{ValidateQuery: true, Zone: time.LoadLocation}
-	flags.Ask("request", options.Text("METHOD", &j.request.Method, "GET", func(s string) error {
+	flags.Add("-X,--request", options.Text("METHOD", &j.request.Method, "GET", func(s string) error {
 		if s == "" || strings.ContainsAny(s, " \t\r\n") {
-			return fmt.Errorf("%q: want a method such as POST", s)
+			return fmt.Errorf("%q: must be a method such as POST", s)
 		}
 		return nil
-	}))
-	flags.Ask("header", options.Repeated("'NAME: VALUE'", func(s string) error {
-		j.headers = append(j.headers, s)
-		return report.AddHeader(&j.request, s)
-	}))
-	flags.Ask("from", options.Text("ADDRESS", &j.request.RemoteAddr, "", func(s string) error {
+	}), "Method of the request, compared as it is written.")
+	flags.Add("-H,--header", headerValue(&j.headers, &j.request), "Header of the request. May be repeated. Host replaces the host of the URL; Content-Length is the length of the body.")
+	flags.Add("--from", options.Text("ADDRESS", &j.request.RemoteAddr, "", func(s string) error {
 		if _, err := netip.ParseAddr(s); err != nil {
-			return fmt.Errorf("%q: want the IP address from which the connection comes", s)
+			return fmt.Errorf("%q: must be the IP address from which the connection comes", s)
 		}
 		return nil
-	}))
-	flags.Ask(clientTime, options.Text("TIME", &j.at, "", func(s string) (err error) {
+	}), "Address of the connection: the load balancer's if one is in front of the proxy. Without it, predicates that need it are undecided. Set the client behind a load balancer with -H 'X-Forwarded-For: ADDRESS'.")
+	flags.Add("--at", options.Text("TIME", &j.at, "", func(s string) (err error) {
 		if j.request.Time, err = time.Parse(time.RFC3339, s); err != nil {
-			err = fmt.Errorf("%q: want a time as in 2026-12-24T18:00:00+01:00", s)
+			err = fmt.Errorf("%q: must be a time as in 2026-12-24T18:00:00+01:00", s)
 		}
 		return err
-	}))
-	flags.Ask("candidates", options.Number(&j.proxy.Candidates, match.DefaultCandidates, 0, 1000))
+	}), "When the request arrives. Cron uses the zone that you write here; the default is now in UTC, as in most containers. Without this flag a predicate with a limit in the next or last 5 seconds is undecided.")
+	flags.Add("--candidates", options.Number(&j.proxy.Candidates, match.DefaultCandidates, 0, 1000),
+		"Number of next best routes to show.")
 	defineProxy(flags, &j.proxy)
 }
 
+// headerValue collects headers, which must be valid.
+func headerValue(headers *[]string, request *match.Request) *options.Value {
+	return options.Repeated("'NAME: VALUE'", func(s string) error {
+		*headers = append(*headers, s)
+		return report.AddHeader(request, s)
+	})
+}
+
 // defineProxy adds the flags that say how the proxies are set.
-func defineProxy(flags *options.Parser, proxy *match.Options) {
-	flags.Ask("normalize-host", options.Bool(&proxy.NormalizeHost, false))
-	flags.Ask("ignore-trailing-slash", options.Bool(&proxy.IgnoreTrailingSlash, false))
-	flags.Ask("rfc-patch-path", options.Bool(&proxy.RFCPatchPath, false))
-	flags.Ask("validate-query", options.Bool(&proxy.ValidateQuery, true))
-	flags.Ask("disabled-filters", options.List(&proxy.DisabledFilters))
+func defineProxy(flags *options.Flags, proxy *match.Options) {
+	flags.Add("--normalize-host", options.Bool(&proxy.NormalizeHost, false),
+		"Set it if the proxies have it. Compare hosts in lower case, without port and trailing dot. Proxies that read the cluster themselves do that; proxies of a route server only with this flag.")
+	flags.Add("--ignore-trailing-slash", options.Bool(&proxy.IgnoreTrailingSlash, false),
+		"Set it if the proxies have it. Ignore a slash at the end of a path.")
+	flags.Add("--rfc-patch-path", options.Bool(&proxy.RFCPatchPath, false),
+		"Set it if the proxies have it. Escaped reserved characters in the path stay escaped.")
+	flags.Add("--validate-query", options.Bool(&proxy.ValidateQuery, true),
+		"Set it if the proxies have it. Answer requests with a malformed query with 400.")
+	flags.Add("--disabled-filters", options.List(&proxy.DisabledFilters),
+		"Filters of Skipper that the proxies disable, separated by commas. Those that they add are --filters and --predicates.")
 }
 
 func (j *matchJob) run(ctx context.Context, s *session) (int, error) {
 	if err := report.SetURL(&j.request, s.args[0]); err != nil {
-		return Trouble, usageError{&options.Error{Flag: "URL", Err: err}}
+		return Trouble, &options.Error{Flag: "URL", Err: err}
 	}
 	if len(s.args) == 2 {
 		return s.say(j.here(ctx, s, s.args[1]))
@@ -252,8 +267,7 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 	if j.proxy.Candidates == 0 {
 		j.proxy.Candidates = -1
 	}
-	o := s.server.Compile
-	j.proxy.ExtraFilters, j.proxy.ExtraPredicates, j.proxy.ForwardBackendURL = o.ExtraFilters, o.ExtraPredicates, o.ForwardBackendURL
+	s.server.ProxyOptions(&j.proxy)
 	table, refusals := match.New(loaded.Routes, j.proxy)
 	v := report.View{
 		Request: j.request, URL: s.args[0], Table: loaded.name, Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(j.request), Owner: compiler.owners(),
@@ -280,28 +294,28 @@ func (j *matchJob) there(ctx context.Context, s *session) (int, error) {
 		"normalize-host": j.proxy.NormalizeHost, "ignore-trailing-slash": j.proxy.IgnoreTrailingSlash, "rfc-patch-path": j.proxy.RFCPatchPath,
 		"validate-query": j.proxy.ValidateQuery,
 	} {
-		if s.parser.Given(name) {
+		if s.flags.Given(name) {
 			q.Set(name, strconv.FormatBool(val))
 		}
 	}
 	return s.speak("match", ask(ctx, s, s.clusters, func(ctx context.Context, r Replica) (*spoken, error) {
 		m := &report.Match{}
-		p, err := get(ctx, r.Support, api.PathMatch, q, m, http.StatusNotFound)
+		p, err := query.Get(ctx, r.Support, api.PathMatch, q, m, http.StatusNotFound)
 		if err != nil {
 			return nil, err
 		}
 		if m.Schema == "" {
-			return nil, fmt.Errorf("/match: %s: is this the support listener of a route server?", p.text)
+			return nil, fmt.Errorf("/match: %s: is this the support listener of a route server?", p.Text)
 		}
-		a := &spoken{key: m.Meaning(), raw: p.body, status: verdict(m.Result == "match")}
+		a := &spoken{key: m.Meaning(), raw: p.Body, status: verdict(m.Result == "match")}
 		if s.output == "json" {
 			return a, nil
 		}
-		text, err := getAs(ctx, r.Support, api.PathMatch, q, "text/plain", http.StatusNotFound)
+		text, err := query.GetAs(ctx, r.Support, api.PathMatch, q, "text/plain", http.StatusNotFound)
 		if err != nil {
 			return nil, err
 		}
-		a.text = text.body
+		a.text = text.Body
 		return a, nil
 	}))
 }

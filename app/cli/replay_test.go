@@ -17,7 +17,8 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/app/cli"
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/match/report"
@@ -36,8 +37,8 @@ func fileWith(t *testing.T, name, text string) string {
 func said(t *testing.T, stdin string, args ...string) (status int, out, errs string) {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
-	status = p.Run(t.Context(), args, options.Stdio{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
+	p := cli.Program{Name: "routesrv", Places: query.NewURLs}
+	status = p.Run(t.Context(), args, program.Stdio{In: strings.NewReader(stdin), Out: &stdout, Err: &stderr})
 	return status, stdout.String(), stderr.String()
 }
 
@@ -57,8 +58,8 @@ func TestReplayCommand(t *testing.T) {
 		{[]string{"--old", before, "--new", after, fileWith(t, "access.log", log)}, "", cli.Unhealthy, different, ""},
 		{[]string{"--old", before, "--new", after, "-H", "X-Beta: 1", "-"}, log, cli.Unhealthy, "another route: api -> web", ""},
 		{[]string{"--old", before, "--new", after, "-"}, "nonsense\n", cli.Trouble, "", "no line of the logs is a request: line 1"},
-		{[]string{"--old", before, "-"}, log, cli.Trouble, "", "want --old and --new"},
-		{[]string{"--old", before, "--new", after, "--ignore", "id=web", "-"}, log, cli.Trouble, "", "want endpoints"},
+		{[]string{"--old", before, "-"}, log, cli.Trouble, "", "set --old and --new"},
+		{[]string{"--old", before, "--new", after, "--ignore", "id=web", "-"}, log, cli.Trouble, "", "must be endpoints"},
 		{[]string{"--old", before, "--new", after, "-H", "X", "-"}, log, cli.Trouble, "", "must be a header such as"},
 		{[]string{"--old", before, "--new", after, before + ".gone"}, "", cli.Trouble, "", "no such file"},
 		{[]string{"--old", before, "--new", before + ".gone", "-"}, log, cli.Trouble, "", "no such file"},
@@ -146,8 +147,8 @@ func TestTrialCommand(t *testing.T) {
 		args []string
 		errs string
 	}{
-		{[]string{table}, "want --proxy"},
-		{[]string{"--proxy", "nonsense", table}, "want the URL of a listener"},
+		{[]string{table}, "set --proxy"},
+		{[]string{"--proxy", "nonsense", table}, "must be the URL of a listener"},
 		{[]string{"--proxy", "http://127.0.0.1:1", "--listen", address, "--timeout", "200ms", table}, "connection refused"},
 	} {
 		if status, out, errs := said(t, "", append([]string{"trial"}, c.args...)...); status != cli.Trouble || !strings.Contains(errs, c.errs) {
@@ -182,7 +183,7 @@ kind: List
 items: [{kind: RouteGroup, metadata: {name: in-a-list}}, {kind: Secret, data: {password: c2VjcmV0}}]
 `))
 	var out strings.Builder
-	std := options.Stdio{Out: &out}
+	std := program.Stdio{Out: &out}
 	if status, err := cli.Against(t.Context(), server.URL, []string{folder}, "text", std); err != nil || status != cli.Unhealthy || !strings.Contains(out.String(), "1 object takes") {
 		t.Errorf("status %d, %v, %s", status, err, out.String())
 	}

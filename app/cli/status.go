@@ -11,6 +11,7 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // serverStatus is an answer to GET /status.
@@ -34,35 +35,36 @@ type statusJob struct {
 	wait   time.Duration // between two checks of replicas that differ
 }
 
-func (j *statusJob) define(flags *options.Parser) {
-	flags.Ask("max-age", options.Duration(&j.maxAge, j.maxAge, 100*time.Millisecond, 10*time.Minute))
+func (j *statusJob) define(flags *options.Flags) {
+	flags.Add("--max-age", options.Duration(&j.maxAge, time.Minute, 100*time.Millisecond, 10*time.Minute),
+		"Oldest last read of a healthy replica.")
 }
 
 func (s *serverStatus) json() json.RawMessage { return s.raw }
 
 func askStatus(ctx context.Context, r Replica) (*serverStatus, error) {
 	st := &serverStatus{}
-	p, err := get(ctx, r.Support, api.PathStatus, nil, &st.Status)
+	p, err := query.Get(ctx, r.Support, api.PathStatus, nil, &st.Status)
 	if err != nil {
 		return nil, err
 	}
 	if st.Started.IsZero() {
 		return nil, fmt.Errorf("/status: the answer is not that of a route server")
 	}
-	st.raw = p.body
+	st.raw = p.Body
 	return st, nil
 }
 
 func (j *statusJob) run(ctx context.Context, s *session) (int, error) {
 	replies := ask(ctx, s, s.clusters, askStatus)
 	differ := j.settle(ctx, s, replies)
-	judge := func(i int, r reply[*serverStatus]) documentCluster { return j.judge(s, r, differ[i]) }
+	judge := func(i int, r query.Reply[*serverStatus]) documentCluster { return j.judge(s, r, differ[i]) }
 	return conclude(s, "status", replies, judge, func(docs []documentCluster) error { return j.write(s, replies, docs) })
 }
 
 // settle repeats the question to clusters whose replicas serve different tables. It returns, for each cluster, a sentence for
 // each replica that keeps serving another table than most. It replaces replies with newer complete ones.
-func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*serverStatus]) []map[string]string {
+func (j *statusJob) settle(ctx context.Context, s *session, replies []query.Reply[*serverStatus]) []map[string]string {
 	first := make([]map[string]string, len(replies))
 	for i, r := range replies {
 		first[i] = digests(r)
@@ -87,7 +89,7 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*ser
 			clusters[k] = s.clusters[i]
 		}
 		for k, r := range ask(ctx, s, clusters, askStatus) {
-			if len(r.answered()) >= len(replies[again[k]].answered()) {
+			if len(r.Answered()) >= len(replies[again[k]].Answered()) {
 				replies[again[k]] = r
 			}
 		}
@@ -100,11 +102,11 @@ func (j *statusJob) settle(ctx context.Context, s *session, replies []reply[*ser
 }
 
 // digests returns the tables of the replicas.
-func digests(r reply[*serverStatus]) map[string]string {
+func digests(r query.Reply[*serverStatus]) map[string]string {
 	all := make(map[string]string)
-	for _, a := range r.answered() {
-		if a.value.Table != nil {
-			all[a.replica] = a.value.Table.Digest.String()
+	for _, a := range r.Answered() {
+		if a.Value.Table != nil {
+			all[a.Replica] = a.Value.Table.Digest.String()
 		}
 	}
 	return all
@@ -112,14 +114,14 @@ func digests(r reply[*serverStatus]) map[string]string {
 
 // minority returns, if the replicas serve different tables, a sentence for each one that does not serve the newest, by its revision.
 // Where no revision says which table is the newest, it returns all.
-func minority(r reply[*serverStatus]) map[string]string {
+func minority(r query.Reply[*serverStatus]) map[string]string {
 	if len(slices.Compact(slices.Sorted(maps.Values(digests(r))))) < 2 {
 		return nil
 	}
 	var newest uint64
 	best, known := "", true // the digest of the newest table; empty if several have its revision
-	for _, a := range r.answered() {
-		if t := a.value.Table; t != nil {
+	for _, a := range r.Answered() {
+		if t := a.Value.Table; t != nil {
 			known = known && t.Revision > 0
 			switch digest := t.Digest.String(); {
 			case t.Revision > newest:
@@ -130,21 +132,21 @@ func minority(r reply[*serverStatus]) map[string]string {
 		}
 	}
 	others := make(map[string]string)
-	for _, a := range r.answered() {
-		t := a.value.Table
+	for _, a := range r.Answered() {
+		t := a.Value.Table
 		switch {
 		case t == nil:
 		case !known || best == "":
-			others[a.replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
+			others[a.Replica] = fmt.Sprintf("serves table %s; the replicas differ, and no revision says which is newer", shortDigest(t.Digest.String()))
 		case t.Digest.String() != best:
-			others[a.replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, newest)
+			others[a.Replica] = fmt.Sprintf("serves table %s of revision %d, older than %d; the replicas differ", shortDigest(t.Digest.String()), t.Revision, newest)
 		}
 	}
 	return others
 }
 
 // stuck returns the replicas of the minority whose table has not changed since the first answer.
-func stuck(first map[string]string, r reply[*serverStatus]) map[string]string {
+func stuck(first map[string]string, r query.Reply[*serverStatus]) map[string]string {
 	others, now := minority(r), digests(r)
 	for name := range others {
 		if first[name] != "" && first[name] != now[name] {
@@ -186,34 +188,34 @@ func (j *statusJob) wrong(s *session, cluster string, st *serverStatus) []string
 	return all
 }
 
-func (j *statusJob) judge(s *session, r reply[*serverStatus], differ map[string]string) documentCluster {
+func (j *statusJob) judge(s *session, r query.Reply[*serverStatus], differ map[string]string) documentCluster {
 	status := Healthy
 	d := outline(r, status)
-	for k, a := range r.answers {
+	for k, a := range r.Answers {
 		one := &d.Replicas[k]
 		switch {
-		case a.fault:
+		case a.Fault:
 			status = max(status, Unhealthy)
 			continue
-		case a.err != nil:
+		case a.Err != nil:
 			status = Trouble
 			continue
 		}
-		one.Wrong = j.wrong(s, r.cluster, a.value)
-		if text := differ[a.replica]; text != "" {
+		one.Wrong = j.wrong(s, r.Cluster, a.Value)
+		if text := differ[a.Replica]; text != "" {
 			one.Wrong, one.differs = append(one.Wrong, text), strings.Contains(text, "replicas differ")
 		}
 		if len(one.Wrong) > 0 {
 			status = max(status, Unhealthy)
 		}
 	}
-	if r.err == nil {
+	if r.Err == nil {
 		d.Result = result(status) // also if none answered, because none runs
 	}
 	return d
 }
 
-func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []documentCluster) error {
+func (j *statusJob) write(s *session, replies []query.Reply[*serverStatus], docs []documentCluster) error {
 	g := &grid{}
 	row := func(cluster string, cells ...string) { s.row(g, cluster, cells) }
 	row("CONTEXT", "REPLICA", "STATE", "TABLE", "ROUTES", "READ", "ERRORS", "WARNINGS")
@@ -229,31 +231,31 @@ func (j *statusJob) write(s *session, replies []reply[*serverStatus], docs []doc
 				said[text] = append(said[text], replica)
 			}
 		}
-		if r.err != nil {
-			row(r.cluster, "", "no answer")
-			notes = append(notes, label(r.cluster, "")+r.err.Error())
+		if r.Err != nil {
+			row(r.Cluster, "", "no answer")
+			notes = append(notes, query.Label(r.Cluster, "")+r.Err.Error())
 		}
-		for k, a := range r.answers {
+		for k, a := range r.Answers {
 			doc := docs[i].Replicas[k]
 			if doc.Error != "" {
 				state := "no answer"
-				if a.fault {
+				if a.Fault {
 					state = "not running"
 				}
-				row(r.cluster, a.replica, state)
-				tell(a.replica, doc.Error)
+				row(r.Cluster, a.Replica, state)
+				tell(a.Replica, doc.Error)
 				continue
 			}
-			st := a.value
-			cells := []string{a.replica, state(st, doc), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
+			st := a.Value
+			cells := []string{a.Replica, state(st, doc), "", "", "", fmt.Sprint(st.Problems["error"]), fmt.Sprint(st.Problems["warning"])}
 			if t := st.Table; t != nil {
 				cells[2], cells[3], cells[4] = shortDigest(t.Digest.String()), fmt.Sprint(t.Routes), age(time.Duration(t.AgeSeconds*float64(time.Second)))
 			}
-			row(r.cluster, cells...)
-			tell(a.replica, slices.Concat(doc.Wrong, told(st))...)
+			row(r.Cluster, cells...)
+			tell(a.Replica, slices.Concat(doc.Wrong, told(st))...)
 		}
 		for _, text := range texts {
-			notes = append(notes, label(r.cluster, strings.Join(said[text], ", "))+text)
+			notes = append(notes, query.Label(r.Cluster, strings.Join(said[text], ", "))+text)
 		}
 	}
 	if err := g.write(s.std.Out); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,132 +9,295 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 )
+
+// decision has the flags of the commands that change what is served.
+type decision struct {
+	namespaces, objects []string
+	by, why             string
+	yes, dry            bool
+}
+
+func (d *decision) define(flags *options.Flags) {
+	flags.Add("-n,--namespace", options.Texts("NAME", &d.namespaces), "Only objects of this namespace.")
+	flags.Add("--object", options.Texts("NAME", &d.objects), "Only this object, as KIND/NAMESPACE/NAME.")
+	flags.Add("--by", options.Text("NAME", &d.by, ""),
+		"Who decides this, in a pod; empty means the id of the user. kubectl routesrv asks the API server instead.")
+	flags.Add("--why", options.Text("REASON", &d.why, ""), "The reason; required, except by unfreeze and canary accept.")
+	flags.Add("--yes", options.Bool(&d.yes, false), "Do not ask.")
+}
+
+// form checks the decision, and returns its parameters.
+func (d *decision) form(s *session, reasoned bool) (url.Values, error) {
+	switch {
+	case reasoned && strings.TrimSpace(d.why) == "":
+		return nil, usagef("set --why to the reason")
+	case len(s.clusters) != 1:
+		return nil, usagef("choose one cluster: each holds different objects")
+	case !d.yes && !d.dry && !s.std.InTerminal:
+		return nil, usagef("stdin is not a terminal: use --yes")
+	}
+	if s.program.Remote && d.by != "" {
+		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
+	}
+	return url.Values{"namespace": d.namespaces, "object": d.objects, "by": {d.by}, "why": {d.why}}, nil
+}
+
+// confirmed asks on the terminal, unless --yes is set.
+func (d *decision) confirmed(s *session, what string) (bool, error) {
+	if d.yes {
+		return true, nil
+	}
+	fmt.Fprintf(s.std.Err, "%s? Type yes: ", what)
+	line, err := bufio.NewReader(s.std.In).ReadString('\n')
+	if strings.TrimSpace(line) == "yes" {
+		return true, nil
+	}
+	fmt.Fprintln(s.std.Err, "nothing was changed")
+	if err != nil && line == "" {
+		return false, fmt.Errorf("read the answer: %w", err)
+	}
+	return false, nil
+}
+
+// posted is the answer to a command.
+type posted[T any] struct {
+	said T
+	raw  json.RawMessage
+}
+
+func (p *posted[T]) json() json.RawMessage {
+	if p == nil {
+		return nil // the replica was not asked
+	}
+	return p.raw
+}
+
+// post sends a command to a replica.
+func post[T any](ctx context.Context, r Replica, path string, form url.Values) (*posted[T], error) {
+	if r.Post == nil {
+		return nil, errors.New("commands are taken in the pod only: kubectl routesrv COMMAND, or kubectl exec POD -- routesrv COMMAND")
+	}
+	body, err := r.Post(ctx, path, form)
+	if err != nil {
+		return nil, err
+	}
+	p := &posted[T]{raw: body}
+	if err := json.Unmarshal(body, &p.said); err != nil {
+		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
+	}
+	return p, nil
+}
+
+// printPosted prints the result of a command for every replica: lines and failures, or a document.
+func printPosted[T any](s *session, command string, r query.Reply[*posted[T]], status int, lines, failed []string) (int, error) {
+	if s.output == "json" {
+		d := outline(r, status)
+		d.Result = result(status)
+		return status, writeDocument(s.std.Out, document{Command: command, Result: d.Result, Clusters: []documentCluster{d}})
+	}
+	writeLines(s.std.Out, lines)
+	writeLines(s.std.Err, failed)
+	return status, nil
+}
+
+// acceptJob publishes what is held: all, or with namespaces and objects some of the kept objects.
+type acceptJob struct{ decision }
+
+// digestForm matches a digest.
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (j *acceptJob) run(ctx context.Context, s *session) (int, error) {
+	digest := strings.ToLower(s.args[0])
+	if !digestForm.MatchString(digest) {
+		return Trouble, usagef("%q is not a digest: must be the 64 hexadecimal digits that %s held shows", s.args[0], s.program.Name)
+	}
+	form, err := j.form(s, true)
+	if err != nil {
+		return Trouble, err
+	}
+	form.Set("digest", digest)
+	status, chosen := j.choose(s, ask(ctx, s, s.clusters, askHeld)[0], digest)
+	if len(chosen) == 0 {
+		writeLines(s.std.Err, []string{"nothing is held with this digest"})
+		return max(status, Unhealthy), nil
+	}
+	if sure, err := j.confirmed(s, "Publish this on "+number(len(chosen), "replica")); err != nil || !sure {
+		return max(status, Unhealthy), err
+	}
+	r := ask(ctx, s, s.clusters, func(ctx context.Context, replica Replica) (*posted[api.Accepted], error) {
+		if !slices.Contains(chosen, replica.Name) {
+			return nil, nil // it holds nothing
+		}
+		return post[api.Accepted](ctx, replica, api.PathAccept, form)
+	})[0]
+	var lines, failed []string
+	left := len(chosen)
+	for _, a := range r.Answers {
+		switch where := query.Label(r.Cluster, a.Replica); {
+		case !slices.Contains(chosen, a.Replica): // pods come and go
+		case a.Err != nil:
+			failed = append(failed, where+a.Err.Error())
+		default:
+			left--
+			lines = append(lines, fmt.Sprintf("%sserves %s, %s", where, shortDigest(a.Value.said.Digest.String()), number(a.Value.said.Routes, "route")))
+		}
+	}
+	if r.Err != nil {
+		failed = append(failed, r.Missing()...)
+	}
+	if left > 0 && len(failed) == 0 {
+		failed = append(failed, "a replica that held it is gone")
+	}
+	if left > 0 {
+		status = Trouble
+	}
+	return printPosted(s, "accept", r, status, lines, failed)
+}
+
+// choose returns the replicas that hold the digest, after it has shown what they hold.
+func (j *acceptJob) choose(s *session, r query.Reply[*holding], digest string) (status int, chosen []string) {
+	var text []byte
+	for _, a := range r.Answered() {
+		switch {
+		case !a.Value.Held:
+		case a.Value.Digest.String() == digest:
+			if chosen = append(chosen, a.Replica); len(chosen) == 1 {
+				text = a.Value.text // those of the others are the same
+			}
+		default:
+			writeLines(s.std.Err, []string{query.Label(r.Cluster, a.Replica) + "holds something else, " + a.Value.Digest.String() +
+				": look at it with the command held"})
+			status = Unhealthy
+		}
+	}
+	if missing := r.Missing(); len(missing) > 0 {
+		writeLines(s.std.Err, missing)
+		status = Trouble
+	}
+	if len(chosen) > 0 && s.output != "json" {
+		_ = writeHead(s.std.Out, text)
+		writeLines(s.std.Out, []string{"", "Held by " + query.Label(r.Cluster, "") + strings.Join(chosen, ", ")})
+	}
+	return status, chosen
+}
 
 // pinsPerCommand is how many pins one command to a replica has: the argument of a process is limited.
 const pinsPerCommand = 500
 
 // steerJob freezes objects, rolls them back, or releases them, on all replicas of a cluster.
 type steerJob struct {
-	order             string
-	namespace, object string
-	duration          time.Duration
-	untilReleased     bool
-	by, why           string
-	dry, yes, all     bool
-	to                string // of a rollback
-	deleted           bool
-	progress          sync.Mutex // of lines about it
+	decision
+	order         string
+	duration      time.Duration
+	untilReleased bool
+	all           bool
+	to            string // of a rollback
+	deleted       bool
 }
 
-func (j *steerJob) define(flags *options.Parser) {
-	flags.Ask("of-namespace", options.Text("NAME", &j.namespace, ""))
-	flags.Ask("object", options.Text("NAME", &j.object, ""))
-	flags.Ask("all", options.Bool(&j.all, false))
-	if j.order != api.SteerRelease {
-		flags.Ask("for", options.Duration(&j.duration, api.DefaultSteering, time.Second, api.MaxSteering))
-		flags.Ask("until-released", options.Bool(&j.untilReleased, false))
+func (j *steerJob) define(flags *options.Flags) {
+	j.decision.define(flags)
+	flags.Add("--all", options.Bool(&j.all, false), "All objects.")
+	flags.Add("--dry-run", options.Bool(&j.dry, false), "Show what would change, and change nothing.")
+	if j.lasts() {
+		flags.Add("--for", options.Duration(&j.duration, api.DefaultSteering, time.Second, api.MaxSteering), "How long it lasts.")
+		flags.Add("--until-released", options.Bool(&j.untilReleased, false), "It lasts until unfreeze ends it, instead of --for.")
 	}
 	if j.order == api.SteerRollback {
-		flags.Ask("to", options.Text("TIME", &j.to, ""))
-		flags.Ask("deleted", options.Bool(&j.deleted, false))
+		flags.Add("--to", options.Text("TIME", &j.to, ""),
+			"Roll back to what was served at this time, instead of to an entry; in the forms of --since of log.")
+		flags.Add("--deleted", options.Bool(&j.deleted, false), "Only objects that do not exist any more. Nothing is frozen.")
 	}
-	flags.Ask("by", options.Text("NAME", &j.by, ""))
-	flags.Ask("why", options.Text("REASON", &j.why, ""))
-	flags.Ask("dry-run", options.Bool(&j.dry, false))
-	flags.Ask("yes", options.Bool(&j.yes, false))
 }
 
-// form returns the parameters of /steering.
-func (j *steerJob) form(s *session) (url.Values, error) {
-	chosen := 0
-	for _, one := range []bool{j.namespace != "", j.object != "", j.all} {
-		if one {
-			chosen++
-		}
+// lasts reports whether the order has an end.
+func (j *steerJob) lasts() bool { return j.order == api.SteerFreeze || j.order == api.SteerRollback }
+
+// parameters returns those of /steering.
+func (j *steerJob) parameters(s *session) (url.Values, error) {
+	chosen := len(j.namespaces) + len(j.objects)
+	if j.all {
+		chosen++
 	}
 	switch {
 	case chosen != 1:
-		return nil, usagef("want one of --of-namespace, --object and --all")
+		return nil, usagef("choose one of -n, --object and --all")
 	case j.order == api.SteerRollback && (len(s.args) == 0) == (j.to == ""):
-		return nil, usagef("want an entry of the history or --to TIME, and one of them")
-	case strings.TrimSpace(j.why) == "" && j.order != api.SteerRelease:
-		return nil, usagef("want --why: for what reason?")
-	case !j.yes && !j.dry && !s.std.InTerminal:
-		return nil, usagef("the standard input is not a terminal: nobody can be asked, so say --yes, or --dry-run")
+		return nil, usagef("choose an entry of the history or --to TIME")
 	}
-	form := url.Values{"order": {j.order}, "by": {j.by}, "why": {j.why}}
-	if j.namespace != "" {
-		form.Set("namespace", j.namespace)
+	form, err := j.form(s, j.order != api.SteerRelease && j.order != api.SteerPromote)
+	if err != nil {
+		return nil, err
 	}
-	if j.object != "" {
-		form.Set("object", j.object)
-	}
+	form.Set("order", j.order)
 	if j.untilReleased {
 		form.Set("until", api.SteerRelease)
-	} else if j.order != api.SteerRelease { // the same on all replicas
+	} else if j.lasts() { // the same on all replicas
 		form.Set("until", s.now().Add(j.duration).UTC().Format(time.RFC3339))
-	}
-	return form, nil
-}
-
-func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
-	form, err := j.form(s)
-	if err != nil {
-		return Trouble, err
-	}
-	c, err := s.oneCluster()
-	if err != nil {
-		return Trouble, err
-	}
-	if s.program.Remote && j.by != "" {
-		writeLines(s.std.Err, []string{"--by has no effect here: the API server says who you are"})
-	}
-	first, err := j.first(ctx, s, c)
-	if err != nil {
-		return Trouble, err
 	}
 	if j.order == api.SteerRollback {
 		form.Set("at", j.to)
 		form.Set("deleted", strconv.FormatBool(j.deleted))
 		form.Set("entry", strings.Join(s.args, ""))
 	}
+	return form, nil
+}
+
+func (j *steerJob) run(ctx context.Context, s *session) (int, error) {
+	form, err := j.parameters(s)
+	if err != nil {
+		return Trouble, err
+	}
+	c := s.clusters[0]
+	first, err := j.first(ctx, s, c)
+	if err != nil {
+		return Trouble, err
+	}
 	planned, err := j.preview(ctx, s, first, form)
 	if err != nil {
-		return Trouble, fmt.Errorf("%s%w", label(c.Name, first.Name), err)
+		return Trouble, fmt.Errorf("%s%w", query.Label(c.Name, first.Name), err)
 	}
-	if s.output != "json" || !j.dry {
-		j.show(s, first.Name, planned)
+	if j.dry && s.output == "json" {
+		return Healthy, writeDocument(s.std.Out, document{
+			Command: j.order, Clusters: []documentCluster{{Name: c.Name, Replicas: []documentReplica{}, Answer: planned}},
+		})
 	}
+	j.show(s, first.Name, planned)
 	if j.dry {
-		if s.output == "json" {
-			return Healthy, writeDocument(s.std.Out, document{Command: j.order, Clusters: []documentCluster{{Name: c.Name, Replicas: []documentReplica{}, Answer: planned}}})
-		}
 		return Healthy, nil
 	}
-	if !j.yes {
-		if sure, err := confirm(s, "every replica", "Do this on"); err != nil || !sure {
-			fmt.Fprintln(s.std.Err, "nothing was changed")
-			return Unhealthy, err
-		}
+	if sure, err := j.confirmed(s, "Do this on every replica"); err != nil || !sure {
+		return Unhealthy, err
 	}
 	parts := *s // each has the time limit of a command
 	parts.timeout *= time.Duration(1 + len(planned.Pins)/pinsPerCommand)
-	replies := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*posted[api.Steered], error) {
+	r := ask(ctx, &parts, []Cluster{c}, func(ctx context.Context, r Replica) (*posted[api.Steered], error) {
 		return j.carryOut(ctx, s, r, form, planned)
-	})
-	return j.report(s, replies[0])
+	})[0]
+	status, failed := Healthy, r.Missing()
+	if len(r.Answered()) < len(r.Answers) || r.Err != nil || len(r.Answers) == 0 {
+		status = Trouble
+		failed = append(failed, "not every replica has it: run the command again, which repeats nothing that is done; "+
+			"a replica that starts takes the list of the others")
+	}
+	var lines []string
+	for _, a := range r.Answered() {
+		lines = append(lines, query.Label(r.Cluster, a.Replica)+"done, serves "+shortDigest(a.Value.said.Digest.String()))
+	}
+	return printPosted(s, j.order, r, status, lines, failed)
 }
 
-// first returns the replica that says what would change.
+// first returns the replica that tells what would change.
 func (j *steerJob) first(ctx context.Context, s *session, c Cluster) (Replica, error) {
 	if j.order == api.SteerRollback {
 		return storyteller(ctx, s, c)
@@ -167,57 +331,25 @@ func (j *steerJob) carryOut(ctx context.Context, s *session, r Replica, form url
 	if j.order != api.SteerRollback || len(planned.Pins) == 0 {
 		return post[api.Steered](ctx, r, api.PathSteering, form)
 	}
+	form = maps.Clone(form)
+	form.Del("entry")
+	form.Del("at")
+	_, of, _ := strings.Cut(planned.What, " to ")
+	form.Set("of", of)
 	done := 0
 	for pins := range slices.Chunk(planned.Pins, pinsPerCommand) {
 		one := maps.Clone(form)
-		one.Del("entry")
-		one.Del("at")
-		_, of, _ := strings.Cut(planned.What, " to ")
-		one.Set("of", of)
 		one["pin"] = pins
 		part, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("no answer within %v", s.timeout))
-		answer, err = bounded(part, func(ctx context.Context) (*posted[api.Steered], error) {
+		answer, err = query.Bounded(part, func(ctx context.Context) (*posted[api.Steered], error) {
 			return post[api.Steered](ctx, r, api.PathSteering, one)
 		})
 		if cancel(); err != nil {
 			return nil, fmt.Errorf("%d of %s pinned, then: %w", done, number(len(planned.Pins), "object"), err)
 		}
-		if done += len(pins); len(planned.Pins) > pinsPerCommand {
-			j.progress.Lock()
-			writeLines(s.std.Err, []string{fmt.Sprintf("%s: %d of %s pinned", r.Name, done, number(len(planned.Pins), "object"))})
-			j.progress.Unlock()
-		}
+		done += len(pins)
 	}
 	return answer, nil
-}
-
-// posted is the answer to a command.
-type posted[T any] struct {
-	said T
-	raw  json.RawMessage
-}
-
-func (p *posted[T]) json() json.RawMessage {
-	if p == nil {
-		return nil // the replica was not asked
-	}
-	return p.raw
-}
-
-// post sends a command to a replica.
-func post[T any](ctx context.Context, r Replica, path string, form url.Values) (*posted[T], error) {
-	if r.Post == nil {
-		return nil, errors.New("commands are taken in the pod only: kubectl routesrv COMMAND, or kubectl exec POD -- routesrv COMMAND")
-	}
-	body, err := r.Post(ctx, path, form)
-	if err != nil {
-		return nil, err
-	}
-	p := &posted[T]{raw: body}
-	if err := json.Unmarshal(body, &p.said); err != nil {
-		return nil, fmt.Errorf("the answer is not what a route server says: %w", err)
-	}
-	return p, nil
 }
 
 // show prints what a command would change.
@@ -225,7 +357,7 @@ func (j *steerJob) show(s *session, replica string, a *api.Steered) {
 	lines := []string{a.What}
 	if !a.Until.IsZero() {
 		lines = append(lines, "until "+a.Until.Format(time.RFC3339)+", then the newest versions are served")
-	} else if j.order != api.SteerRelease {
+	} else if j.lasts() {
 		lines = append(lines, "until it is released")
 	}
 	if len(a.Pins) > 0 {
@@ -238,25 +370,4 @@ func (j *steerJob) show(s *session, replica string, a *api.Steered) {
 	writeLines(s.std.Err, lines)
 	_ = writeText(s.std.Err, []byte(cmp.Or(a.Changes, "nothing")))
 	fmt.Fprintln(s.std.Err)
-}
-
-// report prints the result for every replica.
-func (j *steerJob) report(s *session, r reply[*posted[api.Steered]]) (int, error) {
-	status := Healthy
-	if len(r.answered()) < len(r.answers) || r.err != nil || len(r.answers) == 0 {
-		status = Trouble
-	}
-	if s.output == "json" {
-		d := outline(r, status)
-		d.Result = result(status)
-		return status, writeDocument(s.std.Out, document{Command: j.order, Result: d.Result, Clusters: []documentCluster{d}})
-	}
-	for _, a := range r.answered() {
-		writeLines(s.std.Out, []string{label(r.cluster, a.replica) + "done, serves " + shortDigest(a.value.said.Digest.String())})
-	}
-	writeLines(s.std.Err, r.missing())
-	if status == Trouble {
-		writeLines(s.std.Err, []string{"not every replica has it: run the command again, which repeats nothing that is done; a replica that starts takes the list of the others"})
-	}
-	return status, nil
 }

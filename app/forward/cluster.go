@@ -18,13 +18,14 @@ package forward
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
+	"path"
 	"slices"
 	"strings"
 
@@ -38,7 +39,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/streaming/pkg/httpstream"
 )
 
 // maxPattern limits a pattern of contexts, in bytes.
@@ -81,37 +81,25 @@ func (k *Kubeconfig) Match(patterns string) ([]string, error) {
 		if p = strings.TrimSpace(p); p == "" {
 			return nil, errors.New("an empty pattern: must be names of contexts such as prod-*")
 		}
-		fits, found := glob(p), false
+		found := false
 		for _, name := range names {
-			if fits.MatchString(name) {
+			fits, err := path.Match(noSlash(p), noSlash(name))
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", p, err)
+			}
+			if fits {
 				chosen[name], found = true, true
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no context of the kubeconfig matches %q: it has %s", p, listed(names))
+			return nil, fmt.Errorf("no context of the kubeconfig matches %q: it has %s", p, strings.Join(names, ", "))
 		}
 	}
 	return slices.Sorted(maps.Keys(chosen)), nil
 }
 
-// glob converts a pattern to a regular expression. Names of contexts contain slashes, and * matches them, too.
-func glob(pattern string) *regexp.Regexp {
-	text := regexp.QuoteMeta(pattern)
-	text = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(text)
-	return regexp.MustCompile(`(?s)^(?:` + text + `)$`)
-}
-
-// listed returns the first names of a list as text.
-func listed(names []string) string {
-	const most = 8
-	switch {
-	case len(names) == 0:
-		return "none"
-	case len(names) > most:
-		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return strings.Join(names, ", ")
-}
+// noSlash replaces slashes, which names of contexts contain, and which * does not match in a path.
+func noSlash(name string) string { return strings.ReplaceAll(name, "/", "\x00") }
 
 // Cluster is the API server of one context. It is safe for concurrent use.
 type Cluster struct {
@@ -142,11 +130,8 @@ func Open(config *rest.Config) (*Cluster, error) {
 	// An API server does not redirect, and client-go would send the token to wherever a redirect points.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	core, err := typedcorev1.NewForConfigAndClient(config, &client)
-	if err != nil {
-		return nil, fmt.Errorf("API client: %w", err)
-	}
-	users, err := typedauthenticationv1.NewForConfigAndClient(config, &client)
-	if err != nil {
+	users, err2 := typedauthenticationv1.NewForConfigAndClient(config, &client)
+	if err := cmp.Or(err, err2); err != nil {
 		return nil, fmt.Errorf("API client: %w", err)
 	}
 	return &Cluster{config: config, client: &client, core: core, users: users}, nil
@@ -245,17 +230,9 @@ const maxOutput = 1 << 20
 func (p *Pod) Exec(ctx context.Context, container string, command ...string) (stdout []byte, err error) {
 	u := p.request("exec").VersionedParams(&corev1.PodExecOptions{Container: container, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
 	sockets, err := remotecommand.NewWebSocketExecutor(p.cluster.config, http.MethodGet, u.String())
-	if err != nil {
-		return nil, fmt.Errorf("exec in pod %s: %w", p.Name, err)
-	}
-	plain, err := remotecommand.NewSPDYExecutor(p.cluster.config, http.MethodPost, u)
-	if err != nil {
-		return nil, fmt.Errorf("exec in pod %s: %w", p.Name, err)
-	}
-	executor, err := remotecommand.NewFallbackExecutor(sockets, plain, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
-	if err != nil {
+	plain, err2 := remotecommand.NewSPDYExecutor(p.cluster.config, http.MethodPost, u)
+	executor, err3 := remotecommand.NewFallbackExecutor(sockets, plain, noWebSockets)
+	if err := cmp.Or(err, err2, err3); err != nil {
 		return nil, fmt.Errorf("exec in pod %s: %w", p.Name, err)
 	}
 	var out, errs limitedBuffer

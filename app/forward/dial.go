@@ -20,28 +20,25 @@ import (
 // Dial connects to a port of the pod, as a process in the pod would on localhost. The connection has no deadlines: close it to
 // end blocked calls. If ctx ends first, Dial returns, and a connection that opens later is closed.
 func (p *Pod) Dial(ctx context.Context, port int) (net.Conn, error) {
-	type result struct {
-		conn *conn
-		err  error
-	}
-	done := make(chan result, 1)
+	var c *conn
+	done := make(chan error, 1)
 	go func() {
-		c, err := p.dial(ctx, port)
-		if err != nil {
+		var err error
+		if c, err = p.dial(ctx, port); err != nil {
 			err = fmt.Errorf("port-forward to pod %s: %w", p.Name, err)
 		}
-		done <- result{c, err}
+		done <- err
 	}()
 	select {
-	case r := <-done:
-		if r.err != nil {
-			return nil, r.err
+	case err := <-done:
+		if err != nil {
+			return nil, err
 		}
-		return r.conn, nil
+		return c, nil
 	case <-ctx.Done():
 		go func() {
-			if r := <-done; r.conn != nil {
-				r.conn.Close()
+			if <-done == nil {
+				c.Close()
 			}
 		}()
 		return nil, ctx.Err()
@@ -83,9 +80,7 @@ func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, e
 		return nil, err
 	}
 	plain := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: within{ctx, transport}}, http.MethodPost, u)
-	dialer := portforward.NewFallbackDialerForStreaming(sockets, plain, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
+	dialer := portforward.NewFallbackDialerForStreaming(sockets, plain, noWebSockets)
 	conn, protocol, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
 		return nil, err
@@ -95,6 +90,11 @@ func (c *Cluster) upgrade(ctx context.Context, p *Pod) (httpstream.Connection, e
 		return nil, cmp.Or(ctx.Err(), fmt.Errorf("the API server speaks %q, must be %q", clip(protocol), portforward.PortForwardProtocolV1Name))
 	}
 	return conn, nil
+}
+
+// noWebSockets reports whether an error means that the API server, or a proxy before it, does not support WebSockets.
+func noWebSockets(err error) bool {
+	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 }
 
 // within adds a context to requests that client-go creates without one.
@@ -135,24 +135,21 @@ func newConn(pod string, port int, session httpstream.Connection, data, failures
 // Read implements net.Conn. If the kubelet could not connect, the error is its message.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.data.Read(b)
-	if err != nil {
-		err = c.explain(err)
-	}
-	return n, err
+	return n, c.explain(err)
 }
 
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.data.Write(b)
-	if err != nil {
-		err = c.explain(err)
-	}
-	return n, err
+	return n, c.explain(err)
 }
 
 // explain returns the kubelet's message instead of a stream error. The message may arrive a little later than the end of the
 // data.
 func (c *conn) explain(err error) error {
+	if err == nil {
+		return nil
+	}
 	select {
 	case <-c.failed:
 	case <-time.After(200 * time.Millisecond):

@@ -20,8 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
-	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/query"
 )
 
 // Defaults, as in the base in deploy/kustomize.
@@ -39,7 +39,7 @@ type places struct {
 	kubeconfig, context, contexts string
 	namespace, selector           string
 	supportPort, mainPort         int
-	tls                           cli.TLS
+	tls                           query.TLS
 
 	mu   sync.Mutex
 	open []func() // functions that Close calls
@@ -50,40 +50,39 @@ func SilenceClient() { klog.SetSlogLogger(slog.New(slog.DiscardHandler)) }
 
 // NewPlaces returns the places that kubectl routesrv asks: the pods of a Deployment in the clusters of a kubeconfig. It opens a connection
 // to a pod when a command first needs it.
-func NewPlaces() cli.Places { return &places{} }
+func NewPlaces() query.Places { return &places{} }
 
-// Define implements [cli.Places].
-func (p *places) Define(flags *options.Parser) {
-	flags.Ask("context", options.Text("NAME", &p.context, ""))
-	flags.Ask("contexts", options.Text("PATTERN", &p.contexts, ""))
-	flags.Ask("namespace", options.Text("NAME", &p.namespace, defaultNamespace))
-	flags.Ask("selector", options.Text("LABELS", &p.selector, defaultSelector))
-	flags.Ask("kubeconfig", options.Text("FILE", &p.kubeconfig, ""))
-	flags.Ask("support-port", options.Number(&p.supportPort, 0, 0, 65535))
-	flags.Ask("main-port", options.Number(&p.mainPort, 0, 0, 65535))
+// Define implements [query.Places].
+func (p *places) Define(flags *options.Flags) {
+	flags.Add("--context", options.Text("NAME", &p.context, ""), "Context of the kubeconfig; empty means the current one.")
+	flags.Add("--contexts", options.Text("PATTERN", &p.contexts, ""),
+		"Ask several clusters: contexts with a comma between them, where * stands for any characters.")
+	flags.Add("--server-namespace", options.Text("NAME", &p.namespace, defaultNamespace), "Namespace of the route servers.")
+	flags.Add("-l,--selector", options.Text("LABELS", &p.selector, defaultSelector),
+		"Labels of the pods of the route server.")
+	flags.Add("--kubeconfig", options.Text("FILE", &p.kubeconfig, ""),
+		"Kubeconfig file for the API. The variable KUBECONFIG is ignored.")
+	flags.Add("--support-port", options.Number(&p.supportPort, 0, 0, 65535),
+		"Port of the support listener; 0 means the port named support, else 9911.")
+	flags.Add("--main-port", options.Number(&p.mainPort, 0, 0, 65535),
+		"Port of the main listener, for diff; 0 means the port named http, else 9090.")
 	p.tls.Define(flags)
+	contexts := func() []string {
+		names, _, _ := NewKubeconfig(flags.Lookup("kubeconfig").Value.String()).Contexts() // without a kubeconfig there are none
+		return names
+	}
+	flags.Complete("context", contexts)
+	flags.Complete("contexts", contexts)
 }
 
-// Certificates implements [cli.Certified].
-func (p *places) Certificates() cli.TLS { return p.tls }
+// Certificates implements [query.Places].
+func (p *places) Certificates() query.TLS { return p.tls }
 
-// Args implements [cli.Places].
+// Args implements [query.Places].
 func (p *places) Args() string { return "" }
 
-// Complete implements [cli.Places].
-func (p *places) Complete(flag string) []string {
-	if flag != "context" && flag != "contexts" {
-		return nil
-	}
-	names, _, err := NewKubeconfig(p.kubeconfig).Contexts()
-	if err != nil {
-		return nil
-	}
-	return names
-}
-
-// Clusters implements [cli.Places]. Flags choose the clusters, so it returns every argument unused.
-func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
+// Clusters implements [query.Places]. Flags choose the clusters, so it returns every argument unused.
+func (p *places) Clusters(args []string) ([]query.Cluster, []string, error) {
 	if p.context != "" && p.contexts != "" {
 		return nil, nil, errors.New("--context and --contexts cannot be combined")
 	}
@@ -106,7 +105,7 @@ func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	clusters := make([]cli.Cluster, len(names))
+	clusters := make([]query.Cluster, len(names))
 	for i, name := range names {
 		clusters[i] = p.cluster(kubeconfig, name)
 	}
@@ -114,7 +113,7 @@ func (p *places) Clusters(args []string) ([]cli.Cluster, []string, error) {
 }
 
 // Context implements [cli.Elsewhere].
-func (p *places) Context(name string) (cli.Cluster, error) {
+func (p *places) Context(name string) (query.Cluster, error) {
 	kubeconfig := NewKubeconfig(p.kubeconfig)
 	names, _, err := kubeconfig.Contexts()
 	if err == nil && !slices.Contains(names, name) {
@@ -123,7 +122,7 @@ func (p *places) Context(name string) (cli.Cluster, error) {
 	return p.cluster(kubeconfig, name), err
 }
 
-// Close implements [cli.Places].
+// Close implements [query.Places].
 func (p *places) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,8 +140,8 @@ func (p *places) closeLater(end func()) {
 
 // cluster returns the cluster of a context. It reads even the credentials only when asked, so that a broken context does not
 // affect the others.
-func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
-	return cli.Cluster{Name: name, Find: func(ctx context.Context) ([]cli.Replica, error) {
+func (p *places) cluster(kubeconfig *Kubeconfig, name string) query.Cluster {
+	return query.Cluster{Name: name, Find: func(ctx context.Context) ([]query.Replica, error) {
 		c, err := kubeconfig.Open(name)
 		if err != nil {
 			return nil, err
@@ -155,7 +154,7 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
 		if err != nil {
 			return nil, err
 		}
-		var replicas []cli.Replica
+		var replicas []query.Replica
 		for _, pod := range pods {
 			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed { // such as evicted pods: others have replaced them
 				continue
@@ -163,15 +162,15 @@ func (p *places) cluster(kubeconfig *Kubeconfig, name string) cli.Cluster {
 			replicas = append(replicas, p.replica(c, pod))
 		}
 		if len(replicas) == 0 {
-			return nil, fmt.Errorf("no pod with the labels %s in namespace %s: name them with -n and -l", p.selector, p.namespace)
+			return nil, fmt.Errorf("no pod with the labels %s in namespace %s: name them with --server-namespace and -l", p.selector, p.namespace)
 		}
 		return replicas, nil
 	}}
 }
 
 // replica returns the replica of a pod.
-func (p *places) replica(c *Cluster, pod *Pod) cli.Replica {
-	r := cli.Replica{Name: pod.Name}
+func (p *places) replica(c *Cluster, pod *Pod) query.Replica {
+	r := query.Replica{Name: pod.Name}
 	waiting := pod.Waiting()
 	switch phase := pod.Status.Phase; {
 	case phase != corev1.PodRunning && waiting != "":
@@ -198,13 +197,13 @@ func (p *places) replica(c *Cluster, pod *Pod) cli.Replica {
 		}
 		form = maps.Clone(form)
 		form.Set("by", user)
-		return pod.Exec(ctx, containerOf(pod, support), cli.PostCommand(program, path, form)...)
+		return pod.Exec(ctx, containerOf(pod, support), query.PostCommand(program, path, form)...)
 	}
 	return r
 }
 
 // listener connects to a port of a pod. The host is the loopback interface, where the connection arrives in the pod.
-func (p *places) listener(pod *Pod, scheme string, port int) *cli.Listener {
+func (p *places) listener(pod *Pod, scheme string, port int) *query.Listener {
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return pod.Dial(ctx, port) },
 		TLSHandshakeTimeout: time.Minute, // the time limit of a command is shorter
@@ -219,7 +218,7 @@ func (p *places) listener(pod *Pod, scheme string, port int) *cli.Listener {
 		}
 	}
 	p.closeLater(transport.CloseIdleConnections)
-	return &cli.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
+	return &query.Listener{URL: scheme + "://localhost:" + strconv.Itoa(port), Transport: transport}
 }
 
 // program is the program in the container that has a control socket.

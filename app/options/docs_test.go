@@ -2,29 +2,36 @@ package options_test
 
 import (
 	"bytes"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
+
 	"github.com/routesrv/routesrv/app/options"
 )
 
-// TestHelpHasEverythingInGroups: and its lines fit a terminal.
-func TestHelpHasEverythingInGroups(t *testing.T) {
+// helpText returns the help of the route server.
+func helpText(t *testing.T) string {
+	t.Helper()
 	var b bytes.Buffer
-	if err := options.Help(&b); err != nil {
+	cmd := &cobra.Command{Use: "routesrv", Long: "Serves."}
+	cmd.SetOut(&b)
+	if _, _, err := parseWith(cmd, options.RouteServerFlags, []string{"-help"}, options.Env{}); err != nil {
 		t.Fatal(err)
 	}
-	help := b.String()
+	return b.String()
+}
+
+// TestHelpHasEverythingInGroups: and its lines fit a terminal.
+func TestHelpHasEverythingInGroups(t *testing.T) {
+	help := helpText(t)
 	at := 0
 	for _, g := range []string{
 		"Source", "Upstream", "Polling", "Selection", "Generated routes", "Conversion", "Annotations", "East-west", "Table processing", "Guard",
-		"Listeners and shutdown", "TLS and protection", "Shards", "Events", "Logging", "Traces", "State folder", "Environment",
+		"Listeners and shutdown", "TLS and protection", "Shards", "Logging", "Traces", "State folder", "Events",
 	} {
 		i := strings.Index(help[at:], "\n"+g+" (")
 		if i < 0 {
@@ -33,15 +40,12 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 		}
 		at += i
 	}
-	for _, f := range options.Flags() {
+	for _, f := range allFlags() {
 		if n := len(regexp.MustCompile(`(?m)^  --?`+f.Name+`( |$)`).FindAllString(help, -1)); n != 1 {
 			t.Errorf("-%s is there %d times", f.Name, n)
 		}
 		if !strings.HasSuffix(f.Usage, ".") {
 			t.Errorf("-%s: usage %q is no sentence", f.Name, f.Usage)
-		}
-		if f.Set == "" || strings.HasSuffix(f.Set, ".") {
-			t.Errorf("-%s is set by %q: want who sets it, and when", f.Name, f.Set)
 		}
 	}
 	for i, line := range strings.Split(help, "\n") {
@@ -56,58 +60,9 @@ func TestHelpHasEverythingInGroups(t *testing.T) {
 	}
 }
 
-// TestExamplesOfHelpParse: the command lines in the help texts and in help are valid.
-func TestExamplesOfHelpParse(t *testing.T) {
-	var b bytes.Buffer
-	if err := options.Help(&b); err != nil {
-		t.Fatal(err)
-	}
-	examples := 0
-	for _, line := range strings.Split(strings.ReplaceAll(b.String(), "\\\n", ""), "\n") {
-		args, ok := strings.CutPrefix(line, "    routesrv ")
-		if !ok {
-			continue
-		}
-		examples++
-		_, warnings, err := options.ParseRouteServer(strings.Fields(args), options.Env{})
-		if err != nil || len(warnings) != 0 {
-			t.Errorf("%s: warnings %q, error %v", line, warnings, err)
-		}
-	}
-	if examples < 3 {
-		t.Errorf("%d examples in help, want 3", examples)
-	}
-}
-
 // TestForeignFlagsAreSorted: a generated document must not change by itself.
 func TestForeignFlagsAreSorted(t *testing.T) {
-	if !slices.IsSortedFunc(options.UnsupportedFlags(), func(a, b options.UnsupportedFlag) int { return strings.Compare(a.Name, b.Name) }) {
+	if !slices.IsSortedFunc(ignoredFlags(), func(a, b *options.Flag) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted")
-	}
-}
-
-// TestEveryFlagOfTheTableIsDefined: a program defines each row, so that none outlives its flag.
-func TestEveryFlagOfTheTableIsDefined(t *testing.T) {
-	var code strings.Builder
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		code.Write(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	foreign := make(map[string]bool)
-	for _, f := range options.UnsupportedFlags() {
-		foreign[f.Name] = true
-	}
-	for _, name := range options.FlagNames() {
-		shard := strings.HasPrefix(name, "kubernetes-redis-service-") || strings.HasPrefix(name, "kubernetes-valkey-service-") // put together
-		if !foreign[name] && !shard && !strings.Contains(code.String(), `"`+name+`"`) {
-			t.Errorf("no program defines the flag %s of flags.yaml", name)
-		}
 	}
 }

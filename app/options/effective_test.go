@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/routesrv/routesrv/app/options"
@@ -28,10 +29,17 @@ type printed struct {
 func effective(t *testing.T, env options.Env, args ...string) (printed, string) {
 	t.Helper()
 	var b bytes.Buffer
-	env.Output = &b
-	_, _, err := options.ParseRouteServer(append(args, "--check-config=yaml"), env)
-	if !errors.Is(err, options.ErrChecked) {
+	cmd := &cobra.Command{Use: "routesrv", SilenceErrors: true, SilenceUsage: true}
+	flags := options.RouteServerFlags(cmd, new(options.RouteServer))
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return flags.Resolve(args, env) }
+	if _, err := options.SetArgs(cmd, append(args, "--check-config=yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Execute(); !errors.Is(err, options.ErrChecked) {
 		t.Fatalf("error %v, want settings that were checked", err)
+	}
+	if err := flags.WriteChecked(&b); err != nil {
+		t.Fatal(err)
 	}
 	var p printed
 	if err := yaml.Unmarshal(b.Bytes(), &p); err != nil {
@@ -80,7 +88,7 @@ func TestSettingsInEffectSayWhereTheyComeFrom(t *testing.T) {
 	if strings.Contains(text, "hunter2") || strings.Contains(text, "secret") {
 		t.Errorf("a password in\n%s", text)
 	}
-	for _, f := range options.Flags() {
+	for _, f := range allFlags() {
 		_, ok := p.Settings[f.Name]
 		if question := f.Name == "help" || f.Name == "version" || f.Name == "check-config" || f.Name == "o"; ok == question {
 			t.Errorf("%s is there: %t", f.Name, ok)
@@ -100,15 +108,10 @@ func TestManifestsChangeTheListenersInEffect(t *testing.T) {
 	}
 }
 
-// A failed check prints no settings, because they are not in effect.
-func TestWhatIsWrongIsNotPrinted(t *testing.T) {
-	var b bytes.Buffer
-	_, _, err := options.ParseRouteServer([]string{"--check-config=yaml", "-kubernetes", "-address=x"}, options.Env{Output: &b})
-	if errors.Is(err, options.ErrChecked) || err == nil || b.Len() > 0 {
-		t.Errorf("%v, printed %q", err, b.String())
-	}
-	if _, _, err := options.ParseRouteServer([]string{"--check-config=json", "-kubernetes"}, options.Env{}); err == nil ||
-		!strings.Contains(err.Error(), "--check-config") {
-		t.Errorf("json: %v", err)
+func TestWhatIsInvalidIsNotChecked(t *testing.T) {
+	for _, args := range [][]string{{"--check-config=yaml", "-kubernetes", "-address=x"}, {"--check-config=json", "-kubernetes"}} {
+		if _, _, err := parseArgs(args, options.Env{}); err == nil || errors.Is(err, options.ErrChecked) {
+			t.Errorf("%q: %v", args, err)
+		}
 	}
 }

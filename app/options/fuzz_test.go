@@ -1,7 +1,6 @@
 package options_test
 
 import (
-	"io"
 	"net/url"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ func FuzzArguments(f *testing.F) {
 		f.Add("-kubernetes\n--"+name+"="+s.value, options.EnvName(name)+"="+s.value)
 	}
 	f.Fuzz(func(t *testing.T, args, environ string) {
-		check(t, strings.Split(args, "\n"), options.Env{Environ: strings.Split(environ, "\n"), Output: io.Discard})
+		check(t, strings.Split(args, "\n"), options.Env{Environ: strings.Split(environ, "\n")})
 	})
 }
 
@@ -41,7 +40,7 @@ func FuzzFile(f *testing.F) {
 
 func check(t *testing.T, args []string, env options.Env) {
 	t.Helper()
-	c, warnings, err := options.ParseRouteServer(args, env)
+	c, warnings, err := parseArgs(args, env)
 	if (c == nil) != (err != nil) {
 		t.Fatalf("configuration %v and error %v", c, err)
 	}
@@ -53,16 +52,16 @@ func check(t *testing.T, args []string, env options.Env) {
 	if err != nil {
 		return
 	}
-	if _, err := compile.New(c.Compile); err != nil {
+	if _, err := compile.New(c.Server.Compile); err != nil {
 		t.Errorf("the compiler refuses what was accepted: %v", err)
 	}
-	if _, err := guard.New(c.Guard); err != nil {
+	if _, err := guard.New(c.Server.Guard); err != nil {
 		t.Errorf("the guard refuses what was accepted: %v", err)
 	}
 	if c.Source.Kubernetes == (len(c.Source.Manifests) > 0) {
 		t.Errorf("source %+v: want one of Kubernetes and Manifests", c.Source)
 	}
-	if c.Listen.Address == "" || c.Poll.Interval <= 0 || c.Poll.MaxBackoff < c.Poll.Interval || c.Listen.ShutdownTimeout <= 0 {
+	if c.Server.Address == "" || c.Server.Interval <= 0 || c.Server.MaxBackoff < c.Server.Interval || c.Server.ShutdownTimeout <= 0 {
 		t.Errorf("%+v is outside of the limits", c)
 	}
 	for _, one := range c.Peers {
@@ -70,7 +69,7 @@ func check(t *testing.T, args []string, env options.Env) {
 			t.Errorf("peers %q: error %v", one, err)
 		}
 	}
-	if c.TLS.Enable && (len(c.TLS.CertFiles) == 0 || len(c.TLS.CertFiles) != len(c.TLS.KeyFiles)) {
-		t.Errorf("TLS %+v without a certificate", c.TLS)
+	if c.Server.TLS.Enable && (len(c.Server.TLS.CertFiles) == 0 || len(c.Server.TLS.CertFiles) != len(c.Server.TLS.KeyFiles)) {
+		t.Errorf("TLS %+v without a certificate", c.Server.TLS)
 	}
 }

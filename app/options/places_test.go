@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/compile/rules"
@@ -29,16 +30,16 @@ default-filters-prepend: [file1(), file2() -> file3()]
 	}
 	c, warnings := parse(t, env, "-config-file", "f.yaml", "-wait-for-healthcheck-interval=3s")
 	for _, v := range []struct{ got, want time.Duration }{
-		{c.Listen.WaitForHealthcheckInterval, 3 * time.Second},
-		{c.Listen.ShutdownTimeout, 2 * time.Second},
-		{c.Poll.Interval, 3 * time.Second},
+		{c.Server.WaitForHealthcheckInterval, 3 * time.Second},
+		{c.Server.ShutdownTimeout, 2 * time.Second},
+		{c.Server.Interval, 3 * time.Second},
 	} {
 		if v.got != v.want {
 			t.Errorf("got %v, want %v", v.got, v.want)
 		}
 	}
 	var names []string
-	for _, f := range append(c.Compile.DefaultFilters.Prepend, c.Compile.DefaultFilters.Append...) {
+	for _, f := range append(c.Server.Compile.DefaultFilters.Prepend, c.Server.Compile.DefaultFilters.Append...) {
 		names = append(names, f.Name)
 	}
 	if got := strings.Join(names, " "); got != "file1 file2 file3 file env1 env2" {
@@ -71,7 +72,7 @@ kubernetes-label-selector: ["ingresses:team=a"]
 		"-kubernetes-east-west-range-annotation-predicates=a=args=Q()", "-kubernetes-east-west-range-annotation-filters-append=a=args=g()",
 		"-default-filters-prepend=a1()", "-default-filters-append=g()", "-edit-route=/a/b/", "-clone-route=/a/b/",
 		"-kubernetes-allowed-external-name=^args$", "--guard=hold=2h", "--kubernetes-label-selector=services:team=b")
-	o := c.Compile
+	o := c.Server.Compile
 	var got []string
 	for _, list := range [][]rules.AnnotationPredicates{o.AnnotationPredicates, o.EastWestRangeAnnotationPredicates} {
 		for _, a := range list {
@@ -103,8 +104,8 @@ kubernetes-label-selector: ["ingresses:team=a"]
 	if f := edited[0].Filters[0].Name; f != "c" || len(o.EditRoutes) != 3 || len(o.CloneRoutes) != 3 {
 		t.Errorf("%d edit rules make %s of a filter, %d clone rules", len(o.EditRoutes), f, len(o.CloneRoutes))
 	}
-	if c.Guard.MaxLoss != 0.25 || c.Guard.Hold != 2*time.Hour {
-		t.Errorf("the guard has %+v", c.Guard)
+	if c.Server.Guard.MaxLoss != 0.25 || c.Server.Guard.Hold != 2*time.Hour {
+		t.Errorf("the guard has %+v", c.Server.Guard)
 	}
 	if wanted := []string{"f:13: --kubernetes-label-selector: has no effect: the flag is also given elsewhere"}; !slices.Equal(warnings, wanted) {
 		t.Errorf("warnings %q, want %q", warnings, wanted)
@@ -112,10 +113,10 @@ kubernetes-label-selector: ["ingresses:team=a"]
 	// The reference counts them twice here, and refuses annotations.
 	c, _ = parse(t, options.Env{ReadFile: files(map[string]string{"f": "kubernetes-https-redirect: false"})}, "-config-file=f",
 		`-default-filters-append=setResponseHeader("A", "b")`, "-kubernetes-annotation-predicates=a=b=Weight(5)", "-edit-route=/a/b/")
-	if len(c.Compile.DefaultFilters.Append) != 1 || len(c.Compile.AnnotationPredicates) != 1 || len(c.Compile.EditRoutes) != 1 {
-		t.Errorf("flags of the command line count %+v", c.Compile)
+	if len(c.Server.Compile.DefaultFilters.Append) != 1 || len(c.Server.Compile.AnnotationPredicates) != 1 || len(c.Server.Compile.EditRoutes) != 1 {
+		t.Errorf("flags of the command line count %+v", c.Server.Compile)
 	}
-	if _, _, err := options.ParseRouteServer([]string{"-kubernetes", "-config-file=f", "-kubernetes-annotation-predicates=a=b=Weight(5)"},
+	if _, _, err := parseArgs([]string{"-kubernetes", "-config-file=f", "-kubernetes-annotation-predicates=a=b=Weight(5)"},
 		options.Env{ReadFile: files(map[string]string{"f": "kubernetes-annotation-predicates: ['a=b=Weight(6)']"})}); err == nil {
 		t.Error("one annotation in both places is accepted")
 	}
@@ -144,9 +145,9 @@ enable-ratelimits: true
 `
 	env := options.Env{ReadFile: files(map[string]string{"f.yaml": content})}
 	c, warnings := parse(t, env, "-config-file=f.yaml")
-	if !c.Source.InCluster || c.Compile.Healthcheck || c.TLS.MinVersion != 0x0304 || c.Listen.Address != ":8080" ||
-		c.Source.Namespace != "team" || c.Shards.Redis.Namespace != "team" || len(c.Compile.EastWestRangeDomains) != 2 ||
-		c.Guard.MaxLoss != 0.25 || len(c.Compile.EditRoutes) != 2 {
+	if !c.Source.InCluster || c.Server.Compile.Healthcheck || c.Server.TLS.MinVersion != 0x0304 || c.Server.Address != ":8080" ||
+		c.Source.Namespace != "team" || c.Server.Redis.Namespace != "team" || len(c.Server.Compile.EastWestRangeDomains) != 2 ||
+		c.Server.Guard.MaxLoss != 0.25 || len(c.Server.Compile.EditRoutes) != 2 {
 		t.Errorf("got %+v", c)
 	}
 	want := []string{
@@ -171,7 +172,7 @@ func TestAllowedExternalNamesAsMapping(t *testing.T) {
 	} {
 		env := options.Env{ReadFile: files(map[string]string{"f": content})}
 		c, _ := parse(t, env, "-config-file=f")
-		if n := c.Compile.AllowedExternalNames; len(n) != 2 || n[0].String() != "^a$" || n[1].String() != "^b$" {
+		if n := c.Server.Compile.AllowedExternalNames; len(n) != 2 || n[0].String() != "^a$" || n[1].String() != "^b$" {
 			t.Errorf("%s: got %v", content, n)
 		}
 	}
@@ -180,32 +181,31 @@ func TestAllowedExternalNamesAsMapping(t *testing.T) {
 // TestFileErrors: the errors name file, line and key.
 func TestFileErrors(t *testing.T) {
 	for _, c := range []struct{ content, want string }{
-		{"address: :1\nadress: :2\n", "f.yaml:2: unknown key adress: did you mean address? (routesrv --help lists all flags)"},
-		{"-address: :1\n", "f.yaml:1: unknown key -address: did you mean address? (routesrv --help lists all flags)"},
-		{"zzzzzzzzzz: hunter2\n", "f.yaml:1: unknown key zzzzzzzzzz (routesrv --help lists all flags)"},
-		{"address: :1\n\naddress: :1\n", "f.yaml:3: key address again: it is also in line 1"},
+		{"address: :1\nadress: :2\n", "f.yaml:2: unknown key adress: did you mean address?"},
+		{"-address: :1\n", "f.yaml:1: unknown key -address: did you mean address?"},
+		{"zzzzzzzzzz: hunter2\n", "f.yaml:1: unknown key zzzzzzzzzz"},
+		{"address: :1\n\naddress: :1\n", `f.yaml: line 3: mapping key "address" already defined at line 1`},
 		{"config-file: x\n", "f.yaml:1: key config-file: is for the command line only"},
 		{"help: true\n", "f.yaml:1: key help: is for the command line only"},
-		{"[1]: 2\n", "f.yaml:1: want the name of a flag as key"},
-		{"- address\n", "f.yaml:1: want a mapping of flag names to values"},
-		{"text", "f.yaml:1: want a mapping of flag names to values"},
-		{"address: :1\n---\naddress: :2\n", "f.yaml:2: a second document: want one"},
-		{"\naddress: [a]\n", "f.yaml:2: -address: want one value (HOST:PORT), not a list or a mapping"},
-		{"\nedit-route: {a: b}\n", "f.yaml:2: -edit-route: want a text or a list of texts"},
-		{"\nedit-route:\n- /a/b/\n- [x]\n", "f.yaml:2: -edit-route: line 4: want a text as element of the list"},
+		{"[1]: 2\n", "f.yaml: line 1: cannot unmarshal !!seq into string"},
+		{"- address\n", "f.yaml: line 1: cannot unmarshal !!"},
+		{"text", "f.yaml: line 1: cannot unmarshal !!"},
+		{"address: :1\n---\naddress: :2\n", "f.yaml: a second document: must be one"},
+		{"\naddress: [a]\n", "f.yaml:2: -address: must be one value (HOST:PORT), not a list or a mapping"},
+		{"\nedit-route: {a: b}\n", "f.yaml:2: -edit-route: line 2: must be a text or a list of texts"},
+		{"\nedit-route:\n- /a/b/\n- [x]\n", "f.yaml:3: -edit-route: line 4: the element of the list must be a text"},
 		{"\ntls-cert: ['a,b']\n", `f.yaml:2: -tls-cert: "a,b": an element of a list cannot have a comma`},
-		{"kubernetes-allowed-external-name: {a: b}\n", "f.yaml:1: -kubernetes-allowed-external-name: line 1: want a list of texts"},
+		{"kubernetes-allowed-external-name: {a: b}\n", "f.yaml:1: -kubernetes-allowed-external-name: line 1: must be a text or a list of texts"},
 		{"kubernetes-status-from-service: [a]\n", "f.yaml:1: -kubernetes-status-from-service: not supported"},
 		{"\n\nkubernetes-path-mode: x\n", "f.yaml:3: -kubernetes-path-mode: invalid path mode string: x"},
-		{"wait-for-healthcheck-interval: 45\n", `f.yaml:1: -wait-for-healthcheck-interval: "45": want a time with its unit`},
-		{"enable-profile: 'yes'\n", `f.yaml:1: -enable-profile: "yes": want true or false`},
-		{"address: :1\n  x: [\n", "f.yaml:2: yaml: "},
+		{"wait-for-healthcheck-interval: 45\n", `f.yaml:1: -wait-for-healthcheck-interval: "45": must be a time with its unit`},
+		{"enable-profile: 'yes'\n", `f.yaml:1: -enable-profile: "yes": must be true or false`},
+		{"address: :1\n  x: [\n", "f.yaml: yaml: line 2: "},
 		{"address: *gone\n", "f.yaml: yaml: unknown anchor 'gone' referenced"},
-		{"<<: {address: a}\n", "f.yaml:1: unknown key <<"},
-		{"#" + strings.Repeat("x", 1<<20), "-config-file: f.yaml has 1048577 bytes: want at most 1048576"},
+		{"#" + strings.Repeat("x", 1<<20), "-config-file: f.yaml has 1048577 bytes, must be at most 1048576"},
 	} {
 		env := options.Env{ReadFile: files(map[string]string{"f.yaml": c.content})}
-		_, _, err := options.ParseRouteServer([]string{"-kubernetes", "-config-file=f.yaml"}, env)
+		_, _, err := parseArgs([]string{"-kubernetes", "-config-file=f.yaml"}, env)
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%.60q:\n got %v\nwant %s", c.content, err, c.want)
 		}
@@ -213,7 +213,7 @@ func TestFileErrors(t *testing.T) {
 	if _, warnings := parse(t, options.Env{ReadFile: files(map[string]string{"f": "# none\n"})}, "-config-file=f"); len(warnings) != 1 {
 		t.Errorf("empty file: warnings %q, want one", warnings)
 	}
-	if _, _, err := options.ParseRouteServer([]string{"-config-file=f"}, options.Env{}); err == nil {
+	if _, _, err := parseArgs([]string{"-config-file=f"}, options.Env{}); err == nil {
 		t.Error("a file without a way to read it: no error")
 	}
 }
@@ -233,31 +233,47 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 	for variable, want := range map[string]string{
-		"ROUTESRV_FLAG_ADRESS=secret":        "ROUTESRV_FLAG_ADRESS: unknown flag -adress: did you mean -address? (routesrv --help lists all flags)",
+		"ROUTESRV_FLAG_ADRESS=secret":        "ROUTESRV_FLAG_ADRESS: unknown flag -adress: did you mean -address?",
 		"ROUTESRV_FLAG_HELP=true":            "ROUTESRV_FLAG_HELP: unknown flag -help",
-		"ROUTESRV_FLAG_ADDRESS=x":            `ROUTESRV_FLAG_ADDRESS: -address: "x": want HOST:PORT or :PORT`,
-		"ROUTESRV_FLAG_ENABLE_PROFILE=":      `ROUTESRV_FLAG_ENABLE_PROFILE: -enable-profile: "": want true or false`,
+		"ROUTESRV_FLAG_ADDRESS=x":            `ROUTESRV_FLAG_ADDRESS: -address: "x": must be HOST:PORT or :PORT`,
+		"ROUTESRV_FLAG_ENABLE_PROFILE=":      `ROUTESRV_FLAG_ENABLE_PROFILE: -enable-profile: "": must be true or false`,
 		"ROUTESRV_FLAG_CONFIG_FILE=gone.yml": "ROUTESRV_FLAG_CONFIG_FILE: -config-file: open gone.yml: no such file",
 	} {
-		_, _, err := options.ParseRouteServer([]string{"-kubernetes"}, options.Env{Environ: []string{variable}, ReadFile: files(nil)})
+		_, _, err := parseArgs([]string{"-kubernetes"}, options.Env{Environ: []string{variable}, ReadFile: files(nil)})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s:\n got %v\nwant %s", variable, err, want)
 		}
 	}
 }
 
-// TestCommandsThatAskIgnoreSettingsOfThePod: they run beside programs whose settings are in the environment of the pod.
-func TestCommandsThatAskIgnoreSettingsOfThePod(t *testing.T) {
-	pod := options.Env{Environ: []string{"ROUTESRV_FLAG_NODE_NAME=n", "ROUTESRV_FLAG_UPSTREAM=http://a", "ROUTESRV_SERVICE_HOST=10.0.0.1", "ROUTESRV_PORT=tcp://10.0.0.1:80"}}
-	asks := options.NewParser(options.Command{Name: "dataplane-client get", Asking: true, MaxArgs: -1})
-	if _, warnings, err := asks.Parse([]string{"/status"}, pod); err != nil || len(warnings) > 0 {
-		t.Errorf("warnings %v, error %v", warnings, err)
+// TestQueriesIgnoreSettingsOfThePod: they run beside programs whose settings are in the environment of the pod.
+func TestQueriesIgnoreSettingsOfThePod(t *testing.T) {
+	pod := options.Env{Environ: []string{
+		"ROUTESRV_FLAG_NODE_NAME=n", "ROUTESRV_FLAG_UPSTREAM=http://a", "ROUTESRV_SERVICE_HOST=10.0.0.1", "ROUTESRV_PORT=tcp://10.0.0.1:80", "ROUTESRV_NAMESPACE=shop",
+	}}
+	declare := func(cmd *cobra.Command, c *[2]string) *options.Flags {
+		f := options.New(cmd)
+		f.CommandGroup("Flags")
+		f.Add("--port", options.Text("PORT", &c[0], "1"), "Port.")
+		f.Add("-n,--namespace", options.Text("NAME", &c[1], ""), "Namespace.")
+		return f
 	}
+	c, warnings, err := parseWith(&cobra.Command{Use: "get"}, declare, nil, pod)
+	if err != nil || len(warnings) > 0 || *c != [2]string{"1", "shop"} {
+		t.Errorf("%v, warnings %v, error %v", c, warnings, err)
+	}
+	if c, _, err = parseWith(&cobra.Command{Use: "get"}, declare, []string{"-ncart"}, pod); err != nil || c[1] != "cart" {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
+func parseCompile(args []string, env options.Env) (*options.RouteServer, []options.Warning, error) {
+	return parseWith(&cobra.Command{Use: "compile", Args: cobra.ArbitraryArgs}, options.CompileFlags, args, env)
 }
 
 // TestCompileTakesPaths: paths in place of a cluster, otherwise the flags of the server.
 func TestCompileTakesPaths(t *testing.T) {
-	c, warnings, err := options.ParseCompile([]string{"a", "-kubernetes", "-kubernetes-path-mode=path-prefix", "--", "-b"}, options.Env{})
+	c, warnings, err := parseCompile([]string{"a", "-kubernetes", "-kubernetes-path-mode=path-prefix", "--", "-b"}, options.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,39 +283,12 @@ func TestCompileTakesPaths(t *testing.T) {
 	if got := texts(warnings); len(got) != 1 || got[0] != "-kubernetes: has no effect: the manifests are read" {
 		t.Errorf("warnings %q", got)
 	}
-	if c, _, err := options.ParseCompile([]string{"-kubernetes"}, options.Env{}); err != nil || !c.Source.Kubernetes {
+	if c, _, err := parseCompile([]string{"-kubernetes"}, options.Env{}); err != nil || !c.Source.Kubernetes {
 		t.Errorf("from a cluster: %v", err)
 	}
-	_, _, err = options.ParseCompile(nil, options.Env{})
+	_, _, err = parseCompile(nil, options.Env{})
 	if want := "-kubernetes flag required: set -kubernetes to read the objects from an API, or name files or folders to " +
 		"read them from files"; err == nil || err.Error() != want {
 		t.Errorf("without a source: %v, want %s", err, want)
-	}
-}
-
-// TestParserForAnotherCommand: a selection of groups and flags, positional arguments, no flags of Skipper.
-func TestParserForAnotherCommand(t *testing.T) {
-	cmd := options.Command{Name: "routesrv diff", Args: "A B", MinArgs: 2, MaxArgs: 2}
-	parse := func(args ...string) ([]string, string, error) {
-		var own string
-		var log options.Log
-		p := options.NewParser(cmd)
-		p.Log(&log)
-		p.Flag("zone", options.Text("ZONE", &own, "low"))
-		rest, _, err := p.Parse(args, options.Env{})
-		return rest, own, err
-	}
-	rest, own, err := parse("-application-log-level", "DEBUG", "a", "--zone=high", "-")
-	if err != nil || own != "high" || !cmp.Equal(rest, []string{"a", "-"}) {
-		t.Errorf("got %q, level %q, error %v", rest, own, err)
-	}
-	for want, args := range map[string][]string{
-		"routesrv diff: too few arguments: want A B (routesrv diff --help explains)": {"a"},
-		`unexpected argument "c": routesrv diff wants A B`:                           {"a", "b", "c"},
-		"unknown flag -enable-ratelimits (routesrv diff --help lists all flags)":     {"a", "b", "-enable-ratelimits"},
-	} {
-		if _, _, err := parse(args...); err == nil || err.Error() != want {
-			t.Errorf("%q:\n got %v\nwant %s", args, err, want)
-		}
 	}
 }

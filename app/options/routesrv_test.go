@@ -15,6 +15,8 @@ import (
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/server"
+	"github.com/routesrv/routesrv/app/tracing"
 	"github.com/routesrv/routesrv/compile"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
@@ -38,7 +40,7 @@ func files(content map[string]string) func(string) ([]byte, error) {
 // parse parses with -kubernetes and expects no error.
 func parse(t *testing.T, env options.Env, args ...string) (*options.RouteServer, []string) {
 	t.Helper()
-	c, warnings, err := options.ParseRouteServer(append([]string{"-kubernetes"}, args...), env)
+	c, warnings, err := parseArgs(append([]string{"-kubernetes"}, args...), env)
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
@@ -68,26 +70,21 @@ func TestDefaults(t *testing.T) {
 	got, warnings := parse(t, options.Env{})
 	want := &options.RouteServer{
 		Source: options.Source{Kubernetes: true, Config: cluster.Config{Timeout: 30 * time.Second}},
-		Compile: rules.Options{
-			Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
-		},
-		Poll:  options.Poll{Interval: 3 * time.Second, MaxBackoff: 15 * time.Second},
-		Guard: guard.Config{MaxLoss: 0.1, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: time.Hour},
-
-		Review:          options.Review{TrialTimeout: 10 * time.Second},
-		RefuseTakeovers: "none",
-		History:         256 << 20,
-		Listen: options.Listen{
+		Server: server.Config{
+			Compile: rules.Options{
+				Healthcheck: true, HTTPSRedirect: true, HTTPSRedirectCode: 308, DefaultLBAlgorithm: "roundRobin",
+			},
+			Interval: 3 * time.Second, MaxBackoff: 15 * time.Second,
+			Guard:   guard.Config{MaxLoss: 0.1, MaxBackendLoss: 0.5, Window: 10 * time.Minute, Hold: time.Hour},
 			Address: ":9090", SupportAddress: ":9911",
 			WaitForHealthcheckInterval: 45 * time.Second, ShutdownTimeout: 30 * time.Second, MaxConnections: 20000, MaxStreams: 10000,
+			TLS:      httpserve.TLSConfig{MinVersion: tls.VersionTLS12},
+			Redis:    server.Shard{Port: 6379},
+			Valkey:   server.Shard{Port: 6379},
+			Upstream: dataplane.Config{UpdateMode: dataplane.Auto, FullEvery: time.Hour, Timeout: 10 * time.Second},
 		},
-		TLS:    httpserve.TLSConfig{MinVersion: tls.VersionTLS12},
-		Shards: options.Shards{Redis: options.Shard{Port: 6379}, Valkey: options.Shard{Port: 6379}},
-		Log:    options.Log{Level: slog.LevelInfo},
-
-		Tracing: options.Tracing{Sample: 0.01},
-
-		Upstream: dataplane.Config{UpdateMode: dataplane.Auto, FullEvery: time.Hour, Timeout: 10 * time.Second},
+		Log:     options.Log{Level: slog.LevelInfo},
+		Tracing: tracing.Config{Sample: 0.01},
 	}
 	if diff := cmp.Diff(want, got, compare); diff != "" {
 		t.Errorf("defaults (-want +got):\n%s", diff)
@@ -95,10 +92,10 @@ func TestDefaults(t *testing.T) {
 	if len(warnings) != 0 {
 		t.Errorf("warnings %q, want none", warnings)
 	}
-	if _, err := compile.New(got.Compile); err != nil {
+	if _, err := compile.New(got.Server.Compile); err != nil {
 		t.Errorf("the compiler refuses the defaults: %v", err)
 	}
-	if _, err := guard.New(got.Guard); err != nil {
+	if _, err := guard.New(got.Server.Guard); err != nil {
 		t.Errorf("the guard refuses the defaults: %v", err)
 	}
 }
@@ -112,14 +109,14 @@ func TestDocumentedDefaults(t *testing.T) {
 		"kubernetes-default-lb-algorithm": "roundRobin", "kubernetes-redis-service-port": "6379",
 		"kubernetes-valkey-service-port": "6379", "tls-min-version": "1.2", "application-log-level": "INFO",
 		"block-profile-rate": "0", "mutex-profile-fraction": "0", "memory-profile-rate": "0",
-		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "cache-max-age": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
+		"kubernetes-read": "poll", "max-streams": "10000", "endpoint-debounce": "0s", "max-connections": "20000", "max-object-bytes": "8MiB",
 
-		"update-mode": "auto", "max-table-bytes": "0", "refuse-takeovers": "none", "trial-timeout": "10s", "keep-takeovers": "none", "history": "256MiB", "canary": "0s",
+		"update-mode": "auto", "keep-takeovers": "none", "canary": "0s",
 	}
 	got := make(map[string]string)
-	for _, f := range options.Flags() {
-		if f.Default != "" && f.Default != "false" {
-			got[f.Name] = f.Default
+	for _, f := range allFlags() {
+		if f.Default() != "" && f.Default() != "false" {
+			got[f.Name] = f.Default()
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -144,7 +141,7 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 		"-kubernetes-redis-service-namespace=kube-system", "-kubernetes-redis-service-name=redis", "-opentracing=noop",
 		`-kubernetes-annotation-predicates=to/key=v=Header("A", "b=c")`, "-kubernetes-annotation-filters-append=",
 	}
-	got, warnings, err := options.ParseRouteServer(args, options.Env{})
+	got, warnings, err := parseArgs(args, options.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +167,7 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 		EditRoutes:  []*eskip.Editor{eskip.NewEditor(regexp.MustCompile("Source[(](.*)[)]"), "ClientIP($1)")},
 		CloneRoutes: []*eskip.Clone{eskip.NewClone(regexp.MustCompile("x"), "y")},
 	}
-	if diff := cmp.Diff(want, got.Compile, compare); diff != "" {
+	if diff := cmp.Diff(want, got.Server.Compile, compare); diff != "" {
 		t.Errorf("compile options (-want +got):\n%s", diff)
 	}
 	source := options.Source{
@@ -179,8 +176,8 @@ func TestArgumentsOfADeploymentWorkAsTheyAre(t *testing.T) {
 	if diff := cmp.Diff(source, got.Source); diff != "" {
 		t.Errorf("source (-want +got):\n%s", diff)
 	}
-	if redis, valkey := got.Shards.Redis, got.Shards.Valkey; redis.Namespace == "" || redis.Name == "" || valkey.Namespace+valkey.Name != "" {
-		t.Errorf("shards %+v, want those of redis only", got.Shards)
+	if redis, valkey := got.Server.Redis, got.Server.Valkey; redis.Namespace == "" || redis.Name == "" || valkey.Namespace+valkey.Name != "" {
+		t.Errorf("shards %+v, want those of redis only", got.Server)
 	}
 }
 
@@ -206,33 +203,30 @@ func sourceSamples() map[string]sample {
 		return func(c *options.RouteServer) any { return f(c.Source) }
 	}
 	return map[string]sample{
-		"kubernetes":            {"true", nil, source(func(s options.Source) any { return s.Kubernetes }), true},
-		"manifests":             {"dir", []string{"-kubernetes=false"}, source(func(s options.Source) any { return s.Manifests }), []string{"dir"}},
-		"kubernetes-in-cluster": {"true", nil, source(func(s options.Source) any { return s.InCluster }), true},
-		"kubernetes-url":        {"https://h:1", nil, source(func(s options.Source) any { return s.URL }), "https://h:1"},
-		"kubernetes-token-file": {"f", nil, source(func(s options.Source) any { return s.TokenFile }), "f"},
-		"kubeconfig":            {"f", nil, source(func(s options.Source) any { return s.Kubeconfig }), "f"},
-		"kubeconfig-context": {
-			"c", []string{"--kubeconfig=f"}, source(func(s options.Source) any { return s.Context }), "c",
-		},
+		"kubernetes":                       {"true", nil, source(func(s options.Source) any { return s.Kubernetes }), true},
+		"manifests":                        {"dir", []string{"-kubernetes=false"}, source(func(s options.Source) any { return s.Manifests }), []string{"dir"}},
+		"kubernetes-in-cluster":            {"true", nil, source(func(s options.Source) any { return s.InCluster }), true},
+		"kubernetes-url":                   {"https://h:1", nil, source(func(s options.Source) any { return s.URL }), "https://h:1"},
+		"kubernetes-token-file":            {"f", nil, source(func(s options.Source) any { return s.TokenFile }), "f"},
+		"kubeconfig":                       {"f", nil, source(func(s options.Source) any { return s.Kubeconfig }), "f"},
 		"kubernetes-read":                  {"watch", nil, source(func(s options.Source) any { return s.Watch }), true},
-		"enable-kubernetes-endpointslices": {"true", nil, func(c *options.RouteServer) any { return c.Source.EndpointSlices && c.Compile.EndpointSlices }, true},
+		"enable-kubernetes-endpointslices": {"true", nil, func(c *options.RouteServer) any { return c.Source.EndpointSlices && c.Server.Compile.EndpointSlices }, true},
 		"kubernetes-namespace":             {"ns", nil, source(func(s options.Source) any { return s.Namespace }), "ns"},
 		"default-filters-dir":              {"d", nil, source(func(s options.Source) any { return s.DefaultFiltersDir }), "d"},
 
 		"kubernetes-label-selector": {"services:app=web, tier", nil, source(func(s options.Source) any { return s.Selectors }),
 			map[kube.Kind]map[string]string{kube.KindService: {"app": "web", "tier": ""}}},
-		"source-poll-timeout": {"100", nil, func(c *options.RouteServer) any { return c.Poll.Interval }, 100 * time.Millisecond},
+		"source-poll-timeout": {"100", nil, func(c *options.RouteServer) any { return c.Server.Interval }, 100 * time.Millisecond},
 		"timing": {"request-timeout=7s,max-backoff=1m,full-fetch=2h,fetch-timeout=5s,shutdown=6s", nil, func(c *options.RouteServer) any {
 			s := c.Source
-			return []time.Duration{s.Timeout, c.Poll.MaxBackoff, c.Upstream.FullEvery, c.Upstream.Timeout, c.Listen.ShutdownTimeout}
+			return []time.Duration{s.Timeout, c.Server.MaxBackoff, c.Server.Upstream.FullEvery, c.Server.Upstream.Timeout, c.Server.ShutdownTimeout}
 		}, []time.Duration{7 * time.Second, time.Minute, 2 * time.Hour, 5 * time.Second, 6 * time.Second}},
 	}
 }
 
 func compileSamples() map[string]sample {
 	opt := func(value string, want any, f func(rules.Options) any) sample {
-		return sample{value, nil, func(c *options.RouteServer) any { return f(c.Compile) }, want}
+		return sample{value, nil, func(c *options.RouteServer) any { return f(c.Server.Compile) }, want}
 	}
 	ps, fs := eskip.MustParsePredicates(`Path("/a=b")`), eskip.MustParseFilters(`a("x=y") -> b()`)
 	const keyed = `k=v=Path("/a=b")`
@@ -290,69 +284,64 @@ func serveSamples() map[string]sample {
 	return map[string]sample{
 		"guard": one("max-loss=50%,max-backend-loss=0.75,window=3m,hold=2m,release=manual,namespaces,max-routes=9,max-bytes=512MiB",
 			guard.Config{MaxLoss: 0.5, MaxBackendLoss: 0.75, Window: 3 * time.Minute, Hold: 2 * time.Minute, Manual: true, Namespaces: true, MaxRoutes: 9, MaxBytes: 512 << 20},
-			func(c *options.RouteServer) any { return c.Guard }),
-		"address":                       one("127.0.0.1:80", "127.0.0.1:80", func(c *options.RouteServer) any { return c.Listen.Address }),
-		"support-listener":              one("[::1]:80", "[::1]:80", func(c *options.RouteServer) any { return c.Listen.SupportAddress }),
-		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *options.RouteServer) any { return c.Listen.WaitForHealthcheckInterval }),
-		"max-connections":               one("99", 99, func(c *options.RouteServer) any { return c.Listen.MaxConnections }),
-		"cache-max-age":                 one("3s", 3*time.Second, func(c *options.RouteServer) any { return c.Listen.SharedMaxAge }),
-		"endpoint-debounce":             one("30s", 30*time.Second, func(c *options.RouteServer) any { return c.Listen.EndpointDebounce }),
-		"max-streams":                   one("7", 7, func(c *options.RouteServer) any { return c.Listen.MaxStreams }),
-		"enable-profile":                one("true", true, func(c *options.RouteServer) any { return c.Listen.EnableProfile }),
-		"block-profile-rate":            one("5", 5, func(c *options.RouteServer) any { return c.Listen.BlockProfileRate }),
-		"mutex-profile-fraction":        one("5", 5, func(c *options.RouteServer) any { return c.Listen.MutexProfileFraction }),
-		"memory-profile-rate":           one("5", 5, func(c *options.RouteServer) any { return c.Listen.MemProfileRate }),
+			func(c *options.RouteServer) any { return c.Server.Guard }),
+		"address":                       one("127.0.0.1:80", "127.0.0.1:80", func(c *options.RouteServer) any { return c.Server.Address }),
+		"support-listener":              one("[::1]:80", "[::1]:80", func(c *options.RouteServer) any { return c.Server.SupportAddress }),
+		"wait-for-healthcheck-interval": one("0", time.Duration(0), func(c *options.RouteServer) any { return c.Server.WaitForHealthcheckInterval }),
+		"max-connections":               one("99", 99, func(c *options.RouteServer) any { return c.Server.MaxConnections }),
+		"endpoint-debounce":             one("30s", 30*time.Second, func(c *options.RouteServer) any { return c.Server.EndpointDebounce }),
+		"max-streams":                   one("7", 7, func(c *options.RouteServer) any { return c.Server.MaxStreams }),
+		"enable-profile":                one("true", true, func(c *options.RouteServer) any { return c.Server.EnableProfile }),
+		"block-profile-rate":            one("5", 5, func(c *options.RouteServer) any { return c.Profile.Block }),
+		"mutex-profile-fraction":        one("5", 5, func(c *options.RouteServer) any { return c.Profile.Mutex }),
+		"memory-profile-rate":           one("5", 5, func(c *options.RouteServer) any { return c.Profile.Memory }),
 
-		"enable-tls":           one("true", true, func(c *options.RouteServer) any { return c.TLS.Enable }, "-tls-cert=c", "-tls-key=k"),
-		"enable-mtls":          one("true", true, func(c *options.RouteServer) any { return c.TLS.Enable && c.TLS.RequireClientCert }, "-tls-cert=c", "-tls-key=k", "-mtls-authn-ca=a"),
-		"tls-cert":             one("a,b", []string{"a", "b"}, func(c *options.RouteServer) any { return c.TLS.CertFiles }, "-tls-key=c,d"),
-		"tls-key":              one("a,b", []string{"a", "b"}, func(c *options.RouteServer) any { return c.TLS.KeyFiles }, "-tls-cert=c,d"),
-		"tls-min-version":      one("1.3", uint16(tls.VersionTLS13), func(c *options.RouteServer) any { return c.TLS.MinVersion }),
-		"mtls-authn-ca":        one("a,b", []string{"a", "b"}, func(c *options.RouteServer) any { return c.TLS.CAFiles }),
-		"mtls-authn-append-ca": one("true", true, func(c *options.RouteServer) any { return c.TLS.AppendSystemCAs }),
-		"route-server-filters": one(`mtlsAuthn() -> mtlsCN("cn")`, eskip.MustParseFilters(`mtlsAuthn() -> mtlsCN("cn")`), func(c *options.RouteServer) any { return c.RequestFilters }),
+		"enable-tls":           one("true", true, func(c *options.RouteServer) any { return c.Server.TLS.Enable }, "-tls-cert=c", "-tls-key=k"),
+		"enable-mtls":          one("true", true, func(c *options.RouteServer) any { return c.Server.TLS.Enable && c.Server.TLS.RequireClientCert }, "-tls-cert=c", "-tls-key=k", "-mtls-authn-ca=a"),
+		"tls-cert":             one("a,b", []string{"a", "b"}, func(c *options.RouteServer) any { return c.Server.TLS.CertFiles }, "-tls-key=c,d"),
+		"tls-key":              one("a,b", []string{"a", "b"}, func(c *options.RouteServer) any { return c.Server.TLS.KeyFiles }, "-tls-cert=c,d"),
+		"tls-min-version":      one("1.3", uint16(tls.VersionTLS13), func(c *options.RouteServer) any { return c.Server.TLS.MinVersion }),
+		"mtls-authn-ca":        one("a,b", []string{"a", "b"}, func(c *options.RouteServer) any { return c.Server.TLS.CAFiles }),
+		"mtls-authn-append-ca": one("true", true, func(c *options.RouteServer) any { return c.Server.TLS.AppendSystemCAs }),
+		"route-server-filters": one(`mtlsAuthn() -> mtlsCN("cn")`, eskip.MustParseFilters(`mtlsAuthn() -> mtlsCN("cn")`), func(c *options.RouteServer) any { return c.Server.RequestFilters }),
 
-		"kubernetes-redis-service-namespace":  one("n", "n", func(c *options.RouteServer) any { return c.Shards.Redis.Namespace }),
-		"kubernetes-redis-service-name":       one("n", "n", func(c *options.RouteServer) any { return c.Shards.Redis.Name }),
-		"kubernetes-redis-service-port":       one("7", 7, func(c *options.RouteServer) any { return c.Shards.Redis.Port }),
-		"kubernetes-valkey-service-namespace": one("n", "n", func(c *options.RouteServer) any { return c.Shards.Valkey.Namespace }),
-		"kubernetes-valkey-service-name":      one("n", "n", func(c *options.RouteServer) any { return c.Shards.Valkey.Name }),
-		"kubernetes-valkey-service-port":      one("7", 7, func(c *options.RouteServer) any { return c.Shards.Valkey.Port }),
+		"kubernetes-redis-service-namespace":  one("n", "n", func(c *options.RouteServer) any { return c.Server.Redis.Namespace }),
+		"kubernetes-redis-service-name":       one("n", "n", func(c *options.RouteServer) any { return c.Server.Redis.Name }),
+		"kubernetes-redis-service-port":       one("7", 7, func(c *options.RouteServer) any { return c.Server.Redis.Port }),
+		"kubernetes-valkey-service-namespace": one("n", "n", func(c *options.RouteServer) any { return c.Server.Valkey.Namespace }),
+		"kubernetes-valkey-service-name":      one("n", "n", func(c *options.RouteServer) any { return c.Server.Valkey.Name }),
+		"kubernetes-valkey-service-port":      one("7", 7, func(c *options.RouteServer) any { return c.Server.Valkey.Port }),
 
 		"application-log-level":        one("WARNING", slog.LevelWarn, func(c *options.RouteServer) any { return c.Log.Level }),
 		"application-log-json-enabled": one("true", true, func(c *options.RouteServer) any { return c.Log.JSON }),
 		"upstream": one("http://a, http://b", []string{"http://a", "http://b"},
-			func(c *options.RouteServer) any { return c.Upstream.URLs }, "-kubernetes=false"),
-		"update-mode":     one("stream", dataplane.Stream, func(c *options.RouteServer) any { return c.Upstream.UpdateMode }),
-		"peers":           one("peers:9090", []string{"http://peers:9090"}, func(c *options.RouteServer) any { return c.Peers }),
-		"max-table-bytes": one("99", int64(99), func(c *options.RouteServer) any { return c.Upstream.MaxBytes }),
-		"upstream-tls":    one("ca=a,cert=c,key=k", options.TLSFiles{CA: "a", Cert: "c", Key: "k"}, func(c *options.RouteServer) any { return c.UpstreamTLS }),
+			func(c *options.RouteServer) any { return c.Server.Upstream.URLs }, "-kubernetes=false"),
+		"update-mode":  one("stream", dataplane.Stream, func(c *options.RouteServer) any { return c.Server.Upstream.UpdateMode }),
+		"peers":        one("peers:9090", []string{"http://peers:9090"}, func(c *options.RouteServer) any { return c.Peers }),
+		"upstream-tls": one("ca=a,cert=c,key=k", options.TLSFiles{CA: "a", Cert: "c", Key: "k"}, func(c *options.RouteServer) any { return c.UpstreamTLS }),
 
 		"otlp-endpoint": one("http://c:4318/x", "http://c:4318/x", func(c *options.RouteServer) any { return c.Tracing.Endpoint }),
 
 		"events": one("true", true, func(c *options.RouteServer) any { return c.Events }),
 
-		"trial-proxy":      one("http://127.0.0.1:9922", "http://127.0.0.1:9921", func(c *options.RouteServer) any { return c.Review.TrialTraffic.String() }),
-		"trial-timeout":    one("4s", 4*time.Second, func(c *options.RouteServer) any { return c.Review.TrialTimeout }),
-		"keep-takeovers":   one("namespace:3", takeover.Policy{Routes: 3}, func(c *options.RouteServer) any { return c.Review.KeepTakeovers }),
-		"refuse-takeovers": one("namespace", "namespace", func(c *options.RouteServer) any { return c.RefuseTakeovers }),
+		"trial-proxy":    one("http://127.0.0.1:9922", "http://127.0.0.1:9921", func(c *options.RouteServer) any { return c.Server.Review.TrialTraffic.String() }),
+		"keep-takeovers": one("namespace:3", takeover.Policy{Routes: 3}, func(c *options.RouteServer) any { return c.Server.Review.KeepTakeovers }),
 
-		"canary": one("5m", 5*time.Minute, func(c *options.RouteServer) any { return c.Canary.Soak }),
-		"canary-query": one("up", "up", func(c *options.RouteServer) any { return c.Canary.Query },
+		"canary": one("5m", 5*time.Minute, func(c *options.RouteServer) any { return c.Server.Canary.Soak }),
+		"canary-query": one("up", "up", func(c *options.RouteServer) any { return c.Server.Canary.Query },
 			"-canary=5m", "-prometheus=http://prometheus:9090"),
-		"prometheus": one("http://prometheus:9090", "http://prometheus:9090", func(c *options.RouteServer) any { return c.Canary.Prometheus.String() },
+		"prometheus": one("http://prometheus:9090", "http://prometheus:9090", func(c *options.RouteServer) any { return c.Server.Canary.Prometheus.String() },
 			"-canary=5m", "-canary-query=up"),
 
-		"history":   one("1MiB", int64(1<<20), func(c *options.RouteServer) any { return c.History }),
-		"state-dir": one("d", "d", func(c *options.RouteServer) any { return c.StateDir }),
+		"state-dir": one("d", "d", func(c *options.RouteServer) any { return c.Server.StateDir }),
 	}
 }
 
 // TestEveryFlagInEveryForm sets each flag in every way in which it can be set.
 func TestEveryFlagInEveryForm(t *testing.T) {
 	all := samples()
-	for _, f := range options.Flags() {
-		if f.Group == "General" {
+	for _, f := range allFlags() {
+		if f.Group() == "General" {
 			continue
 		}
 		s, ok := all[f.Name]
@@ -367,7 +356,7 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 			"environment":  nil,
 			"file":         {"-config-file=f"},
 		}
-		if f.Type != "bool" {
+		if f.Type() != "bool" {
 			forms["-name value"] = []string{"-" + f.Name, s.value}
 			forms["--name value"] = []string{"--" + f.Name, s.value}
 		} else if s.value == "true" {
@@ -380,13 +369,13 @@ func TestEveryFlagInEveryForm(t *testing.T) {
 				args = nil
 			}
 			env := options.Env{ReadFile: files(map[string]string{"f": f.Name + ": '" + s.value + "'\n"})}
-			if f.Type == "bool" || f.Type == "int" {
+			if f.Type() == "bool" || f.Type() == "int" {
 				env.ReadFile = files(map[string]string{"f": f.Name + ": " + s.value + "\n"})
 			}
 			if form == "environment" {
 				env.Environ = []string{options.EnvName(f.Name) + "=" + s.value}
 			}
-			c, _, err := options.ParseRouteServer(append(args, forms[form]...), env)
+			c, _, err := parseArgs(append(args, forms[form]...), env)
 			if err != nil {
 				t.Errorf("%s as %s: %v", f.Name, form, err)
 				continue
@@ -430,8 +419,8 @@ func TestLaterFlagsOfSkipperDoNotStopTheStart(t *testing.T) {
 func TestIntegersHaveTheFormsOfSkipper(t *testing.T) {
 	for text, want := range map[string]int{"3000": 3000, "0xbb8": 3000, "0XBB8": 3000, "0o5670": 3000, "05670": 3000, "3_000": 3000, "0b11": 3, "+7": 7} {
 		c, _ := parse(t, options.Env{}, "-source-poll-timeout="+text, "-mutex-profile-fraction", text)
-		if got := c.Poll.Interval; got != time.Duration(want)*time.Millisecond || c.Listen.MutexProfileFraction != want {
-			t.Errorf("%s: read as %s and %d, want %d", text, got, c.Listen.MutexProfileFraction, want)
+		if got := c.Server.Interval; got != time.Duration(want)*time.Millisecond || c.Profile.Mutex != want {
+			t.Errorf("%s: read as %s and %d, want %d", text, got, c.Profile.Mutex, want)
 		}
 	}
 }
@@ -458,13 +447,13 @@ func TestFlagsOfTheReferenceAreAllThere(t *testing.T) {
 	const unsupported = `kubernetes-status-from-service oauth2-tokeninfo-url oauth2-tokeninfo-timeout oauth2-tokeninfo-cache-size
 		oauth2-tokeninfo-cache-ttl opentracing open-telemetry opentracing-backend-name-tag kubernetes-enable-tls ` + laterSwitches + laterValues
 	var own, others []string
-	for _, f := range options.Flags() {
+	for _, f := range allFlags() {
 		own = append(own, f.Name)
-		if want := slices.Contains(strings.Fields(names), f.Name); want == f.Own && f.Group != "General" {
+		if want := slices.Contains(strings.Fields(names), f.Name); want == f.Own && f.Group() != "General" {
 			t.Errorf("-%s: Own is %v", f.Name, f.Own)
 		}
 	}
-	for _, f := range options.UnsupportedFlags() {
+	for _, f := range ignoredFlags() {
 		others = append(others, f.Name)
 		if slices.Contains(own, f.Name) {
 			t.Errorf("-%s is used and listed as not used", f.Name)

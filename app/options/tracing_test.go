@@ -25,7 +25,7 @@ func TestCollectorIsAURL(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"collector:4318", "grpc://collector:4317", "http://", "http://user:hunter2@collector", "http://c?key=hunter2"} {
-		_, _, err := options.ParseRouteServer([]string{"--otlp-endpoint=" + bad}, options.Env{})
+		_, _, err := parseArgs([]string{"--otlp-endpoint=" + bad}, options.Env{})
 		if err == nil || strings.Contains(err.Error(), "user:hunter2") {
 			t.Errorf("%s: got %v, want an error without the password", bad, err)
 		}
@@ -34,7 +34,7 @@ func TestCollectorIsAURL(t *testing.T) {
 		t.Errorf("share %v, want 0.5", c.Tracing.Sample)
 	}
 	for _, bad := range []string{"-0.1", "1.1", "NaN", "x"} {
-		if _, _, err := options.ParseRouteServer([]string{"--otlp-endpoint=http://c"}, options.Env{Environ: []string{"OTEL_TRACES_SAMPLER_ARG=" + bad}}); err == nil {
+		if _, _, err := parseArgs([]string{"--otlp-endpoint=http://c"}, options.Env{Environ: []string{"OTEL_TRACES_SAMPLER_ARG=" + bad}}); err == nil {
 			t.Errorf("a share of %s is taken", bad)
 		}
 	}
@@ -51,7 +51,7 @@ func TestHeadersForTheCollector(t *testing.T) {
 		t.Errorf("got %v, want those for traces alone", c.Tracing.Headers)
 	}
 	for _, bad := range []string{"secret", "a=%zz-secret", "=secret", "a=secret%0d%0ab: c"} {
-		_, _, err := options.ParseRouteServer([]string{"--otlp-endpoint=http://c"}, options.Env{Environ: []string{"OTEL_EXPORTER_OTLP_HEADERS=" + bad}})
+		_, _, err := parseArgs([]string{"--otlp-endpoint=http://c"}, options.Env{Environ: []string{"OTEL_EXPORTER_OTLP_HEADERS=" + bad}})
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: got %v, want an error without the value", bad, err)
 		}

@@ -12,7 +12,7 @@ import (
 // relay parses the arguments of a relay.
 func relay(t *testing.T, args ...string) (*options.RouteServer, []string) {
 	t.Helper()
-	c, warnings, err := options.ParseRouteServer(args, options.Env{})
+	c, warnings, err := parseArgs(args, options.Env{})
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
 	}
@@ -21,24 +21,24 @@ func relay(t *testing.T, args ...string) (*options.RouteServer, []string) {
 
 func TestRelayNeedsNoSource(t *testing.T) {
 	c, warnings := relay(t, "--upstream=http://a,http://b", "--upstream", "http://c", "-source-poll-timeout=1000")
-	if want := []string{"http://a", "http://b", "http://c"}; !slices.Equal(c.Upstream.URLs, want) {
-		t.Errorf("URLs %q, want %q", c.Upstream.URLs, want)
+	if want := []string{"http://a", "http://b", "http://c"}; !slices.Equal(c.Server.Upstream.URLs, want) {
+		t.Errorf("URLs %q, want %q", c.Server.Upstream.URLs, want)
 	}
 	if len(warnings) != 0 {
 		t.Errorf("warnings %q", warnings)
 	}
-	if c.Listen.Address != ":9090" {
-		t.Errorf("listens on %s", c.Listen.Address)
+	if c.Server.Address != ":9090" {
+		t.Errorf("listens on %s", c.Server.Address)
 	}
 }
 
 // TestLossesPassTheGuardOfARelay: unless a limit is set explicitly, even if it is the usual one.
 func TestLossesPassTheGuardOfARelay(t *testing.T) {
-	if c, _ := relay(t, "--upstream=http://a"); c.Guard.MaxLoss != 0 {
-		t.Errorf("max loss %v, want 0, the default of a relay", c.Guard.MaxLoss)
+	if c, _ := relay(t, "--upstream=http://a"); c.Server.Guard.MaxLoss != 0 {
+		t.Errorf("max loss %v, want 0, the default of a relay", c.Server.Guard.MaxLoss)
 	}
-	if c, _ := relay(t, "--upstream=http://a", "--guard=max-loss=0.5"); c.Guard.MaxLoss != 0.5 {
-		t.Errorf("max loss %v, want 0.5", c.Guard.MaxLoss)
+	if c, _ := relay(t, "--upstream=http://a", "--guard=max-loss=0.5"); c.Server.Guard.MaxLoss != 0.5 {
+		t.Errorf("max loss %v, want 0.5", c.Server.Guard.MaxLoss)
 	}
 }
 
@@ -54,17 +54,17 @@ func TestWhatHasNoEffectInARelayIsSaid(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
-	_, got = parse(t, options.Env{}, "--update-mode=poll", "--max-table-bytes=1")
+	_, got = parse(t, options.Env{}, "--update-mode=poll")
 	slices.Sort(got)
-	want = []string{"--max-table-bytes: has no effect without --upstream", "--update-mode: has no effect without --upstream"}
+	want = []string{"--update-mode: has no effect without --upstream"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
 
 func TestManifestsTakeThePlaceOfAnUpstreamInCompile(t *testing.T) {
-	c, warnings, err := options.ParseCompile([]string{"--upstream=http://a", "./manifests"}, options.Env{})
-	if err != nil || len(c.Upstream.URLs) != 0 || len(warnings) == 0 {
+	c, warnings, err := parseCompile([]string{"--upstream=http://a", "./manifests"}, options.Env{})
+	if err != nil || len(c.Server.Upstream.URLs) != 0 || len(warnings) == 0 {
 		t.Errorf("%v, %v, %v", c, warnings, err)
 	}
 }

@@ -4,29 +4,35 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/routesrv/routesrv/app/options"
 )
 
+func parseWebhook(args []string, env options.Env) (*options.RouteServer, []options.Warning, error) {
+	return parseWith(&cobra.Command{Use: "webhook", Args: cobra.NoArgs}, options.WebhookFlags, args, env)
+}
+
 func TestWebhook(t *testing.T) {
-	c, warnings, err := options.ParseWebhook([]string{"-kubernetes", "-tls-cert=c", "-tls-key=k"}, options.Env{})
+	c, warnings, err := parseWebhook([]string{"-kubernetes", "-tls-cert=c", "-tls-key=k"}, options.Env{})
 	if err != nil || len(warnings) != 0 {
 		t.Fatal(err, warnings)
 	}
-	if !c.TLS.Enable || c.Listen.Address != options.DefaultWebhookAddress {
-		t.Errorf("TLS %v at %s", c.TLS.Enable, c.Listen.Address)
+	if !c.Server.TLS.Enable || c.Server.Address != options.DefaultWebhookAddress {
+		t.Errorf("TLS %v at %s", c.Server.TLS.Enable, c.Server.Address)
 	}
-	if c, _, err = options.ParseWebhook([]string{"-kubernetes", "-tls-cert=c", "-tls-key=k", "-address=:1"}, options.Env{}); err != nil || c.Listen.Address != ":1" {
+	if c, _, err = parseWebhook([]string{"-kubernetes", "-tls-cert=c", "-tls-key=k", "-address=:1"}, options.Env{}); err != nil || c.Server.Address != ":1" {
 		t.Errorf("%v, %v", c, err)
 	}
 	for want, args := range map[string][]string{
-		"set -tls-cert and -tls-key":       {"-kubernetes"},
-		"-kubernetes flag required":        {"-tls-cert=c", "-tls-key=k"},
-		"a webhook reads the objects":      {"--upstream=http://a", "-tls-cert=c", "-tls-key=k"},
-		`unexpected argument "x"`:          {"-kubernetes", "-tls-cert=c", "-tls-key=k", "x"},
-		"0 keys for 1 certificates of":     {"-kubernetes", "-tls-cert=c"},
-		"unknown flag -certificate (route": {"-kubernetes", "-certificate=c"},
+		"set -tls-cert and -tls-key":   {"-kubernetes"},
+		"-kubernetes flag required":    {"-tls-cert=c", "-tls-key=k"},
+		"a webhook reads the objects":  {"--upstream=http://a", "-tls-cert=c", "-tls-key=k"},
+		`unknown command "x"`:          {"-kubernetes", "-tls-cert=c", "-tls-key=k", "x"},
+		"0 keys for 1 certificates of": {"-kubernetes", "-tls-cert=c"},
+		"unknown flag -certificate":    {"-kubernetes", "-certificate=c"},
 	} {
-		if _, _, err := options.ParseWebhook(args, options.Env{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := parseWebhook(args, options.Env{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", args, err, want)
 		}
 	}
@@ -37,7 +43,7 @@ func TestEventsWithoutAnAPI(t *testing.T) {
 		"--events: has no effect with --upstream: a relay does not know the objects": {"--events", "--upstream=http://a"},
 		"--events: has no effect with --manifests: there is no API to write to":      {"--events", "--manifests=m"},
 	} {
-		c, warnings, err := options.ParseRouteServer(args, options.Env{})
+		c, warnings, err := parseArgs(args, options.Env{})
 		if err != nil || c.Events {
 			t.Errorf("%q: %v, events %v", args, err, c != nil && c.Events)
 		}
@@ -45,7 +51,7 @@ func TestEventsWithoutAnAPI(t *testing.T) {
 			t.Errorf("%q: warnings %s, want %s", args, got, want)
 		}
 	}
-	if _, _, err := options.ParseRouteServer([]string{"-kubernetes", "--events", "--events-namespace="}, options.Env{}); err == nil {
+	if _, _, err := parseArgs([]string{"-kubernetes", "--events", "--events-namespace="}, options.Env{}); err == nil {
 		t.Error("no namespace is taken")
 	}
 }

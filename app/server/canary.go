@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,14 @@ const (
 
 // LogQueryFailed says that nobody judges what soaks.
 const LogQueryFailed = "canary query failed, soaks are extended"
+
+// CanaryConfig says how long changes are served to the canary alone, and which query judges them.
+type CanaryConfig struct {
+	Soak time.Duration // 0 means that nothing soaks
+	// Query is an alert expression, and Prometheus the server that is asked; both or none are set.
+	Query      string
+	Prometheus *url.URL
+}
 
 // canary serves the second table of a server, and asks Prometheus whether it does harm.
 type canary struct {
@@ -73,7 +82,7 @@ func newCanary(s *Server) (*canary, error) {
 	}
 	var err error
 	c.cache, err = etagcache.New(etagcache.Config{
-		Logger: s.cfg.Logger.With("table", "canary"), Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge,
+		Logger: s.cfg.Logger.With("table", "canary"), Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams,
 		Saw: func(seen etagcache.Seen) { s.clients.Saw(seen, true) },
 		Published: func(order uint64, t *table.Table, stale bool) {
 			s.clients.CanaryPublished(order, publicationOf(t, stale))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/etagcache"
 	"github.com/routesrv/routesrv/fleet"
@@ -50,7 +49,7 @@ func (s *Server) newClients() {
 func replicaName(listener string) string {
 	host, _ := os.Hostname() // without it, the listener must do
 	switch {
-	case listener == options.DefaultSupportAddress:
+	case listener == DefaultSupportAddress:
 		return host
 	case strings.HasPrefix(listener, ":"):
 		return host + listener

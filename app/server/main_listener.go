@@ -12,7 +12,6 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/fleet"
 )
 
@@ -71,7 +70,7 @@ func (s *Server) mainEndpoints() []httpserve.Endpoint {
 	all = append(all, s.canaryEndpoints(routes, tables)...)
 	for _, kind := range []struct {
 		name    string
-		shard   options.Shard
+		shard   Shard
 		observe func(int64)
 	}{
 		{"redis", s.cfg.Redis, compat.redisEndpoints.Store},
@@ -104,7 +103,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 // shards answers with the addresses of a service from the last successful read. Before the first read it answers 503.
-func (s *Server) shards(shard options.Shard, observe func(int64)) http.Handler {
+func (s *Server) shards(shard Shard, observe func(int64)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Allow", http.MethodGet)

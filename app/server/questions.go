@@ -277,7 +277,7 @@ func (s *Server) explain(query explain.Query) *explain.Explanation {
 	}
 	in := explain.Input{
 		Result:    s.compiler.Latest(),
-		Namespace: s.cfg.RouteServer.Source.Selection.Namespace, Selectors: s.cfg.RouteServer.Source.Selection.Selectors, Proxy: s.proxyOptions(),
+		Namespace: s.cfg.Selection.Namespace, Selectors: s.cfg.Selection.Selectors, Proxy: s.proxyOptions(),
 		Classes: map[kube.Kind]string{kube.KindIngress: s.cfg.Compile.IngressClass, kube.KindRouteGroup: s.cfg.Compile.RouteGroupClass},
 		Since:   func(id string) (time.Time, bool) { t, ok := since[id]; return t, ok },
 	}

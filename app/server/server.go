@@ -17,6 +17,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -25,12 +26,16 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/tracing"
+	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/dataplane"
+	"github.com/routesrv/routesrv/eskip"
 	"github.com/routesrv/routesrv/etagcache"
+	"github.com/routesrv/routesrv/explain/takeover"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/guard"
 	"github.com/routesrv/routesrv/internal/series"
+	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/poller"
 	"github.com/routesrv/routesrv/publish"
 	"github.com/routesrv/routesrv/table"
@@ -38,15 +43,44 @@ import (
 
 // Config configures a Server. Set either Source or a URL in Upstream, not both.
 type Config struct {
-	// RouteServer has what flags set. Its fields of the same names as those below have no effect here. The zero values of Address,
-	// ShutdownTimeout and MaxConnections mean the defaults; the limit of open files may allow fewer connections: see
-	// [httpserve.MainConnections].
-	//
-	// On a relay, Upstream configures the client, whose StateDir, Guard, Interval and MaxBackoff the server sets from the other fields. Guard
-	// has the meaning of dataplane.RelayConfig; Compile, EndpointDebounce and Shards have no effect.
-	options.RouteServer
-
 	Source poller.Source // see poller.Config
+	// Interval and MaxBackoff are those of the poller: see poller.Config.
+	Interval, MaxBackoff time.Duration
+	// Upstream are the route servers whose table a relay serves. Its StateDir, Guard, Interval and MaxBackoff are set from the other
+	// fields. On a relay Guard has the meaning of dataplane.RelayConfig, and Compile, EndpointDebounce and the shards have no effect.
+	Upstream dataplane.Config
+
+	Compile rules.Options
+	// Selection is that of Source, for explanations.
+	Selection kube.Selection
+	Guard     guard.Config
+	Review    Review
+	Canary    CanaryConfig
+	// History is how many bytes the history of objects may have, by default [DefaultHistory]; without a StateDir, 16 MiB at most.
+	History int64
+	// StateDir is the folder of the last-known-good file, the decisions and the control socket; empty means none of them.
+	StateDir string
+
+	// Address is the main listener, by default [DefaultAddress]. SupportAddress is the listener for operators; empty turns it off.
+	Address, SupportAddress string
+	// TLS protects the main listener, and RequestFilters filter its requests, in order.
+	TLS            httpserve.TLSConfig
+	RequestFilters []*eskip.Filter
+	// WaitForHealthcheckInterval is how long to keep serving after Run was told to end. ShutdownTimeout is how long open requests may
+	// then take, by default [DefaultShutdownTimeout].
+	WaitForHealthcheckInterval, ShutdownTimeout time.Duration
+	// MaxConnections is how many connections the main listener holds, by default [DefaultMaxConnections]; the limit of open files may
+	// allow fewer: see [httpserve.MainConnections].
+	MaxConnections int
+	// MaxStreams is how many clients may follow the table; 0 turns streams off.
+	MaxStreams int
+	// EndpointDebounce is how long changes that only add endpoints may wait; 0 serves them at once.
+	EndpointDebounce time.Duration
+	// EnableProfile serves profiles on the support listener.
+	EnableProfile bool
+	// Redis and Valkey are the services whose addresses are served under /swarm/redis/shards and /swarm/valkey/shards.
+	Redis, Valkey Shard
+
 	// Open opens the listeners; nil means net.Listen.
 	Open func(network, address string) (net.Listener, error)
 	// Peers returns the table that another replica serves, and the objects that it keeps. The server compares its first table with it,
@@ -77,6 +111,33 @@ type Config struct {
 	// Registry receives all metrics, and /metrics shows it. nil means a new one.
 	Registry *prometheus.Registry
 }
+
+// Defaults of a [Config]; SupportAddress and MaxStreams have them for flags only.
+const (
+	DefaultAddress         = ":9090"
+	DefaultSupportAddress  = ":9911"
+	DefaultMaxConnections  = 20_000
+	DefaultMaxStreams      = 10_000
+	DefaultShutdownTimeout = 30 * time.Second
+	DefaultHistory         = 256 << 20
+)
+
+// Review configures what a change must pass before it is published.
+type Review struct {
+	// TrialProxy is the support listener of the trial proxy; nil means that there is none. TrialTraffic is its listener for requests.
+	TrialProxy, TrialTraffic *url.URL
+	TrialTimeout             time.Duration // default trial.DefaultTimeout
+	KeepTakeovers            takeover.Policy
+}
+
+// Shard is a service whose addresses proxies share.
+type Shard struct {
+	Namespace, Name string
+	Port            int // 1 to 65535
+}
+
+// Configured reports whether a service is named.
+func (s Shard) Configured() bool { return s.Namespace != "" && s.Name != "" }
 
 // Server is the route server. Create it with [New], then call Run once.
 type Server struct {
@@ -116,7 +177,7 @@ type tables interface {
 // starts no goroutine.
 func New(cfg Config) (*Server, error) {
 	if (cfg.Source == nil) == (len(cfg.Upstream.URLs) == 0) {
-		return nil, errors.New("server: want either a source or an upstream route server")
+		return nil, errors.New("server: must have either a source or an upstream route server")
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -124,11 +185,12 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Registry == nil {
 		cfg.Registry = prometheus.NewRegistry()
 	}
-	cfg.ShutdownTimeout = cmp.Or(cfg.ShutdownTimeout, options.DefaultShutdownTimeout)
-	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, options.DefaultMaxConnections)
-	cfg.Address = cmp.Or(cfg.Address, options.DefaultAddress)
+	cfg.ShutdownTimeout = cmp.Or(cfg.ShutdownTimeout, DefaultShutdownTimeout)
+	cfg.MaxConnections = cmp.Or(cfg.MaxConnections, DefaultMaxConnections)
+	cfg.History = cmp.Or(cfg.History, DefaultHistory)
+	cfg.Address = cmp.Or(cfg.Address, DefaultAddress)
 	if cfg.Source == nil {
-		cfg.Shards = options.Shards{} // a relay does not know the addresses
+		cfg.Redis, cfg.Valkey = Shard{}, Shard{} // a relay does not know the addresses
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger.With("component", "server"), registry: cfg.Registry}
 	s.questions = newQuestions(s.registry)
@@ -154,7 +216,7 @@ func (s *Server) newTables() error {
 	var err error
 	cfg := etagcache.Config{
 		Logger: s.cfg.Logger, Metrics: etagcache.NewMetrics(s.registry),
-		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, SharedMaxAge: s.cfg.SharedMaxAge, Saw: func(seen etagcache.Seen) {
+		Recheck: func() { s.tables.Recheck() }, MaxStreams: s.cfg.MaxStreams, Saw: func(seen etagcache.Seen) {
 			s.clients.Saw(seen, false)
 			s.cfg.Tracing.Saw(seen)
 		},

@@ -66,7 +66,7 @@ func (s *Server) lossChanges(since time.Time) (what, scope string) {
 	}
 	if len(namespaces) == 1 && others == 0 {
 		for ns := range namespaces {
-			return what, scope + " --of-namespace " + ns
+			return what, scope + " -n " + ns
 		}
 	}
 	return what, scope + " --all"

@@ -182,7 +182,7 @@ func FuzzReview(f *testing.F) {
 	f.Add(review("CREATE", "Ingress", "", ingress("a", "a", "/", "web", "{}"), nil))
 	f.Add(review("UPDATE", "RouteGroup", "", routeGroup("g", "g", missing, "status("), routeGroup("g", "g", shunt, "status(200)")))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"object":null,"operation":"CREATE","kind":{"group":"zalando.org","version":"v1","kind":"RouteGroup"}}}`))
-	j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, webhook.RefuseNone)
+	j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, false)
 	if err != nil {
 		f.Fatal(err)
 	}

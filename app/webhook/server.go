@@ -18,7 +18,6 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/internal/series"
 	"github.com/routesrv/routesrv/kube"
@@ -30,14 +29,18 @@ type Config struct {
 	Source  poller.Source
 	Compile rules.Options
 	Scope   kube.Selection // of the objects that the route server reads
-	// RefuseTakeovers says which requests of others an object may not take.
-	RefuseTakeovers Refusal
+	// RefuseTakeovers refuses objects that take requests of other namespaces, or may do so. Otherwise the author is warned.
+	RefuseTakeovers bool
 	// Failures asks route servers what failed their trials; nil asks none.
 	Failures Failures
 
-	options.Poll   // zero means the defaults of package poller
-	options.Listen // zero means its defaults, and 1,000 connections
+	Interval, MaxBackoff time.Duration // zero means the defaults of package poller
 
+	Address, SupportAddress string
+	MaxConnections          int // default 1,000
+	// WaitForHealthcheckInterval is how long to keep serving after Run was told to end. ShutdownTimeout is how long open requests may
+	// then take.
+	WaitForHealthcheckInterval, ShutdownTimeout time.Duration
 	// Open opens the listeners; nil means net.Listen.
 	Open func(network, address string) (net.Listener, error)
 	// TLS configures the main listener. The server reloads its files when they change.
@@ -78,7 +81,7 @@ func New(cfg Config) (*Server, error) {
 	s.listeners, err = httpserve.NewListeners(httpserve.ListenersConfig{
 		Address: cfg.Address, SupportAddress: cfg.SupportAddress, Listen: cfg.Open, Flags: "-",
 		Endpoints: endpoints, TLS: cfg.TLS, MaxConnections: cmp.Or(cfg.MaxConnections, 1000),
-		Drain: cfg.WaitForHealthcheckInterval, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, options.DefaultShutdownTimeout),
+		Drain: cfg.WaitForHealthcheckInterval, ShutdownTimeout: cmp.Or(cfg.ShutdownTimeout, 30*time.Second),
 		Logger: log, Registry: cfg.Registry,
 	})
 	return s, err

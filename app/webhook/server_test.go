@@ -21,7 +21,6 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/kube"
@@ -80,8 +79,8 @@ func runWith(t *testing.T, source sourceFunc, failures webhook.Failures) *runnin
 	var mu sync.Mutex
 	opened := make(chan struct{}, 2)
 	server, err := webhook.New(webhook.Config{
-		Source: source, Failures: failures, Poll: options.Poll{Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond},
-		Listen: options.Listen{Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0"},
+		Source: source, Failures: failures, Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond,
+		Address: "127.0.0.1:0", SupportAddress: "127.0.0.1:0",
 		Open: func(network, address string) (net.Listener, error) {
 			l, err := net.Listen(network, address)
 			if err == nil {

@@ -18,14 +18,13 @@ func TestTakeoversAreToldOrRefused(t *testing.T) {
 	neighbour := []byte(`{"metadata": {"namespace": "shop", "name": "all"},
 		"spec": {"hosts": ["taken.example.org"], "backends": [{"name": "b", "type": "shunt"}], "routes": [{"pathSubtree": "/", "backends": [{"backendName": "b"}]}]}}`)
 	for _, c := range []struct {
-		refuse        webhook.Refusal
+		refuse        bool
 		object        []byte
 		taken, warned int
 	}{
-		{webhook.RefuseNone, theirs, 0, 1},
-		{webhook.RefuseNamespace, theirs, 1, 0},
-		{webhook.RefuseNamespace, neighbour, 0, 1},
-		{webhook.RefuseObject, neighbour, 1, 0},
+		{false, theirs, 0, 1},
+		{true, theirs, 1, 0},
+		{true, neighbour, 0, 1},
 	} {
 		j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, c.refuse)
 		if err != nil {
@@ -37,7 +36,7 @@ func TestTakeoversAreToldOrRefused(t *testing.T) {
 		j.Take(shop(t))
 		v, err := j.Review(kube.KindRouteGroup, c.object, nil)
 		if err != nil || len(v.Taken) != c.taken || len(v.Takeovers) != c.warned {
-			t.Errorf("%q: %+v, %v", c.refuse, v, err)
+			t.Errorf("%t: %+v, %v", c.refuse, v, err)
 		}
 		if slices.Equal(c.object, theirs) && !slices.Contains(slices.Concat(v.Taken, v.Takeovers), told) {
 			t.Errorf("%q, %q: want %s", v.Taken, v.Takeovers, told)
@@ -47,14 +46,14 @@ func TestTakeoversAreToldOrRefused(t *testing.T) {
 		s.RouteGroups = []*kube.RouteGroup{decode[*kube.RouteGroup](t, kube.KindRouteGroup, c.object)}
 		j.Take(&s)
 		if v, err := j.Review(kube.KindRouteGroup, c.object, c.object); err != nil || len(v.Taken)+len(v.Takeovers) > 0 {
-			t.Errorf("%q, again: %+v, %v", c.refuse, v, err)
+			t.Errorf("%t, again: %+v, %v", c.refuse, v, err)
 		}
 	}
 }
 
 // TestFailedTrialsAreTold: an author sees the words of the proxy that did not survive a filter of the object.
 func TestFailedTrialsAreTold(t *testing.T) {
-	j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, webhook.RefuseNone)
+	j, err := webhook.NewJudge(rules.Options{}, kube.Selection{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@
 //
 // Only problems that the author alone can fix, and only if the object gets worse: an object is refused for a problem of severity
 // error that depends only on the object, if the object that it replaces has fewer problems of this reason. All other problems are
-// warnings. So are the requests that the object would newly take from routes of other objects, unless [Refusal] says otherwise. An Ingress may be created before its Service, and an author must be able to change a label of an object that was
+// warnings. So are the requests that the object would newly take from routes of other objects, unless Config.RefuseTakeovers says otherwise. An Ingress may be created before its Service, and an author must be able to change a label of an object that was
 // already broken.
 //
 // # Failing open
@@ -45,29 +45,14 @@ type Judge struct {
 	cluster *compile.Compiler
 	alone   *compile.Result // an empty cluster, for objects before the first snapshot
 	proxy   match.Options
-	refuse  Refusal
+	refuse  bool                                 // takeovers between namespaces
 	owners  atomic.Pointer[shadowdiff.OwnerFunc] // of the latest snapshot
 	failed  atomic.Pointer[[]api.TrialFailure]   // of the route servers
 	turns   sync.Map                             // namespace to *sync.Mutex
 }
 
-// Refusal says which takeovers are refused. All others are warnings.
-type Refusal string
-
-// The values of Refusal.
-const (
-	RefuseNone      Refusal = "none"
-	RefuseNamespace Refusal = "namespace" // those between namespaces
-	RefuseObject    Refusal = "object"    // all
-)
-
-// refuses reports whether it is refused that one owner takes requests of another, or may do so.
-func (r Refusal) refuses(from, to shadowdiff.Owner) bool {
-	return r == RefuseObject || r == RefuseNamespace && from.Namespace != to.Namespace
-}
-
-// NewJudge returns a judge with the options of the route server. The error names an invalid option.
-func NewJudge(o rules.Options, scope kube.Selection, refuse Refusal) (*Judge, error) {
+// NewJudge returns a judge with the options of the route server. refuse is Config.RefuseTakeovers. The error names an invalid option.
+func NewJudge(o rules.Options, scope kube.Selection, refuse bool) (*Judge, error) {
 	alone, err := compile.New(o)
 	if err != nil {
 		return nil, err
@@ -182,7 +167,7 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 		if more := t.Lost - 1; more > 0 {
 			line += fmt.Sprintf(", and %d more routes", more)
 		}
-		if j.refuse.refuses(t.From, t.To) {
+		if j.refuse && t.From.Namespace != t.To.Namespace {
 			v.Taken = append(v.Taken, line)
 		} else {
 			v.Takeovers = append(v.Takeovers, line)
@@ -190,7 +175,7 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 	}
 	for _, u := range report.Doubts() {
 		switch line := "takeover: " + u.String(); {
-		case j.refuse.refuses(u.From, u.To):
+		case j.refuse && u.From.Namespace != u.To.Namespace:
 			v.Taken = append(v.Taken, line)
 		case u.From.Namespace != u.To.Namespace:
 			v.Takeovers = append(v.Takeovers, line)
@@ -198,7 +183,7 @@ func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tr
 	}
 	if report.Skipped > 0 {
 		const line = "takeover: may take requests of others: the search exceeded its budget"
-		if j.refuse == RefuseNone {
+		if !j.refuse {
 			v.Takeovers = append(v.Takeovers, line)
 		} else {
 			v.Taken = append(v.Taken, line)

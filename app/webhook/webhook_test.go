@@ -66,7 +66,7 @@ func shop(t testing.TB, more ...*kube.Ingress) *kube.Snapshot {
 
 func newJudge(t testing.TB, s *kube.Snapshot, o rules.Options, scope kube.Selection) *webhook.Judge {
 	t.Helper()
-	j, err := webhook.NewJudge(o, scope, webhook.RefuseNone)
+	j, err := webhook.NewJudge(o, scope, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/dataplane"
 	"github.com/routesrv/routesrv/rollout"
@@ -60,9 +62,9 @@ func TestExitStatusesAndMessages(t *testing.T) {
 		{name: "no such cutover check", args: []string{"--cutover-check", "on"}, status: 2, stderr: `report, enforce, off`},
 		{name: "no such fallback", args: []string{"--fallback", "yes"}, status: 2, stderr: `boot, never, always`},
 		{name: "too short", args: []string{"--fallback=after=1ms"}, status: 2, stderr: `from 1s to 720h`},
-		{name: "no such transport", args: []string{"--update-mode", "push"}, status: 2, stderr: `--update-mode: "push": want auto, stream, poll`},
+		{name: "no such transport", args: []string{"--update-mode", "push"}, status: 2, stderr: `--update-mode: "push": must be one of auto, stream, poll`},
 		{name: "full tables all the time", args: []string{"--timing=full-fetch=1s"}, status: 2, stderr: `from 1m to 720h`},
-		{name: "no port", args: []string{"--address", "localhost"}, status: 2, stderr: `want HOST:PORT`},
+		{name: "no port", args: []string{"--address", "localhost"}, status: 2, stderr: `must be HOST:PORT`},
 		{
 			name: "Exec without a route server", args: []string{"--mode", "Exec", "--manifests", shop}, status: 2,
 			stderr: `mode Exec needs a route server: set --upstream`,
@@ -72,7 +74,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			stderr: `mode False needs objects.*-kubernetes`,
 		},
 		{
-			name: "half of a pair", status: 2, stderr: `--upstream-tls: client certificate: want both`,
+			name: "half of a pair", status: 2, stderr: `--upstream-tls: client certificate: set both`,
 			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--upstream-tls=cert=x"},
 		},
 		{
@@ -102,7 +104,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errs bytes.Buffer
-			status := run(t.Context(), c.args, nil, options.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
+			status := run(t.Context(), c.args, nil, program.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
 			if status != c.status {
 				t.Errorf("status %d, want %d", status, c.status)
 			}
@@ -115,21 +117,34 @@ func TestExitStatusesAndMessages(t *testing.T) {
 	}
 }
 
+// parse parses the flags of the program.
+func parse(args []string) (*options.Sidecar, []options.Warning, error) {
+	var c options.Sidecar
+	cmd := &cobra.Command{Use: "dataplane-client", SilenceErrors: true, SilenceUsage: true}
+	flags := options.SidecarFlags(cmd, &c)
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return flags.Resolve(args, options.Env{}) }
+	_, err := options.SetArgs(cmd, args)
+	if err == nil {
+		err = cmd.Execute()
+	}
+	return &c, flags.Warnings(), err
+}
+
 func TestFlagsReachTheSidecar(t *testing.T) {
 	f, warnings, err := parse([]string{
 		"--mode=exec:25%", "--upstream", "http://a", "--upstream=http://b,http://c", "--cutover-check=enforce",
 		"--cutover-check=clean-for=1m", "--cutover-check=comparisons=7", "--fallback=always", "--fallback=after=2m", "--fallback=max-age=3h",
-		"--fallback=window=4m", "--fetch-interval=5s", "--timing=fetch-timeout=6s", "--update-mode=stream", "--timing=full-fetch=2h", "--max-table-bytes=1000", "--zone=z", "--state-dir=/l",
-		"--routes-file=/r", "--pod-name=p", "--node-name=n", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
-		"-enable-kubernetes-endpointslices", "--guard=max-loss=0.25",
-	}, options.Env{})
+		"--fallback=window=4m", "--timing=fetch-timeout=6s", "--update-mode=stream", "--timing=full-fetch=2h", "--zone=z", "--state-dir=/l",
+		"--routes-file=/r", "--pod-name=p", "--pod-namespace=ns", "--node-name=n", "--support-listener=", "-kubernetes", "-source-poll-timeout=9000",
+		"-enable-kubernetes-endpointslices", "--guard=max-loss=0.25,max-bytes=1000",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range warnings {
 		t.Errorf("warning %v", w)
 	}
-	c := f.sidecar
+	c := f.Sidecar
 	if got := c.Setting; got != (rollout.Setting{Mode: rollout.Exec, Percent: 25}) {
 		t.Errorf("setting %v", got)
 	}
@@ -143,12 +158,12 @@ func TestFlagsReachTheSidecar(t *testing.T) {
 	if c.Fallback != want {
 		t.Errorf("fallback %+v, want %+v", c.Fallback, want)
 	}
-	if c.Fetch.Interval != 5*time.Second || c.Fetch.Timeout != 6*time.Second || c.Fetch.MaxBytes != 1000 || c.Fetch.Zone != "z" ||
+	if c.Fetch.Interval != 9*time.Second || c.Fetch.Timeout != 6*time.Second || c.Fetch.MaxBytes != 1000 || c.Fetch.Zone != "z" ||
 		c.StateDir != "/l" || c.Fetch.UpdateMode != dataplane.Stream || c.Fetch.FullEvery != 2*time.Hour || c.RoutesFile != "/r" {
 		t.Errorf("fetch %+v", c.Fetch)
 	}
-	if c.Pod != "p" || c.Node != "n" || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
-		!c.Compile.EndpointSlices || c.Guard.MaxLoss != 0.25 || !f.source.Kubernetes {
+	if c.Pod != "p" || c.PodNamespace != "ns" || c.Node != "n" || c.SupportAddress != "" || c.Address != "127.0.0.1:9005" || c.Interval != 9*time.Second ||
+		!c.Compile.EndpointSlices || c.Guard.MaxLoss != 0.25 || !f.Source.Kubernetes {
 		t.Errorf("%+v", c)
 	}
 }
@@ -159,21 +174,21 @@ func TestProtectionReachesTheSidecar(t *testing.T) {
 		"--mode=Exec", "--upstream=http://a", "--state-dir=/l", "--fallback=never", "--support-loopback-only",
 		"--support-tls=cert=/c", "--support-tls=key=/k", "--support-tls=client-ca=/ca",
 	}
-	f, warnings, err := parse(args, options.Env{})
+	f, warnings, err := parse(args)
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
 	want := sidecar.SupportTLS{Cert: "/c", Key: "/k", ClientCA: "/ca"}
-	if diff := cmp.Diff(want, f.sidecar.SupportTLS); diff != "" || !f.sidecar.SupportLoopbackOnly {
-		t.Errorf("loopback only: %t, TLS (-want +got):\n%s", f.sidecar.SupportLoopbackOnly, diff)
+	if diff := cmp.Diff(want, f.Sidecar.SupportTLS); diff != "" || !f.Sidecar.SupportLoopbackOnly {
+		t.Errorf("loopback only: %t, TLS (-want +got):\n%s", f.Sidecar.SupportLoopbackOnly, diff)
 	}
-	if _, warnings, err = parse(append(args, "--support-listener="), options.Env{}); err != nil || len(warnings) != 1 || warnings[0].Flag != "--support-listener" {
+	if _, warnings, err = parse(append(args, "--support-listener=")); err != nil || len(warnings) != 1 || warnings[0].Flag != "-support-listener" {
 		t.Errorf("without a listener: %v %v", err, warnings)
 	}
 }
 
 func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
-	f, warnings, err := parse([]string{"--mode=Exec", "--upstream=http://a"}, options.Env{})
+	f, warnings, err := parse([]string{"--mode=Exec", "--upstream=http://a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +201,8 @@ func TestWhatIsLikelyAMistakeIsSaid(t *testing.T) {
 			t.Errorf("no warning about %s in:\n%s", part, all.String())
 		}
 	}
-	if host, err := os.Hostname(); err == nil && f.sidecar.Pod != host {
-		t.Errorf("pod %q, want the name of the host %q", f.sidecar.Pod, host)
+	if host, err := os.Hostname(); err == nil && f.Sidecar.Pod != host {
+		t.Errorf("pod %q, want the name of the host %q", f.Sidecar.Pod, host)
 	}
 }
 
@@ -209,7 +224,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 		done <- run(ctx, []string{
 			"--mode-file", mode, "--manifests", shop, "--upstream", "http://127.0.0.1:1", "--state-dir", state,
 			"--address", "127.0.0.1:0", "--support-listener", "localhost:0",
-		}, nil, options.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
+		}, nil, program.Stdio{In: strings.NewReader(""), Out: &errs, Err: &errs})
 	}()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
 	main := eventually(t, &errs, regexp.MustCompile(`msg="main listener open" component=sidecar address=(\S+)`))
@@ -257,7 +272,7 @@ func TestProgramServesAndFollowsItsModeFile(t *testing.T) {
 	}
 	client.CloseIdleConnections()
 	cancel()
-	if got := <-done; got != options.ExitOK {
+	if got := <-done; got != program.ExitOK {
 		t.Errorf("exit status %d, log:\n%s", got, &errs)
 	}
 }
@@ -293,15 +308,18 @@ func (b *buffer) String() string {
 	return b.buf.String()
 }
 
-// TestNumberOfOurFlags: over both servers. Each flag of our own is one more thing to understand.
+// ourFlags is the number of flags of our own: settings that Skipper's route server does not have, over all programs. Each is one more
+// thing to understand, so it must be at most 40.
+const ourFlags = 37
+
 func TestNumberOfOurFlags(t *testing.T) {
 	names := make(map[string]bool)
-	for _, f := range append(options.Flags(), newParser(&flags{}, &options.Poll{}).Flags()...) {
+	for _, f := range slices.Concat(options.RouteServerFlags(&cobra.Command{}, new(options.RouteServer)).All(), options.SidecarFlags(&cobra.Command{}, new(options.Sidecar)).All()) {
 		if f.Own {
 			names[f.Name] = true
 		}
 	}
-	if len(names) > 45 {
-		t.Errorf("%d flags of our own, want at most 45: %v", len(names), slices.Sorted(maps.Keys(names)))
+	if len(names) != ourFlags || ourFlags > 40 {
+		t.Errorf("%d flags of our own, want %d: %v", len(names), ourFlags, slices.Sorted(maps.Keys(names)))
 	}
 }

@@ -1,4 +1,4 @@
-// Command kubectl-routesrv is a kubectl plugin that asks the route servers of one or more clusters what they serve, which clients
+// Command kubectl-routesrv is a kubectl plugin that queries the route servers of one or more clusters: what they serve, which clients
 // hold it, which objects have problems, and what the guard holds back. It finds the pods by their labels and opens port-forwards
 // itself.
 //
@@ -13,6 +13,7 @@ import (
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/forward"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 )
 
 // version is set by the linker in a release build.
@@ -20,14 +21,14 @@ var version string
 
 func main() {
 	forward.SilenceClient()
-	options.Main(run)
+	program.Main(run)
 }
 
 // run is the whole program. It returns the exit status when ctx ends.
-func run(ctx context.Context, args, environ []string, std options.Stdio) int {
-	program := cli.Program{
-		Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: options.VersionText("kubectl-routesrv", version),
-		Env: options.Env{Environ: environ, ReadFile: options.ReadFile(ctx)},
+func run(ctx context.Context, args, environ []string, std program.Stdio) int {
+	p := cli.Program{
+		Name: "kubectl routesrv", Places: forward.NewPlaces, Remote: true, Version: version,
+		Env: options.Env{Environ: environ, ReadFile: program.ReadFile(ctx)},
 	}
-	return program.Run(ctx, args, std)
+	return p.Run(ctx, args, std)
 }

@@ -52,7 +52,7 @@ func TestCommandsShowClientCertificates(t *testing.T) {
 		{append([]string{"explain", "shop.example.org", s.URL}, all...), 0, "All is well."},
 		{[]string{"diff", s.URL + "/routes", file}, 2, "certificate"},
 		{[]string{"diff", s.URL + "/routes", file, "--cacert", ca}, 2, "certificate required"},
-		{[]string{"diff", s.URL + "/routes", file, "--cert", clientCert}, 2, "--cert and --key: want both"},
+		{[]string{"diff", s.URL + "/routes", file, "--cert", clientCert}, 2, "set both --cert and --key"},
 		{[]string{"explain", "shop.example.org", s.URL, "--cacert", ca}, 2, "certificate required"},
 		{append([]string{"diff", s.URL + "/routes", file, "--server-name", "other"}, all...), 2, "not other"},
 	} {
@@ -86,7 +86,7 @@ func TestCommandsUnderstandTheServer(t *testing.T) {
 			t.Errorf("%q: status %d, want %d and %q in\n%s%s", c.args, r.status, c.status, c.want, r.out, r.err)
 		}
 	}
-	if r := runWith(t, "", "completion", "bash"); r.status != 0 || !strings.Contains(r.out, "complete -F _routesrv routesrv") {
+	if r := runWith(t, "", "completion", "bash"); r.status != 0 || !strings.Contains(r.out, "__start_routesrv routesrv") {
 		t.Errorf("completion: %+v", r)
 	}
 	if r := runWith(t, "", "__complete", "diff", "--cace"); !strings.HasPrefix(r.out, "--cacert\t") || !strings.HasSuffix(r.out, "\n:4\n") {

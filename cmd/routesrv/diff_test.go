@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 )
 
 const (
@@ -160,7 +160,7 @@ func TestDiffTroubles(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		{"too few", "", []string{good}, "too few arguments: want A B"},
+		{"too few", "", []string{good}, "too few arguments: needs A B"},
 		{"too many", "", []string{good, good, good}, "unexpected argument"},
 		{"no file", "", []string{good, "nowhere.eskip"}, "routesrv diff: B: nowhere.eskip: no such file or directory\n"},
 		{"does not parse", "", []string{bad, good}, `^routesrv diff: A: \S+bad.eskip:2:11: parse failed after token ->, last route id: b, position \d+: syntax error\n$`},
@@ -168,9 +168,9 @@ func TestDiffTroubles(t *testing.T) {
 		{"standard input twice", "", []string{"-", "-"}, "B: -: the standard input can be only one of the tables"},
 		{"manifest that is none", "", []string{good, tempFile(t, "x.yaml", "kind: [")}, `B: .*x\.yaml`},
 		{"nobody answers", "", []string{good, "http://127.0.0.1:1/routes"}, "B: http://127.0.0.1:1/routes: .*connection refused"},
-		{"output", "", []string{"--output=xml", good, good}, `--output: "xml": want text, json, html`},
+		{"output", "", []string{"--output=xml", good, good}, `--output: "xml": must be one of text, json, html`},
 		{"ignore", "", []string{"--ignore=filters", good, good}, `--ignore: "filters": must be endpoints or id=REGEX`},
-		{"interval", "", []string{"--interval=3", good, good}, `--interval: "3": want a time with its unit`},
+		{"interval", "", []string{"--interval=3", good, good}, `--interval: "3": must be a time with its unit`},
 		{"page of news", "", []string{"--watch", "--output=html", good, good}, "--watch prints text or json"},
 		{"unknown flag", "", []string{"--outputs=json", good, good}, "outputs"},
 	} {
@@ -220,7 +220,7 @@ func watchDiff(t *testing.T, flags []string, changes ...string) result {
 		ended := make(chan int)
 		go func() {
 			args := append(append([]string{"diff", "--watch"}, flags...), a, b)
-			ended <- run(ctx, args, nil, options.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
+			ended <- run(ctx, args, nil, program.Stdio{In: strings.NewReader(""), Out: &out, Err: &errs})
 		}()
 		time.Sleep(500 * time.Millisecond) // between two comparisons
 		for _, content := range changes {
@@ -296,7 +296,7 @@ func TestDiffReportsThatItCannotPrint(t *testing.T) {
 	var errs strings.Builder
 	a, b := tempFile(t, "a.eskip", tableA), tempFile(t, "b.eskip", tableB)
 	for _, output := range []string{"text", "json", "html"} {
-		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, options.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
+		status := run(t.Context(), []string{"diff", "--output", output, a, b}, nil, program.Stdio{In: strings.NewReader(""), Out: closedPipe{}, Err: &errs})
 		if status != 2 || !strings.Contains(errs.String(), "print the result: io: read/write on closed pipe") {
 			t.Errorf("%s: status %d: %s", output, status, errs.String())
 		}

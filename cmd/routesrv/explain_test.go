@@ -104,14 +104,14 @@ func TestExplainRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{[]string{"a b", table}, `"a b": must be KIND NAMESPACE/NAME`},
 		{[]string{"shop.example.org"}, `PLACE`},
 		{[]string{"shop.example.org", "nowhere"}, `nowhere`},
-		{[]string{"-o", "yaml", "shop.example.org", table}, `want text, json`},
+		{[]string{"-o", "yaml", "shop.example.org", table}, `must be one of text, json`},
 	} {
 		r := runWith(t, "", append([]string{"explain"}, c.args...)...)
 		if r.status != 2 || !strings.Contains(r.err, c.want) {
 			t.Errorf("%q: status %d, %s, want %s", c.args, r.status, r.err, c.want)
 		}
 	}
-	if r := runWith(t, "", "explain", "--help"); r.status != 0 || !strings.Contains(r.out, "Usage: routesrv explain [flags] WHAT... PLACE\n") {
+	if r := runWith(t, "", "explain", "--help"); r.status != 0 || !strings.Contains(r.out, "Usage:\n  routesrv explain [flags] WHAT... PLACE\n") {
 		t.Errorf("help: %+v", r)
 	}
 }

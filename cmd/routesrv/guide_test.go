@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/routesrv/routesrv/app/options"
@@ -79,12 +80,12 @@ func TestArgumentsWithoutEffectAreListed(t *testing.T) {
 
 	args := []string{"-kubernetes"}
 	want = nil
-	for _, f := range options.UnsupportedFlags() {
+	for _, f := range options.RouteServerFlags(&cobra.Command{}, new(options.RouteServer)).Ignored() {
 		if f.Refused {
 			continue
 		}
 		value := "=1"
-		if f.Bool {
+		if f.Type() == "bool" {
 			value = "=true"
 		}
 		args, want = append(args, "-"+f.Name+value), append(want, f.Name)

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 )
 
 // TestEachChangeIsOneLine: a published change is one line of the log, and a read without a change is none.
@@ -36,7 +36,7 @@ spec: {hosts: [HOST], backends: [{name: a, type: shunt}], defaultBackends: [{bac
 	ended.Go(func() {
 		run(ctx, []string{
 			"--manifests", path, "-address=127.0.0.1:0", "-support-listener=127.0.0.1:0", "-wait-for-healthcheck-interval=0s", "-source-poll-timeout=20",
-		}, nil, options.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: to})
+		}, nil, program.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: to})
 		to.Close()
 	})
 	var text strings.Builder

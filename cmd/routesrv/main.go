@@ -4,14 +4,13 @@
 //	routesrv [flags]                 serve
 //	routesrv compile [flags] PATH... print the table of manifests
 //	routesrv webhook [flags]         check an Ingress or a RouteGroup before the API server stores it
-//	routesrv status|clients|problems|explain|match|diff|held|accept [flags] ...
-//	                                 ask running route servers, or about tables and manifests
+//	routesrv COMMAND [flags] ...         query running route servers, or tables and manifests
 //	routesrv completion SHELL        print the completion script of a shell
 //	routesrv version                 print the version
 //
 // A first argument "routesrv" is skipped, also after --check-config, because manifests for Skipper's image pass the program name
 // there. SIGHUP reads the source at once. The exit status is 0 after a normal end, 2 if the program could not start, and 1 if it failed later; compile
-// and the commands that ask document their own exit statuses.
+// and the commands that query document their own exit statuses.
 package main
 
 import (
@@ -19,12 +18,17 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/shadowdiff"
 	"github.com/routesrv/routesrv/table"
@@ -33,47 +37,22 @@ import (
 // version is set by the linker in a release build.
 var version string
 
-// program describes routesrv to package options.
-func program() options.Program { return options.Program{Name: "routesrv", Version: version} }
-
-func main() { options.Main(run) }
+func main() { program.Main(run) }
 
 // stateDir is the state folder of the base in deploy/kustomize.
 const stateDir = "/var/lib/routesrv"
 
-// asking returns the commands that ask running route servers by URL, and the process in the same pod.
-func asking(env options.Env) cli.Program {
-	return cli.Program{
-		Name: "routesrv", Places: cli.NewURLs, InPod: func() cli.Places { return &cli.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
-		Version: options.VersionText("routesrv", version), Env: env, Others: commands(),
-	}
-}
-
-// commands returns the commands of this program alone.
-func commands() []cli.OtherCommand {
-	return []cli.OtherCommand{
-		{Name: "compile", Summary: "Prints the table of manifests.", Run: runCompile, Flags: options.Flags},
-		{Name: "webhook", Summary: "Answers API servers before they store an Ingress or a RouteGroup.", Run: runWebhook, Flags: options.Flags},
-	}
-}
-
 // run is the whole program. It returns the exit status when ctx ends.
-func run(ctx context.Context, args, environ []string, std options.Stdio) int {
-	args = withoutName(args)
-	env := options.Env{Environ: environ, ReadFile: options.ReadFile(ctx), Output: std.Out}
-	if len(args) == 0 {
-		return runServe(ctx, args, env, std)
+func run(ctx context.Context, args, environ []string, std program.Stdio) int {
+	env := options.Env{Environ: environ, ReadFile: program.ReadFile(ctx)}
+	root := serveCommand(env, std)
+	root.AddCommand(compileCommand(env, std), webhookCommand(env, std))
+	queries := cli.Program{
+		Name: "routesrv", Places: query.NewURLs, Env: env,
+		InPod: func() query.Places { return &query.Socket{Dial: httpserve.DialControl, Folder: stateDir} },
 	}
-	for _, c := range commands() {
-		if c.Name == args[0] {
-			return c.Run(ctx, args[1:], env, std)
-		}
-	}
-	asks := asking(env)
-	if _, mistyped := asks.Nearest(args[0]); asks.Has(args[0]) || mistyped && !strings.HasPrefix(args[0], "-") {
-		return asks.Run(ctx, args, std)
-	}
-	return runServe(ctx, args, env, std)
+	root.AddCommand(queries.Commands(std)...)
+	return program.Execute(ctx, root, version, withoutName(args), std)
 }
 
 // withoutName returns the arguments without a first "routesrv". A user who checks the arguments of a manifest writes --check-config before them.
@@ -89,44 +68,108 @@ func withoutName(args []string) []string {
 	return args
 }
 
-// runCompile compiles manifests with the flags of the server. It prints the table, and on standard error one line for each
-// problem with the object that has it. The exit status is 0 if there are no problems, 1 if there are problems of severity warning
-// or error, and 2 if there is no table. With --against it asks a route server instead.
-func runCompile(ctx context.Context, args []string, env options.Env, std options.Stdio) int {
-	cfg, warnings, err := options.ParseCompile(args, env)
-	if status, ok := program().Configured(warnings, err, std); !ok {
-		return status
+// serveCommand returns the program without a command: it serves until the context ends. SIGHUP reads the source at once.
+func serveCommand(env options.Env, std program.Stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "routesrv",
+		Long: `Reads Ingresses and RouteGroups once for a whole fleet of proxies, compiles them into one routing
+table, and serves it to every proxy under /routes. Flags with one dash below are Skipper's, those
+with two dashes are new; both forms work for both. Proxies then run without -kubernetes, with
+-routes-urls=http://routesrv/routes.
+
+SIGTERM drains and stops the server; a second one stops it at once. SIGHUP reads the source at once.`,
+		Example: `  # Try it with a folder of manifests, on the loopback interface only
+  routesrv --manifests ./manifests
+  # Read a cluster from outside
+  routesrv -kubernetes --kubeconfig ~/.kube/config
+  # In a cluster, with a copy of the table that survives a restart
+  routesrv -kubernetes -kubernetes-in-cluster -address=:9090 -support-listener=:9911 \
+      -source-poll-timeout=3000 -wait-for-healthcheck-interval=65s --state-dir=/var/lib/routesrv
+  # As a relay, which serves the table of other route servers to part of a large fleet
+  routesrv --upstream=http://routesrv-a,http://routesrv-b --state-dir=/var/lib/routesrv`,
 	}
-	program().PrintWarnings(warnings, std)
-	trouble := func(err error) int {
-		fmt.Fprintln(std.Err, "routesrv compile:", shadowdiff.PrintableLines(err.Error()))
-		return options.ExitUnusable
+	var cfg options.RouteServer
+	flags := options.RouteServerFlags(cmd, &cfg)
+	cmd.RunE = program.Serve(flags, env, &cfg.Log, &cfg.Server.StateDir, func(log *slog.Logger) (program.Service, error) {
+		return newServer(&cfg, log, std.In)
+	})
+	return cmd
+}
+
+func webhookCommand(env options.Env, std program.Stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "webhook", Short: "Checks an Ingress or a RouteGroup before the API server stores it.", Args: cobra.NoArgs,
+		Long: `Rejects an object that would lose routes through its own fault; all other faults become warnings, which
+kubectl prints, in the words of /problems. It accepts all flags of the server, so that both can read
+one configuration file: with other settings the webhook would judge another table.
+
+A ValidatingWebhookConfiguration tells the API server about it: components/webhook has one that admits
+objects while the webhook is down (failurePolicy: Ignore).`,
+		Example: `  # In a cluster, with a certificate for the name of its Service
+  routesrv webhook -kubernetes -kubernetes-in-cluster -config-file=/etc/routesrv/flags.yaml \
+      -tls-cert=/tls/tls.crt -tls-key=/tls/tls.key`,
 	}
-	if cfg.Against != "" {
-		status, err := cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, std)
-		if err != nil {
-			return trouble(err)
+	var cfg options.RouteServer
+	flags := options.WebhookFlags(cmd, &cfg)
+	cmd.RunE = program.Serve(flags, env, &cfg.Log, &cfg.Server.StateDir, func(log *slog.Logger) (program.Service, error) {
+		return newWebhook(&cfg, log, std.In)
+	})
+	return cmd
+}
+
+// compileCommand prints the table of manifests, and on standard error one line for each problem with the object that has it.
+func compileCommand(env options.Env, std program.Stdio) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "compile [flags] PATH...", Short: "Prints the table of manifests.", DisableFlagsInUseLine: true,
+		Long: `Compiles manifests into a routing table and prints it, without a server. It accepts all flags of the
+server, so you can try the arguments or the configuration file of a Deployment unchanged.
+
+The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2
+after an error. With --against it is 0 if the objects take nothing, and 1 if they do or may.`,
+		Example: `  # Compile this folder with the settings of production
+  routesrv compile -config-file production.yaml ./manifests
+  # Ask a route server which requests of others these objects would take, for a pull request
+  routesrv compile --against http://127.0.0.1:9911 -o markdown ./manifests`,
+	}
+	var cfg options.RouteServer
+	flags := options.CompileFlags(cmd, &cfg)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := program.Resolved(cmd, flags, flags.Resolve(args, env)); err != nil {
+			return err
 		}
-		return status
+		run := printCompiled
+		if cfg.Against != "" {
+			run = func(ctx context.Context, cfg options.RouteServer, std program.Stdio) (int, error) {
+				return cli.Against(ctx, cfg.Against, cfg.Source.Manifests, cfg.Output, std)
+			}
+		}
+		status, err := run(cmd.Context(), cfg, std)
+		if err != nil {
+			return err
+		}
+		return program.StatusError(status)
 	}
-	result, err := cli.Compile(ctx, cfg.RouteServer, std)
+	return cmd
+}
+
+func printCompiled(ctx context.Context, cfg options.RouteServer, std program.Stdio) (status int, err error) {
+	result, err := cli.Compile(ctx, cfg, std)
 	if err != nil {
-		return trouble(err)
+		return 0, err
 	}
 	if err := printTable(std.Out, result.Routes, std.OutTerminal); err != nil {
-		return trouble(fmt.Errorf("print the table: %w", err))
+		return 0, fmt.Errorf("print the table: %w", err)
 	}
-	status := options.ExitOK
 	for _, p := range result.Problems {
 		if p.Reason == rules.NoEndpoints && cli.WithoutPods(result.Snapshot) {
 			continue // manifests without pods
 		}
 		fmt.Fprintln(std.Err, shadowdiff.PrintableLines(p.Line()))
 		if p.Severity > rules.Info {
-			status = options.ExitFailed
+			status = program.ExitFailed
 		}
 	}
-	return status
+	return status, nil
 }
 
 // printTable prints the table as proxies get it. On a terminal it escapes what could affect that: texts of objects may have control

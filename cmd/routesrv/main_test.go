@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 )
 
 const shop = "../../examples/shop"
@@ -25,7 +25,7 @@ type result struct {
 func runWith(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var out, errs strings.Builder
-	status := run(t.Context(), args, nil, options.Stdio{In: strings.NewReader(stdin), Out: &out, Err: &errs})
+	status := run(t.Context(), args, nil, program.Stdio{In: strings.NewReader(stdin), Out: &out, Err: &errs})
 	return result{status, out.String(), errs.String()}
 }
 
@@ -52,7 +52,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "settings are checked and nothing is started", out: `^configuration is valid\n$`,
 			args: []string{"--check-config", "-kubernetes", "-kubernetes-in-cluster", "--state-dir=/nowhere/at/all"},
 		},
-		{name: "a mistyped command", args: []string{"stauts", "http://localhost:9911"}, status: 2, stdrr: `did you mean status\?`},
+		{name: "a mistyped command", args: []string{"stauts", "http://localhost:9911"}, status: 2, stdrr: `Did you mean this\?\s+status`},
 		{
 			name: "a check says what is wrong", status: 2, stdrr: `-addres\b`,
 			args: []string{"--check-config", "-kubernetes", "-addres=:1"},
@@ -69,7 +69,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			name: "the name of the program after the check", out: `^configuration is valid\n$`,
 			args: []string{"--check-config", "routesrv", "-kubernetes"},
 		},
-		{name: "the name of the program as another argument", args: []string{"-kubernetes", "routesrv"}, status: 2, stdrr: `unexpected argument`},
+		{name: "the name of the program as another argument", args: []string{"-kubernetes", "routesrv"}, status: 2, stdrr: `unknown command "routesrv"`},
 		{name: "the name of the program before a subcommand", args: []string{"routesrv", "version"}, out: `^routesrv `},
 		{name: "the name of the program twice", args: []string{"routesrv", "routesrv"}, status: 2, stdrr: `routesrv`},
 		{
@@ -148,7 +148,7 @@ func TestReadmeCommandServes(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	if status := stop(); status != options.ExitOK {
+	if status := stop(); status != program.ExitOK {
 		t.Errorf("exit status %d", status)
 	}
 }
@@ -162,7 +162,7 @@ func serveHere(t *testing.T, args ...string) (url string, stop func() int) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, append([]string{"-address=127.0.0.1:0", "-support-listener=127.0.0.1:0", "-wait-for-healthcheck-interval=0s"}, args...), nil,
-			options.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
+			program.Stdio{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
 		stderr.Close()
 	}()
 	open := regexp.MustCompile(`msg="main listener open".* address=(\S+)`)

@@ -18,7 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 )
 
 // asProgram turns the test binary into the program, for tests that need a separate process.
@@ -264,19 +264,19 @@ func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program := func(args ...string) *exec.Cmd {
+	child := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 		cmd.Env = append(os.Environ(), asProgram+"=1")
 		return cmd
 	}
 	for _, flag := range []string{"-kubernetes-token-file", "-kubeconfig"} {
-		cmd := program("-kubernetes", flag, fifo)
+		cmd := child("-kubernetes", flag, fifo)
 		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != options.ExitUnusable || !strings.Contains(string(out), "FIFO") || !strings.Contains(string(out), fifo) {
-			t.Errorf("%s: exit status %d, want %d, the path and that it is a FIFO:\n%s", flag, cmd.ProcessState.ExitCode(), options.ExitUnusable, out)
+		if cmd.ProcessState.ExitCode() != program.ExitUnusable || !strings.Contains(string(out), "FIFO") || !strings.Contains(string(out), fifo) {
+			t.Errorf("%s: exit status %d, want %d, the path and that it is a FIFO:\n%s", flag, cmd.ProcessState.ExitCode(), program.ExitUnusable, out)
 		}
 	}
-	cmd := program("-config-file", fifo)
+	cmd := child("-config-file", fifo)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestAFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err != nil || !strings.Contains(line, "read") || !strings.Contains(line, fifo) {
 		t.Errorf("it said %q (%v)", line, err)
 	}
-	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != options.ExitUnusable {
-		t.Errorf("exit status %d, want %d", cmd.ProcessState.ExitCode(), options.ExitUnusable)
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != program.ExitUnusable {
+		t.Errorf("exit status %d, want %d", cmd.ProcessState.ExitCode(), program.ExitUnusable)
 	}
 }

@@ -35,7 +35,7 @@ func TestTheFirstRouteServerThatAnswersSaysWhatFailed(t *testing.T) {
 		io.WriteString(w, `[{"text":"bad()","verdict":"refused","words":"no","at":"2026-11-25T00:00:00Z"}]`)
 	}))
 	ask := func(peers ...string) ([]api.TrialFailure, error) {
-		failures, err := newTrialFailures(&options.RouteServer{Peers: peers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		failures, err := trialFailures(&options.RouteServer{Peers: peers}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}

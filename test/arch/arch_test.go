@@ -71,28 +71,33 @@ var allowed = map[string][]string{
 	},
 
 	"app/server": {
-		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "app/options", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
+		"internal/series", "compile", "compile/rules", "dataplane", "eskip", "etagcache", "explain", "explain/takeover", "fleet", "publish", "publish/history", "catalogue", "internal/durable", "app/trial", "guard", "app/console", "app/httpserve", "api", "kube", "match", "match/report", "poller",
 		"source/manifests", "app/tracing", "shadowdiff", "shadowdiff/page", "table",
 	},
 	"app/tracing": {"internal/series", "etagcache", "publish", "kube", "poller", "table"},
 	"app/events":  {"internal/series", "compile/rules", "kube", "poller"},
-	"app/webhook": {"internal/series", "api", "app/options", "app/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
+	"app/webhook": {"internal/series", "api", "app/trial", "table", "compile", "compile/rules", "explain", "explain/takeover", "app/httpserve", "api", "kube", "match", "poller", "shadowdiff"},
 	"app/sidecar": {
 		"internal/series", "api", "compile/rules", "dataplane", "etagcache", "explain", "fleet", "publish", "guard", "app/httpserve", "internal/durable", "kube", "poller", "rollout",
 		"shadowdiff", "shadowdiff/page", "table",
 	},
-	"app/options": {"explain/takeover", "app/trial", "compile/rules", "dataplane", "eskip", "guard", "catalogue", "internal/durable", "app/events", "app/httpserve", "source/cluster", "source/manifests", "kube", "poller"},
+	"app/options": {
+		"app/httpserve", "app/server", "app/sidecar", "app/tracing", "app/trial", "catalogue", "compile/rules", "dataplane", "eskip", "explain/takeover", "guard", "kube", "match", "poller",
+		"rollout", "source/cluster",
+	},
+	"app/program": {"app/events", "app/httpserve", "app/options", "dataplane", "internal/durable", "poller", "shadowdiff", "source/cluster", "source/manifests"},
 
 	// the commands that query running route servers, and the clusters in which the kubectl plugin finds them
-	"app/board":   {"api", "fleet", "app/httpserve"},
-	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "poller", "shadowdiff", "shadowdiff/page", "table"},
+	"app/query":   {"api", "app/options"},
+	"app/board":   {"api", "fleet", "app/httpserve", "app/query"},
+	"app/cli":     {"app/board", "compile", "compile/rules", "explain", "explain/takeover", "fleet", "app/options", "app/program", "app/query", "source/manifests", "source/tables", "app/trial", "api", "kube", "match", "match/report", "shadowdiff", "shadowdiff/page", "table"},
 	"app/trial":   {"eskip", "api", "internal/durable", "publish", "table"},
-	"app/forward": {"app/cli", "app/options"},
+	"app/forward": {"app/options", "app/query"},
 
 	// binaries
-	"cmd/dataplane-client": {"guard", "app/cli", "app/options", "app/httpserve", "dataplane", "rollout", "app/sidecar"},
-	"cmd/kubectl-routesrv": {"app/cli", "app/options", "app/forward"},
-	"cmd/routesrv":         {"api", "compile/rules", "app/webhook", "app/cli", "app/options", "dataplane", "fleet", "app/httpserve", "poller", "app/server", "shadowdiff", "app/tracing", "table"},
+	"cmd/dataplane-client": {"app/cli", "app/httpserve", "app/options", "app/program", "app/query", "app/sidecar"},
+	"cmd/kubectl-routesrv": {"app/cli", "app/forward", "app/options", "app/program"},
+	"cmd/routesrv":         {"api", "compile/rules", "app/webhook", "app/cli", "app/options", "app/program", "app/query", "dataplane", "fleet", "app/httpserve", "app/server", "shadowdiff", "app/tracing", "table"},
 }
 
 // rows are the rows of the picture in ARCHITECTURE.md, from the bottom up. A package imports only packages of lower rows.
@@ -113,9 +118,12 @@ var rows = []struct {
 		"source/cluster", "source/manifests", "source/tables", "poller", "dataplane",
 	}},
 	{"parts", []string{"app/httpserve", "app/events", "app/tracing", "app/trial", "match/report", "publish/history"}},
-	{"pages", []string{"app/console", "app/board", "app/options"}},
+	{"pages", []string{"app/console"}},
+	{"assembly", []string{"app/webhook", "app/server", "app/sidecar"}},
+	{"flags", []string{"app/options"}},
+	{"programs", []string{"app/program", "app/query"}},
+	{"clusters", []string{"app/board", "app/forward"}},
 	{"commands", []string{"app/cli"}},
-	{"assembly", []string{"app/webhook", "app/server", "app/sidecar", "app/forward"}},
 	{"binaries", []string{"cmd/routesrv", "cmd/dataplane-client", "cmd/kubectl-routesrv"}},
 }
 
@@ -213,10 +221,10 @@ func TestPictureIsTrue(t *testing.T) {
 
 // outside lists packages of others that only the given packages may import. Where two prefixes match, the longer one counts.
 var outside = map[string][]string{
-	"k8s.io/client-go/":             {"source/cluster", "app/events", "app/cli", "app/forward"},
+	"k8s.io/client-go/":             {"source/cluster", "app/events", "app/query", "app/forward"},
 	"k8s.io/apimachinery/pkg/watch": {}, // events are those of source/cluster/internal/decode
 	"k8s.io/": {
-		"app/webhook", "app/cli", "app/options", "app/events", "app/forward", "source/cluster",
+		"app/webhook", "app/program", "app/query", "app/events", "app/forward", "source/cluster",
 		"source/cluster/internal/decode",
 	},
 	"sigs.k8s.io/":                {"source/manifests"},

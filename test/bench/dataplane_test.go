@@ -19,7 +19,7 @@ func startDataPlane(b *testing.B, a *api, server *process, mode string) *process
 		b.Fatalf("%v: %s", err, out)
 	}
 	p := &process{main: programs.FreeAddress(b)}
-	p.cmd = exec.Command(binary, "--mode="+mode, "--upstream=http://"+server.main, "--fetch-interval=1s",
+	p.cmd = exec.Command(binary, "--mode="+mode, "--upstream=http://"+server.main,
 		"--state-dir="+dir, "--address="+p.main, "--support-listener=",
 		"-kubernetes", "-kubernetes-url="+a.server.URL, "-enable-kubernetes-endpointslices", "-source-poll-timeout=1000")
 	p.cmd.Stderr = io.Discard

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/routesrv/routesrv/app/options"
@@ -79,12 +80,13 @@ func TestWhatABinaryDoesNotTakeIsNoticed(t *testing.T) {
 // TestProxiesGetFlagsThatSkipperHas: as far as the route server, which accepts the arguments of a Skipper, knows them.
 func TestProxiesGetFlagsThatSkipperHas(t *testing.T) {
 	known := make(map[string]bool)
-	for _, f := range options.Flags() {
+	flags := options.RouteServerFlags(&cobra.Command{}, new(options.RouteServer))
+	for _, f := range flags.All() {
 		if !f.Own {
 			known[f.Name] = true
 		}
 	}
-	for _, f := range options.UnsupportedFlags() {
+	for _, f := range flags.Ignored() {
 		known[f.Name] = true
 	}
 	proxies := 0

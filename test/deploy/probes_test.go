@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/spf13/cobra"
+
 	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/rollout"
 )
@@ -103,11 +105,19 @@ func TestServerHasTimeToEnd(t *testing.T) {
 	for _, render := range []string{"base", "component-mtls"} {
 		d, c := routeServer(t, render)
 		p := prepare(t, render, d, c, nil)
-		cfg, _, err := options.ParseRouteServer(p.args, options.Env{Environ: p.env, ReadFile: os.ReadFile})
-		if err != nil {
+		var cfg options.RouteServer
+		cmd := &cobra.Command{Use: "routesrv"}
+		flags := options.RouteServerFlags(cmd, &cfg)
+		cmd.RunE = func(_ *cobra.Command, args []string) error {
+			return flags.Resolve(args, options.Env{Environ: p.env, ReadFile: os.ReadFile})
+		}
+		if _, err := options.SetArgs(cmd, p.args); err != nil {
 			t.Fatal(err)
 		}
-		least := cfg.Listen.WaitForHealthcheckInterval + cfg.Listen.ShutdownTimeout + toWrite
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		least := cfg.Server.WaitForHealthcheckInterval + cfg.Server.ShutdownTimeout + toWrite
 		if grace := time.Duration(*d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second; grace < least {
 			t.Errorf("%s: killed after %v, needs up to %v", render, grace, least)
 		}

@@ -34,7 +34,7 @@ func startSidecar(t *testing.T, api *faultProxy, mode string, routeServers []str
 	s.setMode(t, mode)
 	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	all := append(sourceArgs(t, api, token), "--address="+main, "--support-listener="+support,
-		"--mode-file="+s.modeFile, "--fetch-interval=300ms", "--pod-name=e2e", "--state-dir="+t.TempDir())
+		"--mode-file="+s.modeFile, "--pod-name=e2e", "--state-dir="+t.TempDir())
 	for _, u := range routeServers {
 		all = append(all, "--upstream="+u)
 	}

@@ -147,7 +147,7 @@ func startFleetSidecar(t *testing.T, i int, server, metrics string) *process {
 		loss = "0.01"
 	}
 	return startProcess(t, dataplane, main, support, []string{
-		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "--fetch-interval=1s", "--update-mode=" + transport,
+		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "-source-poll-timeout=1000", "--update-mode=" + transport,
 		"--state-dir=" + t.TempDir(), "--upstream=" + server, "--guard=max-loss=" + loss,
 		fmt.Sprintf("--pod-name=sidecar-%02d", i), "--pod-namespace=ingress", fmt.Sprintf("--node-name=node-%d", i), "--proxy-metrics-url=" + metrics,
 	})

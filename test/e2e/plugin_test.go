@@ -36,7 +36,7 @@ import (
 	"github.com/routesrv/routesrv/test/programs"
 )
 
-const pluginNamespace = "fleet" // not the base's namespace, so -n must name it
+const pluginNamespace = "fleet" // not the base's namespace, so --server-namespace must name it
 
 // pluginLabels are the labels of the base.
 var pluginLabels = map[string]string{"app.kubernetes.io/name": "routesrv"}
@@ -158,7 +158,7 @@ func runPlugin(t *testing.T, kubeconfig string, args ...string) (status int, out
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), programs.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, plugin, append(args, "--kubeconfig="+kubeconfig, "-n", pluginNamespace)...)
+	cmd := exec.CommandContext(ctx, plugin, append(args, "--kubeconfig="+kubeconfig, "--server-namespace", pluginNamespace)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -291,7 +291,7 @@ func testPluginBoard(t *testing.T, kubeconfig string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), programs.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, plugin, "board", "--contexts=prod-*", "--kubeconfig="+kubeconfig, "-n", pluginNamespace)
+	cmd := exec.CommandContext(ctx, plugin, "board", "--contexts=prod-*", "--kubeconfig="+kubeconfig, "--server-namespace", pluginNamespace)
 	stdout, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

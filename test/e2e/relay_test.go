@@ -29,7 +29,7 @@ func startFetching(t *testing.T, transport string, routeServers ...string) *proc
 	t.Helper()
 	main, support := programs.FreeAddress(t), programs.FreeAddress(t)
 	return startProcess(t, dataplane, main, support, []string{
-		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "--fetch-interval=300ms", "--update-mode=" + transport,
+		"--mode=Exec", "--address=" + main, "--support-listener=" + support, "-source-poll-timeout=300", "--update-mode=" + transport,
 		"--state-dir=" + t.TempDir(), "--upstream=" + strings.Join(routeServers, ","),
 	})
 }

@@ -117,7 +117,7 @@ func TestSteering(t *testing.T) {
 		apply("pay", fmt.Sprintf("1-%d", i))
 		plane.serves(t, "other changes", fmt.Sprintf("pay-1-%d", i), "cart-good")
 	}
-	command(0, "freeze", "--of-namespace=shop", "--why=sale", "--for=2h", "--yes")
+	command(0, "freeze", "-n=shop", "--why=sale", "--for=2h", "--yes")
 	apply("pay", "frozen")
 
 	proxy.fail(ingressList, status(http.StatusServiceUnavailable)) // no read succeeds

@@ -23,7 +23,8 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/cli"
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/compile/rules"
 	"github.com/routesrv/routesrv/fleet"
 	"github.com/routesrv/routesrv/table"
@@ -59,8 +60,8 @@ func TestBoardProcess(t *testing.T) {
 			most = max(most, runtime.NumGoroutine())
 		}
 	}()
-	p := cli.Program{Name: "routesrv", Places: cli.NewURLs}
-	status := p.Run(ctx, []string{"board", "--urls", urls}, options.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	p := cli.Program{Name: "routesrv", Places: query.NewURLs}
+	status := p.Run(ctx, []string{"board", "--urls", urls}, program.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	<-done
 	var ended int
 	for range 100 { // connections that were cancelled end on their own

@@ -31,7 +31,7 @@ func TestMemoryOfAModeThatWasLeftIsGivenBack(t *testing.T) {
 	if err := os.WriteFile(mode, []byte("False"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := startProcess(t, "--mode-file="+mode, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=50ms",
+	p := startProcess(t, "--mode-file="+mode, "--upstream="+server.URL, "--update-mode=poll", "-source-poll-timeout=50",
 		"--kubernetes", "--kubernetes-url="+api.URL, "--enable-kubernetes-endpointslices", "--source-poll-timeout=3000", "--cutover-check=off")
 	p.until("table in False", func() bool { s := p.status(); return s.Ready && s.Origin == "self" })
 	before := p.resident()

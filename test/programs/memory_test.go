@@ -206,7 +206,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestPeakMemoryIsBounded: whatever a server sends, the program uses at most one and a half times --max-table-bytes on top of
+// TestPeakMemoryIsBounded: whatever a server sends, the program uses at most one and a half times --guard=max-bytes on top of
 // what it uses anyway, and keeps its table.
 func TestPeakMemoryIsBounded(t *testing.T) {
 	for name, attack := range attacks {
@@ -219,8 +219,8 @@ func TestPeakMemoryIsBounded(t *testing.T) {
 			if h.stream {
 				transport = "stream"
 			}
-			p := startProcess(t, "--upstream="+server.URL, "--update-mode="+transport, "--fetch-interval=50ms",
-				fmt.Sprintf("--max-table-bytes=%d", tableLimit))
+			p := startProcess(t, "--upstream="+server.URL, "--update-mode="+transport, "-source-poll-timeout=50",
+				fmt.Sprintf("--guard=max-bytes=%d", tableLimit))
 			p.until("table", func() bool { return p.status().Ready })
 			before := p.peak()
 			h.begun.Store(true)

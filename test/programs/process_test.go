@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/table"
 	"github.com/routesrv/routesrv/test/programs"
 )
@@ -162,7 +162,7 @@ func (p *process) terminate() {
 	case <-time.After(time.Minute):
 		p.t.Fatalf("no end after SIGTERM; log:\n%s", p.log)
 	}
-	if code := p.cmd.ProcessState.ExitCode(); code != options.ExitOK {
+	if code := p.cmd.ProcessState.ExitCode(); code != program.ExitOK {
 		p.t.Errorf("exit status %d; log:\n%s", code, p.log)
 	}
 }
@@ -206,7 +206,7 @@ func TestKilledProcessesLeaveNoFiles(t *testing.T) {
 	defer server.Close()
 	dir := t.TempDir()
 	for range 12 {
-		p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=1ms", "--guard=max-loss=1",
+		p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "-source-poll-timeout=1", "--guard=max-loss=1",
 			"--state-dir="+dir, "--routes-file="+dir+"/routes")
 		// A poll begins when the previous table is on disk, so some kills hit a write.
 		p.until("tables", func() bool { return strings.Count(p.log.String(), `msg="table applied"`) >= 5 })
@@ -264,7 +264,7 @@ func TestNothingInThePlaceOfAFileIsInTheWay(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=50ms", "--state-dir="+dir,
+			p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "-source-poll-timeout=50", "--state-dir="+dir,
 				"--mode-file="+dir+"/mode", "--zone-file="+dir+"/zone")
 			p.until("table", func() bool { s := p.status(); return s.Ready && s.Table.Routes == 10 })
 			p.until("last-known-good file", func() bool { return p.status().Fetch.LastKnownGood.Written != "" })
@@ -304,7 +304,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	} {
 		cmd := exec.CommandContext(t.Context(), path, append([]string{"--mode=Exec", "--upstream=https://localhost"}, args...)...)
 		out, err := cmd.CombinedOutput()
-		if err == nil || cmd.ProcessState.ExitCode() != options.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
+		if err == nil || cmd.ProcessState.ExitCode() != program.ExitUnusable || !bytes.Contains(out, []byte("FIFO")) {
 			t.Errorf("%s: %v, want the file and that it is a FIFO:\n%s", args[0], err, out)
 		}
 	}
@@ -329,7 +329,7 @@ func TestFIFOInPlaceOfSettingsIsNoHang(t *testing.T) {
 	if err != nil || !strings.Contains(said, "read") {
 		t.Errorf("it said %q (%v)", said, err)
 	}
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != options.ExitUnusable {
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != program.ExitUnusable {
 		t.Errorf("it ended with %v", err)
 	}
 }

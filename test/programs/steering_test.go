@@ -163,7 +163,7 @@ func TestABadChangeIsRolledBack(t *testing.T) {
 		w.apply("team", "app", fmt.Sprintf(`setPath("/app-%d")`, i), "10.1.0.3")
 		w.serves("applied again", `setPath("/good") -> "http://10.1.1.`+fmt.Sprint(i), fmt.Sprintf("/app-%d", i), "!/bad")
 	}
-	w.inPod(0, "freeze", "--of-namespace=shop", "--why=sale", "--until-released", "--yes", "--by=ben")
+	w.inPod(0, "freeze", "-n=shop", "--why=sale", "--until-released", "--yes", "--by=ben")
 	w.apply("shop", "pay", `setPath("/other")`, "10.1.0.2")
 	w.apply("shop", "fresh", `setPath("/fresh")`, "10.1.0.9")
 	w.apply("team", "app", `setPath("/flows")`, "10.1.0.3")
@@ -216,16 +216,16 @@ func TestSteeringRefusesWhatIsWrong(t *testing.T) {
 	w.start()
 	w.serves("it", "/good")
 	for want, args := range map[string][]string{
-		"want one of --of-namespace, --object and --all": {"freeze", "--why=x", "--yes"},
-		"want --why":                     {"freeze", "--all", "--yes"},
-		"nobody can be asked":            {"freeze", "--all", "--why=x"},
-		"no such entry in the history":   {"rollback", "99", "--all", "--why=x", "--yes"},
-		"want the number of an entry":    {"rollback", "last", "--all", "--why=x", "--yes"},
-		"must be KIND/NAMESPACE/NAME":    {"freeze", "--object=cart", "--why=x", "--yes"},
-		"a Service cannot be steered":    {"freeze", "--object=Service/shop/cart", "--why=x", "--yes"},
-		"--for":                          {"freeze", "--all", "--for=1000h", "--why=x", "--yes"},
-		"nothing is frozen or pinned":    {"unfreeze", "--object=Ingress/shop/cart", "--yes"},
-		"no such entry in the history: ": {"rollback", "1", "--object=Ingress/shop/none", "--why=x", "--yes"},
+		"choose one of -n, --object and --all": {"freeze", "--why=x", "--yes"},
+		"set --why":                            {"freeze", "--all", "--yes"},
+		"stdin is not a terminal":              {"freeze", "--all", "--why=x"},
+		"no such entry in the history":         {"rollback", "99", "--all", "--why=x", "--yes"},
+		"want the number of an entry":          {"rollback", "last", "--all", "--why=x", "--yes"},
+		"must be KIND/NAMESPACE/NAME":          {"freeze", "--object=cart", "--why=x", "--yes"},
+		"a Service cannot be steered":          {"freeze", "--object=Service/shop/cart", "--why=x", "--yes"},
+		"--for":                                {"freeze", "--all", "--for=1000h", "--why=x", "--yes"},
+		"nothing is frozen or pinned":          {"unfreeze", "--object=Ingress/shop/cart", "--yes"},
+		"no such entry in the history: ":       {"rollback", "1", "--object=Ingress/shop/none", "--why=x", "--yes"},
 	} {
 		if said := w.inPod(2, args...); !strings.Contains(said, strings.TrimSuffix(want, ": ")) {
 			t.Errorf("%v says %q, want %q", args, said, want)

@@ -63,7 +63,7 @@ func TestTenantReachesNothingThroughTheProxy(t *testing.T) {
 	served.Store(tenants(t, "http://127.0.0.1:1", 20, 1))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerWith(w, served.Load()) }))
 	defer server.Close()
-	p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=20ms")
+	p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "-source-poll-timeout=20")
 	served.Store(tenants(t, p.support, 20, 2))
 	main := "http://" + eventually(t, p.log, regexp.MustCompile(`msg="main listener open" component=sidecar address=(\S+)`))
 	p.until("route of the tenant", func() bool {
@@ -131,7 +131,7 @@ func TestProbesOfTheDataPlaneAreAnsweredUnderSiege(t *testing.T) {
 	defer server.Close()
 	for name, text := range sieges {
 		t.Run(name, func(t *testing.T) {
-			p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "--fetch-interval=100ms")
+			p := startProcess(t, "--upstream="+server.URL, "--update-mode=poll", "-source-poll-timeout=100")
 			p.until("table", func() bool {
 				a, err := programs.Fetch(t.Context(), p.support+"/health", "")
 				return err == nil && a.Status == http.StatusNoContent

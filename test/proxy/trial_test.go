@@ -146,7 +146,7 @@ func TestTrialOfARealProxy(t *testing.T) {
 func TestTrialWithoutItsProxy(t *testing.T) {
 	t.Parallel()
 	_, support := programs.FreeAddresses(t)
-	r := newRehearsal(t, "--trial-proxy=http://"+support, "--trial-timeout=1s")
+	r := newRehearsal(t, "--trial-proxy=http://"+support)
 	r.server.Ready(t)
 	r.write(t, r.object("new", `setRequestHeader("X-New", "1")`))
 	programs.Eventually(t, "a new text", func() bool { return strings.Contains(r.table(t), "X-New") })

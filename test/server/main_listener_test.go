@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/eskip"
 )
@@ -22,8 +21,8 @@ const notFoundBody = "404 page not found\n"
 
 // shards configures the shard endpoints.
 func shards(cfg *server.Config) {
-	cfg.Redis = options.Shard{Namespace: "shop", Name: "s", Port: 6379}
-	cfg.Valkey = options.Shard{Namespace: "shop", Name: "missing", Port: 6380}
+	cfg.Redis = server.Shard{Namespace: "shop", Name: "s", Port: 6379}
+	cfg.Valkey = server.Shard{Namespace: "shop", Name: "missing", Port: 6380}
 }
 
 // exchange is a request and the expected response. Only the named headers are checked; "-" expects none.
@@ -142,11 +141,11 @@ func TestRoutesAreAValidTableInEachEncoding(t *testing.T) {
 func TestShardsAreNotThereWithoutConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		shard options.Shard
+		shard server.Shard
 	}{
-		{"nothing", options.Shard{}},
-		{"namespace only", options.Shard{Namespace: "shop", Port: 6379}},
-		{"name only", options.Shard{Name: "s", Port: 6379}},
+		{"nothing", server.Shard{}},
+		{"namespace only", server.Shard{Namespace: "shop", Port: 6379}},
+		{"name only", server.Shard{Name: "s", Port: 6379}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := start(t, service, func(cfg *server.Config) { cfg.Redis, cfg.Valkey = tt.shard, tt.shard })

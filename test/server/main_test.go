@@ -18,7 +18,6 @@ import (
 
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/httpserve"
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/kube"
 	"github.com/routesrv/routesrv/test/kubetest"
@@ -102,10 +101,7 @@ func (f *fixture) config(t *testing.T, objects string) server.Config {
 	}
 	return server.Config{
 		Source: cluster, Open: f.listen,
-		RouteServer: options.RouteServer{
-			Poll:   options.Poll{Interval: interval, MaxBackoff: interval},
-			Listen: options.Listen{Address: mainAddress, SupportAddress: supportAddress, ShutdownTimeout: 10 * time.Second},
-		},
+		Interval: interval, MaxBackoff: interval, Address: mainAddress, SupportAddress: supportAddress, ShutdownTimeout: 10 * time.Second,
 		Version: "v1.2.3", Registry: f.registry,
 		Logger: slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/dataplane"
 )
@@ -37,7 +36,7 @@ func TestRelayServesTheTableOfItsUpstream(t *testing.T) {
 	root.ready()
 	f := startRelay(t, func(cfg *server.Config) {
 		cfg.RequestFilters = chain(t, `setResponseHeader("X-Relay", "yes")`)
-		cfg.Redis = options.Shard{Namespace: "shop", Name: "s", Port: 6379}
+		cfg.Redis = server.Shard{Namespace: "shop", Name: "s", Port: 6379}
 		cfg.MaxStreams = 10
 	}, root.main)
 	f.ready()

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/routesrv/routesrv/app/cli"
-	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
 	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/app/webhook"
 	"github.com/routesrv/routesrv/compile/rules"
@@ -72,7 +72,7 @@ func TestCompileAgainstCountsServices(t *testing.T) {
 	path := func(name string) string { return filepath.Join("testdata", "reviews", folder, name+".yaml") }
 	for _, files := range [][]string{{path("service"), path("routegroup")}, {path("service"), path("ingress")}, {path("routegroup")}} {
 		var out strings.Builder
-		status, err := cli.Against(t.Context(), "http://"+f.support, files, "text", options.Stdio{In: strings.NewReader(""), Out: &out, Err: io.Discard})
+		status, err := cli.Against(t.Context(), "http://"+f.support, files, "text", program.Stdio{In: strings.NewReader(""), Out: &out, Err: io.Discard})
 		if err != nil || status != cli.Unhealthy || !strings.Contains(out.String(), "GET https://www.example.org/cart: RouteGroup alpha/web -> ") {
 			t.Errorf("%v: status %d, %v\n%s", files, status, err, out.String())
 		}
@@ -80,7 +80,7 @@ func TestCompileAgainstCountsServices(t *testing.T) {
 }
 
 // judge returns a webhook's judge of a cluster.
-func judge(t *testing.T, objects string, refuse webhook.Refusal) *webhook.Judge {
+func judge(t *testing.T, objects string, refuse bool) *webhook.Judge {
 	t.Helper()
 	source, err := manifests.New(manifests.Config{Paths: []string{"-"}, Stdin: strings.NewReader(objects)})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestTheWebhookRefusesWhatTakesOnceItsServiceExists(t *testing.T) {
 		file string
 	}{{kube.KindRouteGroup, "routegroup"}, {kube.KindIngress, "ingress"}} {
 		for _, cluster := range [][]string{{"cluster"}, {"cluster", "service"}} {
-			j := judge(t, reviewInput(t, folder, cluster...), webhook.RefuseNamespace)
+			j := judge(t, reviewInput(t, folder, cluster...), true)
 			v, err := j.Review(c.kind, object(t, reviewInput(t, folder, c.file)), nil)
 			if err != nil || len(v.Taken) == 0 || !strings.Contains(v.Taken[0], "GET https://www.example.org/cart: RouteGroup alpha/web -> "+string(c.kind)+" beta/taker") {
 				t.Errorf("%s with %v: %+v, %v", c.file, cluster, v, err)
@@ -175,7 +175,7 @@ func TestHostileReviewsDelayNobody(t *testing.T) { hostileReviews(t) }
 // hostileReviews reviews innocent objects between hostile ones. It returns the time that the slowest hostile one took.
 func hostileReviews(t *testing.T) time.Duration {
 	t.Helper()
-	j := judge(t, town(300), webhook.RefuseNamespace)
+	j := judge(t, town(300), true)
 	hostiles := [][]byte{object(t, hostile(0, 150, 60)), object(t, hostile(1, 300, 20)), object(t, hostile(2, 1, 100)), object(t, strings.Replace(hostile(3, 0, 60), "hosts: [], ", "", 1))}
 	innocent := object(t, `
 apiVersion: zalando.org/v1

@@ -15,6 +15,8 @@ import (
 	"github.com/routesrv/routesrv/api"
 	"github.com/routesrv/routesrv/app/cli"
 	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/app/program"
+	"github.com/routesrv/routesrv/app/query"
 	"github.com/routesrv/routesrv/app/server"
 )
 
@@ -26,9 +28,10 @@ type besides struct {
 	posted atomic.Int32
 }
 
-func (*besides) Define(*options.Parser) {}
-func (*besides) Args() string           { return "" }
-func (*besides) Close()                 {}
+func (*besides) Define(*options.Flags)   {}
+func (*besides) Certificates() query.TLS { return query.TLS{} }
+func (*besides) Args() string            { return "" }
+func (*besides) Close()                  {}
 func (b *besides) Clusters(args []string) ([]cli.Cluster, []string, error) {
 	r := cli.Replica{Name: "a", Support: &cli.Listener{URL: "http://" + b.f.support, Transport: b.f.client.Transport}}
 	r.Post = func(ctx context.Context, path string, form url.Values) ([]byte, error) {
@@ -50,7 +53,7 @@ func (b *besides) command(args ...string) (int, string) {
 	b.f.t.Helper()
 	var out bytes.Buffer
 	p := cli.Program{Name: "kubectl routesrv", Places: func() cli.Places { return b }, Remote: true}
-	status := p.Run(b.f.t.Context(), args, options.Stdio{In: strings.NewReader(""), Out: &out, Err: &out})
+	status := p.Run(b.f.t.Context(), args, program.Stdio{In: strings.NewReader(""), Out: &out, Err: &out})
 	return status, out.String()
 }
 
@@ -188,7 +191,7 @@ func TestFrozenObjectIsExplained(t *testing.T) {
 	f := startReading(t, backend("s", "10.2.0.1")+ingresses("cart", "pay"), true, nil)
 	f.polled()
 	b := &besides{f: f}
-	if status, said := b.command("freeze", "--of-namespace=shop", "--why=sale", "--by=eve", "--yes"); status != 0 {
+	if status, said := b.command("freeze", "-n=shop", "--why=sale", "--by=eve", "--yes"); status != 0 {
 		t.Fatalf("status %d\n%s", status, said)
 	}
 	f.apply(strings.Replace(ingress("cart"), "path: /", "path: /new", 1))

@@ -126,7 +126,7 @@ func TestWordsAreThoseOutsideOfCode(t *testing.T) {
 }
 
 func TestTermsAreThoseOfTheCode(t *testing.T) {
-	code := "const LogX = \"table held\"\nname: routesrv-peers\n    - name: max-age\nLogY = \"texts pass without a trial\""
+	code := "const LogX = \"table held\"\nname: routesrv-peers\nf.Add(\"--max-age\", v, \"Age.\")\nLogY = \"texts pass without a trial\""
 	labels := map[string]string{"routesrv_clients": "kind,state"}
 	for quote, want := range map[string]string{
 		"texts pass without a trial": "", "texts pass without one": "the message", "routesrv-peers": "", "routesrv-friends": "the name",

@@ -20,7 +20,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/routesrv/routesrv/app/events"
-	"github.com/routesrv/routesrv/app/options"
 	"github.com/routesrv/routesrv/app/server"
 	"github.com/routesrv/routesrv/app/sidecar"
 	"github.com/routesrv/routesrv/app/tracing"
@@ -136,21 +135,15 @@ func documentedServer(registry *prometheus.Registry) (*server.Server, error) {
 	}
 	defer os.RemoveAll(state)
 	return server.New(server.Config{
-		Source: noSource{}, Registry: registry,
-		RouteServer: options.RouteServer{
-			StateDir: state,
-			Listen:   options.Listen{EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second},
-			Review:   options.Review{TrialProxy: &url.URL{Scheme: "http", Host: "127.0.0.1:9922"}},
-			Shards:   options.Shards{Redis: options.Shard{Namespace: "n", Name: "n"}, Valkey: options.Shard{Namespace: "n", Name: "n"}},
-		},
+		Source: noSource{}, Registry: registry, StateDir: state, EnableProfile: true, MaxStreams: 1, EndpointDebounce: time.Second,
+		Review: server.Review{TrialProxy: &url.URL{Scheme: "http", Host: "127.0.0.1:9922"}},
+		Redis:  server.Shard{Namespace: "n", Name: "n"}, Valkey: server.Shard{Namespace: "n", Name: "n"},
 	})
 }
 
 // documentedRelay returns a route server that serves the table of another one.
 func documentedRelay(registry *prometheus.Registry) (*server.Server, error) {
-	return server.New(server.Config{Registry: registry, RouteServer: options.RouteServer{
-		Upstream: dataplane.Config{URLs: []string{"http://upstream"}}, Listen: options.Listen{MaxStreams: 1},
-	}})
+	return server.New(server.Config{Registry: registry, Upstream: dataplane.Config{URLs: []string{"http://upstream"}}, MaxStreams: 1})
 }
 
 // documentedSidecar returns a dataplane-client with all optional features.

@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/routesrv/routesrv/app/options"
 )
 
 // Documents quote flags. A quote that the code does not have sends a reader who copies it into an error.
@@ -29,7 +27,7 @@ var foreignFlags = strings.Fields(`previous noout enddate sync-policy kubernetes
 // checkQuotes requires that documents quote only flags that a program has.
 func checkQuotes() error {
 	known := make(map[string]bool)
-	for _, name := range slices.Concat(options.FlagNames(), foreignFlags) {
+	for _, name := range slices.Concat(flagNames(), foreignFlags) {
 		known[name] = true
 	}
 	documents, err := documentFiles(".")

@@ -73,7 +73,7 @@ func unknownTerm(quote, code string, labels map[string]string) string {
 	case strings.Contains(code, quote), aCommand.MatchString(quote):
 	case quotedVariable.MatchString(quote):
 		_, flag, _ := strings.Cut(quote, "_")
-		if !strings.Contains(code, "name: "+strings.ToLower(strings.ReplaceAll(flag, "_", "-"))+"\n") { // ROUTESRV_MAX_AGE is --max-age
+		if !strings.Contains(code, ".Add(\"--"+strings.ToLower(strings.ReplaceAll(flag, "_", "-"))+"\"") { // ROUTESRV_MAX_AGE is --max-age
 			return "the variable"
 		}
 	case quotedMessage.MatchString(quote):

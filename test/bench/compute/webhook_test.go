@@ -17,7 +17,7 @@ import (
 func BenchmarkReview(b *testing.B) {
 	cluster := scale.New(1)
 	snapshot := cluster.Snapshot()
-	j, err := webhook.NewJudge(scaleOptions, kube.Selection{}, webhook.RefuseNone)
+	j, err := webhook.NewJudge(scaleOptions, kube.Selection{}, false)
 	if err != nil {
 		b.Fatal(err)
 	}

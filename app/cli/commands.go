@@ -1,0 +1,310 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+)
+
+// job is a command with the values of its flags.
+type job interface {
+	define(*options.Flags)
+	run(ctx context.Context, s *session) (status int, err error)
+}
+
+// noFlags is the part of a job that has none of its own.
+type noFlags struct{}
+
+func (noFlags) define(*options.Flags) {}
+
+// command describes a job. To add a command, add it to the table below, and write its job.
+type command struct {
+	name, args string
+	min, max   int      // arguments in addition to the places and tables
+	outputs    []string // forms of the result, the default first; nil means text and json
+	words      []string // first arguments, for completion
+	inPod      bool     // it changes something, so routesrv runs it in the pod
+	local      bool     // where places are URLs, it takes tables as arguments: URLs, files, or manifests that it compiles
+	table      string   // the arguments that are tables
+	beside     bool     // dataplane-client has it, too
+	listed     bool     // a file may list the places, so the job finds them
+	below      []command
+	job        func() job
+
+	short, long string // without short, it is hidden
+	examples    string // pairs of a comment and a call: see Program.examples
+}
+
+// tablesHelp says what the argument TABLE may be.
+const tablesHelp = `Each table is a file of routes, such as the copy that a data plane keeps; a file or folder of manifests; the URL of a route server,
+such as http://routesrv/routes or http://routesrv/routes/eu-central-1a; the URL of the support listener of a Skipper, such as
+http://10.2.0.7:9911/routes; or -, routes on standard input.`
+
+// steeringHelp is about commands that change what is served.
+const steeringHelp = `The command shows first what would change, and asks; without a terminal, use --yes or --dry-run. It goes to all replicas, in the pods, as
+accept does. A replica that starts takes the list from the others.
+
+The exit status is 0 if every replica has done it, 1 if you decline, and 2 if a replica does not answer or rejects it.`
+
+// commands returns all commands, in the order of the help.
+func commands() []command {
+	return []command{
+		{
+			name: "get", args: "PATH", min: 1, max: 1, beside: true, job: func() job { return getJob{} },
+			short: "Prints a page of the process in this pod, such as /status.",
+			long:  `The exit status is 0 if the answer is good, 1 if it is not, and 2 if there is none. docs/reference/endpoints.md lists the paths.`,
+			examples: `
+# Mode, table and producers
+get /status`,
+		}, {
+			name: "board", listed: true, outputs: []string{"page", "text", "json"}, job: func() job { return &boardJob{} },
+			short: "Shows many clusters on one page, live, or says which are clean.",
+			long: `The page is on a loopback address of this machine, queries all clusters with your own credentials, and stores nothing.
+
+With -o text or -o json the command queries each cluster once. A cluster is clean if its data planes in mode Pre have been clean for
+--clean-for, or if all are in Exec. The exit status is 0 if all clusters are clean, 1 if some are not, and 2 if one does not answer.`,
+			examples: `
+# All production clusters on one page
+board --contexts 'prod-*'
+# Which clusters are not ready for the next tier?
+board --contexts 'prod-*' -o text --clean-for 72h
+# Clusters of a file
+board --urls clusters.txt`,
+		}, {
+			name: "status", job: func() job { return &statusJob{wait: settleWait} },
+			short: "Checks that every replica has a fresh table, holds nothing back and agrees with the others.",
+			long: `A replica is unhealthy if it has no table, if its table is older than --max-age or not confirmed by a read since a restart, if its source
+fails, if its guard holds something back, if its last-known-good file cannot be written, or if it keeps serving an older table than
+another replica. Problems of objects are only counted.
+
+The exit status is 0 if every replica is healthy, 1 if one is not, and 2 if a cluster or replica does not answer.`,
+			examples: `
+# Is everything fine?
+status @
+# In every cluster whose context begins with prod-
+status --contexts 'prod-*' @`,
+		}, {
+			name: "clients", job: func() job { return &clientsJob{} },
+			short: "Lists the proxies that fetch the table, and which table each one holds.",
+			long: `A client is current, behind, rejected or silent: no request for three of its intervals. It is forgotten after an hour. A name in brackets
+is inferred from address and user agent.
+
+The exit status is 0 if no client has rejected a table or is behind for longer than --max-behind, and no proxy died of a table; 1 if one
+has; and 2 if a cluster, a replica or one of its peers does not answer. Silent clients may be deleted pods and do not count.`,
+			examples: `
+# Which proxy holds which table?
+clients @
+# Who is behind, in all clusters?
+clients --contexts 'prod-*' --state behind @`,
+		}, {
+			name: "problems", job: func() job { return &problemsJob{} },
+			short: "Lists the Ingresses and RouteGroups that lost routes, and why.",
+			long: `The worst comes first. A problem that only some replicas see names them.
+
+The exit status is 0 if there is no problem of severity error or warning, 1 if there is one, and 2 if a cluster gives no answer.`,
+			examples: `
+# What is wrong in the namespace shop?
+problems -n shop @
+# Every error, with the whole text
+problems --severity error -o json @`,
+		}, {
+			name: "explain", args: "WHAT...", min: 1, max: 2, table: "PLACE", local: true, words: []string{"ingress", "routegroup"},
+			job:   func() job { return &explainJob{} },
+			short: "Explains why an Ingress, a RouteGroup, a route or a host doesn't work.",
+			long: `WHAT is "ingress NAMESPACE/NAME" or "routegroup NAMESPACE/NAME" (ing and rg for short), the id of a route, or a host. PLACE is the
+URL of the support listener of a route server, or a file or folder of manifests.
+
+The exit status is 0 if nothing is wrong, 1 if something is wrong, if the object does not exist, or if the replicas disagree, and 2 if
+a cluster does not answer.`,
+			examples: `
+# Why does my Ingress answer 502?
+explain ingress cart -n shop @
+# Who has this host, in which cluster?
+explain --contexts 'prod-*' shop.example.org
+# Will it work once these manifests are applied?
+explain routegroup shop/cart ./manifests`,
+		}, {
+			name: "match", args: "URL", min: 1, max: 1, table: "TABLE", local: true, job: func() job { return &matchJob{} },
+			short: "Finds the route that a request reaches, without sending it.",
+			long: tablesHelp + ` Without TABLE, kubectl routesrv queries every replica.
+
+URL is that of the request, as for curl, or a path together with -H 'Host: NAME'. The request has only the headers of -H: if your load
+balancer sets X-Forwarded-Proto, add it. An answer that depends on chance, on the state of a proxy or on a missing option is undecided:
+every possible outcome is listed with its conditions.
+
+The exit status is 0 if a route matches, even if it is undecided which one; 1 if none does, if it is undecided whether one does, if a
+proxy answers the request itself, or if the replicas disagree; and 2 after an error.`,
+			examples: `
+# Which route takes this request?
+match https://shop.example.org/cart @routes
+# Which route takes this request, on every replica of this context?
+match --context prod-eu https://shop.example.org/cart
+# A POST with a header, from a client address that predicates check
+match -X POST -H 'X-Beta: 1' --from 10.2.0.1 https://shop.example.org/cart ./routes.eskip`,
+		}, {
+			name: "diff", max: 1, table: "A B", local: true, outputs: []string{"text", "json", "html"}, job: func() job { return &diffJob{} },
+			short: "Compares routing tables, or two entries of the history, by meaning.",
+			long: `The order of endpoints makes no difference, the order of filters does.
+
+` + tablesHelp + ` With kubectl also pod/NAME, a replica of
+this cluster, and context/NAME, the first replica of another one.
+
+Two numbers are entries of the history; the second may be now. Without arguments, kubectl routesrv compares the tables of all replicas
+with that of the first. With A alone, it compares A with the first replica.
+
+The exit status is 0 if the tables have the same meaning, 1 if they differ, and 2 if a table or an entry cannot be read.`,
+			examples: `
+# Do all replicas of this context serve the same?
+diff --context prod-eu
+# Blue and green
+diff --ignore endpoints context/blue context/green
+# What has changed since entry 42 of the history?
+diff @ 42 now
+# Would a change of settings change anything?
+diff -config-file new.yaml ./old.eskip ./manifests
+# Does a proxy have the table of the route server?
+diff --ignore endpoints @routes http://10.2.0.7:9911/routes
+# Compare two route servers until Ctrl-C, and report only lasting differences
+diff --watch http://old/routes http://new/routes`,
+		}, {
+			name: "replay", args: "LOG...", min: 1, max: 1000, local: true, job: func() job { return &replayJob{} },
+			short: "Matches recorded requests against two tables, and lists what differs.",
+			long: tablesHelp + `
+
+LOG is a file, which may be compressed with gzip, or - for standard input. A line is one of Skipper's access log, also in JSON, or a
+method and a URL: GET https://shop.example.org/cart. Other lines are counted and skipped. Add with -H what all requests have.
+
+The exit status is 0 if all requests are treated as before, 1 if some are not, and 2 after an error.`,
+			examples: `
+# What would these manifests change for the traffic of yesterday?
+replay --old http://routesrv/routes --new ./manifests access.log.gz
+# Pods come and go, so ignore endpoints
+replay --ignore endpoints --old ./before.eskip --new ./after.eskip access.log`,
+		}, {
+			name: "trial", table: "TABLE", local: true, job: func() job { return &trialJob{} },
+			short: "Finds what a proxy rejects, dies of or hangs on, in a table.",
+			long: `Lets a real proxy, such as one of a new version, load every filter and predicate of a table, each in a separate route. Start it with
+
+    -routes-urls=http://ADDRESS/trial/routes -source-poll-timeout=500 -metrics-flavour=prometheus -support-listener=:9922
+
+where ADDRESS is that of --listen. Give it no other routes, and restart it whenever it ends, or http://ADDRESS/trial/alive answers 503.
+` + tablesHelp + `
+
+The exit status is 0 if the proxy accepts everything, 1 if it does not, and 2 after an error.`,
+			examples: `
+# What would the new version reject today?
+trial --proxy http://127.0.0.1:9922 --traffic http://127.0.0.1:9090 http://routesrv/routes`,
+		}, {
+			name: "held", beside: true, job: func() job { return heldJob{} },
+			short: "Shows what the guard holds back, and how it differs from what is served.",
+			long: `The command accept publishes it.
+
+The exit status is 0 if nothing is held, 1 if something is, and 2 if a cluster or replica does not answer.`,
+			examples: `
+# What is held, and why?
+held @
+# In which cluster?
+held --contexts 'prod-*' @`,
+		}, {
+			name: "log", job: func() job { return &logJob{} },
+			short: "Shows what was served when: the history of objects.",
+			long: `An entry is a change of what is served: objects with their field managers, routes, what was kept, accepted and frozen and by whom, and
+takeovers. Changes of endpoints alone make none. Replicas number their entries differently; the command queries the one that remembers
+most, and names it.
+
+The exit status is 0 if there are entries, 1 if there are none, and 2 if no replica answers.`,
+			examples: `
+# What changed in the last hour?
+log @ --since 1h
+# What did the fleet serve at 12:03?
+log @ --at 12:03
+# Who changed the cart?
+log @ --object Ingress/shop/cart`,
+		}, {
+			name: "show", args: "ENTRY", min: 1, max: 1, outputs: []string{"text", "json", "html"}, job: func() job { return showJob{} },
+			short: "Shows an entry of the history with the routes that it changed.",
+			long: `ENTRY is the number of an entry, as log shows it. To compare two entries, or an entry with what is served now, use diff.
+
+The exit status is 0 if the replica has the entry, 1 if it has not, and 2 if no replica answers.`,
+			examples: `
+# What did entry 42 change?
+show @ 42`,
+		}, {
+			name: "freeze", inPod: true, job: func() job { return &steerJob{order: api.SteerFreeze} },
+			short: "Keeps objects at the versions that are served now.",
+			long: `Changes, deletions and new objects wait. Endpoints and all other objects stay live.
+
+` + steeringHelp,
+			examples: `
+# Freeze a namespace for a sale
+freeze -n shop --for 2h --why 'sale'`,
+		}, {
+			name: "unfreeze", inPod: true, job: func() job { return &steerJob{order: api.SteerRelease} },
+			short: "Ends freezes and pins.",
+			long: `From then on the newest versions are served, unless the guard, a trial or a policy keeps them.
+
+` + steeringHelp,
+			examples: `
+# End what rollback and freeze have begun in a namespace
+unfreeze -n shop`,
+		}, {
+			name: "rollback", args: "[ENTRY]", max: 1, inPod: true, job: func() job { return &steerJob{order: api.SteerRollback} },
+			short: "Takes objects back to the versions of an entry of the history or of a time.",
+			long: `The objects are pinned, with the endpoints of today, for --for or until unfreeze. A deleted object comes back, and one that is newer than
+the entry is no longer served. With -n and --all, what is the same as then is frozen as well. Warnings name what cannot be honoured,
+such as a Service without endpoints, and routes that lose an authentication filter.
+
+` + steeringHelp,
+			examples: `
+# Take one object back to what it was
+rollback 41 --object Ingress/shop/cart --why 'checkout is broken'
+# Bring back what was deleted since 03:34
+rollback --to 03:34 --deleted --all --why 'a cluster was deleted'
+# What would that change for a whole namespace?
+rollback 41 -n shop --why test --dry-run`,
+		}, {
+			name: "canary", job: func() job { return canaryJob{} },
+			short: "Lists what soaks on the canary, and what its query returned.",
+			long: `A change is served to the canary alone for the soak time (--canary). An object that keeps changing is promoted after three soak times at
+the latest. A halted change is served to nobody until it is accepted, or the object has a new version.
+
+The exit status is 0 if everything soaks as it should, 1 if something was halted, or the query fires or is not answered, and 2 if a cluster
+or replica does not answer.`,
+			examples: `
+# What reaches the fleet next, and who changed it?
+canary @`,
+			below: []command{{
+				name: "accept", inPod: true, job: func() job { return &steerJob{order: api.SteerPromote} },
+				short: "Promotes what soaks or was halted, at once.", long: steeringHelp,
+				examples: `
+# The fleet gets an urgent change now
+canary accept --object Ingress/shop/cart --why 'checkout is broken'`,
+			}, {
+				name: "halt", inPod: true, job: func() job { return &steerJob{order: api.SteerHalt} },
+				short: "Takes back from the canary what soaks, and keeps it from the fleet.", long: steeringHelp,
+				examples: `
+# The canary has errors that the query does not see
+canary halt -n shop --why 'customers complain'`,
+			}},
+		}, {
+			name: "accept", args: "DIGEST", min: 1, max: 1, inPod: true, beside: true, job: func() job { return &acceptJob{} },
+			short: "Publishes what is held, on every replica that holds it.",
+			long: `Take DIGEST from the command held. -n and --object release some of the kept objects. The command shows the differences and asks before it
+publishes; without a terminal, use --yes. kubectl routesrv accept runs it in each pod, as kubectl exec does, and records the user that
+the API server knows you as.
+
+The exit status is 0 if every replica that held DIGEST has published it, 1 if none holds it, if one holds something else, or if you
+decline, and 2 if a replica does not answer or rejects it.`,
+			examples: `
+# Publish what is held
+accept 4f2a…c01d --why 'shop moved to another cluster'
+# Let the deletions of one team happen
+accept 4f2a…c01d -n shop --why 'shop is closed'`,
+		},
+		{name: "post", args: "PATH FORM", min: 2, max: 2, inPod: true, job: func() job { return postJob{} }}, // for kubectl routesrv
+	}
+}
+
+const day = 24 * time.Hour

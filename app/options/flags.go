@@ -1,0 +1,404 @@
+// Package options declares the flags of the programs and translates them into the Config values of the packages that the programs
+// are made of. Those packages know no flags.
+//
+// The flags have the names, defaults and forms of Skipper's flags, so that the arguments of an existing Deployment of its route
+// server work unchanged; the programs add their own. A setting may come from four places, in this order of precedence:
+//
+//  1. the command line: -flag=value, -flag value, with one dash or two; a switch is -flag or -flag=false
+//  2. the environment: ROUTESRV_FLAG_ and the name in capitals with underscores, such as ROUTESRV_FLAG_SOURCE_POLL_TIMEOUT
+//  3. the file that -config-file names: YAML with the names of the flags as keys
+//  4. the default
+//
+// A value from a higher place replaces one from a lower place, except for the repeatable flags of Skipper and for flags with several
+// settings: their values add up.
+//
+// Nothing is silently ignored. A flag of Skipper without effect on a route server causes a [Warning] with the reason. An unknown flag,
+// or one that requests a different table or a protection that this server does not have, causes an [Error] that says what to do
+// instead. Messages never contain the values of flags that are not used here: some are passwords.
+package options
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/routesrv/routesrv/catalogue"
+)
+
+// Flags are the flags of one command. Declare them with Add in groups, then call Resolve once the command line is parsed. A value is
+// not safe for concurrent use.
+type Flags struct {
+	*pflag.FlagSet
+	cmd    *cobra.Command
+	all    []*Flag // in the order of declaration
+	group  group   // of the flags that are declared next
+	hidden bool    // so are the flags that are declared next
+	checks []func()
+
+	configFile string
+	check      checkFlag
+	guardSet   map[string]bool // the settings of --guard that were given
+
+	// Filled by parsing and by Resolve.
+	settings []setting
+	environ  []string
+	args     []string // positional
+	warnings []Warning
+	errs     []error
+}
+
+// group is a group of flags in help.
+type group struct {
+	name, about string
+	objects     bool // about objects, so that the flags have no effect on a relay
+	command     bool // of a command that queries servers: they are no settings, and their variables have another prefix
+}
+
+// Flag is a flag of a command.
+type Flag struct {
+	Name  string // without dashes
+	Usage string // sentences
+	Own   bool   // not one of Skipper's
+
+	Ignored string // why a flag of Skipper has no effect here, or what to do instead; empty for a flag that is used
+	Refused bool   // setting it is an error, not a warning
+
+	flags *Flags
+	group group
+	value *Value
+	quiet *string // a value of an ignored flag that requests the existing behaviour; nil if there is none
+	arg   *string // the last value on the command line
+
+	values  []string // that count
+	origin  origin   // of the last one
+	where   string   // of the last one, as in Error
+	file    string   // where the file adds to them; empty if it does not
+	derived derived
+}
+
+// derived is a value that another flag determines.
+type derived struct{ value, from string }
+
+// New returns the flags of a command, without any.
+func New(cmd *cobra.Command) *Flags {
+	f := &Flags{FlagSet: cmd.Flags(), cmd: cmd}
+	f.SortFlags = false
+	return f
+}
+
+// Group begins a group of flags. about completes its name in help.
+func (f *Flags) Group(name, about string) { f.group = group{name: name, about: about} }
+
+// objects begins a group of flags that have no effect on a relay.
+func (f *Flags) objects(name, about string) { f.group = group{name: name, about: about, objects: true} }
+
+// CommandGroup begins a group of flags of a command that queries servers.
+func (f *Flags) CommandGroup(name string) { f.group = group{name: name, command: true} }
+
+// Add declares a flag. Its name has the dashes with which it is shown: one for a flag of Skipper, two for our own, and a one-letter form
+// before a comma, as in "-o,--output". Where a command that queries servers has a flag of the same name as a setting of the server,
+// there is only the flag of the command.
+func (f *Flags) Add(name string, v *Value, usage string) {
+	short, long, found := strings.Cut(name, ",")
+	if !found {
+		short, long = "", name
+	}
+	flag := &Flag{Name: strings.TrimLeft(long, "-"), Usage: usage, Own: strings.HasPrefix(long, "--"), flags: f, group: f.group, value: v}
+	if f.hidden && f.Lookup(flag.Name) != nil {
+		return
+	}
+	for _, s := range v.settings {
+		flag.Usage += " " + s.Name
+		if s.Value.def != "" && s.Value.kind != "bool" {
+			flag.Usage += "=" + s.Value.def
+		}
+		flag.Usage += ": " + s.Usage
+	}
+	f.add(flag, strings.Trim(short, "-"))
+}
+
+func (f *Flags) add(flag *Flag, short string) {
+	flag.value.flag = flag
+	p := f.VarPF(flag.value, flag.Name, short, flag.Usage)
+	p.Hidden = f.hidden || flag.Ignored != ""
+	if flag.value.kind == "bool" {
+		p.NoOptDefVal = "true"
+	}
+	if words := flag.value.words; words != nil {
+		f.Complete(flag.Name, func() []string { return words })
+	}
+	f.all = append(f.all, flag)
+}
+
+// Complete declares the values that shells suggest for a flag.
+func (f *Flags) Complete(name string, values func() []string) {
+	_ = f.cmd.RegisterFlagCompletionFunc(name, func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		fitting := slices.DeleteFunc(slices.Clone(values()), func(v string) bool { return !strings.HasPrefix(v, typed) })
+		return fitting, cobra.ShellCompDirectiveNoFileComp
+	}) // the flag exists
+}
+
+// flag returns the flag of a name; nil if there is none.
+func (f *Flags) flag(name string) *Flag { return flagOf(f.Lookup(name)) }
+
+// flagOf returns the flag that a pflag.Flag belongs to; nil for one of cobra's.
+func flagOf(p *pflag.Flag) *Flag {
+	if p != nil {
+		if v, ok := p.Value.(*Value); ok {
+			return v.flag
+		}
+	}
+	return nil
+}
+
+// All returns the flags that the command uses, in the order of the help.
+func (f *Flags) All() []*Flag {
+	return slices.DeleteFunc(slices.Clone(f.all), func(one *Flag) bool { return one.Ignored != "" })
+}
+
+// Option returns the flag as it is typed.
+func (f *Flag) Option() string {
+	if f.Own {
+		return "--" + f.Name
+	}
+	return "-" + f.Name
+}
+
+// Group returns the name of the flag's group.
+func (f *Flag) Group() string { return f.group.name }
+
+// Type returns the kind of the value: bool, string, int, duration, list and so on.
+func (f *Flag) Type() string { return f.value.kind }
+
+// Default returns the default as it would be typed.
+func (f *Flag) Default() string { return f.value.def }
+
+// Given reports whether a flag was given anywhere.
+func (f *Flags) Given(name string) bool { return len(f.flag(name).values) > 0 }
+
+// Value returns the last value that was given for a flag, as it was written; empty if there is none.
+func (f *Flags) Value(name string) string {
+	if values := f.flag(name).values; len(values) > 0 {
+		return values[len(values)-1]
+	}
+	return ""
+}
+
+// changed reports whether the flag was set to a value other than its default.
+func (f *Flags) changed(name string) bool {
+	return f.Given(name) && f.Value(name) != f.flag(name).value.def
+}
+
+// Check adds a function that verifies combinations after all values are set and each is valid alone. It reports with failf and warn.
+func (f *Flags) Check(check func()) { f.checks = append(f.checks, check) }
+
+// derive records that another flag determines the value of a flag.
+func (f *Flags) derive(name, value, from string) { f.flag(name).derived = derived{value, from} }
+
+// fail records an error at the place where the flag was set. An empty name means no particular flag.
+func (f *Flags) fail(name string, err error) {
+	option, where := f.place(name)
+	f.errs = append(f.errs, &Error{Flag: option, Where: where, Err: err})
+}
+
+func (f *Flags) failf(name, format string, args ...any) { f.fail(name, fmt.Errorf(format, args...)) }
+
+func (f *Flags) warn(name, format string, args ...any) {
+	option, where := f.place(name)
+	w := Warning{Flag: option, Where: where, Text: fmt.Sprintf(format, args...)}
+	if !slices.Contains(f.warnings, w) {
+		f.warnings = append(f.warnings, w)
+	}
+}
+
+func (f *Flags) place(name string) (option, where string) {
+	if flag := f.flag(name); flag != nil {
+		return flag.Option(), flag.where
+	}
+	return "", ""
+}
+
+// Warnings returns the notices about a configuration, which a program must show even with an error.
+func (f *Flags) Warnings() []Warning { return f.warnings }
+
+// Warning is a notice about a valid configuration.
+type Warning struct {
+	Flag  string // with the dashes that help shows; empty if the warning is not about a flag
+	Where string // variable, or file and line; empty for the command line
+	Text  string
+}
+
+// String returns the warning as one line, place first.
+func (w Warning) String() string { return prefix(w.Where) + prefix(w.Flag) + w.Text }
+
+// Error is one mistake in the arguments or the configuration.
+type Error struct {
+	Flag  string // with the dashes that help shows; empty if the error is not about a flag
+	Where string // variable, or file and line; empty for the command line
+	Err   error
+}
+
+// Error returns the message as one line, place first.
+func (e *Error) Error() string { return prefix(e.Where) + prefix(e.Flag) + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Usagef returns an error in the arguments.
+func Usagef(format string, args ...any) error { return &Error{Err: fmt.Errorf(format, args...)} }
+
+func prefix(place string) string {
+	if place == "" {
+		return ""
+	}
+	return place + ": "
+}
+
+// maxShown limits how much of a text a message repeats, in bytes.
+const maxShown = 200
+
+// clip quotes a text for a message and shortens it.
+func clip(s string) string {
+	if len(s) > maxShown {
+		return strconv.Quote(strings.ToValidUTF8(s[:maxShown], "")) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// printable returns a name for a message, quoted if it could harm a terminal or a log.
+func printable(s string) string {
+	if len(s) <= maxShown && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' }) {
+		return s
+	}
+	return clip(s)
+}
+
+// unknown returns the error for a name that is not a flag. It repeats only the name: the intended value may be a secret.
+func unknown(flags *pflag.FlagSet, what, name string) error {
+	msg := "unknown " + what + printable(name)
+	typed := strings.ToLower(strings.Trim(strings.ReplaceAll(name, "_", "-"), "-"))
+	like, least := "", max(1, len(typed)/3)+1 // at most a third of the letters may differ
+	if len(typed) <= maxShown {
+		flags.VisitAll(func(p *pflag.Flag) {
+			if d := catalogue.Distance(typed, p.Name); d < least {
+				like, least = p.Name, d
+				if flag := flagOf(p); flag != nil && strings.HasSuffix(what, "-") {
+					like = flag.Option()
+				}
+			}
+		})
+	}
+	if like != "" {
+		msg += ": did you mean " + like + "?"
+	}
+	return fmt.Errorf("%s", msg)
+}
+
+// SetArgs sets the arguments of a program, in the form of package flag, and its help. It returns the command that they name.
+func SetArgs(root *cobra.Command, args []string) (cmd *cobra.Command, err error) {
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { help(cmd, cmd.OutOrStdout()) })
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // the last word is incomplete
+		n := max(1, len(args)-1)
+		words, _, err := normalize(root, args[1:n])
+		if err != nil { // such as a flag whose value is the last word
+			words = args[1:n]
+		}
+		root.SetArgs(slices.Concat(args[:1], words, args[n:]))
+		return root, nil
+	}
+	args, cmd, err = normalize(root, args)
+	root.SetArgs(args)
+	return cmd, err
+}
+
+// normalize turns the arguments of a program into those of pflag: package flag, which Skipper uses, also takes one dash for long names.
+// A value may look like a flag or a command. All unknown flags are reported at once.
+func normalize(cmd *cobra.Command, args []string) (out []string, named *cobra.Command, err error) {
+	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
+	flags := cmd.Flags()
+	var bad []error
+	fail := func(option string, err error) { bad = append(bad, &Error{Flag: option, Err: err}) }
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			out = append(out, args[i:]...)
+			break
+		}
+		if len(arg) < 2 || arg[0] != '-' {
+			if out = append(out, arg); !cmd.HasSubCommands() {
+				continue
+			}
+			rest := args[i+1:]
+			if sub := child(cmd, arg); sub != nil && len(bad) == 0 {
+				rest, cmd, err = normalize(sub, rest)
+			}
+			return append(out, rest...), cmd, joined(append(bad, err))
+		}
+		single, short := arg[1] != '-', pflagShort(flags, arg[1:2])
+		name, value, attached := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
+		flag := flags.Lookup(name)
+		switch {
+		case name == "help" || arg == "-h":
+			return append(out, "--help"), cmd, nil // whatever else is wrong
+		case name == "" || name[0] == '-':
+			fail("", fmt.Errorf("bad flag syntax %s: must be -name, -name=value or -name value", clip(name)))
+		case flag == nil && single && short != nil: // as in -ojson
+			if out = append(out, arg); len(arg) == 2 && short.NoOptDefVal == "" && i+1 < len(args) {
+				i++
+				out = append(out, args[i])
+			}
+		case flag == nil:
+			fail("", unknown(flags, "flag -", name))
+			if !attached && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
+				i++ // more likely its value than a command
+			}
+		case attached:
+			out = append(out, "--"+name+"="+value)
+		case flag.NoOptDefVal != "":
+			out = append(out, "--"+name)
+			if i+1 < len(args) {
+				if _, err := parseBool(args[i+1]); err == nil {
+					fail(optionOf(flag), fmt.Errorf("is a switch and takes its value with =: write %s=%s", optionOf(flag), args[i+1]))
+					i++
+				}
+			}
+		case i+1 == len(args):
+			fail(optionOf(flag), fmt.Errorf("needs a value"))
+		default:
+			i++
+			out = append(out, "--"+name+"="+args[i])
+		}
+	}
+	return out, cmd, joined(bad)
+}
+
+func optionOf(p *pflag.Flag) string {
+	if flag := flagOf(p); flag != nil {
+		return flag.Option()
+	}
+	return "--" + p.Name
+}
+
+// pflagShort returns the flag with a one-letter form; nil if there is none.
+func pflagShort(flags *pflag.FlagSet, letter string) *pflag.Flag {
+	if letter == "-" || letter >= "\x80" {
+		return nil
+	}
+	return flags.ShorthandLookup(letter)
+}
+
+// child returns the subcommand of a name; nil if there is none.
+func child(cmd *cobra.Command, name string) *cobra.Command {
+	for _, c := range cmd.Commands() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+// Package program has what the main packages share: streams, signals and exit statuses, the execution of commands and services, and the
+// parts that several programs build from their options: logger, source, transport.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	// The container image has no files except the programs, so the programs contain the authorities of the public web. They apply
+	// only where the system has none.
+	_ "golang.org/x/crypto/x509roots/fallback"
+	"golang.org/x/term"
+
+	"github.com/routesrv/routesrv/app/options"
+	"github.com/routesrv/routesrv/internal/durable"
+	"github.com/routesrv/routesrv/shadowdiff"
+)
+
+// Exit statuses.
+const (
+	ExitOK       = 0
+	ExitFailed   = 1 // it failed after it had started; for compile: there are problems; for diff: there are differences; for match: no route
+	ExitUnusable = 2 // the arguments or the configuration are invalid
+)
+
+// Stdio holds the standard streams of a process. The booleans say which of them are terminals.
+type Stdio struct {
+	In       io.Reader
+	Out, Err io.Writer
+
+	InTerminal, OutTerminal, ErrTerminal bool
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// Main runs a program with the arguments and environment of its process, and exits with the returned status. The first SIGTERM or
+// interrupt ends the context. The second one ends the process at once, without draining.
+func Main(run func(ctx context.Context, args, environ []string, std Stdio) (status int)) {
+	setGCPercent()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	status := run(ctx, os.Args[1:], os.Environ(), Stdio{
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		InTerminal: isTerminal(os.Stdin), OutTerminal: isTerminal(os.Stdout), ErrTerminal: isTerminal(os.Stderr),
+	})
+	stop()
+	os.Exit(status)
+}
+
+// Status is an exit status that a command returns as its error, after it has printed what there is to say.
+type Status int
+
+// Error implements error.
+func (s Status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// StatusError returns the error for an exit status, nil for [ExitOK].
+func StatusError(status int) error {
+	if status == ExitOK {
+		return nil
+	}
+	return Status(status)
+}
+
+// Execute runs the command that the arguments name, and returns the exit status. An error that is no Status is printed. The tree of commands
+// gets a command that prints the version.
+func Execute(ctx context.Context, root *cobra.Command, version string, args []string, std Stdio) int {
+	root.Version = VersionName(version)
+	text := fmt.Sprintf("%s %s %s %s/%s\n", root.Name(), root.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	root.SetVersionTemplate(text)
+	root.AddCommand(&cobra.Command{Use: "version", Short: "Prints the version.", Args: cobra.NoArgs, Run: func(*cobra.Command, []string) {
+		fmt.Fprint(std.Out, text)
+	}})
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetIn(std.In)
+	root.SetOut(std.Out)
+	root.SetErr(std.Err)
+	cmd, err := options.SetArgs(root, args)
+	if err == nil {
+		cmd, err = root.ExecuteContextC(ctx)
+	}
+	status, isStatus := errors.AsType[Status](err)
+	switch {
+	case err == nil || errors.Is(err, options.ErrChecked):
+		return ExitOK
+	case isStatus:
+		return int(status)
+	}
+	hint := ""
+	for _, one := range Unjoined(err) {
+		if e, ok := errors.AsType[*options.Error](one); ok && e.Flag == "" {
+			hint = fmt.Sprintf("See %s --help.\n", cmd.CommandPath())
+		}
+		fmt.Fprintf(std.Err, "%s: %s\n", cmd.CommandPath(), shadowdiff.PrintableLines(strings.ReplaceAll(strings.TrimSpace(one.Error()), "\t", "    ")))
+	}
+	fmt.Fprint(std.Err, hint)
+	return ExitUnusable
+}
+
+// Unjoined returns the errors that were joined; none if err is nil.
+func Unjoined(err error) (all []error) {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range j.Unwrap() {
+			all = append(all, Unjoined(one)...)
+		}
+	} else if err != nil {
+		all = append(all, err)
+	}
+	return all
+}
+
+// Resolved prints warnings, and the result of --check-config, and returns err, that of [options.Flags.Resolve].
+func Resolved(cmd *cobra.Command, f *options.Flags, err error) error {
+	for _, w := range f.Warnings() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %v\n", cmd.Root().CommandPath(), w)
+	}
+	if errors.Is(err, options.ErrChecked) {
+		if err := f.WriteChecked(cmd.OutOrStdout()); err != nil {
+			return fmt.Errorf("print the settings: %w", err)
+		}
+	}
+	return err
+}
+
+// Service is what a program runs until it must stop.
+type Service interface {
+	// Run returns nil when ctx has ended.
+	Run(ctx context.Context) error
+	// Reload is called for each SIGHUP. It must not block.
+	Reload()
+}
+
+// Serve returns the function of a command that serves until the context ends. stateDir is the folder that no other process may use, or
+// "". build makes the service with its logger, once the flags are resolved. A SIGHUP reloads the service; unhandled, it would end the
+// process without draining.
+func Serve(f *options.Flags, env options.Env, logging *options.Log, stateDir *string, build func(*slog.Logger) (Service, error),
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		defer signal.Stop(hup)
+		if err := f.Resolve(args, env); err != nil {
+			return Resolved(cmd, f, err)
+		}
+		unlock, err := durable.Lock(*stateDir)
+		if err != nil {
+			return fmt.Errorf("--state-dir: %w", err)
+		}
+		defer unlock()
+		log := NewLogger(*logging, cmd.ErrOrStderr())
+		for _, w := range f.Warnings() {
+			log.Warn("configuration", "flag", w.Flag, "where", w.Where, "warning", w.Text)
+		}
+		s, err := build(log)
+		if err != nil {
+			return err
+		}
+		ended, reloading := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(reloading)
+			for {
+				select {
+				case <-ended:
+					return
+				case <-hup:
+					s.Reload()
+				}
+			}
+		}()
+		err = s.Run(cmd.Context())
+		close(ended)
+		<-reloading
+		if err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.CommandPath(), err)
+			return Status(ExitFailed)
+		}
+		return nil
+	}
+}
+
+// gcPercent trades a little CPU time for memory: nearly all of the heap is the table and, in a program that computes one, the
+// objects. They are long-lived, and the default would allow as much garbage again. A table that is being received must not take
+// twice its size because of uncollected garbage. docs/internals/performance.md compares values.
+const gcPercent = 30
+
+// setGCPercent sets gcPercent unless GOGC is set.
+func setGCPercent() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// ReadFile returns a function that reads the configuration file. The file may be a pipe without a writer, so the function returns
+// when ctx ends; the read itself then continues until the process ends.
+func ReadFile(ctx context.Context) func(path string) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	return func(path string) ([]byte, error) {
+		done := make(chan result, 1)
+		go func() {
+			data, err := os.ReadFile(path)
+			done <- result{data, err}
+		}()
+		select {
+		case r := <-done:
+			return r.data, r.err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read %q: %w", path, context.Cause(ctx))
+		}
+	}
+}
+
+// VersionName returns the release, which the linker sets, or else what the build information says about the sources.
+func VersionName(linked string) string {
+	if linked != "" {
+		return linked
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return "devel-" + s.Value[:min(12, len(s.Value))]
+		}
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	return "devel"
+}

@@ -1,0 +1,71 @@
+// Package query asks the replicas of route servers, wherever they are: behind URLs ([URLs]), in the same pod ([Socket]), or in clusters
+// (package forward). It is what commands and the board have in common.
+//
+// [Ask] asks clusters concurrently, each with its own time limit: one that does not answer is named in its [Reply], and delays the others
+// no longer than that limit.
+package query
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/routesrv/routesrv/api"
+	"github.com/routesrv/routesrv/app/options"
+)
+
+// Cluster is a route server with all its replicas.
+type Cluster struct {
+	// Name is the name of the context; a command that asks the only cluster may leave it empty.
+	Name string
+	// Find returns the replicas. It is called again after a replica failed, never concurrently.
+	Find func(ctx context.Context) ([]Replica, error)
+}
+
+// Replica is one process of a route server.
+type Replica struct {
+	Name string
+	// Fault says why this replica cannot be asked, such as a pending pod; empty if it can.
+	Fault string
+	// Support and Main are its listeners. Main is nil if only the support listener is known.
+	Support, Main *Listener
+	// Post sends a command to the control socket of the replica, and returns its JSON answer; by is replaced where the API server knows the user better.
+	// It is nil where only listeners are known. A board sends none.
+	Post func(ctx context.Context, path string, form url.Values) ([]byte, error)
+}
+
+// Listener is the address of one listener.
+type Listener struct {
+	URL       string // without path, such as http://localhost:9911
+	Transport http.RoundTripper
+}
+
+// Get sends a request without credentials other than those of the transport. It follows no redirect.
+func (l *Listener) Get(ctx context.Context, pathAndQuery, accept string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.URL+pathAndQuery, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", accept)
+	return l.do(r)
+}
+
+func (l *Listener) do(r *http.Request) (*http.Response, error) {
+	r.Header.Set("User-Agent", api.AgentTool)
+	client := http.Client{Transport: l.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return client.Do(r)
+}
+
+// Places are the route servers that a command asks.
+type Places interface {
+	// Define adds the flags that choose the route servers.
+	Define(*options.Flags)
+	// Args is the part of the arguments in help that names the places, such as "URL..."; empty if only flags choose them.
+	Args() string
+	// Clusters removes its own arguments from args, and returns the route servers and the other arguments. It does not connect.
+	Clusters(args []string) (clusters []Cluster, rest []string, err error)
+	// Certificates returns the certificates of the flags.
+	Certificates() TLS
+	// Close ends all connections.
+	Close()
+}
