@@ -58,7 +58,7 @@ type CanaryVerdict struct {
 // Soaking is an object whose newest version soaks, or was halted.
 type Soaking struct {
 	kube.Ref
-	Detail string    `json:"detail"` // when and by whom it was changed
+	Detail string    `json:"detail"` // when its newest version was written, and by which field manager
 	Since  time.Time `json:"since"`  // when this version was first seen
 	Until  time.Time `json:"until,omitzero"`
 	Began  time.Time `json:"began"` // when the object began to soak, perhaps with an earlier version

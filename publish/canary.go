@@ -170,7 +170,7 @@ func (p *policy) soaking(s *situation, d *decision, due keptList) (entries keptL
 			d.promoted = append(d.promoted, next)
 		} else {
 			if entries = append(entries, next); now != nil {
-				next.Detail = "changed " + now.(kube.Routed).Metadata().Changed
+				next.Detail = now.(kube.Routed).Metadata().Changed
 			}
 		}
 	}
