@@ -124,7 +124,7 @@ func ParseCurrent(data string) (read, state string, err error) {
 	return c.SourceRead, c.State, err
 }
 
-// FormatReconnect returns the data of EventReconnect, which asks the client to reconnect after a time, in whole milliseconds.
+// FormatReconnect returns the data of EventReconnect: the time after which the client should reconnect, in whole milliseconds.
 func FormatReconnect(after time.Duration) string {
 	return fmt.Sprintf(`{"after_ms":%d}`, after.Milliseconds())
 }

@@ -41,7 +41,7 @@ type BoardCluster struct {
 	Modes    map[string]int `json:"modes,omitempty"`
 	Versions []BoardCount   `json:"versions,omitempty"`
 	Laggards []BoardLaggard `json:"laggards,omitempty"`
-	// Pre is how the data planes in mode Pre compare; nil while nothing is known of the clients.
+	// Pre is how the data planes in mode Pre compare; nil while the clients are unknown.
 	Pre *BoardPre `json:"pre,omitempty"`
 	// Changes counts the entries of the history in the last hour, and History are the last ones, the newest first.
 	Changes int          `json:"changes,omitempty"`

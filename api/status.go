@@ -100,7 +100,7 @@ type Table struct {
 	Held         bool         `json:"held"`               // a guard holds back a newer table of the source
 }
 
-// Source is the state of a producer: a poller that reads a cluster, or a relay that asks another route server.
+// Source is the state of a producer: a poller that reads a cluster, or a relay that fetches from another route server.
 type Source struct {
 	// LastAttempt is when the last read or request started, and LastSuccess when the last successful one ended. Zero means never.
 	LastAttempt time.Time `json:"last_attempt,omitzero"`
@@ -174,7 +174,7 @@ type Problems struct {
 	Problems []Problem `json:"problems"`
 }
 
-// Problem is an object, or a route of it, that does not do what its team wants.
+// Problem is an object, or a route of it, that does not work as its team intends.
 type Problem struct {
 	ID       string    `json:"id"`
 	Owner    kube.Ref  `json:"owner"`
@@ -275,7 +275,7 @@ type TrialFailure struct {
 	Text      string    `json:"text"` // such as compress(-1)
 	Predicate bool      `json:"predicate,omitempty"`
 	Verdict   string    `json:"verdict"`         // refused, died, hung or grew
-	Words     string    `json:"words,omitempty"` // of the proxy, or what was seen
+	Words     string    `json:"words,omitempty"` // of the proxy, or what was observed
 	At        time.Time `json:"at"`
 }
 

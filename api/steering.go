@@ -21,7 +21,7 @@ type Steering struct {
 // Order is a freeze, or a pin of an object.
 type Order struct {
 	What   string    `json:"what"`   // freeze or pin
-	Scope  string    `json:"scope"`  // in words
+	Scope  string    `json:"scope"`  // description
 	Detail string    `json:"detail"` // which version, and the reason of the operator
 	By     string    `json:"by"`
 	Since  time.Time `json:"since"`
@@ -46,7 +46,7 @@ const (
 // Steered is the answer to a command of /steering.
 type Steered struct {
 	Dry      bool         `json:"dry,omitempty"` // nothing was changed
-	What     string       `json:"what"`          // in words
+	What     string       `json:"what"`          // description
 	Until    time.Time    `json:"until,omitzero"`
 	Pins     []string     `json:"pins,omitempty"`     // versions of objects, by names that all replicas know
 	Warnings []string     `json:"warnings,omitempty"` // what cannot be honoured, and what it re-opens
@@ -102,7 +102,7 @@ const (
 	ObjectDeleted = "deleted"
 )
 
-// Paths that programs of this repository ask.
+// Paths that programs of this repository use.
 const (
 	PathStatus   = "/status"
 	PathClients  = "/clients" // GET on the support listener; clients report with POST on the main one
@@ -110,7 +110,7 @@ const (
 	PathExplain  = "/explain"
 	PathMatch    = "/match"
 
-	PathTakeovers = "/takeovers" // POST of manifests: what they would take from others
+	PathTakeovers = "/takeovers" // POST of manifests; answers their takeovers
 	PathHeld      = "/guard/held"
 	PathAccept    = "/guard/accept" // POST on the control socket
 	PathKept      = "/kept"         // kept objects, for replicas

@@ -137,8 +137,7 @@ func Survives(filters []*eskip.Filter) error {
 	return nil
 }
 
-// within checks a number. A proxy cuts fractions off. Other types are not checked, because a proxy refuses them or means
-// something else.
+// within checks a number. A proxy truncates fractions. Other types are not checked: a proxy refuses them, or they have another meaning.
 func within(args []any, at int, what string, least, most int64) string {
 	if at >= len(args) {
 		return ""

@@ -13,17 +13,18 @@ import (
 
 // build compiles a snapshot. It derives the state and the list of routes from those of the most similar recent result.
 func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
-	base := &Result{Snapshot: new(kube.Snapshot), state: newState(c.set, c.fixed)}
-	gone, fresh := kube.Difference(base.Snapshot, s)
+	base, least := &Result{Snapshot: new(kube.Snapshot), state: newState(c.set, c.fixed)}, -1
 	for _, r := range recent {
 		if r.state.ambiguous {
 			continue
 		}
-		if g, f := kube.Difference(r.Snapshot, s); base.state.objects.Len() == 0 || size(g)+size(f) < size(gone)+size(fresh) {
-			base, gone, fresh = r, g, f
+		gone, fresh := r.Snapshot.Intent.Difference(&s.Intent)
+		lost, added := r.Snapshot.Backends.Difference(&s.Backends)
+		if n := gone.Size() + fresh.Size() + lost.Size() + added.Size(); n < least || least < 0 {
+			base, least = r, n
 		}
 	}
-	next := c.derive(base, s, gone, fresh, recent)
+	next := c.derive(base, s, recent)
 	if next == nil {
 		return c.build(s, nil)
 	}
@@ -32,18 +33,16 @@ func (c *Compiler) build(s *kube.Snapshot, recent []*Result) *Result {
 	return result
 }
 
-// size returns the number of objects of a difference.
-func size(s *kube.Snapshot) int { return len(s.Ingresses) + len(s.RouteGroups) + s.Backends.Size() }
-
 // derive derives the state of a snapshot from the one of another by what the two do not share. It reuses units of recent builds. It returns
 // nil if the state can only be built from nothing.
-func (c *Compiler) derive(base *Result, s, gone, fresh *kube.Snapshot, recent []*Result) *change {
+func (c *Compiler) derive(base *Result, s *kube.Snapshot, recent []*Result) *change {
 	next := base.state.change()
 	var services []*rules.Service
 	next.view, services = c.set.View(s, base.state.view)
 	next.ambiguous = next.view.Ambiguous()
 
 	todo := make(map[kube.Ref][]kube.Routed)
+	gone, fresh := base.Snapshot.Intent.Difference(&s.Intent)
 	for o := range gone.Objects() {
 		next.remove(next.find(o.Ref()))
 	}

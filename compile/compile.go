@@ -127,7 +127,7 @@ func (c *Compiler) result(s *kube.Snapshot) *Result {
 // known returns the result for a snapshot with the same objects; nil if there is none.
 func known(recent []*Result, s *kube.Snapshot) *Result {
 	for _, r := range recent {
-		if s.SameObjects(r.Snapshot) {
+		if s != nil && s.SameObjects(r.Snapshot) {
 			return r
 		}
 	}
@@ -207,10 +207,29 @@ func (c *Compiler) OwnersOf(ids []string) map[string]kube.Ref {
 // OwnerOf returns the owner of a route of the table. The owner of a catch-all is the oldest object with the host. ok is false for an id that no
 // object has.
 func (r *Result) OwnerOf(id string) (owner kube.Ref, ok bool) {
+	c, ok := r.claimOf(id)
+	if !ok || c.section.object == nil {
+		return kube.Ref{}, false
+	}
+	return c.section.owner(), true
+}
+
+// AskerOf returns the object that requested a route of the table. ok is false for an id that no object has, and for the routes of none, such as
+// catch-alls.
+func (r *Result) AskerOf(id string) (asker kube.Ref, ok bool) {
+	c, ok := r.claimOf(id)
+	if !ok || c.section.asker() == nil {
+		return kube.Ref{}, false
+	}
+	return c.section.owner(), true
+}
+
+// claimOf returns the claim that won an id, or the one of the route that it was cloned from.
+func (r *Result) claimOf(id string) (found claim, ok bool) {
 	for c := range with(r.state.ids, rules.HashID(routeid.Original(id))) {
-		if c.section.object != nil && r.state.has(c) {
-			return c.section.owner(), true
+		if r.state.has(c) {
+			return c, true
 		}
 	}
-	return kube.Ref{}, false
+	return found, false
 }

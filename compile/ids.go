@@ -65,7 +65,7 @@ type contest struct {
 func (c *contest) compare(o *contest) int { return cmp.Compare(c.hash, o.hash) }
 
 // contestOf returns the contest for the ids with a hash, or nil if one route claims them.
-func (s *state) contestOf(hash uint64) (first *contest) {
+func (s *state) contestOf(hash uint64, texts *rules.Texts) (first *contest) {
 	n := 0
 	for range with(s.ids, hash) {
 		if n++; n == 2 {
@@ -76,7 +76,6 @@ func (s *state) contestOf(hash uint64) (first *contest) {
 		return nil
 	}
 	several := slices.Collect(with(s.ids, hash))
-	var texts rules.Texts
 	byID := make(map[string][]claim)
 	for _, c := range several {
 		id := texts.ID(c.section.unit, c.route())
@@ -88,10 +87,10 @@ func (s *state) contestOf(hash uint64) (first *contest) {
 	return first
 }
 
-// contest returns the contest that a route takes part in; nil if it is the only one that claims its id.
+// contest returns the contest that a route of the state takes part in; nil if it is the only one that claims its id.
 func (s *state) contest(c claim) *contest {
 	found, _ := s.contests.Get(&contest{hash: c.route().ID})
-	for found != nil && !slices.Contains(found.claims, c) {
+	for found != nil && found.other != nil && !slices.Contains(found.claims, c) {
 		found = found.other
 	}
 	return found
@@ -134,9 +133,10 @@ func (c *change) settleIDs() {
 	for _, one := range c.added {
 		ids[one.route().ID], matches[one.route().Match] = struct{}{}, struct{}{}
 	}
+	var texts rules.Texts // of an object with many contests once
 	for hash := range ids {
 		was, _ := c.contests.Get(&contest{hash: hash})
-		is := c.contestOf(hash)
+		is := c.contestOf(hash, &texts)
 		if is == nil {
 			if was != nil {
 				c.contests.Delete(was)
@@ -154,7 +154,7 @@ func (c *change) settleIDs() {
 	}
 	delete(matches, 0)
 	for hash := range matches {
-		if problems := c.shadowsOf(hash); len(problems) > 0 {
+		if problems := c.shadowsOf(hash, &texts); len(problems) > 0 {
 			c.shadows.Set(shadow{hash, problems})
 		} else {
 			c.shadows.Delete(shadow{hash: hash})
@@ -180,31 +180,26 @@ func load(s *set[entry], added []claim, hash func(*rules.Route) uint64) {
 func (c *change) differing() (gone, fresh []claim) {
 	gone = slices.DeleteFunc(slices.Clone(c.removed), func(one claim) bool { return !c.before.has(one) })
 	fresh = slices.DeleteFunc(slices.Clone(c.added), func(one claim) bool { return !c.has(one) })
-	seen := make(map[*contest]bool)
+	contests, seen := make(map[*contest]bool), make(map[claim]bool)
 	for _, one := range slices.Concat(c.removed, c.added) { // routes of other objects may have got an id, or lost one
 		is, _ := c.contests.Get(&contest{hash: one.route().ID})
 		was, _ := c.before.contests.Get(&contest{hash: one.route().ID})
 		for _, of := range [2]*contest{was, is} {
-			for ; of != nil && !seen[of]; of = of.other {
-				seen[of] = true
-				gone, fresh = c.flipped(of.claims, gone, fresh)
+			for ; of != nil && !contests[of]; of = of.other {
+				contests[of] = true
+				for _, other := range of.claims {
+					if seen[other] || !c.before.exists(other) || !c.exists(other) {
+						continue
+					}
+					seen[other] = true
+					switch had, has := c.before.has(other), c.has(other); {
+					case had && !has:
+						gone = append(gone, other)
+					case has && !had:
+						fresh = append(fresh, other)
+					}
+				}
 			}
-		}
-	}
-	return gone, fresh
-}
-
-// flipped appends those of some routes of both states that have their id in one only.
-func (c *change) flipped(claims, gone, fresh []claim) (_, _ []claim) {
-	for _, one := range claims {
-		if !c.before.exists(one) || !c.exists(one) {
-			continue
-		}
-		switch was, is := c.before.has(one), c.has(one); {
-		case was && !is && !slices.Contains(gone, one):
-			gone = append(gone, one)
-		case is && !was && !slices.Contains(fresh, one):
-			fresh = append(fresh, one)
 		}
 	}
 	return gone, fresh

@@ -171,6 +171,7 @@ func (r *Result) try(o kube.Object, view *rules.View) (Trial, error) {
 // problemsOf returns the problems of an object because of ids and of what its routes match, with those of the catch-alls that it owns.
 func (c *change) problemsOf(o *object) []rules.Problem {
 	var ofIDs, ofMatches []rules.Problem
+	var texts rules.Texts
 	contests, matches := make(map[*contest]bool), make(map[uint64]bool)
 	for _, one := range c.added {
 		if one.section.object != o {
@@ -178,7 +179,7 @@ func (c *change) problemsOf(o *object) []rules.Problem {
 		}
 		if contest, _ := c.contests.Get(&contest{hash: one.route().ID}); contest != nil && !contests[contest] {
 			contests[contest] = true
-			ofIDs = append(ofIDs, contest.problems()...)
+			ofIDs = append(ofIDs, contest.problems(&texts)...)
 		}
 		if hash := one.route().Match; !matches[hash] {
 			matches[hash] = true

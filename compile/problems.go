@@ -14,6 +14,7 @@ import (
 func (r *Result) problems() []rules.Problem {
 	s := r.state
 	var ofObjects, ofHosts, ofIDs, ofMatches []rules.Problem
+	var texts rules.Texts
 	for o := range all(s.faulty) {
 		ofObjects = append(ofObjects, o.unit.Problems()...)
 	}
@@ -24,7 +25,7 @@ func (r *Result) problems() []rules.Problem {
 		return cmp.Or(strings.Compare(a.Route, b.Route), strings.Compare(a.Message, b.Message))
 	})
 	for c := range all(s.contests) {
-		ofIDs = append(ofIDs, c.problems()...)
+		ofIDs = append(ofIDs, c.problems(&texts)...)
 	}
 	for sh := range all(s.shadows) {
 		ofMatches = append(ofMatches, sh.problems...)
@@ -71,12 +72,11 @@ func (s *state) eastWestProblems() []rules.Problem {
 }
 
 // problems reports the routes that did not get their id, except those equal to the winner.
-func (c *contest) problems() (problems []rules.Problem) {
-	var texts rules.Texts
+func (c *contest) problems(texts *rules.Texts) (problems []rules.Problem) {
 	for ; c != nil; c = c.other {
 		for _, loser := range c.claims[1:] {
 			if !texts.Same(loser.section.unit, loser.route(), c.claims[0].section.unit, c.claims[0].route()) {
-				problems = append(problems, duplicate(c.id, loser, c.claims[0], &texts))
+				problems = append(problems, duplicate(c.id, loser, c.claims[0], texts))
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (s shadow) compare(o shadow) int { return cmp.Compare(s.hash, o.hash) }
 
 // shadowsOf reports the routes of the table that match exactly the same as a route of an older object: proxies choose one of them
 // at random. It ignores matches within one object.
-func (s *state) shadowsOf(hash uint64) (problems []rules.Problem) {
+func (s *state) shadowsOf(hash uint64, texts *rules.Texts) (problems []rules.Problem) {
 	var claims []claim
 	for c := range with(s.matches, hash) {
 		if s.has(c) && !c.route().LeftOut() {
@@ -122,7 +122,6 @@ func (s *state) shadowsOf(hash uint64) (problems []rules.Problem) {
 	if len(claims) < 2 {
 		return nil
 	}
-	var texts rules.Texts
 	first := oldest(claims)[0]
 	for _, c := range claims[1:] {
 		if c.section.asker() == first.section.asker() {

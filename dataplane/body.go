@@ -189,9 +189,12 @@ func derivedLimit(last, memory int64) int64 {
 	return max(limit, last+last/2)
 }
 
-// named adds the limit and the remedy to an error about a size.
-func (c *Client) named(f *Error) *Error {
-	if f.Reason == ReasonTooLarge {
+// complete adds the server to an error, and the limit and the remedy if it is about a size. It returns nil for nil.
+func (c *Client) complete(s *server, f *Error) *Error {
+	if f == nil {
+		return nil
+	}
+	if f.URL = s.name; f.Reason == ReasonTooLarge {
 		f.Err = fmt.Errorf("%w (limit %d bytes now; if the table is as large as it is meant to be, set --guard=max-bytes and "+
 			"the memory limit)", f.Err, c.limit())
 	}

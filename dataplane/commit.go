@@ -252,8 +252,8 @@ func describe(t *table.Table) []any {
 	return []any{"routes", t.Len(), "bytes", t.Bytes(), "digest", t.Digest().String(), "revision", t.Revision()}
 }
 
-// LogPartsLeftOut is the log message about parts of a server's text that are no routes: Skipper's route server prints some texts that
-// no reader can parse. The other routes are used.
+// LogPartsLeftOut is the log message about parts of a server's text that are no routes: Skipper's route server prints some texts
+// that no reader can parse. The other routes are used.
 const LogPartsLeftOut = "parts of the table are no routes and were left out"
 
 // LogKillersLeftOut is the log message about routes that no proxy would survive.
@@ -265,8 +265,8 @@ type leftOut struct {
 	count int
 }
 
-// noteLeftOut reports what was left out of the table of an answer, with the killers among its routes, and returns how many routes of
-// the server that were.
+// noteLeftOut reports what was left out of the table of an answer, with the killers among its routes, and returns how many routes
+// of the server that were.
 func (c *Client) noteLeftOut(a *answer, t *table.Table, killers []catalogue.Killer) int {
 	parts, first := 0, []table.LeftOut(nil)
 	if a.decoder != nil {

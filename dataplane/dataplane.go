@@ -2,8 +2,9 @@
 // last-known-good one in memory and on disk.
 //
 // A [Client] follows one or more route servers ([Client.Run]): over a stream, or by polling, with deltas where possible
-// (docs/reference/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it. [Client.Boot] loads the table that an
-// earlier process applied. A [Relay] serves the table to other clients, and [AskPeers] fetches what other replicas of a route server serve.
+// (docs/reference/protocol.md). A table that passes goes to Config.Sink, and [Client.Current] returns it. [Client.Boot] loads the
+// table that an earlier process applied. A [Relay] serves the table to other clients, and [AskPeers] fetches what other replicas
+// of a route server serve.
 //
 // Calls point down the list of files:
 //
@@ -34,12 +35,13 @@
 //     proves nothing: then a Content-Length is required, and an answer with an X-Revision, which only our servers send, is refused;
 //   - it parses completely, as routes with distinct ids, and X-Count, if present, equals their number.
 //
-// For a delta, the digest is computed over the whole text that it leads to. After a delta that does not verify, the client fetches the
-// full table in the same round, and does not ask the server for deltas for ten minutes.
+// For a delta, the digest is computed over the whole text that it leads to. After a delta that does not verify, the client
+// fetches the full table in the same round, and does not ask the server for deltas for ten minutes.
 //
-// A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's publisher serves it under
-// the ETag that the next request names, and replaces the last-known-good file in the background, or later, if Config.Unproven asks for
-// that. That file contains no ETag: its names follow from its digest and revision, so that file and name cannot disagree.
+// A failure changes nothing, not even the ETag of the next request. If the guard passes a candidate, the client's publisher
+// serves it under the ETag that the next request names, and replaces the last-known-good file in the background, or later, if
+// Config.Unproven asks for that. That file contains no ETag: its names follow from its digest and revision, so that file and name
+// cannot disagree.
 //
 // # Held tables
 //
@@ -49,21 +51,21 @@
 //
 // # Streams
 //
-// A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit as
-// a body, and where it has none, it asks for a fetch. The event "current", which comes at least every 15 seconds, corresponds to a 304.
-// Data that does not verify ends the stream, and the client fetches the full table once.
+// A stream is another transport for answers, not a second client: its deltas go through the same verification, guard and commit
+// as a body, and where it has none, it asks for a fetch. The event "current", which comes at least every 15 seconds, corresponds
+// to a 304. Data that does not verify ends the stream, and the client fetches the full table once.
 //
-// With UpdateMode [Auto] the client polls once, and then opens a stream. If the server does not support streams, or two consecutive
-// attempts fail, the client polls for 15 to 30 seconds, and later for up to five minutes, before the next attempt. It closes a
-// stream that is silent for 45 seconds. Actions that many clients would take at the same moment are spread over time.
+// With UpdateMode [Auto] the client polls once, and then opens a stream. If the server does not support streams, or two
+// consecutive attempts fail, the client polls for 15 to 30 seconds, and later for up to five minutes, before the next attempt. It
+// closes a stream that is silent for 45 seconds. Actions that many clients would take at the same moment are spread over time.
 //
 // # Order of tables
 //
 // Servers poll independently and may lag behind each other. Our servers answer 304 to a request that names a newer table, and
 // send an older one only if they are sure (see package etagcache). In addition, the client does not accept a table with a lower
 // revision than its own, until the same server has sent one in two consecutive polls: then the cluster was restored from a
-// backup. Tables without a revision have no order and are accepted. The client adopts the ETag of a 304 if it has the digest of the
-// table: its revision tells how new the table is now.
+// backup. Tables without a revision have no order and are accepted. The client adopts the ETag of a 304 if it has the digest of
+// the table: its revision tells how new the table is now.
 //
 // # Freshness
 //
@@ -74,12 +76,12 @@
 //
 // # Caveats
 //
-// If a server sends an ETag of our form whose digits are not the SHA-256 of the text, the client rejects all its answers.
-// For the seconds until a lagging server has read again, its 304 looks like one that agrees. The last-known-good file is not
-// signed: everyone who can write it can give the client a table. Receiving a table takes at most about one and a half times the limit on
+// If a server sends an ETag of our form whose digits are not the SHA-256 of the text, the client rejects all its answers. For the
+// seconds until a lagging server has read again, its 304 looks like one that agrees. The last-known-good file is not signed:
+// everyone who can write it can give the client a table. Receiving a table takes at most about one and a half times the limit on
 // its size, in addition to the previous table. The client does not follow redirects.
 //
-// Other modules may import it: what it exports keeps its form and its meaning within a major version.
+// Other modules may import it: the exported API is stable within a major version.
 package dataplane
 
 import (
@@ -149,7 +151,8 @@ type Config struct {
 	// comments, mode 0600. The client creates a missing folder with mode 0700. Empty means no file.
 	StateDir string
 	// Unproven reports whether the last-known-good file must not have a table yet, because no proxy has run with it. The file then
-	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. nil means that the file has each applied table.
+	// keeps the table before, until [publish.Publisher.Prove]. It must not call the Client. nil means that the file has each applied
+	// table.
 	Unproven func(table.Digest) bool
 
 	// Transport sends the requests, and configures TLS. nil means [NewTransport].
@@ -158,8 +161,8 @@ type Config struct {
 	// must not call the Client. It may be nil.
 	Sink publish.Sink
 
-	// Ended is told how each round of polling, attempt to open a stream, and confirmation over a stream ended. It must not call the Client.
-	// It may be nil.
+	// Ended is told how each round of polling, attempt to open a stream, and confirmation over a stream ended. It must not call the
+	// Client. It may be nil.
 	Ended func(err error)
 
 	// Identity returns how the client identifies itself with each request: the value of the header Routesrv-Client. It is called

@@ -108,7 +108,7 @@ func (c *Client) countVerified(a *answer, w want) {
 func (c *Client) deltaFailed(s *server, f *Error) {
 	c.cfg.Metrics.deltas.WithLabelValues(deltaRejected).Inc()
 	s.noDeltas = time.Now().Add(deltaRest)
-	c.dedup.Log(slog.LevelWarn, LogDeltaFailed, string(f.Reason)+" "+s.name, "url", s.name, "reason", string(f.Reason), "error", f.Err)
+	c.dedup.Log(slog.LevelWarn, LogDeltaFailed, string(f.Reason)+" "+s.name, f.attrs()...)
 }
 
 // readDelta reads an answer with the status 226 into a, and checks that it is a delta for one of the client's tables.

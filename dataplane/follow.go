@@ -89,8 +89,8 @@ func (c *Client) follow(ctx context.Context) *ending {
 	return end
 }
 
-// openAny tries the servers until one opens a stream. If none does, the ending has the reason. With Auto it lets polling decide about
-// the health of a reachable server.
+// openAny tries the servers until one opens a stream. If none does, the ending has the reason. With Auto it lets polling decide
+// about the health of a reachable server.
 func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -104,9 +104,7 @@ func (c *Client) openAny(ctx context.Context) (*subscription, *ending) {
 			break
 		}
 		s := c.servers[i]
-		c.mu.Lock()
-		s.status.LastAttempt = time.Now()
-		c.mu.Unlock()
+		c.update(func(*loopState) { s.status.LastAttempt = time.Now() })
 		st, f := c.open(ctx, s, zone)
 		if ctx.Err() != nil {
 			if f == nil {
@@ -185,8 +183,7 @@ func (c *Client) chores(ctx context.Context, st *subscription, asked bool) *endi
 func (c *Client) broke(st *subscription) *ending {
 	c.polling.Lock()
 	defer c.polling.Unlock()
-	f := c.named(st.err)
-	f.URL = st.server.name
+	f := c.complete(st.server, st.err)
 	end := &ending{reason: f.Reason, failed: !st.current, wait: c.afterBroken(st)}
 	silent := f.Reason == ReasonSilent
 	switch {
@@ -292,8 +289,8 @@ func (c *Client) onCurrent(st *subscription, e event) *ending {
 	return nil
 }
 
-// onFetch fetches a table to which no delta leads. All clients may get this event at the same time, so those that have a table wait
-// a moment.
+// onFetch fetches a table to which no delta leads. All clients may get this event at the same time, so those that have a table
+// wait a moment.
 func (c *Client) onFetch(ctx context.Context, st *subscription, e event) *ending {
 	var wait time.Duration
 	if c.Current() != nil {
@@ -330,12 +327,9 @@ func (c *Client) place(st *subscription) *ending {
 // handleEvent reads an event and handles it. If that fails or panics, nothing changes.
 func (c *Client) handleEvent(st *subscription, a *answer, read func() *Error) (result string, f *Error) {
 	defer func() {
-		if f = caught(recover(), f); f != nil {
-			f = c.named(f)
-			f.URL = st.server.name
-			return
+		if f = c.complete(st.server, caught(recover(), f)); f == nil {
+			c.cfg.Metrics.fetches.WithLabelValues(result).Inc()
 		}
-		c.cfg.Metrics.fetches.WithLabelValues(result).Inc()
 	}()
 	if f := read(); f != nil {
 		return "", f
@@ -357,11 +351,7 @@ func (c *Client) rejected(st *subscription, f *Error) *ending {
 	if f.Reason == ReasonTooLarge {
 		collect(c.limit())
 	}
-	attrs := []any{"url", st.server.name, "reason", string(f.Reason), "error", f.Err}
-	if f.stack != nil {
-		attrs = append(attrs, "stack", string(f.stack))
-	}
-	c.dedup.Log(slog.LevelWarn, LogStreamRejected, string(f.Reason)+" "+st.server.name, attrs...)
+	c.dedup.Log(slog.LevelWarn, LogStreamRejected, string(f.Reason)+" "+st.server.name, f.attrs()...)
 	return &ending{reason: endRejected, failed: true, refetch: true, wait: c.afterBroken(st)}
 }
 

@@ -76,20 +76,20 @@ type PeerTable struct {
 	Kept  []*publish.Kept // what the peer keeps, and what is frozen; nil if nothing is
 }
 
-// AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or is the failure to
-// find the peers.
+// AskPeers asks the other replicas of a route server what they serve. The error wraps ErrNoPeer or ErrNoPeerTable, or is the
+// failure to find the peers.
 //
 // A replica that starts without a last-known-good file has nothing to compare its first table with, and a guard without a
 // served table lets any table pass. It fetches the table of a peer for the comparison, and the objects that the peer keeps at
 // earlier versions, so that the first table has them as well.
 //
-// Tables are fetched and verified as in a data plane. A table from a last-known-good file (stale) proves nothing and is not used. Of the
-// other tables, the one with the highest revision is used, so that a lagging replica does not decide. A table that a peer serves while it
-// holds another one back counts like any other.
+// Tables are fetched and verified as in a data plane. A table from a last-known-good file (stale) proves nothing and is not used.
+// Of the other tables, the one with the highest revision is used, so that a lagging replica does not decide. A table that a peer
+// serves while it holds another one back counts like any other.
 //
 // Asking takes at most PeersConfig.Timeout, whatever peers and name servers do. At most eight addresses are asked, once each and
-// concurrently. The replica does not serve the table. AskPeers trusts every address of the name, so use a name inside the cluster, and TLS
-// on the listeners if the network is not trusted.
+// concurrently. The replica does not serve the table. AskPeers trusts every address of the name, so use a name inside the
+// cluster, and TLS on the listeners if the network is not trusted.
 func AskPeers(ctx context.Context, cfg PeersConfig) (found PeerTable, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, defaultPeerTimeout))
 	defer cancel()
@@ -159,8 +159,8 @@ func (cfg *PeersConfig) fetch(ctx context.Context, p peer, peers int64) (found P
 	return found, nil
 }
 
-// FromPeers reads a document of the peers, one after another, at a path of the main listener: of all of them or, if first is set, until one
-// of them has it. The error joins the failures of the other peers. It takes at most ten seconds.
+// FromPeers reads a document of the peers, one after another, at a path of the main listener: of all of them or, if first is set,
+// until one of them has it. The error joins the failures of the other peers. It takes at most ten seconds.
 func FromPeers(ctx context.Context, cfg PeersConfig, path string, first bool, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, documentTimeout)
 	defer cancel()
@@ -185,9 +185,9 @@ func FromPeers(ctx context.Context, cfg PeersConfig, path string, first bool, re
 	return errors.Join(failed...)
 }
 
-// PeerClients asks the peers which clients each of them knows. It returns one answer for each address, and one with an error for each
-// name that it cannot resolve in half of the time. Addresses come only from the configured names. port is the port of the support
-// listeners, which speak plain HTTP; of cfg, URLs, Lookup, Own and Timeout count.
+// PeerClients asks the peers which clients each of them knows. It returns one answer for each address, and one with an error for
+// each name that it cannot resolve in half of the time. Addresses come only from the configured names. port is the port of the
+// support listeners, which speak plain HTTP; of cfg, URLs, Lookup, Own and Timeout count.
 func PeerClients(ctx context.Context, cfg PeersConfig, port int) []fleet.Answer {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(cfg.Timeout, defaultClientsTimeout))
 	defer cancel()
@@ -271,8 +271,8 @@ func (cfg *PeersConfig) find(ctx context.Context) ([]peer, error) {
 	return nil, cmp.Or(errors.Join(all...), ErrNoPeer)
 }
 
-// resolve resolves the hosts of all URLs concurrently, in half of the time that ctx leaves. It returns the addresses, at most most of them,
-// sorted, and the failures by host.
+// resolve resolves the hosts of all URLs concurrently, in half of the time that ctx leaves. It returns the addresses, at most
+// most of them, sorted, and the failures by host.
 func (cfg *PeersConfig) resolve(ctx context.Context, most int) (peers []peer, failed map[string]error) {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

@@ -14,8 +14,8 @@ import (
 
 // RelayConfig configures a Relay. Fetch.URLs and Cache are required.
 type RelayConfig struct {
-	// Fetch configures the client; see Config. The relay sets Metrics. Zone and ZoneFile must be empty. The default of Guard.MaxLoss is 1
-	// here: the root has already judged losses. The default of Sink is Cache.
+	// Fetch configures the client; see Config. The relay sets Metrics. Zone and ZoneFile must be empty. The default of Guard.MaxLoss
+	// is 1 here: the root has already judged losses. The default of Sink is Cache.
 	Fetch Config
 	// Cache serves the tables. Only the relay may change it.
 	Cache *etagcache.Cache
@@ -24,17 +24,17 @@ type RelayConfig struct {
 }
 
 // Relay serves the table of another route server: a [Client] that follows that server and feeds a cache. A tree of relays can
-// serve tens of thousands of proxies. For package server a relay is a producer of tables, like package poller. Its methods are safe for
-// concurrent use. Call Boot and then Run, once each.
+// serve tens of thousands of proxies. For package server a relay is a producer of tables, like package poller. Its methods are
+// safe for concurrent use. Call Boot and then Run, once each.
 //
-// It passes the verified table to the cache as it is, so that digest, revision and ETag are equal on every level, and derives zone tables
-// from it. The time of the source's read, and whether the table is stale or held, also come from the server above. It cannot tell
-// whether a table that it never had is newer, so it asks the server above ([Claims]): it never sends a client back unless the root would,
-// and accepts a restored cluster when the root does.
+// It passes the verified table to the cache as it is, so that digest, revision and ETag are equal on every level, and derives
+// zone tables from it. The time of the source's read, and whether the table is stale or held, also come from the server above. It
+// cannot tell whether a table that it never had is newer, so it asks the server above ([Claims]): it never sends a client back
+// unless the root would, and accepts a restored cluster when the root does.
 //
 // The root has already judged the table, and an operator may have accepted it there. So losses of routes and hosts pass, unless
-// Config.Guard sets a limit. A relay holds a table without routes, a table with only generated routes, and a table in which most routes
-// lost all endpoints, like every route server.
+// Config.Guard sets a limit. A relay holds a table without routes, a table with only generated routes, and a table in which most
+// routes lost all endpoints, like every route server.
 type Relay struct {
 	*Client
 	claims *Claims

@@ -10,8 +10,8 @@ import (
 
 // Poll is one round of Run: it asks the server in use, and if that fails the others, and applies a table that passes. It returns
 // nil if one of them gave a usable answer, which includes a table that is held or not accepted yet. Otherwise it returns the
-// errors of all servers tried, each an *Error, or the error of ctx. Rounds never run concurrently. At the end it waits for the files,
-// for five seconds at most.
+// errors of all servers tried, each an *Error, or the error of ctx. Rounds never run concurrently. At the end it waits for the
+// files, for five seconds at most.
 func (c *Client) Poll(ctx context.Context) error {
 	c.polling.Lock()
 	defer c.polling.Unlock()
@@ -100,9 +100,7 @@ func (c *Client) goBack(ctx, parent context.Context, zone string) {
 
 // try asks a server and applies a table that passes. After a delta that does not verify, it requests the full table.
 func (c *Client) try(ctx, parent context.Context, s *server, zone string, reason fullReason) error {
-	c.mu.Lock()
-	s.status.LastAttempt = time.Now()
-	c.mu.Unlock()
+	c.update(func(*loopState) { s.status.LastAttempt = time.Now() })
 	f := c.measured(ctx, s, zone, reason)
 	if f != nil && f.ofDelta && parent.Err() == nil {
 		c.deltaFailed(s, f)
@@ -153,12 +151,10 @@ func (c *Client) measured(parent context.Context, s *server, zone string, reason
 func (c *Client) exchange(ctx context.Context, s *server, zone string, reason fullReason) (result string, f *Error) {
 	var a *answer
 	defer func() {
-		f = caught(recover(), f)
-		if f == nil {
+		if f = c.complete(s, caught(recover(), f)); f == nil {
 			return
 		}
-		f = c.named(f)
-		f.URL, result = s.name, resultError
+		result = resultError
 		if slices.Contains(verifyReasons, f.Reason) {
 			result = resultRejected
 			f.ofDelta = a != nil && a.ofDelta

@@ -18,8 +18,8 @@ import (
 // shows it in every poll, an accident does not.
 const olderPolls = 2
 
-// returnAfter is how long after a failure a preferred server is tried again while another one is in use; jitter adds up to half, because a
-// whole fleet may have seen the failure.
+// returnAfter is how long after a failure a preferred server is tried again while another one is in use; jitter adds up to half,
+// because a whole fleet may have seen the failure.
 const returnAfter = time.Minute
 
 // server is one route server with its state.
@@ -134,15 +134,11 @@ func (c *Client) failed(s *server, f *Error, now time.Time) {
 	delay := max(api.Backoff(s.status.Failures, c.cfg.Interval, c.cfg.MaxBackoff, c.cfg.Random()), advice+c.chance(advice/4)) // with jitter, because all clients that it refused got the same advice
 	s.status.RetryAt = now.Add(delay)
 	c.mu.Unlock()
-	attrs := []any{"url", s.name, "reason", string(f.Reason), "error", f.Err}
-	if f.stack != nil {
-		attrs = append(attrs, "stack", string(f.stack))
-	}
 	if was.Reason == string(f.Reason) { // logged once per change
-		c.log.Debug(LogServerFailed, attrs...)
+		c.log.Debug(LogServerFailed, f.attrs()...)
 		return
 	}
-	c.dedup.Log(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, attrs...)
+	c.dedup.Log(slog.LevelWarn, LogServerFailed, string(f.Reason)+" "+s.name, f.attrs()...)
 }
 
 // use sets the server in use.

@@ -239,8 +239,8 @@ type event struct {
 	retry time.Duration // last value in the stream; 0 if there was none
 }
 
-// eventReader reads a stream of Server-Sent Events, whose lines end with a line feed. An id applies to its own event only. It returns
-// an event as soon as its last line has arrived.
+// eventReader reads a stream of Server-Sent Events, whose lines end with a line feed. An id applies to its own event only. It
+// returns an event as soon as its last line has arrived.
 type eventReader struct {
 	lines *bufio.Scanner
 	limit int // of the data of an event

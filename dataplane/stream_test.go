@@ -71,9 +71,10 @@ func TestStreamBringsChangesAtOnce(t *testing.T) {
 			o.set(next)
 			synctest.Wait()
 			holds(t, c, next)
-			fileHolds(t, fileOf(s.cfg), next)
 			after(7 * time.Second)
 		}
+		after(30 * time.Second) // the time between two writes
+		fileHolds(t, fileOf(s.cfg), c.Current())
 		if got, want := paths(o), []string{routes, watch}; !slices.Equal(got, want) {
 			t.Errorf("requests %v, want %v", got, want)
 		}

@@ -45,7 +45,7 @@
 // printed but not parsed. The text does not preserve whether a literal was a string or a regular expression, and it has only two
 // types of argument: a printed int is parsed as a float64.
 //
-// Other modules may import it: what it exports keeps its form and its meaning within a major version.
+// Other modules may import it: the exported API is stable within a major version.
 package eskip
 
 import (

@@ -20,14 +20,15 @@
 // # Order of tables
 //
 // Replicas poll independently, so a client behind a round-robin balancer meets replicas whose table is older than its own.
-// Revisions order tables, but a read has several: each of its lists has its own, and the list of a kind without writes keeps an old
-// revision for hours. Two numbers are reliable ([table.Read]): the content is complete up to the Oldest of a read, and has nothing newer
-// than its Newest. Writes between the two may be included or not, so comparing one number of each table would send clients back.
+// Revisions order tables, but a read has several: each of its lists has its own, and the list of a kind without writes keeps an
+// old revision for hours. Two numbers are reliable ([table.Read]): the content is complete up to the Oldest of a read, and has
+// nothing newer than its Newest. Writes between the two may be included or not, so comparing one number of each table would send
+// clients back.
 //
 // A request that names another digest with revision R, which is the Newest of a read that produced the client's table, gets 200
 // with this replica's table only if that table is certainly not older:
 //
-//   - R is not above the Oldest of the last read that showed this replica's table, which therefore includes everything that the
+//   - R is not above the highest Oldest of the reads so far: this replica's table includes everything that the
 //     client has; or
 //   - this replica itself served the named table, before its current table or beside it (for another zone), and saw it in the
 //     source at R or later. The last maxHistory (512) digests are remembered; or
@@ -41,8 +42,8 @@
 //
 // The revision of a table is raised to the Newest of the last read when a client that names a higher revision is sent the table:
 // if content A of revision 10 is current again at 12, it is newer than table B of revision 11, and under its old revision a
-// replica that still has B would send the client back to B. If the source goes back in time, the history is discarded; a table that is
-// current again keeps its revision, and claims decide about its clients.
+// replica that still has B would send the client back to B. If the source goes back in time, the history is discarded; a table
+// that is current again keeps its revision, and claims decide about its clients.
 //
 // A table from a last-known-good file does not count as newer than any other table until a read has confirmed it. Tables of a
 // source without revisions (Newest 0) have no order: only the digest counts.
@@ -54,14 +55,14 @@
 //
 // Skipper remembers the ETag before the body has arrived, so a 304 after a cut connection would leave it with half a table.
 // Therefore the cache remembers bodies whose writing failed, also because their reader stalled. Requests from the same address
-// that name the ETag of such a body get 200 with an ETag of a higher rotation. Only the replica that sent the body knows this, and it does
-// not notice a connection that ends after the kernel has taken the whole body.
+// that name the ETag of such a body get 200 with an ETag of a higher rotation. Only the replica that sent the body knows this,
+// and it does not notice a connection that ends after the kernel has taken the whole body.
 //
 // # Cost
 //
-// A table is encoded block by block ([table.Block]) when the first client asks for an encoding; versions share the results: a change of
-// one route costs one block in each encoding. The cache remembers only the ids of changed routes of the last 64 versions; a delta
-// contains the texts of its target table, and is built once for all clients.
+// A table is encoded block by block ([table.Block]) when the first client asks for an encoding; versions share the results: a
+// change of one route costs one block in each encoding. The cache remembers only the ids of changed routes of the last 64
+// versions; a delta contains the texts of its target table, and is built once for all clients.
 //
 // A stream works like a polling client: whenever there is a new table, it gets the same answer as a request with its last table
 // in If-None-Match. So it needs no queue, and a slow reader does not affect others.

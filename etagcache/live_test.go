@@ -39,6 +39,30 @@ func TestTablesOfAHeldIntentAreInOrder(t *testing.T) {
 	}
 }
 
+// TestConsistentReadCountsAfterReadsThroughCaches: a consistent read decides a claim also if the client asks again only after a later read
+// through caches, which proves less. Otherwise the client would keep its older table while one kind has no writes.
+func TestConsistentReadCountsAfterReadsThroughCaches(t *testing.T) {
+	rechecks := 0
+	c := newCache(t, etagcache.Config{Recheck: func() { rechecks++ }})
+	served, named := parseTable(t, `a: * -> "http://10.0.0.1";`, 16, start), parseTable(t, `a: * -> "http://10.0.0.2";`, 14, start)
+	c.Begin()(served, table.Read{Oldest: 10, Newest: 16, At: start})
+	ask := func(want int, when string) {
+		t.Helper()
+		if w := naming(c, "/routes", fmt.Sprintf(`"%s.14"`, named.Digest())); w.Code != want {
+			t.Errorf("%s: %d, want %d", when, w.Code, want)
+		}
+	}
+	ask(http.StatusNotModified, "before a consistent read")
+	if rechecks != 1 {
+		t.Errorf("%d consistent reads were requested, want 1", rechecks)
+	}
+	again(c, table.Read{Oldest: 16, Newest: 16, At: start, Consistent: true})
+	again(c, table.Read{Oldest: 10, Newest: 16, At: start})
+	ask(http.StatusOK, "after a consistent read and one through caches")
+	again(c, table.Read{Oldest: 8, Newest: 9, At: start}) // the source was restored
+	ask(http.StatusNotModified, "after a restore")
+}
+
 // A client keeps the held table only while it is held, also one that this replica served before.
 func TestClientsOfAHeldTableKeepIt(t *testing.T) {
 	c := newCache(t, etagcache.Config{})

@@ -130,6 +130,9 @@ func (c *Cache) end(seq uint64, t *table.Table, r table.Read) {
 		next.read = r
 		if !r.Held && !r.Waiting || r.Live {
 			next.oldest, next.newest = r.Oldest, r.Newest
+			if r.Newest >= old.newest { // a source never shows a list older than before, although this read may prove less
+				next.oldest = max(old.oldest, r.Oldest)
+			}
 			if v := next.version; v != nil {
 				v.readings.newest.Store(r.Newest)
 				if r.Newest < old.newest {

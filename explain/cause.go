@@ -17,7 +17,7 @@ type rank int
 const (
 	rankBroken  rank = iota // the whole object produces nothing
 	rankError               // a part of it was left out, or its requests get errors
-	rankLoop                // its redirects form a circle
+	rankLoop                // its redirects form a loop
 	rankRefused             // proxies refuse some of its routes
 	rankNoPods              // no ready pods
 	rankOther               // other objects get its requests

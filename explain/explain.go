@@ -111,13 +111,13 @@ type Input struct {
 	Since func(id string) (time.Time, bool)
 }
 
-// Explanation is the result of Explain. Explain leaves Object.Fleet to a caller who knows the fleet.
+// Explanation is the result of Explain. The caller sets Object.Fleet.
 type Explanation struct {
 	Schema string `json:"schema"`
 	Query  Query  `json:"query"`
 	// Result is "fine", "info", "warning" or "error" for the worst finding, or "not_found".
 	Result string `json:"result"`
-	// Cause is the first line: what is wrong, or that nothing is. Advice is what to do, if anything.
+	// Cause is the first line: the worst fault, or that there is none. Advice is what to do, if anything.
 	Cause  string `json:"cause"`
 	Advice string `json:"advice,omitempty"`
 	// Objects are the requested object, or all objects with the host.
@@ -244,6 +244,7 @@ const (
 	maxSampled  = 100 // routes of one object for which requests are generated
 	maxHosts    = 50  // hosts looked up among all objects
 	maxTables   = 10  // hosts whose routes are parsed
+	maxContest  = 64  // requests generated for one route
 )
 
 // Explain explains a query from [ParseQuery].

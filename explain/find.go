@@ -103,9 +103,9 @@ func (x *explainer) route(id string) {
 	x.out.Result = NotFound
 	x.out.Cause = fmt.Sprintf("There is no route %s.", id)
 	if len(candidates) > 0 {
-		x.out.Advice = fmt.Sprintf("By its id it would be a route of %s: ask for that.", candidates[0])
+		x.out.Advice = fmt.Sprintf("Its id suggests a route of %s: explain that object.", candidates[0])
 	} else if o := shadowdiff.OwnerOf(id); o.FromID {
-		x.out.Advice = fmt.Sprintf("By its id it would be a route of %s, which does not exist here.", o)
+		x.out.Advice = fmt.Sprintf("Its id suggests a route of %s, which does not exist here.", o)
 	}
 }
 

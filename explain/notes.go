@@ -24,13 +24,13 @@ func (x *explainer) notes(o *Object, in compile.Inspection, own map[string]bool,
 			break
 		}
 		x.checkLiteral(o.Owner, route)
-		if found := samples(route, hostsOr(in.Object), x.Proxy); len(found) > 0 {
+		if found := samples(route, x.Proxy); len(found) > 0 {
 			x.leftOut(o, route, found[0])
 			x.checkLost(o.Owner, route.Id, found, own)
 		}
 	}
 	if secrets := secretsOf(in.Object); len(secrets) > 0 {
-		o.note("spec.tls names the Secret %s. The route server reads no Secrets, so it does not know whether it exists and fits: ask the operators of what ends TLS for the host.",
+		o.note("spec.tls names the Secret %s. The route server reads no Secrets, so it cannot check the Secret: ask the operators of the TLS termination for the host.",
 			short(secrets, 3))
 	}
 }
@@ -39,13 +39,6 @@ func (o *Object) note(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); len(o.Notes) < maxNotes && !slices.Contains(o.Notes, text) {
 		o.Notes = append(o.Notes, text)
 	}
-}
-
-func hostsOr(object kube.Routed) []string {
-	if hosts := object.Hosts(); len(hosts) > 0 {
-		return hosts
-	}
-	return []string{anyHost}
 }
 
 // leftOut notes requests that nearly match a route and get none: with another method, from another address, or without the trailing
@@ -88,8 +81,8 @@ func (x *explainer) leftOut(o *Object, r *eskip.Route, s sample) {
 	}
 }
 
-// checkLost reports a route that gets none of the requests meant for it, because other routes of its object take them. [explainer.ask]
-// reports those that other objects take.
+// checkLost reports a route that gets no requests, because other routes of its object take them. [explainer.ask] reports requests that
+// other objects take.
 func (x *explainer) checkLost(owner kube.Ref, id string, meant []sample, own map[string]bool) {
 	var first *eskip.Route
 	var why, url string

@@ -183,7 +183,7 @@ func (x *explainer) routes(o *Object, in compile.Inspection) {
 	})
 	o.TotalRoutes = len(in.Routes)
 	waiting, why := 0, "the route server holds it back, or is about to serve it"
-	do := "If it stays so for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change."
+	do := "If this lasts for more than a minute, ask the operators of the ingress: the guard of the route server is holding a change."
 	if x.Hold != nil {
 		why, do = x.Hold.text(), x.Hold.advice()
 	}

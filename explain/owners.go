@@ -18,7 +18,7 @@ type Owners struct {
 	inspect  func(kube.Ref) (compile.Inspection, bool)
 }
 
-// NewOwners returns the owners among the Ingresses and RouteGroups of snapshots, each of which may be nil. inspect decides which of several
+// NewOwners returns the owners among the Ingresses and RouteGroups of snapshots, which may be nil. inspect decides which of several
 // objects an id belongs to, and may be nil. The cost is proportional to the number of objects.
 func NewOwners(inspect func(kube.Ref) (compile.Inspection, bool), snapshots ...*kube.Snapshot) *Owners {
 	o := &Owners{byPrefix: make(map[string][]kube.Ref), inspect: inspect}

@@ -15,9 +15,6 @@ import (
 	"github.com/routesrv/routesrv/match"
 )
 
-// anyHost stands for the host of an object that has none.
-const anyHost = "any-host.invalid"
-
 const forwardedProto = "X-Forwarded-Proto"
 
 // routesOf is the table for requests to one host.
@@ -32,7 +29,7 @@ func (x *explainer) routesFor(host string) *routesOf {
 		return known
 	}
 	var routes []*eskip.Route
-	for r := range x.result.Routes.OfHosts(match.ForHosts(host)) {
+	for r := range match.RoutesFor(x.result.Routes, host) {
 		if parsed, err := r.Parse(); err == nil {
 			routes = append(routes, parsed)
 		}
@@ -87,7 +84,7 @@ func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bo
 		if len(o.Requests) >= maxRequests {
 			break
 		}
-		for _, s := range samples(route, hostsOr(in.Object), x.Proxy) {
+		for _, s := range samples(route, x.Proxy) {
 			key := s.method + " " + s.url() + fmt.Sprint(s.header)
 			if asked[key] || len(o.Requests) >= maxRequests || x.beyond(s.host) {
 				continue
@@ -101,31 +98,23 @@ func (x *explainer) requests(o *Object, in compile.Inspection, own map[string]bo
 }
 
 // samples returns requests that the route gets if no other route takes them: one for its path, and one below it.
-func samples(r *eskip.Route, hosts []string, o match.Options) []sample {
+func samples(r *eskip.Route, o match.Options) (found []sample) {
 	alone, refused := match.New([]*eskip.Route{r}, o)
 	if len(refused) > 0 {
 		return nil
 	}
-	base := sample{scheme: "https", method: "GET", header: map[string][]string{}}
-	if methods := methodsOf(r); len(methods) > 0 {
-		base.method = methods[0]
-	}
-	for name, val := range r.Headers {
-		base.header[name] = []string{val}
-		if strings.EqualFold(name, forwardedProto) {
-			base.scheme = val
-		}
-	}
-	var found []sample
-	for _, path := range samplePaths(r) {
-		for _, h := range hosts {
-			s := base
-			s.host, s.path = h, path
-			res := alone.Find(s.request())
-			if slices.ContainsFunc(res.Outcomes, func(o match.Outcome) bool { return o.Route != nil }) {
-				found = append(found, s)
-				break // the first of its hosts
+	_, subtree := patternOf(r)
+	requests, _, _ := alone.Contest(r, r, maxContest)
+	for _, q := range requests {
+		s := sample{scheme: "https", host: q.Host, path: q.Target, method: q.Method, header: q.Header}
+		for name, val := range r.Headers {
+			if strings.EqualFold(name, forwardedProto) {
+				s.scheme = val
 			}
+		}
+		below := len(found) == 1 && subtree && strings.Count(s.path, "/") > strings.Count(strings.TrimSuffix(found[0].path, "/"), "/") && !strings.HasSuffix(s.path, "/")
+		if len(found) == 0 || below {
+			found = append(found, s)
 		}
 	}
 	return found
@@ -142,48 +131,7 @@ func patternOf(r *eskip.Route) (pattern string, subtree bool) {
 	return r.Path, false
 }
 
-// samplePaths returns paths that a route may match, without characters that need escaping.
-func samplePaths(r *eskip.Route) []string {
-	var paths []string
-	add := func(path string) {
-		if strings.HasPrefix(path, "/") && !strings.ContainsAny(path, " ?#%\\[](){}|^$+*\"") && !slices.Contains(paths, path) {
-			paths = append(paths, path)
-		}
-	}
-	pattern, subtree := patternOf(r)
-	switch {
-	case pattern != "":
-		segments := strings.Split(pattern, "/")
-		for i, s := range segments {
-			if strings.HasPrefix(s, ":") || strings.HasPrefix(s, "*") {
-				segments[i] = "x"
-			}
-		}
-		path := "/" + strings.TrimPrefix(strings.Join(segments, "/"), "/")
-		add(path)
-		if subtree {
-			add(strings.TrimSuffix(path, "/") + "/x")
-		}
-	case len(r.PathRegexps) > 0:
-		for _, expr := range r.PathRegexps {
-			text := strings.TrimSuffix(strings.TrimPrefix(expr, "^"), "$")
-			if inner, ok := strings.CutPrefix(text, "("); ok {
-				text = strings.TrimSuffix(inner, ")")
-			}
-			add(text)
-			for _, end := range []string{".*", "/.*", ".+", "(/.*)?", "[^/]+"} {
-				if cut, ok := strings.CutSuffix(text, end); ok {
-					add("/" + strings.TrimPrefix(cut+"x", "/"))
-				}
-			}
-		}
-	default:
-		add("/")
-	}
-	return paths
-}
-
-// ask finds the route that gets a request intended for a route, and records a finding if that belongs to another object.
+// ask finds the route that gets a request intended for a route, and records a finding if it belongs to another object.
 func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool) (Request, bool) {
 	routes := x.routesFor(s.host)
 	res := routes.table.Find(s.request())
@@ -229,14 +177,14 @@ func (x *explainer) ask(owner kube.Ref, id string, s sample, own map[string]bool
 	}
 	q.Result, q.Why = "other", whyBehind(res, id)
 	x.warn(owner, rankOther, "", fmt.Sprintf("requests for %s reach %s and not this object: %s", q.URL, q.Owner, q.Why),
-		"Use another host or path, or agree with the owner of "+q.Owner.String()+" who is to have them.")
+		"Use another host or path, or agree on the owner of these requests with the team of "+q.Owner.String()+".")
 	return q, true
 }
 
-// advantages say what the route that wins has over one behind it.
+// advantages describe why the winning route comes first.
 var advantages = map[match.Behind]string{
 	match.LessSpecific: "its path is more specific",
-	match.NoPath:       "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever stands in it",
+	match.NoPath:       "a path (Prefix, Exact, path, pathSubtree) wins over an expression (ImplementationSpecific, pathRegexp), whatever it contains",
 	match.LowerWeight:  "its route for the same path has more conditions, or a higher Weight",
 }
 
@@ -249,14 +197,14 @@ func whyBehind(res match.Result, id string) string {
 	return "its route comes first"
 }
 
-// beyond reports whether the routes of a host are not looked at, because those of enough hosts were.
+// beyond reports whether a host exceeds the limit of parsed hosts.
 func (x *explainer) beyond(host string) bool {
 	return x.hosts[host] == nil && len(x.hosts) >= maxTables
 }
 
 const maxHops = 8
 
-// follow follows redirects from the route that gets the request: browsers give up on circles.
+// follow follows redirects from the route that gets the request, because browsers give up on loops.
 func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 	seen := []string{s.url()}
 	for range maxHops {
@@ -274,8 +222,8 @@ func (x *explainer) follow(owner kube.Ref, q *Request, s sample) {
 			q.Result, q.Why = "loop", "redirected to "+strings.Join(append(seen[1:], s.url()), ", then to ")
 			x.findings = append(x.findings, finding{
 				owner: owner, rank: rankLoop, severity: rules.Error,
-				what: fmt.Sprintf("requests for %s are redirected in a circle: %s -> %s", q.URL, strings.Join(seen, " -> "), s.url()),
-				do:   "Look at the redirect annotations and at filters such as redirectTo: one of them has to go, or needs another target.",
+				what: fmt.Sprintf("requests for %s are redirected in a loop: %s -> %s", q.URL, strings.Join(seen, " -> "), s.url()),
+				do:   "Look at the redirect annotations and at filters such as redirectTo: remove one of them, or change its target.",
 			})
 			return
 		}

@@ -21,8 +21,8 @@ type client struct {
 	mentioned bool    // its last report had a suspect
 }
 
-// keyOf returns the key of a client in the Registry: its id, or, without one, its address and its user agent. Only the latter has a
-// space.
+// keyOf returns the key of a client in the Registry: its id, or, without one, its address and its user agent. Only the latter has
+// a space.
 func keyOf(id string, address netip.Addr, agent string) string {
 	if id != "" {
 		return id

@@ -105,8 +105,8 @@ type merger struct {
 	relays    map[string]*Relay
 }
 
-// newest returns the view of the replica with the highest revision, nil without one. Relays follow a replica, so they are used only if
-// there is no other.
+// newest returns the view of the replica with the highest revision, nil without one. Relays follow a replica, so they are used
+// only if there is no other.
 func newest(views []*View) (newest *View) {
 	for _, v := range views {
 		r := v.Replicas[0]

@@ -133,7 +133,8 @@ func (r *Registry) Dying() (n int) {
 	return n
 }
 
-// recoveredAfter is how long a client must hold the newest table, and report no suspect, to have recovered: a table is proven in less.
+// recoveredAfter is how long a client must hold the newest table, and report no suspect, to have recovered: a table is proven in
+// less.
 const recoveredAfter = time.Minute
 
 // dying reports whether the client is live, has suspects, and has not recovered. The caller holds mu.

@@ -85,9 +85,12 @@ func lagOfMost(behind map[netip.Addr]time.Duration) time.Duration {
 // needed returns how many addresses make up a share, rounded up.
 func needed(addresses, percent int) int { return (addresses*percent + 99) / 100 }
 
-// time checks which shares of the addresses of live clients have reached a table. Clients first heard after its publication do not
-// count.
+// time checks which shares of the addresses of live clients have reached a table. Clients first heard after its publication do
+// not count.
 func (r *Registry) time(v *version, live map[netip.Addr][]*client) {
+	if v.took[len(shares)-1] != notYet {
+		return
+	}
 	total, holders, latest := 0, 0, v.at
 	for _, clients := range live {
 		counts, holds := false, true

@@ -135,7 +135,7 @@ func (d *difference) loses(changed, removed []*table.Route) (hurt map[member]boo
 			} else {
 				d.losers[d.reader.hash(r.ID)] = true
 			}
-			if i < len(removed) && !exists { // else the object may only be a part of the name of a custom route
+			if i < len(removed) && !exists { // otherwise the object may be a part of the name of a custom route
 				hurt[owner] = true
 				missing[q] = true
 			}

@@ -144,7 +144,7 @@ type loss struct {
 	young bool // it was gained within the window
 }
 
-// count says how much a table lacks.
+// count is how much a table lacks.
 type count struct{ missing, all int }
 
 func (c count) beyond(share float64) bool {

@@ -2,19 +2,17 @@ package kube
 
 import "slices"
 
-// Difference returns what two snapshots do not share: the objects of before that after lacks, and those that only after has. Objects are
-// equal if their pointers are, so its cost is one comparison of pointers for each object, and no allocation for what they share. The lists are
-// in the order of the snapshots. Default filters, namespaces and bad objects are not compared.
-func Difference(before, after *Snapshot) (gone, fresh *Snapshot) {
-	gone, fresh = new(Snapshot), new(Snapshot)
-	gone.Ingresses, fresh.Ingresses = unshared(before.Ingresses, after.Ingresses)
-	gone.RouteGroups, fresh.RouteGroups = unshared(before.RouteGroups, after.RouteGroups)
-	was, is := before.Backends.Difference(&after.Backends)
-	gone.Backends, fresh.Backends = *was, *is
+// Difference returns what two intents do not share: the objects of i that after lacks, and those that only after has. Objects are equal if their
+// pointers are, so it costs one comparison of pointers for each object, and no allocation for what both have. The lists are in the order of the
+// intents. Default filters are not compared.
+func (i *Intent) Difference(after *Intent) (gone, fresh *Intent) {
+	gone, fresh = new(Intent), new(Intent)
+	gone.Ingresses, fresh.Ingresses = unshared(i.Ingresses, after.Ingresses)
+	gone.RouteGroups, fresh.RouteGroups = unshared(i.RouteGroups, after.RouteGroups)
 	return gone, fresh
 }
 
-// Difference is [Difference] of backends, b before and after.
+// Difference is [Intent.Difference] for backends.
 func (b *Backends) Difference(after *Backends) (gone, fresh *Backends) {
 	gone, fresh = new(Backends), new(Backends)
 	gone.Services, fresh.Services = unshared(b.Services, after.Services)
@@ -23,7 +21,10 @@ func (b *Backends) Difference(after *Backends) (gone, fresh *Backends) {
 	return gone, fresh
 }
 
-// Size returns the number of objects of the backends.
+// Size returns the number of objects.
+func (i *Intent) Size() int { return len(i.Ingresses) + len(i.RouteGroups) }
+
+// Size returns the number of objects.
 func (b *Backends) Size() int { return len(b.Services) + len(b.Endpoints) + len(b.EndpointSlices) }
 
 // unshared returns the objects of two lists that the other one lacks. Lists in the order of their names need no search.

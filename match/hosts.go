@@ -1,6 +1,7 @@
 package match
 
 import (
+	"iter"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/routesrv/routesrv/catalogue"
 	"github.com/routesrv/routesrv/eskip"
+	"github.com/routesrv/routesrv/table"
 )
 
 // expression is a regular expression that is compiled on first use: a table has tens of thousands.
@@ -118,28 +120,88 @@ func hostKey(host string) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// ForHosts returns a function that selects, by host expressions, the routes of a large table that can match requests for some
-// hosts, with or without ports: a table of these is enough to find the route of such a request. The expressions are those of one
-// route, separated by line feeds as in table.Route. The function is not safe for concurrent use.
-func ForHosts(hosts ...string) func(expressions string) bool {
-	keys := map[string]bool{} // in the spellings that predicates may see
+// RoutesFor yields the routes of a large table that can match requests for some hosts, with or without ports: a table of these is enough to
+// find the route of such a request. It unpacks only blocks with such routes.
+func RoutesFor(list table.List, hosts ...string) iter.Seq[*table.Route] {
+	keys := keysFor(hosts)
+	return func(yield func(*table.Route) bool) {
+		for _, b := range list.Blocks() {
+			if index := indexOf(b); !index.any && !anyIn(index.keys, keys) {
+				continue
+			}
+			for _, r := range b.OfHosts(forHosts(keys)) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// blockIndex has the keys of the hosts in a block.
+type blockIndex struct {
+	any  bool // some routes are not limited to plain hosts
+	keys map[string]bool
+}
+
+type blockIndexMemo struct{}
+
+// indexOf returns the index of a block, which is made once.
+func indexOf(b *table.Block) *blockIndex {
+	return b.Memo(blockIndexMemo{}, func() any {
+		x := &blockIndex{keys: make(map[string]bool)}
+		for _, expressions := range b.Hosts() {
+			var accepted []string
+			for expr := range strings.SplitSeq(expressions, "\n") {
+				if accepted = keysOf(plainHosts(expr)); accepted != nil {
+					break // all expressions must hold
+				}
+			}
+			x.any = x.any || accepted == nil
+			for _, key := range accepted {
+				x.keys[key] = true
+			}
+		}
+		return x
+	}).(*blockIndex)
+}
+
+// anyIn reports whether two sets share a key.
+func anyIn(a, b map[string]bool) bool {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	for key := range b {
+		if a[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// keysFor returns the keys of hosts, in the spellings that predicates may see.
+func keysFor(hosts []string) map[string]bool {
+	keys := map[string]bool{}
 	for _, host := range hosts {
 		for _, h := range []string{host, strings.ToLower(host), normalizeHost(host)} {
 			keys[hostKey(h)] = true
 		}
 	}
+	return keys
+}
+
+// forHosts returns a function that selects routes by their host expressions, which are separated by line feeds as in table.Route.
+func forHosts(keys map[string]bool) func(expressions string) bool {
 	may := func(expr string) bool {
 		accepted := keysOf(plainHosts(expr))
 		return accepted == nil || slices.ContainsFunc(accepted, func(key string) bool { return keys[key] })
 	}
-	last, can := "", true // the routes of one host follow each other
 	return func(expressions string) bool {
-		if expressions != last {
-			last, can = expressions, true
-			for expr := range strings.SplitSeq(expressions, "\n") {
-				can = can && (expressions == "" || may(expr)) // all of them must hold
+		for expr := range strings.SplitSeq(expressions, "\n") {
+			if expressions != "" && !may(expr) {
+				return false // all of them must hold
 			}
 		}
-		return can
+		return true
 	}
 }

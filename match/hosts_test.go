@@ -10,7 +10,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-func TestForHostsKeepsWhatMayMatch(t *testing.T) {
+func TestRoutesForHasWhatMayMatch(t *testing.T) {
 	for _, c := range []struct {
 		hosts string
 		want  bool
@@ -25,15 +25,21 @@ func TestForHostsKeepsWhatMayMatch(t *testing.T) {
 		{"^(.*[.]example[.]org)$", true},
 		{"^(*[.]example[.]org[.]?(:[0-9]+)?)$", true}, // no proxy compiles it, and a warning may be due
 	} {
-		if got := match.ForHosts("Shop.example.org:8080")(c.hosts); got != c.want {
-			t.Errorf("%q: %t, want %t", c.hosts, got, c.want)
+		other := &table.Route{ID: "other", Text: `other: Host("^x$") -> <shunt>;`, Hosts: "^x$"}
+		list, err := table.List{}.With([]*table.Route{{ID: "a", Text: "a: * -> <shunt>;", Hosts: c.hosts}, other}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := slices.Collect(match.RoutesFor(list, "Shop.example.org:8080"))
+		if len(got) > 1 || (len(got) == 1) != c.want {
+			t.Errorf("%q: %d routes, want it %t", c.hosts, len(got), c.want)
 		}
 	}
 }
 
-// FuzzForHostsChangesNothing: the routes of the host give the same answer as the whole table, apart from near misses of other
+// FuzzRoutesForChangesNothing: the routes of the host give the same answer as the whole table, apart from near misses of other
 // hosts.
-func FuzzForHostsChangesNothing(f *testing.F) {
+func FuzzRoutesForChangesNothing(f *testing.F) {
 	for seed := range uint64(80) {
 		f.Add(seed, uint16(5+seed%150))
 	}
@@ -42,10 +48,21 @@ func FuzzForHostsChangesNothing(f *testing.F) {
 		routes := eskip.MustParse(randomTable(rnd, int(size%300)))
 		o := match.Options{NormalizeHost: seed%3 == 0}
 		whole, _ := match.New(routes, o)
+		var printed []*table.Route
+		for _, r := range routes {
+			one := table.NewRoute(r)
+			printed = append(printed, &one)
+		}
+		list, err := table.List{}.With(printed, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 20 {
 			in := randomRequest(rnd)
-			may := match.ForHosts(in.Host)
-			few := slices.DeleteFunc(slices.Clone(routes), func(r *eskip.Route) bool { return !may(table.NewRoute(r).Hosts) })
+			var few []*eskip.Route
+			for r := range match.RoutesFor(list, in.Host) {
+				few = append(few, eskip.MustParse(r.Text)...)
+			}
 			part, _ := match.New(few, o)
 			want, got := whole.Find(in), part.Find(in)
 			if outcomesOf(got) != outcomesOf(want) {

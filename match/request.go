@@ -73,7 +73,7 @@ func prepare(in Request, o Options) (*request, *Answer) {
 	switch {
 	case err != nil:
 		return nil, &Answer{Status: 400, Text: "malformed target: " + err.Error()}
-	case !validHost(in.Host): // also beside an absolute target
+	case !validHost(in.Host): // even with an absolute target
 		return nil, &Answer{Status: 400, Text: "malformed host " + strconv.Quote(in.Host)}
 	case u.Host != "":
 		r.host = u.Host

@@ -120,7 +120,7 @@ func writeSample(b *strings.Builder, rx *syntax.Regexp, pick int) {
 	}
 }
 
-// letterOf returns a letter or digit of a class of characters if it has one, else its first character.
+// letterOf returns a letter or digit of a class of characters, or its first character.
 func letterOf(ranges []rune) rune {
 	for _, want := range "xab1" {
 		for i := 0; i+1 < len(ranges); i += 2 {

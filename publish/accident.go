@@ -39,11 +39,11 @@ func (l losses) recent(now time.Time, window time.Duration) losses {
 func (p *policy) remember(s *situation, d *decision, loss *guard.Loss, lost lostServices) losses {
 	next := make(losses)
 	maps.Copy(next, s.lost)
-	now := objectsOf(d.snapshot)
-	for was := range s.served.Snapshot.Objects() {
-		is := now[was.Ref()]
-		if was == is || next[was.Ref()].version == kube.Object(was) || is != nil && len(p.builder.RoutesOf(is)) > 0 {
-			continue // the same, or lost before, and the loss soaks
+	gone, fresh := s.served.Snapshot.Intent.Difference(&d.snapshot.Intent)
+	now := objectsOf(&kube.Snapshot{Intent: *fresh})
+	for was := range gone.Objects() {
+		if is := now[was.Ref()]; next[was.Ref()].version == kube.Object(was) || is != nil && len(p.builder.RoutesOf(is)) > 0 {
+			continue // it still has routes, or was lost before, and the loss soaks
 		}
 		if routes := p.builder.RoutesOf(was); slices.ContainsFunc(routes, loss.Of) {
 			next[was.Ref()] = lostObject{version: was, routes: routes, services: p.builder.ServicesOf(was), at: s.now}

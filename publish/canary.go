@@ -216,40 +216,14 @@ func (s *situation) differing(next *kube.Snapshot) (was, newest map[kube.Ref]kub
 		}
 		return was, found(entries, next)
 	}
-	differ(s.served.Snapshot.Ingresses, next.Ingresses, was, newest)
-	differ(s.served.Snapshot.RouteGroups, next.RouteGroups, was, newest)
-	for ref := range newest {
-		if _, known := was[ref]; !known {
-			was[ref] = nil
-		}
+	gone, fresh := s.served.Snapshot.Intent.Difference(&next.Intent)
+	for o := range fresh.Objects() {
+		was[o.Ref()], newest[o.Ref()] = nil, o
+	}
+	for o := range gone.Objects() {
+		was[o.Ref()] = o
 	}
 	return was, newest
-}
-
-// differ adds the objects that only one of two lists has. Nearly all are in both, in the same order.
-func differ[T any, P interface {
-	*T
-	kube.Object
-}](a, b []P, onlyA, onlyB map[kube.Ref]kube.Object) {
-	const ahead = 32 // how many objects in a row may be missing on one side
-	for len(a) > 0 && len(b) > 0 {
-		if a[0] == b[0] {
-			a, b = a[1:], b[1:]
-		} else if i := slices.Index(a[:min(ahead, len(a))], b[0]); i > 0 {
-			onlyA[a[0].Ref()], a = a[0], a[1:]
-		} else if i := slices.Index(b[:min(ahead, len(b))], a[0]); i > 0 {
-			onlyB[b[0].Ref()], b = b[0], b[1:]
-		} else {
-			onlyA[a[0].Ref()], onlyB[b[0].Ref()] = a[0], b[0]
-			a, b = a[1:], b[1:]
-		}
-	}
-	for _, o := range a {
-		onlyA[o.Ref()] = o
-	}
-	for _, o := range b {
-		onlyB[o.Ref()] = o
-	}
 }
 
 // found returns the objects of a list that a snapshot has.

@@ -50,8 +50,8 @@ type Setting struct {
 	Mode Mode
 	// Percent is the share of the fleet, 0 to 100, that uses Exec; the rest uses Pre. It is used only with Exec.
 	Percent int
-	// Names are the data planes that use Exec instead of a share, by the names of their [Member], separated by commas. It is used only
-	// with Exec.
+	// Names are the data planes that use Exec instead of a share, by the names of their [Member], separated by commas. It is used
+	// only with Exec.
 	Names string
 	// Override switches to Exec even if the cutover check refuses. It is used only with Exec.
 	Override bool
@@ -88,8 +88,8 @@ func ParseSetting(s string) (Setting, error) {
 // validName matches the names of nodes and pods.
 var validName = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
 
-// parseShare parses a percentage or a list of names. A bare number is an error: a data plane knows only its own name, not its rank in
-// the fleet, and route servers learn the names of a fleet only from unauthenticated clients.
+// parseShare parses a percentage or a list of names. A bare number is an error: a data plane knows only its own name, not its
+// rank in the fleet, and route servers learn the names of a fleet only from unauthenticated clients.
 func parseShare(s string) (percent int, names string, err error) {
 	if digits, ok := strings.CutSuffix(s, "%"); ok {
 		n, err := strconv.ParseUint(digits, 10, 8)

@@ -13,10 +13,10 @@
 //   - [Proof] decides which tables are proven, and when to fall back to the proven one.
 //
 // Raising the share of a setting only adds data planes to Exec, and lowering it only removes some. Membership is the same in
-// every process and after every restart, and, by nodes, after a rollout of a Deployment, which renames every pod. If the cutover check
-// refuses a switch to Exec, the current mode stays in force. A data plane starts to read the cluster only in its own slot of the fallback
-// window. The slots of a fleet are spread evenly over the window, so that the loss of a route server does not bring back the load that it
-// removes.
+// every process and after every restart, and, by nodes, after a rollout of a Deployment, which renames every pod. If the cutover
+// check refuses a switch to Exec, the current mode stays in force. A data plane starts to read the cluster only in its own slot
+// of the fallback window. The slots of a fleet are spread evenly over the window, so that the loss of a route server does not
+// bring back the load that it removes.
 //
 // It starts and stops nothing and knows tables only by their digests: package sidecar carries out its decisions.
 //

@@ -8,15 +8,15 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// Kind is a kind of difference.
-type Kind uint8
+// Change is a kind of difference.
+type Change uint8
 
 // The kinds, as seen from A.
 const (
-	Missing Kind = iota // only A has the route
-	Extra               // only B has the route
-	Changed             // both have a route with the id, and they differ
-	Renamed             // both have the route, under different ids
+	Missing Change = iota // only A has the route
+	Extra                 // only B has the route
+	Changed               // both have a route with the id, and they differ
+	Renamed               // both have the route, under different ids
 
 	kindCount
 )
@@ -24,16 +24,16 @@ const (
 var kindNames = [kindCount]string{"missing", "extra", "changed", "renamed"}
 
 // String returns the name in text, JSON and metrics.
-func (k Kind) String() string { return kindNames[k] }
+func (k Change) String() string { return kindNames[k] }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+func (k Change) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Key identifies a difference in several reports about the same tables.
 type Key struct {
-	Kind  Kind
+	Kind  Change
 	ID    string // in A; in B for Extra
-	NewID string // in B for Renamed, else empty
+	NewID string // in B, only for Renamed
 }
 
 func (k Key) compare(l Key) int {
@@ -44,7 +44,7 @@ func (k Key) compare(l Key) int {
 type Difference struct {
 	Key
 	A, B  *eskip.Route // nil if the side does not have the route
-	Parts []Part       // for Changed, else nil
+	Parts []Part       // only for Changed
 }
 
 // Aligned returns all parts of both routes side by side, including identical ones, in the order in which routes are written. For
@@ -87,7 +87,7 @@ const (
 	Zone      Element = "zone"      // of an endpoint with the same address
 )
 
-// Op says how a part changed from A to B, as named in text and JSON.
+// Op is how a part changed from A to B, as named in text and JSON.
 type Op string
 
 // The ops.

@@ -35,23 +35,23 @@ kube__redirect: * -> redirectTo(301, "https:") -> <shunt>;
 same: Path("/same") -> <shunt>;`
 )
 
-func goldenView(t *testing.T) *shadowdiff.View {
+func goldenView(t *testing.T) *shadowdiff.Comparison {
 	t.Helper()
-	return &shadowdiff.View{
+	return &shadowdiff.Comparison{
 		A: shadowdiff.Side{Name: "a.eskip"}, B: shadowdiff.Side{Name: "http://routesrv/routes", Revision: 42},
 		Report: shadowdiff.Diff(parse(t, goldenA), parse(t, goldenB)),
 	}
 }
 
 // watchedView is a continuous comparison with a confirmed and a pending difference.
-func watchedView(t *testing.T) *shadowdiff.View {
+func watchedView(t *testing.T) *shadowdiff.Comparison {
 	t.Helper()
 	w := watch(t, shadowdiff.TrackerConfig{MaxTracked: 1})
 	for range 3 {
 		w.compare(3, with, lacking)
 	}
 	o := w.compare(3, with+`; c: Bar() -> <shunt>`, lacking+`; d: Baz() -> <shunt>`)
-	return &shadowdiff.View{
+	return &shadowdiff.Comparison{
 		A: shadowdiff.Side{Name: "cluster", Revision: 9}, B: shadowdiff.Side{Name: "server"}, At: o.Now, Watch: &o,
 		Report: shadowdiff.Diff(parse(t, with+`; c: Bar() -> <shunt>`), parse(t, lacking+`; d: Baz() -> <shunt>`)),
 		Err:    "B: http://server: 503 Service Unavailable",
@@ -59,14 +59,14 @@ func watchedView(t *testing.T) *shadowdiff.View {
 }
 
 func TestGolden(t *testing.T) {
-	text := func(color bool) func(io.Writer, *shadowdiff.View) error {
-		return func(w io.Writer, v *shadowdiff.View) error { return shadowdiff.WriteText(w, v, color) }
+	text := func(color bool) func(io.Writer, *shadowdiff.Comparison) error {
+		return func(w io.Writer, v *shadowdiff.Comparison) error { return shadowdiff.WriteText(w, v, color) }
 	}
-	same := &shadowdiff.View{Report: shadowdiff.Diff(parse(t, goldenA), parse(t, goldenA))}
+	same := &shadowdiff.Comparison{Report: shadowdiff.Diff(parse(t, goldenA), parse(t, goldenA))}
 	for _, c := range []struct {
 		file  string
-		view  *shadowdiff.View
-		write func(io.Writer, *shadowdiff.View) error
+		view  *shadowdiff.Comparison
+		write func(io.Writer, *shadowdiff.Comparison) error
 	}{
 		{"diff.txt", goldenView(t), text(false)},
 		{"diff.color.txt", goldenView(t), text(true)},
@@ -75,7 +75,7 @@ func TestGolden(t *testing.T) {
 		{"watch.json", watchedView(t), shadowdiff.WriteJSON},
 		{"same.txt", same, text(false)},
 		{"same.json", same, shadowdiff.WriteJSON},
-		{"trouble.txt", &shadowdiff.View{Err: "A: x.eskip: no such file"}, text(false)},
+		{"trouble.txt", &shadowdiff.Comparison{Err: "A: x.eskip: no such file"}, text(false)},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			var got bytes.Buffer
@@ -105,7 +105,7 @@ func TestASummaryCountsInWords(t *testing.T) {
 		"same: 2 routes (1 difference ignored)":  {A: 2, B: 2, Equal: 2, Ignored: 1},
 		"same: 0 routes (2 differences ignored)": {Ignored: 2},
 	} {
-		if got := (&shadowdiff.View{Report: r}).Summary(); got != want {
+		if got := (&shadowdiff.Comparison{Report: r}).Summary(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

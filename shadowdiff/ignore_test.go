@@ -23,7 +23,7 @@ func TestParseIgnore(t *testing.T) {
 		{in: "id=a,b,endpoints", endpoints: true, ids: []string{"a,b"}},
 		{in: "id=a,id=b,endpoints,id=endpoints,x", endpoints: true, ids: []string{"a", "b", "endpoints,x"}},
 		{in: "endpoint", err: `"endpoint": must be endpoints or id=REGEX`},
-		{in: "endpoints,", endpoints: true},
+		{in: "endpoints,", err: `"": must be endpoints or id=REGEX`},
 		{in: ",endpoints", err: `"": must be endpoints or id=REGEX`},
 		{in: "id=", err: `the expression is empty`},
 		{in: "id=(", err: "missing closing )"},

@@ -45,7 +45,7 @@ func TestOwnerOf(t *testing.T) {
 }
 
 func TestGroupsAskWhoKnows(t *testing.T) {
-	v := shadowdiff.View{
+	v := shadowdiff.Comparison{
 		Report: shadowdiff.Diff(parse(t, `kube__redirect: * -> <shunt>; kube_rg__b__x__all__0_0: Foo() -> <shunt>; own: Bar() -> <shunt>;
 			kube_rg__b__my_app__all__0_0: Baz() -> <shunt>; kube_a__z____: Qux() -> <shunt>`), nil),
 		Owner: func(id string) shadowdiff.Owner {

@@ -3,7 +3,7 @@
 //
 // [Diff] pairs the routes of two lists by id and returns a [Report]: routes that only one list has, routes with the same id that
 // differ, with the differing parts, and routes that only changed their id. A [Tracker] watches two tables that change all the
-// time: it distinguishes lasting differences from skew, which occurs because one side reads the cluster a moment later. A [View]
+// time: it distinguishes lasting differences from skew, which occurs because one side reads the cluster a moment later. A [Comparison]
 // is the presentation, as text ([WriteText]), as JSON ([WriteJSON]) or as a page (package page).
 //
 // # What is equal
@@ -77,7 +77,7 @@ func (r *Report) Counts() Counts {
 	return c
 }
 
-func (c *Kinds) of(k Kind) *int {
+func (c *Kinds) of(k Change) *int {
 	return [kindCount]*int{&c.Missing, &c.Extra, &c.Changed, &c.Renamed}[k]
 }
 
@@ -217,7 +217,7 @@ func Tables(ctx context.Context, a, b *table.Table, limit int) (Report, error) {
 }
 
 // kindOf returns the kind of a difference that is not examined.
-func kindOf(was, is *table.Route) Kind {
+func kindOf(was, is *table.Route) Change {
 	switch {
 	case was == nil:
 		return Extra

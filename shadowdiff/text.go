@@ -38,7 +38,7 @@ const (
 // WriteText writes a view for people: the notes, the sides, the differences by owner, and one line of summary. Of a replaced part
 // it shows only the surroundings of the difference. It escapes characters that could affect a terminal: the texts come from
 // anyone who may write objects. color uses escape sequences of terminals.
-func WriteText(w io.Writer, v *View, color bool) error {
+func WriteText(w io.Writer, v *Comparison, color bool) error {
 	t := textWriter{Writer: bufio.NewWriter(w), color: color}
 	for _, n := range v.Notes {
 		t.line(Printable(n.Name) + ": " + Printable(n.Text))

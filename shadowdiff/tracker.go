@@ -281,7 +281,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // Observe sets the series from a comparison.
 func (m *Metrics) Observe(o *Observation) {
 	for kind, name := range kindNames {
-		m.Routes.WithLabelValues(name).Set(float64(*o.Confirmed.of(Kind(kind))))
+		m.Routes.WithLabelValues(name).Set(float64(*o.Confirmed.of(Change(kind))))
 	}
 	result := resultSame
 	switch {

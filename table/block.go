@@ -10,23 +10,16 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Block boundaries depend on hashes of ids, not on counting from the start: adding or removing a route moves no boundary except
-// its own. So two lists with the same routes have the same blocks, whatever changes led to them, and the encoded form of a block
-// stays valid as long as the block exists.
+// Block boundaries depend on hashes of ids: adding or removing a route moves no boundary except its own, and two lists with the same
+// routes have the same blocks.
 const (
-	// meanBlock is the average number of routes in a block. With fewer, compression suffers; with more, a change of one route
-	// costs more.
-	meanBlock = 512
-	// maxBlock limits blocks whose ids happen to have no boundary, or were chosen that way.
-	maxBlock = 4 * meanBlock
-	// pieceSize is how much text is unpacked at once, so that many slow readers do not each hold a copy of a block.
-	pieceSize = 32 << 10
+	meanBlock = 512           // routes: fewer compress worse, more make a change of one route more expensive
+	maxBlock  = 4 * meanBlock // even if ids were chosen to have no boundary
+	pieceSize = 32 << 10      // of text unpacked at once, so that slow readers do not each hold a copy of a block
 )
 
-// Block is a run of adjacent routes of a [List]. It is immutable and shared by all lists that have the same routes there:
-// an equal pointer means an equal text. All methods are safe for concurrent use.
-//
-// The text is compressed with S2: it needs a tenth of the memory, and unpacks faster than SHA-256 can read it.
+// Block is a run of adjacent routes of a [List]. It is immutable and shared by lists: an equal pointer means an equal text. All methods
+// are safe for concurrent use. The text is compressed with S2, which unpacks faster than SHA-256 reads.
 type Block struct {
 	pieces [][]byte // unpack to the text: each to pieceSize bytes, and the last one to the rest
 	lines  []line   // one for each route, never empty
@@ -81,10 +74,13 @@ func newBlock(routes []*Route) *Block {
 }
 
 // Routes returns new routes, sorted by id if the block is of a list. Each call unpacks them.
-func (b *Block) Routes() []*Route { return b.ofHosts(func(string) bool { return true }) }
+func (b *Block) Routes() []*Route { return b.OfHosts(func(string) bool { return true }) }
 
-// ofHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
-func (b *Block) ofHosts(keep func(hosts string) bool) []*Route {
+// Hosts returns the distinct Hosts of the routes. The slice must not be changed.
+func (b *Block) Hosts() []string { return b.hosts }
+
+// OfHosts returns new routes, those whose Hosts keep accepts. If no route is accepted, the text stays packed.
+func (b *Block) OfHosts(keep func(hosts string) bool) []*Route {
 	kept := make([]bool, len(b.hosts))
 	for i, hosts := range b.hosts {
 		kept[i] = keep(hosts)
@@ -136,7 +132,7 @@ func (b *Block) AppendText(dst []byte) []byte {
 }
 
 // Memo returns the value built by the first call with the key, and keeps it as long as the block: for values that depend on
-// nothing else than the routes. As with a context, keys are of a type of the caller.
+// only on the routes. As with a context, the type of a key belongs to the caller.
 func (b *Block) Memo(key any, make func() any) any {
 	get, ok := b.memos.Load(key)
 	if !ok {

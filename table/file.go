@@ -12,11 +12,8 @@ import (
 	"time"
 )
 
-// Errors of ReadFile, which then returns no table.
-var (
-	ErrForeign = errors.New("not a table file")
-	ErrDamaged = errors.New("table file is damaged, or has another version")
-)
+// ErrDamaged is the error of ReadFile for a file that has been changed, or has another version.
+var ErrDamaged = errors.New("table file is damaged, or has another version")
 
 // The file form is a valid eskip document: two lines of comments, then the canonical text and a newline, so that a Skipper can
 // start with it and a person can read it. The first line names the form and the digest of the second one, which is metadata as
@@ -66,9 +63,10 @@ func fileHeader(described []byte) []byte {
 }
 
 // ReadFile reads the file form from r to its end. It parses the text while reading, and returns a table only if header and text
-// match their digests. The error wraps ErrForeign or ErrDamaged, or comes from r.
+// match their digests. The error wraps ErrDamaged, comes from r, or means that the file is
+// not a table file.
 //
-// The digests detect torn writes, bad disks and manual edits. They are not a signature: everyone who can write the file can
+// The digests detect torn writes, bad disks and manual edits. They are not a signature: anyone who can write the file can
 // compute them.
 func ReadFile(r io.Reader) (*Table, FileMeta, error) {
 	in := bufio.NewReaderSize(r, maxFileHeader)
@@ -88,7 +86,7 @@ func ReadFile(r io.Reader) (*Table, FileMeta, error) {
 		return nil, FileMeta{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if t.Digest() != meta.Digest {
-		return nil, FileMeta{}, fmt.Errorf("%w: text has digest %s, header says %s", ErrDamaged, t.Digest(), meta.Digest)
+		return nil, FileMeta{}, fmt.Errorf("%w: text has digest %s, header has %s", ErrDamaged, t.Digest(), meta.Digest)
 	}
 	return t, meta, nil
 }
@@ -99,7 +97,7 @@ func readFileHeader(in *bufio.Reader) (meta FileMeta, err error) {
 		return FileMeta{}, err
 	}
 	if !bytes.HasPrefix(head, []byte(fileMagic)) {
-		return FileMeta{}, ErrForeign
+		return FileMeta{}, errors.New("not a table file")
 	}
 	_, rest, _ := bytes.Cut(head, []byte("\n// "))
 	described, _, _ := bytes.Cut(rest, []byte{'\n'})

@@ -64,7 +64,7 @@ func TestEveryTornFileIsRefused(t *testing.T) {
 	file := marshal(t, parse(t, document), table.FileMeta{Saved: saved, Origin: "test"})
 	for n := range file {
 		_, _, err := unmarshal(file[:n])
-		if !errors.Is(err, table.ErrDamaged) && (n >= len("// routesrv table") || !errors.Is(err, table.ErrForeign)) {
+		if !errors.Is(err, table.ErrDamaged) && (n >= len("// routesrv table") || err.Error() != "not a table file") {
 			t.Fatalf("the first %d of %d bytes gave %v", n, len(file), err)
 		}
 	}
@@ -127,24 +127,24 @@ func TestFileErrors(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, file string
-		want       error
+		damaged    bool
 	}{
-		{"another document", document, table.ErrForeign},
-		{"another program's comment", "// Code generated. DO NOT EDIT.\n" + document, table.ErrForeign},
-		{"binary", "\x00\x01\x02\n", table.ErrForeign},
-		{"empty file", "", table.ErrForeign},
-		{"newer version", replace("version 1", "version 2"), table.ErrDamaged},
-		{"changed revision", replace(`"revision":7`, `"revision":8`), table.ErrDamaged},
-		{"changed text", replace("status(204)", "status(404)"), table.ErrDamaged},
-		{"text that does not parse", replace("status(204)", "status(204"), table.ErrDamaged},
-		{"appended route", file + "x: * -> <shunt>;\n", table.ErrDamaged},
-		{"header line taken out", strings.Replace(file, strings.SplitAfter(file, "\n")[1], "", 1), table.ErrDamaged},
-		{"endless header", "// routesrv table, version 1" + strings.Repeat("x", 1<<20), table.ErrDamaged},
+		{"another document", document, false},
+		{"another program's comment", "// Code generated. DO NOT EDIT.\n" + document, false},
+		{"binary", "\x00\x01\x02\n", false},
+		{"empty file", "", false},
+		{"newer version", replace("version 1", "version 2"), true},
+		{"changed revision", replace(`"revision":7`, `"revision":8`), true},
+		{"changed text", replace("status(204)", "status(404)"), true},
+		{"text that does not parse", replace("status(204)", "status(204"), true},
+		{"appended route", file + "x: * -> <shunt>;\n", true},
+		{"header line taken out", strings.Replace(file, strings.SplitAfter(file, "\n")[1], "", 1), true},
+		{"endless header", "// routesrv table, version 1" + strings.Repeat("x", 1<<20), true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tab, meta, err := unmarshal([]byte(test.file))
-			if !errors.Is(err, test.want) || tab != nil || meta != (table.FileMeta{}) {
-				t.Errorf("got %v, %+v, %v; want %v", tab, meta, err, test.want)
+			if err == nil || errors.Is(err, table.ErrDamaged) != test.damaged || tab != nil || meta != (table.FileMeta{}) {
+				t.Errorf("got %v, %+v, %v; damaged: %v", tab, meta, err, test.damaged)
 			}
 		})
 	}

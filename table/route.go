@@ -79,10 +79,8 @@ func hostExpressions(r *eskip.Route) string {
 	return strings.Join(hosts, "\n")
 }
 
-// HostsOf yields the hosts of a route, possibly more than once; nothing for a route that answers every host. The compiler joins
-// the hosts of a RouteGroup to ^(host|host)$, and wraps the host of an Ingress rule in the same way: such an expression is split
-// at each "|", so that ^(a[.]org|b[.]org)$ counts as two hosts, and every other expression is one. They are for counting and
-// comparing, not for matching. The strings belong to the route.
+// HostsOf yields the hosts of a route for counting and comparing, possibly more than once; nothing for a route that answers every host.
+// An expression ^(a[.]org|b[.]org)$, as the compiler writes it, is split at each "|"; every other expression is one host.
 func (r *Route) HostsOf() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r.Hosts == "" {
@@ -102,9 +100,8 @@ func (r *Route) HostsOf() iter.Seq[string] {
 	}
 }
 
-// Path returns the argument of the first predicate Path, PathSubtree or PathRegexp, as it is spelled between the quotes in the
-// route's text; empty if there is none. expr means that it is a regular expression. It searches only the text before the filters,
-// without parsing it, because a table has more than 100,000 routes.
+// Path returns the argument of the first predicate Path, PathSubtree or PathRegexp, as spelled between the quotes; empty if there is none.
+// expr means that it is a regular expression. It does not parse the text, because a table has more than 100,000 routes.
 func (r *Route) Path() (path string, expr bool) {
 	text := strings.TrimPrefix(r.Text, r.ID)
 	begin := 0 // of the name that ends at the offset, if there is one
@@ -159,10 +156,8 @@ func parsePart(reader *eskip.Reader, part string) ([]*Route, error) {
 	return routes, nil
 }
 
-// Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if the
-// text is not a line of a canonical text: a table with it would have other bytes, and another digest, for its readers. Such a
-// line has the id, and a single semicolon outside of literals at the end, so it parses separately with the same result as in the
-// document.
+// Reread returns the route that every reader of a table gets from the text of r, which parses as parsed. It returns false if the text is
+// not a line of a canonical text, with the id and a single semicolon outside of literals at the end: readers would have another digest.
 func (r *Route) Reread(parsed *eskip.Route) (Route, bool) {
 	rest, ok := strings.CutPrefix(r.Text, parsed.Id)
 	if !ok || parsed.Id == "" || !strings.HasPrefix(rest, ": ") || strings.IndexByte(r.Text, '\n') >= 0 {

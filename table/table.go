@@ -2,26 +2,16 @@
 //
 // A [Table] is an immutable list of routes sorted by id ([List]), each kept as its printed text ([Route]). Its canonical text is
 // what a data plane downloads: one route per line, joined by "\n", no newline at the end. Its [Digest] is the SHA-256 of that
-// text, so two replicas that read the same objects have the same digest, and a restart does not change it. The revision is the
-// highest list revision of the read that produced the table ([Read]): the table has nothing of the source that was written later.
+// text, so replicas that read the same objects have the same digest, also after a restart. The revision is the highest list
+// revision of the read that produced the table ([Read]): the table contains nothing that was written to the source later.
 //
-// Guarantees: a table never changes after New, and all methods are safe for concurrent use. Ids are unique and sorted bytewise,
-// whatever the order of the input. Expensive values that are not always needed (the digest, the zones) are computed on first
-// demand and then kept.
+// All methods are safe for concurrent use. Ids are unique and sorted bytewise. [Parse] preserves the bytes of a canonical text, and so
+// its digest. Zone tables ([Table.Zone]) and last-known-good files ([Table.WriteFile], [ReadFile]) work on the printed texts.
 //
-// [Parse] parses a canonical text and preserves its bytes, and so its digest.
+// A list keeps its routes in compressed blocks, which need a tenth of the memory of the text. Tables derived from each other share
+// unchanged blocks, so keeping several versions and finding their differences ([Changes]) costs little more than the differences.
 //
-// The package does not parse routes on publication (compile has already parsed every route back), does not handle HTTP, encodings
-// or clocks, and does not decide whether a table is good: package guard does.
-//
-// Zone tables ([Table.Zone]) and the form of last-known-good files ([Table.WriteFile], [ReadFile]) work on the printed texts.
-// Tables derived from each other share unchanged blocks, so keeping several versions, and finding their differences ([Changes]),
-// costs little more than the differences.
-//
-// A list keeps its routes compressed, in blocks: it needs a tenth of the memory of its text, and unpacks a block each time its
-// routes are needed.
-//
-// Other modules may import it: what it exports keeps its form and its meaning within a major version.
+// Other modules may import it: the exported API is stable within a major version.
 package table
 
 import (
@@ -62,9 +52,8 @@ func newContent(list List) *content {
 	return c
 }
 
-// New returns a table of routes, which it copies and sorts by id. The revision is the Newest of the read that the routes come
-// from, 0 for a source without revisions; at is the time of that read. The error is the one of [List.With]. A table without routes
-// is valid here; package guard decides whether it may be served.
+// New returns a table of routes, which it copies and sorts by id. The revision is Newest of the read that produced them, 0 without
+// revisions; at is the time of that read. The error is the one of [List.With]. A table without routes is valid.
 func New(routes []Route, revision uint64, at time.Time) (*Table, error) {
 	pointers := make([]*Route, len(routes))
 	for i := range routes {
@@ -82,8 +71,8 @@ func Of(list List, revision uint64, at time.Time) *Table {
 	return &Table{content: newContent(list), revision: revision, at: at}
 }
 
-// Next returns a table of a list derived from t's list with [List.With]. If the digest of t is known, the common part before the
-// first difference is not hashed again; otherwise it is the same as Of. t may be nil.
+// Next returns a table of a list derived from t's list with [List.With]. It is [Of] that does not hash a common beginning again. t may be
+// nil.
 func (t *Table) Next(list List, revision uint64, at time.Time) *Table {
 	next := Of(list, revision, at)
 	if t != nil {
@@ -101,12 +90,10 @@ func (t *Table) Len() int { return t.list.len }
 // Bytes returns the length of the canonical text in bytes.
 func (t *Table) Bytes() int { return t.list.bytes }
 
-// Digest returns the SHA-256 of the canonical text. The first call computes it, which costs at most one hash over the text. Equal
-// is a cheaper way to compare two tables.
+// Digest returns the SHA-256 of the canonical text. The first call computes it; Equal is a cheaper way to compare two tables.
 func (t *Table) Digest() Digest { return t.digest() }
 
-// Equal reports whether both have the same text, or both are nil. Its cost is proportional to the blocks that they do not share;
-// it computes no digest.
+// Equal reports whether both have the same text, or both are nil. Its cost is proportional to the blocks that they do not share.
 func (t *Table) Equal(o *Table) bool {
 	if t == nil || o == nil {
 		return t == o
@@ -154,34 +141,24 @@ func (t *Table) WithRevision(revision uint64) *Table {
 	return &Table{content: t.content, revision: revision, at: t.at}
 }
 
-// Read describes one complete read of a source, for ordering the tables of several readers.
-//
-// A read does not happen at one instant: each of its lists has another revision, and a list from a cache may be older than the
-// others, or have an old revision only because no object of its kind was written since. So a read lies between two revisions.
+// Read describes one complete read of a source, for ordering the tables of several readers. A read lies between two revisions: its
+// lists have different revisions, and a list from a cache may be older than the others.
 type Read struct {
-	// Oldest is the revision up to which the read is complete: it includes everything written until then. It is the lowest
-	// revision of the lists, 0 if unknown.
-	Oldest uint64
-	// Newest is the highest revision of the lists: the read includes nothing that was written later. 0 if the source has no
-	// revisions.
-	Newest uint64
+	// Oldest is the lowest revision of the lists, 0 if unknown: the read includes everything written until then. Newest is the highest
+	// one, 0 without revisions: the read includes nothing written later.
+	Oldest, Newest uint64
 	// Consistent means that the read bypassed all caches: it is not older than any write before it began.
 	Consistent bool
-	// Held means that the read showed another table than the served one, and that a guard holds that table back.
-	Held bool
-	// Live, for a Held read, means that the served table was nevertheless derived from it, except for the held part. Backends
-	// means that only backends are held.
-	Live, Backends bool
-	// Candidate is a table of the read that another replica may serve already, because it does not hold it any more; nil if unknown.
+	// Held means that the read showed another table than the served one, and that a guard holds that table back. Then Live means that
+	// the served table was derived from the read, except for the held part; Backends means that only backends are held.
+	Held, Live, Backends bool
+	// Candidate is a table that another replica may serve already, because it no longer holds it, or has promoted it; nil if unknown.
 	Candidate *Table
-	// Waiting means that the read showed another table than the served one, which will be served soon: publish.Budget delays
-	// changes that only add endpoints.
+	// Waiting means that publish.Budget delays the table of the read, which only adds endpoints.
 	Waiting bool
-	// Stale means that the source, another route server, has the table from a last-known-good file and has not read its own
-	// source since.
+	// Stale means that the source is a route server that has not read its source since it loaded a last-known-good file.
 	Stale bool
-	// At is when the read was complete.
-	At time.Time
+	At    time.Time // when the read was complete
 }
 
 // Digest is the SHA-256 of a table's canonical text. Equal content has an equal digest on every replica and after every restart.

@@ -13,10 +13,10 @@ import (
 // a zone on too few backends.
 const minZoneEndpoints = 3
 
-// MaxZones is the maximum number of zones of a table: each requested zone costs memory in a server.
-const MaxZones = 64
+// maxZones is the maximum number of zones of a table: each requested zone costs memory in a server.
+const maxZones = 64
 
-// mostZones returns the zones of all blocks, sorted; if they are more than MaxZones, the zones that most blocks have.
+// mostZones returns the zones of all blocks, sorted; if they are more than maxZones, the zones that most blocks have.
 func mostZones(blocks []*Block) []string {
 	count := make(map[string]int)
 	for _, b := range blocks {
@@ -27,13 +27,12 @@ func mostZones(blocks []*Block) []string {
 	all := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b))
 	})
-	all = slices.Clip(all[:min(len(all), MaxZones)])
+	all = slices.Clip(all[:min(len(all), maxZones)])
 	slices.Sort(all)
 	return all
 }
 
-// Zones returns the zones of the table's endpoints, sorted; if there are more than [MaxZones], those that most parts of the table
-// have. It omits zones that occur only in routes that opt out of zone selection: their zone table is the full table, as for an
+// Zones returns the zones of the table's endpoints, sorted; if there are more than 64, those that most blocks have. It omits zones that occur only in routes that opt out of zone selection: their zone table is the full table, as for an
 // unknown zone. The slice is shared: it must not be changed.
 func (t *Table) Zones() []string { return t.zones() }
 

@@ -117,12 +117,12 @@ func (j *diffJob) entries(ctx context.Context, s *session) (int, error) {
 	return s.showEntry(ctx, from, to)
 }
 
-func statusOfViews(views []*shadowdiff.View) int {
-	return verdict(!slices.ContainsFunc(views, func(v *shadowdiff.View) bool { return !v.Report.Empty() || v.Unread > 0 }))
+func statusOfViews(views []*shadowdiff.Comparison) int {
+	return verdict(!slices.ContainsFunc(views, func(v *shadowdiff.Comparison) bool { return !v.Report.Empty() || v.Unread > 0 }))
 }
 
 // notCompared notes the parts of a table that are no routes.
-func notCompared(v *shadowdiff.View, label string, t *tables.Table) {
+func notCompared(v *shadowdiff.Comparison, label string, t *tables.Table) {
 	for _, note := range unread(t) {
 		v.Notes = append(v.Notes, shadowdiff.Note{Name: label + ", not compared", Text: note})
 	}
@@ -130,7 +130,7 @@ func notCompared(v *shadowdiff.View, label string, t *tables.Table) {
 }
 
 // compare loads the tables, and compares each with the first. The error names each table that cannot be read.
-func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.View, err error) {
+func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.Comparison, err error) {
 	sides := j.sides(ctx, s)
 	for i, t := range sides {
 		if t.err != nil {
@@ -146,7 +146,7 @@ func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.
 	}
 	for i, b := range sides {
 		if a := sides[0]; i > 0 && a.err == nil && b.err == nil {
-			view := &shadowdiff.View{
+			view := &shadowdiff.Comparison{
 				A:      shadowdiff.Side{Name: a.name, Revision: a.table.Revision, Read: a.table.Read},
 				B:      shadowdiff.Side{Name: b.name, Revision: b.table.Revision, Read: b.table.Read},
 				Report: shadowdiff.Diff(a.table.Routes, b.table.Routes).Without(j.ignore), At: s.now(), Owner: j.compiler.owners(),
@@ -160,7 +160,7 @@ func (j *diffJob) compare(ctx context.Context, s *session) (views []*shadowdiff.
 }
 
 // write prints the comparison of two tables.
-func (j *diffJob) write(s *session, v *shadowdiff.View) error {
+func (j *diffJob) write(s *session, v *shadowdiff.Comparison) error {
 	switch s.output {
 	case "json":
 		return shadowdiff.WriteJSON(s.std.Out, v)
@@ -179,7 +179,7 @@ func (j *diffJob) coloured(s *session) bool {
 }
 
 // writeAll prints the comparisons of replicas, and which tables could not be read.
-func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, failed []error) (int, error) {
+func (j *diffJob) writeAll(s *session, views []*shadowdiff.Comparison, status int, failed []error) (int, error) {
 	if s.output == "json" {
 		return status, writeComparisons(s, status, views, failed)
 	}
@@ -201,7 +201,7 @@ func (j *diffJob) writeAll(s *session, views []*shadowdiff.View, status int, fai
 }
 
 // writeComparisons prints the comparisons as one document.
-func writeComparisons(s *session, status int, views []*shadowdiff.View, failed []error) error {
+func writeComparisons(s *session, status int, views []*shadowdiff.Comparison, failed []error) error {
 	d := document{Command: "diff", Result: result(status), Comparisons: []json.RawMessage{}}
 	for _, err := range failed {
 		d.Errors = append(d.Errors, err.Error())
@@ -330,7 +330,7 @@ func (j *diffJob) follow(ctx context.Context, s *session) (int, error) {
 	defer tick.Stop()
 	status, lastError := Trouble, ""
 	var notes []shadowdiff.Note
-	var last *shadowdiff.View
+	var last *shadowdiff.Comparison
 	for {
 		views, err := j.compare(ctx, s)
 		switch {

@@ -269,7 +269,7 @@ func (j *matchJob) here(ctx context.Context, s *session, place string) (*spoken,
 	}
 	s.server.ProxyOptions(&j.proxy)
 	table, refusals := match.New(loaded.Routes, j.proxy)
-	v := report.View{
+	v := report.Report{
 		Request: j.request, URL: s.args[0], Table: loaded.name, Routes: len(loaded.Routes), Refusals: refusals, Result: table.Find(j.request), Owner: compiler.owners(),
 	}
 	var text, raw bytes.Buffer

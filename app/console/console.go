@@ -1,23 +1,12 @@
 // Package console implements the web pages for operators: the overview at / of the support listener, and pages for the fleet, a
 // client, an object and a request.
 //
-// Pages are rendered on the server and work without JavaScript. With JavaScript they stay up to date: a script fetches the page
-// every few seconds and applies the changes. The binary contains everything that a page needs, and the content security policy
-// forbids everything else, including inline scripts and styles.
+// Pages are rendered on the server and work without JavaScript; with it, a script fetches the page every few seconds and applies the
+// changes. The content security policy allows only files of the binary, and no inline scripts or styles.
 //
-// # What changes something
-//
-// Nothing here changes anything: a held table is accepted in the pod, with the command that the page shows.
-//
-// # Cost
-//
-// A page shows the first rows of each list, and how many more there are. At most four pages are rendered concurrently. The fleet
-// is queried at most once every two seconds, for all viewers together.
-//
-// # What it does not do
-//
-// It has no data of its own: a server passes functions, and a nil function means that the server does not have that data. Like
-// /status, it hides nothing from anyone who can reach the listener.
+// The pages change nothing: they show the command that accepts a held table in the pod. Like /status, they hide nothing from anyone who can
+// reach the listener. A page shows the first rows of each list. At most four pages are rendered concurrently, and the fleet is queried at most
+// once every two seconds for all viewers.
 package console
 
 import (
@@ -48,12 +37,11 @@ import (
 	"github.com/routesrv/routesrv/shadowdiff"
 )
 
-// ErrBusy is returned by a function of [Config] that is already answering too many questions. The page asks the user to try
-// again.
-var ErrBusy = errors.New("too many questions at a time")
-
-// ErrNoTable is returned by Match before the first table.
-var ErrNoTable = errors.New("there is no table yet")
+// Errors of functions of [Config].
+var (
+	ErrBusy    = errors.New("too many questions at a time")
+	ErrNoTable = errors.New("no table yet")
+)
 
 // Config provides the data for the pages. State is required; every other function may be nil. All of them must be
 // safe for concurrent use.
@@ -63,18 +51,17 @@ type Config struct {
 	Relay   bool   // the server fetches its table from another route server
 
 	// State returns the state of the table, the source and the guard.
-	State func() State
+	State func() Server
 	// Problems returns the problems of the objects. nil on a relay, which knows none.
 	Problems func() []poller.Problem
 	// Held returns the difference between the served and the held table, or nil if none is held.
-	Held func(context.Context) (*shadowdiff.View, error)
+	Held func(context.Context) (*shadowdiff.Comparison, error)
 	// AcceptCommand accepts a held table in the pod, such as "routesrv accept".
 	AcceptCommand string
 	// Explain explains what happened to an object, a host or a route. nil on a relay. The error may be ErrBusy.
 	Explain func(context.Context, explain.Query) (*explain.Explanation, error)
-	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or says which
-	// parameter is wrong.
-	Match func(context.Context, url.Values) (*report.View, error)
+	// Match finds the route of a request, with the parameters of /match. The error is ErrBusy, ErrNoTable, or names the wrong parameter.
+	Match func(context.Context, url.Values) (*report.Report, error)
 	// Fleet returns the clients that match. nil means that no fleet is known.
 	Fleet func(context.Context, fleet.Query) (fleet.View, error)
 	// History returns the last entries of the history, the newest first. nil on a relay, which has none.
@@ -88,15 +75,15 @@ type Config struct {
 // DefaultEvery is how often a page updates by default.
 const DefaultEvery = 3 * time.Second
 
-// State is the state of a server.
-type State struct {
+// Server describes the server.
+type Server struct {
 	api.Status
 	Origin string    // of the table: "cluster", "manifests", or the URL of the server above a relay
 	Since  time.Time // when this process began to serve the table
 	Newest *Change   // the newest change of the objects behind the table; nil if it is unknown, as on a relay
 }
 
-// Change says who changed an object last. Deletions leave no trace.
+// Change is the last change of an object. Deletions leave no trace.
 type Change struct {
 	At     time.Time
 	Object kube.Ref
@@ -122,7 +109,7 @@ const (
 // New returns the console. It panics if State is nil, which is a programming error.
 func New(cfg Config) *Console {
 	if cfg.State == nil {
-		panic("console: want State")
+		panic("console: State is required")
 	}
 	cfg.Logger, cfg.Every = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Every, DefaultEvery)
 	c := &Console{cfg: cfg, log: cfg.Logger, turns: httpserve.NewTurns(maxPages)}
@@ -173,7 +160,7 @@ var templates = parse("overview", "fleet", "client", "object", "request", "faile
 
 func parse(names ...string) map[string]*template.Template {
 	functions := template.FuncMap{
-		"thousands": thousands, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
+		"thousands": shadowdiff.Grouped, "bytes": bytesText, "plural": plural, "seconds": secondsText, "object": linkTo, "countsOf": countsOf, "stateOf": stateOf,
 		"severity": func(s rules.Severity) stateView { return severities[s] },
 		"text":     func(v any) string { return text(fmt.Sprint(v)) },
 		"cut":      func(limit int, v any) string { return cut(fmt.Sprint(v), limit) },
@@ -225,7 +212,7 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 		httpserve.SecurePage(w.Header(), policy)
 		w.Header().Set("Cache-Control", "no-store")
 		if !httpserve.NamedRight(r) {
-			c.fail(w, http.StatusMisdirectedRequest, "This address is for the operator of this machine only",
+			c.fail(w, http.StatusMisdirectedRequest, "Unexpected Host header",
 				"The request came from this machine under the name “"+cut(r.Host, 200)+"”. Use localhost or an IP address: a page on the "+
 					"internet can point its own name here.")
 			return
@@ -245,7 +232,7 @@ func (c *Console) page(name string, body func(context.Context, *http.Request) (a
 		defer done()
 		a, err := body(ctx, r)
 		switch {
-		case r.Context().Err() != nil: // the client is gone
+		case r.Context().Err() != nil: // the client disconnected
 		case errors.Is(err, ErrBusy):
 			w.Header().Set("Retry-After", "5")
 			c.fail(w, http.StatusServiceUnavailable, "Too many questions at a time", "Try again in a few seconds.")

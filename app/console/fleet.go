@@ -12,17 +12,18 @@ import (
 
 	"github.com/routesrv/routesrv/app/httpserve"
 	"github.com/routesrv/routesrv/fleet"
+	"github.com/routesrv/routesrv/shadowdiff"
 )
 
 // Limits for querying and showing the fleet.
 const (
 	fleetEvery   = 2 * time.Second // minimum time between queries
-	fleetTimeout = 4 * time.Second // peers may be asked
+	fleetTimeout = 4 * time.Second // including peers
 	maxLaggards  = 12
 	maxClients   = 200
 )
 
-// remembered caches the answer of the fleet for a moment, so that many pages cost no more than one.
+// remembered caches the answer of the fleet briefly: many pages cost one query.
 type remembered struct {
 	ask  func(context.Context, fleet.Query) (fleet.View, error)
 	turn httpserve.Turns // of one query
@@ -128,18 +129,16 @@ func newClientRow(c fleet.Client) clientRow {
 	return r
 }
 
-// behind says how far a client is behind.
+// behind describes how far a client is behind.
 func behind(c fleet.Client) string {
-	if c.State == fleet.Current || c.BehindVersions == 0 && c.BehindSeconds == 0 {
-		return ""
-	}
-	for_ := short(time.Duration(c.BehindSeconds * float64(time.Second)))
+	tables := plural(c.BehindVersions, "table")
 	switch {
+	case c.State == fleet.Current, c.BehindVersions == 0 && c.BehindSeconds == 0:
+		return ""
 	case c.BehindVersions < 0:
-		return "an unknown table, for " + for_
-	default:
-		return plural(c.BehindVersions, "table") + ", for " + for_
+		tables = "an unknown table"
 	}
+	return tables + ", for " + short(time.Duration(c.BehindSeconds*float64(time.Second)))
 }
 
 type fleetView struct {
@@ -149,7 +148,6 @@ type fleetView struct {
 	States   []count
 	Laggards []clientRow
 	MoreLag  int
-	Sums     []figure
 	Refusing int // clients whose proxy has refused routes of its table
 }
 
@@ -161,7 +159,7 @@ func (c *Console) newFleetView(ctx context.Context) fleetView {
 	if err != nil {
 		return fleetView{Known: true, Error: text(err.Error())}
 	}
-	out := fleetView{View: v, Known: true, States: countsOf(v.Counts, "", ""), Sums: sumsOf(v.Clients)}
+	out := fleetView{View: v, Known: true, States: countsOf(v.Counts, "", "")}
 	out.Zones, out.Versions = sortedGroups(v.Zones), sortedGroups(v.Versions)
 	for _, one := range v.Clients {
 		row := newClientRow(one)
@@ -185,49 +183,6 @@ func (v fleetView) Missing() (missing []fleet.Replica) {
 		}
 	}
 	return missing
-}
-
-// Reached says how much of the fleet has the last table.
-func (v fleetView) Reached() string {
-	if len(v.Publishes) == 0 {
-		return ""
-	}
-	switch p := v.Publishes[0]; {
-	case p.All != nil:
-		return "The last table reached all live clients in " + secondsText(*p.All) + "."
-	case p.Most != nil:
-		return "The last table reached 99 % of the live clients in " + secondsText(*p.Most) + ", and not yet all of them."
-	case p.Half != nil:
-		return "The last table reached half of the live clients in " + secondsText(*p.Half) + ", and not yet 99 % of them."
-	}
-	return ""
-}
-
-// sumsOf adds up what the proxies of live clients say of themselves, since each of them started. It is empty if none says anything.
-func sumsOf(clients []fleet.Client) []figure {
-	var proxies int
-	var requests, noRoute, failed, refused uint64
-	add := func(sum, n *uint64) {
-		if n != nil {
-			*sum += *n
-		}
-	}
-	for _, c := range clients {
-		if f := c.Figures; f != nil && c.State != fleet.Silent {
-			proxies++
-			add(&requests, f.Requests)
-			add(&noRoute, f.NoRoute)
-			add(&failed, f.Errors)
-			add(&refused, &f.RefusedNew)
-		}
-	}
-	if proxies == 0 {
-		return nil
-	}
-	return []figure{
-		newFigure("requests, according to "+plural(proxies, "client"), requests, ""), newFigure("404 without a route", noRoute, notice),
-		newFigure("answers with 5xx", failed, notice), newFigure("routes refused of the tables in use", refused, bad),
-	}
 }
 
 type clientsPage struct {
@@ -300,14 +255,9 @@ func (c *Console) client(ctx context.Context, r *http.Request) (answer, error) {
 	ask, cancel := context.WithTimeout(ctx, fleetTimeout)
 	defer cancel()
 	v, err := c.cfg.Fleet(ask, fleet.Query{ID: id})
-	switch {
-	case err != nil:
+	if err != nil {
 		b.Error, a.Status = text(err.Error()), http.StatusBadGateway
-	default:
-		i := slices.IndexFunc(v.Clients, func(one fleet.Client) bool { return one.ID == id })
-		if i < 0 {
-			break
-		}
+	} else if i := slices.IndexFunc(v.Clients, func(one fleet.Client) bool { return one.ID == id }); i >= 0 {
 		one := &v.Clients[i]
 		b.Client, b.Serves, b.Row, b.Figures, a.Status = one, v.Table, newClientRow(*one), figuresOf(one.Figures), 0
 		a.Title = b.Row.State.Sign + " " + cut(id, 80)
@@ -341,5 +291,5 @@ func newFigure(name string, n uint64, tone string) figure {
 	if n == 0 {
 		tone = ""
 	}
-	return figure{name, thousands(int(min(n, 1<<62))), tone}
+	return figure{name, shadowdiff.Grouped(int(min(n, 1<<62))), tone}
 }

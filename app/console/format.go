@@ -35,19 +35,6 @@ func blank(r rune) rune {
 	return r
 }
 
-// thousands formats a number in groups of three digits, separated by narrow no-break spaces.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	var b strings.Builder
-	for i, c := range s {
-		if left := len(s) - i; i > 0 && left%3 == 0 && s[i-1] != '-' {
-			b.WriteString("\u202f")
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
-
 func bytesText(n int) string {
 	switch v := float64(n); {
 	case n < 1000:
@@ -120,5 +107,5 @@ func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	return thousands(n) + " " + thing + "s"
+	return shadowdiff.Grouped(n) + " " + thing + "s"
 }

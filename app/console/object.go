@@ -14,7 +14,7 @@ import (
 	"github.com/routesrv/routesrv/match/report"
 )
 
-// maxObjects is how many of the explained objects have a link of their own.
+// maxObjects limits the links to explained objects.
 const maxObjects = 5
 
 type objectPage struct {
@@ -83,7 +83,7 @@ func objectQuery(q url.Values) (explain.Query, error) {
 	case q.Get("name") != "":
 		namespace := kube.NamespaceOrDefault(q.Get("namespace"))
 		if strings.Contains(namespace, "/") {
-			return explain.Query{}, errors.New("namespace: want a name without a slash")
+			return explain.Query{}, errors.New("namespace: must be a name without a slash")
 		}
 		return explain.ParseQuery(q.Get("kind"), namespace+"/"+q.Get("name"))
 	case q.Get("host") != "": // or the id of a route: the form has one field for both
@@ -163,10 +163,10 @@ func questionOf(q url.Values) (asked url.Values, headers string) {
 	return asked, strings.Join(lines, "\n")
 }
 
-func stateOfMatch(v *report.View) stateView {
+func stateOfMatch(v *report.Report) stateView {
 	switch res := &v.Result; {
 	case res.Answer != nil:
-		return stateView{"no route is asked", "●", neutral}
+		return stateView{"answered before routing", "●", neutral}
 	case !res.Decided():
 		return stateView{plural(len(res.Outcomes), "outcome") + " possible", "▲", notice}
 	case res.Winner() == nil:
@@ -175,7 +175,7 @@ func stateOfMatch(v *report.View) stateView {
 	return stateView{"one route", "✓", good}
 }
 
-func ownersOf(v *report.View) (owners []ownerLink) {
+func ownersOf(v *report.Report) (owners []ownerLink) {
 	for _, o := range v.Result.Outcomes[:min(len(v.Result.Outcomes), maxObjects)] {
 		if o.Route == nil {
 			continue

@@ -28,7 +28,7 @@ type tile struct {
 
 type overviewPage struct {
 	Tiles    []tile
-	State    State
+	State    Server
 	Relay    bool
 	Guard    guardView
 	Problems *problemsView // nil on a relay
@@ -78,7 +78,7 @@ func title(tiles []tile) string {
 	return "overview"
 }
 
-func tilesOf(s State, b *overviewPage, now time.Time) []tile {
+func tilesOf(s Server, b *overviewPage, now time.Time) []tile {
 	all := []tile{tableTile(s, now), sourceTile(s, now), guardTile(s, now)}
 	if s.Canary != nil {
 		all = append(all, canaryTile(s.Canary, now))
@@ -86,7 +86,7 @@ func tilesOf(s State, b *overviewPage, now time.Time) []tile {
 	if p := b.Problems; p != nil {
 		t := tile{"Problems", "#problems", "✓", good, "none", "every object is served as written"}
 		if p.Errors+p.Warnings+p.Infos > 0 {
-			t.Word, t.Detail = thousands(p.Errors+p.Warnings+p.Infos), fmt.Sprintf("%s, %s, %d info", plural(p.Errors, "error"), plural(p.Warnings, "warning"), p.Infos)
+			t.Word, t.Detail = shadowdiff.Grouped(p.Errors+p.Warnings+p.Infos), fmt.Sprintf("%s, %s, %d info", plural(p.Errors, "error"), plural(p.Warnings, "warning"), p.Infos)
 			t.Sign, t.Tone = "●", neutral
 		}
 		if p.Errors+p.Warnings > 0 {
@@ -97,20 +97,20 @@ func tilesOf(s State, b *overviewPage, now time.Time) []tile {
 	return append(all, fleetTile(&b.Fleet, s.DyingClients))
 }
 
-func tableTile(s State, now time.Time) tile {
+func tableTile(s Server, now time.Time) tile {
 	t := tile{"Table", "#table", "✓", good, "", ""}
 	switch {
 	case s.Table == nil:
 		t.Sign, t.Tone, t.Word, t.Detail = "✕", bad, "none", "proxies get 404 until the first read"
 	case s.Table.Stale:
-		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", thousands(s.Table.Routes)+" routes of a last-known-good file, not confirmed by a read yet"
+		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "stale", shadowdiff.Grouped(s.Table.Routes)+" routes of a last-known-good file, not confirmed by a read yet"
 	default:
-		t.Word, t.Detail = thousands(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Since, now).Ago
+		t.Word, t.Detail = shadowdiff.Grouped(s.Table.Routes)+" routes", bytesText(s.Table.Bytes)+", since "+newMoment(s.Since, now).Ago
 	}
 	return t
 }
 
-func sourceTile(s State, now time.Time) tile {
+func sourceTile(s Server, now time.Time) tile {
 	t := tile{"Source", "#source", "✓", good, "fresh", ""}
 	age := now.Sub(s.Source.LastSuccess)
 	read := "last read " + newMoment(s.Source.LastSuccess, now).Ago
@@ -127,7 +127,7 @@ func sourceTile(s State, now time.Time) tile {
 	return t
 }
 
-func guardTile(s State, now time.Time) tile {
+func guardTile(s Server, now time.Time) tile {
 	if g := s.Guard; g.Held {
 		return tile{"Guard", "#guard", "✕", bad, "held", text(string(g.Reason)) + ", since " + newMoment(g.Since, now).Ago}
 	}
@@ -166,24 +166,24 @@ func fleetTile(f *fleetView, dying int) tile {
 	case f.Error != "":
 		t.Sign, t.Tone, t.Word, t.Detail = "▲", notice, "no answer", cut(f.Error, 100)
 	case f.Total == 0:
-		t.Word, t.Detail = "nobody", "no client was heard lately"
+		t.Word, t.Detail = "no clients", "no client was heard lately"
 	default:
 		rejected, behind, silent := f.Counts.Rejected, f.Counts.Behind, f.Counts.Silent
 		t.Sign, t.Tone, t.Word, t.Detail = "✓", good, "current", plural(f.Total, "client")
 		switch {
 		case dying > 0:
-			t.Sign, t.Tone, t.Word = "✕", bad, thousands(dying)+" with dying proxies"
+			t.Sign, t.Tone, t.Word = "✕", bad, shadowdiff.Grouped(dying)+" with dying proxies"
 		case rejected > 0:
-			t.Sign, t.Tone, t.Word = "✕", bad, thousands(rejected)+" rejected"
+			t.Sign, t.Tone, t.Word = "✕", bad, shadowdiff.Grouped(rejected)+" rejected"
 		case behind > 0:
-			t.Sign, t.Tone, t.Word = "▲", notice, thousands(behind)+" behind"
+			t.Sign, t.Tone, t.Word = "▲", notice, shadowdiff.Grouped(behind)+" behind"
 		case f.Refusing > 0:
-			t.Sign, t.Tone, t.Word = "▲", notice, thousands(f.Refusing)+" refuse routes"
+			t.Sign, t.Tone, t.Word = "▲", notice, shadowdiff.Grouped(f.Refusing)+" refuse routes"
 		case silent > 0:
-			t.Sign, t.Tone, t.Word = "○", notice, thousands(silent)+" silent"
+			t.Sign, t.Tone, t.Word = "○", notice, shadowdiff.Grouped(silent)+" silent"
 		}
 		if t.Tone != good {
-			t.Detail = fmt.Sprintf("%s of %s current", thousands(f.Counts.Current), plural(f.Total, "client"))
+			t.Detail = fmt.Sprintf("%s of %s current", shadowdiff.Grouped(f.Counts.Current), plural(f.Total, "client"))
 		}
 	}
 	return t
@@ -192,7 +192,7 @@ func fleetTile(f *fleetView, dying int) tile {
 var decisionWords = map[string]string{api.DecidedHeld: "held", api.DecidedReleased: "released by time", api.DecidedAccepted: "accepted"}
 
 // newGuardView compares the held table with the served one.
-func (c *Console) newGuardView(ctx context.Context, s State) guardView {
+func (c *Console) newGuardView(ctx context.Context, s Server) guardView {
 	v := guardView{Guard: s.Guard, Decisions: s.Decisions[:min(len(s.Decisions), maxDecisions)]}
 	if !v.Held {
 		return v
@@ -211,7 +211,7 @@ func (c *Console) newGuardView(ctx context.Context, s State) guardView {
 	return v
 }
 
-func (v *guardView) addDifference(d *shadowdiff.View) {
+func (v *guardView) addDifference(d *shadowdiff.Comparison) {
 	n := d.Report.Counts()
 	v.Counts = []diffCount{
 		{"−", "routes go", bad, n.Missing}, {"+", "routes come", good, n.Extra}, {"~", "routes change", notice, n.Changed},

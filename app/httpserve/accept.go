@@ -31,10 +31,10 @@ const digestHelp = "name the table that you accept, as digest=DIGEST: GET /guard
 
 // Accept publishes the table that a guard holds back. It answers only on the control socket: see [ListenControl].
 //
-// The parameter digest names what the operator looked at, the table or the list of kept objects, so that a newer one is not accepted by
-// accident. The parameters namespace and object, each possibly given more than once, accept only some of the kept objects. The
-// parameter why is kept with the decision, and so is by, the name that the peer gives for its user; without it, the user id of the
-// peer. The errors of accept come from package guard.
+// The parameter digest names what the operator looked at, the table or the list of kept objects, so that a newer one is not
+// accepted by accident. The parameters namespace and object, each possibly given more than once, accept only some of the kept
+// objects. The parameter why is kept with the decision, and so is by, the name that the peer gives for its user; without it, the
+// user id of the peer. The errors of accept come from package guard.
 func Accept(accept func(publish.Acceptance) (*table.Table, error), log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := PeerOf(r.Context())
@@ -107,7 +107,8 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	return r.Form, nil
 }
 
-// WordsOf returns the parameters by and why: who decided, and for what reason. The error names the one that is not a short text in one line.
+// WordsOf returns the parameters by and why: who decided, and for what reason. The error names the one that is not a short text
+// in one line.
 func WordsOf(form url.Values) (by, why string, err error) {
 	by, why = strings.TrimSpace(form.Get("by")), form.Get("why")
 	if err := checkText("by", by, maxBy); err != nil {
@@ -116,7 +117,8 @@ func WordsOf(form url.Values) (by, why string, err error) {
 	return by, why, checkText("why", why, maxWhy)
 }
 
-// readAcceptance reads the parameters digest, by and why from the query or a form. The error names the parameter that is missing or wrong.
+// readAcceptance reads the parameters digest, by and why from the query or a form. The error names the parameter that is missing
+// or wrong.
 func readAcceptance(w http.ResponseWriter, r *http.Request) (a publish.Acceptance, err error) {
 	form, err := ReadForm(w, r)
 	if err != nil {

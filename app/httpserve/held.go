@@ -29,12 +29,12 @@ type Held struct {
 // notHeld is the answer while no table is held.
 const notHeld = "no table is held: see GET /status\n"
 
-// HeldPage shows operators the table that a guard holds back, with its differences from the served one. It changes nothing and needs no
-// authentication: the routes of a held table are as public as the served ones.
+// HeldPage shows operators the table that a guard holds back, with its differences from the served one. It changes nothing and
+// needs no authentication: the routes of a held table are as public as the served ones.
 //
 // The two tables are compared by their blocks, and only routes that differ are parsed: the first 5,000 of them, by id. The others
-// are counted. One request at a time compares. A request that waits for its turn or runs a comparison ends when its client goes away.
-// It is safe for concurrent use.
+// are counted. One request at a time compares. A request that waits for its turn or runs a comparison ends when its client goes
+// away. It is safe for concurrent use.
 type HeldPage struct {
 	held    func() (Held, bool)
 	command string
@@ -42,10 +42,10 @@ type HeldPage struct {
 }
 
 // NewHeldPage returns the handler for GET /guard/held: the difference between the served and the held table by owner, with the
-// reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as [page.Handler]
-// chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference). While no table is
-// held, the answer is 404. held returns the held table, or false if there is none; it must be safe for concurrent use. The parameter
-// accept is the command without its arguments, such as "routesrv accept".
+// reason, what the hold keeps, and the command that accepts the table in the pod. The form is text, a page or JSON, as
+// [page.Handler] chooses. The JSON form has the hold as in /status (hold), that command (accept) and the comparison (difference).
+// While no table is held, the answer is 404. held returns the held table, or false if there is none; it must be safe for
+// concurrent use. The parameter accept is the command without its arguments, such as "routesrv accept".
 func NewHeldPage(held func() (Held, bool), accept string) *HeldPage {
 	return &HeldPage{held: held, command: accept, turn: NewTurns(1)}
 }
@@ -76,7 +76,7 @@ func (h *HeldPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // render prints a comparison in a form.
-func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.View) ([]byte, error) {
+func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.Comparison) ([]byte, error) {
 	accept := h.command + " " + held.State.Digest.String() + " --why REASON"
 	view.Notes = notes(held, "in the pod, with kubectl exec: "+accept)
 	body, err := page.Render(form, view)
@@ -93,13 +93,13 @@ func (h *HeldPage) render(form page.Form, held Held, view *shadowdiff.View) ([]b
 
 // Difference returns the comparison for the table held now, without notes, or nil if no table is held. It waits for its turn as
 // requests do. The error comes from ctx or from the comparison.
-func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.View, error) {
+func (h *HeldPage) Difference(ctx context.Context) (*shadowdiff.Comparison, error) {
 	_, view, err := h.compare(ctx)
 	return view, err
 }
 
 // compare waits for its turn and compares the held table with the served one. The view is nil if no table is held.
-func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.View, error) {
+func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.Comparison, error) {
 	done, ok := h.turn.Wait(ctx, 0)
 	if !ok {
 		return Held{}, nil, ctx.Err()
@@ -117,7 +117,7 @@ func (h *HeldPage) compare(ctx context.Context) (Held, *shadowdiff.View, error) 
 	if held.Served != nil {
 		served.Name, served.Revision = held.Served.Digest().String(), held.Served.Revision()
 	}
-	return held, &shadowdiff.View{
+	return held, &shadowdiff.Comparison{
 		Title: "Held table",
 		A:     served, B: shadowdiff.Side{Label: "held", Name: held.Table.Digest().String(), Revision: held.Table.Revision()},
 		Report: report, Owner: held.Owner,

@@ -241,7 +241,7 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	var view *shadowdiff.View
+	var view *shadowdiff.Comparison
 	if to == "" {
 		if before := s.history.Entries(time.Time{}, 1, func(e *api.HistoryEntry) bool { return e.N < from }); len(before) > 0 {
 			view, err = s.between(r.Context(), before[0].N, strconv.FormatUint(from, 10))
@@ -257,7 +257,7 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	case view == nil:
-		view = &shadowdiff.View{Title: "History"}
+		view = &shadowdiff.Comparison{Title: "History"}
 	}
 	if to == "" {
 		view.Notes = entryNotes(&entry)
@@ -278,7 +278,7 @@ func (s *Server) serveEntry(w http.ResponseWriter, r *http.Request) {
 }
 
 // between compares what two entries served; to may be "now".
-func (s *Server) between(ctx context.Context, from uint64, to string) (*shadowdiff.View, error) {
+func (s *Server) between(ctx context.Context, from uint64, to string) (*shadowdiff.Comparison, error) {
 	tableOf := func(n uint64) (*table.Table, *kube.Snapshot, error) {
 		intent, err := s.history.Intent(n)
 		if err != nil {
@@ -306,13 +306,13 @@ func (s *Server) between(ctx context.Context, from uint64, to string) (*shadowdi
 }
 
 // compared compares two tables by meaning and owner. Snapshots help to find owners of routes that the newest read lacks.
-func (s *Server) compared(ctx context.Context, a, b *table.Table, from, to string, snapshots ...*kube.Snapshot) (*shadowdiff.View, error) {
+func (s *Server) compared(ctx context.Context, a, b *table.Table, from, to string, snapshots ...*kube.Snapshot) (*shadowdiff.Comparison, error) {
 	const maxCompared = 5000
 	report, err := shadowdiff.Tables(ctx, a, b, maxCompared)
 	if err != nil {
 		return nil, err
 	}
-	return &shadowdiff.View{
+	return &shadowdiff.Comparison{
 		Title: "History", A: shadowdiff.Side{Label: "before", Name: from}, B: shadowdiff.Side{Label: "after", Name: to},
 		Report: report, Owner: s.owners(snapshots...),
 	}, nil

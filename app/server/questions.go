@@ -156,7 +156,7 @@ func (s *Server) serveMatch(w http.ResponseWriter, r *http.Request) {
 }
 
 // match answers one question. The error is [console.ErrNoTable], or says which parameter is wrong.
-func (s *Server) match(q url.Values) (*report.View, error) {
+func (s *Server) match(q url.Values) (*report.Report, error) {
 	t := s.cache.Current()
 	if t == nil {
 		return nil, console.ErrNoTable
@@ -170,7 +170,7 @@ func (s *Server) match(q url.Values) (*report.View, error) {
 		return nil, err
 	}
 	routes, refusals := match.New(routesOf(t.Routes(), request.Host), options)
-	return &report.View{
+	return &report.Report{
 		Request: request, URL: q.Get("url"), Table: "served", Routes: t.Len(), Refusals: refusals, Result: routes.Find(request),
 		Owner: s.owners(),
 	}, nil
@@ -180,7 +180,7 @@ func (s *Server) match(q url.Values) (*report.View, error) {
 // route back, so a table has none.
 func routesOf(list table.List, host string) []*eskip.Route {
 	var routes []*eskip.Route
-	for r := range list.OfHosts(match.ForHosts(host)) {
+	for r := range match.RoutesFor(list, host) {
 		if parsed, err := eskip.Parse(r.Text); err == nil {
 			routes = append(routes, parsed...)
 		}

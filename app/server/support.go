@@ -229,7 +229,7 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 			q.Limit = consoleClients
 			return *s.clients.merged(ctx, q), nil
 		},
-		Match: func(ctx context.Context, q url.Values) (*report.View, error) {
+		Match: func(ctx context.Context, q url.Values) (*report.Report, error) {
 			done, ok := s.questions.turn(ctx, api.PathMatch)
 			if !ok {
 				return nil, console.ErrBusy
@@ -256,8 +256,8 @@ func (s *Server) console(held *httpserve.HeldPage) *console.Console {
 }
 
 // consoleState returns the status for the pages, and what is behind the served table.
-func (s *Server) consoleState() console.State {
-	state := console.State{Status: s.report(), Origin: cmp.Or(s.cfg.Origin, "cluster")}
+func (s *Server) consoleState() console.Server {
+	state := console.Server{Status: s.report(), Origin: cmp.Or(s.cfg.Origin, "cluster")}
 	if state.Upstream != nil {
 		var servers []string
 		for _, one := range state.Upstream.Servers {

@@ -189,9 +189,29 @@ type side struct {
 }
 
 func (n *takeovers) find(before, after side, stop func() bool) *takeover.Report {
-	owner := explain.OwnerFunc(n.inspect, before.snapshot, after.snapshot)
+	owner := n.ownerFunc(before.snapshot, after.snapshot)
 	of := func(s side) takeover.Side { return takeover.Side{Routes: s.table.Routes(), Owner: owner} }
 	return takeover.Find(of(before), of(after), takeover.Options{Proxy: n.s.proxyOptions(), Steps: lookSteps, Stop: stop})
+}
+
+// ownerFunc finds the objects of routes of two snapshots: in the results of their builds, if the compiler still has them.
+func (n *takeovers) ownerFunc(before, after *kube.Snapshot) shadowdiff.OwnerFunc {
+	var results []*compile.Result
+	for _, s := range [2]*kube.Snapshot{before, after} {
+		known := n.s.compiler.Known(s)
+		if known == nil {
+			return explain.OwnerFunc(n.inspect, before, after)
+		}
+		results = append(results, known)
+	}
+	return func(id string) (o shadowdiff.Owner) {
+		for _, r := range results {
+			if ref, ok := r.AskerOf(id); ok {
+				return shadowdiff.Owner{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name}
+			}
+		}
+		return o
+	}
 }
 
 // between returns the takeovers between two tables that were served one after the other: those that the policy has let pass, if it has just looked at

@@ -332,8 +332,8 @@ func (c *controller) boot(now time.Time) {
 	}
 }
 
-// prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and the file
-// stays as it is.
+// prove passes a newly proven table to the last-known-good file, which the client keeps. In mode False there is no client, and
+// the file stays as it is.
 func (c *controller) prove() {
 	c.proof.tick(time.Now())
 	c.reconsider()

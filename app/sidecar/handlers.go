@@ -16,7 +16,8 @@ import (
 // Handler returns the handler for the proxy: /routes, /routes/{zone}, /health and /fresh.
 func (s *Sidecar) Handler() http.Handler { return httpserve.Mux(httpserve.MainListener, s.endpoints) }
 
-// SupportHandler returns the handler for operators: /livez, /readyz, /health, /fresh, /status, /problems, /shadow, /guard/held and /metrics.
+// SupportHandler returns the handler for operators: /livez, /readyz, /health, /fresh, /status, /problems, /shadow, /guard/held
+// and /metrics.
 func (s *Sidecar) SupportHandler() http.Handler {
 	return httpserve.Mux(httpserve.SupportListener, s.endpoints)
 }
@@ -136,8 +137,8 @@ func (s *Sidecar) afterBoot(next http.Handler) http.Handler {
 	})
 }
 
-// afterReading reads the metrics of the proxy before a request for the table is answered: a proxy that crashed because of the served table
-// does not get it again.
+// afterReading reads the metrics of the proxy before a request for the table is answered: a proxy that crashed because of the
+// served table does not get it again.
 func (s *Sidecar) afterReading(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.watch != nil {

@@ -22,13 +22,13 @@ const (
 	metricsTimeout = 2 * time.Second
 )
 
-// metricsReader reads the metrics of one Skipper: requests, errors, routes, and whether it has applied a table. It must not be used
-// concurrently.
+// metricsReader reads the metrics of one Skipper: requests, errors, routes, and whether it has applied a table. It must not be
+// used concurrently.
 //
-// It supports both formats of Skipper, Prometheus text and codahale's JSON. A figure without a series is omitted. A proxy of a large
-// cluster has series for each route, host and method, of many megabytes, so it asks only for the families that it uses (name[]=), and
-// skips the others in the answer of a proxy that ignores this. If these are still more than maxMetricsText, it reads without those
-// that have series for each route: then errors are counted by the proxy's totals.
+// It supports both formats of Skipper, Prometheus text and codahale's JSON. A figure without a series is omitted. A proxy of a
+// large cluster has series for each route, host and method, of many megabytes, so it asks only for the families that it uses
+// (name[]=), and skips the others in the answer of a proxy that ignores this. If these are still more than maxMetricsText, it
+// reads without those that have series for each route: then errors are counted by the proxy's totals.
 type metricsReader struct {
 	url    *url.URL
 	client *http.Client
@@ -85,9 +85,10 @@ func (r *metricsReader) Read(ctx context.Context) (*fleet.Figures, error) {
 // Judge sets RefusedNew of the last figures, and reports how far the proxy is with the table that it fetched at the given time;
 // zero means none. It compares the figures with the figures of the last call before the proxy fetched that table.
 //
-// No proxy reports which table it has applied. Judge reports "applied" if, after the proxy fetched the table, its count of tables has
-// grown and its processing began. Skipper's times are whole seconds, so a table fetched in the same second in which the previous one was
-// applied can be reported as applied too early. A table that is equal as data is never applied, and stays "fetched".
+// No proxy reports which table it has applied. Judge reports "applied" if, after the proxy fetched the table, its count of tables
+// has grown and its processing began. Skipper's times are whole seconds, so a table fetched in the same second in which the
+// previous one was applied can be reported as applied too early. A table that is equal as data is never applied, and stays
+// "fetched".
 func (r *metricsReader) Judge(f *fleet.Figures, fetched time.Time) fleet.Applied {
 	// The time comes from an age in a report, so the same moment can differ by the duration of a report.
 	if d := fetched.Sub(r.fetched); d > 500*time.Millisecond || d < -500*time.Millisecond {

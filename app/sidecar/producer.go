@@ -253,8 +253,8 @@ func (c *controller) roundEnded(p *remoteProducer, err error) {
 	})
 }
 
-// betweenAnswers does what each answer to a poll does, if none has come for longer than the interval of polls with its jitter: a stream
-// sends fewer answers, only when the table changes.
+// betweenAnswers does what each answer to a poll does, if none has come for longer than the interval of polls with its jitter: a
+// stream sends fewer answers, only when the table changes.
 func (c *controller) betweenAnswers(now time.Time) {
 	p := c.remote
 	if p == nil || p.failing || p.offer.Table == nil || now.Sub(p.shown) < c.cfg.Fetch.Interval*6/5 {

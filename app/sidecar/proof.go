@@ -88,8 +88,8 @@ func (p *proof) restored(t *table.Table, read time.Time) {
 	p.follow()
 }
 
-// choose returns what to serve for an offer: the offer, or the proven table during a fallback. The proven table then has the revision of the
-// offer, so that it is no step back in time for the proxy.
+// choose returns what to serve for an offer: the offer, or the proven table during a fallback. The proven table then has the
+// revision of the offer, so that it is no step back in time for the proxy.
 func (p *proof) choose(o publish.Offer) publish.Offer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,8 +140,8 @@ func (p *proof) follow() {
 	}
 }
 
-// unproven reports whether the last-known-good file must not have a table yet: any table is better than none, and a proven one better than
-// any.
+// unproven reports whether the last-known-good file must not have a table yet: any table is better than none, and a proven one
+// better than any.
 func (p *proof) unproven(d table.Digest) bool {
 	c, ok := p.proven()
 	return ok && d != c.Table.Digest()

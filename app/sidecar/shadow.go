@@ -25,7 +25,7 @@ type shadow struct {
 	c       *controller
 	metrics *shadowdiff.Metrics
 	pairs   chan pair // of capacity 1: the newest pair that has not been compared yet
-	view    atomic.Pointer[shadowdiff.View]
+	view    atomic.Pointer[shadowdiff.Comparison]
 
 	// owned by the goroutine of the controller
 	generation int       // numbers the series of comparisons that belong together
@@ -133,7 +133,7 @@ func (s *shadow) observe(ctx context.Context, p pair) {
 	o := s.tracker.Observe(s.report, shadowdiff.Meta{
 		RevisionA: p.a.Revision(), RevisionB: p.b.Revision(), ReadA: p.read[0], ReadB: p.read[1], Now: p.at,
 	})
-	v := &shadowdiff.View{
+	v := &shadowdiff.Comparison{
 		A:      shadowdiff.Side{Name: selfName, Revision: p.a.Revision()},
 		B:      shadowdiff.Side{Name: p.url, Revision: p.b.Revision()},
 		Report: s.report, At: p.at, Watch: &o,
@@ -189,7 +189,7 @@ func (s *shadow) evidence(now time.Time, mode rollout.Mode) rollout.Evidence {
 }
 
 // shadowView returns the content of /shadow.
-func (c *controller) shadowView() shadowdiff.View {
+func (c *controller) shadowView() shadowdiff.Comparison {
 	now := c.shown.Load()
 	v := c.shadow.view.Load()
 	if v == nil {
@@ -197,7 +197,7 @@ func (c *controller) shadowView() shadowdiff.View {
 		if now.Mode != rollout.Pre {
 			err = fmt.Sprintf("the mode is %s: tables are compared in mode Pre", now.Mode)
 		}
-		return shadowdiff.View{A: shadowdiff.Side{Name: selfName}, B: shadowdiff.Side{Name: "route server"}, Err: err}
+		return shadowdiff.Comparison{A: shadowdiff.Side{Name: selfName}, B: shadowdiff.Side{Name: "route server"}, Err: err}
 	}
 	shown := *v
 	shown.Owner = c.owners()
@@ -207,8 +207,8 @@ func (c *controller) shadowView() shadowdiff.View {
 	return shown
 }
 
-// owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is nil, and
-// only ids are known.
+// owners finds the objects of routes where this data plane reads the cluster itself, in the modes False and Pre; otherwise it is
+// nil, and only ids are known.
 func (c *controller) owners() shadowdiff.OwnerFunc {
 	p := c.selfNow.Load()
 	if p == nil {

@@ -2,19 +2,19 @@
 // computes itself or fetches from route servers, and switches from one to the other while it runs.
 //
 // Two producers supply tables: a poller, which reads the cluster and compiles, and a dataplane client, which fetches and
-// verifies. Each has a publisher, and a switch of package publish connects one of them to the cache that the proxy reads. One goroutine,
-// the controller, decides by the rules of package rollout which producers run and which one is served. In mode Pre it compares
-// every answer of a route server with the computed table.
+// verifies. Each has a publisher, and a switch of package publish connects one of them to the cache that the proxy reads. One
+// goroutine, the controller, decides by the rules of package rollout which producers run and which one is served. In mode Pre it
+// compares every answer of a route server with the computed table.
 //
 // # Moving between producers
 //
 // The controller starts the new producer, switches the served table once the new producer has shown a table in a read or an
 // answer that came after the request to switch, and then stops the previous producer. So a verified table is served at every
-// moment. A new table with a lower revision and other content waits for a few polls, because its producer may just lag. A new table that
-// looks like an accident beside the served one is held by the rules of package guard.
+// moment. A new table with a lower revision and other content waits for a few polls, because its producer may just lag. A new
+// table that looks like an accident beside the served one is held by the rules of package guard.
 //
-// Tables of both producers carry revisions of one cluster. If the controller switches to a table with a lower revision, it serves that
-// table under the revision of the previous one; otherwise the cache would conclude that the source went back in time.
+// Tables of both producers carry revisions of one cluster. If the controller switches to a table with a lower revision, it serves
+// that table under the revision of the previous one; otherwise the cache would conclude that the source went back in time.
 //
 // # Boot
 //
@@ -25,15 +25,15 @@
 //
 // # Proven tables
 //
-// The metrics of the proxy show whether it runs with a table (rollout.Proof). The last-known-good file of the client gets a table only
-// once it is proven. If new tables crash the proxy, the proven one is served instead, under the revision of the offered one, until the
-// next retry. Requests are no evidence, since a tenant can send them through the proxy.
+// The metrics of the proxy show whether it runs with a table (rollout.Proof). The last-known-good file of the client gets a table
+// only once it is proven. If new tables crash the proxy, the proven one is served instead, under the revision of the offered one,
+// until the next retry. Requests are no evidence, since a tenant can send them through the proxy.
 //
 // # Caveats
 //
 // If no route server answers after a switch to Exec, the sidecar keeps serving the computed table and reading the cluster until
-// one answers. The metrics of a poller restart from zero when a producer is started again. The main listener is not protected: it is for
-// the loopback interface.
+// one answers. The metrics of a poller restart from zero when a producer is started again. The main listener is not protected: it
+// is for the loopback interface.
 package sidecar
 
 import (
@@ -80,8 +80,8 @@ type Config struct {
 	// Pod is the name that determines this data plane's slot of the fallback. Together with PodNamespace and Node it identifies
 	// this client to route servers; those two may be empty.
 	Pod, PodNamespace, Node string
-	// ProxyMetricsURL is the URL of the proxy's metrics. They show whether a table is proven, and the sidecar reports a few sums of them to
-	// the route server. Empty turns this off. ProxyTransport sends the requests; nil means a new transport.
+	// ProxyMetricsURL is the URL of the proxy's metrics. They show whether a table is proven, and the sidecar reports a few sums of
+	// them to the route server. Empty turns this off. ProxyTransport sends the requests; nil means a new transport.
 	ProxyMetricsURL string
 	ProxyTransport  http.RoundTripper
 	Cutover         rollout.CutoverConfig
@@ -114,8 +114,8 @@ type Config struct {
 
 	// StateDir is the folder for the last-known-good file, the file of decisions and the control socket; empty keeps none of them.
 	StateDir string
-	// RoutesFile is a plain eskip document with the served table, for a proxy that reads one (-routes-file) as the same user: it has mode
-	// 0600. Empty means no file.
+	// RoutesFile is a plain eskip document with the served table, for a proxy that reads one (-routes-file) as the same user: it has
+	// mode 0600. Empty means no file.
 	RoutesFile string
 
 	// EndpointDebounce is how long changes that only add endpoints may wait before the proxy gets them: see publish.Budget. 0 serves
@@ -124,9 +124,9 @@ type Config struct {
 	// SupportTLS configures TLS for the support listener; by default it is plain HTTP. With a ClientCA, only clients with a
 	// certificate of it get /metrics and everything that SupportLoopbackOnly protects.
 	SupportTLS SupportTLS
-	// SupportLoopbackOnly limits the pages for operators (/status, /problems, /shadow, held tables, profiles) to the control socket in
-	// StateDir; with client certificates, either one is enough. Requests from the addresses of this machine are
-	// never answered over TCP without a certificate: see [httpserve.Access].
+	// SupportLoopbackOnly limits the pages for operators (/status, /problems, /shadow, held tables, profiles) to the control socket
+	// in StateDir; with client certificates, either one is enough. Requests from the addresses of this machine are never answered
+	// over TCP without a certificate: see [httpserve.Access].
 	SupportLoopbackOnly bool
 	// EnableProfile serves /debug/pprof on the support listener.
 	EnableProfile bool

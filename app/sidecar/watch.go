@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// watchEvery is the time between two readings of the proxy's metrics, and watchSoon the least time between a reading and one that a
-	// request for the table causes. A reading that takes long makes both longer: readings take at most one part in watchShare of the time.
+	// watchEvery is the time between two readings of the proxy's metrics, and watchSoon the least time between a reading and one
+	// that a request for the table causes. A reading that takes long makes both longer: readings take at most one part in watchShare
+	// of the time.
 	watchEvery = time.Second
 	watchSoon  = 50 * time.Millisecond
 	watchShare = 10
-	// maxSpare is how many readings may come sooner than that within eagerFor after a request that names no table, such as the first one of
-	// a process. Each reading by time earns another one.
+	// maxSpare is how many readings may come sooner than that within eagerFor after a request that names no table, such as the first
+	// one of a process. Each reading by time earns another one.
 	maxSpare = 8
 	eagerFor = 2 * time.Second
-	// awaitEvery is the time between two attempts while the proxy does not listen, for at most awaitFor: a proxy that crashes because of its
-	// table may run for milliseconds only. The attempts cost less than 1 % of a core.
+	// awaitEvery is the time between two attempts while the proxy does not listen, for at most awaitFor: a proxy that crashes
+	// because of its table may run for milliseconds only. The attempts cost less than 1 % of a core.
 	awaitEvery = 10 * time.Millisecond
 	awaitFor   = 10 * time.Minute
 	// requestWait is how long a request for the table waits for a reading.
@@ -97,8 +98,8 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at once. The
-// sender of the request influences only the time of a reading.
+// fresh reads the metrics before a request for the table is answered, so that a proxy that was restarted gets the right one at
+// once. The sender of the request influences only the time of a reading.
 func (w *watch) fresh(ctx context.Context, named bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestWait)
 	defer cancel()

@@ -22,8 +22,8 @@ import (
 // Limits of what is read from the proxy.
 const (
 	maxAnswer     = 32 << 20
-	maxWords      = 500             // bytes of what the proxy says about a text
-	askTimeout    = 2 * time.Second // of one question to its support listener
+	maxWords      = 500             // bytes of an error of the proxy
+	askTimeout    = 2 * time.Second // for one query of its support listener
 	askEvery      = 50 * time.Millisecond
 	requestsOfUse = 2 // through each text: some fail at the second one
 )
@@ -43,7 +43,7 @@ type sign struct {
 	at     time.Time
 }
 
-// get asks the support listener, and passes what it answers to read.
+// get queries the support listener and passes the answer to read.
 func (p *proxy) get(ctx context.Context, path, accept string, timeout time.Duration, read func(io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -65,7 +65,7 @@ func (p *proxy) get(ctx context.Context, path, accept string, timeout time.Durat
 	return read(io.LimitReader(answer.Body, maxAnswer))
 }
 
-// look asks the proxy for the signs of its process.
+// look queries the metrics of the process.
 func (p *proxy) look(ctx context.Context) (sign, error) {
 	var families map[string]*dto.MetricFamily
 	if err := p.get(ctx, "/metrics", "text/plain", askTimeout, func(r io.Reader) (err error) {

@@ -18,9 +18,7 @@ const (
 	maxWaiting      = 2000
 	maxWaitingBytes = 4 << 20
 
-	// Limits of the memory of harmful namespaces.
-	maxTenants = 1000
-	idleTenant = time.Hour
+	idleTenant = time.Hour // for which a harmful namespace is remembered
 
 	unwanted = 30 * time.Second // until a call is dropped that no review requests, because its object was changed or deleted
 
@@ -34,8 +32,7 @@ type ask struct {
 	call    Call
 	since   time.Time
 	wanted  time.Time // when a review last requested it; zero if no review did
-	routes  []string  // ids of routes with the call
-	of      []string  // their namespaces; the call counts for the first one
+	of      []string  // namespaces with the call, at most maxOf; the call counts for the first one
 	strikes int       // how often the call alone ended or blocked the process
 	lapsed  bool
 }
@@ -64,7 +61,7 @@ type step struct {
 	kind   int
 	tenant string   // of ofOne
 	units  [][]Call // the calls by namespace; for ofOne each call is a unit
-	group  int      // of a search, of which these are the first units; -1 without a search
+	group  int      // of a search that begins with these units; -1 without a search
 	rests  bool     // the idle proxy is watched for a while; calls that it survives are accepted
 }
 
@@ -86,12 +83,7 @@ func (s *step) calls() (all []Call) {
 // request queues a call of a route for a trial. It returns nil if the queue of its namespace is full. wanted is the time of a review, or zero.
 // The caller holds mu.
 func (t *Trial) request(c Call, route string, namespaceOf func(id string) string, wanted time.Time) *ask {
-	a := t.asked[c]
-	if a != nil && (len(a.routes) == maxOf || slices.Contains(a.routes, route)) {
-		a.wanted = latest(a.wanted, wanted)
-		return a
-	}
-	namespace := namespaceOf(route)
+	a, namespace := t.asked[c], namespaceOf(route)
 	if a == nil {
 		of := t.tenantOf(namespace)
 		if of.waiting >= maxWaiting || of.waiting > 0 && of.bytes+len(c.Text) > maxWaitingBytes {
@@ -103,19 +95,13 @@ func (t *Trial) request(c Call, route string, namespaceOf func(id string) string
 		t.asked[c] = a
 		notify(t.wake)
 	}
-	if a.routes = append(a.routes, route); !slices.Contains(a.of, namespace) {
+	if len(a.of) < maxOf && !slices.Contains(a.of, namespace) {
 		a.of = append(a.of, namespace)
 	}
-	a.wanted = latest(a.wanted, wanted)
-	return a
-}
-
-// latest returns when a call was requested last. A call without a review stays in the queue.
-func latest(was, now time.Time) time.Time {
-	if was.IsZero() {
-		return was
+	if !a.wanted.IsZero() { // a call without a review stays in the queue
+		a.wanted = wanted
 	}
-	return now
+	return a
 }
 
 func (t *Trial) tenantOf(namespace string) *tenant {
@@ -153,23 +139,9 @@ func (t *Trial) clean(now time.Time) {
 			t.forget(c)
 		}
 	}
-	guilty := 0
-	for name, of := range t.tenants {
-		if of.waiting == 0 && (of.faults == 0 || now.Sub(of.until) > idleTenant) {
-			delete(t.tenants, name)
-		} else if of.faults > 0 {
-			guilty++
-		}
-	}
-	for ; guilty > maxTenants; guilty-- {
-		oldest := ""
-		for name, of := range t.tenants {
-			if of.faults > 0 && (oldest == "" || of.until.Before(t.tenants[oldest].until)) {
-				oldest = name
-			}
-		}
-		t.tenants[oldest].faults = 0
-	}
+	maps.DeleteFunc(t.tenants, func(_ string, of *tenant) bool {
+		return of.waiting == 0 && (of.faults == 0 || now.Sub(of.until) > idleTenant)
+	})
 }
 
 // next returns what the proxy loads next; a step without units if nothing is due. Rounds alternate with other steps, so a harmful namespace
@@ -250,14 +222,10 @@ func share(of []*ask, n, bytes int) (calls []Call) {
 }
 
 // due returns the namespace whose turn has waited longest. The caller holds mu.
-func (t *Trial) due(one map[string][]*ask, now time.Time) (name string) {
-	for n := range one {
-		until := t.tenants[n].until
-		if !until.After(now) && (name == "" || until.Before(t.tenants[name].until) || until.Equal(t.tenants[name].until) && n < name) {
-			name = n
-		}
-	}
-	return name
+func (t *Trial) due(one map[string][]*ask, now time.Time) string {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(one)), func(n string) bool { return t.tenants[n].until.After(now) })
+	slices.SortStableFunc(names, func(a, b string) int { return t.tenants[a].until.Compare(t.tenants[b].until) })
+	return append(names, "")[0]
 }
 
 // turn sets what a harmful namespace tries next: first the suspects, then its other calls, and calls with a strike last. The caller holds mu.
@@ -317,8 +285,8 @@ func (t *Trial) blame(s step, alone *Call, rests bool, now time.Time) (struck *a
 	return struck
 }
 
-// find makes the namespace of a unit one that harmed the proxy. It returns the call that did it, or nil if that is one of several, which are searched in
-// its turn. The caller holds mu.
+// find marks the namespace of a unit as harmful. It returns the only call of the unit, or nil if it has several, which are searched in its turn.
+// The caller holds mu.
 func (t *Trial) find(unit []Call, rests bool, now time.Time) (struck *ask) {
 	struck = t.asked[unit[0]]
 	of := t.accuse(struck, now)
@@ -344,11 +312,11 @@ func (t *Trial) survived(s step, now time.Time) {
 	switch of := t.tenants[s.tenant]; {
 	case s.kind == ofSuspects:
 		t.suspects.passed(s.group, len(s.units))
-		if unit := t.suspects.found(); unit != nil { // it is not tried with others any more, so it cannot end the next round as well
+		if unit := t.suspects.found(); unit != nil { // tried alone from now on, so that it cannot fail the next round
 			t.find(unit, s.rests, now)
 		}
 	case s.kind == ofOne && s.group >= 0:
-		of.suspects.passed(s.group, len(s.units)) // what is left has its turn alone
+		of.suspects.passed(s.group, len(s.units)) // the last unit has its turn alone
 	case s.kind == ofOne && of.failures == 0:
 		of.faults, of.until = max(0, of.faults-1), now.Add(minDelay)
 	}

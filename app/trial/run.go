@@ -126,24 +126,26 @@ func (t *Trial) expire(now time.Time) {
 	if t.harmed {
 		patience = max(patience, maxSilence)
 	}
-	if silent != nil {
-		suspects := t.suspects.calls()
-		for c, a := range t.asked {
-			from := a.since
-			if t.since.After(from) {
-				from = t.since
-			}
-			if !a.lapsed && !suspects[c] && !t.suspected(a) && now.Sub(from) >= patience {
-				a.lapsed = true
-				lapsed++
-			}
-		}
+	if silent != nil && now.Sub(t.since) >= patience {
+		lapsed = t.lapse(func(a *ask) bool { return now.Sub(a.since) >= patience })
 	}
 	t.mu.Unlock()
 	if lapsed > 0 {
 		t.log.Error(LogLapsed, "count", lapsed, "error", silent)
 		notify(t.changed)
 	}
+}
+
+// lapse lets some of the calls lapse that are not suspects, and counts them. The caller holds mu.
+func (t *Trial) lapse(due func(*ask) bool) (n int) {
+	searched := t.suspects.calls()
+	for c, a := range t.asked {
+		if !a.lapsed && !searched[c] && !t.suspected(a) && due(a) {
+			a.lapsed = true
+			n++
+		}
+	}
+	return n
 }
 
 // suspected reports whether a call waits for the turn of a harmful namespace. The caller holds mu.

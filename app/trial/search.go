@@ -75,7 +75,7 @@ func (s *search) failed(at, n int, rests bool) {
 	}
 }
 
-// drop takes calls out. Nothing is known of the others of their group any more.
+// drop removes calls. The other units of their group may be harmless.
 func (s *search) drop(gone func(Call) bool) {
 	for i := range s.groups {
 		g := &s.groups[i]

@@ -78,7 +78,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // readReview reads the request. The status is for an error.
 func readReview(w http.ResponseWriter, r *http.Request) (_ *admissionv1.AdmissionReview, status int, _ error) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("content type %q: want application/json", r.Header.Get("Content-Type"))
+		return nil, http.StatusUnsupportedMediaType, fmt.Errorf("content type %q: must be application/json", r.Header.Get("Content-Type"))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
@@ -92,7 +92,7 @@ func readReview(w http.ResponseWriter, r *http.Request) (_ *admissionv1.Admissio
 		return nil, http.StatusBadRequest, fmt.Errorf("read the review: %w", err)
 	}
 	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" {
-		return nil, http.StatusBadRequest, fmt.Errorf("%s %s: want AdmissionReview %s", review.Kind, review.APIVersion, want)
+		return nil, http.StatusBadRequest, fmt.Errorf("%s %s: must be AdmissionReview %s", review.Kind, review.APIVersion, want)
 	}
 	if review.Request == nil {
 		return nil, http.StatusBadRequest, errors.New("the review has no request")

@@ -137,11 +137,11 @@ func TestWhatIsNoReview(t *testing.T) {
 		status                  int
 		text                    string
 	}{
-		{"form", "application/x-www-form-urlencoded", "a=b", http.StatusUnsupportedMediaType, "want application/json"},
+		{"form", "application/x-www-form-urlencoded", "a=b", http.StatusUnsupportedMediaType, "must be application/json"},
 		{"no JSON", "application/json", "<html>", http.StatusBadRequest, "read the review"},
-		{"another object", "application/json", `{"apiVersion": "v1", "kind": "Pod"}`, http.StatusBadRequest, "want AdmissionReview admission.k8s.io/v1"},
+		{"another object", "application/json", `{"apiVersion": "v1", "kind": "Pod"}`, http.StatusBadRequest, "must be AdmissionReview admission.k8s.io/v1"},
 		{"another version", "application/json", `{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {}}`,
-			http.StatusBadRequest, "want AdmissionReview admission.k8s.io/v1"},
+			http.StatusBadRequest, "must be AdmissionReview admission.k8s.io/v1"},
 		{"no request", "application/json", `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, http.StatusBadRequest, "no request"},
 		{"endless", "application/json", `{"apiVersion": "` + strings.Repeat("x", 17<<20), http.StatusRequestEntityTooLarge, "16777216"},
 	} {

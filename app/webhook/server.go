@@ -31,7 +31,7 @@ type Config struct {
 	Scope   kube.Selection // of the objects that the route server reads
 	// RefuseTakeovers refuses objects that take requests of other namespaces, or may do so. Otherwise the author is warned.
 	RefuseTakeovers bool
-	// Failures asks route servers what failed their trials; nil asks none.
+	// Failures returns the failed trials of route servers; optional.
 	Failures Failures
 
 	Interval, MaxBackoff time.Duration // zero means the defaults of package poller
@@ -60,13 +60,13 @@ type Server struct {
 	listeners *httpserve.Listeners
 }
 
-// New checks the configuration and reads the certificates. It opens no socket and starts no goroutine.
+// New checks the configuration and reads the certificates. It opens no sockets and starts no goroutines.
 func New(cfg Config) (*Server, error) {
 	if cfg.Source == nil {
 		return nil, errors.New("webhook: Source is required")
 	}
 	if !cfg.TLS.Enable {
-		return nil, errors.New("an API server talks to webhooks by TLS only: set -tls-cert and -tls-key")
+		return nil, errors.New("API servers require TLS for webhooks: set -tls-cert and -tls-key")
 	}
 	cfg.Logger, cfg.Registry = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), cmp.Or(cfg.Registry, prometheus.NewRegistry())
 	cfg.Interval = cmp.Or(cfg.Interval, poller.DefaultInterval)
@@ -210,13 +210,13 @@ func (s *Server) read(ctx context.Context) (err error) {
 	return err
 }
 
-// Failures asks route servers what failed their trials.
+// Failures returns what failed the trials of route servers.
 type Failures func(context.Context) ([]api.TrialFailure, error)
 
-// LogTrialsUnknown says that no route server answers questions about trials. Reviews go on with what was known last.
-const LogTrialsUnknown = "no route server says what failed its trials (--peers), so the webhook does not warn of what is new there"
+// LogTrialsUnknown means that no route server reports its trials. Reviews use the last known failures.
+const LogTrialsUnknown = "cannot get trial failures from any route server (--peers), using the last known ones"
 
-// followFailures keeps what the judge knows of trials up to date until the context ends. Reads of the cluster do not wait for it.
+// followFailures updates the failed trials of the judge until the context ends.
 func (s *Server) followFailures(ctx context.Context) {
 	tick := time.NewTicker(s.cfg.Interval)
 	defer tick.Stop()

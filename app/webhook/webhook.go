@@ -1,21 +1,19 @@
-// Package webhook is a validating webhook: before the API server stores an Ingress or a RouteGroup, the package compiles it and
-// returns its problems as a refusal or as warnings, in the same words and by the same code as /problems.
+// Package webhook is a validating webhook: it compiles an Ingress or a RouteGroup before the API server stores it, and returns its
+// problems as a refusal or as warnings, with the code and the texts of /problems.
 //
-// A [Judge] holds the latest snapshot of the cluster and judges one object against it; the handler speaks
-// admission.k8s.io/v1; a [Server] joins both with a source and two listeners.
+// A [Judge] validates one object against the latest snapshot of the cluster; the handler implements admission.k8s.io/v1; a [Server] joins
+// both with a source and two listeners.
 //
-// # What is refused
+// # Refusals
 //
-// Only problems that the author alone can fix, and only if the object gets worse: an object is refused for a problem of severity
-// error that depends only on the object, if the object that it replaces has fewer problems of this reason. All other problems are
-// warnings. So are the requests that the object would newly take from routes of other objects, unless Config.RefuseTakeovers says otherwise. An Ingress may be created before its Service, and an author must be able to change a label of an object that was
-// already broken.
+// An object is refused for a problem of severity error that depends only on the object, if the object that it replaces has fewer problems
+// with this reason. All other problems are warnings, since an Ingress may be created before its Service, and a label of a broken object may
+// change. Takeovers of requests of other objects are warnings, too, unless Config.RefuseTakeovers is set.
 //
 // # Failing open
 //
-// The webhook admits whatever it cannot judge. Before the first snapshot it judges objects alone. For a request that it cannot
-// read, or a panic, it returns an error to the API server, and the failurePolicy of its configuration decides; the manifests set
-// Ignore.
+// Before the first snapshot, objects are validated alone. For an unreadable request or a panic, the webhook returns an error, and the
+// failurePolicy of its configuration decides; the manifests set Ignore.
 package webhook
 
 import (
@@ -38,8 +36,7 @@ import (
 	"github.com/routesrv/routesrv/table"
 )
 
-// Judge predicts the problems of an object before it is stored. It is safe for concurrent use, except that only one goroutine may call
-// Take.
+// Judge predicts the problems of an object. It is safe for concurrent use, except that only one goroutine may call Take.
 type Judge struct {
 	scope   kube.Selection
 	cluster *compile.Compiler
@@ -87,9 +84,9 @@ type Verdict struct {
 	// Refused are the problems that cause the refusal; the object is admitted if there are none. Warnings are the other problems
 	// of severity warning and error.
 	Refused, Warnings []rules.Problem
-	// Takeovers are what the object would newly take from routes of others, and Taken those of them that cause the refusal. Both are texts.
+	// Taken describe the takeovers that cause the refusal, Takeovers the others.
 	Takeovers, Taken []string
-	// Trials are the filters and predicates of the object that failed a trial, as texts: the route servers would keep it.
+	// Trials describe the filters and predicates of the object that failed a trial: route servers would keep the old version.
 	Trials []string
 }
 
@@ -121,10 +118,10 @@ func (j *Judge) Review(kind kube.Kind, object, old []byte) (Verdict, error) {
 	return v, j.takeovers(&v, cluster, now)
 }
 
-// TakeFailures sets what failed the trials of the route servers. It is safe for concurrent use.
+// TakeFailures sets the failed trials of the route servers. It is safe for concurrent use.
 func (j *Judge) TakeFailures(failed []api.TrialFailure) { j.failed.Store(&failed) }
 
-// trials adds what of an object failed a trial.
+// trials adds the failed trials of an object.
 func (j *Judge) trials(v *Verdict, tried takeover.Tried) {
 	failed := j.failed.Load()
 	if failed == nil || len(*failed) == 0 {
@@ -147,10 +144,10 @@ func (j *Judge) trials(v *Verdict, tried takeover.Tried) {
 	}
 }
 
-// reviewSteps limits what the search for takeovers of an object costs, and so time: about as many microseconds.
+// reviewSteps limits the cost of the search for takeovers of an object: about as many microseconds.
 const reviewSteps = 20_000
 
-// takeovers adds what an object would take from routes of others, or may take. Before the first snapshot nothing is known of others.
+// takeovers adds the certain and possible takeovers of an object. Before the first snapshot, no other objects are known.
 func (j *Judge) takeovers(v *Verdict, cluster *compile.Result, tried takeover.Tried) error {
 	owners := j.owners.Load()
 	if cluster == nil || owners == nil || len(tried.Routes) == 0 {
@@ -202,12 +199,12 @@ func count(all []rules.Problem, reason rules.Reason) int {
 	return n
 }
 
-// has reports whether the old object had the same problem, whatever its text.
+// has reports whether the old object had the same problem, possibly with another text.
 func has(all []rules.Problem, p rules.Problem) bool {
 	return slices.ContainsFunc(all, func(q rules.Problem) bool { return q.Reason == p.Reason && q.Route == p.Route })
 }
 
-// try compiles an object beside a cluster, nil before the first snapshot, without storing the result.
+// try compiles an object without storing it. cluster is nil before the first snapshot.
 func (j *Judge) try(cluster *compile.Result, kind kube.Kind, text []byte) (tried takeover.Tried, err error) {
 	o, err := kube.DecodeJSON(kind, text)
 	if err != nil {

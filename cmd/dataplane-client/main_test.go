@@ -78,7 +78,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			args: []string{"--mode", "Exec", "--upstream", "http://routesrv", "--upstream-tls=cert=x"},
 		},
 		{
-			name: "what is computed has a zone, too", status: 2, stderr: `zone "a/b": want letters`,
+			name: "what is computed has a zone, too", status: 2, stderr: `zone "a/b": must be letters`,
 			args: []string{"--manifests", shop, "--zone", "a/b"},
 		},
 		{

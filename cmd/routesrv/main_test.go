@@ -81,7 +81,7 @@ func TestExitStatusesAndMessages(t *testing.T) {
 			status: 2, stdrr: `--watch prints text or json`,
 		},
 		{name: "a relay is checked", args: []string{"--check-config", "--upstream=http://routesrv"}, out: `is valid`},
-		{name: "a URL that is none", args: []string{"--upstream=routesrv"}, status: 2, stdrr: `--upstream: .*want http`},
+		{name: "a URL that is none", args: []string{"--upstream=routesrv"}, status: 2, stdrr: `--upstream: .*must be http`},
 		{
 			name: "authorities that cannot be read", args: []string{"--upstream=https://routesrv", "--upstream-tls=ca=nowhere.pem"},
 			status: 2, stdrr: `--upstream-tls.*nowhere[.]pem`,

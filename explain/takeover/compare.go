@@ -27,7 +27,7 @@ func (s *search) chunk(hosts []string, changes []*change) {
 	}
 	var old, now, others []*eskip.Route
 	seen := map[string]bool{}
-	for r := range s.before.Routes.OfHosts(match.ForHosts(hosts...)) {
+	for r := range match.RoutesFor(s.before.Routes, hosts...) {
 		if !s.spend(payer, stepOfRoute+len(r.Text)/100) {
 			break
 		}

@@ -16,22 +16,22 @@ import (
 // ReplaySchema names the JSON form of a [Replayed]. Within one version fields are only added.
 const ReplaySchema = "routesrv.replay/v1"
 
-// Kind classifies what changes for a request.
-type Kind string
+// Effect is what changes for a request.
+type Effect string
 
-// The kinds, the worst first.
+// The effects, the worst first.
 const (
-	Lost      Kind = "lost"      // only the old table has a route for it
-	Gained    Kind = "gained"    // no route got it before
-	Route     Kind = "route"     // another route gets it, with other filters or another backend
-	Undecided Kind = "undecided" // the choice is random, and between other routes than before
-	Filters   Kind = "filters"   // the same route has other filters
-	Backend   Kind = "backend"   // the same route has another backend
-	Renamed   Kind = "renamed"   // a route with another id gets it, with the same filters and the same backend
+	Lost      Effect = "lost"      // only the old table has a route for it
+	Gained    Effect = "gained"    // no route got it before
+	Route     Effect = "route"     // another route gets it, with other filters or another backend
+	Undecided Effect = "undecided" // the choice is random, and between other routes than before
+	Filters   Effect = "filters"   // the same route has other filters
+	Backend   Effect = "backend"   // the same route has another backend
+	Renamed   Effect = "renamed"   // a route with another id gets it, with the same filters and the same backend
 )
 
-func (k Kind) rank() int {
-	return slices.Index([]Kind{Lost, Gained, Route, Undecided, Filters, Backend, Renamed}, k)
+func (k Effect) rank() int {
+	return slices.Index([]Effect{Lost, Gained, Route, Undecided, Filters, Backend, Renamed}, k)
 }
 
 // Replayed is the result of a replay.
@@ -54,7 +54,7 @@ func (r *Replayed) Different() uint64 { return r.Requests - r.Same }
 
 // Difference is a change that some requests have in common.
 type Difference struct {
-	Kind     Kind   `json:"kind"`
+	Kind     Effect `json:"kind"`
 	Requests uint64 `json:"requests"`
 	// Old and New are the ids of the routes: several if the choice is random, empty if no route gets the requests.
 	Old []string `json:"old"`
@@ -85,12 +85,12 @@ type Replay struct {
 	ignore   shadowdiff.Ignore
 	known    map[string]*Difference // by kind and routes
 	pairs    map[[2]*eskip.Route]*change
-	beyond   Difference // stands for all that are not listed
+	beyond   Difference // all differences that are not listed
 }
 
 // change is how two routes differ for a request that got the first one and now gets the second one.
 type change struct {
-	kind  Kind // empty if they do not differ
+	kind  Effect // empty if they do not differ
 	parts []string
 }
 

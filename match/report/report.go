@@ -25,8 +25,8 @@ import (
 // ClockSlack is how far the clocks of proxies may differ from the local clock.
 const ClockSlack = 5 * time.Second
 
-// View is the data of a report.
-type View struct {
+// Report is the result of a lookup, with its request and table.
+type Report struct {
 	Request  match.Request
 	URL      string // as given
 	Table    string // name of the table
@@ -37,7 +37,7 @@ type View struct {
 }
 
 // Matched reports whether some route gets the request, whatever is undecided.
-func (v *View) Matched() bool {
+func (v *Report) Matched() bool {
 	lost := func(o match.Outcome) bool { return o.Route == nil }
 	return len(v.Result.Outcomes) > 0 && !slices.ContainsFunc(v.Result.Outcomes, lost)
 }
@@ -96,7 +96,7 @@ func SetURL(r *match.Request, text string) error {
 }
 
 // WriteText prints the result for people, without control characters. It returns the writer's error.
-func (v *View) WriteText(w io.Writer) error {
+func (v *Report) WriteText(w io.Writer) error {
 	var b bytes.Buffer
 	res := &v.Result
 	fmt.Fprintf(&b, "%s %s, table %s with %d routes\n", v.method(), v.URL, v.Table, v.Routes)
@@ -130,11 +130,11 @@ func (v *View) WriteText(w io.Writer) error {
 	return err
 }
 
-func (v *View) method() string { return cmp.Or(v.Request.Method, "GET") }
+func (v *Report) method() string { return cmp.Or(v.Request.Method, "GET") }
 
-func (v *View) owner(r *eskip.Route) string { return v.Owner.Of(r.Id).String() }
+func (v *Report) owner(r *eskip.Route) string { return v.Owner.Of(r.Id).String() }
 
-func (v *View) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
+func (v *Report) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 	share := ""
 	if !decided && o.Share >= 0 {
 		share = fmt.Sprintf(", for %.4g %% of such requests", 100*o.Share)
@@ -176,7 +176,7 @@ func (v *View) writeOutcome(b *bytes.Buffer, o match.Outcome, decided bool) {
 	}
 }
 
-func (v *View) writeCandidates(b *bytes.Buffer, candidates []match.Candidate) {
+func (v *Report) writeCandidates(b *bytes.Buffer, candidates []match.Candidate) {
 	if len(candidates) > 0 {
 		b.WriteString("\nnext best\n")
 	}
@@ -279,7 +279,7 @@ type jsonWarning struct {
 }
 
 // WriteJSON prints the result for programs. It returns the writer's error.
-func (v *View) WriteJSON(w io.Writer) error {
+func (v *Report) WriteJSON(w io.Writer) error {
 	res := &v.Result
 	out := Match{
 		Schema: Schema, Result: v.word(),
@@ -308,7 +308,7 @@ func (v *View) WriteJSON(w io.Writer) error {
 	return shadowdiff.WriteJSONValue(w, out, "  ")
 }
 
-func (v *View) word() string {
+func (v *Report) word() string {
 	switch res := &v.Result; {
 	case res.Answer != nil:
 		return "answered"
@@ -320,7 +320,7 @@ func (v *View) word() string {
 	return "match"
 }
 
-func (v *View) newJSONRoute(r *eskip.Route) *jsonRoute {
+func (v *Report) newJSONRoute(r *eskip.Route) *jsonRoute {
 	if r == nil {
 		return nil
 	}

@@ -106,10 +106,10 @@ type History struct {
 
 	encoder  *zstd.Encoder // guarded by mu, as everything below
 	mu       sync.Mutex
-	last     map[kube.Ref]any // the last recorded objects, as pointers of this process
-	loaded   bool             // from the folder
-	memory   bool             // the next segment is in memory, because the last one could not be written
-	segments []*segment       // the oldest first
+	last     *kube.Intent // the last recorded one; nil before the first one of this process, and after a failure
+	loaded   bool         // from the folder
+	memory   bool         // the next segment is in memory, because the last one could not be written
+	segments []*segment   // the oldest first
 	entries  []api.HistoryEntry
 	versions map[kube.Ref][]place // in the order of their entries
 	next     uint64               // number of the next entry
@@ -244,33 +244,52 @@ func (h *History) change(v *Version) api.HistoryChange {
 // changes calls add for the versions of an intent that differ from the last recorded ones, and marks them as recorded. The caller
 // holds mu.
 func (h *History) changes(now *kube.Intent, add func(Version)) {
-	was := h.last
-	h.last = make(map[kube.Ref]any, len(now.Ingresses)+len(now.RouteGroups)+1)
-	h.each(now, func(ref kube.Ref, object any, version func() Version) {
-		h.last[ref] = object
-		if before, recorded := was[ref]; recorded && before == object {
-			return
-		}
-		v := version()
-		if v.id = identityOf(&v); v.id != h.lastOf(ref).id {
+	record := func(v Version) {
+		if v.id = identityOf(&v); v.id != h.lastOf(v.Ref).id {
 			add(v)
 		}
-	})
-	for ref := range h.versions {
-		if _, exists := h.last[ref]; !exists && h.lastOf(ref).id != (identity{}) {
+	}
+	was := h.last
+	if h.last = now; was == nil { // deleted meanwhile
+		exists := make(map[kube.Ref]bool, now.Size())
+		h.each(now, func(v Version) {
+			exists[v.Ref] = true
+			record(v)
+		})
+		for ref := range h.versions {
+			if !exists[ref] && h.lastOf(ref).id != (identity{}) {
+				add(Version{Ref: ref})
+			}
+		}
+		return
+	}
+	gone, fresh := was.Difference(now)
+	exists := make(map[kube.Ref]bool)
+	for o := range fresh.Objects() {
+		exists[o.Ref()] = true
+		record(h.versionOf(o))
+	}
+	if was.DefaultFilters != now.DefaultFilters {
+		record(Version{Ref: filtersRef, DefaultFilters: now.DefaultFilters})
+	}
+	for o := range gone.Objects() {
+		if ref := o.Ref(); !exists[ref] && h.lastOf(ref).id != (identity{}) {
 			add(Version{Ref: ref})
 		}
 	}
 }
 
-// each calls yield for each object of an intent, and for its default filters, with a function that returns what would be stored.
-func (h *History) each(i *kube.Intent, yield func(ref kube.Ref, object any, version func() Version)) {
+// each calls yield for what is stored of each object of an intent, and of its default filters.
+func (h *History) each(i *kube.Intent, yield func(Version)) {
 	for o := range i.Objects() {
-		yield(o.Ref(), o, func() Version {
-			return Version{Ref: o.Ref(), Version: kube.VersionOf(o.WithMeta(h.cfg.Bare(*o.Metadata())))}
-		})
+		yield(h.versionOf(o))
 	}
-	yield(filtersRef, i.DefaultFilters, func() Version { return Version{Ref: filtersRef, DefaultFilters: i.DefaultFilters} })
+	yield(Version{Ref: filtersRef, DefaultFilters: i.DefaultFilters})
+}
+
+// versionOf returns what is stored of an object.
+func (h *History) versionOf(o kube.Routed) Version {
+	return Version{Ref: o.Ref(), Version: kube.VersionOf(o.WithMeta(h.cfg.Bare(*o.Metadata())))}
 }
 
 // lastOf returns the place of the last version of an object; the zero value if none is known. The caller holds mu.

@@ -108,9 +108,9 @@ func (h *History) Changed(newest *kube.Snapshot) (_ map[kube.Ref]kube.Object, kn
 	if len(h.entries) == 0 {
 		return nil, false
 	}
-	h.each(&newest.Intent, func(ref kube.Ref, _ any, version func() Version) {
+	h.each(&newest.Intent, func(v Version) {
+		ref := v.Ref
 		seen[ref] = true
-		v := version()
 		switch last := h.lastOf(ref); {
 		case ref == filtersRef, last.id == identityOf(&v):
 		case last.id == identity{}:
@@ -149,10 +149,7 @@ func (v *Version) Same(other *Version) bool {
 // VersionsOf returns the objects of an intent as they would be stored.
 func (h *History) VersionsOf(i *kube.Intent) map[kube.Ref]*Version {
 	found := make(map[kube.Ref]*Version, len(i.Ingresses)+len(i.RouteGroups)+1)
-	h.each(i, func(ref kube.Ref, _ any, version func() Version) {
-		v := version()
-		found[ref] = &v
-	})
+	h.each(i, func(v Version) { found[v.Ref] = &v })
 	return found
 }
 

@@ -67,9 +67,9 @@ func chromium(t *testing.T, args ...string) string {
 }
 
 // serve serves a view as the data plane does.
-func serve(t *testing.T, v shadowdiff.View) string {
+func serve(t *testing.T, v shadowdiff.Comparison) string {
 	t.Helper()
-	s := httptest.NewServer(page.Handler(func() shadowdiff.View { return v }))
+	s := httptest.NewServer(page.Handler(func() shadowdiff.Comparison { return v }))
 	t.Cleanup(s.Close)
 	return s.URL
 }

@@ -46,7 +46,7 @@ func parse(tb testing.TB, code string) []*eskip.Route {
 }
 
 // sample is a continuous comparison: some differences are confirmed, one is new.
-func sample(tb testing.TB) shadowdiff.View {
+func sample(tb testing.TB) shadowdiff.Comparison {
 	tb.Helper()
 	a, b := parse(tb, sampleA), parse(tb, sampleB)
 	before := shadowdiff.Diff(a[:5], b[:5])
@@ -57,7 +57,7 @@ func sample(tb testing.TB) shadowdiff.View {
 	}
 	report, now := shadowdiff.Diff(a, b), start.Add(100*time.Second)
 	o := tracker.Observe(report, shadowdiff.Meta{Now: now})
-	return shadowdiff.View{
+	return shadowdiff.Comparison{
 		A:      shadowdiff.Side{Name: "self-computed from the cluster", Revision: 84211},
 		B:      shadowdiff.Side{Name: "http://routesrv.ingress.svc.cluster.local/routes", Revision: 84212},
 		Report: report, At: now, Watch: &o,
@@ -65,13 +65,13 @@ func sample(tb testing.TB) shadowdiff.View {
 }
 
 // many is a view of n routes that only A has.
-func many(tb testing.TB, n int) shadowdiff.View {
+func many(tb testing.TB, n int) shadowdiff.Comparison {
 	tb.Helper()
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, `kube_rg__team_%d__app__all__%d_0: Path("/%d") -> <shunt>;`, i%50, i, i)
 	}
-	return shadowdiff.View{
+	return shadowdiff.Comparison{
 		A: shadowdiff.Side{Name: "a.eskip"}, B: shadowdiff.Side{Name: "b.eskip"},
 		Report: shadowdiff.Diff(parse(tb, b.String()), nil),
 	}

@@ -1,12 +1,11 @@
 // Package page shows a comparison of two tables to a person with a browser.
 //
 // [Write] writes one self-contained file: it loads no script, style, font or picture, and its content security policy forbids
-// that. [Handler] serves it, and the text and JSON forms of package shadowdiff, depending on what a client accepts. Without
-// scripts everything is readable, and only filtering is missing. The content comes from anyone who may write objects: it is
-// escaped as HTML, and invisible characters are made visible.
+// that. [Handler] serves it, and the text and JSON forms of package shadowdiff, depending on the Accept header. Without scripts,
+// only filtering is missing. The content is untrusted: it is escaped as HTML, and invisible characters are made visible.
 //
-// A page shows the first 1,000 differences and says how many more there are; the JSON form has all of them. The text after "#q="
-// in the address goes into the filter box, so that a link can show a team its routes.
+// A page shows the first 1,000 differences and the number of the others; the JSON form has all of them. The text after "#q=" in the
+// address fills the filter box, so a link can show a team its routes.
 //
 // Other modules should not import it: it may change with every release.
 package page
@@ -49,11 +48,11 @@ var jsText string
 var compiled = template.Must(template.New("page").Funcs(template.FuncMap{
 	"safe":    shadowdiff.Printable,
 	"lower":   strings.ToLower,
-	"grouped": grouped,
+	"grouped": shadowdiff.Grouped,
 	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"rounded": func(d time.Duration) string { return d.Round(time.Second).String() },
 	"lasting": func(now, first time.Time) string { return max(now.Sub(first), 0).Round(time.Second).String() },
-	"sign":    func(k shadowdiff.Kind) string { return signs[k] },
+	"sign":    func(k shadowdiff.Change) string { return signs[k] },
 	"chips":   chips,
 	"rows":    newRows,
 	"shown":   func(rows []row) []row { return rows[:min(len(rows), maxRows)] },
@@ -70,10 +69,10 @@ func hashOf(s string) string {
 }
 
 // Write writes the view as a self-contained page.
-func Write(w io.Writer, v *shadowdiff.View) error { return write(w, v, false) }
+func Write(w io.Writer, v *shadowdiff.Comparison) error { return write(w, v, false) }
 
 // write adds links to the other forms if the page is served.
-func write(w io.Writer, v *shadowdiff.View, served bool) error {
+func write(w io.Writer, v *shadowdiff.Comparison, served bool) error {
 	b := bufio.NewWriter(w)
 	if err := compiled.Execute(b, newDocument(v, served)); err != nil {
 		return err
@@ -83,7 +82,7 @@ func write(w io.Writer, v *shadowdiff.View, served bool) error {
 
 // document is the data of the template: the view, and the part of it that the page shows.
 type document struct {
-	*shadowdiff.View
+	*shadowdiff.Comparison
 	Policy         string
 	CSS            template.CSS
 	JS             template.JS
@@ -102,15 +101,15 @@ type card struct {
 	Meaning    string
 }
 
-var signs = map[shadowdiff.Kind]string{
+var signs = map[shadowdiff.Change]string{
 	shadowdiff.Missing: "−", shadowdiff.Extra: "+", shadowdiff.Changed: "~", shadowdiff.Renamed: ">",
 }
 
-func newDocument(v *shadowdiff.View, served bool) *document {
+func newDocument(v *shadowdiff.Comparison, served bool) *document {
 	c := v.Report.Counts()
 	a, b := v.Labels()
 	d := &document{
-		View: v, Heading: shadowdiff.Printable(cmp.Or(v.Title, "Shadow diff")), LabelA: shadowdiff.Printable(a), LabelB: shadowdiff.Printable(b),
+		Comparison: v, Heading: shadowdiff.Printable(cmp.Or(v.Title, "Shadow diff")), LabelA: shadowdiff.Printable(a), LabelB: shadowdiff.Printable(b),
 		Policy: policy, CSS: template.CSS(cssText), JS: template.JS(jsText), Served: served, //nolint:gosec // our own files
 		Cards: []card{
 			{"missing", "−", c.Missing, "only in " + a},
@@ -152,18 +151,6 @@ func chips(parts []shadowdiff.Part) []string {
 		out = append(out, text)
 	}
 	return out
-}
-
-func grouped(n int) string {
-	s := strconv.Itoa(n)
-	var b strings.Builder
-	for i, c := range s {
-		if i > 0 && (len(s)-i)%3 == 0 {
-			b.WriteString("\u202f") // a narrow no-break space
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
 }
 
 // row is a part of a route on both sides.
@@ -251,10 +238,10 @@ var forms = [...]struct{ name, mediaType string }{
 	Text: {"text", "text/plain"}, HTML: {"html", "text/html"}, JSON: {"json", "application/json"},
 }
 
-// Handler serves the result of view as text, page or JSON: by the query parameter "format" (text, html, json), else by the first
-// of these forms in the Accept header, else as text. view is called once for each request, concurrently; its routes must not
-// change afterwards.
-func Handler(view func() shadowdiff.View) http.Handler {
+// Handler serves the result of view as text, page or JSON: in the form of the query parameter "format" (text, html, json), or the first
+// of these forms in the Accept header, or as text. view is called once for each request, concurrently; its routes must not change
+// afterwards.
+func Handler(view func() shadowdiff.Comparison) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		form, ok := Negotiate(w, r)
 		if !ok {
@@ -270,8 +257,8 @@ func Handler(view func() shadowdiff.View) http.Handler {
 	})
 }
 
-// Negotiate returns the form that a request asks for, by the rules of [Handler]. If it returns false, it has refused the request,
-// because no form has the name that it asks for.
+// Negotiate returns the requested form, by the rules of [Handler]. If it returns false, it has refused the request because of an unknown
+// form.
 func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 	h := w.Header()
 	h.Set("Vary", "Accept")
@@ -283,7 +270,7 @@ func Negotiate(w http.ResponseWriter, r *http.Request) (f Form, ok bool) {
 }
 
 // Render renders a view in a form. A page has links to the other forms.
-func Render(f Form, v *shadowdiff.View) ([]byte, error) {
+func Render(f Form, v *shadowdiff.Comparison) ([]byte, error) {
 	var body bytes.Buffer
 	var err error
 	switch f {
@@ -308,7 +295,7 @@ func Send(w http.ResponseWriter, f Form, body []byte) {
 	_, _ = w.Write(body) // ignore clients that have disconnected
 }
 
-// choose returns the form that a request asks for: by name, or the first one that it accepts.
+// choose returns the requested form: by name, or the first accepted one.
 func choose(r *http.Request) (f Form, ok bool) {
 	name := r.URL.Query().Get("format")
 	for f, form := range forms {

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden file")
 
-func render(t *testing.T, v shadowdiff.View) string {
+func render(t *testing.T, v shadowdiff.Comparison) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := page.Write(&b, &v); err != nil {
@@ -100,7 +100,7 @@ func TestLargePageIsCut(t *testing.T) {
 }
 
 func TestEndpointsThatAreTheSameAreFolded(t *testing.T) {
-	v := shadowdiff.View{Report: shadowdiff.Diff(
+	v := shadowdiff.Comparison{Report: shadowdiff.Diff(
 		parse(t, `a: * -> <"http://a", "http://b", "http://c", "http://d", "http://e", "http://f">`),
 		parse(t, `a: * -> <"http://a", "http://b", "http://c", "http://d2", "http://e", "http://f">`))}
 	got := render(t, v)
@@ -110,7 +110,7 @@ func TestEndpointsThatAreTheSameAreFolded(t *testing.T) {
 }
 
 func TestIgnoredPartsAreShownAsSuch(t *testing.T) {
-	v := shadowdiff.View{Report: shadowdiff.Diff(
+	v := shadowdiff.Comparison{Report: shadowdiff.Diff(
 		parse(t, `a: * -> f(1) -> <"http://a">`), parse(t, `a: * -> f(2) -> <"http://b">`)).Without(shadowdiff.Ignore{Endpoints: true})}
 	got := render(t, v)
 	if strings.Count(got, `<tr class="ignored">`) != 2 || strings.Count(got, `<tr class="replaced">`) != 1 {
@@ -120,7 +120,7 @@ func TestIgnoredPartsAreShownAsSuch(t *testing.T) {
 
 func TestHandlerChoosesTheForm(t *testing.T) {
 	const text, html, js = "text/plain; charset=utf-8", "text/html; charset=utf-8", "application/json; charset=utf-8"
-	h := page.Handler(func() shadowdiff.View { return sample(t) })
+	h := page.Handler(func() shadowdiff.Comparison { return sample(t) })
 	for _, c := range []struct{ query, accept, want string }{
 		{"", "", text},
 		{"", "*/*", text},
@@ -155,7 +155,7 @@ func TestHandlerChoosesTheForm(t *testing.T) {
 }
 
 func TestHandlerSays(t *testing.T) {
-	s := httptest.NewServer(page.Handler(func() shadowdiff.View { return sample(t) }))
+	s := httptest.NewServer(page.Handler(func() shadowdiff.Comparison { return sample(t) }))
 	t.Cleanup(s.Close)
 	get := func(method, query string) (*http.Response, string) {
 		t.Helper()

@@ -14,12 +14,12 @@
 //
 // # Never back in time
 //
-// The first read is consistent. Each later read first asks for the current revision, with a consistent list of one
-// object. Every list then requires a revision no older than that, so that the API server answers from its watch cache
-// and all kinds are complete up to one revision. If a server cannot bring its caches up to that revision, the lists
-// only require a revision no older than the list itself has seen. If it cannot prove even that, the list is repeated consistently.
-// A consistent list below the last seen revision means that etcd was restored: the Source does the whole read again consistently, so
-// that no snapshot mixes objects from before and after the restore.
+// The first read is consistent. Each later read first asks for the current revision, with a consistent list of one object. Every
+// list then requires a revision no older than that, so that the API server answers from its watch cache and all kinds are
+// complete up to one revision. If a server cannot bring its caches up to that revision, the lists only require a revision no
+// older than the list itself has seen. If it cannot prove even that, the list is repeated consistently. A consistent list below
+// the last seen revision means that etcd was restored: the Source does the whole read again consistently, so that no snapshot
+// mixes objects from before and after the restore.
 //
 // # Confirmed
 //
@@ -30,14 +30,14 @@
 //
 // # Cheap when nothing changed
 //
-// Built-in kinds arrive as protobuf, and any answer may arrive gzipped. Each item of a list is compared with the item
-// of the previous read by its SHA-256, and only new items are decoded. A list whose compressed body equals the previous one is not even
+// Built-in kinds arrive as protobuf, and any answer may arrive gzipped. Each item of a list is compared with the item of the
+// previous read by its SHA-256, and only new items are decoded. A list whose compressed body equals the previous one is not even
 // decompressed.
 //
 // # Caveats
 //
-// The snapshot's revisions compare the revisions of different kinds, for which Kubernetes uses one counter, unless some kinds are stored
-// in a separate etcd. Client-go writes to klog when a token file cannot be read.
+// The snapshot's revisions compare the revisions of different kinds, for which Kubernetes uses one counter, unless some kinds are
+// stored in a separate etcd. Client-go writes to klog when a token file cannot be read.
 //
 // Other modules should not import it: it may change with every release.
 package cluster

@@ -30,12 +30,12 @@ const (
 // Watcher reads one cluster by watching it, with one list and one watch for each kind. Reads return what the watches
 // have shown and cost next to nothing. It is a source and a follower for package poller.
 //
-// A watch never resumes. Each one starts at the revision of a list, and ends after some minutes at the latest. So the next
-// list shows whatever a watch has missed, and every failure is recovered from in the same way. A kind whose watch is broken keeps its
+// A watch never resumes. Each one starts at the revision of a list, and ends after some minutes at the latest. So the next list
+// shows whatever a watch has missed, and every failure is recovered from in the same way. A kind whose watch is broken keeps its
 // objects; after [StaleAfter], reads fail and name the kind and the reason.
 //
-// Reads succeed only while [Watcher.Run] runs. Run may be called again after it has returned; unchanged objects keep their pointers. The
-// other methods are safe for concurrent use.
+// Reads succeed only while [Watcher.Run] runs. Run may be called again after it has returned; unchanged objects keep their
+// pointers. The other methods are safe for concurrent use.
 //
 // # Up to which revision
 //
@@ -44,13 +44,14 @@ const (
 // above the highest. A kind without writes gets a bookmark about once a minute: Revision lags by that much, as it does
 // for lists from the API server's cache.
 //
-// A watch from a revision that the server has not reached, because etcd was restored, is silent. Therefore the Watcher requests the
-// current revision of each kind every [checkInterval]. If that revision is below the watch's, etcd was restored: the Watcher lists
-// everything again, consistently, before the next read succeeds. If the watch does not reach the revision within [silentAfter], the
-// Watcher restarts it. A consistent read waits briefly for each watch to reach the current revision, and lists its kind otherwise.
+// A watch from a revision that the server has not reached, because etcd was restored, is silent. Therefore the Watcher requests
+// the current revision of each kind every [checkInterval]. If that revision is below the watch's, etcd was restored: the Watcher
+// lists everything again, consistently, before the next read succeeds. If the watch does not reach the revision within
+// [silentAfter], the Watcher restarts it. A consistent read waits briefly for each watch to reach the current revision, and lists
+// its kind otherwise.
 //
-// Kinds arrive independently: an Ingress that refers to a new Service can appear some milliseconds before the Service. Gathering events
-// briefly hides that, unless the API server's caches lag behind each other.
+// Kinds arrive independently: an Ingress that refers to a new Service can appear some milliseconds before the Service. Gathering
+// events briefly hides that, unless the API server's caches lag behind each other.
 type Watcher struct {
 	// set by New, read only
 	*lister            // mu guards its lists and last snapshot; its turn guards the rest

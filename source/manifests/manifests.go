@@ -9,9 +9,9 @@
 // Every read reads every file again, because an unchanged size and time do not prove that a file is unchanged. But it
 // parses only files whose SHA-256 changed. Unchanged objects keep their pointers.
 //
-// It reads Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1), EndpointSlice (discovery.k8s.io/v1), and
-// lists of them, and ignores other kinds. An object without apiVersion is read by its kind alone. Objects get the defaults of an API
-// server for the fields that are read, and nothing is validated.
+// It reads Ingress (networking.k8s.io/v1), RouteGroup (zalando.org/v1), Service, Endpoints (v1), EndpointSlice
+// (discovery.k8s.io/v1), and lists of them, and ignores other kinds. An object without apiVersion is read by its kind alone.
+// Objects get the defaults of an API server for the fields that are read, and nothing is validated.
 //
 // In a folder, the files *.yaml, *.yml and *.json are read, sorted by name, including those in subfolders. Names that
 // begin with a dot and kustomization files are skipped. Symbolic links are followed, and each file is read only once,

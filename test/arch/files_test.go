@@ -38,6 +38,26 @@ func TestCallsBetweenFilesPointDown(t *testing.T) {
 	}
 }
 
+// TestCallsPointDownTheListOfFiles: the comment of package dataplane lists its files, and calls point down the list or stay in a row.
+func TestCallsPointDownTheListOfFiles(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../dataplane/dataplane.go", nil, parser.ParseComments|parser.PackageClauseOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows [][]string
+	for line := range strings.Lines(file.Doc.Text()) {
+		if listed, ok := strings.CutPrefix(line, "\t"); ok {
+			rows = append(rows, regexp.MustCompile(`[a-z_]+\.go\b`).FindAllString(listed, -1))
+		}
+	}
+	if len(rows) < 5 {
+		t.Fatalf("rows %v, want a list of files", rows)
+	}
+	for _, wrong := range upward(rows, callsBetweenFiles(t, "dataplane")) {
+		t.Error(wrong)
+	}
+}
+
 // upward returns the calls that point up between rows of files, and the files that are in no row.
 func upward(rows [][]string, calls map[string]map[string]string) (wrong []string) {
 	row := func(file string) int {

@@ -29,7 +29,7 @@ func BenchmarkExplain(b *testing.B) {
 	b.Run("narrow", func(b *testing.B) {
 		for b.Loop() {
 			var few []*eskip.Route
-			for r := range routes.OfHosts(match.ForHosts(ing.Spec.Rules[0].Host)) {
+			for r := range match.RoutesFor(routes, ing.Spec.Rules[0].Host) {
 				few = append(few, eskip.MustParse(r.Text)...)
 			}
 			match.New(few, match.Options{})

@@ -3,6 +3,7 @@ package shadowdiff
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -14,8 +15,8 @@ import (
 	"github.com/routesrv/routesrv/eskip"
 )
 
-// View is a comparison for presentation: the report and its context.
-type View struct {
+// Comparison is a comparison for presentation: the report and its context.
+type Comparison struct {
 	// Title is the title of the page; empty means "Shadow diff".
 	Title string
 	// Notes are additional facts, in display order.
@@ -69,12 +70,12 @@ type Group struct {
 }
 
 // Labels returns the short names of the two sides.
-func (v *View) Labels() (a, b string) {
+func (v *Comparison) Labels() (a, b string) {
 	return cmp.Or(v.A.Label, "A"), cmp.Or(v.B.Label, "B")
 }
 
 // Beyond returns the number of differences that are counted but not listed.
-func (v *View) Beyond() int {
+func (v *Comparison) Beyond() int {
 	n := v.Report.Beyond.Differences()
 	if v.Watch != nil {
 		n += v.Watch.Beyond
@@ -83,7 +84,7 @@ func (v *View) Beyond() int {
 }
 
 // entries returns the differences to show, sorted by id.
-func (v *View) entries() []Tracked {
+func (v *Comparison) entries() []Tracked {
 	if v.Watch != nil {
 		return v.Watch.Differences
 	}
@@ -95,7 +96,7 @@ func (v *View) entries() []Tracked {
 }
 
 // Groups returns the differences by owner: objects by namespace and name, then routes without an owner.
-func (v *View) Groups() []Group {
+func (v *Comparison) Groups() []Group {
 	byOwner := make(map[Owner][]Tracked)
 	for _, e := range v.entries() {
 		owner := v.Owner.Of(e.ID)
@@ -110,7 +111,7 @@ func (v *View) Groups() []Group {
 }
 
 // Summary returns the comparison in one line that begins with the result.
-func (v *View) Summary() string {
+func (v *Comparison) Summary() string {
 	r := &v.Report
 	c := r.Counts()
 	n, s := c.Differences(), ""
@@ -153,6 +154,15 @@ func Plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
+// Grouped formats a number in groups of three digits, separated by narrow no-break spaces.
+func Grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
 // Label names the part for a reader: "filter 2", or "filter 2 → 5" if its position differs in B.
 func (p Part) Label() string {
 	s := string(p.Element)
@@ -183,39 +193,33 @@ type Ignore struct {
 // these words follows.
 func ParseIgnore(s string) (Ignore, error) {
 	var out Ignore
-	for rest := s; rest != ""; {
-		var item string
-		item, rest = cutIgnore(rest)
+	var exprs []string
+	inExpr := false
+	for item := range strings.SplitSeq(s, ",") {
 		expr, isID := strings.CutPrefix(item, "id=")
 		switch {
+		case s == "":
 		case item == "endpoints":
-			out.Endpoints = true
-		case isID && expr == "":
-			return Ignore{}, fmt.Errorf("%q: the expression is empty and would match every route", item)
+			out.Endpoints, inExpr = true, false
 		case isID:
-			rx, err := regexp.Compile(expr)
-			if err != nil {
-				return Ignore{}, fmt.Errorf("%q: %w", item, err)
-			}
-			out.IDs = append(out.IDs, rx)
+			exprs, inExpr = append(exprs, expr), true
+		case inExpr:
+			exprs[len(exprs)-1] += "," + item
 		default:
 			return Ignore{}, fmt.Errorf("%q: must be endpoints or id=REGEX", item)
 		}
 	}
+	for _, expr := range exprs {
+		if expr == "" {
+			return Ignore{}, errors.New("id=: the expression is empty and would match every route")
+		}
+		rx, err := regexp.Compile(expr)
+		if err != nil {
+			return Ignore{}, fmt.Errorf("%q: %w", "id="+expr, err)
+		}
+		out.IDs = append(out.IDs, rx)
+	}
 	return out, nil
-}
-
-var nextIgnore = regexp.MustCompile(`,(endpoints(,|$)|id=)`)
-
-func cutIgnore(s string) (item, rest string) {
-	if !strings.HasPrefix(s, "id=") { // words end at the next comma
-		item, rest, _ = strings.Cut(s, ",")
-		return item, rest
-	}
-	if at := nextIgnore.FindStringIndex(s); at != nil {
-		return s[:at[0]], s[at[0]+1:]
-	}
-	return s, ""
 }
 
 func (i Ignore) id(id string) bool {
@@ -251,7 +255,7 @@ const Schema = "routesrv.shadowdiff/v1"
 
 // The JSON form. Texts of routes are expressions of the route language without the id; times are RFC 3339 in UTC.
 type (
-	jsonView struct {
+	jsonComparison struct {
 		Schema      string           `json:"schema"`
 		Title       string           `json:"title,omitempty"`
 		Notes       []Note           `json:"notes,omitempty"`
@@ -279,7 +283,7 @@ type (
 		CleanSeconds float64 `json:"clean_seconds"`
 	}
 	jsonDifference struct {
-		Kind      Kind      `json:"kind"`
+		Kind      Change    `json:"kind"`
 		ID        string    `json:"id"` // in A; in B for extra routes
 		NewID     string    `json:"new_id,omitempty"`
 		Owner     Owner     `json:"owner"`
@@ -294,8 +298,8 @@ type (
 
 // WriteJSON writes a view as one JSON object, indented, with a line end. It omits empty and unknown fields, except the list of
 // differences.
-func WriteJSON(w io.Writer, v *View) error {
-	out := jsonView{
+func WriteJSON(w io.Writer, v *Comparison) error {
+	out := jsonComparison{
 		Schema: Schema, Title: v.Title, Notes: v.Notes, Result: v.Result(), Error: v.Err, Time: v.At.UTC(), Counts: v.Report.Counts(),
 		Unlisted:    v.Report.Beyond.Differences(),
 		A:           jsonSide{v.A.Label, v.A.Name, v.Report.A, v.A.Revision},
@@ -313,7 +317,7 @@ func WriteJSON(w io.Writer, v *View) error {
 
 // IsSame reports whether the result in the JSON form of a view is same.
 func IsSame(document []byte) bool {
-	var v jsonView
+	var v jsonComparison
 	return json.Unmarshal(document, &v) == nil && v.Result == same
 }
 
@@ -343,7 +347,7 @@ func expression(r *eskip.Route) string {
 const same = "same"
 
 // Result returns the meaning of a comparison's exit status: same, different or error.
-func (v *View) Result() string {
+func (v *Comparison) Result() string {
 	switch {
 	case v.Err != "":
 		return "error"
