@@ -200,7 +200,8 @@ func (c *canary) status() *api.Canary {
 	c.mu.Unlock()
 	all := c.s.publisher.Soaking()
 	st := &api.Canary{
-		SoakSeconds: c.s.cfg.Canary.Soak.Seconds(), Query: c.s.cfg.Canary.Query, Count: len(all), NextPromotion: c.s.publisher.NextPromotion(), Table: c.cache.Status(),
+		SoakSeconds: c.s.cfg.Canary.Soak.Seconds(), Query: c.s.cfg.Canary.Query, Count: len(all),
+		NextPromotion: c.s.publisher.NextPromotion(), Table: c.cache.Status(),
 	}
 	if c.query != nil && !verdict.At.IsZero() {
 		st.Verdict = &api.CanaryVerdict{At: verdict.At, Firing: verdict.Firing, Failed: verdict.Err, Text: verdict.Text}
@@ -240,14 +241,17 @@ func (c *canary) problems(since time.Time) (all []poller.Problem) {
 	}
 	for _, k := range c.promoted {
 		if k.at.After(since) && !k.Deleted {
-			all = append(all, poller.Problem{Since: k.at, Problem: rules.Problem{Owner: k.Ref, Reason: rules.Promoted, Severity: rules.Info,
-				Message: "the change of " + k.Since.Format(time.RFC3339) + " has soaked on the canary and is served to all proxies"}})
+			all = append(all, poller.Problem{Since: k.at, Problem: rules.Problem{
+				Owner: k.Ref, Reason: rules.Promoted, Severity: rules.Info,
+				Message: "the change of " + k.Since.Format(time.RFC3339) + " has soaked on the canary and is served to all proxies",
+			}})
 		}
 	}
 	return all
 }
 
-// canaryEndpoints returns the endpoints of the canary. Without one they answer like those of the fleet, so that manifests can be prepared.
+// canaryEndpoints returns the endpoints of the canary. Without one they answer like those of the fleet, so that manifests can
+// be prepared.
 func (s *Server) canaryEndpoints(routes, streams http.Handler) []httpserve.Endpoint {
 	if s.canary != nil {
 		routes = s.canary.cache.Handler()
@@ -258,13 +262,16 @@ func (s *Server) canaryEndpoints(routes, streams http.Handler) []httpserve.Endpo
 	all := []httpserve.Endpoint{
 		{Path: api.PathCanary + "/routes", Methods: get, ChecksMethods: true, Handler: at(routes),
 			Does: "the table of the [canary](../operate/before-a-change.md#canary), like `/routes`; without `--canary` the same table"},
-		{Path: api.PathCanary + "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: at(routes), Does: "the same for the proxies of one zone"},
+		{Path: api.PathCanary + "/routes/{zone}", Methods: get, ChecksMethods: true, Handler: at(routes),
+			Does: "the same for the proxies of one zone"},
 		{Path: api.PathCanary + api.PathClients, Methods: []string{http.MethodPost}, MaxBody: fleet.MaxReport,
 			Handler: http.HandlerFunc(s.serveReport), Does: "takes the report of a client of the canary"},
 	}
 	if s.cfg.MaxStreams > 0 {
-		all = append(all, httpserve.Endpoint{Path: api.PathCanary + "/routes/watch", Methods: []string{http.MethodGet}, ChecksMethods: true, Handler: at(streams),
-			Does: "the table of the canary and its changes, like `/routes/watch`", Condition: "unless `--max-streams` is 0"})
+		all = append(all, httpserve.Endpoint{
+			Path: api.PathCanary + "/routes/watch", Methods: []string{http.MethodGet}, ChecksMethods: true, Handler: at(streams),
+			Does: "the table of the canary and its changes, like `/routes/watch`", Condition: "unless `--max-streams` is 0",
+		})
 	}
 	return all
 }
